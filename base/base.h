@@ -1,0 +1,182 @@
+/* What every folder stands on: arena allocation, diagnostics, text writing, checked sizes.
+ *
+ * Invariants: no other file of the compiler calls malloc. An arena's memory lives until the
+ * arena is reset or done; nothing in it is freed singly.
+ * Ownership: functions named _new take the arena that will own the result; _init/_done work on
+ * the caller's storage; _get/_find lend.
+ * Units: every size is in bytes, uint64_t, and its name ends in _bytes.
+ * Failure: running out of memory ends the process with a message and UL_EXIT_INTERNAL (third
+ * door of the conventions); bad input is an enum ul_status with text in the caller's ul_diag.
+ */
+#ifndef UL_BASE_H
+#define UL_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+
+#if defined(__GNUC__)
+#define UL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define UL_MUST_CHECK __attribute__((warn_unused_result))
+#define UL_NORETURN __attribute__((noreturn))
+#else
+#define UL_PRINTF(fmt, args)
+#define UL_MUST_CHECK
+#define UL_NORETURN
+#endif
+
+/* The exit codes of the program; a status is the code it ends with. */
+enum ul_status {
+    UL_OK = 0,
+    UL_USAGE = 1,
+    UL_INVALID = 2,
+    UL_UNSUPPORTED = 3,
+    UL_NO_FIT = 4,
+    UL_IO = 5,
+    UL_MISMATCH = 6,
+    UL_COMPILER = 7,
+    UL_INTERNAL = 70
+};
+
+/* assert.c */
+
+/* True in every build: a failed assertion is a defect of ours and aborts with file:line. */
+#define UL_ASSERT(cond) ((cond) ? (void)0 : ul_assert_fail(#cond, __FILE__, __LINE__))
+UL_NORETURN void ul_assert_fail(const char *condition, const char *file, int line);
+
+/* diag.c */
+
+/* The first error of a command, in the user's words. `file` is prefixed by the caller that knows
+ * it. A diag starts zeroed and keeps the first message; later ones are dropped. */
+struct ul_diag {
+    enum ul_status status;
+    char text[UL_LIMIT_DIAG_BYTES];
+};
+
+/* Sets the message if none is set yet and returns `status`, so that callers can
+ * `return ul_diag_set(...)`. Untrusted text must be passed through ul_text_quote first. */
+enum ul_status ul_diag_set(struct ul_diag *diag, enum ul_status status, const char *format, ...)
+    UL_PRINTF(3, 4);
+
+/* Puts "prefix: " before the message that is set. */
+void ul_diag_prefix(struct ul_diag *diag, const char *prefix);
+
+/* Returns early from a function that returns enum ul_status. */
+#define UL_TRY(expr)                                                                               \
+    do {                                                                                           \
+        enum ul_status try_status_ = (expr);                                                       \
+        if (try_status_ != UL_OK)                                                                  \
+            return try_status_;                                                                    \
+    } while (0)
+
+/* arena.c */
+
+struct ul_arena_block;
+struct ul_arena {
+    struct ul_arena_block *blocks; /* newest first */
+    uint64_t used_bytes;
+    uint64_t reserved_bytes;
+};
+
+void ul_arena_init(struct ul_arena *arena);
+void ul_arena_done(struct ul_arena *arena);
+/* Frees everything but one block, for the next pass. */
+void ul_arena_reset(struct ul_arena *arena);
+/* Zeroed memory aligned for any object; never NULL; size 0 gives a valid pointer. */
+void *ul_arena_alloc(struct ul_arena *arena, uint64_t size_bytes);
+char *ul_arena_copy_string(struct ul_arena *arena, const char *text);
+void *ul_arena_copy(struct ul_arena *arena, const void *data, uint64_t size_bytes);
+char *ul_arena_printf(struct ul_arena *arena, const char *format, ...) UL_PRINTF(2, 3);
+
+#define UL_NEW(arena, type) ((type *)ul_arena_alloc((arena), sizeof(type)))
+#define UL_NEW_ARRAY(arena, type, count)                                                           \
+    ((type *)ul_arena_alloc((arena), ul_size_mul_or_die(sizeof(type), (count))))
+
+/* Grows an array in an arena: makes room for one more element after `count`, doubling; the old
+ * elements are copied, the old place is left to the arena. */
+#define UL_GROW(arena, array, count, capacity)                                                     \
+    ((count) < (capacity)                                                                          \
+         ? (void)0                                                                                 \
+         : (void)((array) = ul_arena_grow((arena), (array), sizeof *(array), (count), &(capacity))))
+void *ul_arena_grow(struct ul_arena *arena, const void *old, size_t element_bytes, uint32_t count,
+                    uint32_t *capacity);
+
+/* Test hook: the n-th block request from now on fails (0 switches it off). Process-wide, one of
+ * the two global hooks that exist. */
+void ul_arena_fail_after(uint64_t block_count);
+
+/* size.c: checked arithmetic; false on overflow. */
+
+bool ul_size_add(uint64_t a, uint64_t b, uint64_t *out) UL_MUST_CHECK;
+bool ul_size_mul(uint64_t a, uint64_t b, uint64_t *out) UL_MUST_CHECK;
+/* Rounds up to a multiple of `alignment`, a power of two. */
+bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out) UL_MUST_CHECK;
+/* For sizes that limits.h already bounds: overflow is a defect. */
+uint64_t ul_size_mul_or_die(uint64_t a, uint64_t b);
+uint64_t ul_size_add_or_die(uint64_t a, uint64_t b);
+uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment);
+/* "64MiB", "64M" (both binary), "1GB" is refused, "65536". False when it is not a size. */
+bool ul_size_parse(const char *text, uint64_t *out) UL_MUST_CHECK;
+/* "12.3 MiB" into the arena. */
+const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
+
+/* text.c: a growable string in an arena, for IR text, generated code and reports. */
+
+struct ul_text {
+    struct ul_arena *arena;
+    char *data; /* always terminated */
+    size_t length;
+    size_t capacity;
+};
+
+void ul_text_init(struct ul_text *text, struct ul_arena *arena);
+void ul_text_put(struct ul_text *text, const char *string);
+void ul_text_put_bytes(struct ul_text *text, const void *bytes, size_t count);
+void ul_text_printf(struct ul_text *text, const char *format, ...) UL_PRINTF(2, 3);
+/* Writes bytes as a double-quoted string with \" \\ \n \t and \xHH for control bytes and for
+ * bytes that are not valid UTF-8: the form of names in IR text and in messages. */
+void ul_text_quote(struct ul_text *text, const char *bytes, size_t count);
+/* The quoted form of a terminated string, for messages; cut in the middle when very long. */
+const char *ul_quote(struct ul_arena *arena, const char *string);
+/* Writes bytes as a JSON string: valid UTF-8 passes, control bytes as \u00XX, anything else as
+ * U+FFFD. */
+void ul_text_put_json(struct ul_text *text, const char *string);
+
+/* file.c */
+
+/* A file in memory, read-only: mapped when it can be, read when it is a pipe. */
+struct ul_file {
+    const unsigned char *data;
+    uint64_t size_bytes;
+    bool mapped;
+};
+/* "-" reads standard input. UL_IO with the reason when it cannot be read. */
+enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
+                           struct ul_diag *diag) UL_MUST_CHECK;
+void ul_file_unmap(struct ul_file *file);
+/* Writes beside the target, then renames, so that nothing half-written is left; a target that is
+ * not a regular file is written in place; "-" is standard output. */
+enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+/* For files too big to hold: begin gives a stream on the file beside, commit renames it, abort
+ * removes it. */
+struct ul_file_writer {
+    FILE *stream;
+    char temporary[UL_LIMIT_PATH_BYTES];
+    char path[UL_LIMIT_PATH_BYTES];
+    bool in_place;
+};
+enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag) UL_MUST_CHECK;
+void ul_file_abort(struct ul_file_writer *writer);
+
+/* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
+
+void ul_hash_hex(const void *data, uint64_t size_bytes, char hex[65]);
+
+#endif

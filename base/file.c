@@ -1,0 +1,144 @@
+#define _POSIX_C_SOURCE 200809L
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum ul_status read_stream(struct ul_file *file, struct ul_arena *arena, int fd,
+                                  const char *path, struct ul_diag *diag)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    char chunk[65536];
+    for (;;) {
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return ul_diag_set(diag, UL_IO, "%s: cannot read: %s", path, strerror(errno));
+        if (got == 0)
+            break;
+        ul_text_put_bytes(&text, chunk, (size_t)got);
+    }
+    file->data = (const unsigned char *)text.data;
+    file->size_bytes = text.length;
+    return UL_OK;
+}
+
+static enum ul_status map_fd(struct ul_file *file, struct ul_arena *arena, int fd,
+                             const char *path, struct ul_diag *diag)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return ul_diag_set(diag, UL_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return ul_diag_set(diag, UL_IO, "%s: is a directory; give a file", path);
+    if (!S_ISREG(info.st_mode) || info.st_size == 0)
+        return read_stream(file, arena, fd, path, diag);
+    void *memory = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (memory == MAP_FAILED)
+        return read_stream(file, arena, fd, path, diag);
+    file->data = memory;
+    file->size_bytes = (uint64_t)info.st_size;
+    file->mapped = true;
+    return UL_OK;
+}
+
+enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
+                           struct ul_diag *diag)
+{
+    memset(file, 0, sizeof *file);
+    if (strcmp(path, "-") == 0)
+        return map_fd(file, arena, STDIN_FILENO, "standard input", diag);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return ul_diag_set(diag, UL_IO, "%s: cannot open: %s", path, strerror(errno));
+    enum ul_status status = map_fd(file, arena, fd, path, diag);
+    close(fd);
+    return status;
+}
+
+void ul_file_unmap(struct ul_file *file)
+{
+    if (file->mapped)
+        munmap((void *)(uintptr_t)file->data, (size_t)file->size_bytes);
+    memset(file, 0, sizeof *file);
+}
+
+enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, struct ul_diag *diag)
+{
+    memset(writer, 0, sizeof *writer);
+    if (strcmp(path, "-") == 0) {
+        writer->in_place = true;
+        writer->stream = stdout;
+        memcpy(writer->path, "standard output", sizeof "standard output");
+        return UL_OK;
+    }
+    if (strlen(path) + 16 > sizeof writer->path)
+        return ul_diag_set(diag, UL_IO, "%.100s...: the path is too long", path);
+    memcpy(writer->path, path, strlen(path) + 1);
+    struct stat info;
+    writer->in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+    if (writer->in_place) {
+        writer->stream = fopen(path, "wb");
+    } else {
+        snprintf(writer->temporary, sizeof writer->temporary, "%.*s.XXXXXX",
+                 (int)(sizeof writer->temporary - 16), path);
+        int fd = mkstemp(writer->temporary);
+        if (fd >= 0) {
+            mode_t mask = umask(0);
+            umask(mask);
+            fchmod(fd, 0666 & ~mask);
+            writer->stream = fdopen(fd, "wb");
+        }
+    }
+    if (writer->stream == NULL)
+        return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", path, strerror(errno));
+    return UL_OK;
+}
+
+enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag)
+{
+    bool failed = fflush(writer->stream) != 0 || ferror(writer->stream);
+    int reason = errno;
+    if (writer->stream != stdout) {
+        if (fclose(writer->stream) != 0 && !failed) {
+            failed = true;
+            reason = errno;
+        }
+        writer->stream = NULL;
+    }
+    if (!failed && !writer->in_place && rename(writer->temporary, writer->path) != 0) {
+        failed = true;
+        reason = errno;
+    }
+    if (!failed)
+        return UL_OK;
+    if (!writer->in_place)
+        unlink(writer->temporary);
+    return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", writer->path, strerror(reason));
+}
+
+void ul_file_abort(struct ul_file_writer *writer)
+{
+    if (writer->stream != NULL && writer->stream != stdout)
+        fclose(writer->stream);
+    writer->stream = NULL;
+    if (!writer->in_place && writer->temporary[0] != '\0')
+        unlink(writer->temporary);
+}
+
+enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
+                             struct ul_diag *diag)
+{
+    struct ul_file_writer writer;
+    UL_TRY(ul_file_begin(&writer, path, diag));
+    if (size_bytes > 0)
+        fwrite(data, 1, (size_t)size_bytes, writer.stream);
+    return ul_file_commit(&writer, diag);
+}

@@ -1,0 +1,17 @@
+/* Every fixed limit of the program; crossing one is an error that names it, never truncation. */
+#ifndef UL_LIMITS_H
+#define UL_LIMITS_H
+
+#define UL_LIMIT_DIAG_BYTES 4096        /* one message; longer ones end in "..." */
+#define UL_LIMIT_PATH_BYTES 4096        /* a file path with its terminator */
+#define UL_LIMIT_RANK 8                 /* dimensions of a tensor */
+#define UL_LIMIT_DIM ((int64_t)1 << 40) /* elements along one dimension */
+#define UL_LIMIT_TENSOR_BYTES ((uint64_t)1 << 46)
+#define UL_LIMIT_NODES 4000000u    /* nodes of a graph, nested ones included */
+#define UL_LIMIT_VALUES 16000000u  /* values of a graph */
+#define UL_LIMIT_NESTING 64        /* depth of nested graphs and of inlined functions */
+#define UL_LIMIT_NODE_INPUTS 65536 /* inputs or outputs of one node */
+#define UL_LIMIT_FOLD_ELEMENTS ((uint64_t)1 << 22) /* elements of one folded constant */
+#define UL_LIMIT_FOLD_WORK ((uint64_t)1 << 28)     /* interpreter steps for one folded node */
+
+#endif

@@ -1,0 +1,102 @@
+#include "base/base.h"
+
+#include <ctype.h>
+#include <string.h>
+
+bool ul_size_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    *out = a + b;
+    return a <= UINT64_MAX - b;
+}
+
+bool ul_size_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    *out = a * b;
+    return a == 0 || b <= UINT64_MAX / a;
+}
+
+bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out)
+{
+    UL_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);
+    uint64_t mask = alignment - 1;
+    *out = (size + mask) & ~mask;
+    return size <= UINT64_MAX - mask;
+}
+
+uint64_t ul_size_mul_or_die(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    bool fits = ul_size_mul(a, b, &product);
+    UL_ASSERT(fits);
+    return product;
+}
+
+uint64_t ul_size_add_or_die(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    bool fits = ul_size_add(a, b, &sum);
+    UL_ASSERT(fits);
+    return sum;
+}
+
+uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment)
+{
+    uint64_t aligned;
+    bool fits = ul_size_align(size, alignment, &aligned);
+    UL_ASSERT(fits);
+    return aligned;
+}
+
+static bool unit_parse(const char *unit, unsigned *shift)
+{
+    static const char *const letters = "KMGT";
+    if (*unit == '\0' || strcmp(unit, "B") == 0) {
+        *shift = 0;
+        return true;
+    }
+    const char *letter = strchr(letters, toupper((unsigned char)*unit));
+    if (letter == NULL)
+        return false;
+    *shift = 10u * (unsigned)(letter - letters + 1);
+    return unit[1] == '\0' || strcmp(unit + 1, "iB") == 0;
+}
+
+bool ul_size_parse(const char *text, uint64_t *out)
+{
+    /* Digits with at most one point: "1.5GiB" is what people write. */
+    uint64_t whole = 0;
+    uint64_t fraction = 0;
+    uint64_t scale = 1;
+    const char *at = text;
+    if (!isdigit((unsigned char)*at))
+        return false;
+    for (; isdigit((unsigned char)*at); at++) {
+        if (!ul_size_mul(whole, 10, &whole) || !ul_size_add(whole, (uint64_t)(*at - '0'), &whole))
+            return false;
+    }
+    if (*at == '.') {
+        for (at++; isdigit((unsigned char)*at) && scale < 1000000; at++) {
+            fraction = fraction * 10 + (uint64_t)(*at - '0');
+            scale *= 10;
+        }
+    }
+    unsigned shift;
+    while (*at == ' ')
+        at++;
+    if (!unit_parse(at, &shift) || (fraction != 0 && shift == 0))
+        return false;
+    uint64_t unit = (uint64_t)1 << shift;
+    uint64_t part = (uint64_t)((double)fraction / (double)scale * (double)unit);
+    return ul_size_mul(whole, unit, &whole) && ul_size_add(whole, part, out);
+}
+
+const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
+{
+    if (bytes < 1024)
+        return ul_arena_printf(arena, "%llu B", (unsigned long long)bytes);
+    if (bytes < 1024 * 1024)
+        return ul_arena_printf(arena, "%.2f KiB", (double)bytes / 1024.0);
+    if (bytes < (uint64_t)10 * 1024 * 1024 * 1024)
+        return ul_arena_printf(arena, "%.2f MiB", (double)bytes / (1024.0 * 1024.0));
+    return ul_arena_printf(arena, "%.2f GiB", (double)bytes / (1024.0 * 1024.0 * 1024.0));
+}
