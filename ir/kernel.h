@@ -1,0 +1,290 @@
+/* The kernel IR, second level of ir/: what one fused group of nodes computes, as loops over typed
+ * scalars. One lowering; printed as C and as CUDA, and interpreted for constant folding.
+ *
+ * A kernel is a list of statements over parameters (buffers), scratch arrays, local variables and
+ * expressions. Loops say whether their iterations are independent (PARALLEL), and carried state is
+ * a mutable local. A contraction (sum over k of a[m,k] * b[k,n], then an epilogue for each m, n)
+ * is a statement of its own, so that a target can tile it. How a kernel is tiled, vectorised or
+ * mapped to threads is the target's schedule, not part of this IR.
+ *
+ * Invariants: expressions are hash-consed (equal means same id) and acyclic; a variable is used
+ * only inside the statement list that declares it; indexes are int64 elements into a buffer and
+ * in bounds (data-dependent ones go through UL_KX_INDEX, which clamps and reports).
+ * Expression types: bool, the integers, f32 and f64. Loads of 16- and 8-bit floats give f32 and
+ * stores round; arithmetic on integers narrower than 32 bits is done in i32 (u32 for unsigned)
+ * and narrowed by UL_KX_CAST, which wraps.
+ * Ownership: everything lives in kernel->arena.
+ */
+#ifndef UL_KERNEL_H
+#define UL_KERNEL_H
+
+#include "ir/ir.h"
+
+typedef uint32_t ul_ks; /* a statement */
+
+enum ul_kx_op {
+    UL_KX_INT,   /* imm_int, typed */
+    UL_KX_FLOAT, /* imm_float, typed */
+    UL_KX_VAR,   /* `var` */
+    UL_KX_LOAD,  /* buffer[a] */
+    UL_KX_ITERATION, /* counter of the enclosing graph Loop at depth imm_int, an i64 */
+    /* one operand */
+    UL_KX_NEG,
+    UL_KX_NOT,    /* logical */
+    UL_KX_BITNOT,
+    UL_KX_ABS,
+    UL_KX_SQRT,
+    UL_KX_EXP,
+    UL_KX_EXPM1,
+    UL_KX_LOG,
+    UL_KX_LOG1P,
+    UL_KX_SIN,
+    UL_KX_COS,
+    UL_KX_TAN,
+    UL_KX_ASIN,
+    UL_KX_ACOS,
+    UL_KX_ATAN,
+    UL_KX_SINH,
+    UL_KX_COSH,
+    UL_KX_TANH,
+    UL_KX_ASINH,
+    UL_KX_ACOSH,
+    UL_KX_ATANH,
+    UL_KX_ERF,
+    UL_KX_FLOOR,
+    UL_KX_CEIL,
+    UL_KX_TRUNC,
+    UL_KX_ROUND,  /* half to even */
+    UL_KX_ISNAN,
+    UL_KX_ISINF,
+    UL_KX_BITCAST, /* same-size reinterpretation, e.g. f32 as u32 */
+    UL_KX_CAST,  /* to dtype; float to integer saturates, NaN gives 0; integers wrap; anything to
+                    bool is != 0 */
+    UL_KX_ROUND_TO, /* f32 rounded to the storage dtype imm_int (f16, bf16, f8...) and back;
+                       bit 8 of imm_int: saturate to the largest finite value */
+    /* two operands of one type */
+    UL_KX_ADD,
+    UL_KX_SUB,
+    UL_KX_MUL,
+    UL_KX_DIV,    /* integers truncate; by zero gives 0, never a trap */
+    UL_KX_MOD,    /* sign of the divisor (Python); by zero gives 0; floats too */
+    UL_KX_FMOD,   /* sign of the dividend (C); by zero gives 0 for integers */
+    UL_KX_MIN,    /* NaN wins */
+    UL_KX_MAX,
+    UL_KX_POW,
+    UL_KX_ATAN2,
+    UL_KX_AND,    /* bitwise on integers, logical on bool */
+    UL_KX_OR,
+    UL_KX_XOR,
+    UL_KX_SHL,    /* by 64 or more gives 0 */
+    UL_KX_SHR,
+    UL_KX_LT,     /* comparisons give bool */
+    UL_KX_LE,
+    UL_KX_EQ,
+    UL_KX_NE,
+    UL_KX_INDEX,  /* a clamped into [0, imm_int); reports when it was outside */
+    UL_KX_RANDOM, /* u32 from Philox4x32-10: counter a (u64), seed imm_int */
+    /* three operands */
+    UL_KX_SELECT, /* a (bool) ? b : c; both sides may be evaluated */
+    UL_KX_FMA     /* a * b + c; may be rounded once or twice, the same in every place */
+};
+
+struct ul_kx_data {
+    enum ul_kx_op op;
+    enum ul_dtype dtype;
+    uint32_t a, b, c;  /* operands */
+    uint32_t var;      /* UL_KX_VAR: variable; UL_KX_LOAD: buffer */
+    int64_t imm_int;
+    double imm_float;
+    int64_t low, high; /* of an i64 expression: its range, for simplifying; else whole range */
+};
+
+struct ul_kernel_var {
+    enum ul_dtype dtype;
+    int64_t low, high; /* i64 loop variables: range */
+    bool is_mutable;
+};
+
+enum ul_buffer_role {
+    UL_BUFFER_INPUT,
+    UL_BUFFER_OUTPUT,
+    UL_BUFFER_SCRATCH, /* planned bytes of the step, contents lost after it */
+    UL_BUFFER_LOCAL    /* a few elements, on the stack or in registers */
+};
+
+struct ul_buffer {
+    enum ul_buffer_role role;
+    enum ul_dtype dtype;
+    uint64_t element_count;  /* addressed: [0, element_count) after element_offset is added */
+    ul_value_id value;       /* the base value of an input or output; UL_NONE otherwise */
+    int64_t offset_bytes;    /* INPUT, OUTPUT: first element of this view in the base value;
+                                part of the call, not of the kernel's text */
+    bool is_read, is_written;
+};
+
+enum ul_ks_kind {
+    UL_KS_FOR,   /* for var in [0, count) step 1: body. count is an i64 expression */
+    UL_KS_IF,    /* if (value) body else orelse */
+    UL_KS_LET,   /* var = value, immutable from here to the end of the list */
+    UL_KS_SET,   /* var = value, a mutable local declared by VAR */
+    UL_KS_VAR,   /* declares mutable var with first value */
+    UL_KS_STORE, /* buffer[index] = value */
+    UL_KS_CONTRACT,
+    UL_KS_BREAK, /* leaves the innermost sequential FOR */
+    UL_KS_TEMPLATE /* calls a template of the runtime by name with buffers and numbers: sorting */
+};
+
+enum ul_for_flag {
+    UL_FOR_PARALLEL = 1u << 0, /* iterations are independent */
+    UL_FOR_REDUCE = 1u << 1,   /* sequential; carried locals may be combined in a fixed tree */
+};
+
+struct ul_ks_data {
+    enum ul_ks_kind kind;
+    uint32_t flags;
+    uint32_t var;
+    uint32_t buffer;
+    ul_kx value; /* LET, SET, VAR, STORE: value; IF: condition; FOR: count */
+    ul_kx index; /* STORE */
+    ul_ks body, orelse; /* first statement of a list, or UL_NONE */
+    ul_ks next;
+    uint32_t contraction;
+    const char *template_name;
+    uint32_t argument_count;
+    const ul_kx *arguments; /* TEMPLATE: numbers; buffers come as UL_KX_LOAD's buffer ids */
+};
+
+/* An affine function of the contraction's variables: base + sum of stride[v] * v; variables are
+ * numbered m first, then n, then k. `base` may use variables of enclosing loops. */
+#define UL_CONTRACT_DIMS 12
+struct ul_affine {
+    ul_kx base;
+    int64_t strides[UL_CONTRACT_DIMS];
+};
+
+/* An operand: buffer[at], as long as every bound holds (0 <= bound.at < extent, and bound.at is
+ * a multiple of `multiple` when that is above 1, the index then using bound.at / multiple
+ * through the strides of `at`), else `outside`. `transform` is an expression over the variable
+ * `loaded` (and the contraction's variables through LET-free expressions); UL_NONE: none. */
+struct ul_operand_bound {
+    struct ul_affine at;
+    int64_t extent;
+};
+struct ul_operand {
+    uint32_t buffer;
+    struct ul_affine at;
+    uint32_t bound_count;
+    struct ul_operand_bound bounds[4];
+    double outside;  /* in the accumulator's type */
+    uint32_t loaded; /* variable, of the buffer's compute type */
+    ul_kx transform; /* of the accumulator's dtype */
+};
+
+/* for m, n: acc = sum over k, in order, of a(m,k) * b(k,n); then the epilogue with `acc` and the
+ * variables of m and n bound. The sum may be formed in a fixed tree chosen by the schedule. */
+struct ul_contraction {
+    uint32_t m_count, n_count, k_count; /* dims in each list; m_count + n_count + k_count <= 12 */
+    uint32_t vars[UL_CONTRACT_DIMS];
+    int64_t extents[UL_CONTRACT_DIMS];
+    enum ul_dtype acc_dtype;
+    uint32_t acc; /* variable */
+    struct ul_operand a, b;
+    ul_ks epilogue;
+};
+
+struct ul_kernel {
+    struct ul_arena *arena;
+    uint32_t buffer_count, buffer_capacity;
+    struct ul_buffer *buffers;
+    uint32_t var_count, var_capacity;
+    struct ul_kernel_var *vars;
+    uint32_t expr_count, expr_capacity;
+    struct ul_kx_data *exprs;
+    uint32_t *expr_table; /* hash table of the consing */
+    uint32_t expr_table_size;
+    uint32_t stmt_count, stmt_capacity;
+    struct ul_ks_data *stmts;
+    uint32_t contraction_count, contraction_capacity;
+    struct ul_contraction *contractions;
+    ul_ks first; /* the kernel's statement list */
+    /* builder: the open lists, innermost last */
+    uint32_t open_count;
+    ul_ks open_owner[64];
+    ul_ks open_last[64];
+};
+
+/* kernel.c: building. Smart constructors fold constants and simplify index arithmetic. */
+
+void ul_kernel_init(struct ul_kernel *kernel, struct ul_arena *arena);
+uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role,
+                              enum ul_dtype dtype, uint64_t element_count);
+
+/* The type in which a stored dtype is computed: f16 gives f32, i8 gives i32, bool bool. */
+enum ul_dtype ul_compute_dtype(enum ul_dtype dtype);
+
+ul_kx ul_kx_int(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t value);
+ul_kx ul_kx_index_const(struct ul_kernel *kernel, int64_t value); /* an i64 */
+ul_kx ul_kx_float(struct ul_kernel *kernel, enum ul_dtype dtype, double value);
+/* A number in any dtype. */
+ul_kx ul_kx_number(struct ul_kernel *kernel, enum ul_dtype dtype, double value);
+ul_kx ul_kx_var(struct ul_kernel *kernel, uint32_t var);
+/* Gives the buffer's compute type. */
+ul_kx ul_kx_load(struct ul_kernel *kernel, uint32_t buffer, ul_kx index);
+ul_kx ul_kx_unary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a);
+ul_kx ul_kx_binary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, ul_kx b);
+ul_kx ul_kx_select(struct ul_kernel *kernel, ul_kx condition, ul_kx yes, ul_kx no);
+ul_kx ul_kx_fma(struct ul_kernel *kernel, ul_kx a, ul_kx b, ul_kx c);
+ul_kx ul_kx_cast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a);
+ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a);
+ul_kx ul_kx_round_to(struct ul_kernel *kernel, enum ul_dtype storage, bool saturate, ul_kx a);
+/* `a` (any integer) as an index in [0, bound), clamped and reported at run time; where
+ * `wrap_negative`, bound is added to negative ones first (ONNX Gather and friends). */
+ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool wrap_negative);
+/* Clamps silently: for loads behind a select. */
+ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high);
+ul_kx ul_kx_random(struct ul_kernel *kernel, ul_kx counter, int64_t seed);
+/* Short forms on i64 index expressions. */
+ul_kx ul_kx_add(struct ul_kernel *kernel, ul_kx a, ul_kx b);
+ul_kx ul_kx_sub(struct ul_kernel *kernel, ul_kx a, ul_kx b);
+ul_kx ul_kx_mul(struct ul_kernel *kernel, ul_kx a, ul_kx b);
+ul_kx ul_kx_addi(struct ul_kernel *kernel, ul_kx a, int64_t b);
+ul_kx ul_kx_muli(struct ul_kernel *kernel, ul_kx a, int64_t b);
+ul_kx ul_kx_divi(struct ul_kernel *kernel, ul_kx a, int64_t b); /* floor; a >= 0 is cheaper */
+ul_kx ul_kx_modi(struct ul_kernel *kernel, ul_kx a, int64_t b);
+enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a);
+/* True and the value when the expression is an integer constant. */
+bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
+
+/* Statements go to the end of the innermost open list. */
+ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value); /* the variable; constants pass through */
+uint32_t ul_ks_var(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx first);
+void ul_ks_set(struct ul_kernel *kernel, uint32_t var, ul_kx value);
+void ul_ks_store(struct ul_kernel *kernel, uint32_t buffer, ul_kx index, ul_kx value);
+void ul_ks_break(struct ul_kernel *kernel);
+/* Opens a loop over [0, count); returns the i64 variable. Close with ul_ks_end. */
+ul_kx ul_ks_for(struct ul_kernel *kernel, int64_t count, uint32_t flags);
+/* The count is an expression whose value stays within [0, most]. */
+ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t most, uint32_t flags);
+void ul_ks_if(struct ul_kernel *kernel, ul_kx condition);
+void ul_ks_else(struct ul_kernel *kernel);
+void ul_ks_end(struct ul_kernel *kernel);
+/* Adds the contraction and opens its epilogue, where ul_kx_var(acc) is the sum. The caller fills
+ * extents, operands and counts before; vars and acc are made by ul_contraction_init. */
+void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contraction,
+                         enum ul_dtype acc_dtype, const int64_t *m_extents, uint32_t m_count,
+                         const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
+                         uint32_t k_count);
+void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
+void ul_ks_template(struct ul_kernel *kernel, const char *name, const ul_kx *arguments,
+                    uint32_t count);
+
+/* kernel_print.c: a readable dump, for --print-after and golden tests. */
+void ul_kernel_print(struct ul_text *text, const struct ul_kernel *kernel);
+
+/* kernel_eval.c: interprets a kernel. `buffers[i]` are the bytes of buffer i's base (INPUT and
+ * OUTPUT: at offset 0 of the view); scratch and locals are made here. False when the work limit
+ * was reached. `report` is set when an index was out of range. */
+bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffers,
+                    uint64_t work_limit, struct ul_arena *scratch, bool *report);
+
+#endif

@@ -1,0 +1,78 @@
+/* Lowering: from one group of nodes to one kernel.
+ *
+ * A group has at most one node that is not a map (the anchor). Map nodes before it are computed
+ * inside its loads, map nodes behind it inside its stores; a group of maps alone becomes one loop
+ * nest over the shape of its results. What leaves the group is stored; the rest never has bytes.
+ * An operator's hook sees none of this: it loads inputs and stores outputs at coordinates.
+ *
+ * Invariants: a hook stores every element of each of its outputs exactly once, and stores an
+ * element of an output only after its last load of inputs that may lie under it (in-place facts
+ * are taken from what the kernel loads, see ul_lower_result.in_place).
+ */
+#ifndef UL_LOWER_H
+#define UL_LOWER_H
+
+#include "ir/kernel.h"
+
+struct ul_lower {
+    const struct ul_graph *graph;
+    struct ul_kernel *kernel;
+    struct ul_arena *arena;
+    struct ul_lower_state *state; /* of lower.c */
+};
+
+/* The element of `value` at `index` (one i64 expression per dimension) in its compute type:
+ * a load through the value's view, an inlined producer, or an immediate for small constants.
+ * Dimensions of size 1 ignore their index, so a broadcast input is loaded with the last `rank`
+ * entries of the output's index (ul_lower_load_broadcast does that). */
+ul_kx ul_lower_load(struct ul_lower *lower, ul_value_id value, const ul_kx *index);
+ul_kx ul_lower_load_broadcast(struct ul_lower *lower, ul_value_id value, const ul_kx *index,
+                              uint32_t index_rank);
+/* Stores an output element and everything fused behind it. `x` is in the compute type. */
+void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *index, ul_kx x);
+/* Opens one PARALLEL loop per dimension of `dims` and fills `index`; close with
+ * ul_lower_close(lower, rank). */
+void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index);
+void ul_lower_close(struct ul_lower *lower, uint32_t rank);
+/* Shape and dtype of a node's input or output. */
+const struct ul_type *ul_lower_input_type(const struct ul_lower *lower, ul_node_id node,
+                                          uint32_t input);
+const struct ul_type *ul_lower_output_type(const struct ul_lower *lower, ul_node_id node,
+                                           uint32_t output);
+/* False for an absent optional input, or one past the end. */
+bool ul_lower_has_input(const struct ul_lower *lower, ul_node_id node, uint32_t input);
+/* True when the output is used by something (optional outputs need no work otherwise). */
+bool ul_lower_has_output(const struct ul_lower *lower, ul_node_id node, uint32_t output);
+/* A scratch array of the step (planned bytes), or a small local one. */
+uint32_t ul_lower_scratch(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count);
+uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count);
+/* Fills a contraction's operand for `value`: at(index) where index[d] = sum of
+ * coefficients[d][v] * v + base[d] over the contraction's variables. Dimensions whose coordinate
+ * can leave [0, dim) are listed in `checked` (bit d) and read `outside` there. A producer fused in
+ * front becomes the operand's transform when it is elementwise; otherwise the group was not
+ * formed. The sum is formed over the operand cast to the contraction's acc_dtype. */
+void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction,
+                      struct ul_operand *operand, ul_value_id value, const ul_kx *base,
+                      const int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked,
+                      double outside);
+
+/* What lowering a group gives. */
+struct ul_in_place {
+    ul_value_id output, input; /* base values; the output may take the input's bytes */
+};
+struct ul_lower_result {
+    struct ul_kernel *kernel;
+    uint32_t in_place_count;
+    const struct ul_in_place *in_place;
+};
+
+/* Lowers the nodes (in execution order) of one group. Values whose uses are all inside the group
+ * and that are no block output are not stored. */
+void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
+                    const bool *escapes, struct ul_arena *arena, struct ul_lower_result *result);
+
+/* expression.c: parses a row's expression text and builds it over loaded operands. */
+ul_kx ul_expression_build(struct ul_lower *lower, ul_node_id node, const char *text,
+                          const ul_kx *operands, uint32_t operand_count, enum ul_dtype dtype);
+
+#endif

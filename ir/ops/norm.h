@@ -1,0 +1,7 @@
+/* Hooks of the norm family. */
+#ifndef UL_OPS_NORM_H
+#define UL_OPS_NORM_H
+
+#include "ir/lower.h"
+
+#endif

@@ -1,0 +1,7 @@
+/* Hooks of the random family. */
+#ifndef UL_OPS_RANDOM_H
+#define UL_OPS_RANDOM_H
+
+#include "ir/lower.h"
+
+#endif
