@@ -1,0 +1,49 @@
+/* Tiled contractions for target c: the C text of one UL_KS_CONTRACT statement, and the scratch
+ * bytes that its schedule needs.
+ *
+ * Three schedules, chosen from the shape alone: register tiles over packed panels, a streaming
+ * form for one row (matrix times vector, depthwise convolution), and plain loops for everything
+ * else. The choice never looks at addresses or offsets, so a sum has the same order of additions
+ * in every program that contains the kernel.
+ * Invariants: the sum is complete before the epilogue runs for an element; the epilogue runs
+ * exactly once for each (m, n); no operand is read outside of its buffer; no partial sum is
+ * written to an output.
+ * The text includes nothing; the program includes runtime/ul_contract.h, and is compiled with
+ * -ffp-contract=fast so that a multiplication and an addition become one instruction.
+ * Names in the text: variable v<id> of the kernel, buffer b<id> as a pointer to its storage type,
+ * both as in struct ul_kernel; own names begin with "t_". The text opens its own block.
+ */
+#ifndef UL_CONTRACT_H
+#define UL_CONTRACT_H
+
+#include "ir/kernel.h"
+
+/* What the caller prints for us. */
+struct ul_contract_printer {
+    struct ul_text *text;
+    const struct ul_kernel *kernel;
+    void *context;
+    /* An expression as one C expression in parentheses where it needs them, without statements:
+     * bases of operands (over variables of enclosing loops) and transforms. */
+    void (*put_expression)(void *context, ul_kx expression);
+    /* A statement list, each line indented by 4 * indent blanks: the epilogue, with the variables
+     * of m and n and the accumulator declared as locals before it. */
+    void (*put_statements)(void *context, ul_ks first, uint32_t indent);
+    /* buffer[index] in its compute type; index is C text of type int64_t. */
+    void (*put_load)(void *context, uint32_t buffer, const char *index);
+    /* A C expression of type unsigned char *, at least as many bytes as
+     * ul_contract_scratch_bytes, aligned to 64; not used when that is 0. */
+    const char *scratch;
+};
+
+/* Prints the statement at the given indent. */
+void ul_contract_print_c(const struct ul_contract_printer *printer,
+                         const struct ul_contraction *contraction, uint32_t indent);
+
+/* Planned bytes while the statement runs; its contents are lost afterwards. At most
+ * UL_CONTRACT_SCRATCH_BYTES, less for small problems, 0 for plain loops. */
+#define UL_CONTRACT_SCRATCH_BYTES ((uint64_t)256 << 10)
+uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
+                                   const struct ul_contraction *contraction);
+
+#endif
