@@ -1,0 +1,330 @@
+/* Building and editing graphs. Arrays grow in the arena by doubling; nodes and values are never
+ * moved to other ids, only marked dead, so that handles stay good through a pass. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *name)
+{
+    memset(graph, 0, sizeof *graph);
+    graph->arena = arena;
+    graph->name = ul_arena_copy_string(arena, name);
+    ul_block_id main_block = ul_graph_add_block(graph, UL_NONE);
+    UL_ASSERT(main_block == 0);
+}
+
+ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul_value_kind kind,
+                               const struct ul_type *type)
+{
+    UL_GROW(graph->arena, graph->values, graph->value_count, graph->value_capacity);
+    struct ul_value *value = &graph->values[graph->value_count];
+    memset(value, 0, sizeof *value);
+    value->name = ul_arena_copy_string(graph->arena, name);
+    value->kind = kind;
+    value->producer = UL_NONE;
+    value->donor = UL_NONE;
+    value->view.base = UL_NONE;
+    if (type != NULL)
+        value->type = *type;
+    else
+        value->type.rank = UL_RANK_UNKNOWN;
+    return graph->value_count++;
+}
+
+ul_value_id ul_graph_add_weight(struct ul_graph *graph, const char *name,
+                                const struct ul_tensor *tensor)
+{
+    ul_value_id value = ul_graph_add_value(graph, name, UL_VALUE_WEIGHT, &tensor->type);
+    graph->values[value].tensor = tensor;
+    return value;
+}
+
+static void list_insert(struct ul_graph *graph, struct ul_block *block, uint32_t at,
+                        ul_node_id node)
+{
+    UL_ASSERT(at <= block->node_count);
+    UL_GROW(graph->arena, block->nodes, block->node_count, block->node_capacity);
+    memmove(block->nodes + at + 1, block->nodes + at,
+            (block->node_count - at) * sizeof *block->nodes);
+    block->nodes[at] = node;
+    block->node_count++;
+}
+
+ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
+                                enum ul_op op, const char *name, uint32_t input_count,
+                                uint32_t output_count)
+{
+    UL_GROW(graph->arena, graph->nodes, graph->node_count, graph->node_capacity);
+    ul_node_id id = graph->node_count++;
+    struct ul_node *node = &graph->nodes[id];
+    memset(node, 0, sizeof *node);
+    node->op = op;
+    node->name = ul_arena_copy_string(graph->arena, name);
+    node->parent = block;
+    node->group = UL_NONE;
+    node->input_count = input_count;
+    node->inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, input_count);
+    for (uint32_t i = 0; i < input_count; i++)
+        node->inputs[i] = UL_NONE;
+    node->output_count = output_count;
+    node->outputs = UL_NEW_ARRAY(graph->arena, ul_value_id, output_count);
+    for (uint32_t i = 0; i < output_count; i++) {
+        const char *output_name =
+            i == 0 ? name : ul_arena_printf(graph->arena, "%s:%u", name, (unsigned)i);
+        node->outputs[i] = ul_graph_add_value(graph, output_name, UL_VALUE_NODE, NULL);
+        graph->values[node->outputs[i]].producer = id;
+        graph->values[node->outputs[i]].producer_output = i;
+    }
+    list_insert(graph, &graph->blocks[block], at, id);
+    return id;
+}
+
+ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_op op,
+                             const char *name, uint32_t input_count, uint32_t output_count)
+{
+    return ul_graph_insert_node(graph, block, graph->blocks[block].node_count, op, name,
+                                input_count, output_count);
+}
+
+ul_block_id ul_graph_add_block(struct ul_graph *graph, ul_node_id owner)
+{
+    UL_GROW(graph->arena, graph->blocks, graph->block_count, graph->block_capacity);
+    ul_block_id id = graph->block_count++;
+    struct ul_block *block = &graph->blocks[id];
+    memset(block, 0, sizeof *block);
+    block->owner = owner;
+    if (owner != UL_NONE) {
+        struct ul_node *node = &graph->nodes[owner];
+        ul_block_id *blocks =
+            UL_NEW_ARRAY(graph->arena, ul_block_id, (uint64_t)node->block_count + 1);
+        if (node->block_count > 0)
+            memcpy(blocks, node->blocks, node->block_count * sizeof *blocks);
+        blocks[node->block_count++] = id;
+        node->blocks = blocks;
+    }
+    return id;
+}
+
+void ul_block_add_input(struct ul_graph *graph, ul_block_id block_id, ul_value_id value)
+{
+    struct ul_block *block = &graph->blocks[block_id];
+    UL_GROW(graph->arena, block->inputs, block->input_count, block->input_capacity);
+    if (graph->values[value].kind == UL_VALUE_ARGUMENT) {
+        graph->values[value].producer = block->owner;
+        graph->values[value].producer_output = block->input_count;
+    }
+    block->inputs[block->input_count++] = value;
+}
+
+void ul_block_add_output(struct ul_graph *graph, ul_block_id block_id, ul_value_id value)
+{
+    struct ul_block *block = &graph->blocks[block_id];
+    UL_GROW(graph->arena, block->outputs, block->output_count, block->output_capacity);
+    block->outputs[block->output_count++] = value;
+}
+
+/* Attributes are few; the array is made anew when one is added. */
+void ul_node_set_attr(struct ul_graph *graph, ul_node_id node_id, const struct ul_attr *attr)
+{
+    struct ul_node *node = &graph->nodes[node_id];
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        if (strcmp(node->attrs[i].name, attr->name) == 0) {
+            node->attrs[i] = *attr;
+            return;
+        }
+    }
+    struct ul_attr *attrs =
+        UL_NEW_ARRAY(graph->arena, struct ul_attr, (uint64_t)node->attr_count + 1);
+    if (node->attr_count > 0)
+        memcpy(attrs, node->attrs, node->attr_count * sizeof *attrs);
+    attrs[node->attr_count++] = *attr;
+    node->attrs = attrs;
+}
+
+static struct ul_attr attr_make(struct ul_graph *graph, const char *name, enum ul_attr_kind kind)
+{
+    struct ul_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = ul_arena_copy_string(graph->arena, name);
+    attr.kind = kind;
+    return attr;
+}
+
+void ul_node_set_int(struct ul_graph *graph, ul_node_id node, const char *name, int64_t value)
+{
+    struct ul_attr attr = attr_make(graph, name, UL_ATTR_INT);
+    attr.i = value;
+    ul_node_set_attr(graph, node, &attr);
+}
+
+void ul_node_set_float(struct ul_graph *graph, ul_node_id node, const char *name, double value)
+{
+    struct ul_attr attr = attr_make(graph, name, UL_ATTR_FLOAT);
+    attr.f = value;
+    ul_node_set_attr(graph, node, &attr);
+}
+
+void ul_node_set_string(struct ul_graph *graph, ul_node_id node, const char *name,
+                        const char *value)
+{
+    struct ul_attr attr = attr_make(graph, name, UL_ATTR_STRING);
+    attr.s = ul_arena_copy_string(graph->arena, value);
+    ul_node_set_attr(graph, node, &attr);
+}
+
+void ul_node_set_ints(struct ul_graph *graph, ul_node_id node, const char *name,
+                      const int64_t *values, uint32_t count)
+{
+    struct ul_attr attr = attr_make(graph, name, UL_ATTR_INTS);
+    attr.ints = ul_arena_copy(graph->arena, values, ul_size_mul_or_die(sizeof *values, count));
+    attr.count = count;
+    ul_node_set_attr(graph, node, &attr);
+}
+
+void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node_id, const char *name)
+{
+    struct ul_node *node = &graph->nodes[node_id];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        if (strcmp(node->attrs[i].name, name) != 0)
+            node->attrs[kept++] = node->attrs[i];
+    }
+    node->attr_count = kept;
+}
+
+/* An explicit stack: nesting is bounded, but each level may own several blocks. */
+void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node_id)
+{
+    struct ul_node *node = &graph->nodes[node_id];
+    node->op = UL_OP_NONE;
+    node->group = UL_NONE;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        graph->values[node->outputs[i]].kind = UL_VALUE_DEAD;
+    for (uint32_t b = 0; b < node->block_count; b++) {
+        struct ul_block *block = &graph->blocks[node->blocks[b]];
+        for (uint32_t i = 0; i < block->input_count; i++)
+            graph->values[block->inputs[i]].kind = UL_VALUE_DEAD;
+        for (uint32_t i = 0; i < block->node_count; i++)
+            ul_graph_remove_node(graph, block->nodes[i]);
+        block->node_count = block->input_count = block->output_count = 0;
+        block->owner = UL_NONE;
+    }
+    node->input_count = node->output_count = node->attr_count = node->block_count = 0;
+}
+
+void ul_graph_sweep(struct ul_graph *graph)
+{
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        struct ul_block *block = &graph->blocks[b];
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < block->node_count; i++) {
+            if (graph->nodes[block->nodes[i]].op != UL_OP_NONE)
+                block->nodes[kept++] = block->nodes[i];
+        }
+        block->node_count = kept;
+    }
+}
+
+static ul_value_id replacement(ul_value_id *map, ul_value_id value)
+{
+    ul_value_id root = value;
+    while (map[root] != root)
+        root = map[root];
+    while (map[value] != root) {
+        ul_value_id next = map[value];
+        map[value] = root;
+        value = next;
+    }
+    return root;
+}
+
+void ul_graph_replace(struct ul_graph *graph, ul_value_id *map)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                node->inputs[i] = replacement(map, node->inputs[i]);
+        }
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            block->outputs[i] = replacement(map, block->outputs[i]);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].donor != UL_NONE)
+            graph->values[v].donor = replacement(map, graph->values[v].donor);
+    }
+}
+
+uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    uint32_t *uses = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                uses[node->inputs[i]]++;
+        }
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            uses[block->outputs[i]]++;
+    }
+    return uses;
+}
+
+bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        if (block->outputs[i] == value)
+            return true;
+    }
+    return false;
+}
+
+const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name)
+{
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        if (strcmp(node->attrs[i].name, name) == 0)
+            return &node->attrs[i];
+    }
+    return NULL;
+}
+
+int64_t ul_node_get_int(const struct ul_node *node, const char *name, int64_t otherwise)
+{
+    const struct ul_attr *attr = ul_node_find_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_INT ? attr->i : otherwise;
+}
+
+double ul_node_get_float(const struct ul_node *node, const char *name, double otherwise)
+{
+    const struct ul_attr *attr = ul_node_find_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_FLOAT ? attr->f : otherwise;
+}
+
+const char *ul_node_get_string(const struct ul_node *node, const char *name, const char *otherwise)
+{
+    const struct ul_attr *attr = ul_node_find_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_STRING ? attr->s : otherwise;
+}
+
+const int64_t *ul_node_get_ints(const struct ul_node *node, const char *name, uint32_t *count)
+{
+    const struct ul_attr *attr = ul_node_find_attr(node, name);
+    bool found = attr != NULL && attr->kind == UL_ATTR_INTS;
+    *count = found ? attr->count : 0;
+    return found ? attr->ints : NULL;
+}
+
+const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node_id,
+                             struct ul_arena *arena)
+{
+    const struct ul_node *node = &graph->nodes[node_id];
+    return ul_arena_printf(arena, "node %u %s (%s)", (unsigned)node_id, ul_quote(arena, node->name),
+                           ul_op_get(node->op)->name);
+}

@@ -1,0 +1,268 @@
+/* What shape rules are written with, and the wrapper around a row's rule. Rules run on models
+ * that nobody vouches for: everything odd is a message, never a crash. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+static enum ul_status infer_fail(const struct ul_infer *infer, enum ul_status status,
+                                 const char *format, va_list args)
+{
+    char text[UL_LIMIT_DIAG_BYTES / 2];
+    vsnprintf(text, sizeof text, format, args);
+    return ul_diag_set(infer->diag, status, "%s: %s",
+                       ul_node_describe(infer->graph, infer->node_id, infer->scratch), text);
+}
+
+enum ul_status ul_infer_invalid(const struct ul_infer *infer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    enum ul_status status = infer_fail(infer, UL_INVALID, format, args);
+    va_end(args);
+    return status;
+}
+
+enum ul_status ul_infer_unsupported(const struct ul_infer *infer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    enum ul_status status = infer_fail(infer, UL_UNSUPPORTED, format, args);
+    va_end(args);
+    return status;
+}
+
+static const struct ul_value *input_value(const struct ul_infer *infer, uint32_t input)
+{
+    if (input >= infer->node->input_count || infer->node->inputs[input] == UL_NONE)
+        return NULL;
+    return &infer->graph->values[infer->node->inputs[input]];
+}
+
+const struct ul_type *ul_infer_input(const struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_value *value = input_value(infer, input);
+    return value == NULL ? NULL : &value->type;
+}
+
+const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t input)
+{
+    const struct ul_value *value = input_value(infer, input);
+    return value == NULL ? NULL : value->tensor;
+}
+
+enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
+                             uint32_t *count)
+{
+    *values = NULL;
+    *count = 0;
+    const struct ul_value *value = input_value(infer, input);
+    if (value == NULL)
+        return UL_OK;
+    const char *name = ul_quote(infer->scratch, value->name);
+    if (value->tensor == NULL)
+        return ul_infer_unsupported(infer,
+                                    "input %u (%s) must be known at compile time, since a shape "
+                                    "depends on it; fix the model's input that it comes from "
+                                    "with --const NAME=FILE",
+                                    (unsigned)input, name);
+    const struct ul_type *type = &value->tensor->type;
+    if (!ul_dtype_get(type->dtype)->is_integer)
+        return ul_infer_invalid(infer, "input %u (%s) must hold integers, but is %s",
+                                (unsigned)input, name, ul_dtype_get(type->dtype)->name);
+    uint64_t elements = ul_type_elements(type);
+    if (elements > UL_LIMIT_NODE_INPUTS)
+        return ul_infer_invalid(infer, "input %u (%s) has %llu elements, more than %u",
+                                (unsigned)input, name, (unsigned long long)elements,
+                                (unsigned)UL_LIMIT_NODE_INPUTS);
+    int64_t *out = UL_NEW_ARRAY(infer->scratch, int64_t, elements);
+    for (uint64_t i = 0; i < elements; i++)
+        out[i] = ul_tensor_get_int(value->tensor, i);
+    *values = out;
+    *count = (uint32_t)elements;
+    return UL_OK;
+}
+
+void ul_infer_set_type(const struct ul_infer *infer, uint32_t output, const struct ul_type *type)
+{
+    if (output < infer->node->output_count)
+        infer->graph->values[infer->node->outputs[output]].type = *type;
+}
+
+void ul_infer_set(const struct ul_infer *infer, uint32_t output, enum ul_dtype dtype, uint32_t rank,
+                  const int64_t *dims)
+{
+    struct ul_type type = ul_type_make(dtype, rank, dims);
+    ul_infer_set_type(infer, output, &type);
+}
+
+void ul_infer_set_ints(const struct ul_infer *infer, uint32_t output, uint32_t rank,
+                       const int64_t *values, uint32_t count)
+{
+    UL_ASSERT(rank == 1 || (rank == 0 && count == 1));
+    if (output >= infer->node->output_count)
+        return;
+    int64_t dims[1] = {count};
+    struct ul_value *value = &infer->graph->values[infer->node->outputs[output]];
+    value->tensor = ul_tensor_new_ints(infer->graph->arena, UL_I64, rank, dims, values);
+    value->type = value->tensor->type;
+}
+
+bool ul_broadcast(const struct ul_type *a, const struct ul_type *b, struct ul_type *out)
+{
+    struct ul_type result = {.dtype = a->dtype, .rank = a->rank > b->rank ? a->rank : b->rank};
+    for (uint32_t i = 0; i < result.rank; i++) {
+        uint32_t from_end = result.rank - i;
+        int64_t x = from_end <= a->rank ? a->dims[a->rank - from_end] : 1;
+        int64_t y = from_end <= b->rank ? b->dims[b->rank - from_end] : 1;
+        if (x != y && x != 1 && y != 1)
+            return false;
+        result.dims[i] = x == 1 ? y : x;
+    }
+    *out = result;
+    return true;
+}
+
+enum ul_status ul_infer_axis(const struct ul_infer *infer, int64_t axis, uint32_t rank,
+                             uint32_t *out)
+{
+    if (axis < -(int64_t)rank || axis >= (int64_t)rank)
+        return ul_infer_invalid(infer, "axis %lld does not exist in a tensor of rank %u",
+                                (long long)axis, (unsigned)rank);
+    *out = (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_same(struct ul_infer *infer)
+{
+    ul_infer_set_type(infer, 0, ul_infer_input(infer, 0));
+    return UL_OK;
+}
+
+static const char *type_text(const struct ul_infer *infer, const struct ul_type *type)
+{
+    struct ul_text text;
+    ul_text_init(&text, infer->scratch);
+    ul_type_print(&text, type);
+    return text.data;
+}
+
+/* All inputs broadcast together; they must agree in dtype. */
+static enum ul_status infer_broadcast(struct ul_infer *infer, struct ul_type *out)
+{
+    *out = *ul_infer_input(infer, 0);
+    for (uint32_t i = 1; i < infer->node->input_count; i++) {
+        const struct ul_type *type = ul_infer_input(infer, i);
+        if (type == NULL)
+            continue;
+        if (type->dtype != out->dtype)
+            return ul_infer_invalid(infer, "inputs 0 and %u differ in type: %s and %s", (unsigned)i,
+                                    type_text(infer, out), type_text(infer, type));
+        if (!ul_broadcast(out, type, out))
+            return ul_infer_invalid(infer, "input %u of shape %s cannot be broadcast with %s",
+                                    (unsigned)i, type_text(infer, type), type_text(infer, out));
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_infer_elementwise(struct ul_infer *infer)
+{
+    struct ul_type type;
+    UL_TRY(infer_broadcast(infer, &type));
+    ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_compare(struct ul_infer *infer)
+{
+    struct ul_type type;
+    UL_TRY(infer_broadcast(infer, &type));
+    type.dtype = UL_BOOL;
+    ul_infer_set_type(infer, 0, &type);
+    return UL_OK;
+}
+
+static enum ul_status check_arity(const struct ul_infer *infer, const struct ul_op_info *row)
+{
+    const struct ul_node *node = infer->node;
+    if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)
+        return ul_infer_invalid(infer, "%u inputs given, %u to %u expected",
+                                (unsigned)node->input_count, (unsigned)row->min_inputs,
+                                (unsigned)row->max_inputs);
+    if (node->output_count < row->min_outputs || node->output_count > row->max_outputs)
+        return ul_infer_invalid(infer, "%u outputs asked for, %u to %u expected",
+                                (unsigned)node->output_count, (unsigned)row->min_outputs,
+                                (unsigned)row->max_outputs);
+    for (uint32_t i = 0; i < row->min_inputs; i++) {
+        if (node->inputs[i] == UL_NONE)
+            return ul_infer_invalid(infer, "input %u is required", (unsigned)i);
+    }
+    return UL_OK;
+}
+
+/* Strings and complex numbers exist in files, but nothing computes with them. */
+static bool computable(enum ul_dtype dtype)
+{
+    return dtype != UL_STRING && dtype != UL_C64 && dtype != UL_C128;
+}
+
+static enum ul_status check_inputs(const struct ul_infer *infer)
+{
+    for (uint32_t i = 0; i < infer->node->input_count; i++) {
+        const struct ul_value *value = input_value(infer, i);
+        if (value == NULL)
+            continue;
+        if (!ul_type_known(&value->type))
+            return ul_infer_unsupported(
+                infer,
+                "input %u (%s) has the unknown size %s; fix the model's input that it comes from "
+                "with --dim NAME=N, --shape INPUT=DIMS or --const NAME=FILE",
+                (unsigned)i, ul_quote(infer->scratch, value->name), type_text(infer, &value->type));
+        if (!computable(value->type.dtype))
+            return ul_infer_unsupported(
+                infer, "input %u (%s) is of type %s, which nothing here computes with", (unsigned)i,
+                ul_quote(infer->scratch, value->name), ul_dtype_get(value->type.dtype)->name);
+    }
+    return UL_OK;
+}
+
+static enum ul_status check_outputs(const struct ul_infer *infer)
+{
+    for (uint32_t i = 0; i < infer->node->output_count; i++) {
+        const struct ul_value *value = &infer->graph->values[infer->node->outputs[i]];
+        if (value->type.dtype != UL_DTYPE_NONE && !computable(value->type.dtype))
+            return ul_infer_unsupported(infer, "output %u would be of type %s", (unsigned)i,
+                                        ul_dtype_get(value->type.dtype)->name);
+        if (!ul_type_known(&value->type))
+            return ul_infer_unsupported(infer, "the size of output %u cannot be known before run",
+                                        (unsigned)i);
+        if (!ul_type_in_limits(&value->type))
+            return ul_infer_invalid(infer,
+                                    "output %u would be %s, which is over the limit of "
+                                    "2^40 elements a dimension and 2^46 bytes",
+                                    (unsigned)i, type_text(infer, &value->type));
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_node_infer(struct ul_graph *graph, ul_node_id node, struct ul_arena *scratch,
+                             struct ul_diag *diag)
+{
+    struct ul_infer infer = {
+        .graph = graph,
+        .node = &graph->nodes[node],
+        .node_id = node,
+        .scratch = scratch,
+        .diag = diag,
+    };
+    const struct ul_op_info *row = ul_op_get(infer.node->op);
+    UL_TRY(check_arity(&infer, row));
+    UL_TRY(check_inputs(&infer));
+    UL_ASSERT(row->infer != NULL);
+    for (uint32_t i = 0; i < infer.node->output_count; i++) {
+        struct ul_value *value = &graph->values[infer.node->outputs[i]];
+        value->type = (struct ul_type){.rank = UL_RANK_UNKNOWN};
+        value->tensor = NULL;
+    }
+    UL_TRY(row->infer(&infer));
+    return check_outputs(&infer);
+}

@@ -1,0 +1,57 @@
+/* The operator table: every row of every family, from ir/ops/all.def. */
+#include "ir/ir.h"
+
+#include "ir/ops/attention.h"
+#include "ir/ops/control.h"
+#include "ir/ops/conv.h"
+#include "ir/ops/elementwise.h"
+#include "ir/ops/loss.h"
+#include "ir/ops/matmul.h"
+#include "ir/ops/movement.h"
+#include "ir/ops/norm.h"
+#include "ir/ops/optimizer.h"
+#include "ir/ops/pool.h"
+#include "ir/ops/quant.h"
+#include "ir/ops/random.h"
+#include "ir/ops/reduce.h"
+#include "ir/ops/rnn.h"
+#include "ir/ops/scatter.h"
+#include "ir/ops/signal.h"
+#include "ir/ops/sort.h"
+#include "ir/ops/vision.h"
+
+#include <string.h>
+
+static const struct ul_op_info rows[UL_OP_COUNT] = {
+    [UL_OP_NONE] = {.name = "None"},
+#define UL_OP(id, ...) [UL_OP_##id] = {__VA_ARGS__},
+#include "ir/ops/all.def"
+#undef UL_OP
+};
+
+const struct ul_op_info *ul_op_get(enum ul_op op)
+{
+    UL_ASSERT((unsigned)op < UL_OP_COUNT);
+    return &rows[op];
+}
+
+static bool same_domain(const char *row, const char *asked)
+{
+    bool row_is_default = row == NULL || row[0] == '\0' || strcmp(row, "ai.onnx") == 0;
+    bool asked_default = asked == NULL || asked[0] == '\0' || strcmp(asked, "ai.onnx") == 0;
+    if (row_is_default || asked_default)
+        return row_is_default && asked_default;
+    return strcmp(row, asked) == 0;
+}
+
+/* A scan: with some 200 rows, nearly all ruled out by their first letter, it costs less than the
+ * decoding of the name did, and needs no index that would have to be kept sorted by hand. */
+enum ul_op ul_op_find(const char *domain, const char *name)
+{
+    for (unsigned i = 1; i < UL_OP_COUNT; i++) {
+        if (rows[i].name[0] == name[0] && strcmp(rows[i].name, name) == 0 &&
+            same_domain(rows[i].domain, domain))
+            return (enum ul_op)i;
+    }
+    return UL_OP_NONE;
+}
