@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Says which of ONNX's backend node tests are in scope, and why the others are not.
+
+Reads the node tests that Debian's libonnx-testdata installs and writes, beside this script:
+    scope.tsv         one line a test: name, operators, opset, in|out, constants, reason
+    out_of_scope.md   the tests that are out, grouped by reason, for the docs
+With --check it writes nothing and fails (exit 6) if either file would change.
+
+In scope is a test with only tensor inputs and outputs, no strings, and output shapes that do not
+depend on data. Two refinements, both decided from the model alone:
+  * An input that carries a shape, axes, pads, repeats or k (SHAPE_SLOTS) is a constant of the
+    compile, given by --const; a test that needs such inputs is in scope and lists them under
+    "constants". They are found by walking back from every such operand to the graph inputs;
+    Shape and Size cut the walk, since shapes are static. On ONNX 1.12's tests this finds 110
+    tests; test_if, whose condition may be fixed but need not be, would be the 111th.
+  * A test whose expected values come from an unspecified random generator cannot be compared by
+    any implementation, so it is out.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+import onnx
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+
+# Operands that decide a shape or the structure of the loops, by operator: index of the operand.
+SHAPE_SLOTS = {
+    "BlackmanWindow": [0], "ConstantOfShape": [0], "CumSum": [1], "DFT": [1], "Expand": [1],
+    "HammingWindow": [0], "HannWindow": [0], "Loop": [0, 1], "MaxUnpool": [2],
+    "MelWeightMatrix": [0, 1, 2, 3, 4], "OneHot": [1], "Pad": [1, 3], "Range": [0, 1, 2],
+    "Reshape": [1], "Resize": [1, 2, 3], "STFT": [1, 3], "Slice": [1, 2, 3, 4], "Split": [1],
+    "Squeeze": [1], "Tile": [1], "TopK": [1], "Unsqueeze": [1], "Upsample": [1],
+    **{"Reduce" + name: [1] for name in REDUCTIONS},
+}  # fmt: skip
+
+DATA_DEPENDENT = {"Compress", "NonMaxSuppression", "NonZero", "Unique"}
+RANDOM = {
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+}  # fmt: skip
+
+
+def find_data(given):
+    """The folder that holds test_*/model.onnx: --data, else what the Debian package installed."""
+    if given:
+        return given
+    listing = subprocess.run(
+        ["dpkg", "-L", "libonnx-testdata"], capture_output=True, text=True, check=False
+    ).stdout
+    for line in listing.splitlines():
+        if line.endswith("/data/node"):
+            return line
+    sys.exit("list_tests.py: libonnx-testdata is not installed; install it or give --data DIR")
+
+
+def graphs_of(graph):
+    """A graph and all graphs nested in its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from graphs_of(attribute.g)
+
+
+def operators(model):
+    nodes = [node.op_type for graph in graphs_of(model.graph) for node in graph.node]
+    return sorted(set(nodes))
+
+
+def constants_needed(model):
+    """Graph inputs whose value must be known to compile, in the order of the graph's inputs."""
+    graph = model.graph
+    producer = {name: node for node in graph.node for name in node.output if name}
+    inputs = [value.name for value in graph.input]
+    needed, seen = set(), set()
+
+    def walk(name):
+        if not name or name in seen:
+            return
+        seen.add(name)
+        if name in inputs:
+            needed.add(name)
+        elif name in producer and producer[name].op_type not in ("Shape", "Size"):
+            for operand in producer[name].input:
+                walk(operand)
+
+    for part in graphs_of(graph):
+        for node in part.node:
+            for slot in SHAPE_SLOTS.get(node.op_type, []):
+                if slot < len(node.input):
+                    walk(node.input[slot])
+    initializers = {tensor.name for tensor in graph.initializer}
+    return [name for name in inputs if name in needed and name not in initializers]
+
+
+def dropout_is_random(model, folder):
+    """A Dropout in training mode with a ratio above 0; both are operands, taken from the data."""
+    for node in model.graph.node:
+        if node.op_type != "Dropout" or len(node.input) < 3:
+            continue
+        values = {}
+        for i, value in enumerate(model.graph.input):
+            with open(os.path.join(folder, "test_data_set_0", f"input_{i}.pb"), "rb") as f:
+                tensor = onnx.TensorProto.FromString(f.read())
+            values[value.name] = onnx.numpy_helper.to_array(tensor)
+        for inner in model.graph.node:
+            if inner.op_type == "Constant" and inner.attribute[0].name == "value":
+                values[inner.output[0]] = onnx.numpy_helper.to_array(inner.attribute[0].t)
+        ratio = float(values[node.input[1]]) if node.input[1] else 0.5
+        if bool(values[node.input[2]]) and ratio > 0:
+            return True
+    return False
+
+
+def out_reason(model, folder):
+    """Why a test is out of scope, or an empty string."""
+    for value in list(model.graph.input) + list(model.graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return f"{kind.split('_')[0]} input or output"
+        if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+            return "string tensors"
+    names = set(operators(model))
+    for name in sorted(names & DATA_DEPENDENT):
+        return f"output shape of {name} depends on data"
+    if names & RANDOM or dropout_is_random(model, folder):
+        return "random values from an unspecified generator"
+    for value in model.graph.output:
+        shape = value.type.tensor_type.shape
+        if any(not dim.HasField("dim_value") for dim in shape.dim):
+            return "output shape is not static in the model"
+    return ""
+
+
+def natural(name):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def rows_of(data):
+    rows = []
+    for test in sorted(os.listdir(data), key=natural):
+        folder = os.path.join(data, test)
+        path = os.path.join(folder, "model.onnx")
+        if not os.path.exists(path):
+            continue
+        model = onnx.load(path)
+        opset = ",".join(
+            (entry.domain + ":" if entry.domain else "") + str(entry.version)
+            for entry in model.opset_import
+        )
+        reason = out_reason(model, folder)
+        constants = [] if reason else constants_needed(model)
+        rows.append([test, ",".join(operators(model)), opset, "out" if reason else "in",
+                     ",".join(constants) or "-", reason or "-"])  # fmt: skip
+    return rows
+
+
+def as_tsv(rows):
+    head = ["test", "operators", "opset", "scope", "constants", "reason"]
+    return "".join("\t".join(row) + "\n" for row in [head] + rows)
+
+
+def as_markdown(rows):
+    out = [row for row in rows if row[3] == "out"]
+    with_constants = sum(row[4] != "-" for row in rows)
+    lines = [
+        "# ONNX node tests that are out of scope",
+        "",
+        "Made by `tests/ops/list_tests.py` from `libonnx-testdata`; do not edit.",
+        "",
+        f"Of {len(rows)} tests {len(rows) - len(out)} are in scope ({with_constants} of them take "
+        f"inputs that `--const` fixes at compile time) and {len(out)} are out:",
+        "",
+        "| reason | tests |",
+        "|---|---|",
+    ]
+    reasons = sorted({row[5] for row in out})
+    for reason in reasons:
+        lines.append(f"| {reason} | {sum(row[5] == reason for row in out)} |")
+    lines += ["", "| test | operators | reason |", "|---|---|---|"]
+    for reason in reasons:
+        lines += [f"| {r[0]} | {r[1].replace(',', ', ')} | {r[5]} |" for r in out if r[5] == reason]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", help="folder with the node tests (default: libonnx-testdata)")
+    parser.add_argument("--check", action="store_true", help="only compare with what is there")
+    args = parser.parse_args()
+    rows = rows_of(find_data(args.data))
+    stale = []
+    for name, text in (("scope.tsv", as_tsv(rows)), ("out_of_scope.md", as_markdown(rows))):
+        path = os.path.join(HERE, name)
+        if args.check:
+            with open(path, encoding="utf-8") as f:
+                if f.read() != text:
+                    stale.append(name)
+        else:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+    inside = sum(row[3] == "in" for row in rows)
+    constants = sum(row[4] != "-" for row in rows)
+    print(f"{len(rows)} tests, {inside} in scope, {constants} with constants")
+    if stale:
+        print("out of date:", ", ".join(stale), file=sys.stderr)
+        sys.exit(6)
+
+
+if __name__ == "__main__":
+    main()

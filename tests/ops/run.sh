@@ -1,0 +1,105 @@
+#!/bin/bash
+# Runs ONNX's backend node tests: `ullage verify` on every test that scope.tsv calls in scope.
+#
+# usage: tests/ops/run.sh [options] ULLAGE [FILTER]
+#   FILTER          only tests whose name matches this extended regular expression
+#   --stride K      only every K-th test (after FILTER), for the quick tier
+#   --jobs N        tests at a time (2)
+#   --cflags FLAGS  for the generated program's compiler (-O1)
+#   --target NAME   c (default), cpu or cuda
+#   --timeout S     seconds for one test (120)
+#   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
+#   --data DIR      the folder with the tests (default: what libonnx-testdata installed)
+#   --update        write the tests that passed to the golden list (full runs only)
+# The golden list of target c is tests/ops/passed.txt; of another target passed-NAME.txt. A test in
+# it that no longer passes is a failure; one that passes and is not in it is named, to be added.
+# exit: 0 ok, 6 a golden test failed, 77 no test data installed, 1 usage
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export LC_ALL=C
+
+run_one() {
+    local test=$1 log=$OPS_OUT/log/$1.txt
+    local code=0
+    timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify --target "$OPS_TARGET" --cflags "$OPS_CFLAGS" \
+        "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
+    if [ "$code" = 0 ]; then
+        echo "$test" >>"$OPS_OUT/passed.part"
+        return
+    fi
+    echo "$test" >>"$OPS_OUT/failed.part"
+    printf 'FAIL %-50s exit %d: %s\n' "$test" "$code" "$(grep -m1 -v '^$' "$log" | cut -c1-200)"
+}
+
+if [ "${1:-}" = --one ]; then # called by xargs below
+    run_one "$2"
+    exit 0
+fi
+
+jobs=2 cflags=-O1 target=c limit=120 out= data= update= stride=1
+while [ $# -gt 0 ]; do
+    case $1 in
+    --jobs) jobs=$2; shift 2 ;;
+    --cflags) cflags=$2; shift 2 ;;
+    --target) target=$2; shift 2 ;;
+    --timeout) limit=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --data) data=$2; shift 2 ;;
+    --stride) stride=$2; shift 2 ;;
+    --update) update=1; shift ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
+    *) break ;;
+    esac
+done
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+    echo "usage: tests/ops/run.sh [options] ULLAGE [FILTER]" >&2
+    exit 1
+fi
+ullage=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+filter=${2:-.}
+[ -x "$ullage" ] || { echo "run.sh: $ullage: no such program" >&2; exit 1; }
+[ -n "$data" ] || data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
+if [ ! -d "$data" ]; then
+    echo "run.sh: libonnx-testdata is not installed; 0 tests run" >&2
+    exit 77
+fi
+golden=$here/passed.txt
+[ "$target" = c ] || golden=$here/passed-$target.txt
+out=${out:-$(dirname "$ullage")/ops}
+rm -rf "$out/log" "$out"/*.part
+mkdir -p "$out/log" "$out/tmp"
+: >"$out/passed.part"
+: >"$out/failed.part"
+
+awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
+    awk -v k="$stride" '(NR - 1) % k == 0' >"$out/selected.txt"
+export OPS_ULLAGE=$ullage OPS_CFLAGS=$cflags OPS_TARGET=$target OPS_TIMEOUT=$limit
+export OPS_DATA=$data OPS_OUT=$out TMPDIR=$out/tmp
+xargs -r -P "$jobs" -n 1 "$here/run.sh" --one <"$out/selected.txt"
+sort "$out/passed.part" >"$out/ops-passed.txt"
+sort "$out/failed.part" >"$out/ops-failed.txt"
+rm -rf "$out"/*.part "$out/tmp"
+
+status=0
+selected=$(wc -l <"$out/selected.txt")
+passed=$(wc -l <"$out/ops-passed.txt")
+if [ -n "$update" ]; then
+    if [ "$filter" != . ] || [ "$stride" != 1 ]; then
+        echo "run.sh: --update needs a full run" >&2
+        exit 1
+    fi
+    cp "$out/ops-passed.txt" "$golden"
+elif [ -e "$golden" ]; then
+    lost=$(comm -12 "$out/ops-failed.txt" "$golden")
+    new=$(comm -23 "$out/ops-passed.txt" "$golden" | wc -l)
+    if [ -n "$lost" ]; then
+        echo "These tests passed before (they are in $golden):"
+        sed 's/^/  /' <<<"$lost"
+        status=6
+    fi
+    [ "$new" = 0 ] || echo "$new more tests pass than $golden says; --update adds them"
+fi
+echo "ONNX node tests, target $target:"
+echo "$passed passed, $((selected - passed)) failed"
+exit $status
