@@ -1,0 +1,313 @@
+/*
+ * What a compiled model says of itself: its one buffer (the arena), its weights, its inputs and
+ * outputs, its steps and its live ranges. The generated model.c defines one constant
+ * `struct ul_model`; the library form, the command line and the checks at run time only read it.
+ *
+ * Invariants: everything here is constant data, so any number of threads may run one model, each
+ * on an arena of its own. Offsets count from the start of the arena; every range lies inside
+ * arena_bytes. Inputs and outputs are dense in row-major order.
+ * Ownership: the caller owns the arena, the weights source and every tensor; strings and tables
+ * belong to the model.
+ * Units: names end in their unit (_bytes); strides and counts are in elements; 4-bit elements are
+ * packed two to a byte, low half first, and are always dense.
+ * Failures: an enum ul_result, with the details in the caller's struct ul_failure.
+ * Pure C99; needs no library.
+ */
+#ifndef UL_MODEL_H
+#define UL_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element types, numbered as in ONNX's TensorProto.DataType. */
+enum ul_type {
+    UL_TYPE_NONE = 0,
+    UL_TYPE_F32 = 1,
+    UL_TYPE_U8 = 2,
+    UL_TYPE_I8 = 3,
+    UL_TYPE_U16 = 4,
+    UL_TYPE_I16 = 5,
+    UL_TYPE_I32 = 6,
+    UL_TYPE_I64 = 7,
+    UL_TYPE_BOOL = 9,
+    UL_TYPE_F16 = 10,
+    UL_TYPE_F64 = 11,
+    UL_TYPE_U32 = 12,
+    UL_TYPE_U64 = 13,
+    UL_TYPE_BF16 = 16,
+    UL_TYPE_F8E4M3FN = 17,
+    UL_TYPE_F8E4M3FNUZ = 18,
+    UL_TYPE_F8E5M2 = 19,
+    UL_TYPE_F8E5M2FNUZ = 20,
+    UL_TYPE_U4 = 21,
+    UL_TYPE_I4 = 22
+};
+
+enum ul_result {
+    UL_OK = 0,
+    UL_ARENA_TOO_SMALL,    /* needed_bytes, available_bytes */
+    UL_ARENA_MISALIGNED,   /* needed_bytes = the alignment, available_bytes = the one given */
+    UL_WEIGHTS_MISSING,    /* the model has weights and no source was given */
+    UL_WEIGHTS_UNREADABLE, /* the source failed to read */
+    UL_WEIGHTS_INVALID,    /* no weights trailer at the end of the source */
+    UL_WEIGHTS_WRONG_SIZE, /* needed_bytes, available_bytes */
+    UL_WEIGHTS_WRONG_HASH, /* damaged, or another model's */
+    UL_INPUT_MISSING,      /* tensor = the input whose pointer is NULL and must not be */
+    UL_OUTPUT_MISSING,     /* tensor = the output whose pointer is NULL and must not be */
+    UL_DATA_FAULT          /* the run is complete, but a value in the data was out of bounds */
+};
+
+/* What was wrong with the data. The value was clamped, the run went on. */
+enum ul_fault {
+    UL_FAULT_NONE = 0,
+    UL_FAULT_INDEX, /* an index outside [0, fault_limit) */
+    UL_FAULT_COUNT  /* a count (trips, k, a size) above the planned bound fault_limit */
+};
+
+/* All fields are set by every call that takes one; those that do not apply are 0 or NULL. */
+struct ul_failure {
+    enum ul_result result;
+    uint64_t needed_bytes;
+    uint64_t available_bytes;
+    uint32_t tensor;  /* number of the input or output */
+    uint32_t step;    /* UL_DATA_FAULT: the first step that met such a value */
+    const char *node; /* its source node; NULL when the tables were left out */
+    enum ul_fault fault;
+    int64_t fault_value;
+    int64_t fault_limit;
+};
+
+/* Where the bytes of a tensor are. */
+enum ul_space {
+    UL_SPACE_ARENA = 0,
+    UL_SPACE_INPUT = 1,  /* the caller's input buffer number `index` (--io caller) */
+    UL_SPACE_OUTPUT = 2, /* the caller's output buffer number `index` (--io caller) */
+    UL_SPACE_ROM = 3     /* read-only weights, outside the arena (--weights rom) */
+};
+
+/* An input or an output. dims is NULL for rank 0. */
+struct ul_tensor {
+    const char *name;
+    enum ul_type type;
+    uint32_t rank;
+    const int64_t *dims;
+    uint64_t size_bytes;
+    enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes; else in the caller's buffer */
+    uint64_t offset_bytes;
+};
+
+/*
+ * Weights in storage: a payload, then a trailer of UL_TRAILER_BYTES bytes (little-endian):
+ *     8 bytes "ULLAGEWT", u32 version, u32 UL_TRAILER_BYTES, u64 payload_bytes, u64 payload_hash
+ * at the very end of the file, so that the same bytes serve as a file of their own and appended to
+ * a program. The payload is the sections, one after the other, in the order of the table;
+ * payload_hash is ul_hash.h over the payload.
+ */
+#define UL_TRAILER_MAGIC "ULLAGEWT"
+#define UL_TRAILER_VERSION 1u
+#define UL_TRAILER_BYTES 32u
+
+/* size_bytes of the payload that go to offset_bytes of the arena. Stored little-endian;
+   element_bytes (1, 2, 4, 8) lets a big-endian machine swap. */
+struct ul_section {
+    uint64_t offset_bytes;
+    uint64_t size_bytes;
+    uint32_t element_bytes;
+};
+
+/* A weight whose elements are all equal is not stored, but filled at set-up. The value's
+   element_bytes (1 to 8) bytes, little-endian, are in the low end of `value`. */
+struct ul_splat {
+    uint64_t offset_bytes;
+    uint64_t element_count;
+    uint64_t value;
+    uint32_t element_bytes;
+};
+
+/* Rows of the plan. The classes of live ranges are those before UL_ROW_ALIGNMENT. */
+enum ul_row {
+    UL_ROW_WEIGHTS = 0,
+    UL_ROW_OPTIMIZER,
+    UL_ROW_GRADIENTS,
+    UL_ROW_KEPT, /* activations kept for the backward pass */
+    UL_ROW_ACTIVATIONS,
+    UL_ROW_SCRATCH,
+    UL_ROW_INPUTS,
+    UL_ROW_OUTPUTS,
+    UL_ROW_ALIGNMENT,
+    UL_ROW_HOLES,
+    UL_ROW_COUNT
+};
+
+/* One place in the arena and the steps [live_begin, live_end) during which it is taken. Values
+   that alias share one range. Weights and persistent values live in [0, step_count). A byte of
+   scratch may be written by its step alone. */
+struct ul_range {
+    const char *value;
+    enum ul_row row;
+    uint64_t offset_bytes;
+    uint64_t size_bytes;
+    uint32_t live_begin;
+    uint32_t live_end;
+};
+
+/* What a step writes: element [i0, i1 ...] is at offset_bytes + (i0 * s0 + i1 * s1 + ...) times the
+   size of the element. Its dims and then its strides, rank of each, start at shapes[shape]. */
+struct ul_view {
+    enum ul_space space;
+    uint32_t index; /* number of the caller's buffer, for UL_SPACE_INPUT and UL_SPACE_OUTPUT */
+    uint64_t offset_bytes;
+    enum ul_type type;
+    uint32_t rank;
+    uint32_t shape;
+};
+
+/* One step. It may write its views and the scratch ranges that live at it, nothing else. */
+struct ul_step {
+    const char *name;    /* unique in the model */
+    const char *kernel;  /* the C function; several steps may share one */
+    const char *node;    /* the ONNX node that it comes from (the last one, when fused) */
+    const char *op;      /* that node's operator, or several joined by '+' */
+    uint32_t view_begin; /* its views are views[view_begin] ... */
+    uint32_t view_count;
+    uint64_t flop_count;      /* 0 when not known */
+    uint64_t moved_bytes;     /* bytes read and written, once each */
+    double predicted_seconds; /* by the cost model; 0 when it was not asked */
+};
+
+/* Called before each step with its number, and with step_count after the last. A step inside a
+   loop is announced each time round. */
+typedef void ul_step_hook(void *context, uint32_t step);
+
+/* The state of one run, on the stack of the caller. */
+struct ul_run {
+    const void *const *inputs; /* the caller's buffers, for --io caller */
+    void *const *outputs;
+    ul_step_hook *hook; /* NULL in normal use */
+    void *hook_context;
+    uint32_t step; /* the step that is running */
+    uint32_t fault_step;
+    enum ul_fault fault; /* the first one */
+    int64_t fault_value;
+    int64_t fault_limit;
+};
+
+typedef void ul_entry(unsigned char *arena, struct ul_run *run);
+
+struct ul_model {
+    const char *name;
+    const char *compiler; /* "ullage 0.1.0" */
+    const char *target;   /* "c" */
+    unsigned char model_sha256[32];
+    unsigned char plan_sha256[32];
+    uint64_t arena_bytes;
+    uint64_t arena_align; /* a power of two */
+    uint64_t rom_bytes;   /* weights outside the arena */
+
+    uint64_t payload_bytes; /* stored weights; 0: there is no weights file */
+    uint64_t payload_hash;
+    const struct ul_section *sections;
+    const struct ul_splat *splats;
+    uint32_t section_count;
+    uint32_t splat_count;
+
+    uint32_t input_count;
+    uint32_t output_count;
+    const struct ul_tensor *inputs;
+    const struct ul_tensor *outputs;
+
+    uint32_t isa;    /* UL_ISA_COMPILED where model.c was compiled */
+    ul_entry *setup; /* after the weights are in place, once per arena; NULL: nothing to do */
+    ul_entry *main;
+
+    /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
+       when model.c was compiled with -DUL_NO_TABLES. */
+    uint32_t step_count;
+    uint32_t range_count;
+    uint32_t view_count;
+    uint32_t shape_count;
+    const struct ul_step *steps;
+    const struct ul_range *ranges;
+    const struct ul_view *views;
+    const int64_t *shapes;
+    uint64_t row_bytes[UL_ROW_COUNT]; /* sum = arena_bytes */
+    uint32_t peak_step;               /* the step at which the rows were taken */
+};
+
+/*
+ * Where weights come from. Either `memory` holds the whole file (payload and trailer), or `read`
+ * copies size_bytes from offset_bytes of the file into target and returns 0, anything else for
+ * failure. Bytes before the payload (a program's own code) are allowed.
+ */
+typedef int ul_read(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes);
+
+struct ul_weights_source {
+    uint64_t size_bytes; /* of the whole file */
+    const void *memory;
+    ul_read *read;
+    void *context;
+};
+
+/* Bits of struct ul_model's isa: what model.c's compiler was allowed to use. */
+#define UL_ISA_SSE3 (1u << 0)
+#define UL_ISA_SSSE3 (1u << 1)
+#define UL_ISA_SSE41 (1u << 2)
+#define UL_ISA_SSE42 (1u << 3)
+#define UL_ISA_POPCNT (1u << 4)
+#define UL_ISA_AVX (1u << 5)
+#define UL_ISA_AVX2 (1u << 6)
+#define UL_ISA_FMA (1u << 7)
+#define UL_ISA_BMI (1u << 8)
+#define UL_ISA_BMI2 (1u << 9)
+#define UL_ISA_AVX512F (1u << 10)
+#define UL_ISA_AVX512VL (1u << 11)
+#define UL_ISA_AVX512BW (1u << 12)
+#define UL_ISA_AVX512DQ (1u << 13)
+#define UL_ISA_AVX512CD (1u << 14)
+#define UL_ISA_AVX512VNNI (1u << 15)
+#define UL_ISA_AVX512BF16 (1u << 16)
+#define UL_ISA_AVX512VBMI (1u << 17)
+#define UL_ISA_AVX512VBMI2 (1u << 18)
+#define UL_ISA_AVX512IFMA (1u << 19)
+#define UL_ISA_AVX512BITALG (1u << 20)
+#define UL_ISA_AVX512VPOPCNTDQ (1u << 21)
+
+/* One line in English for each result, without the numbers of the failure. */
+static inline const char *ul_result_text(enum ul_result result)
+{
+    switch (result) {
+    case UL_OK:
+        return "success";
+    case UL_ARENA_TOO_SMALL:
+        return "the arena is too small";
+    case UL_ARENA_MISALIGNED:
+        return "the arena is not aligned as the model needs it";
+    case UL_WEIGHTS_MISSING:
+        return "no weights were given";
+    case UL_WEIGHTS_UNREADABLE:
+        return "the weights cannot be read";
+    case UL_WEIGHTS_INVALID:
+        return "this holds no weights (no trailer at its end)";
+    case UL_WEIGHTS_WRONG_SIZE:
+        return "the weights do not have the size that the model needs";
+    case UL_WEIGHTS_WRONG_HASH:
+        return "the weights are damaged or belong to another model";
+    case UL_INPUT_MISSING:
+        return "an input buffer is missing";
+    case UL_OUTPUT_MISSING:
+        return "an output buffer is missing";
+    case UL_DATA_FAULT:
+        return "a value in the data was out of bounds and was clamped";
+    }
+    return "unknown result";
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,315 @@
+/*
+ * What the generated model.c is made of besides its kernels: the step marker, addresses in the
+ * arena, and the two functions behind <prefix>_init and <prefix>_run. Only model.c includes it.
+ *
+ *     int model_init(void *arena, size_t bytes, const struct ul_weights_source *weights,
+ *                    struct ul_failure *failure)
+ *     {
+ *         return ul_run_init(&model_model, arena, bytes, weights, failure);
+ *     }
+ *
+ * Invariants: nothing is allocated, nothing static is written; all state is the arena and the
+ * caller's stack. A run always completes. Failures: see enum ul_result. Pure C99.
+ */
+#ifndef UL_RUN_H
+#define UL_RUN_H
+
+#include "ul_hash.h"
+#include "ul_model.h"
+
+#include <string.h>
+
+/* Announces step `number` of a generated run function. */
+#define UL_STEP(run, number)                                                                       \
+    do {                                                                                           \
+        (run)->step = (number);                                                                    \
+        if ((run)->hook != NULL)                                                                   \
+            (run)->hook((run)->hook_context, (number));                                            \
+    } while (0)
+
+/* The object of `type` at an offset of the arena, of a caller's input or of an output. */
+#define UL_AT(type, arena, offset_bytes) ((type *)(void *)((arena) + (offset_bytes)))
+#define UL_IN(type, run, number, offset_bytes)                                                     \
+    ((const type *)(const void *)((const unsigned char *)(run)->inputs[number] + (offset_bytes)))
+#define UL_OUT(type, run, number, offset_bytes)                                                    \
+    ((type *)(void *)((unsigned char *)(run)->outputs[number] + (offset_bytes)))
+
+/* The instruction sets that this translation unit was compiled for. */
+enum {
+    UL_ISA_COMPILED = 0
+#ifdef __SSE3__
+                      | (int)UL_ISA_SSE3
+#endif
+#ifdef __SSSE3__
+                      | (int)UL_ISA_SSSE3
+#endif
+#ifdef __SSE4_1__
+                      | (int)UL_ISA_SSE41
+#endif
+#ifdef __SSE4_2__
+                      | (int)UL_ISA_SSE42
+#endif
+#ifdef __POPCNT__
+                      | (int)UL_ISA_POPCNT
+#endif
+#ifdef __AVX__
+                      | (int)UL_ISA_AVX
+#endif
+#ifdef __AVX2__
+                      | (int)UL_ISA_AVX2
+#endif
+#ifdef __FMA__
+                      | (int)UL_ISA_FMA
+#endif
+#ifdef __BMI__
+                      | (int)UL_ISA_BMI
+#endif
+#ifdef __BMI2__
+                      | (int)UL_ISA_BMI2
+#endif
+#ifdef __AVX512F__
+                      | (int)UL_ISA_AVX512F
+#endif
+#ifdef __AVX512VL__
+                      | (int)UL_ISA_AVX512VL
+#endif
+#ifdef __AVX512BW__
+                      | (int)UL_ISA_AVX512BW
+#endif
+#ifdef __AVX512DQ__
+                      | (int)UL_ISA_AVX512DQ
+#endif
+#ifdef __AVX512CD__
+                      | (int)UL_ISA_AVX512CD
+#endif
+#ifdef __AVX512VNNI__
+                      | (int)UL_ISA_AVX512VNNI
+#endif
+#ifdef __AVX512BF16__
+                      | (int)UL_ISA_AVX512BF16
+#endif
+#ifdef __AVX512VBMI__
+                      | (int)UL_ISA_AVX512VBMI
+#endif
+#ifdef __AVX512VBMI2__
+                      | (int)UL_ISA_AVX512VBMI2
+#endif
+#ifdef __AVX512IFMA__
+                      | (int)UL_ISA_AVX512IFMA
+#endif
+#ifdef __AVX512BITALG__
+                      | (int)UL_ISA_AVX512BITALG
+#endif
+#ifdef __AVX512VPOPCNTDQ__
+                      | (int)UL_ISA_AVX512VPOPCNTDQ
+#endif
+};
+
+static inline enum ul_result ul_run_fail(struct ul_failure *failure, enum ul_result result,
+                                         uint64_t needed_bytes, uint64_t available_bytes)
+{
+    failure->result = result;
+    failure->needed_bytes = needed_bytes;
+    failure->available_bytes = available_bytes;
+    return result;
+}
+
+static inline int ul_run_read(const struct ul_weights_source *source, uint64_t offset_bytes,
+                              void *target, uint64_t size_bytes)
+{
+    if (source->memory == NULL)
+        return source->read(source->context, offset_bytes, target, size_bytes);
+    memcpy(target, (const unsigned char *)source->memory + offset_bytes, (size_t)size_bytes);
+    return 0;
+}
+
+/* Checks the trailer against the model and finds the payload. */
+static inline enum ul_result ul_run_find_payload(const struct ul_model *model,
+                                                 const struct ul_weights_source *source,
+                                                 uint64_t *payload_offset,
+                                                 struct ul_failure *failure)
+{
+    unsigned char trailer[UL_TRAILER_BYTES];
+    if (source == NULL || (source->memory == NULL && source->read == NULL))
+        return ul_run_fail(failure, UL_WEIGHTS_MISSING, model->payload_bytes, 0);
+    uint64_t size = source->size_bytes;
+    if (size < UL_TRAILER_BYTES)
+        return ul_run_fail(failure, UL_WEIGHTS_INVALID, UL_TRAILER_BYTES, size);
+    if (ul_run_read(source, size - UL_TRAILER_BYTES, trailer, UL_TRAILER_BYTES) != 0)
+        return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, UL_TRAILER_BYTES, 0);
+    uint64_t version_and_size = UL_TRAILER_VERSION | (uint64_t)UL_TRAILER_BYTES << 32;
+    if (memcmp(trailer, UL_TRAILER_MAGIC, 8) != 0 || ul_hash_word(trailer + 8) != version_and_size)
+        return ul_run_fail(failure, UL_WEIGHTS_INVALID, 0, 0);
+    uint64_t stored = ul_hash_word(trailer + 16);
+    if (stored != model->payload_bytes || stored > size - UL_TRAILER_BYTES)
+        return ul_run_fail(failure, UL_WEIGHTS_WRONG_SIZE, model->payload_bytes,
+                           stored == model->payload_bytes ? size - UL_TRAILER_BYTES : stored);
+    if (ul_hash_word(trailer + 24) != model->payload_hash)
+        return ul_run_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
+    *payload_offset = size - UL_TRAILER_BYTES - stored;
+    return UL_OK;
+}
+
+/* Reverses the bytes of every element. */
+static inline void ul_run_swap(unsigned char *bytes, uint64_t size_bytes, uint32_t element_bytes)
+{
+    for (uint64_t at = 0; at < size_bytes; at += element_bytes)
+        for (uint32_t i = 0; i < element_bytes / 2; i++) {
+            unsigned char low = bytes[at + i];
+            bytes[at + i] = bytes[at + element_bytes - 1 - i];
+            bytes[at + element_bytes - 1 - i] = low;
+        }
+}
+
+static inline int ul_run_is_big_endian(void)
+{
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    return low == 0;
+}
+
+/* Reads every section straight to its place: no second copy of the weights exists. */
+static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
+                                                  const struct ul_weights_source *source,
+                                                  unsigned char *arena, struct ul_failure *failure)
+{
+    uint64_t offset = 0;
+    struct ul_hash hash;
+    enum ul_result result = ul_run_find_payload(model, source, &offset, failure);
+    if (result != UL_OK)
+        return result;
+    ul_hash_init(&hash);
+    for (uint32_t i = 0; i < model->section_count; i++) {
+        const struct ul_section *section = &model->sections[i];
+        unsigned char *target = arena + section->offset_bytes;
+        if (ul_run_read(source, offset, target, section->size_bytes) != 0)
+            return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
+        ul_hash_add(&hash, target, (size_t)section->size_bytes);
+        if (ul_run_is_big_endian())
+            ul_run_swap(target, section->size_bytes, section->element_bytes);
+        offset += section->size_bytes;
+    }
+    if (ul_hash_get(&hash) != model->payload_hash)
+        return ul_run_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
+    return UL_OK;
+}
+
+static inline void ul_run_fill_splats(const struct ul_model *model, unsigned char *arena)
+{
+    for (uint32_t i = 0; i < model->splat_count; i++) {
+        const struct ul_splat *splat = &model->splats[i];
+        unsigned char value[8];
+        unsigned char *target = arena + splat->offset_bytes;
+        for (uint32_t k = 0; k < 8; k++)
+            value[k] = (unsigned char)(splat->value >> 8 * k & 0xffu);
+        if (ul_run_is_big_endian())
+            ul_run_swap(value, splat->element_bytes, splat->element_bytes);
+        for (uint64_t k = 0; k < splat->element_count; k++)
+            memcpy(target + k * splat->element_bytes, value, splat->element_bytes);
+    }
+}
+
+/* Hands a data fault of `run` to the caller. */
+static inline enum ul_result ul_run_finish(const struct ul_model *model, const struct ul_run *run,
+                                           struct ul_failure *failure)
+{
+    if (run->fault == UL_FAULT_NONE)
+        return UL_OK;
+    failure->result = UL_DATA_FAULT;
+    failure->step = run->fault_step;
+    failure->node = model->steps != NULL ? model->steps[run->fault_step].node : NULL;
+    failure->fault = run->fault;
+    failure->fault_value = run->fault_value;
+    failure->fault_limit = run->fault_limit;
+    return UL_DATA_FAULT;
+}
+
+/* Makes `arena` ready for runs: checks it, loads the weights, runs the model's set-up. failure may
+   be NULL. */
+static inline enum ul_result ul_run_init(const struct ul_model *model, void *arena, size_t bytes,
+                                         const struct ul_weights_source *source,
+                                         struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    struct ul_run run;
+    if (failure == NULL)
+        failure = &unused;
+    memset(failure, 0, sizeof *failure);
+    memset(&run, 0, sizeof run);
+    if (arena == NULL || bytes < model->arena_bytes)
+        return ul_run_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
+                           arena == NULL ? 0 : bytes);
+    uint64_t address = (uint64_t)(uintptr_t)arena;
+    if ((address & (model->arena_align - 1)) != 0)
+        return ul_run_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
+                           address & (~address + 1));
+    if (model->payload_bytes != 0) {
+        enum ul_result result =
+            ul_run_load_sections(model, source, (unsigned char *)arena, failure);
+        if (result != UL_OK)
+            return result;
+    }
+    ul_run_fill_splats(model, (unsigned char *)arena);
+    if (model->setup != NULL)
+        model->setup((unsigned char *)arena, &run);
+    return ul_run_finish(model, &run, failure);
+}
+
+/* Buffers that live with the caller (--io caller) cannot be NULL. */
+static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
+                                                  const void *const *inputs, void *const *outputs,
+                                                  struct ul_failure *failure)
+{
+    for (uint32_t i = 0; i < model->input_count; i++)
+        if (model->inputs[i].space != UL_SPACE_ARENA && (inputs == NULL || inputs[i] == NULL)) {
+            failure->tensor = i;
+            return ul_run_fail(failure, UL_INPUT_MISSING, model->inputs[i].size_bytes, 0);
+        }
+    for (uint32_t i = 0; i < model->output_count; i++)
+        if (model->outputs[i].space != UL_SPACE_ARENA && (outputs == NULL || outputs[i] == NULL)) {
+            failure->tensor = i;
+            return ul_run_fail(failure, UL_OUTPUT_MISSING, model->outputs[i].size_bytes, 0);
+        }
+    return UL_OK;
+}
+
+/* One run. A NULL buffer of a tensor that lives in the arena means that the caller puts the input
+   there, or takes the output from there, on its own. inputs, outputs, hook and failure may be
+   NULL. */
+static inline enum ul_result ul_run_once(const struct ul_model *model, void *arena,
+                                         const void *const *inputs, void *const *outputs,
+                                         ul_step_hook *hook, void *hook_context,
+                                         struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    struct ul_run run;
+    unsigned char *bytes = (unsigned char *)arena;
+    if (failure == NULL)
+        failure = &unused;
+    memset(failure, 0, sizeof *failure);
+    enum ul_result result = ul_run_check_buffers(model, inputs, outputs, failure);
+    if (result != UL_OK)
+        return result;
+    memset(&run, 0, sizeof run);
+    run.inputs = inputs;
+    run.outputs = outputs;
+    run.hook = hook;
+    run.hook_context = hook_context;
+    for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
+        const struct ul_tensor *input = &model->inputs[i];
+        if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
+            memcpy(bytes + input->offset_bytes, inputs[i], (size_t)input->size_bytes);
+    }
+    model->main(bytes, &run);
+    if (hook != NULL)
+        hook(hook_context, model->step_count);
+    for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
+        const struct ul_tensor *output = &model->outputs[i];
+        if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
+            memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
+    }
+    return ul_run_finish(model, &run, failure);
+}
+
+#endif
