@@ -53,7 +53,7 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
  * formed. The sum is formed over the operand cast to the contraction's acc_dtype. */
 void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction,
                       struct ul_operand *operand, ul_value_id value, const ul_kx *base,
-                      const int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked,
+                      int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked,
                       double outside);
 
 /* What lowering a group gives. */
