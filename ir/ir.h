@@ -175,6 +175,8 @@ struct ul_dtype_info {
     bool is_float, is_signed, is_integer;
 };
 const struct ul_dtype_info *ul_dtype_get(enum ul_dtype dtype);
+/* The largest finite number of a float type. */
+double ul_dtype_largest(enum ul_dtype dtype);
 /* UL_DTYPE_NONE when there is no such name. */
 enum ul_dtype ul_dtype_find(const char *name);
 

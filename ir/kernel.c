@@ -82,9 +82,9 @@ static uint64_t float_bits(double value)
 
 static uint32_t expr_hash(const struct ul_kx_data *expr)
 {
-    uint64_t parts[] = {
-        (uint64_t)expr->op | (uint64_t)expr->dtype << 32, (uint64_t)expr->a << 32 | expr->b,
-        (uint64_t)expr->c << 32 | expr->var, (uint64_t)expr->imm_int, float_bits(expr->imm_float)};
+    uint64_t parts[] = {(uint64_t)expr->op | (uint64_t)expr->dtype << 32,
+                        (uint64_t)expr->a << 32 | expr->b, (uint64_t)expr->c << 32 | expr->var,
+                        (uint64_t)expr->imm_int, float_bits(expr->imm_float)};
     uint64_t hash = 0x9E3779B97F4A7C15u;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         hash = (hash ^ parts[i]) * 0xFF51AFD7ED558CCDu;
@@ -95,8 +95,8 @@ static uint32_t expr_hash(const struct ul_kx_data *expr)
 
 static bool expr_equal(const struct ul_kx_data *a, const struct ul_kx_data *b)
 {
-    return a->op == b->op && a->dtype == b->dtype && a->a == b->a && a->b == b->b &&
-           a->c == b->c && a->var == b->var && a->imm_int == b->imm_int &&
+    return a->op == b->op && a->dtype == b->dtype && a->a == b->a && a->b == b->b && a->c == b->c &&
+           a->var == b->var && a->imm_int == b->imm_int &&
            float_bits(a->imm_float) == float_bits(b->imm_float);
 }
 
@@ -241,11 +241,8 @@ ul_kx ul_kx_number(struct ul_kernel *kernel, enum ul_dtype dtype, double value)
 ul_kx ul_kx_var(struct ul_kernel *kernel, uint32_t var)
 {
     const struct ul_kernel_var *info = &kernel->vars[var];
-    struct ul_kx_data expr = {.op = UL_KX_VAR,
-                              .dtype = info->dtype,
-                              .var = var,
-                              .low = info->low,
-                              .high = info->high};
+    struct ul_kx_data expr = {
+        .op = UL_KX_VAR, .dtype = info->dtype, .var = var, .low = info->low, .high = info->high};
     return expr_new(kernel, &expr);
 }
 
@@ -286,8 +283,7 @@ ul_kx ul_kx_unary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a)
 {
     enum ul_dtype dtype = ul_kx_dtype(kernel, a);
     int64_t value;
-    if (dtype == UL_I64 && ul_kx_is_int(kernel, a, &value) && op == UL_KX_NEG &&
-        value != INT64_MIN)
+    if (dtype == UL_I64 && ul_kx_is_int(kernel, a, &value) && op == UL_KX_NEG && value != INT64_MIN)
         return ul_kx_int(kernel, dtype, -value);
     if (op == UL_KX_NOT && ul_kx_is_int(kernel, a, &value))
         return ul_kx_int(kernel, UL_BOOL, value == 0);
@@ -357,8 +353,7 @@ static bool fold_compare(enum ul_kx_op op, const struct ul_kx_data *a, const str
 
 /* Index identities: x + 0, x * 1, x * 0, x / 1, x mod n within range, clamps within range. True
  * and the simpler expression in *out. */
-static bool simplify_index(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, ul_kx b,
-                           ul_kx *out)
+static bool simplify_index(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, ul_kx b, ul_kx *out)
 {
     const struct ul_kx_data *left = &kernel->exprs[a];
     const struct ul_kx_data *right = &kernel->exprs[b];
@@ -417,8 +412,7 @@ static bool split_sum(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, int64
     return false;
 }
 
-static bool simplify_i64(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx *a, ul_kx *b,
-                         ul_kx *out)
+static bool simplify_i64(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx *a, ul_kx *b, ul_kx *out)
 {
     int64_t x;
     int64_t y;
@@ -467,8 +461,7 @@ ul_kx ul_kx_binary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, ul_kx b)
         if (ul_kx_is_int(kernel, b, &value))
             return (value != 0) == (op == UL_KX_AND) ? a : b;
     }
-    struct ul_kx_data expr = {
-        .op = op, .dtype = gives_bool(op) ? UL_BOOL : dtype, .a = a, .b = b};
+    struct ul_kx_data expr = {.op = op, .dtype = gives_bool(op) ? UL_BOOL : dtype, .a = a, .b = b};
     range_set(kernel, &expr);
     return expr_new(kernel, &expr);
 }
@@ -482,11 +475,8 @@ ul_kx ul_kx_select(struct ul_kernel *kernel, ul_kx condition, ul_kx yes, ul_kx n
         return value != 0 ? yes : no;
     if (yes == no)
         return yes;
-    struct ul_kx_data expr = {.op = UL_KX_SELECT,
-                              .dtype = ul_kx_dtype(kernel, yes),
-                              .a = condition,
-                              .b = yes,
-                              .c = no};
+    struct ul_kx_data expr = {
+        .op = UL_KX_SELECT, .dtype = ul_kx_dtype(kernel, yes), .a = condition, .b = yes, .c = no};
     expr.low = least(kernel->exprs[yes].low, kernel->exprs[no].low);
     expr.high = most(kernel->exprs[yes].high, kernel->exprs[no].high);
     return expr_new(kernel, &expr);
@@ -519,8 +509,7 @@ ul_kx ul_kx_cast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
 
 ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
 {
-    UL_ASSERT(ul_dtype_get(dtype)->size_bytes ==
-              ul_dtype_get(ul_kx_dtype(kernel, a))->size_bytes);
+    UL_ASSERT(ul_dtype_get(dtype)->size_bytes == ul_dtype_get(ul_kx_dtype(kernel, a))->size_bytes);
     struct ul_kx_data expr = {
         .op = UL_KX_BITCAST, .dtype = dtype, .a = a, .low = -RANGE_MOST, .high = RANGE_MOST};
     return ul_kx_dtype(kernel, a) == dtype ? a : expr_new(kernel, &expr);
@@ -661,8 +650,8 @@ static uint32_t var_new(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t l
                         bool is_mutable)
 {
     UL_GROW(kernel->arena, kernel->vars, kernel->var_count, kernel->var_capacity);
-    kernel->vars[kernel->var_count] = (struct ul_kernel_var){
-        .dtype = dtype, .low = low, .high = high, .is_mutable = is_mutable};
+    kernel->vars[kernel->var_count] =
+        (struct ul_kernel_var){.dtype = dtype, .low = low, .high = high, .is_mutable = is_mutable};
     return kernel->var_count++;
 }
 
@@ -795,14 +784,4 @@ void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contr
     struct ul_ks_data stmt = stmt_blank(UL_KS_CONTRACT);
     stmt.contraction = kernel->contraction_count++;
     list_open(kernel, stmt_append(kernel, &stmt));
-}
-
-void ul_ks_template(struct ul_kernel *kernel, const char *name, const ul_kx *arguments,
-                    uint32_t count)
-{
-    struct ul_ks_data stmt = stmt_blank(UL_KS_TEMPLATE);
-    stmt.template_name = name;
-    stmt.argument_count = count;
-    stmt.arguments = ul_arena_copy(kernel->arena, arguments, count * sizeof *arguments);
-    stmt_append(kernel, &stmt);
 }

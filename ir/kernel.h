@@ -130,8 +130,7 @@ enum ul_ks_kind {
     UL_KS_VAR,   /* declares mutable var with first value */
     UL_KS_STORE, /* buffer[index] = value */
     UL_KS_CONTRACT,
-    UL_KS_BREAK, /* leaves the innermost sequential FOR */
-    UL_KS_TEMPLATE /* calls a template of the runtime by name with buffers and numbers: sorting */
+    UL_KS_BREAK /* leaves the innermost sequential FOR */
 };
 
 enum ul_for_flag {
@@ -149,9 +148,6 @@ struct ul_ks_data {
     ul_ks body, orelse; /* first statement of a list, or UL_NONE */
     ul_ks next;
     uint32_t contraction;
-    const char *template_name;
-    uint32_t argument_count;
-    const ul_kx *arguments; /* TEMPLATE: numbers; buffers come as UL_KX_LOAD's buffer ids */
 };
 
 /* An affine function of the contraction's variables: base + sum of stride[v] * v; variables are
@@ -275,8 +271,6 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
-void ul_ks_template(struct ul_kernel *kernel, const char *name, const ul_kx *arguments,
-                    uint32_t count);
 
 /* kernel_print.c: a readable dump, for --print-after and golden tests. */
 void ul_kernel_print(struct ul_text *text, const struct ul_kernel *kernel);

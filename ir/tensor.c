@@ -8,6 +8,7 @@
  */
 #include "ir/ir.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -98,6 +99,14 @@ static void bits_put(unsigned char *place, uint32_t size_bytes, uint64_t bits)
 {
     for (uint32_t i = 0; i < size_bytes; i++)
         place[i] = (unsigned char)(bits >> (8 * i));
+}
+
+double ul_dtype_largest(enum ul_dtype dtype)
+{
+    const struct small_float *format = small_float_get(dtype);
+    if (format != NULL)
+        return small_float_decode(format, format->largest);
+    return dtype == UL_F32 ? (double)FLT_MAX : DBL_MAX;
 }
 
 double ul_element_get_float(const unsigned char *place, enum ul_dtype dtype)
