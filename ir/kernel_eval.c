@@ -234,7 +234,7 @@ static int64_t int_shift(enum ul_kx_op op, enum ul_dtype dtype, int64_t a, int64
     if (op == UL_KX_SHL)
         return (int64_t)((uint64_t)a << b);
     bool negative = ul_dtype_get(dtype)->is_signed && a < 0;
-    return negative ? (int64_t)~(~(uint64_t)a >> b) : (int64_t)((uint64_t)a >> b);
+    return negative ? (int64_t) ~(~(uint64_t)a >> b) : (int64_t)((uint64_t)a >> b);
 }
 
 static int64_t int_binary(enum ul_kx_op op, enum ul_dtype dtype, int64_t a, int64_t b)
@@ -611,9 +611,9 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
         if (buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT)
             machine.places[i] = buffers[i] + buffer->offset_bytes;
         else
-            machine.places[i] =
-                ul_arena_alloc(scratch, ul_size_mul_or_die(buffer->element_count,
-                                                           ul_dtype_get(buffer->dtype)->size_bytes));
+            machine.places[i] = ul_arena_alloc(
+                scratch,
+                ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes));
     }
     bool done = run_list(&machine, kernel->first);
     *report = machine.reported;

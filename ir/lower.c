@@ -1,0 +1,800 @@
+/* Lowering one group of nodes to one kernel; lower.h has the contract.
+ *
+ * Problem: operators' hooks know nothing of fusion, and what a group computes must not depend on
+ * how it was cut. Method: every load and store of a hook comes here. A load of a value that the
+ * group itself makes is replaced by the expression of its producer at that index (computed once
+ * per index and list of statements, as a LET); a store of the anchor's output binds the element,
+ * and then every result of the group that hangs on it is computed and stored at the same index.
+ * Left undone: loops of different anchors are never merged; a row-wise softmax is not found to
+ * work in place, because its passes load at different loop variables. */
+#include "ir/lower.h"
+
+#include <string.h>
+
+/* A parameter of the kernel: one value (view), one buffer. */
+struct param {
+    ul_value_id value;
+    uint32_t buffer;
+    int64_t base_index; /* index of element (0, ..., 0): above 0 where strides are negative */
+};
+
+/* The expression of an in-group value at an index, valid while its statement list is open. */
+struct cached {
+    ul_value_id value;
+    ul_kx index[UL_LIMIT_RANK];
+    ul_kx x;
+    uint32_t depth; /* open_count when it was made */
+    ul_ks owner;    /* of the innermost list then */
+    uint32_t branch;
+};
+
+struct ul_lower_state {
+    const ul_node_id *nodes;
+    uint32_t node_count;
+    const bool *escapes;
+    struct param *params;
+    uint32_t param_count, param_capacity;
+    struct cached *cache;
+    uint32_t cache_count, cache_capacity;
+    ul_value_id bound; /* the anchor's output that is being stored, or an operand's source */
+    ul_kx bound_x;
+    bool no_let;    /* inside an operand's transform, where no statement can stand */
+    uint32_t depth; /* of inlining, to catch defects */
+};
+
+enum { INLINE_DEPTH = 4096 };
+
+static const struct ul_value *value_get(const struct ul_lower *lower, ul_value_id value)
+{
+    return &lower->graph->values[value];
+}
+
+static bool in_group(const struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_value *info = value_get(lower, value);
+    if (info->kind != UL_VALUE_NODE)
+        return false;
+    for (uint32_t i = 0; i < lower->state->node_count; i++) {
+        if (lower->state->nodes[i] == info->producer)
+            return true;
+    }
+    return false;
+}
+
+static bool is_map(const struct ul_node *node)
+{
+    const struct ul_op_info *op = ul_op_get(node->op);
+    return op->map != NULL || op->expression != NULL;
+}
+
+/* Buffers */
+
+static struct ul_view view_of(const struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_value *info = value_get(lower, value);
+    if (info->view.base != UL_NONE)
+        return info->view;
+    struct ul_view view = {.base = value, .offset_bytes = 0};
+    int64_t stride = 1;
+    for (uint32_t d = info->type.rank; d-- > 0;) {
+        view.strides[d] = stride;
+        stride *= info->type.dims[d];
+    }
+    return view;
+}
+
+static struct param param_get(struct ul_lower *lower, ul_value_id value)
+{
+    struct ul_lower_state *state = lower->state;
+    for (uint32_t i = 0; i < state->param_count; i++) {
+        if (state->params[i].value == value)
+            return state->params[i];
+    }
+    const struct ul_type *type = &value_get(lower, value)->type;
+    struct ul_view view = view_of(lower, value);
+    int64_t low = 0;
+    int64_t high = 0;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        int64_t reach = view.strides[d] * (type->dims[d] > 0 ? type->dims[d] - 1 : 0);
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    uint64_t count = ul_type_elements(type) == 0 ? 0 : (uint64_t)(high - low) + 1;
+    uint32_t buffer = ul_kernel_add_buffer(lower->kernel, UL_BUFFER_INPUT, type->dtype, count);
+    lower->kernel->buffers[buffer].value = view.base;
+    lower->kernel->buffers[buffer].offset_bytes =
+        view.offset_bytes + low * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+    UL_GROW(lower->arena, state->params, state->param_count, state->param_capacity);
+    state->params[state->param_count] =
+        (struct param){.value = value, .buffer = buffer, .base_index = -low};
+    return state->params[state->param_count++];
+}
+
+static ul_kx element_index(struct ul_lower *lower, ul_value_id value, const struct param *param,
+                           const ul_kx *index)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    struct ul_view view = view_of(lower, value);
+    ul_kx sum = ul_kx_index_const(lower->kernel, param->base_index);
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (type->dims[d] != 1)
+            sum =
+                ul_kx_add(lower->kernel, sum, ul_kx_muli(lower->kernel, index[d], view.strides[d]));
+    }
+    return sum;
+}
+
+/* Integers narrower than what they are computed in wrap at every operator, not only in memory. */
+static ul_kx narrow(struct ul_lower *lower, enum ul_dtype dtype, ul_kx x)
+{
+    enum ul_dtype compute = ul_compute_dtype(dtype);
+    x = ul_kx_cast(lower->kernel, compute, x);
+    if (compute == dtype || ul_dtype_get(dtype)->is_float)
+        return x;
+    return ul_kx_cast(lower->kernel, compute, ul_kx_cast(lower->kernel, dtype, x));
+}
+
+/* The element when it is a number known now. */
+static bool immediate(struct ul_lower *lower, ul_value_id value, ul_kx *x)
+{
+    const struct ul_value *info = value_get(lower, value);
+    const struct ul_tensor *tensor = info->tensor;
+    if (tensor == NULL || (info->flags & UL_VALUE_PERSISTENT) != 0)
+        return false;
+    if (tensor->data != NULL && ul_type_elements(&tensor->type) != 1)
+        return false;
+    enum ul_dtype compute = ul_compute_dtype(info->type.dtype);
+    if (ul_dtype_get(compute)->is_float)
+        *x = ul_kx_float(lower->kernel, compute, ul_tensor_get_float(tensor, 0));
+    else
+        *x = ul_kx_int(lower->kernel, compute, ul_tensor_get_int(tensor, 0));
+    return true;
+}
+
+/* Inlining */
+
+static bool mutable_expr(const struct ul_kernel *kernel, ul_kx id)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    switch ((int)expr->op) {
+    case UL_KX_INT:
+    case UL_KX_FLOAT:
+    case UL_KX_ITERATION:
+        return false;
+    case UL_KX_VAR:
+        return kernel->vars[expr->var].is_mutable;
+    case UL_KX_LOAD:
+        return kernel->buffers[expr->var].role != UL_BUFFER_INPUT || mutable_expr(kernel, expr->a);
+    case UL_KX_SELECT:
+    case UL_KX_FMA:
+        return mutable_expr(kernel, expr->a) || mutable_expr(kernel, expr->b) ||
+               mutable_expr(kernel, expr->c);
+    default:
+        break;
+    }
+    bool second = expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
+    return mutable_expr(kernel, expr->a) || (second && mutable_expr(kernel, expr->b));
+}
+
+static uint32_t open_branch(const struct ul_kernel *kernel, uint32_t depth)
+{
+    ul_ks owner = kernel->open_owner[depth - 1];
+    return owner == UL_NONE ? 0 : kernel->stmts[owner].flags;
+}
+
+static bool cache_find(const struct ul_lower *lower, ul_value_id value, const ul_kx *index,
+                       uint32_t rank, ul_kx *x)
+{
+    const struct ul_lower_state *state = lower->state;
+    const struct ul_kernel *kernel = lower->kernel;
+    for (uint32_t i = state->cache_count; i-- > 0;) {
+        const struct cached *entry = &state->cache[i];
+        if (entry->value != value || memcmp(entry->index, index, rank * sizeof *index) != 0)
+            continue;
+        if (entry->depth > kernel->open_count ||
+            kernel->open_owner[entry->depth - 1] != entry->owner ||
+            open_branch(kernel, entry->depth) != entry->branch)
+            continue;
+        *x = entry->x;
+        return true;
+    }
+    return false;
+}
+
+static void cache_add(struct ul_lower *lower, ul_value_id value, const ul_kx *index, uint32_t rank,
+                      ul_kx x)
+{
+    struct ul_lower_state *state = lower->state;
+    const struct ul_kernel *kernel = lower->kernel;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (mutable_expr(kernel, index[d]))
+            return;
+    }
+    UL_GROW(lower->arena, state->cache, state->cache_count, state->cache_capacity);
+    struct cached *entry = &state->cache[state->cache_count++];
+    entry->value = value;
+    memcpy(entry->index, index, rank * sizeof *index);
+    entry->x = x;
+    entry->depth = kernel->open_count;
+    entry->owner = kernel->open_owner[entry->depth - 1];
+    entry->branch = open_branch(kernel, entry->depth);
+}
+
+static ul_kx map_expression(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                            const ul_kx *index)
+{
+    enum { MOST_OPERANDS = 8 };
+    const struct ul_node *info = &lower->graph->nodes[node];
+    const struct ul_op_info *op = ul_op_get(info->op);
+    if (op->map != NULL)
+        return op->map(lower, node, output, index);
+    UL_ASSERT(op->expression != NULL && info->input_count <= MOST_OPERANDS);
+    const struct ul_type *type = ul_lower_output_type(lower, node, output);
+    ul_kx operands[MOST_OPERANDS];
+    for (uint32_t i = 0; i < info->input_count; i++)
+        operands[i] = ul_lower_load_broadcast(lower, info->inputs[i], index, type->rank);
+    return ul_expression_build(lower, node, op->expression, operands, info->input_count,
+                               ul_kx_dtype(lower->kernel, operands[0]));
+}
+
+static ul_kx inline_value(struct ul_lower *lower, ul_value_id value, const ul_kx *index)
+{
+    struct ul_lower_state *state = lower->state;
+    const struct ul_value *info = value_get(lower, value);
+    const struct ul_node *node = &lower->graph->nodes[info->producer];
+    ul_kx x;
+    if (!state->no_let && cache_find(lower, value, index, info->type.rank, &x))
+        return x;
+    UL_ASSERT(is_map(node) && state->depth < INLINE_DEPTH);
+    state->depth++;
+    x = map_expression(lower, info->producer, info->producer_output, index);
+    state->depth--;
+    x = narrow(lower, info->type.dtype, x);
+    if (state->no_let)
+        return x;
+    x = ul_ks_let(lower->kernel, x);
+    cache_add(lower, value, index, info->type.rank, x);
+    return x;
+}
+
+ul_kx ul_lower_load(struct ul_lower *lower, ul_value_id value, const ul_kx *index)
+{
+    struct ul_lower_state *state = lower->state;
+    UL_ASSERT(value != UL_NONE);
+    ul_kx x;
+    if (value == state->bound)
+        return state->bound_x;
+    if (immediate(lower, value, &x))
+        return x;
+    if (in_group(lower, value))
+        return inline_value(lower, value, index);
+    struct param param = param_get(lower, value);
+    return ul_kx_load(lower->kernel, param.buffer, element_index(lower, value, &param, index));
+}
+
+ul_kx ul_lower_load_broadcast(struct ul_lower *lower, ul_value_id value, const ul_kx *index,
+                              uint32_t index_rank)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    UL_ASSERT(type->rank <= index_rank);
+    ul_kx aligned[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < type->rank; d++)
+        aligned[d] = type->dims[d] == 1 ? ul_kx_index_const(lower->kernel, 0)
+                                        : index[index_rank - type->rank + d];
+    return ul_lower_load(lower, value, aligned);
+}
+
+/* Storing */
+
+static void store_raw(struct ul_lower *lower, ul_value_id value, const ul_kx *index, ul_kx x)
+{
+    struct param param = param_get(lower, value);
+    lower->kernel->buffers[param.buffer].role = UL_BUFFER_OUTPUT;
+    ul_ks_store(lower->kernel, param.buffer, element_index(lower, value, &param, index), x);
+}
+
+/* Does `value`, made in the group, hang on `source` through nodes of the group? */
+static bool hangs_on(const struct ul_lower *lower, ul_value_id value, ul_value_id source)
+{
+    if (value == source)
+        return true;
+    if (value == UL_NONE || !in_group(lower, value))
+        return false;
+    const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
+    if (!is_map(node))
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (hangs_on(lower, node->inputs[i], source))
+            return true;
+    }
+    return false;
+}
+
+/* The results of the group: what maps of it make and others need. */
+static uint32_t results_of(const struct ul_lower *lower, ul_value_id **results)
+{
+    const struct ul_lower_state *state = lower->state;
+    uint32_t count = 0;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < state->node_count; i++)
+        most += lower->graph->nodes[state->nodes[i]].output_count;
+    *results = UL_NEW_ARRAY(lower->arena, ul_value_id, most);
+    for (uint32_t i = 0; i < state->node_count; i++) {
+        const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
+        for (uint32_t k = 0; is_map(node) && k < node->output_count; k++) {
+            if (node->outputs[k] != UL_NONE && state->escapes[node->outputs[k]])
+                (*results)[count++] = node->outputs[k];
+        }
+    }
+    return count;
+}
+
+void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *index, ul_kx x)
+{
+    struct ul_lower_state *state = lower->state;
+    if (value == UL_NONE)
+        return;
+    ul_value_id *results;
+    uint32_t count = results_of(lower, &results);
+    x = narrow(lower, value_get(lower, value)->type.dtype, x);
+    ul_kx *stored = UL_NEW_ARRAY(lower->arena, ul_kx, count + 1);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (hangs_on(lower, results[i], value))
+            results[kept++] = results[i];
+    }
+    /* Everything is computed before the first store: a store may overwrite an operand. */
+    if (kept > 0) {
+        state->bound = value;
+        state->bound_x = ul_ks_let(lower->kernel, x);
+        x = state->bound_x;
+        for (uint32_t i = 0; i < kept; i++)
+            stored[i] = inline_value(lower, results[i], index);
+        state->bound = UL_NONE;
+    }
+    if (state->escapes[value])
+        store_raw(lower, value, index, x);
+    for (uint32_t i = 0; i < kept; i++)
+        store_raw(lower, results[i], index, stored[i]);
+}
+
+/* Loops */
+
+void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index)
+{
+    for (uint32_t d = 0; d < rank; d++)
+        index[d] = ul_ks_for(lower->kernel, dims[d], UL_FOR_PARALLEL);
+}
+
+void ul_lower_close(struct ul_lower *lower, uint32_t rank)
+{
+    for (uint32_t d = 0; d < rank; d++)
+        ul_ks_end(lower->kernel);
+}
+
+/* May dimensions `outer` and `inner` (neighbours but for dimensions of size 1) of the loop nest
+ * over `type` become one? Every outside value must run through both as through one. */
+static bool value_merges(const struct ul_lower *lower, ul_value_id value,
+                         const struct ul_type *type, uint32_t outer, uint32_t inner)
+{
+    const struct ul_type *own = &value_get(lower, value)->type;
+    struct ul_view view = view_of(lower, value);
+    uint32_t shift = type->rank - own->rank;
+    int64_t outer_dim = outer < shift ? 1 : own->dims[outer - shift];
+    int64_t inner_dim = inner < shift ? 1 : own->dims[inner - shift];
+    if (outer_dim == 1 && inner_dim == 1)
+        return true;
+    if (outer_dim != type->dims[outer] || inner_dim != type->dims[inner])
+        return false;
+    return view.strides[outer - shift] == view.strides[inner - shift] * inner_dim;
+}
+
+static bool group_merges(const struct ul_lower *lower, const struct ul_type *type, uint32_t outer,
+                         uint32_t inner)
+{
+    const struct ul_lower_state *state = lower->state;
+    for (uint32_t i = 0; i < state->node_count; i++) {
+        const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
+        if ((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0)
+            return false;
+        for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
+            ul_value_id value =
+                k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
+            if (value != UL_NONE && value_get(lower, value)->type.rank <= type->rank &&
+                !value_merges(lower, value, type, outer, inner))
+                return false;
+            if (value != UL_NONE && value_get(lower, value)->type.rank > type->rank)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Opens the loops of a nest over `type`: dimensions of size 1 get index 0, neighbours that every
+ * operand runs through alike become one loop (the inner index then runs over both, the outer is
+ * 0). Returns how many loops were opened. */
+static uint32_t open_merged(struct ul_lower *lower, const struct ul_type *type, ul_kx *index)
+{
+    int64_t counts[UL_LIMIT_RANK];
+    uint32_t last = UL_NONE;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        counts[d] = type->dims[d];
+        index[d] = ul_kx_index_const(lower->kernel, 0);
+        if (type->dims[d] == 1)
+            continue;
+        if (last != UL_NONE && group_merges(lower, type, d, last)) {
+            /* The merged loop keeps the innermost index; its neighbour outwards is compared
+             * through the strides of `d`, so `last` moves out while the loop stays. */
+            uint32_t loop = last;
+            while (counts[loop] < 0)
+                loop = (uint32_t)-counts[loop];
+            counts[loop] *= type->dims[d];
+            counts[d] = -(int64_t)loop;
+        }
+        last = d;
+    }
+    uint32_t opened = 0;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (counts[d] < 0 || type->dims[d] == 1)
+            continue;
+        index[d] = ul_ks_for(lower->kernel, counts[d], UL_FOR_PARALLEL);
+        opened++;
+    }
+    return opened;
+}
+
+/* Emits loop nests for results that hang on no anchor; results of one shape share a nest. */
+static void lower_maps(struct ul_lower *lower, const ul_value_id *results, uint32_t count)
+{
+    bool *done = UL_NEW_ARRAY(lower->arena, bool, count);
+    ul_kx *stored = UL_NEW_ARRAY(lower->arena, ul_kx, count);
+    for (uint32_t first = 0; first < count; first++) {
+        if (done[first])
+            continue;
+        const struct ul_type *type = &value_get(lower, results[first])->type;
+        ul_kx index[UL_LIMIT_RANK];
+        uint32_t opened = open_merged(lower, type, index);
+        for (uint32_t pass = 0; pass < 2; pass++) {
+            for (uint32_t i = first; i < count; i++) {
+                const struct ul_type *other = &value_get(lower, results[i])->type;
+                if (done[i] || other->rank != type->rank ||
+                    memcmp(other->dims, type->dims, type->rank * sizeof *type->dims) != 0)
+                    continue;
+                if (pass == 0) {
+                    stored[i] = inline_value(lower, results[i], index);
+                } else {
+                    store_raw(lower, results[i], index, stored[i]);
+                    done[i] = true;
+                }
+            }
+        }
+        ul_lower_close(lower, opened);
+    }
+}
+
+/* Facts for hooks */
+
+const struct ul_type *ul_lower_input_type(const struct ul_lower *lower, ul_node_id node,
+                                          uint32_t input)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    UL_ASSERT(input < info->input_count && info->inputs[input] != UL_NONE);
+    return &value_get(lower, info->inputs[input])->type;
+}
+
+const struct ul_type *ul_lower_output_type(const struct ul_lower *lower, ul_node_id node,
+                                           uint32_t output)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    UL_ASSERT(output < info->output_count && info->outputs[output] != UL_NONE);
+    return &value_get(lower, info->outputs[output])->type;
+}
+
+bool ul_lower_has_input(const struct ul_lower *lower, ul_node_id node, uint32_t input)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    return input < info->input_count && info->inputs[input] != UL_NONE;
+}
+
+bool ul_lower_has_output(const struct ul_lower *lower, ul_node_id node, uint32_t output)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    if (output >= info->output_count || info->outputs[output] == UL_NONE)
+        return false;
+    ul_value_id value = info->outputs[output];
+    if (lower->state->escapes[value])
+        return true;
+    for (uint32_t i = 0; i < lower->state->node_count; i++) {
+        const struct ul_node *user = &lower->graph->nodes[lower->state->nodes[i]];
+        for (uint32_t k = 0; k < user->input_count; k++) {
+            if (user->inputs[k] == value)
+                return true;
+        }
+    }
+    return false;
+}
+
+uint32_t ul_lower_scratch(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count)
+{
+    return ul_kernel_add_buffer(lower->kernel, UL_BUFFER_SCRATCH, dtype, element_count);
+}
+
+uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count)
+{
+    enum { MOST_LOCAL = 64 };
+    UL_ASSERT(element_count <= MOST_LOCAL);
+    return ul_kernel_add_buffer(lower->kernel, UL_BUFFER_LOCAL, dtype, element_count);
+}
+
+/* Operands of contractions */
+
+/* The outside tensor of full shape that an elementwise chain of the group starts from. */
+static ul_value_id operand_source(const struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    if (!in_group(lower, value))
+        return value;
+    const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
+    UL_ASSERT((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == UL_NONE)
+            continue;
+        const struct ul_type *input = &value_get(lower, node->inputs[i])->type;
+        if (input->rank != type->rank ||
+            memcmp(input->dims, type->dims, type->rank * sizeof *type->dims) != 0)
+            continue;
+        ul_value_id source = operand_source(lower, node->inputs[i]);
+        if (source != UL_NONE)
+            return source;
+    }
+    return UL_NONE;
+}
+
+static uint32_t loaded_var(struct ul_lower *lower, enum ul_dtype dtype)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    UL_GROW(kernel->arena, kernel->vars, kernel->var_count, kernel->var_capacity);
+    kernel->vars[kernel->var_count] = (struct ul_kernel_var){
+        .dtype = dtype, .low = -((int64_t)1 << 61), .high = (int64_t)1 << 61};
+    return kernel->var_count++;
+}
+
+static void operand_transform(struct ul_lower *lower, const struct ul_contraction *contraction,
+                              struct ul_operand *operand, ul_value_id value, ul_value_id source,
+                              const ul_kx *base, int64_t (*coefficients)[UL_CONTRACT_DIMS])
+{
+    struct ul_lower_state *state = lower->state;
+    struct ul_kernel *kernel = lower->kernel;
+    enum ul_dtype loaded = ul_compute_dtype(value_get(lower, source)->type.dtype);
+    uint32_t count = contraction->m_count + contraction->n_count + contraction->k_count;
+    operand->loaded = loaded_var(lower, loaded);
+    operand->transform = UL_NONE;
+    if (value == source && loaded == contraction->acc_dtype)
+        return;
+    ul_kx index[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < value_get(lower, value)->type.rank; d++) {
+        index[d] = base[d];
+        for (uint32_t v = 0; v < count; v++)
+            index[d] = ul_kx_add(
+                kernel, index[d],
+                ul_kx_muli(kernel, ul_kx_var(kernel, contraction->vars[v]), coefficients[d][v]));
+    }
+    state->bound = source;
+    state->bound_x = ul_kx_var(kernel, operand->loaded);
+    state->no_let = true;
+    operand->transform =
+        ul_kx_cast(kernel, contraction->acc_dtype, ul_lower_load(lower, value, index));
+    state->no_let = false;
+    state->bound = UL_NONE;
+}
+
+void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction,
+                      struct ul_operand *operand, ul_value_id value, const ul_kx *base,
+                      int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked, double outside)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    ul_value_id source = operand_source(lower, value);
+    UL_ASSERT(source != UL_NONE);
+    const struct ul_type *type = &value_get(lower, source)->type;
+    struct ul_view view = view_of(lower, source);
+    struct param param = param_get(lower, source);
+    memset(operand, 0, sizeof *operand);
+    operand->buffer = param.buffer;
+    kernel->buffers[param.buffer].is_read = true;
+    operand->outside = outside;
+    operand->at.base = ul_kx_index_const(kernel, param.base_index);
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (type->dims[d] != 1) {
+            operand->at.base =
+                ul_kx_add(kernel, operand->at.base, ul_kx_muli(kernel, base[d], view.strides[d]));
+            for (uint32_t v = 0; v < UL_CONTRACT_DIMS; v++)
+                operand->at.strides[v] += coefficients[d][v] * view.strides[d];
+        }
+        if ((checked & 1u << d) == 0)
+            continue;
+        UL_ASSERT(operand->bound_count < sizeof operand->bounds / sizeof *operand->bounds);
+        struct ul_operand_bound *bound = &operand->bounds[operand->bound_count++];
+        bound->at.base = base[d];
+        memcpy(bound->at.strides, coefficients[d], sizeof bound->at.strides);
+        bound->extent = type->dims[d];
+    }
+    operand_transform(lower, contraction, operand, value, source, base, coefficients);
+}
+
+/* In-place facts: `output` may lie on `input` when both are dense from their first byte, elements
+ * have one size, and the kernel loads `input` at no index but that of the store, before it. */
+
+struct access {
+    uint32_t buffer;
+    ul_kx index;
+    uint32_t position; /* of the statement in a walk in text order */
+};
+
+struct walk {
+    const struct ul_kernel *kernel;
+    struct ul_arena *arena;
+    struct access *loads, *stores;
+    uint32_t load_count, load_capacity, store_count, store_capacity;
+    uint32_t position;
+};
+
+static void access_add(struct walk *walk, bool is_store, uint32_t buffer, ul_kx index)
+{
+    struct access access = {.buffer = buffer, .index = index, .position = walk->position};
+    if (is_store) {
+        UL_GROW(walk->arena, walk->stores, walk->store_count, walk->store_capacity);
+        walk->stores[walk->store_count++] = access;
+    } else {
+        UL_GROW(walk->arena, walk->loads, walk->load_count, walk->load_capacity);
+        walk->loads[walk->load_count++] = access;
+    }
+}
+
+static void walk_expr(struct walk *walk, ul_kx id)
+{
+    if (id == UL_NONE)
+        return;
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR ||
+        expr->op == UL_KX_ITERATION)
+        return;
+    walk_expr(walk, expr->a);
+    if (expr->op == UL_KX_LOAD)
+        access_add(walk, false, expr->var, expr->a);
+    if (expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM)
+        walk_expr(walk, expr->b);
+    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+        walk_expr(walk, expr->c);
+}
+
+static void walk_list(struct walk *walk, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+        walk->position++;
+        walk_expr(walk, stmt->value);
+        walk_expr(walk, stmt->index);
+        if (stmt->kind == UL_KS_STORE)
+            access_add(walk, true, stmt->buffer, stmt->index);
+        if (stmt->kind == UL_KS_CONTRACT) {
+            const struct ul_contraction *contraction =
+                &walk->kernel->contractions[stmt->contraction];
+            access_add(walk, false, contraction->a.buffer, UL_NONE);
+            access_add(walk, false, contraction->b.buffer, UL_NONE);
+            /* A transform's other operands are loaded for many outputs: at no one index. */
+            uint32_t before = walk->load_count;
+            walk_expr(walk, contraction->a.transform);
+            walk_expr(walk, contraction->b.transform);
+            for (uint32_t i = before; i < walk->load_count; i++)
+                walk->loads[i].index = UL_NONE;
+            walk_list(walk, contraction->epilogue);
+        }
+        walk_list(walk, stmt->body);
+        walk_list(walk, stmt->orelse);
+    }
+}
+
+/* Whole, dense from the base's first byte: what a buffer must be to change places. */
+static bool covers_base(const struct ul_lower *lower, const struct param *param)
+{
+    const struct ul_value *value = value_get(lower, param->value);
+    struct ul_view view = view_of(lower, param->value);
+    const struct ul_value *base = value_get(lower, view.base);
+    return view.offset_bytes == 0 && param->base_index == 0 &&
+           ul_type_bytes(&value->type) == ul_type_bytes(&base->type);
+}
+
+static bool may_lie_on(const struct ul_lower *lower, const struct walk *walk,
+                       const struct param *output, const struct param *input)
+{
+    const struct ul_kernel *kernel = lower->kernel;
+    const struct ul_buffer *out = &kernel->buffers[output->buffer];
+    const struct ul_buffer *in = &kernel->buffers[input->buffer];
+    if (ul_dtype_get(out->dtype)->size_bytes != ul_dtype_get(in->dtype)->size_bytes ||
+        !covers_base(lower, output) || !covers_base(lower, input))
+        return false;
+    ul_kx index = UL_NONE;
+    uint32_t first_store = UINT32_MAX;
+    for (uint32_t i = 0; i < walk->store_count; i++) {
+        const struct access *store = &walk->stores[i];
+        if (store->buffer != output->buffer)
+            continue;
+        if (index != UL_NONE && store->index != index)
+            return false;
+        index = store->index;
+        first_store = store->position < first_store ? store->position : first_store;
+    }
+    for (uint32_t i = 0; i < walk->load_count; i++) {
+        const struct access *load = &walk->loads[i];
+        if (kernel->buffers[load->buffer].value != in->value)
+            continue;
+        if (load->index != index || load->position > first_store)
+            return false;
+    }
+    /* Views of the input's base that others of the outputs live in would be overwritten too. */
+    for (uint32_t i = 0; i < walk->store_count; i++) {
+        if (kernel->buffers[walk->stores[i].buffer].value == in->value)
+            return false;
+    }
+    return index != UL_NONE;
+}
+
+static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *result)
+{
+    const struct ul_lower_state *state = lower->state;
+    struct walk walk = {.kernel = lower->kernel, .arena = lower->arena};
+    struct ul_in_place *facts = NULL;
+    uint32_t capacity = 0;
+    walk_list(&walk, lower->kernel->first);
+    for (uint32_t o = 0; o < state->param_count; o++) {
+        const struct ul_buffer *out = &lower->kernel->buffers[state->params[o].buffer];
+        if (out->role != UL_BUFFER_OUTPUT)
+            continue;
+        for (uint32_t i = 0; i < state->param_count; i++) {
+            const struct ul_buffer *in = &lower->kernel->buffers[state->params[i].buffer];
+            if (in->role != UL_BUFFER_INPUT || in->value == out->value ||
+                !may_lie_on(lower, &walk, &state->params[o], &state->params[i]))
+                continue;
+            UL_GROW(lower->arena, facts, result->in_place_count, capacity);
+            facts[result->in_place_count++] =
+                (struct ul_in_place){.output = out->value, .input = in->value};
+        }
+    }
+    result->in_place = facts;
+}
+
+void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
+                    const bool *escapes, struct ul_arena *arena, struct ul_lower_result *result)
+{
+    struct ul_lower_state state = {
+        .nodes = nodes, .node_count = node_count, .escapes = escapes, .bound = UL_NONE};
+    struct ul_lower lower = {.graph = graph, .arena = arena, .state = &state};
+    lower.kernel = UL_NEW(arena, struct ul_kernel);
+    ul_kernel_init(lower.kernel, arena);
+    ul_node_id anchor = UL_NONE;
+    for (uint32_t i = 0; i < node_count; i++) {
+        if (is_map(&graph->nodes[nodes[i]]))
+            continue;
+        UL_ASSERT(anchor == UL_NONE);
+        anchor = nodes[i];
+    }
+    ul_value_id *results;
+    uint32_t count = results_of(&lower, &results);
+    uint32_t free_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool hangs = false;
+        for (uint32_t k = 0; anchor != UL_NONE && k < graph->nodes[anchor].output_count; k++)
+            hangs = hangs || hangs_on(&lower, results[i], graph->nodes[anchor].outputs[k]);
+        if (!hangs)
+            results[free_count++] = results[i];
+    }
+    lower_maps(&lower, results, free_count);
+    if (anchor != UL_NONE) {
+        UL_ASSERT(ul_op_get(graph->nodes[anchor].op)->lower != NULL);
+        ul_op_get(graph->nodes[anchor].op)->lower(&lower, anchor);
+    }
+    UL_ASSERT(lower.kernel->open_count == 1);
+    memset(result, 0, sizeof *result);
+    result->kernel = lower.kernel;
+    find_in_place(&lower, result);
+}
