@@ -61,6 +61,11 @@ static bool in_group(const struct ul_lower *lower, ul_value_id value)
     return false;
 }
 
+static bool escapes(const struct ul_lower *lower, ul_value_id value)
+{
+    return lower->state->escapes == NULL || lower->state->escapes[value];
+}
+
 static bool is_map(const struct ul_node *node)
 {
     const struct ul_op_info *op = ul_op_get(node->op);
@@ -322,7 +327,7 @@ static uint32_t results_of(const struct ul_lower *lower, ul_value_id **results)
     for (uint32_t i = 0; i < state->node_count; i++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
         for (uint32_t k = 0; is_map(node) && k < node->output_count; k++) {
-            if (node->outputs[k] != UL_NONE && state->escapes[node->outputs[k]])
+            if (node->outputs[k] != UL_NONE && escapes(lower, node->outputs[k]))
                 (*results)[count++] = node->outputs[k];
         }
     }
@@ -352,7 +357,7 @@ void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *inde
             stored[i] = inline_value(lower, results[i], index);
         state->bound = UL_NONE;
     }
-    if (state->escapes[value])
+    if (escapes(lower, value))
         store_raw(lower, value, index, x);
     for (uint32_t i = 0; i < kept; i++)
         store_raw(lower, results[i], index, stored[i]);
@@ -502,7 +507,7 @@ bool ul_lower_has_output(const struct ul_lower *lower, ul_node_id node, uint32_t
     if (output >= info->output_count || info->outputs[output] == UL_NONE)
         return false;
     ul_value_id value = info->outputs[output];
-    if (lower->state->escapes[value])
+    if (escapes(lower, value))
         return true;
     for (uint32_t i = 0; i < lower->state->node_count; i++) {
         const struct ul_node *user = &lower->graph->nodes[lower->state->nodes[i]];

@@ -67,7 +67,8 @@ struct ul_lower_result {
 };
 
 /* Lowers the nodes (in execution order) of one group. Values whose uses are all inside the group
- * and that are no block output are not stored. */
+ * and that are no block output are not stored: `escapes` is false for them (it has value_count
+ * entries; NULL: everything is stored). */
 void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
                     const bool *escapes, struct ul_arena *arena, struct ul_lower_result *result);
 
