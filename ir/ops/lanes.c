@@ -1,0 +1,153 @@
+/* Loops over outputs with carried state; see lanes.h. */
+#include "ir/ops/lanes.h"
+
+#include <string.h>
+
+uint32_t ul_lanes_all(uint32_t rank)
+{
+    return (1u << rank) - 1u;
+}
+
+int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask)
+{
+    int64_t product = 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        if ((mask >> d & 1u) != 0)
+            product *= dims[d];
+    }
+    return product;
+}
+
+uint32_t ul_lanes_pick(uint32_t rank, const int64_t *dims, uint32_t kept)
+{
+    uint32_t last = rank;
+    while (last > 0 && dims[last - 1] == 1)
+        last--;
+    if (last == 0 || (kept >> (last - 1) & 1u) == 0)
+        return UL_NONE;
+    for (uint32_t d = 0; d + 1 < last; d++) {
+        if ((kept >> d & 1u) == 0 && dims[d] > 1)
+            return last - 1;
+    }
+    return UL_NONE;
+}
+
+static void open_block(struct ul_lanes *lanes)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    int64_t size = lanes->dims[lanes->lane_dim];
+    lanes->width = size < UL_LANES_MOST ? size : UL_LANES_MOST;
+    if (size <= UL_LANES_MOST) {
+        lanes->first = ul_kx_index_const(k, 0);
+        lanes->count = ul_kx_index_const(k, size);
+        return;
+    }
+    int64_t blocks = (size + UL_LANES_MOST - 1) / UL_LANES_MOST;
+    ul_kx block = ul_ks_for(k, blocks, UL_FOR_PARALLEL);
+    lanes->open_loops++;
+    lanes->first = ul_ks_let(k, ul_kx_muli(k, block, UL_LANES_MOST));
+    if (size % UL_LANES_MOST == 0) {
+        lanes->count = ul_kx_index_const(k, UL_LANES_MOST);
+        return;
+    }
+    ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, size), lanes->first);
+    lanes->count =
+        ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, UL_LANES_MOST)));
+}
+
+void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                   const int64_t *dims, uint32_t kept, uint32_t lane_dim)
+{
+    *lanes = (struct ul_lanes){.lower = lower, .rank = rank, .lane_dim = lane_dim};
+    memcpy(lanes->dims, dims, rank * sizeof *dims);
+    for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
+        lanes->index[d] = ul_kx_index_const(lower->kernel, 0);
+    for (uint32_t d = 0; d < rank; d++) {
+        if ((kept >> d & 1u) == 0 || d == lane_dim)
+            continue;
+        lanes->index[d] = ul_ks_for(lower->kernel, dims[d], UL_FOR_PARALLEL);
+        lanes->open_loops++;
+    }
+    if (lane_dim != UL_NONE)
+        open_block(lanes);
+}
+
+void ul_lanes_close(struct ul_lanes *lanes)
+{
+    for (; lanes->open_loops > 0; lanes->open_loops--)
+        ul_ks_end(lanes->lower->kernel);
+}
+
+void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags)
+{
+    /* With lanes the carried state is in arrays, which no schedule recombines. */
+    if (lanes->lane_dim != UL_NONE)
+        flags &= ~(uint32_t)UL_FOR_REDUCE;
+    for (uint32_t d = 0; d < lanes->rank; d++) {
+        if ((mask >> d & 1u) != 0)
+            lanes->index[d] = ul_ks_for(lanes->lower->kernel, lanes->dims[d], flags);
+    }
+}
+
+void ul_lanes_loop_end(struct ul_lanes *lanes, uint32_t mask)
+{
+    for (uint32_t d = 0; d < lanes->rank; d++) {
+        if ((mask >> d & 1u) != 0)
+            ul_ks_end(lanes->lower->kernel);
+    }
+}
+
+void ul_lanes_begin(struct ul_lanes *lanes)
+{
+    if (lanes->lane_dim == UL_NONE)
+        return;
+    struct ul_kernel *k = lanes->lower->kernel;
+    lanes->lane = ul_ks_for_expr(k, lanes->count, lanes->width, UL_FOR_PARALLEL);
+    lanes->index[lanes->lane_dim] = ul_kx_add(k, lanes->first, lanes->lane);
+}
+
+void ul_lanes_begin_range(struct ul_lanes *lanes, ul_kx low, ul_kx high)
+{
+    UL_ASSERT(lanes->lane_dim != UL_NONE);
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx count = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, high, low), ul_kx_index_const(k, 0));
+    ul_kx step = ul_ks_for_expr(k, count, lanes->width, UL_FOR_PARALLEL);
+    lanes->lane = ul_kx_add(k, low, step);
+    lanes->index[lanes->lane_dim] = ul_kx_add(k, lanes->first, lanes->lane);
+}
+
+void ul_lanes_end(struct ul_lanes *lanes)
+{
+    if (lanes->lane_dim != UL_NONE)
+        ul_ks_end(lanes->lower->kernel);
+}
+
+struct ul_lane_var ul_lanes_var(struct ul_lanes *lanes, enum ul_dtype dtype, ul_kx first)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    struct ul_lane_var var = {.dtype = dtype};
+    if (lanes->lane_dim == UL_NONE) {
+        var.id = ul_ks_var(k, dtype, first);
+        return var;
+    }
+    var.id = ul_lower_local(lanes->lower, dtype, lanes->width > 0 ? (uint64_t)lanes->width : 1);
+    ul_lanes_begin(lanes);
+    ul_lanes_set(lanes, var, first);
+    ul_lanes_end(lanes);
+    return var;
+}
+
+ul_kx ul_lanes_get(const struct ul_lanes *lanes, struct ul_lane_var var)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    return lanes->lane_dim == UL_NONE ? ul_kx_var(k, var.id) : ul_kx_load(k, var.id, lanes->lane);
+}
+
+void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx value)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    if (lanes->lane_dim == UL_NONE)
+        ul_ks_set(k, var.id, value);
+    else
+        ul_ks_store(k, var.id, lanes->lane, value);
+}

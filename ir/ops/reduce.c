@@ -1,0 +1,358 @@
+/* The Reduce operators: combine the elements of each set of dimensions into one.
+ *
+ * A rule (reduce.h) says what is done to each element, how elements combine and what is done to
+ * the result; the loops are the same for all. 16-bit floats combine in f32. Integer means truncate
+ * and integer roots and logarithms are taken in f64, as the reference (numpy) does. */
+#include "ir/ops/reduce.h"
+
+#include "ir/ops/check.h"
+#include "ir/ops/lanes.h"
+
+#include <math.h>
+
+/* Shape */
+
+static enum ul_status reduce_mask(struct ul_infer *infer, uint32_t rank, uint32_t *mask)
+{
+    const struct ul_type *axes_type = ul_infer_input(infer, 1);
+    const int64_t *axes = NULL;
+    uint32_t count = 0;
+    /* An empty list of axes needs no value. */
+    if (axes_type != NULL && ul_type_elements(axes_type) > 0) {
+        UL_TRY(ul_check_rank(infer, 1, 0, 1));
+        UL_TRY(ul_infer_ints(infer, 1, &axes, &count));
+    }
+    if (count == 0) {
+        bool keep_all = ul_node_get_int(infer->node, "noop_with_empty_axes", 0) != 0;
+        *mask = keep_all ? 0 : ul_lanes_all(rank);
+        return UL_OK;
+    }
+    *mask = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t axis;
+        UL_TRY(ul_infer_axis(infer, axes[i], rank, &axis));
+        if ((*mask >> axis & 1u) != 0)
+            return ul_infer_invalid(infer, "axis %u is listed twice", (unsigned)axis);
+        *mask |= 1u << axis;
+    }
+    return UL_OK;
+}
+
+static void set_reduced(struct ul_infer *infer, enum ul_dtype dtype, uint32_t mask, bool keepdims)
+{
+    const struct ul_type *type = ul_infer_input(infer, 0);
+    int64_t dims[UL_LIMIT_RANK];
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        bool reduced = (mask >> d & 1u) != 0;
+        if (!reduced || keepdims)
+            dims[rank++] = reduced ? 1 : type->dims[d];
+    }
+    ul_infer_set(infer, 0, dtype, rank, dims);
+}
+
+static enum ul_status infer_reduce(struct ul_infer *infer, uint32_t allowed)
+{
+    const struct ul_type *type = ul_infer_input(infer, 0);
+    UL_TRY(ul_check_dtype(infer, 0, allowed));
+    uint32_t mask;
+    UL_TRY(reduce_mask(infer, type->rank, &mask));
+    set_reduced(infer, type->dtype, mask, ul_node_get_int(infer->node, "keepdims", 1) != 0);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_reduce(struct ul_infer *infer)
+{
+    return infer_reduce(infer, UL_CHECK_FLOATS | UL_CHECK_WIDE_INTS);
+}
+
+enum ul_status ul_infer_reduce_extreme(struct ul_infer *infer)
+{
+    return infer_reduce(infer, UL_CHECK_NUMBERS | UL_CHECK_BIT(UL_BOOL));
+}
+
+/* Rules */
+
+static bool is_float(struct ul_kernel *k, ul_kx x)
+{
+    return ul_dtype_get(ul_kx_dtype(k, x))->is_float;
+}
+
+/* Roots and logarithms of integers. */
+static ul_kx as_float(struct ul_kernel *k, ul_kx x)
+{
+    return is_float(k, x) ? x : ul_kx_cast(k, UL_F64, x);
+}
+
+static ul_kx limit_int(struct ul_kernel *k, enum ul_dtype dtype, bool highest)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    unsigned bits = (unsigned)info->size_bytes * 8u;
+    if (!info->is_signed)
+        return ul_kx_int(k, dtype, highest ? (int64_t)(UINT64_MAX >> (64u - bits)) : 0);
+    int64_t most = (int64_t)(UINT64_MAX >> (65u - bits));
+    return ul_kx_int(k, dtype, highest ? most : -most - 1);
+}
+
+ul_kx ul_reduce_first_value(struct ul_kernel *kernel, enum ul_reduce_first first,
+                            enum ul_dtype dtype)
+{
+    if (first == UL_REDUCE_ZERO || first == UL_REDUCE_ONE)
+        return ul_kx_number(kernel, dtype, first == UL_REDUCE_ONE ? 1.0 : 0.0);
+    bool highest = first == UL_REDUCE_HIGHEST;
+    if (dtype == UL_BOOL)
+        return ul_kx_int(kernel, UL_BOOL, highest ? 1 : 0);
+    if (ul_dtype_get(dtype)->is_float)
+        return ul_kx_float(kernel, dtype, highest ? (double)INFINITY : -(double)INFINITY);
+    return limit_int(kernel, dtype, highest);
+}
+
+ul_kx ul_reduce_power(struct ul_kernel *kernel, ul_kx x, double p)
+{
+    if (p == 2.0)
+        return ul_kx_mul(kernel, x, x);
+    ul_kx positive = ul_kx_unary(kernel, UL_KX_ABS, x);
+    if (p == 1.0)
+        return positive;
+    return ul_kx_binary(kernel, UL_KX_POW, positive,
+                        ul_kx_number(kernel, ul_kx_dtype(kernel, x), p));
+}
+
+ul_kx ul_reduce_root(struct ul_kernel *kernel, ul_kx x, double p)
+{
+    if (p == 1.0)
+        return x;
+    x = as_float(kernel, x);
+    if (p == 2.0)
+        return ul_kx_unary(kernel, UL_KX_SQRT, x);
+    return ul_kx_binary(kernel, UL_KX_POW, x,
+                        ul_kx_number(kernel, ul_kx_dtype(kernel, x), 1.0 / p));
+}
+
+static ul_kx before_norm(struct ul_kernel *k, const struct ul_reduce_rule *rule, ul_kx x)
+{
+    return ul_reduce_power(k, x, rule->p);
+}
+
+static ul_kx after_norm(struct ul_kernel *k, const struct ul_reduce_rule *rule, ul_kx acc,
+                        int64_t count)
+{
+    (void)count;
+    return ul_reduce_root(k, acc, rule->p);
+}
+
+static ul_kx after_mean(struct ul_kernel *k, const struct ul_reduce_rule *rule, ul_kx acc,
+                        int64_t count)
+{
+    (void)rule;
+    enum ul_dtype dtype = ul_kx_dtype(k, acc);
+    ul_kx divisor =
+        is_float(k, acc) ? ul_kx_float(k, dtype, (double)count) : ul_kx_int(k, dtype, count);
+    return ul_kx_binary(k, UL_KX_DIV, acc, divisor);
+}
+
+static ul_kx after_log(struct ul_kernel *k, const struct ul_reduce_rule *rule, ul_kx acc,
+                       int64_t count)
+{
+    (void)rule;
+    (void)count;
+    return ul_kx_unary(k, UL_KX_LOG, as_float(k, acc));
+}
+
+const struct ul_reduce_rule ul_reduce_mean_rule = {
+    .first = UL_REDUCE_ZERO, .combine = UL_KX_ADD, .after = after_mean};
+const struct ul_reduce_rule ul_reduce_max_rule = {.first = UL_REDUCE_LOWEST, .combine = UL_KX_MAX};
+
+/* Loops */
+
+/* The output's coordinates: reduced dimensions are 0 or gone. */
+static void reduced_index(struct ul_lanes *lanes, uint32_t mask, bool keepdims, ul_kx *index)
+{
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < lanes->rank; d++) {
+        bool reduced = (mask >> d & 1u) != 0;
+        if (reduced && keepdims)
+            index[rank++] = ul_kx_index_const(lanes->lower->kernel, 0);
+        else if (!reduced)
+            index[rank++] = lanes->index[d];
+    }
+}
+
+static void store_reduced(struct ul_lanes *lanes, ul_node_id node, uint32_t mask, bool keepdims,
+                          ul_kx x)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    enum ul_dtype dtype = ul_lower_output_type(lanes->lower, node, 0)->dtype;
+    ul_kx index[UL_LIMIT_RANK];
+    reduced_index(lanes, mask, keepdims, index);
+    ul_lower_store(lanes->lower, ul_check_node(lanes->lower, node)->outputs[0], index,
+                   ul_kx_cast(k, ul_compute_dtype(dtype), x));
+}
+
+static enum ul_kx_op combine_op(const struct ul_reduce_rule *rule, enum ul_dtype dtype)
+{
+    if (dtype != UL_BOOL)
+        return rule->combine;
+    return rule->combine == UL_KX_MAX ? UL_KX_OR : UL_KX_AND;
+}
+
+void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, bool keepdims,
+                     const struct ul_reduce_rule *rule)
+{
+    struct ul_kernel *k = lower->kernel;
+    ul_value_id input = ul_check_node(lower, node)->inputs[0];
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
+    uint32_t kept = ul_lanes_all(type->rank) & ~mask;
+    struct ul_lanes lanes;
+    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
+                  ul_lanes_pick(type->rank, type->dims, kept));
+    /* Limits of the stored type, not of the wider one that it is computed in. */
+    enum ul_dtype first_dtype = ul_dtype_get(type->dtype)->is_float ? dtype : type->dtype;
+    ul_kx first = ul_reduce_first_value(k, rule->first, first_dtype);
+    struct ul_lane_var acc = ul_lanes_var(&lanes, dtype, ul_kx_cast(k, dtype, first));
+    ul_lanes_loop(&lanes, mask, UL_FOR_REDUCE);
+    ul_lanes_begin(&lanes);
+    ul_kx x = ul_lower_load(lower, input, lanes.index);
+    if (rule->before != NULL)
+        x = rule->before(k, rule, ul_ks_let(k, x));
+    ul_lanes_set(&lanes, acc,
+                 ul_kx_binary(k, combine_op(rule, dtype), ul_lanes_get(&lanes, acc), x));
+    ul_lanes_end(&lanes);
+    ul_lanes_loop_end(&lanes, mask);
+    ul_lanes_begin(&lanes);
+    ul_kx result = ul_lanes_get(&lanes, acc);
+    if (rule->after != NULL)
+        result = rule->after(k, rule, result, ul_lanes_product(type->dims, type->rank, mask));
+    store_reduced(&lanes, node, mask, keepdims, result);
+    ul_lanes_end(&lanes);
+    ul_lanes_close(&lanes);
+}
+
+static uint32_t node_mask(const struct ul_lower *lower, ul_node_id node)
+{
+    uint32_t rank = ul_lower_input_type(lower, node, 0)->rank;
+    uint64_t count = 0;
+    if (ul_lower_has_input(lower, node, 1))
+        count = ul_type_elements(ul_lower_input_type(lower, node, 1));
+    if (count == 0) {
+        bool keep_all = ul_node_get_int(ul_check_node(lower, node), "noop_with_empty_axes", 0) != 0;
+        return keep_all ? 0 : ul_lanes_all(rank);
+    }
+    uint32_t mask = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t axis = ul_check_get_int(lower, node, 1, i);
+        mask |= 1u << (axis < 0 ? axis + (int64_t)rank : axis);
+    }
+    return mask;
+}
+
+static bool node_keepdims(const struct ul_lower *lower, ul_node_id node)
+{
+    return ul_node_get_int(ul_check_node(lower, node), "keepdims", 1) != 0;
+}
+
+static void lower_rule(struct ul_lower *lower, ul_node_id node, const struct ul_reduce_rule *rule)
+{
+    ul_reduce_lower(lower, node, node_mask(lower, node), node_keepdims(lower, node), rule);
+}
+
+void ul_lower_reduce_sum(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.first = UL_REDUCE_ZERO, .combine = UL_KX_ADD};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_mean(struct ul_lower *lower, ul_node_id node)
+{
+    lower_rule(lower, node, &ul_reduce_mean_rule);
+}
+
+void ul_lower_reduce_max(struct ul_lower *lower, ul_node_id node)
+{
+    lower_rule(lower, node, &ul_reduce_max_rule);
+}
+
+void ul_lower_reduce_min(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.first = UL_REDUCE_HIGHEST, .combine = UL_KX_MIN};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_prod(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.first = UL_REDUCE_ONE, .combine = UL_KX_MUL};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_l1(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.combine = UL_KX_ADD, .p = 1.0, .before = before_norm};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_l2(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {
+        .combine = UL_KX_ADD, .p = 2.0, .before = before_norm, .after = after_norm};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_log_sum(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.combine = UL_KX_ADD, .after = after_log};
+    lower_rule(lower, node, &rule);
+}
+
+void ul_lower_reduce_sum_square(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_reduce_rule rule = {.combine = UL_KX_ADD, .p = 2.0, .before = before_norm};
+    lower_rule(lower, node, &rule);
+}
+
+/* log(sum(exp(x - m))) + m with m = max(x): exp cannot overflow. An infinite m is left out of the
+ * difference, which would be NaN. */
+static void log_sum_exp(struct ul_lanes *lanes, ul_node_id node, uint32_t mask, bool keepdims)
+{
+    struct ul_lower *lower = lanes->lower;
+    struct ul_kernel *k = lower->kernel;
+    ul_value_id input = ul_check_node(lower, node)->inputs[0];
+    enum ul_dtype loaded = ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype);
+    enum ul_dtype dtype = ul_dtype_get(loaded)->is_float ? loaded : UL_F64;
+    ul_kx zero = ul_kx_float(k, dtype, 0.0);
+    struct ul_lane_var most = ul_lanes_var(lanes, dtype, ul_kx_float(k, dtype, -(double)INFINITY));
+    ul_lanes_loop(lanes, mask, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    ul_kx x = ul_kx_cast(k, dtype, ul_lower_load(lower, input, lanes->index));
+    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, mask);
+    ul_lanes_begin(lanes);
+    ul_kx infinite = ul_kx_unary(k, UL_KX_ISINF, ul_lanes_get(lanes, most));
+    ul_lanes_set(lanes, most, ul_kx_select(k, infinite, zero, ul_lanes_get(lanes, most)));
+    ul_lanes_end(lanes);
+    struct ul_lane_var sum = ul_lanes_var(lanes, dtype, zero);
+    ul_lanes_loop(lanes, mask, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    x = ul_kx_cast(k, dtype, ul_lower_load(lower, input, lanes->index));
+    ul_kx term = ul_kx_unary(k, UL_KX_EXP, ul_kx_sub(k, x, ul_lanes_get(lanes, most)));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), term));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, mask);
+    ul_lanes_begin(lanes);
+    ul_kx log = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
+    store_reduced(lanes, node, mask, keepdims, ul_kx_add(k, log, ul_lanes_get(lanes, most)));
+    ul_lanes_end(lanes);
+}
+
+void ul_lower_reduce_log_sum_exp(struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    uint32_t mask = node_mask(lower, node);
+    uint32_t kept = ul_lanes_all(type->rank) & ~mask;
+    struct ul_lanes lanes;
+    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
+                  ul_lanes_pick(type->rank, type->dims, kept));
+    log_sum_exp(&lanes, node, mask, node_keepdims(lower, node));
+    ul_lanes_close(&lanes);
+}

@@ -1,0 +1,99 @@
+/* ArgMax and ArgMin: where along an axis the extreme element is. Of equal elements the first wins,
+ * or the last when asked for; a NaN beats every number, as in numpy. */
+#include "ir/ops/reduce.h"
+
+#include "ir/ops/check.h"
+#include "ir/ops/lanes.h"
+
+enum ul_status ul_infer_arg(struct ul_infer *infer)
+{
+    const struct ul_type *type = ul_infer_input(infer, 0);
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_NUMBERS));
+    uint32_t axis;
+    UL_TRY(ul_infer_axis(infer, ul_node_get_int(infer->node, "axis", 0), type->rank, &axis));
+    if (type->dims[axis] == 0)
+        return ul_infer_invalid(infer, "axis %u has no elements to choose from", (unsigned)axis);
+    bool keepdims = ul_node_get_int(infer->node, "keepdims", 1) != 0;
+    int64_t dims[UL_LIMIT_RANK];
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (d != axis || keepdims)
+            dims[rank++] = d == axis ? 1 : type->dims[d];
+    }
+    ul_infer_set(infer, 0, UL_I64, rank, dims);
+    return UL_OK;
+}
+
+static ul_kx is_better(struct ul_kernel *k, ul_kx x, ul_kx best, bool smallest, bool last)
+{
+    enum ul_kx_op compare = last ? UL_KX_LE : UL_KX_LT;
+    ul_kx better = smallest ? ul_kx_binary(k, compare, x, best) : ul_kx_binary(k, compare, best, x);
+    if (!ul_dtype_get(ul_kx_dtype(k, x))->is_float)
+        return better;
+    ul_kx nan = ul_kx_unary(k, UL_KX_ISNAN, x);
+    if (!last)
+        nan = ul_kx_binary(k, UL_KX_AND, nan,
+                           ul_kx_unary(k, UL_KX_NOT, ul_kx_unary(k, UL_KX_ISNAN, best)));
+    return ul_kx_binary(k, UL_KX_OR, better, nan);
+}
+
+static void store_arg(struct ul_lanes *lanes, ul_node_id node, uint32_t axis, bool keepdims,
+                      ul_kx where)
+{
+    ul_kx index[UL_LIMIT_RANK];
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < lanes->rank; d++) {
+        if (d != axis)
+            index[rank++] = lanes->index[d];
+        else if (keepdims)
+            index[rank++] = ul_kx_index_const(lanes->lower->kernel, 0);
+    }
+    ul_lower_store(lanes->lower, ul_check_node(lanes->lower, node)->outputs[0], index, where);
+}
+
+static void lower_arg(struct ul_lower *lower, ul_node_id node, bool smallest)
+{
+    struct ul_kernel *k = lower->kernel;
+    const struct ul_node *data = ul_check_node(lower, node);
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    enum ul_dtype dtype = ul_compute_dtype(type->dtype);
+    int64_t asked = ul_node_get_int(data, "axis", 0);
+    uint32_t axis = (uint32_t)(asked < 0 ? asked + (int64_t)type->rank : asked);
+    bool last = ul_node_get_int(data, "select_last_index", 0) != 0;
+    uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
+    ul_kx zero = ul_kx_index_const(k, 0);
+    struct ul_lanes lanes;
+    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
+                  ul_lanes_pick(type->rank, type->dims, kept));
+    struct ul_lane_var best = ul_lanes_var(&lanes, dtype, ul_kx_number(k, dtype, 0.0));
+    struct ul_lane_var where = ul_lanes_var(&lanes, UL_I64, zero);
+    lanes.index[axis] = zero;
+    ul_lanes_begin(&lanes);
+    ul_lanes_set(&lanes, best, ul_lower_load(lower, data->inputs[0], lanes.index));
+    ul_lanes_end(&lanes);
+    ul_lanes_loop(&lanes, 1u << axis, 0);
+    ul_lanes_begin(&lanes);
+    ul_kx x = ul_ks_let(k, ul_lower_load(lower, data->inputs[0], lanes.index));
+    ul_kx old = ul_lanes_get(&lanes, best);
+    ul_kx better = ul_ks_let(k, is_better(k, x, old, smallest, last));
+    ul_lanes_set(&lanes, best, ul_kx_select(k, better, x, old));
+    ul_lanes_set(&lanes, where,
+                 ul_kx_select(k, better, lanes.index[axis], ul_lanes_get(&lanes, where)));
+    ul_lanes_end(&lanes);
+    ul_lanes_loop_end(&lanes, 1u << axis);
+    ul_lanes_begin(&lanes);
+    store_arg(&lanes, node, axis, ul_node_get_int(data, "keepdims", 1) != 0,
+              ul_lanes_get(&lanes, where));
+    ul_lanes_end(&lanes);
+    ul_lanes_close(&lanes);
+}
+
+void ul_lower_arg_max(struct ul_lower *lower, ul_node_id node)
+{
+    lower_arg(lower, node, false);
+}
+
+void ul_lower_arg_min(struct ul_lower *lower, ul_node_id node)
+{
+    lower_arg(lower, node, true);
+}
