@@ -1,0 +1,67 @@
+/* Checks of shape rules; see require.h. */
+#include "ir/ops/require.h"
+
+#include <string.h>
+
+enum ul_status ul_require_inputs(const struct ul_infer *infer)
+{
+    for (uint32_t i = 0; i < infer->node->input_count; i++) {
+        if (infer->node->inputs[i] == UL_NONE)
+            return ul_infer_invalid(infer, "input %u is required", (unsigned)i);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_require_dtype(const struct ul_infer *infer, const char *name,
+                                enum ul_dtype otherwise, uint32_t set, enum ul_dtype *out)
+{
+    int64_t dtype = ul_node_get_int(infer->node, name, (int64_t)otherwise);
+    if (dtype > 0 && dtype < UL_DTYPE_COUNT && (set >> dtype & 1u) != 0) {
+        *out = (enum ul_dtype)dtype;
+        return UL_OK;
+    }
+    struct ul_text text;
+    ul_text_init(&text, infer->scratch);
+    for (unsigned i = 1; i < UL_DTYPE_COUNT; i++) {
+        if ((set >> i & 1u) != 0)
+            ul_text_printf(&text, "%s%s (%u)", text.length == 0 ? "" : ", ",
+                           ul_dtype_get((enum ul_dtype)i)->name, i);
+    }
+    return ul_infer_unsupported(infer, "%s asks for the element type %lld; supported are %s", name,
+                                (long long)dtype, text.data);
+}
+
+uint32_t ul_node_choice(const struct ul_node *node, const char *name, const char *const *choices)
+{
+    const char *text = ul_node_get_string(node, name, choices[0]);
+    uint32_t i = 0;
+    while (choices[i] != NULL && strcmp(choices[i], text) != 0)
+        i++;
+    return i;
+}
+
+enum ul_status ul_require_choice(const struct ul_infer *infer, const char *name,
+                                 const char *const *choices, uint32_t *index)
+{
+    *index = ul_node_choice(infer->node, name, choices);
+    if (choices[*index] != NULL)
+        return UL_OK;
+    struct ul_text text;
+    ul_text_init(&text, infer->scratch);
+    for (uint32_t i = 0; choices[i] != NULL; i++)
+        ul_text_printf(&text, "%s\"%s\"", i == 0 ? "" : ", ", choices[i]);
+    return ul_infer_invalid(infer, "%s is %s; there are %s", name,
+                            ul_quote(infer->scratch, ul_node_get_string(infer->node, name, "")),
+                            text.data);
+}
+
+enum ul_status ul_require_constant(const struct ul_infer *infer, uint32_t input)
+{
+    if (ul_infer_input(infer, input) == NULL || ul_infer_tensor(infer, input) != NULL)
+        return UL_OK;
+    const struct ul_value *value = &infer->graph->values[infer->node->inputs[input]];
+    return ul_infer_unsupported(infer,
+                                "input %u (%s) must be known at compile time; fix the model's "
+                                "input that it comes from with --const NAME=FILE",
+                                (unsigned)input, ul_quote(infer->scratch, value->name));
+}
