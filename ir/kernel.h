@@ -27,7 +27,6 @@ enum ul_kx_op {
     UL_KX_FLOAT, /* imm_float, typed */
     UL_KX_VAR,   /* `var` */
     UL_KX_LOAD,  /* buffer[a] */
-    UL_KX_ITERATION, /* counter of the enclosing graph Loop at depth imm_int, an i64 */
     /* one operand */
     UL_KX_NEG,
     UL_KX_NOT,    /* logical */

@@ -427,8 +427,6 @@ static union scalar eval(struct machine *machine, ul_kx id)
         return machine->vars[expr->var];
     case UL_KX_LOAD:
         return load(machine, expr);
-    case UL_KX_ITERATION:
-        return (union scalar){.i = 0};
     case UL_KX_INDEX:
         return eval_index(machine, expr);
     case UL_KX_SELECT:

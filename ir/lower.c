@@ -164,7 +164,6 @@ static bool mutable_expr(const struct ul_kernel *kernel, ul_kx id)
     switch ((int)expr->op) {
     case UL_KX_INT:
     case UL_KX_FLOAT:
-    case UL_KX_ITERATION:
         return false;
     case UL_KX_VAR:
         return kernel->vars[expr->var].is_mutable;
@@ -660,8 +659,7 @@ static void walk_expr(struct walk *walk, ul_kx id)
     if (id == UL_NONE)
         return;
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
-    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR ||
-        expr->op == UL_KX_ITERATION)
+    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR)
         return;
     walk_expr(walk, expr->a);
     if (expr->op == UL_KX_LOAD)

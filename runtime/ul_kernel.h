@@ -107,6 +107,15 @@ static inline int64_t ul_index(struct ul_run *run, int64_t index, int64_t limit)
     return wrapped < 0 ? 0 : limit - 1;
 }
 
+/* index in [0, limit); else noted and clamped: for indexes that were wrapped before. */
+static inline int64_t ul_bound(struct ul_run *run, int64_t index, int64_t limit)
+{
+    if (UL_LIKELY((uint64_t)index < (uint64_t)limit))
+        return index;
+    ul_fault_note(run, UL_FAULT_INDEX, index, limit);
+    return index < 0 ? 0 : limit - 1;
+}
+
 /* count in [0, limit]; else noted and clamped. */
 static inline int64_t ul_count(struct ul_run *run, int64_t count, int64_t limit)
 {

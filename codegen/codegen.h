@@ -1,0 +1,126 @@
+/* From a fused graph to a program: kernels, steps, the planner's problem, and the emitted C.
+ *
+ * Invariants: a step is one call of one kernel; kernels with equal text are one function; the
+ * problem handed to the planner and the text emitted from its plan come from the same steps.
+ * Ownership: everything lives in the arena passed in; names are borrowed from the graph.
+ * Units: bytes and floating-point operations are counted in uint64_t.
+ * Failure: what a target cannot do is UL_UNSUPPORTED with the node's name; files are UL_IO.
+ */
+#ifndef UL_CODEGEN_H
+#define UL_CODEGEN_H
+
+#include "ir/lower.h"
+#include "planner/planner.h"
+
+/* program.c */
+
+/* One function of the program. */
+struct ul_program_kernel {
+    const char *name; /* k0, k1 ... */
+    const char *text; /* its C definition, without storage class, name and opening parenthesis */
+    uint64_t scratch_bytes;
+    uint64_t flop_count;
+};
+
+/* An address: a place in a base value, plus `stride_bytes` for every round of the loop that
+ * `loop` names (an entry of kind LOOP), or UL_NONE. */
+struct ul_program_address {
+    ul_value_id base;
+    int64_t offset_bytes;
+    uint32_t loop;
+    int64_t stride_bytes;
+};
+
+enum ul_step_kind {
+    UL_STEP_KERNEL,
+    UL_STEP_COPY,   /* copy_bytes from args[0] to args[1] */
+    UL_STEP_COUNTER /* the round of `loop`, an i64, to args[0] */
+};
+
+struct ul_program_step {
+    enum ul_step_kind kind;
+    const char *name; /* unique */
+    ul_node_id node;  /* the last node of its group, or the owner of the copy */
+    uint32_t kernel;
+    uint32_t loop;
+    uint32_t arg_count;
+    struct ul_program_address *args;
+    bool *written;      /* per argument */
+    ul_value_id *views; /* per argument: the value whose view it is (shape and strides) */
+    uint64_t copy_bytes;
+    uint64_t moved_bytes;
+    uint64_t flop_count;
+    uint32_t in_place_count;
+    const struct ul_in_place *in_place; /* base values */
+    const char *op;                     /* "Conv+Add+Relu" */
+};
+
+/* The program text in order: steps and the control flow around them. */
+enum ul_entry_kind {
+    UL_ENTRY_STEP,
+    UL_ENTRY_LOOP, /* `count` rounds; `condition`: base value tested before each round */
+    UL_ENTRY_IF,   /* on `condition` */
+    UL_ENTRY_ELSE,
+    UL_ENTRY_END
+};
+
+struct ul_program_entry {
+    enum ul_entry_kind kind;
+    uint32_t step;
+    int64_t count;
+    struct ul_program_address condition; /* base UL_NONE: none */
+};
+
+struct ul_program {
+    const struct ul_graph *graph;
+    uint32_t kernel_count, kernel_capacity;
+    struct ul_program_kernel *kernels;
+    uint32_t step_count, step_capacity;
+    struct ul_program_step *steps;
+    uint32_t *step_regions; /* planner region of each step */
+    uint32_t entry_count, entry_capacity;
+    struct ul_program_entry *entries;
+    struct ul_problem *problem; /* step i of the problem is steps[i] */
+    uint32_t *plan_values;      /* graph value -> planner value, or UL_PLAN_NONE */
+    ul_value_id *graph_values;  /* planner value -> graph value */
+};
+
+struct ul_program_options {
+    bool keep_inputs; /* inputs keep their bytes through the run */
+};
+
+/* Lowers every group and builds the planner's problem. */
+enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
+                                const struct ul_program_options *options,
+                                struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* print_c.c */
+
+/* The definition of a kernel as C, from its parameter list on; sets the scratch bytes. The
+ * parameters are the kernel's input and output buffers in order (b<id>), then `scratch` where it
+ * has any, then `run`. */
+enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *kernel,
+                                 uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* cost.c: floating-point operations of one call, exact for counted loops. */
+uint64_t ul_kernel_count_flops(const struct ul_kernel *kernel);
+
+/* emit_c.c */
+
+struct ul_emit_options {
+    const char *prefix;       /* of the library's names: "model" */
+    const char *program_name; /* for messages and the Makefile */
+    const char *model_sha256; /* hex */
+    const char *plan_sha256;  /* hex */
+    const char *runtime_dir;  /* where the runtime's files are */
+    const char *cc;           /* for the Makefile */
+    const char *cflags;
+    const char *march; /* "native", or NULL: none */
+};
+
+/* Writes model.c, model.h, weights.bin, Makefile and the runtime's files into `directory`. */
+enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
+                         const struct ul_plan *plan, const struct ul_emit_options *options,
+                         const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif
