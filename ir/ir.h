@@ -259,6 +259,10 @@ const int64_t *ul_node_get_ints(const struct ul_node *node, const char *name, ui
 const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node,
                              struct ul_arena *arena);
 
+/* view.c: true when the views pass left nothing to do for the node: its outputs are views of input
+ * 0, or (Concat) its inputs lie in the output already. Such a node gets no kernel. */
+bool ul_node_is_view(const struct ul_graph *graph, ul_node_id node);
+
 /* verify.c: the invariants above; text names the node. A failure after a pass is a defect. */
 enum ul_status ul_graph_verify(const struct ul_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;
 

@@ -23,8 +23,11 @@ uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role
                               enum ul_dtype dtype, uint64_t element_count)
 {
     UL_GROW(kernel->arena, kernel->buffers, kernel->buffer_count, kernel->buffer_capacity);
-    kernel->buffers[kernel->buffer_count] = (struct ul_buffer){
-        .role = role, .dtype = dtype, .element_count = element_count, .value = UL_NONE};
+    kernel->buffers[kernel->buffer_count] = (struct ul_buffer){.role = role,
+                                                               .dtype = dtype,
+                                                               .element_count = element_count,
+                                                               .value = UL_NONE,
+                                                               .view = UL_NONE};
     return kernel->buffer_count++;
 }
 

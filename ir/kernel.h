@@ -116,6 +116,7 @@ struct ul_buffer {
     enum ul_dtype dtype;
     uint64_t element_count;  /* addressed: [0, element_count) after element_offset is added */
     ul_value_id value;       /* the base value of an input or output; UL_NONE otherwise */
+    ul_value_id view;        /* the value that lies there */
     int64_t offset_bytes;    /* INPUT, OUTPUT: first element of this view in the base value;
                                 part of the call, not of the kernel's text */
     bool is_read, is_written;

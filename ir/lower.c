@@ -107,6 +107,7 @@ static struct param param_get(struct ul_lower *lower, ul_value_id value)
     uint64_t count = ul_type_elements(type) == 0 ? 0 : (uint64_t)(high - low) + 1;
     uint32_t buffer = ul_kernel_add_buffer(lower->kernel, UL_BUFFER_INPUT, type->dtype, count);
     lower->kernel->buffers[buffer].value = view.base;
+    lower->kernel->buffers[buffer].view = value;
     lower->kernel->buffers[buffer].offset_bytes =
         view.offset_bytes + low * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
     UL_GROW(lower->arena, state->params, state->param_count, state->param_capacity);
