@@ -1,7 +1,39 @@
-/* Hooks of the norm family. */
+/* Hooks of the norm family: what divides by a statistic of its input. */
 #ifndef UL_OPS_NORM_H
 #define UL_OPS_NORM_H
 
 #include "ir/lower.h"
+
+/* norm_softmax.c. The attribute "ul_flatten_axis" (1: set by the frontend below opset 13) means:
+ * normalise over all dimensions from `axis` on, as if the input were 2-d. */
+enum ul_status ul_infer_softmax(struct ul_infer *infer);
+void ul_lower_softmax(struct ul_lower *lower, ul_node_id node);
+void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node);
+void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node);
+
+/* norm_batch.c. With training_mode = 1 a node becomes ullage::BatchNormalizationTraining during
+ * inference of shapes: the one is a map, which fuses, the other needs statistics. */
+enum ul_status ul_infer_batch_norm(struct ul_infer *infer);
+ul_kx ul_map_batch_norm(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                        const ul_kx *index);
+void ul_lower_batch_norm_training(struct ul_lower *lower, ul_node_id node);
+
+/* norm_layer.c */
+enum ul_status ul_infer_instance_norm(struct ul_infer *infer);
+enum ul_status ul_infer_layer_norm(struct ul_infer *infer);
+enum ul_status ul_infer_group_norm(struct ul_infer *infer);
+enum ul_status ul_infer_rms_norm(struct ul_infer *infer);
+enum ul_status ul_infer_mean_variance_norm(struct ul_infer *infer);
+void ul_lower_instance_norm(struct ul_lower *lower, ul_node_id node);
+void ul_lower_layer_norm(struct ul_lower *lower, ul_node_id node);
+void ul_lower_group_norm(struct ul_lower *lower, ul_node_id node);
+void ul_lower_rms_norm(struct ul_lower *lower, ul_node_id node);
+void ul_lower_mean_variance_norm(struct ul_lower *lower, ul_node_id node);
+
+/* norm_local.c */
+enum ul_status ul_infer_lrn(struct ul_infer *infer);
+enum ul_status ul_infer_lp_norm(struct ul_infer *infer);
+void ul_lower_lrn(struct ul_lower *lower, ul_node_id node);
+void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node);
 
 #endif

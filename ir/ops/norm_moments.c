@@ -1,0 +1,91 @@
+/* Mean and deviation of sets; see norm_moments.h. */
+#include "ir/ops/norm_moments.h"
+
+#include "ir/ops/check.h"
+
+void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id node, uint32_t rank,
+                     const int64_t *dims, uint32_t mask, int64_t group)
+{
+    *m = (struct ul_moments){.x = ul_check_node(lower, node)->inputs[0],
+                             .dtype = ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype),
+                             .mask = mask,
+                             .count = ul_lanes_product(dims, rank, mask),
+                             .group = group};
+    uint32_t kept = ul_lanes_all(rank) & ~mask;
+    ul_lanes_open(&m->lanes, lower, rank, dims, kept, ul_lanes_pick(rank, dims, kept));
+}
+
+ul_kx ul_moments_load(struct ul_moments *m, ul_kx *index)
+{
+    const struct ul_lanes *lanes = &m->lanes;
+    struct ul_kernel *k = lanes->lower->kernel;
+    uint32_t rank = 0;
+    for (uint32_t d = 0; d < lanes->rank; d++) {
+        if (m->group > 0 && d == 1) {
+            ul_kx first = ul_kx_muli(k, lanes->index[1], m->group);
+            index[rank++] = ul_kx_add(k, first, lanes->index[2]);
+            d++;
+        } else {
+            index[rank++] = lanes->index[d];
+        }
+    }
+    return ul_kx_cast(k, m->dtype, ul_lower_load(lanes->lower, m->x, index));
+}
+
+static void add_term(struct ul_moments *m, struct ul_lane_var sum, bool square, bool centred)
+{
+    struct ul_lanes *lanes = &m->lanes;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx index[UL_LIMIT_RANK];
+    ul_kx x = ul_moments_load(m, index);
+    if (centred)
+        x = ul_kx_sub(k, x, ul_lanes_get(lanes, m->mean));
+    if (square) {
+        x = ul_ks_let(k, x);
+        x = ul_kx_mul(k, x, x);
+    }
+    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), x));
+}
+
+/* The average over the set of x, x^2 or (x - mean)^2. */
+static struct ul_lane_var average(struct ul_moments *m, bool square, bool centred)
+{
+    struct ul_lanes *lanes = &m->lanes;
+    struct ul_kernel *k = lanes->lower->kernel;
+    struct ul_lane_var sum = ul_lanes_var(lanes, m->dtype, ul_kx_float(k, m->dtype, 0.0));
+    ul_lanes_loop(lanes, m->mask, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    add_term(m, sum, square, centred);
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, m->mask);
+    ul_lanes_begin(lanes);
+    ul_kx count = ul_kx_float(k, m->dtype, (double)m->count);
+    ul_lanes_set(lanes, sum, ul_kx_binary(k, UL_KX_DIV, ul_lanes_get(lanes, sum), count));
+    ul_lanes_end(lanes);
+    return sum;
+}
+
+void ul_moments_mean(struct ul_moments *m)
+{
+    m->mean = average(m, false, false);
+}
+
+void ul_moments_spread(struct ul_moments *m, bool centred)
+{
+    m->spread = average(m, true, centred);
+}
+
+ul_kx ul_moments_inverse(const struct ul_moments *m, double epsilon)
+{
+    struct ul_kernel *k = m->lanes.lower->kernel;
+    ul_kx sum = ul_kx_add(k, ul_lanes_get(&m->lanes, m->spread), ul_kx_float(k, m->dtype, epsilon));
+    return ul_kx_binary(k, UL_KX_DIV, ul_kx_float(k, m->dtype, 1.0),
+                        ul_kx_unary(k, UL_KX_SQRT, sum));
+}
+
+void ul_moments_invert(struct ul_moments *m, double epsilon)
+{
+    ul_lanes_begin(&m->lanes);
+    ul_lanes_set(&m->lanes, m->spread, ul_moments_inverse(m, epsilon));
+    ul_lanes_end(&m->lanes);
+}

@@ -1,0 +1,153 @@
+/* Softmax, LogSoftmax and Hardmax over an axis, or over all dimensions from it on. */
+#include "ir/ops/norm.h"
+
+#include "ir/ops/check.h"
+#include "ir/ops/lanes.h"
+
+#include <math.h>
+
+static bool softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
+{
+    bool flatten = ul_node_get_int(node, "ul_flatten_axis", 0) != 0;
+    int64_t axis = ul_node_get_int(node, "axis", -1);
+    int64_t most = flatten ? (int64_t)rank : (int64_t)rank - 1;
+    if (axis < -(int64_t)rank || axis > most)
+        return false;
+    uint32_t at = (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
+    *mask = flatten ? ul_lanes_all(rank) & ~ul_lanes_all(at) : 1u << at;
+    return true;
+}
+
+enum ul_status ul_infer_softmax(struct ul_infer *infer)
+{
+    const struct ul_type *type = ul_infer_input(infer, 0);
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
+    uint32_t mask;
+    if (!softmax_mask(infer->node, type->rank, &mask))
+        return ul_infer_invalid(infer, "axis %lld does not exist in a tensor of rank %u",
+                                (long long)ul_node_get_int(infer->node, "axis", -1),
+                                (unsigned)type->rank);
+    ul_infer_set_type(infer, 0, type);
+    return UL_OK;
+}
+
+struct softmax {
+    struct ul_lanes lanes;
+    ul_value_id input, output;
+    enum ul_dtype dtype;
+    uint32_t mask;
+};
+
+static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_node *data = ul_check_node(lower, node);
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    s->input = data->inputs[0];
+    s->output = data->outputs[0];
+    s->dtype = ul_compute_dtype(type->dtype);
+    bool valid = softmax_mask(data, type->rank, &s->mask);
+    UL_ASSERT(valid);
+    uint32_t kept = ul_lanes_all(type->rank) & ~s->mask;
+    ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,
+                  ul_lanes_pick(type->rank, type->dims, kept));
+}
+
+static struct ul_lane_var row_max(struct softmax *s)
+{
+    struct ul_lanes *lanes = &s->lanes;
+    struct ul_kernel *k = lanes->lower->kernel;
+    struct ul_lane_var most =
+        ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, -(double)INFINITY));
+    ul_lanes_loop(lanes, s->mask, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    ul_kx x = ul_lower_load(lanes->lower, s->input, lanes->index);
+    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, s->mask);
+    return most;
+}
+
+static ul_kx shifted(struct softmax *s, struct ul_lane_var most)
+{
+    struct ul_lanes *lanes = &s->lanes;
+    ul_kx x = ul_lower_load(lanes->lower, s->input, lanes->index);
+    return ul_kx_sub(lanes->lower->kernel, x, ul_lanes_get(lanes, most));
+}
+
+static struct ul_lane_var row_sum_exp(struct softmax *s, struct ul_lane_var most)
+{
+    struct ul_lanes *lanes = &s->lanes;
+    struct ul_kernel *k = lanes->lower->kernel;
+    struct ul_lane_var sum = ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, 0.0));
+    ul_lanes_loop(lanes, s->mask, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    ul_kx term = ul_kx_unary(k, UL_KX_EXP, shifted(s, most));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), term));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, s->mask);
+    return sum;
+}
+
+static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarithm)
+{
+    struct ul_kernel *k = lower->kernel;
+    struct softmax s;
+    softmax_open(&s, lower, node);
+    struct ul_lanes *lanes = &s.lanes;
+    struct ul_lane_var most = row_max(&s);
+    struct ul_lane_var sum = row_sum_exp(&s, most);
+    ul_lanes_begin(lanes);
+    ul_kx total = ul_lanes_get(lanes, sum);
+    ul_kx scale = logarithm ? ul_kx_unary(k, UL_KX_LOG, total)
+                            : ul_kx_binary(k, UL_KX_DIV, ul_kx_float(k, s.dtype, 1.0), total);
+    ul_lanes_set(lanes, sum, scale);
+    ul_lanes_end(lanes);
+    ul_lanes_loop(lanes, s.mask, UL_FOR_PARALLEL);
+    ul_lanes_begin(lanes);
+    ul_kx x = shifted(&s, most);
+    scale = ul_lanes_get(lanes, sum);
+    ul_kx y =
+        logarithm ? ul_kx_sub(k, x, scale) : ul_kx_mul(k, ul_kx_unary(k, UL_KX_EXP, x), scale);
+    ul_lower_store(lower, s.output, lanes->index, y);
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, s.mask);
+    ul_lanes_close(lanes);
+}
+
+void ul_lower_softmax(struct ul_lower *lower, ul_node_id node)
+{
+    lower_softmax(lower, node, false);
+}
+
+void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node)
+{
+    lower_softmax(lower, node, true);
+}
+
+/* 1 at the first largest element of a row, else 0: the first that equals the maximum, or the
+ * first NaN, which the maximum then is. */
+void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_kernel *k = lower->kernel;
+    struct softmax s;
+    softmax_open(&s, lower, node);
+    struct ul_lanes *lanes = &s.lanes;
+    struct ul_lane_var most = row_max(&s);
+    struct ul_lane_var found = ul_lanes_var(lanes, UL_BOOL, ul_kx_int(k, UL_BOOL, 0));
+    ul_lanes_loop(lanes, s.mask, 0);
+    ul_lanes_begin(lanes);
+    ul_kx x = ul_ks_let(k, ul_lower_load(lower, s.input, lanes->index));
+    ul_kx is_most =
+        ul_kx_binary(k, UL_KX_OR, ul_kx_binary(k, UL_KX_EQ, x, ul_lanes_get(lanes, most)),
+                     ul_kx_unary(k, UL_KX_ISNAN, x));
+    ul_kx before = ul_ks_let(k, ul_lanes_get(lanes, found));
+    ul_kx here =
+        ul_ks_let(k, ul_kx_binary(k, UL_KX_AND, is_most, ul_kx_unary(k, UL_KX_NOT, before)));
+    ul_lanes_set(lanes, found, ul_kx_binary(k, UL_KX_OR, before, here));
+    ul_lower_store(
+        lower, s.output, lanes->index,
+        ul_kx_select(k, here, ul_kx_float(k, s.dtype, 1.0), ul_kx_float(k, s.dtype, 0.0)));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, s.mask);
+    ul_lanes_close(lanes);
+}
