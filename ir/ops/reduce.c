@@ -163,6 +163,9 @@ const struct ul_reduce_rule ul_reduce_mean_rule = {
     .first = UL_REDUCE_ZERO, .combine = UL_KX_ADD, .after = after_mean};
 const struct ul_reduce_rule ul_reduce_max_rule = {.first = UL_REDUCE_LOWEST, .combine = UL_KX_MAX};
 
+const struct ul_reduce_rule ul_reduce_norm_rule = {
+    .combine = UL_KX_ADD, .p = 2.0, .before = before_norm, .after = after_norm};
+
 /* Loops */
 
 /* The output's coordinates: reduced dimensions are 0 or gone. */
@@ -293,9 +296,7 @@ void ul_lower_reduce_l1(struct ul_lower *lower, ul_node_id node)
 
 void ul_lower_reduce_l2(struct ul_lower *lower, ul_node_id node)
 {
-    struct ul_reduce_rule rule = {
-        .combine = UL_KX_ADD, .p = 2.0, .before = before_norm, .after = after_norm};
-    lower_rule(lower, node, &rule);
+    lower_rule(lower, node, &ul_reduce_norm_rule);
 }
 
 void ul_lower_reduce_log_sum(struct ul_lower *lower, ul_node_id node)

@@ -20,6 +20,7 @@ void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, boo
                      const struct ul_reduce_rule *rule);
 extern const struct ul_reduce_rule ul_reduce_mean_rule;
 extern const struct ul_reduce_rule ul_reduce_max_rule;
+extern const struct ul_reduce_rule ul_reduce_norm_rule; /* p = 2; copy it for another p */
 /* The number that combining starts with, in a compute type. */
 ul_kx ul_reduce_first_value(struct ul_kernel *kernel, enum ul_reduce_first first,
                             enum ul_dtype dtype);
