@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Makes the ONNX models of this folder: well-known networks with seeded random weights.
+
+    python models/make.py resnet50                      build/models/resnet50.onnx, batch 1
+    python models/make.py bert_base --batch N --seq L   symbolic dimensions N and L
+    python models/make.py swin_t --small -o swin.onnx   the same structure, few channels and layers
+    python models/make.py all --small --check           every network, each run in onnxruntime
+
+The graphs follow PyTorch's exporter: its names, its opsets, its shape arithmetic. Weights are
+random but scaled as in a trained network, so activations neither vanish nor blow up; --check
+runs the model on random inputs and says so if they do.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import time
+
+import onnx
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from lib_net import Net  # noqa: E402
+
+# name -> (module, opset, what build() takes besides the Net)
+NETWORKS = {
+    "resnet50": ("resnet50", 17, {}),
+    "mobilenet_v2": ("mobilenet_v2", 17, {}),
+    "mobilenet_v3": ("mobilenet_v3", 17, {}),
+    "densenet121": ("densenet121", 17, {}),
+    "inception_v3": ("inception_v3", 17, {}),
+    "efficientnet_b0": ("efficientnet_b0", 17, {}),
+    "shufflenet_v2": ("shufflenet_v2", 17, {}),
+    "convnext_t": ("convnext_t", 17, {}),
+    "regnet_y_400mf": ("regnet_y_400mf", 17, {}),
+    "unet": ("unet", 17, {}),
+    "deeplab_v3": ("deeplab_v3", 17, {}),
+    "fcn": ("fcn", 17, {}),
+    "vit_b16": ("vit_b16", 17, {}),
+    "swin_t": ("swin_t", 14, {}),
+    "bert_base": ("bert_base", 14, {}),
+    "bert_base_ln": ("bert_base", 17, {}),
+    "gpt2": ("gpt2", 13, {}),
+    "lstm": ("recurrent", 14, {"cell": "LSTM"}),
+    "lstm_bi": ("recurrent", 14, {"cell": "LSTM", "both": True}),
+    "gru": ("recurrent", 14, {"cell": "GRU"}),
+    "gru_bi": ("recurrent", 14, {"cell": "GRU", "both": True}),
+    "qdq_convnet": ("qdq_convnet", 13, {}),
+    "integer_net": ("integer_net", 13, {}),
+}
+
+
+def dimension(text):
+    return int(text) if text.isdigit() else text
+
+
+def make(name, batch=1, seq=None, small=False):
+    module, opset, options = NETWORKS[name]
+    net = Net(name, batch, seq, small, opset)
+    importlib.import_module(module).build(net, **options)
+    return net.model()
+
+
+def save(model, path, external=False):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    data = os.path.basename(path) + ".data"
+    beside = os.path.join(os.path.dirname(os.path.abspath(path)), data)
+    if os.path.exists(beside):
+        os.remove(beside)  # onnx appends to it
+    if external:
+        onnx.save(model, path, save_as_external_data=True, location=data, size_threshold=1024)
+    else:
+        onnx.save(model, path)
+
+
+def check(path):
+    """Checker, shape inference, a run on random inputs; returns what it saw, or raises."""
+    import numpy as np
+    from lib_run import random_inputs, reference
+
+    onnx.checker.check_model(path, full_check=True)
+    model = onnx.load(path, load_external_data=False)
+    begin = time.time()
+    outputs = reference(path, random_inputs(model, seed=1))
+    seconds = time.time() - begin
+    others = reference(path, random_inputs(model, seed=2))
+    stats = []
+    for name, array in outputs.items():
+        if array.dtype.kind != "f":
+            stats.append(f"{name} {array.dtype} {array.shape}")
+            continue
+        std = float(array.std())
+        if not np.isfinite(array).all() or not 1e-3 < std < 1e3:
+            raise ValueError(f"{path}: output {name}: std {std:g}; the weights are badly scaled")
+        moved = float(np.abs(array - others[name]).mean()) / std
+        if moved < 0.02:
+            raise ValueError(f"{path}: output {name} hardly depends on the inputs ({moved:g})")
+        stats.append(f"{name} {list(array.shape)} mean {array.mean():.3g} std {std:.3g}"
+                     f" moves by {moved:.2g} std between inputs")  # fmt: skip
+    return f"{len(model.graph.node)} nodes, {seconds:.2f} s; " + "; ".join(stats[:2])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("name", nargs="?", help='a network, or "all"')
+    parser.add_argument("-o", "--output", help="file, or folder for all (build/models)")
+    parser.add_argument("--batch", type=dimension, default=1, help="a number, or a name")
+    parser.add_argument("--seq", type=dimension, help="sequence length: a number, or a name")
+    parser.add_argument("--small", action="store_true", help="same structure, scaled down")
+    parser.add_argument("--external", action="store_true", help="weights in a file beside")
+    parser.add_argument("--check", action="store_true", help="run it in onnxruntime")
+    parser.add_argument("--list", action="store_true", help="print the names")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(NETWORKS))
+        return
+    if args.name != "all" and args.name not in NETWORKS:
+        parser.error(f"no such network: {args.name}; --list prints them")
+    folder = os.path.join(HERE, "..", "build", "models")
+    names = list(NETWORKS) if args.name == "all" else [args.name]
+    if args.name == "all" and args.output:
+        folder = args.output
+    for name in names:
+        path = os.path.join(folder, name + ("_small" if args.small else "") + ".onnx")
+        if args.name != "all" and args.output:
+            path = args.output
+        model = make(name, args.batch, args.seq, args.small)
+        save(model, path, args.external)
+        size = os.path.getsize(path) / 2**20
+        line = f"{os.path.normpath(path)}: {size:.1f} MiB"
+        print(line + (f"; {check(path)}" if args.check else ""), flush=True)
+
+
+if __name__ == "__main__":
+    main()
