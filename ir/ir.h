@@ -285,8 +285,10 @@ enum ul_op_flag {
     UL_OP_CONTROL = 1u << 2,     /* owns blocks: If, Loop, Scan */
     UL_OP_COMMUTES = 1u << 3,    /* inputs 0 and 1 may change places */
     UL_OP_SHAPE_ONLY = 1u << 4,  /* its outputs are constants once its input types are known */
-    UL_OP_COSTLY_MAP = 1u << 5   /* a map too expensive to compute twice: not inlined into loads
+    UL_OP_COSTLY_MAP = 1u << 5,  /* a map too expensive to compute twice: not inlined into loads
                                     that repeat */
+    UL_OP_COMBINES = 1u << 6     /* stores elements of its output more than once and reads them
+                                    back (scatter): nothing is fused behind it */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

@@ -363,6 +363,15 @@ void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *inde
         store_raw(lower, results[i], index, stored[i]);
 }
 
+ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_kx *index)
+{
+    const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
+    UL_ASSERT((ul_op_get(node->op)->flags & UL_OP_COMBINES) != 0);
+    struct param param = param_get(lower, value);
+    lower->kernel->buffers[param.buffer].role = UL_BUFFER_OUTPUT;
+    return ul_kx_load(lower->kernel, param.buffer, element_index(lower, value, &param, index));
+}
+
 /* Loops */
 
 void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index)
@@ -633,6 +642,7 @@ struct access {
     uint32_t buffer;
     ul_kx index;
     uint32_t position; /* of the statement in a walk in text order */
+    uint32_t top;      /* of the kernel's own list, the statement that it stands in */
 };
 
 struct walk {
@@ -641,11 +651,13 @@ struct walk {
     struct access *loads, *stores;
     uint32_t load_count, load_capacity, store_count, store_capacity;
     uint32_t position;
+    uint32_t top, depth;
 };
 
 static void access_add(struct walk *walk, bool is_store, uint32_t buffer, ul_kx index)
 {
-    struct access access = {.buffer = buffer, .index = index, .position = walk->position};
+    struct access access = {
+        .buffer = buffer, .index = index, .position = walk->position, .top = walk->top};
     if (is_store) {
         UL_GROW(walk->arena, walk->stores, walk->store_count, walk->store_capacity);
         walk->stores[walk->store_count++] = access;
@@ -673,9 +685,11 @@ static void walk_expr(struct walk *walk, ul_kx id)
 
 static void walk_list(struct walk *walk, ul_ks first)
 {
+    walk->depth++;
     for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
         walk->position++;
+        walk->top += walk->depth == 1 ? 1u : 0u;
         walk_expr(walk, stmt->value);
         walk_expr(walk, stmt->index);
         if (stmt->kind == UL_KS_STORE)
@@ -696,6 +710,7 @@ static void walk_list(struct walk *walk, ul_ks first)
         walk_list(walk, stmt->body);
         walk_list(walk, stmt->orelse);
     }
+    walk->depth--;
 }
 
 /* Whole, dense from the base's first byte: what a buffer must be to change places. */
@@ -717,16 +732,22 @@ static bool may_lie_on(const struct ul_lower *lower, const struct walk *walk,
     if (ul_dtype_get(out->dtype)->size_bytes != ul_dtype_get(in->dtype)->size_bytes ||
         !covers_base(lower, output) || !covers_base(lower, input))
         return false;
+    /* Stores come in text order. A later statement of the top may store elsewhere (UL_OP_COMBINES):
+     * the input has then been read. */
     ul_kx index = UL_NONE;
     uint32_t first_store = UINT32_MAX;
+    uint32_t first_top = 0;
     for (uint32_t i = 0; i < walk->store_count; i++) {
         const struct access *store = &walk->stores[i];
         if (store->buffer != output->buffer)
             continue;
-        if (index != UL_NONE && store->index != index)
+        if (index != UL_NONE && store->index != index && store->top == first_top)
             return false;
+        if (index != UL_NONE)
+            continue;
         index = store->index;
-        first_store = store->position < first_store ? store->position : first_store;
+        first_store = store->position;
+        first_top = store->top;
     }
     for (uint32_t i = 0; i < walk->load_count; i++) {
         const struct access *load = &walk->loads[i];

@@ -5,8 +5,9 @@
  * nest over the shape of its results. What leaves the group is stored; the rest never has bytes.
  * An operator's hook sees none of this: it loads inputs and stores outputs at coordinates.
  *
- * Invariants: a hook stores every element of each of its outputs exactly once, and stores an
- * element of an output only after its last load of inputs that may lie under it (in-place facts
+ * Invariants: a hook stores every element of each of its outputs exactly once (UL_OP_COMBINES: first
+ * all of them, then some again, in statements of their own at the top), and stores an element of an
+ * output only after its last load of inputs that may lie under it (in-place facts
  * are taken from what the kernel loads, see ul_lower_result.in_place).
  */
 #ifndef UL_LOWER_H
@@ -30,6 +31,8 @@ ul_kx ul_lower_load_broadcast(struct ul_lower *lower, ul_value_id value, const u
                               uint32_t index_rank);
 /* Stores an output element and everything fused behind it. `x` is in the compute type. */
 void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *index, ul_kx x);
+/* An element that was stored before; for operators with UL_OP_COMBINES. */
+ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_kx *index);
 /* Opens one PARALLEL loop per dimension of `dims` and fills `index`; close with
  * ul_lower_close(lower, rank). */
 void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index);
