@@ -19,6 +19,8 @@
 
 #include "base/limits.h"
 
+#define UL_VERSION "0.1.0"
+
 #if defined(__GNUC__)
 #define UL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define UL_MUST_CHECK __attribute__((warn_unused_result))

@@ -22,53 +22,49 @@ struct ul_program_kernel {
     uint64_t flop_count;
 };
 
-/* An address: a place in a base value, plus `stride_bytes` for every round of the loop that
- * `loop` names (an entry of kind LOOP), or UL_NONE. */
+/* An address: a place in a base value, plus `stride_bytes` for every round of the loop region
+ * `loop`, or UL_PLAN_NONE. */
 struct ul_program_address {
     ul_value_id base;
-    int64_t offset_bytes;
     uint32_t loop;
+    int64_t offset_bytes;
     int64_t stride_bytes;
 };
 
 enum ul_step_kind {
     UL_STEP_KERNEL,
-    UL_STEP_COPY,   /* copy_bytes from args[0] to args[1] */
-    UL_STEP_COUNTER /* the round of `loop`, an i64, to args[0] */
+    UL_STEP_COPY,    /* copy_bytes from args[0] to args[1] */
+    UL_STEP_COUNTER, /* the round of the loop that it stands in, an i64, to args[0] */
+    UL_STEP_TEST     /* reads args[0], a bool: leaves the loop that it stands in when it is false;
+                        in a branch it only keeps the branch's condition alive */
 };
 
 struct ul_program_step {
     enum ul_step_kind kind;
     const char *name; /* unique */
+    const char *op;   /* "Conv+Add+Relu" */
     ul_node_id node;  /* the last node of its group, or the owner of the copy */
+    uint32_t region;  /* of the problem */
     uint32_t kernel;
-    uint32_t loop;
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
-    ul_value_id *views; /* per argument: the value whose view it is (shape and strides) */
+    ul_value_id *views; /* per argument: the value that lies there, or UL_NONE */
     uint64_t copy_bytes;
     uint64_t moved_bytes;
     uint64_t flop_count;
     uint32_t in_place_count;
     const struct ul_in_place *in_place; /* base values */
-    const char *op;                     /* "Conv+Add+Relu" */
 };
 
-/* The program text in order: steps and the control flow around them. */
-enum ul_entry_kind {
-    UL_ENTRY_STEP,
-    UL_ENTRY_LOOP, /* `count` rounds; `condition`: base value tested before each round */
-    UL_ENTRY_IF,   /* on `condition` */
-    UL_ENTRY_ELSE,
-    UL_ENTRY_END
-};
-
-struct ul_program_entry {
-    enum ul_entry_kind kind;
-    uint32_t step;
-    int64_t count;
-    struct ul_program_address condition; /* base UL_NONE: none */
+/* What a region of the problem is as text: a loop of `rounds`, a branch taken when `condition`
+ * is true (or false, where negated), or just a sequence. */
+struct ul_program_region {
+    enum ul_plan_region_kind kind;
+    uint32_t parent;
+    int64_t rounds;
+    struct ul_program_address condition;
+    bool negated;
 };
 
 struct ul_program {
@@ -77,12 +73,11 @@ struct ul_program {
     struct ul_program_kernel *kernels;
     uint32_t step_count, step_capacity;
     struct ul_program_step *steps;
-    uint32_t *step_regions; /* planner region of each step */
-    uint32_t entry_count, entry_capacity;
-    struct ul_program_entry *entries;
-    struct ul_problem *problem; /* step i of the problem is steps[i] */
-    uint32_t *plan_values;      /* graph value -> planner value, or UL_PLAN_NONE */
-    ul_value_id *graph_values;  /* planner value -> graph value */
+    uint32_t region_count, region_capacity;
+    struct ul_program_region *regions; /* as the problem's */
+    struct ul_problem *problem;        /* step i of the problem is steps[i] */
+    uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
+    ul_value_id *graph_values;         /* planner value -> graph value */
 };
 
 struct ul_program_options {

@@ -1,0 +1,109 @@
+/* The files of an emitted folder that are not generated text: weights and the runtime. */
+#define _POSIX_C_SOURCE 200809L
+#include "codegen/emit_internal.h"
+
+#include "runtime/ul_hash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
+                         void (*visit)(struct ul_emitter *, ul_value_id))
+{
+    const struct ul_program *program = emitter->program;
+    for (uint32_t i = 0; i < program->problem->value_count; i++) {
+        ul_value_id value = program->graph_values[i];
+        const struct ul_value *info = &program->graph->values[value];
+        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0 &&
+            (info->tensor->data == NULL) == splat)
+            visit(emitter, value);
+    }
+}
+
+struct weight_writer {
+    struct ul_emitter base; /* first, so that visits find the rest */
+    FILE *stream;
+    struct ul_hash hash;
+};
+
+static void write_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    uint64_t bytes = ul_type_bytes(&info->type);
+    ul_hash_add(&writer->hash, info->tensor->data, (size_t)bytes);
+    fwrite(info->tensor->data, 1, (size_t)bytes, writer->stream);
+    writer->base.payload_bytes += bytes;
+}
+
+static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
+{
+    for (unsigned i = 0; i < size_bytes; i++)
+        place[i] = (unsigned char)(word >> (8 * i));
+}
+
+enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory)
+{
+    enum { TRAILER_VERSION = 1, TRAILER_BYTES = 32 }; /* runtime/ul_model.h */
+    struct weight_writer writer = {.base = *emitter};
+    struct ul_file_writer file;
+    unsigned char trailer[TRAILER_BYTES];
+    UL_TRY(ul_file_begin(&file, ul_arena_printf(emitter->arena, "%s/weights.bin", directory),
+                         emitter->diag));
+    writer.stream = file.stream;
+    ul_hash_init(&writer.hash);
+    ul_emit_each_weight(&writer.base, false, write_weight);
+    emitter->payload_bytes = writer.base.payload_bytes;
+    emitter->payload_hash = ul_hash_get(&writer.hash);
+    memcpy(trailer, "ULLAGEWT", 8);
+    put_word(trailer + 8, TRAILER_VERSION, 4);
+    put_word(trailer + 12, TRAILER_BYTES, 4);
+    put_word(trailer + 16, emitter->payload_bytes, 8);
+    put_word(trailer + 24, emitter->payload_hash, 8);
+    fwrite(trailer, 1, sizeof trailer, file.stream);
+    return ul_file_commit(&file, emitter->diag);
+}
+
+/* ---- the runtime ---- */
+
+static int is_runtime_file(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    const char *end = entry->d_name + length;
+    return length > 5 && strncmp(entry->d_name, "ul_", 3) == 0 &&
+           (strcmp(end - 2, ".c") == 0 || strcmp(end - 2, ".h") == 0);
+}
+
+static enum ul_status copy_file(struct ul_emitter *emitter, const char *name, const char *directory)
+{
+    struct ul_file file;
+    const char *from =
+        ul_arena_printf(emitter->arena, "%s/%s", emitter->options->runtime_dir, name);
+    const char *to = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    UL_TRY(ul_file_map(&file, emitter->arena, from, emitter->diag));
+    enum ul_status status = ul_file_write(to, file.data, file.size_bytes, emitter->diag);
+    ul_file_unmap(&file);
+    return status;
+}
+
+enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
+{
+    struct dirent **entries;
+    int count = scandir(emitter->options->runtime_dir, &entries, is_runtime_file, alphasort);
+    if (count <= 0)
+        return ul_diag_set(emitter->diag, UL_IO,
+                           "%s: the runtime's files are not there (%s); install ullage with "
+                           "cmake --install, or set ULLAGE_RUNTIME to its runtime folder",
+                           emitter->options->runtime_dir,
+                           count < 0 ? strerror(errno) : "no ul_*.c");
+    enum ul_status status = UL_OK;
+    for (int i = 0; i < count; i++) {
+        if (status == UL_OK)
+            status = copy_file(emitter, entries[i]->d_name, directory);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* What the files that emit a program share. */
+#ifndef UL_EMIT_INTERNAL_H
+#define UL_EMIT_INTERNAL_H
+
+#include "codegen/codegen.h"
+
+struct ul_emitter {
+    struct ul_arena *arena;
+    const struct ul_program *program;
+    const struct ul_plan *plan;
+    const struct ul_emit_options *options;
+    struct ul_diag *diag;
+    struct ul_text *text;
+    uint32_t *copies;          /* graph value -> newest copy while positions are walked */
+    uint64_t *scratch_offsets; /* per position */
+    uint32_t weight_count;     /* scratch of counting */
+    /* of the weights, set by ul_emit_weights */
+    uint64_t payload_bytes;
+    uint64_t payload_hash;
+};
+
+/* Where copy `copy` of a base value lies in the arena. */
+uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t copy);
+/* A C string literal; names are untrusted. */
+void ul_emit_string(struct ul_text *text, const char *string);
+
+/* emit_tables.c: the constant description that runtime/ul_model.h defines. */
+void ul_emit_tables(struct ul_emitter *emitter);
+
+/* emit_files.c */
+enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
+enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
+/* Calls `visit` for every weight that has a place, in order of planner values. */
+void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
+                         void (*visit)(struct ul_emitter *, ul_value_id));
+
+#endif
