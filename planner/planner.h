@@ -101,8 +101,8 @@ struct ul_plan_step {
 /* Regions form a tree over the timeline; region 0 is the root sequence. The steps of a region and
  * of all its descendants are contiguous in file order, and stay so in every plan.
  *   branch: a sequence whose sibling branches of one If exclude each other in a run.
- *   loop:   its steps run repeatedly: a value touched both inside and outside of it, or read in it
- *           before it is written there, lives through the whole loop. */
+ *   loop:   its steps run repeatedly: a value touched both inside and outside of it (carried
+ *           values are: they are initialised outside) lives through the whole loop. */
 enum ul_plan_region_kind { UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP };
 struct ul_plan_region {
     enum ul_plan_region_kind kind;

@@ -1,0 +1,146 @@
+/* The sums of a plan: live bytes by position, the rows of the table, and the bounds.
+ *
+ * A range that takes over another's bytes counts from the position after the one where both are
+ * live, since there the older, longer one already holds the bytes:
+ *
+ *     position   0   1   2   3   4
+ *     x          [-------)           x counts at 0 and 1
+ *     y (x)          [-----------)   y counts at 2 and 3
+ */
+#include "planner/planner_internal.h"
+
+static uint32_t counted_begin(const struct ul_plan_range *range)
+{
+    return range->alias == UL_PLAN_NONE ? range->begin : range->begin + 1;
+}
+
+static uint64_t padded(const struct ul_plan *plan, uint64_t size_bytes)
+{
+    return ul_size_align_or_die(size_bytes, plan->alignment_bytes);
+}
+
+static void rows_fill(struct ul_arena *scratch, struct ul_plan *plan)
+{
+    uint32_t peak = plan->peak_position;
+    /* At the peak the newest member of a chain names the class, the oldest has the bytes. */
+    uint32_t *taker = UL_NEW_ARRAY(scratch, uint32_t, plan->range_count);
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        taker[r] = r;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->alias != UL_PLAN_NONE && range->begin == peak)
+            taker[range->alias] = r;
+    }
+    plan->rows = (struct ul_plan_rows){.alignment_bytes = 0};
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->space != 0 || peak < counted_begin(range) || peak >= range->end)
+            continue;
+        plan->rows.class_bytes[plan->ranges[taker[r]].class] += range->size_bytes;
+        plan->rows.alignment_bytes += padded(plan, range->size_bytes) - range->size_bytes;
+    }
+}
+
+void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
+{
+    uint32_t length = plan->position_count > 0 ? plan->position_count : 1;
+    uint64_t *change = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->space != 0 || counted_begin(range) >= range->end)
+            continue;
+        change[counted_begin(range)] += padded(plan, range->size_bytes);
+        change[range->end] -= padded(plan, range->size_bytes);
+    }
+    uint64_t live = 0;
+    plan->order_lower_bound_bytes = 0;
+    plan->peak_position = 0;
+    for (uint32_t p = 0; p < length; p++) {
+        live += change[p];
+        if (live > plan->order_lower_bound_bytes) {
+            plan->order_lower_bound_bytes = live;
+            plan->peak_position = p;
+        }
+    }
+    rows_fill(arena, plan);
+}
+
+/* ---- The bound over everything ---- */
+
+struct bound {
+    const struct ul_problem *problem;
+    uint64_t alignment_bytes;
+    uint64_t *seen; /* per value: stamp of the part that counted it last */
+    uint64_t stamp;
+};
+
+static uint64_t bound_count(struct bound *b, uint32_t value)
+{
+    const struct ul_plan_value *at = &b->problem->values[value];
+    if (at->space != 0 || at->persistent || b->seen[value] == b->stamp)
+        return 0;
+    b->seen[value] = b->stamp;
+    return ul_size_align_or_die(at->size_bytes, b->alignment_bytes);
+}
+
+/* Bytes of everything that one part touches, less what in-place could save at best. */
+static uint64_t part_need(struct bound *b, const struct ul_plan_part *part)
+{
+    uint64_t need = 0;
+    b->stamp++;
+    for (uint32_t i = 0; i < part->in_place_count; i++) {
+        /* An output that could lie in an input's bytes is taken to do so, for nothing. */
+        uint32_t output = part->in_place[i].output;
+        if (!b->problem->values[output].persistent)
+            b->seen[output] = b->stamp;
+    }
+    for (uint32_t i = 0; i < part->read_count; i++)
+        need += bound_count(b, part->reads[i]);
+    for (uint32_t i = 0; i < part->write_count; i++)
+        need += bound_count(b, part->writes[i]);
+    if (part->scratch_space == 0)
+        need += ul_size_align_or_die(part->scratch_bytes, b->alignment_bytes);
+    return need;
+}
+
+static uint64_t step_need(struct bound *b, const struct ul_plan_step *step)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < step->alternative_count; i++) {
+        uint64_t most = 0;
+        for (uint32_t j = 0; j < step->alternatives[i].part_count; j++) {
+            uint64_t need = part_need(b, &step->alternatives[i].parts[j]);
+            most = need > most ? need : most;
+        }
+        least = most < least ? most : least;
+    }
+    return least;
+}
+
+uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                          uint64_t alignment_bytes)
+{
+    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
+    b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
+    uint64_t persistent = 0;
+    uint64_t at_start = 0;
+    uint64_t at_end = 0;
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        const struct ul_plan_value *value = &problem->values[v];
+        uint64_t bytes = ul_size_align_or_die(value->size_bytes, alignment_bytes);
+        if (value->space != 0)
+            continue;
+        if (value->persistent)
+            persistent += bytes;
+        else if (value->live_from_start)
+            at_start += bytes;
+        if (value->live_to_end && !value->persistent)
+            at_end += bytes;
+    }
+    uint64_t most = at_start > at_end ? at_start : at_end;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint64_t need = step_need(&b, &problem->steps[s]);
+        most = need > most ? need : most;
+    }
+    return persistent + most;
+}

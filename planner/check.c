@@ -1,0 +1,649 @@
+/* The independent checker: replays a plan against its problem and believes nothing it says.
+ *
+ * Method: each value's content is a sum of keys, one for each write that went into its current
+ * copy. A step's read must find exactly the writes that come before the step in file order, so by
+ * induction over the positions every step computes what it does in file order. Bytes are safe if
+ * the lifetimes are long enough (checked against the touches and loops found here), and no two
+ * ranges that are live together overlap (a sweep over time with the live ones by address).
+ * Shares no code with the planner but the types. */
+#include "planner/planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct checker {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    struct ul_arena *scratch;
+    struct ul_diag *diag;
+    uint32_t length;        /* positions, at least 1 */
+    uint64_t *expected;     /* per value: sum of keys of its writers so far, in file order */
+    uint64_t **wanted;      /* per step, per distinct read in part order: the sum it must see */
+    uint64_t *content;      /* per range */
+    uint32_t *current;      /* per value: its newest copy's range, or UL_PLAN_NONE */
+    uint32_t *first, *last; /* per region: positions [first, last) */
+};
+
+#define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
+
+static const char *value_name(const struct checker *c, uint32_t value)
+{
+    if (value == UL_PLAN_NONE)
+        return "scratch";
+    const char *name = c->problem->values[value].name;
+    return name != NULL ? name : "(unnamed)";
+}
+
+static const char *step_name(const struct checker *c, uint32_t step)
+{
+    const char *name = c->problem->steps[step].name;
+    return name != NULL ? name : "(unnamed)";
+}
+
+static uint64_t key_of(uint32_t step)
+{
+    /* splitmix64's finaliser: sums of different sets of keys do not meet by accident. */
+    uint64_t x = ((uint64_t)step + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return x ^ (x >> 31);
+}
+
+static const struct ul_plan_part *part_of(const struct checker *c, uint32_t position)
+{
+    const struct ul_plan_position *at = &c->plan->positions[position];
+    return &c->problem->steps[at->step].alternatives[at->alternative].parts[at->part];
+}
+
+static bool contains(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Shape: indexes in range, parts complete, copies counted, regions contiguous ---- */
+
+static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32_t *runs)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    if (at->step >= c->problem->step_count)
+        FAIL(c, "position %u: unknown step.", p);
+    const struct ul_plan_step *step = &c->problem->steps[at->step];
+    if (at->alternative >= step->alternative_count ||
+        at->part >= step->alternatives[at->alternative].part_count)
+        FAIL(c, "position %u: step %s has no such alternative or part.", p, step_name(c, at->step));
+    if (at->part == 0) {
+        if (at->copy != runs[at->step])
+            FAIL(c, "position %u: step %s is run %u, not %u.", p, step_name(c, at->step),
+                 runs[at->step], at->copy);
+        runs[at->step]++;
+    } else {
+        const struct ul_plan_position *before = p > 0 ? at - 1 : NULL;
+        if (before == NULL || before->step != at->step || before->copy != at->copy ||
+            before->alternative != at->alternative || before->part + 1 != at->part)
+            FAIL(c, "position %u: part %u of step %s does not follow part %u.", p, at->part,
+                 step_name(c, at->step), at->part - 1);
+    }
+    bool is_last = at->part + 1 == step->alternatives[at->alternative].part_count;
+    if (!is_last && (p + 1 == c->plan->position_count || (at + 1)->part != at->part + 1))
+        FAIL(c, "position %u: step %s stops half-way.", p, step_name(c, at->step));
+    return UL_OK;
+}
+
+static enum ul_status positions_check(const struct checker *c)
+{
+    uint32_t *runs = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->step_count);
+    for (uint32_t p = 0; p < c->plan->position_count; p++)
+        UL_TRY(position_shape(c, p, runs));
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        if (runs[s] == 0)
+            FAIL(c, "step %s never runs.", step_name(c, s));
+    }
+    return UL_OK;
+}
+
+static enum ul_status regions_check(struct checker *c)
+{
+    const struct ul_plan_region *regions = c->problem->regions;
+    uint32_t *count = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->region_count);
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        uint32_t r = c->problem->steps[c->plan->positions[p].step].region;
+        for (; r != UL_PLAN_NONE; r = regions[r].parent) {
+            if (count[r]++ == 0)
+                c->first[r] = p;
+            c->last[r] = p + 1;
+        }
+    }
+    for (uint32_t r = 0; r < c->problem->region_count; r++) {
+        if (count[r] != c->last[r] - c->first[r])
+            FAIL(c, "region %u: its positions are not contiguous.", r);
+    }
+    return UL_OK;
+}
+
+static enum ul_status range_shape(const struct checker *c, uint32_t r)
+{
+    const struct ul_plan_range *range = &c->plan->ranges[r];
+    bool scratch = range->value == UL_PLAN_NONE;
+    if (!scratch && range->value >= c->problem->value_count)
+        FAIL(c, "range %u: unknown value.", r);
+    const char *name = value_name(c, range->value);
+    if (range->begin >= range->end || range->end > c->length)
+        FAIL(c, "range %u (%s): its lifetime is empty or leaves the timeline.", r, name);
+    if (range->space >= c->problem->space_count || (unsigned)range->class >= UL_PLAN_CLASS_COUNT ||
+        (range->alias != UL_PLAN_NONE && range->alias >= c->plan->range_count))
+        FAIL(c, "range %u (%s): unknown space, class or alias.", r, name);
+    uint64_t end;
+    if (!ul_size_add(range->offset_bytes, range->size_bytes, &end) || end > UINT64_MAX / 4)
+        FAIL(c, "range %u (%s): its offset overflows.", r, name);
+    uint64_t alignment = c->plan->alignment_bytes;
+    if (scratch) {
+        if (range->begin >= c->plan->position_count || range->end != range->begin + 1)
+            FAIL(c, "range %u: scratch that does not live for one position.", r);
+        const struct ul_plan_part *part = part_of(c, range->begin);
+        if (range->size_bytes != part->scratch_bytes || range->space != part->scratch_space ||
+            range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE)
+            FAIL(c, "range %u: scratch differs from what its step asks for.", r);
+        if (part->scratch_alignment_bytes > alignment)
+            alignment = part->scratch_alignment_bytes;
+    } else {
+        const struct ul_plan_value *value = &c->problem->values[range->value];
+        if (range->size_bytes != value->size_bytes || range->space != value->space ||
+            range->class != value->class)
+            FAIL(c, "range %u (%s): size, space or class differ from the value's.", r, name);
+        if (value->alignment_bytes > alignment)
+            alignment = value->alignment_bytes;
+        if (value->pinned && range->offset_bytes != value->pinned_offset_bytes)
+            FAIL(c, "range %u (%s): is not where it is pinned.", r, name);
+    }
+    if (range->offset_bytes % alignment != 0)
+        FAIL(c, "range %u (%s): its offset is not aligned.", r, name);
+    return UL_OK;
+}
+
+/* Value ranges first, by (value, copy), then scratch by position, one for each that asks. */
+static enum ul_status ranges_check(const struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint32_t next = 0;
+    for (uint32_t v = 0; v < c->problem->value_count; v++) {
+        if (plan->value_ranges[v] != next || plan->value_ranges[v + 1] < next ||
+            plan->value_ranges[v + 1] > plan->range_count)
+            FAIL(c, "value %s: its ranges are not where they should be.", value_name(c, v));
+        for (; next < plan->value_ranges[v + 1]; next++) {
+            const struct ul_plan_range *range = &plan->ranges[next];
+            if (range->value != v || range->copy != next - plan->value_ranges[v])
+                FAIL(c, "range %u: does not belong to value %s.", next, value_name(c, v));
+            if (range->copy > 0 && range->begin <= (range - 1)->begin)
+                FAIL(c, "range %u (%s): copies out of order.", next, value_name(c, v));
+        }
+    }
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (part_of(c, p)->scratch_bytes == 0)
+            continue;
+        if (next >= plan->range_count || plan->ranges[next].value != UL_PLAN_NONE ||
+            plan->ranges[next].begin != p)
+            FAIL(c, "position %u: its scratch has no range.", p);
+        next++;
+    }
+    if (next != plan->range_count)
+        FAIL(c, "range %u: is of no use to any position.", next);
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        UL_TRY(range_shape(c, r));
+    return UL_OK;
+}
+
+/* ---- Replay ---- */
+
+/* What each read of each step must see: the keys of all earlier writers in file order. */
+static void wanted_fill(struct checker *c)
+{
+    const struct ul_problem *problem = c->problem;
+    uint64_t *mark = UL_NEW_ARRAY(c->scratch, uint64_t, problem->value_count);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        uint64_t reads = 0;
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++)
+                reads += step->alternatives[a].parts[i].read_count;
+        c->wanted[s] = UL_NEW_ARRAY(c->scratch, uint64_t, reads);
+        reads = 0;
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
+                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
+                for (uint32_t j = 0; j < part->read_count; j++)
+                    c->wanted[s][reads++] = c->expected[part->reads[j]];
+            }
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
+                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
+                for (uint32_t j = 0; j < part->write_count; j++) {
+                    if (mark[part->writes[j]] != (uint64_t)s + 1)
+                        c->expected[part->writes[j]] += key_of(s);
+                    mark[part->writes[j]] = (uint64_t)s + 1;
+                }
+            }
+    }
+}
+
+/* Where in wanted[step] the reads of a part start. */
+static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_plan_position *at)
+{
+    uint64_t index = 0;
+    for (uint32_t a = 0; a <= at->alternative; a++) {
+        uint32_t parts = a == at->alternative ? at->part : step->alternatives[a].part_count;
+        for (uint32_t i = 0; i < parts; i++)
+            index += step->alternatives[a].parts[i].read_count;
+    }
+    return index;
+}
+
+/* Whether an earlier part of the same run wrote `value`: its key is then in the content. */
+static bool written_by_run(const struct checker *c, uint32_t position, uint32_t value)
+{
+    uint32_t part = c->plan->positions[position].part;
+    for (uint32_t back = 1; back <= part; back++) {
+        const struct ul_plan_part *earlier = part_of(c, position - back);
+        if (contains(earlier->writes, earlier->write_count, value))
+            return true;
+    }
+    return false;
+}
+
+static enum ul_status read_check(struct checker *c, uint32_t p, uint32_t value, uint64_t wanted)
+{
+    uint32_t r = c->current[value];
+    uint32_t step = c->plan->positions[p].step;
+    if (r == UL_PLAN_NONE || p < c->plan->ranges[r].begin || p >= c->plan->ranges[r].end)
+        FAIL(c, "position %u: step %s reads %s, which is not live.", p, step_name(c, step),
+             value_name(c, value));
+    if (written_by_run(c, p, value))
+        wanted += key_of(step);
+    if (c->content[r] != wanted)
+        FAIL(c, "position %u: step %s reads %s, which does not hold what it holds in file order.",
+             p, step_name(c, step), value_name(c, value));
+    return UL_OK;
+}
+
+static enum ul_status write_check(struct checker *c, uint32_t p, uint32_t value, bool also_read)
+{
+    const struct ul_plan *plan = c->plan;
+    uint32_t step = plan->positions[p].step;
+    uint32_t r = c->current[value];
+    bool again = written_by_run(c, p, value);
+    uint32_t next = r == UL_PLAN_NONE ? plan->value_ranges[value] : r + 1;
+    bool fresh = next < plan->value_ranges[value + 1] && plan->ranges[next].begin <= p;
+    if (fresh && (also_read || again || plan->ranges[next].begin != p) && r != UL_PLAN_NONE)
+        FAIL(c, "position %u: a copy of %s begins where none is made.", p, value_name(c, value));
+    if (fresh)
+        r = c->current[value] = next;
+    if (r == UL_PLAN_NONE || p < plan->ranges[r].begin || p >= plan->ranges[r].end)
+        FAIL(c, "position %u: step %s writes %s, which is not live.", p, step_name(c, step),
+             value_name(c, value));
+    if (!again)
+        c->content[r] += key_of(step);
+    return UL_OK;
+}
+
+static enum ul_status position_replay(struct checker *c, uint32_t p, const uint8_t *done)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    const struct ul_plan_step *step = &c->problem->steps[at->step];
+    const struct ul_plan_part *part = part_of(c, p);
+    for (uint32_t i = 0; i < step->predecessor_count; i++) {
+        if (!done[step->predecessors[i]])
+            FAIL(c, "position %u: step %s runs before step %s.", p, step_name(c, at->step),
+                 step_name(c, step->predecessors[i]));
+    }
+    uint64_t index = wanted_index(step, at);
+    for (uint32_t i = 0; i < part->read_count; i++)
+        UL_TRY(read_check(c, p, part->reads[i], c->wanted[at->step][index + i]));
+    for (uint32_t i = 0; i < part->write_count; i++) {
+        uint32_t value = part->writes[i];
+        if (contains(part->writes, i, value))
+            continue;
+        UL_TRY(write_check(c, p, value, contains(part->reads, part->read_count, value)));
+    }
+    return UL_OK;
+}
+
+static enum ul_status replay_check(struct checker *c)
+{
+    const struct ul_problem *problem = c->problem;
+    const struct ul_plan *plan = c->plan;
+    uint8_t *done = ul_arena_alloc(c->scratch, problem->step_count);
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        const struct ul_plan_value *value = &problem->values[v];
+        bool there = value->live_from_start || value->persistent;
+        uint32_t r = plan->value_ranges[v];
+        bool has = r < plan->value_ranges[v + 1];
+        if ((there || value->live_to_end) && !has)
+            FAIL(c, "value %s: has no range.", value_name(c, v));
+        if (there && plan->ranges[r].begin != 0)
+            FAIL(c, "value %s: is not live from the start.", value_name(c, v));
+        if ((value->live_to_end || value->persistent) &&
+            plan->ranges[plan->value_ranges[v + 1] - 1].end != c->length)
+            FAIL(c, "value %s: is not live to the end.", value_name(c, v));
+        if (value->persistent && plan->value_ranges[v + 1] != r + 1)
+            FAIL(c, "value %s: is persistent and has several copies.", value_name(c, v));
+        c->current[v] = there ? r : UL_PLAN_NONE;
+    }
+    wanted_fill(c);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        UL_TRY(position_replay(c, p, done));
+        done[plan->positions[p].step] = 1;
+    }
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        const struct ul_plan_value *value = &problem->values[v];
+        uint32_t r = c->current[v];
+        if (r != UL_PLAN_NONE && r + 1 != plan->value_ranges[v + 1])
+            FAIL(c, "value %s: has a copy that nothing makes.", value_name(c, v));
+        if ((value->live_to_end || value->persistent) && r != UL_PLAN_NONE &&
+            c->content[r] != c->expected[v])
+            FAIL(c, "value %s: does not end with what it holds in file order.", value_name(c, v));
+    }
+    return UL_OK;
+}
+
+/* ---- Loops ---- */
+
+static enum ul_status touch_in_loop(const struct checker *c, uint32_t p, uint32_t value)
+{
+    const struct ul_plan *plan = c->plan;
+    const struct ul_plan_range *range = NULL;
+    for (uint32_t r = plan->value_ranges[value]; r < plan->value_ranges[value + 1]; r++) {
+        if (plan->ranges[r].begin <= p && p < plan->ranges[r].end)
+            range = &plan->ranges[r];
+    }
+    uint32_t region = c->problem->steps[plan->positions[p].step].region;
+    const struct ul_plan_value *v = &c->problem->values[value];
+    bool outside = range != NULL &&
+                   (v->persistent || (v->live_from_start && range->copy == 0) ||
+                    (v->live_to_end && range + 1 == &plan->ranges[plan->value_ranges[value + 1]]));
+    for (; range != NULL && region != UL_PLAN_NONE; region = c->problem->regions[region].parent) {
+        bool crosses = outside || range->begin < c->first[region] || range->end > c->last[region];
+        bool covers = range->begin <= c->first[region] && range->end >= c->last[region];
+        if (c->problem->regions[region].kind == UL_PLAN_LOOP && crosses && !covers)
+            FAIL(c, "value %s: crosses loop %u and does not live through it.", value_name(c, value),
+                 region);
+    }
+    return UL_OK;
+}
+
+static enum ul_status loops_check(const struct checker *c)
+{
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_part *part = part_of(c, p);
+        for (uint32_t i = 0; i < part->read_count; i++)
+            UL_TRY(touch_in_loop(c, p, part->reads[i]));
+        for (uint32_t i = 0; i < part->write_count; i++)
+            UL_TRY(touch_in_loop(c, p, part->writes[i]));
+    }
+    for (uint32_t v = 0; v < c->problem->value_count; v++) {
+        uint32_t region = c->problem->values[v].span_region;
+        uint32_t r = c->plan->value_ranges[v];
+        uint32_t end = c->plan->value_ranges[v + 1];
+        if (region == UL_PLAN_NONE || r == end || c->last[region] == 0)
+            continue;
+        if (c->plan->ranges[r].begin > c->first[region] ||
+            c->plan->ranges[end - 1].end < c->last[region])
+            FAIL(c, "value %s: does not live through its region.", value_name(c, v));
+    }
+    return UL_OK;
+}
+
+/* ---- Bytes ---- */
+
+static enum ul_status alias_check(const struct checker *c, uint32_t r)
+{
+    const struct ul_plan_range *to = &c->plan->ranges[r];
+    if (to->alias == UL_PLAN_NONE)
+        return UL_OK;
+    const struct ul_plan_range *from = &c->plan->ranges[to->alias];
+    const char *name = value_name(c, to->value);
+    if (from->value == UL_PLAN_NONE || from->space != to->space ||
+        from->offset_bytes != to->offset_bytes || from->size_bytes < to->size_bytes)
+        FAIL(c, "range %u (%s): cannot take over range %u.", r, name, to->alias);
+    uint32_t p = to->begin;
+    bool option = false;
+    if (p < c->plan->position_count) {
+        const struct ul_plan_part *part = part_of(c, p);
+        for (uint32_t i = 0; i < part->in_place_count; i++)
+            option = option || (part->in_place[i].output == to->value &&
+                                part->in_place[i].input == from->value);
+    }
+    const struct ul_plan_value *input = &c->problem->values[from->value];
+    bool newest = to->alias + 1 == c->plan->value_ranges[from->value + 1];
+    bool earlier = from->begin < p || (input->live_from_start && from->copy == 0);
+    if (!option || !earlier || from->end != p + 1 || input->persistent ||
+        (input->live_to_end && newest) || c->problem->values[to->value].persistent)
+        FAIL(c, "range %u (%s): may not be in place of %s.", r, name, value_name(c, from->value));
+    uint32_t region = c->problem->steps[c->plan->positions[p].step].region;
+    for (; region != UL_PLAN_NONE; region = c->problem->regions[region].parent) {
+        if (c->problem->regions[region].kind == UL_PLAN_LOOP &&
+            (from->begin < c->first[region] || input->live_from_start))
+            FAIL(c, "range %u (%s): overwrites %s, which the loop needs again.", r, name,
+                 value_name(c, from->value));
+    }
+    return UL_OK;
+}
+
+struct entry {
+    uint32_t time; /* begin */
+    uint32_t range;
+};
+
+static int entry_compare(const void *a, const void *b)
+{
+    const struct entry *x = a;
+    const struct entry *y = b;
+    if (x->time != y->time)
+        return x->time < y->time ? -1 : 1;
+    return x->range < y->range ? -1 : x->range > y->range;
+}
+
+static uint64_t padded(const struct checker *c, uint32_t r)
+{
+    uint64_t mask = c->plan->alignment_bytes - 1;
+    return (c->plan->ranges[r].size_bytes + mask) & ~mask;
+}
+
+/* Index of the first live range at or above `offset`. */
+static uint32_t live_find(const struct checker *c, const uint32_t *live, uint32_t count,
+                          uint64_t offset)
+{
+    uint32_t low = 0;
+    while (low < count) {
+        uint32_t middle = low + (count - low) / 2;
+        if (c->plan->ranges[live[middle]].offset_bytes < offset)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+static enum ul_status live_insert(const struct checker *c, uint32_t *live, uint32_t *count,
+                                  uint32_t r)
+{
+    const struct ul_plan_range *range = &c->plan->ranges[r];
+    uint32_t at = live_find(c, live, *count, range->offset_bytes);
+    uint32_t clash = UL_PLAN_NONE;
+    if (at < *count && c->plan->ranges[live[at]].offset_bytes < range->offset_bytes + padded(c, r))
+        clash = live[at];
+    if (at > 0 &&
+        c->plan->ranges[live[at - 1]].offset_bytes + padded(c, live[at - 1]) > range->offset_bytes)
+        clash = live[at - 1];
+    if (clash != UL_PLAN_NONE)
+        FAIL(c, "ranges %u (%s) and %u (%s) overlap at position %u.", clash,
+             value_name(c, c->plan->ranges[clash].value), r, value_name(c, range->value),
+             range->begin);
+    memmove(live + at + 1, live + at, (*count - at) * sizeof *live);
+    live[at] = r;
+    (*count)++;
+    return UL_OK;
+}
+
+/* A range in place of another occupies bytes of its own from the position after the handover. */
+static enum ul_status space_sweep(const struct checker *c, uint32_t space, struct entry *begins,
+                                  struct entry *ends, uint32_t *live)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < c->plan->range_count; r++) {
+        const struct ul_plan_range *range = &c->plan->ranges[r];
+        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
+        if (range->space != space || begin >= range->end || range->size_bytes == 0)
+            continue;
+        begins[count] = (struct entry){begin, r};
+        ends[count++] = (struct entry){range->end, r};
+    }
+    qsort(begins, count, sizeof *begins, entry_compare);
+    qsort(ends, count, sizeof *ends, entry_compare);
+    uint32_t live_count = 0;
+    uint32_t ended = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (; ended < count && ends[ended].time <= begins[i].time; ended++) {
+            uint32_t at =
+                live_find(c, live, live_count, c->plan->ranges[ends[ended].range].offset_bytes);
+            UL_ASSERT(at < live_count && live[at] == ends[ended].range);
+            live_count--;
+            memmove(live + at, live + at + 1, (live_count - at) * sizeof *live);
+        }
+        UL_TRY(live_insert(c, live, &live_count, begins[i].range));
+    }
+    return UL_OK;
+}
+
+static enum ul_status bytes_check(const struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    struct entry *begins = UL_NEW_ARRAY(c->scratch, struct entry, plan->range_count);
+    struct entry *ends = UL_NEW_ARRAY(c->scratch, struct entry, plan->range_count);
+    uint32_t *live = UL_NEW_ARRAY(c->scratch, uint32_t, (uint64_t)plan->range_count + 1);
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        UL_TRY(alias_check(c, r));
+    for (uint32_t space = 0; space < c->problem->space_count; space++) {
+        UL_TRY(space_sweep(c, space, begins, ends, live));
+        uint64_t top = 0;
+        for (uint32_t r = 0; r < plan->range_count; r++) {
+            if (plan->ranges[r].space == space && plan->ranges[r].offset_bytes + padded(c, r) > top)
+                top = plan->ranges[r].offset_bytes + padded(c, r);
+        }
+        if (top != plan->reserved_bytes[space])
+            FAIL(c, "space %u: reserves %llu bytes, but its ranges need %llu.", space,
+                 (unsigned long long)plan->reserved_bytes[space], (unsigned long long)top);
+        uint64_t capacity = c->problem->spaces[space].capacity_bytes;
+        if (plan->fits && capacity != 0 && top > capacity)
+            FAIL(c, "space %u: does not fit its capacity, as the plan says.", space);
+    }
+    return UL_OK;
+}
+
+/* ---- Sums ---- */
+
+static enum ul_status live_sum_check(const struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint64_t *delta = UL_NEW_ARRAY(c->scratch, uint64_t, (uint64_t)c->length + 1);
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
+        if (range->space != 0 || begin >= range->end)
+            continue;
+        delta[begin] += padded(c, r);
+        delta[range->end] -= padded(c, r);
+    }
+    uint64_t sum = 0, most = 0;
+    uint32_t peak = 0;
+    for (uint32_t p = 0; p < c->length; p++) {
+        sum += delta[p];
+        if (sum > most) {
+            most = sum;
+            peak = p;
+        }
+    }
+    if (most != plan->order_lower_bound_bytes || peak != plan->peak_position)
+        FAIL(c, "the largest live sum is %llu at position %u, not %llu at %u.",
+             (unsigned long long)most, peak, (unsigned long long)plan->order_lower_bound_bytes,
+             plan->peak_position);
+    if (plan->lower_bound_bytes > most)
+        FAIL(c, "the lower bound is above the largest live sum.");
+    return UL_OK;
+}
+
+static enum ul_status rows_check(const struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint64_t by_class[UL_PLAN_CLASS_COUNT] = {0};
+    uint64_t alignment = 0, total = plan->rows.holes_bytes + plan->rows.alignment_bytes;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        bool handover = range->alias != UL_PLAN_NONE && range->begin == plan->peak_position;
+        if (range->space != 0 || plan->peak_position < range->begin ||
+            plan->peak_position >= range->end)
+            continue;
+        const struct ul_plan_range *bytes = handover ? &plan->ranges[range->alias] : range;
+        by_class[range->class] += bytes->size_bytes;
+        alignment += padded(c, (uint32_t)(bytes - plan->ranges)) - bytes->size_bytes;
+        if (handover) {
+            by_class[bytes->class] -= bytes->size_bytes;
+            alignment -= padded(c, range->alias) - bytes->size_bytes;
+        }
+    }
+    bool same = alignment == plan->rows.alignment_bytes;
+    for (uint32_t k = 0; k < UL_PLAN_CLASS_COUNT; k++) {
+        same = same && by_class[k] == plan->rows.class_bytes[k];
+        total += plan->rows.class_bytes[k];
+    }
+    if (!same || total != plan->reserved_bytes[0])
+        FAIL(c, "the rows do not add up to what is reserved.");
+    return UL_OK;
+}
+
+static enum ul_status cost_check(const struct checker *c)
+{
+    uint64_t cost = 0, base = 0;
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_position *at = &c->plan->positions[p];
+        cost += at->part == 0 ? c->problem->steps[at->step].alternatives[at->alternative].cost : 0;
+    }
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        uint64_t least = UINT64_MAX;
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
+        base += least;
+    }
+    if (cost != c->plan->cost || base != c->plan->base_cost)
+        FAIL(c, "the costs do not add up.");
+    return UL_OK;
+}
+
+enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *problem,
+                             const struct ul_plan *plan, struct ul_diag *diag)
+{
+    struct checker c = {.problem = problem, .plan = plan, .scratch = scratch, .diag = diag};
+    c.length = plan->position_count > 0 ? plan->position_count : 1;
+    if (plan->space_count != problem->space_count || plan->alignment_bytes == 0 ||
+        (plan->alignment_bytes & (plan->alignment_bytes - 1)) != 0 ||
+        plan->alignment_bytes > (uint64_t)1 << 30)
+        FAIL(&c, "the plan's spaces or alignment are not those of the problem.");
+    c.expected = UL_NEW_ARRAY(scratch, uint64_t, problem->value_count);
+    c.wanted = UL_NEW_ARRAY(scratch, uint64_t *, problem->step_count);
+    c.content = UL_NEW_ARRAY(scratch, uint64_t, plan->range_count);
+    c.current = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    c.first = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
+    c.last = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
+    UL_TRY(positions_check(&c));
+    UL_TRY(regions_check(&c));
+    UL_TRY(ranges_check(&c));
+    UL_TRY(replay_check(&c));
+    UL_TRY(loops_check(&c));
+    UL_TRY(bytes_check(&c));
+    UL_TRY(live_sum_check(&c));
+    UL_TRY(rows_check(&c));
+    return cost_check(&c);
+}

@@ -1,0 +1,34 @@
+/* What the packer's files share. A buffer is a stack of pieces: rectangles of time by bytes that
+ * move together; one piece, unless the buffer has gaps. */
+#ifndef UL_PACK_INTERNAL_H
+#define UL_PACK_INTERNAL_H
+
+#include "planner/planner.h"
+
+struct ul_pack_piece {
+    uint32_t begin, end; /* half-open */
+    uint32_t buffer;
+    uint64_t lower_bytes, upper_bytes; /* relative to the buffer's offset */
+};
+
+struct ul_pack_problem {
+    struct ul_arena *arena; /* lives as long as one ul_pack_solve */
+    const struct ul_pack_buffer *buffers;
+    uint32_t buffer_count;
+    struct ul_pack_piece *pieces; /* by (buffer, begin) */
+    uint32_t *piece_first;        /* buffer_count + 1 entries */
+    uint64_t *peak_bytes;         /* per buffer: largest live sum over its lifetime */
+    uint64_t bound_bytes;         /* largest live sum, or the highest pinned end */
+};
+
+/* pack_greedy.c */
+
+enum { UL_PACK_GREEDY_ORDERS = 6 };
+
+/* First-fit in the given one of UL_PACK_GREEDY_ORDERS orders, pinned buffers first. Returns the
+ * arena's size. Near-linear memory; time grows with the pairs of buffers that overlap. */
+uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
+                        uint64_t *offset_bytes);
+const char *ul_pack_greedy_name(uint32_t order);
+
+#endif

@@ -1,0 +1,281 @@
+/* Building and verifying the planner's input. */
+#include "planner/planner.h"
+
+#include <string.h>
+
+struct ul_problem *ul_problem_new(struct ul_arena *arena)
+{
+    struct ul_problem *problem = UL_NEW(arena, struct ul_problem);
+    problem->arena = arena;
+    ul_problem_add_region(problem, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
+    ul_problem_add_space(problem, "arena", 0);
+    return problem;
+}
+
+struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class class,
+                                        uint64_t size_bytes)
+{
+    struct ul_plan_value value;
+    memset(&value, 0, sizeof value);
+    value.name = name;
+    value.class = class;
+    value.size_bytes = size_bytes;
+    value.span_region = UL_PLAN_NONE;
+    return value;
+}
+
+uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_value *value)
+{
+    UL_GROW(problem->arena, problem->values, problem->value_count, problem->value_capacity);
+    problem->values[problem->value_count] = *value;
+    return problem->value_count++;
+}
+
+static void part_copy(struct ul_arena *arena, struct ul_plan_part *part)
+{
+    part->reads = ul_arena_copy(arena, part->reads, sizeof *part->reads * part->read_count);
+    part->writes = ul_arena_copy(arena, part->writes, sizeof *part->writes * part->write_count);
+    part->in_place =
+        ul_arena_copy(arena, part->in_place, sizeof *part->in_place * part->in_place_count);
+}
+
+static const struct ul_plan_part *parts_copy(struct ul_arena *arena,
+                                             const struct ul_plan_part *parts, uint32_t count)
+{
+    struct ul_plan_part *copy = ul_arena_copy(arena, parts, sizeof *parts * count);
+    for (uint32_t i = 0; i < count; i++)
+        part_copy(arena, &copy[i]);
+    return copy;
+}
+
+uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_step *step)
+{
+    struct ul_arena *arena = problem->arena;
+    UL_GROW(arena, problem->steps, problem->step_count, problem->step_capacity);
+    struct ul_plan_step *added = &problem->steps[problem->step_count];
+    *added = *step;
+    struct ul_plan_alternative *alternatives = ul_arena_copy(
+        arena, step->alternatives, sizeof *step->alternatives * step->alternative_count);
+    for (uint32_t i = 0; i < step->alternative_count; i++)
+        alternatives[i].parts =
+            parts_copy(arena, alternatives[i].parts, alternatives[i].part_count);
+    added->alternatives = alternatives;
+    added->predecessors = ul_arena_copy(arena, step->predecessors,
+                                        sizeof *step->predecessors * step->predecessor_count);
+    return problem->step_count++;
+}
+
+uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
+                                    uint64_t cost, const struct ul_plan_part *part)
+{
+    struct ul_plan_alternative alternative = {.parts = part, .part_count = 1, .cost = cost};
+    struct ul_plan_step step = {.name = name,
+                                .kind = UL_PLAN_COMPUTE,
+                                .region = region,
+                                .alternatives = &alternative,
+                                .alternative_count = 1};
+    return ul_problem_add_step(problem, &step);
+}
+
+uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
+                               uint32_t parent)
+{
+    UL_GROW(problem->arena, problem->regions, problem->region_count, problem->region_capacity);
+    problem->regions[problem->region_count] =
+        (struct ul_plan_region){.kind = kind, .parent = parent};
+    return problem->region_count++;
+}
+
+uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name, uint64_t capacity_bytes)
+{
+    UL_GROW(problem->arena, problem->spaces, problem->space_count, problem->space_capacity);
+    problem->spaces[problem->space_count] =
+        (struct ul_plan_space){.name = name, .capacity_bytes = capacity_bytes};
+    return problem->space_count++;
+}
+
+void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor)
+{
+    UL_ASSERT(step < problem->step_count && predecessor < step);
+    struct ul_plan_step *at = &problem->steps[step];
+    uint32_t *list =
+        ul_arena_alloc(problem->arena, sizeof *list * ((uint64_t)at->predecessor_count + 1));
+    if (at->predecessor_count > 0)
+        memcpy(list, at->predecessors, sizeof *list * at->predecessor_count);
+    list[at->predecessor_count++] = predecessor;
+    at->predecessors = list;
+}
+
+/* ---- verify ---- */
+
+struct verifier {
+    const struct ul_problem *problem;
+    struct ul_diag *diag;
+    uint8_t *written;     /* per value: has a writer so far, or is there from the start */
+    uint8_t *closed;      /* per region: its steps are over */
+    uint32_t step;        /* being verified */
+    uint64_t total_bytes; /* of everything, so that no later sum can overflow */
+};
+
+static const char *name_or(const char *name)
+{
+    return name != NULL ? name : "(unnamed)";
+}
+
+static bool power_of_two_or_zero(uint64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static enum ul_status total_add(struct verifier *v, uint64_t size_bytes, uint64_t alignment_bytes,
+                                const char *name)
+{
+    enum { HEADROOM_SHIFT = 2 };
+    uint64_t total = v->total_bytes;
+    if (!ul_size_add(total, size_bytes, &total) || !ul_size_add(total, alignment_bytes, &total) ||
+        !ul_size_add(total, (uint64_t)1 << 20, &total) || total > UINT64_MAX >> HEADROOM_SHIFT)
+        return ul_diag_set(v->diag, UL_INVALID, "%s: the sizes of all values together overflow.",
+                           name_or(name));
+    v->total_bytes = total;
+    return UL_OK;
+}
+
+static enum ul_status value_verify(struct verifier *v, const struct ul_plan_value *value)
+{
+    const struct ul_problem *problem = v->problem;
+    const char *name = name_or(value->name);
+    if (!power_of_two_or_zero(value->alignment_bytes) || value->alignment_bytes > (uint64_t)1 << 30)
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "value %s: alignment %llu is no power of two up to 1 GiB.", name,
+                           (unsigned long long)value->alignment_bytes);
+    if ((unsigned)value->class >= UL_PLAN_CLASS_COUNT || value->space >= problem->space_count)
+        return ul_diag_set(v->diag, UL_INVALID, "value %s: unknown class or space.", name);
+    if (value->span_region != UL_PLAN_NONE && value->span_region >= problem->region_count)
+        return ul_diag_set(v->diag, UL_INVALID, "value %s: unknown region.", name);
+    UL_TRY(total_add(v, value->size_bytes, value->alignment_bytes, name));
+    if (value->pinned)
+        UL_TRY(total_add(v, value->pinned_offset_bytes, 0, name));
+    return UL_OK;
+}
+
+static enum ul_status ids_verify(struct verifier *v, const uint32_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] >= v->problem->value_count)
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: value id %u is out of range.",
+                               name_or(v->problem->steps[v->step].name), ids[i]);
+    }
+    return UL_OK;
+}
+
+static bool part_has(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+static enum ul_status part_verify(struct verifier *v, const struct ul_plan_part *part)
+{
+    const struct ul_problem *problem = v->problem;
+    const char *name = name_or(problem->steps[v->step].name);
+    UL_TRY(ids_verify(v, part->reads, part->read_count));
+    UL_TRY(ids_verify(v, part->writes, part->write_count));
+    for (uint32_t i = 0; i < part->read_count; i++) {
+        if (!v->written[part->reads[i]])
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: reads %s before it is written.", name,
+                               name_or(problem->values[part->reads[i]].name));
+    }
+    for (uint32_t i = 0; i < part->in_place_count; i++) {
+        const struct ul_plan_in_place *option = &part->in_place[i];
+        if (!part_has(part->writes, part->write_count, option->output) ||
+            !part_has(part->reads, part->read_count, option->input))
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "step %s: an in-place option names a value that it does not "
+                               "write or read.",
+                               name);
+    }
+    if (part->scratch_space >= problem->space_count ||
+        !power_of_two_or_zero(part->scratch_alignment_bytes) ||
+        part->scratch_alignment_bytes > (uint64_t)1 << 30)
+        return ul_diag_set(v->diag, UL_INVALID, "step %s: bad scratch space or alignment.", name);
+    for (uint32_t i = 0; i < part->write_count; i++)
+        v->written[part->writes[i]] = 1;
+    return total_add(v, part->scratch_bytes, part->scratch_alignment_bytes, name);
+}
+
+/* Leaving region `from` for `to` closes every region on the way up; entering a closed one shows
+ * that its steps are not contiguous. */
+static enum ul_status region_enter(struct verifier *v, uint32_t from, uint32_t to)
+{
+    const struct ul_plan_region *regions = v->problem->regions;
+    for (uint32_t up = from; up != UL_PLAN_NONE; up = regions[up].parent) {
+        uint32_t at = to;
+        while (at != UL_PLAN_NONE && at > up)
+            at = regions[at].parent;
+        if (at == up)
+            break;
+        v->closed[up] = 1;
+    }
+    for (uint32_t at = to; at != UL_PLAN_NONE; at = regions[at].parent) {
+        if (v->closed[at])
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "step %s: the steps of its region are not contiguous.",
+                               name_or(v->problem->steps[v->step].name));
+    }
+    return UL_OK;
+}
+
+static enum ul_status step_verify(struct verifier *v)
+{
+    const struct ul_problem *problem = v->problem;
+    const struct ul_plan_step *step = &problem->steps[v->step];
+    const char *name = name_or(step->name);
+    if (step->region >= problem->region_count || step->alternative_count == 0)
+        return ul_diag_set(v->diag, UL_INVALID, "step %s: unknown region or no alternative.", name);
+    uint32_t last = v->step == 0 ? 0 : problem->steps[v->step - 1].region;
+    UL_TRY(region_enter(v, last, step->region));
+    for (uint32_t i = 0; i < step->predecessor_count; i++) {
+        if (step->predecessors[i] >= v->step)
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "step %s: a predecessor comes later in file order.", name);
+    }
+    for (uint32_t i = 0; i < step->alternative_count; i++) {
+        const struct ul_plan_alternative *alternative = &step->alternatives[i];
+        if (alternative->part_count == 0 || alternative->cost > UINT64_MAX >> 24)
+            return ul_diag_set(v->diag, UL_INVALID,
+                               "step %s: an alternative without parts, or of absurd cost.", name);
+        for (uint32_t j = 0; j < alternative->part_count; j++)
+            UL_TRY(part_verify(v, &alternative->parts[j]));
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct verifier v = {.problem = problem, .diag = diag};
+    v.written = ul_arena_alloc(&scratch, problem->value_count);
+    v.closed = ul_arena_alloc(&scratch, problem->region_count);
+    enum ul_status status = UL_OK;
+    for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
+        if (problem->regions[i].parent >= i)
+            status = ul_diag_set(diag, UL_INVALID, "region %u: its parent comes after it.", i);
+    }
+    for (uint32_t i = 0; i < problem->value_count && status == UL_OK; i++) {
+        status = value_verify(&v, &problem->values[i]);
+        v.written[i] = problem->values[i].live_from_start || problem->values[i].persistent;
+    }
+    for (v.step = 0; v.step < problem->step_count && status == UL_OK; v.step++)
+        status = step_verify(&v);
+    for (uint32_t i = 0; i < problem->value_count && status == UL_OK; i++) {
+        if (problem->values[i].live_to_end && !v.written[i])
+            status = ul_diag_set(diag, UL_INVALID, "value %s: is an output that nothing writes.",
+                                 name_or(problem->values[i].name));
+    }
+    ul_arena_done(&scratch);
+    return status;
+}

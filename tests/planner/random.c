@@ -1,0 +1,118 @@
+#include "random.h"
+
+#include <string.h>
+
+uint32_t random_next(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint64_t x = *state ^ (*state >> 29);
+    return (uint32_t)(x * UINT64_C(0xBF58476D1CE4E5B9) >> 32);
+}
+
+uint32_t random_below(uint64_t *state, uint32_t limit)
+{
+    return random_next(state) % limit;
+}
+
+struct maker {
+    struct ul_problem *problem;
+    uint64_t state;
+    uint32_t *live; /* values that may be read */
+    uint32_t live_count;
+};
+
+static uint32_t make_value(struct maker *m, enum ul_plan_class class)
+{
+    struct ul_plan_value value = ul_plan_value_make("v", class, 1 + random_below(&m->state, 700));
+    if (random_below(&m->state, 10) == 0)
+        value.alignment_bytes = 256;
+    value.live_from_start = class == UL_PLAN_INPUTS;
+    value.persistent = class == UL_PLAN_WEIGHTS;
+    if (random_below(&m->state, 12) == 0 && class == UL_PLAN_ACTIVATIONS) {
+        value.live_to_end = true;
+        value.class = UL_PLAN_OUTPUTS;
+    }
+    uint32_t id = ul_problem_add_value(m->problem, &value);
+    return id;
+}
+
+static void make_step(struct maker *m, uint32_t region)
+{
+    enum { MOST_READS = 4 };
+    uint32_t reads[MOST_READS];
+    uint32_t writes[2];
+    struct ul_plan_in_place in_place[MOST_READS];
+    struct ul_plan_part part = {.reads = reads, .writes = writes, .in_place = in_place};
+    for (uint32_t i = random_below(&m->state, MOST_READS); i > 0 && m->live_count > 0; i--) {
+        uint32_t back = random_below(&m->state, m->live_count < 8 ? m->live_count : 8);
+        reads[part.read_count++] = m->live[m->live_count - 1 - back];
+    }
+    writes[part.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
+    if (random_below(&m->state, 6) == 0)
+        writes[part.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
+    if (random_below(&m->state, 12) == 0 && m->live_count > 0) { /* a slice or an update */
+        m->problem->values[writes[part.write_count - 1]].live_to_end = false;
+        writes[part.write_count - 1] = m->live[m->live_count - 1];
+    }
+    for (uint32_t i = 0; i < part.read_count && random_below(&m->state, 2) == 0; i++)
+        in_place[part.in_place_count++] = (struct ul_plan_in_place){writes[0], reads[i]};
+    if (random_below(&m->state, 3) == 0)
+        part.scratch_bytes = random_below(&m->state, 900);
+    struct ul_plan_part parts[2] = {part, part};
+    struct ul_plan_alternative alternatives[2] = {
+        {.name = "whole", .parts = parts, .part_count = 1, .cost = random_below(&m->state, 100)},
+        {.name = "split", .parts = parts, .part_count = 2, .cost = random_below(&m->state, 100)}};
+    struct ul_plan_step step = {.name = "s",
+                                .region = region,
+                                .alternatives = alternatives,
+                                .alternative_count = 1 + (random_below(&m->state, 8) == 0)};
+    ul_problem_add_step(m->problem, &step);
+    for (uint32_t i = 0; i < part.write_count; i++) {
+        if (m->live_count == 0 || writes[i] != m->live[m->live_count - 1])
+            m->live[m->live_count++] = writes[i];
+    }
+}
+
+struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t most_steps)
+{
+    struct maker m = {.problem = ul_problem_new(arena), .state = seed * 77 + 5};
+    uint32_t steps = random_below(&m.state, most_steps + 1);
+    m.live = UL_NEW_ARRAY(arena, uint32_t, 3 * (uint64_t)most_steps + 8);
+    for (uint32_t i = random_below(&m.state, 3); i > 0; i--)
+        m.live[m.live_count++] = make_value(&m, UL_PLAN_INPUTS);
+    for (uint32_t i = random_below(&m.state, 3); i > 0; i--)
+        m.live[m.live_count++] = make_value(&m, UL_PLAN_WEIGHTS);
+    uint32_t region = 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        if (region == 0 && random_below(&m.state, 8) == 0)
+            region = ul_problem_add_region(
+                m.problem, random_below(&m.state, 2) == 0 ? UL_PLAN_LOOP : UL_PLAN_BRANCH, 0);
+        else if (random_below(&m.state, 4) == 0)
+            region = 0;
+        make_step(&m, region);
+    }
+    return m.problem;
+}
+
+struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,
+                                      uint32_t span, bool features)
+{
+    uint64_t state = seed * 31 + 7;
+    struct ul_pack_buffer *buffers = UL_NEW_ARRAY(arena, struct ul_pack_buffer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t begin = random_below(&state, span);
+        buffers[i].begin = begin;
+        buffers[i].end = begin + 1 + random_below(&state, span - begin);
+        buffers[i].size_bytes = 1 + random_below(&state, 12);
+        if (!features)
+            continue;
+        if (random_below(&state, 4) == 0)
+            buffers[i].alignment_bytes = 1 + random_below(&state, 4);
+        if (i == 0 && random_below(&state, 3) == 0) {
+            buffers[i].pinned = true;
+            buffers[i].alignment_bytes = 0;
+            buffers[i].offset_bytes = random_below(&state, 5);
+        }
+    }
+    return buffers;
+}

@@ -1,0 +1,19 @@
+/* Seeded random problems for the planner's tests. */
+#ifndef UL_TESTS_PLANNER_RANDOM_H
+#define UL_TESTS_PLANNER_RANDOM_H
+
+#include "planner/planner.h"
+
+/* A small generator of our own: the same numbers with every C library. */
+uint32_t random_next(uint64_t *state);
+uint32_t random_below(uint64_t *state, uint32_t limit);
+
+/* Up to `most_steps` steps with inputs, outputs, weights, in-place options, slices, updates,
+ * scratch, splits, a loop and branches, as the seed has it. */
+struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t most_steps);
+
+/* Buffers with lifetimes in [0, span); `features`: alignment and pins too. */
+struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,
+                                      uint32_t span, bool features);
+
+#endif

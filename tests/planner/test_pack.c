@@ -1,0 +1,157 @@
+/* The packer against exhaustive search, and on its edges. */
+#include "random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SMALL = 6 };
+
+static bool overlap(const struct ul_pack_buffer *a, const struct ul_pack_buffer *b)
+{
+    return a->begin < b->end && b->begin < a->end;
+}
+
+/* Every buffer on top of all that overlap it and came before, in every order of the buffers: one
+ * of them is the order of offsets of an optimal packing, and does not exceed it. */
+static uint64_t exhaustive(struct ul_pack_buffer *buffers, uint32_t placed, uint32_t count,
+                           uint64_t top, uint64_t best)
+{
+    if (top >= best)
+        return best;
+    if (placed == count)
+        return top;
+    for (uint32_t i = placed; i < count; i++) {
+        struct ul_pack_buffer swap = buffers[i];
+        buffers[i] = buffers[placed];
+        buffers[placed] = swap;
+        struct ul_pack_buffer *b = &buffers[placed];
+        uint64_t at = 0;
+        for (uint32_t j = 0; j < placed; j++) {
+            uint64_t end = buffers[j].offset_bytes + buffers[j].size_bytes;
+            if (overlap(&buffers[j], b) && end > at)
+                at = end;
+        }
+        if (b->alignment_bytes > 1)
+            at = (at + b->alignment_bytes - 1) / b->alignment_bytes * b->alignment_bytes;
+        if (!b->pinned || at <= b->offset_bytes) {
+            uint64_t kept = b->offset_bytes;
+            b->offset_bytes = b->pinned ? kept : at;
+            uint64_t end = b->offset_bytes + b->size_bytes;
+            best = exhaustive(buffers, placed + 1, count, end > top ? end : top, best);
+            buffers[placed].offset_bytes = kept;
+        }
+        swap = buffers[i];
+        buffers[i] = buffers[placed];
+        buffers[placed] = swap;
+    }
+    return best;
+}
+
+static void assert_valid(const struct ul_pack_buffer *buffers, uint32_t count, uint64_t arena_bytes)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_pack_buffer *a = &buffers[i];
+        assert_true(a->offset_bytes + a->size_bytes <= arena_bytes);
+        assert_true(a->alignment_bytes <= 1 || a->offset_bytes % a->alignment_bytes == 0);
+        for (uint32_t j = 0; j < i; j++) {
+            const struct ul_pack_buffer *b = &buffers[j];
+            assert_true(!overlap(a, b) || a->offset_bytes + a->size_bytes <= b->offset_bytes ||
+                        b->offset_bytes + b->size_bytes <= a->offset_bytes);
+        }
+    }
+}
+
+static void solve(struct ul_arena *arena, struct ul_pack_buffer *buffers, uint32_t count,
+                  const struct ul_pack_options *options, struct ul_pack_result *result)
+{
+    struct ul_diag diag = {.status = UL_OK};
+    enum ul_status status = ul_pack_solve(arena, buffers, count, options, result, &diag);
+    assert_string_equal(diag.text, "");
+    assert_int_equal(status, UL_OK);
+}
+
+static void test_greedy_is_valid(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        uint32_t count = 1 + (uint32_t)(seed % 60);
+        struct ul_pack_buffer *buffers = random_buffers(&arena, seed, count, 20, seed % 2 == 0);
+        struct ul_pack_options options = {.method = UL_PACK_GREEDY};
+        struct ul_pack_result result;
+        solve(&arena, buffers, count, &options, &result);
+        assert_valid(buffers, count, result.arena_bytes);
+        assert_true(result.lower_bound_bytes <= result.arena_bytes);
+        ul_arena_done(&arena);
+    }
+}
+
+static void test_small_instances(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_pack_buffer *buffers = random_buffers(&arena, seed, SMALL, 6, seed % 2 == 0);
+        struct ul_pack_buffer copy[SMALL];
+        memcpy(copy, buffers, sizeof copy);
+        uint64_t least = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
+        struct ul_pack_options options = {.method = UL_PACK_BEST};
+        struct ul_pack_result result;
+        solve(&arena, buffers, SMALL, &options, &result);
+        assert_valid(buffers, SMALL, result.arena_bytes);
+        assert_true(result.arena_bytes >= least);
+        assert_true(result.lower_bound_bytes <= least);
+        if (result.optimal)
+            assert_int_equal(result.arena_bytes, least);
+        ul_arena_done(&arena);
+    }
+}
+
+static void test_gap_lets_another_in(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_pack_gap gap = {.begin = 2, .end = 4, .window_upper_bytes = 4};
+    struct ul_pack_buffer buffers[] = {
+        {.begin = 0, .end = 6, .size_bytes = 10, .gaps = &gap, .gap_count = 1},
+        {.begin = 2, .end = 4, .size_bytes = 6}};
+    struct ul_pack_options options = {.method = UL_PACK_BEST};
+    struct ul_pack_result result;
+    solve(&arena, buffers, 2, &options, &result);
+    assert_int_equal(result.arena_bytes, 10);
+    assert_true(result.optimal);
+    ul_arena_done(&arena);
+}
+
+static void test_pins_that_collide_are_refused(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_pack_buffer buffers[] = {
+        {.begin = 0, .end = 2, .size_bytes = 4, .pinned = true},
+        {.begin = 1, .end = 3, .size_bytes = 4, .pinned = true, .offset_bytes = 3}};
+    struct ul_pack_options options = {.method = UL_PACK_BEST};
+    struct ul_pack_result result;
+    struct ul_diag diag = {.status = UL_OK};
+    assert_int_equal(ul_pack_solve(&arena, buffers, 2, &options, &result, &diag), UL_INVALID);
+    ul_arena_done(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy_is_valid),
+        cmocka_unit_test(test_small_instances),
+        cmocka_unit_test(test_gap_lets_another_in),
+        cmocka_unit_test(test_pins_that_collide_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
