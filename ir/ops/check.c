@@ -99,6 +99,28 @@ enum ul_status ul_check_int(const struct ul_infer *infer, uint32_t input, int64_
     return UL_OK;
 }
 
+bool ul_check_read_ints(const struct ul_node *node, const char *name, uint32_t count,
+                        int64_t otherwise, int64_t low, int64_t *out)
+{
+    uint32_t given;
+    const int64_t *ints = ul_node_get_ints(node, name, &given);
+    bool absent = ul_node_find_attr(node, name) == NULL;
+    if (!absent && given != count)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = absent ? otherwise : ints[i];
+        if (out[i] < low || out[i] >= (int64_t)1 << 31)
+            return false;
+    }
+    return true;
+}
+
+uint32_t ul_check_get_axis(int64_t axis, uint32_t rank)
+{
+    UL_ASSERT(axis >= -(int64_t)rank && axis < (int64_t)rank);
+    return (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
+}
+
 const struct ul_node *ul_check_node(const struct ul_lower *lower, ul_node_id node)
 {
     return &lower->graph->nodes[node];

@@ -214,8 +214,7 @@ static uint32_t trailing_mask(const struct ul_lower *lower, ul_node_id node)
 {
     uint32_t rank = ul_lower_input_type(lower, node, 0)->rank;
     int64_t axis = ul_node_get_int(ul_check_node(lower, node), "axis", -1);
-    uint32_t first = (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
-    return ul_lanes_all(rank) & ~ul_lanes_all(first);
+    return ul_lanes_all(rank) & ~ul_lanes_all(ul_check_get_axis(axis, rank));
 }
 
 static void store_moment(struct ul_moments *m, ul_node_id node, uint32_t output,

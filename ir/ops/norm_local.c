@@ -92,8 +92,7 @@ void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node)
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     double p = (double)ul_node_get_int(data, "p", 2);
-    int64_t axis = ul_node_get_int(data, "axis", -1);
-    uint32_t mask = 1u << (axis < 0 ? axis + (int64_t)type->rank : axis);
+    uint32_t mask = 1u << ul_check_get_axis(ul_node_get_int(data, "axis", -1), type->rank);
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     ul_kx zero = ul_kx_float(k, dtype, 0.0);
     struct ul_lanes lanes;

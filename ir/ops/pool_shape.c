@@ -5,30 +5,6 @@
 
 #include <string.h>
 
-/* Keeps kernel * dilation and stride * position far below the range of int64_t. */
-#define MOST_STEP ((int64_t)1 << 31)
-
-/* One number per entry; `otherwise` when the attribute is absent. */
-static bool read_ints(const struct ul_node *node, const char *name, uint32_t count,
-                      int64_t otherwise, int64_t low, int64_t *out)
-{
-    uint32_t given;
-    const int64_t *ints = ul_node_get_ints(node, name, &given);
-    if (ul_node_find_attr(node, name) == NULL) {
-        for (uint32_t i = 0; i < count; i++)
-            out[i] = otherwise;
-        return otherwise >= low;
-    }
-    if (given != count)
-        return false;
-    for (uint32_t i = 0; i < count; i++) {
-        if (ints[i] < low || ints[i] >= MOST_STEP)
-            return false;
-        out[i] = ints[i];
-    }
-    return true;
-}
-
 static int64_t window_reach(const struct ul_pool *pool, uint32_t d)
 {
     return (pool->kernel[d] - 1) * pool->dilation[d] + 1;
@@ -61,13 +37,13 @@ static const char *padded_size(struct ul_pool *pool, uint32_t d, bool ceil_mode)
 static const char *read_steps(const struct ul_node *node, struct ul_pool *pool)
 {
     int64_t pads[2 * UL_POOL_DIMS];
-    if (!read_ints(node, "kernel_shape", pool->count, 0, 1, pool->kernel))
+    if (!ul_check_read_ints(node, "kernel_shape", pool->count, 0, 1, pool->kernel))
         return "kernel_shape must give a positive size for each spatial dimension";
-    if (!read_ints(node, "strides", pool->count, 1, 1, pool->stride))
+    if (!ul_check_read_ints(node, "strides", pool->count, 1, 1, pool->stride))
         return "strides must give a positive step for each spatial dimension";
-    if (!read_ints(node, "dilations", pool->count, 1, 1, pool->dilation))
+    if (!ul_check_read_ints(node, "dilations", pool->count, 1, 1, pool->dilation))
         return "dilations must give a positive step for each spatial dimension";
-    if (!read_ints(node, "pads", 2 * pool->count, 0, 0, pads))
+    if (!ul_check_read_ints(node, "pads", 2 * pool->count, 0, 0, pads))
         return "pads must give two sizes, not negative, for each spatial dimension";
     memcpy(pool->pad_begin, pads, pool->count * sizeof *pads);
     memcpy(pool->pad_end, pads + pool->count, pool->count * sizeof *pads);

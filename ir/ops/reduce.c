@@ -244,8 +244,7 @@ static uint32_t node_mask(const struct ul_lower *lower, ul_node_id node)
     }
     uint32_t mask = 0;
     for (uint64_t i = 0; i < count; i++) {
-        int64_t axis = ul_check_get_int(lower, node, 1, i);
-        mask |= 1u << (axis < 0 ? axis + (int64_t)rank : axis);
+        mask |= 1u << ul_check_get_axis(ul_check_get_int(lower, node, 1, i), rank);
     }
     return mask;
 }

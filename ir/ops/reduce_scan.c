@@ -25,7 +25,7 @@ static void lower_scan(struct ul_lower *lower, ul_node_id node, enum ul_kx_op co
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     int64_t asked = ul_check_get_int(lower, node, 1, 0);
-    uint32_t axis = (uint32_t)(asked < 0 ? asked + (int64_t)type->rank : asked);
+    uint32_t axis = ul_check_get_axis(asked, type->rank);
     bool exclusive = ul_node_get_int(data, "exclusive", 0) != 0;
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     struct ul_lanes lanes;
