@@ -1,0 +1,290 @@
+/*
+ * Register tiles of printed contractions (sums over k of a[m, k] * b[k, n]).
+ *
+ * A block is UL_BLOCK_ROWS rows of m by UL_BLOCK_COLS(type) columns of n; these numbers do not
+ * depend on the machine, so planned scratch does not either. `panel` holds b packed as
+ * [k][block columns], `a` is read in place through its strides, `sums` receives the block as
+ * [row][block columns]. How a block is cut into vectors and accumulators is chosen here from what
+ * the C compiler targets. Each sum is formed in order of k with one accumulator, so it does not
+ * depend on the cut, on addresses or on what is packed; ul_dot_<tag> adds a fixed number of
+ * partial sums in a fixed tree.
+ * Compile with -ffp-contract=fast. Nothing fails. Pure C99 where there are no GNU vectors.
+ */
+#ifndef UL_CONTRACT_RUNTIME_H
+#define UL_CONTRACT_RUNTIME_H
+
+#include "ul_kernel.h"
+
+#include <stdint.h>
+
+/* The smaller, and where in [0, run) 0 <= start + stride * i < extent holds: cuts [low, high). */
+static inline int64_t ul_run(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64_t stride,
+                               int64_t extent)
+{
+    int64_t first = start < 0 ? (stride - 1 - start) / stride : 0;
+    int64_t end = start < extent ? (extent - start + stride - 1) / stride : 0;
+    *low = *low > first ? *low : first;
+    *high = *high < end ? *high : end;
+}
+
+#define UL_BLOCK_ROWS 8
+#define UL_BLOCK_BYTES 192 /* of one row of a block: three vectors of the widest machine */
+#define UL_BLOCK_COLS(type) ((int)(UL_BLOCK_BYTES / sizeof(type)))
+
+#if UL_VECTOR_BYTES > 0
+
+/* Accumulators are TILE_ROWS x 3 vectors: 24 where there are 32 registers, else 12. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define UL_TILE_ROWS 8
+#else
+#define UL_TILE_ROWS 4
+#endif
+#define UL_TILE_VECTORS 3
+
+/* One function for each size of tile, whatever the number of kernels in the program. */
+#define UL_TILE_OUTLINE static __attribute__((noinline, unused))
+
+/* rows x vectors accumulators over all of k. All counts are constants at each call, so that the
+   loops unroll and the accumulators stay in registers. */
+#define UL_TILE(tag, type, vec, loose)                                                             \
+    UL_INLINE void ul_tile_##tag(type *sums, const type *a, int64_t a_row, int64_t a_k,            \
+                                 const type *panel, int64_t pitch, int64_t k, int more, int rows,  \
+                                 int vectors)                                                      \
+    {                                                                                              \
+        vec acc[UL_TILE_ROWS][UL_TILE_VECTORS];                                                    \
+        UL_UNROLL                                                                                  \
+        for (int r = 0; r < rows; r++) {                                                           \
+            UL_UNROLL                                                                              \
+            for (int v = 0; v < vectors; v++)                                                      \
+                if (more)                                                                          \
+                    acc[r][v] = *(const loose *)(sums + r * UL_BLOCK_COLS(type) +                  \
+                                                 v * UL_LANES(type));                              \
+                else                                                                               \
+                    acc[r][v] = (vec){0};                                                          \
+        }                                                                                          \
+        for (int64_t i = 0; i < k; i++, panel += pitch, a += a_k) {                                \
+            vec b[UL_TILE_VECTORS];                                                                \
+            UL_UNROLL                                                                              \
+            for (int v = 0; v < vectors; v++)                                                      \
+                b[v] = *(const loose *)(panel + v * UL_LANES(type));                               \
+            UL_UNROLL                                                                              \
+            for (int r = 0; r < rows; r++) {                                                       \
+                type factor = a[r * a_row];                                                        \
+                UL_UNROLL                                                                          \
+                for (int v = 0; v < vectors; v++)                                                  \
+                    acc[r][v] += b[v] * factor;                                                    \
+            }                                                                                      \
+        }                                                                                          \
+        UL_UNROLL                                                                                  \
+        for (int r = 0; r < rows; r++) {                                                           \
+            UL_UNROLL                                                                              \
+            for (int v = 0; v < vectors; v++)                                                      \
+                *(loose *)(sums + r * UL_BLOCK_COLS(type) + v * UL_LANES(type)) = acc[r][v];       \
+        }                                                                                          \
+    }                                                                                              \
+    UL_TILE_OUTLINE void ul_tile_##tag##_full(type *sums, const type *a, int64_t a_row,         \
+                                                 int64_t a_k, const type *panel, int64_t pitch,    \
+                                                 int64_t k, int more)                              \
+    {                                                                                              \
+        ul_tile_##tag(sums, a, a_row, a_k, panel, pitch, k, more, UL_TILE_ROWS, UL_TILE_VECTORS);  \
+    }                                                                                              \
+    UL_TILE_OUTLINE void ul_tile_##tag##_edge(type *sums, const type *a, int64_t a_row,         \
+                                                 int64_t a_k, const type *panel, int64_t pitch,    \
+                                                 int64_t k, int more, int rows, int vectors)       \
+    {                                                                                              \
+        switch (rows * 4 + vectors) {                                                              \
+            UL_TILE_CASE(tag, 8, 1)                                                                \
+            UL_TILE_CASE(tag, 8, 2)                                                                \
+            UL_TILE_CASE(tag, 4, 1)                                                                \
+            UL_TILE_CASE(tag, 4, 2)                                                                \
+            UL_TILE_CASE(tag, 4, 3)                                                                \
+            UL_TILE_CASE(tag, 2, 1)                                                                \
+            UL_TILE_CASE(tag, 2, 2)                                                                \
+            UL_TILE_CASE(tag, 2, 3)                                                                \
+            UL_TILE_CASE(tag, 1, 1)                                                                \
+            UL_TILE_CASE(tag, 1, 2)                                                                \
+            UL_TILE_CASE(tag, 1, 3)                                                                \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+#define UL_TILE_CASE(tag, r, v)                                                                    \
+    case (r)*4 + (v):                                                                              \
+        if ((r) <= UL_TILE_ROWS)                                                                   \
+            ul_tile_##tag(sums, a, a_row, a_k, panel, pitch, k, more,                              \
+                          (r) <= UL_TILE_ROWS ? (r) : 1, v);                                       \
+        break;
+
+/* One block: rows in [1, UL_BLOCK_ROWS], cols in [1, UL_BLOCK_COLS]. Columns are rounded up to
+   whole vectors, so the panel must be defined that far. `more` adds to what is in `sums`. */
+#define UL_BLOCK(tag, type)                                                                        \
+    static inline void ul_block_##tag(type *sums, const type *a, int64_t a_row, int64_t a_k,       \
+                                      const type *panel, int64_t pitch, int64_t k, int more,       \
+                                      int rows, int cols)                                          \
+    {                                                                                              \
+        for (int r = 0; r < rows;) {                                                               \
+            int take = rows - r;                                                                   \
+            take = take >= UL_TILE_ROWS ? UL_TILE_ROWS : take >= 4 ? 4 : take >= 2 ? 2 : 1;        \
+            for (int c = 0; c < cols; c += UL_TILE_VECTORS * UL_LANES(type)) {                     \
+                int vectors = (cols - c + UL_LANES(type) - 1) / UL_LANES(type);                    \
+                type *to = sums + r * UL_BLOCK_COLS(type) + c;                                     \
+                const type *from = a + r * a_row;                                                  \
+                if (take == UL_TILE_ROWS && vectors >= UL_TILE_VECTORS)                            \
+                    ul_tile_##tag##_full(to, from, a_row, a_k, panel + c, pitch, k, more);         \
+                else                                                                               \
+                    ul_tile_##tag##_edge(                                                          \
+                        to, from, a_row, a_k, panel + c, pitch, k, more, take,                     \
+                        vectors < UL_TILE_VECTORS ? vectors : UL_TILE_VECTORS);                    \
+            }                                                                                      \
+            r += take;                                                                             \
+        }                                                                                          \
+    }
+
+#else
+
+#define UL_TILE(tag, type, vec, loose)
+
+#define UL_BLOCK(tag, type)                                                                        \
+    static inline void ul_block_##tag(type *sums, const type *a, int64_t a_row, int64_t a_k,       \
+                                      const type *panel, int64_t pitch, int64_t k, int more,       \
+                                      int rows, int cols)                                          \
+    {                                                                                              \
+        for (int r = 0; r < rows; r++) {                                                           \
+            type *UL_RESTRICT to = sums + r * UL_BLOCK_COLS(type);                                 \
+            for (int c = 0; !more && c < cols; c++)                                                \
+                to[c] = 0;                                                                         \
+            for (int64_t i = 0; i < k; i++) {                                                      \
+                const type factor = a[r * a_row + i * a_k];                                        \
+                const type *UL_RESTRICT from = panel + i * pitch;                                  \
+                for (int c = 0; c < cols; c++)                                                     \
+                    to[c] += factor * from[c];                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#endif
+
+/* Copies count elements; where the source's buffer has `room` elements from there on, whole
+   vectors, so up to a vector more may be written: what lies behind is written later. */
+#if UL_VECTOR_BYTES > 0
+#define UL_PACK(tag, type, vec, loose)                                                             \
+    UL_INLINE void ul_pack_##tag(type *to, const type *from, int64_t count, int64_t room)          \
+    {                                                                                              \
+        int64_t i = 0;                                                                             \
+        if (room < count + UL_LANES(type)) {                                                       \
+            for (; i < count; i++)                                                                 \
+                to[i] = from[i];                                                                   \
+            return;                                                                                \
+        }                                                                                          \
+        do {                                                                                       \
+            *(loose *)(to + i) = *(const loose *)(from + i);                                       \
+            i += UL_LANES(type);                                                                   \
+        } while (i < count);                                                                       \
+    }
+#else
+#define UL_PACK(tag, type, vec, loose)                                                             \
+    UL_INLINE void ul_pack_##tag(type *to, const type *from, int64_t count, int64_t room)          \
+    {                                                                                              \
+        (void)room;                                                                                \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            to[i] = from[i];                                                                       \
+    }
+#endif
+
+/* sums[c] += a[i * a_k] * b[i * pitch + c], i after i; four rows of b at a time. */
+#define UL_ADD_ROWS(tag, type)                                                                     \
+    static inline void ul_add_rows_##tag(type *UL_RESTRICT sums, const type *a, int64_t a_k,       \
+                                         const type *UL_RESTRICT b, int64_t pitch, int64_t k,      \
+                                         int64_t cols)                                             \
+    {                                                                                              \
+        int64_t i = 0;                                                                             \
+        for (; i + 4 <= k; i += 4, b += 4 * pitch) {                                               \
+            const type a0 = a[i * a_k], a1 = a[(i + 1) * a_k];                                     \
+            const type a2 = a[(i + 2) * a_k], a3 = a[(i + 3) * a_k];                               \
+            for (int64_t c = 0; c < cols; c++) {                                                   \
+                type sum = sums[c] + a0 * b[c];                                                    \
+                sum += a1 * b[pitch + c];                                                          \
+                sum += a2 * b[2 * pitch + c];                                                      \
+                sums[c] = sum + a3 * b[3 * pitch + c];                                             \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < k; i++, b += pitch) {                                                           \
+            const type a0 = a[i * a_k];                                                            \
+            for (int64_t c = 0; c < cols; c++)                                                     \
+                sums[c] += a0 * b[c];                                                              \
+        }                                                                                          \
+    }
+
+/* The sum of a[i] * b[i]: partial sums for i modulo 4 vectors, added in a fixed tree. */
+#if UL_VECTOR_BYTES > 0
+#define UL_DOT(tag, type, vec, loose)                                                              \
+    static inline type ul_dot_##tag(const type *a, const type *b, int64_t k)                       \
+    {                                                                                              \
+        vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                                \
+        int64_t i = 0;                                                                             \
+        for (; i + 4 * UL_LANES(type) <= k; i += 4 * UL_LANES(type)) {                             \
+            s0 += *(const loose *)(a + i) * *(const loose *)(b + i);                               \
+            s1 += *(const loose *)(a + i + UL_LANES(type)) *                                       \
+                  *(const loose *)(b + i + UL_LANES(type));                                        \
+            s2 += *(const loose *)(a + i + 2 * UL_LANES(type)) *                                   \
+                  *(const loose *)(b + i + 2 * UL_LANES(type));                                    \
+            s3 += *(const loose *)(a + i + 3 * UL_LANES(type)) *                                   \
+                  *(const loose *)(b + i + 3 * UL_LANES(type));                                    \
+        }                                                                                          \
+        for (; i + UL_LANES(type) <= k; i += UL_LANES(type))                                       \
+            s0 += *(const loose *)(a + i) * *(const loose *)(b + i);                               \
+        s0 = (s0 + s1) + (s2 + s3);                                                                \
+        type rest = 0;                                                                             \
+        for (; i < k; i++)                                                                         \
+            rest += a[i] * b[i];                                                                   \
+        type lanes[UL_LANES(type)];                                                                \
+        memcpy(lanes, &s0, sizeof lanes);                                                          \
+        for (int half = UL_LANES(type) / 2; half > 0; half /= 2)                                   \
+            for (int l = 0; l < half; l++)                                                         \
+                lanes[l] += lanes[l + half];                                                       \
+        return lanes[0] + rest;                                                                    \
+    }
+#else
+#define UL_DOT(tag, type, vec, loose)                                                              \
+    static inline type ul_dot_##tag(const type *a, const type *b, int64_t k)                       \
+    {                                                                                              \
+        type s[4] = {0, 0, 0, 0};                                                                  \
+        int64_t i = 0;                                                                             \
+        for (; i + 4 <= k; i += 4)                                                                 \
+            for (int l = 0; l < 4; l++)                                                            \
+                s[l] += a[i + l] * b[i + l];                                                       \
+        for (; i < k; i++)                                                                         \
+            s[0] += a[i] * b[i];                                                                   \
+        return (s[0] + s[1]) + (s[2] + s[3]);                                                      \
+    }
+#endif
+
+#if UL_VECTOR_BYTES > 0
+UL_VECTOR(ul_f64v, double, UL_VECTOR_BYTES / 8);
+UL_VECTOR_LOOSE(ul_f64v_loose, double, UL_VECTOR_BYTES / 8);
+UL_VECTOR(ul_u32v, uint32_t, UL_VECTOR_BYTES / 4);
+UL_VECTOR_LOOSE(ul_u32v_loose, uint32_t, UL_VECTOR_BYTES / 4);
+UL_VECTOR(ul_u64v, uint64_t, UL_VECTOR_BYTES / 8);
+UL_VECTOR_LOOSE(ul_u64v_loose, uint64_t, UL_VECTOR_BYTES / 8);
+#endif
+
+#define UL_CONTRACTIONS(tag, type)                                                                 \
+    UL_TILE(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
+    UL_BLOCK(tag, type)                                                                            \
+    UL_PACK(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
+    UL_ADD_ROWS(tag, type)                                                                         \
+    UL_DOT(tag, type, ul_##tag##v, ul_##tag##v_loose)
+
+/* Integers are summed unsigned, where overflow wraps. */
+UL_CONTRACTIONS(f32, float)
+UL_CONTRACTIONS(f64, double)
+UL_CONTRACTIONS(u32, uint32_t)
+UL_CONTRACTIONS(u64, uint64_t)
+
+#endif
