@@ -1,16 +1,16 @@
 """Random inputs for a model, and onnxruntime's answer to them."""
 
 import numpy as np
-import onnx
 from onnx import helper
 
 
-def random_inputs(model, seed, dims=None):
+def random_inputs(model, seed, shapes=None, ramp=False):
     """{name: array} for every graph input that is no initializer.
 
     Floats are normal; integers are drawn below the bound that the model's metadata names
     ("upper:INPUT", written by models/make.py), else from 0 and 1; booleans are mostly true.
-    dims gives values of symbolic dimensions; one without a value is 1.
+    shapes gives whole shapes by input; a dimension still unknown is 1. ramp fills every float
+    input with i/n for its n elements in order, as the expected outputs of ONNX's light models want.
     """
     rng = np.random.default_rng(seed)
     upper = {entry.key: int(entry.value) for entry in model.metadata_props
@@ -21,19 +21,29 @@ def random_inputs(model, seed, dims=None):
         if value.name in weights:
             continue
         tensor = value.type.tensor_type
-        shape = [
-            dim.dim_value if dim.HasField("dim_value") else (dims or {}).get(dim.dim_param, 1)
-            for dim in tensor.shape.dim
-        ]
+        shape = (shapes or {}).get(value.name) or [max(1, dim.dim_value) for dim in tensor.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if dtype == np.bool_:
             array = rng.random(shape) < 0.9
         elif np.issubdtype(dtype, np.integer):
             array = rng.integers(0, upper.get("upper:" + value.name, 2), shape)
+        elif ramp:
+            array = (np.arange(np.prod(shape)) / np.float64(np.prod(shape))).reshape(shape)
         else:
             array = rng.standard_normal(shape)
         inputs[value.name] = np.asarray(array, dtype)
     return inputs
+
+
+def open_shapes(model):
+    """Names of inputs that have a dimension without a positive number: they need --shape."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [
+        value.name
+        for value in model.graph.input
+        if value.name not in weights
+        and any(dim.dim_value <= 0 for dim in value.type.tensor_type.shape.dim)
+    ]
 
 
 def reference(path, inputs):
@@ -47,8 +57,3 @@ def reference(path, inputs):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs), strict=True))
-
-
-def load_structure(path):
-    """The model without its external weights."""
-    return onnx.load(path, load_external_data=False)

@@ -1,0 +1,35 @@
+#!/bin/bash
+# Installs what is missing, builds with gcc and -Werror, runs the tests. The quick tier takes under
+# a minute after the build.
+#
+# usage: scripts/test.sh [--slow] [--clang] [--asan] [-R REGEX]
+#   --slow    every tier: also all of ONNX's node tests, all networks, fuzzing
+#   --clang   build with clang instead;  --asan: with the address and undefined sanitizers
+#   -R REGEX  only tests whose name matches
+# exit: that of ctest
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+preset=ci
+tier=(-LE 'slow|fuzz|bench')
+select=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --slow) tier=(-LE bench); shift ;;
+    --clang) preset=clang; shift ;;
+    --asan) preset=asan; shift ;;
+    -R) select=(-R "$2"); shift 2 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "test.sh: unknown option $1" >&2; exit 1 ;;
+    esac
+done
+
+scripts/install_deps.sh
+# Some tests compare with onnxruntime; without Python packages they are skipped and say so.
+scripts/setup_python.sh || [ $? = 77 ]
+mkdir -p build
+cmake --preset "$preset" >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+cmake --build --preset "$preset" -j "$(nproc)"
+ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" \
+    "${tier[@]}" "${select[@]}"

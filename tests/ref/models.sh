@@ -1,0 +1,97 @@
+#!/bin/bash
+# Compares every network of models/ with onnxruntime: compare_ort.py on each, one line a network.
+#
+# usage: tests/ref/models.sh [--small] [--no-reuse] [--target NAME] [--jobs N] ULLAGE [FILTER]
+#                            [-- COMPILE OPTIONS]
+# Also the OCR networks of the rapidocr-onnxruntime package where it can be installed, and ONNX's
+# light models where ULLAGE_DATA names a folder that has them in light/ (LIGHT_*.onnx beside
+# LIGHT_*_output_0.pb).
+# exit: 0 all within tolerance, 6 some are not, 77 no Python packages
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+python=$root/build/venv/bin/python
+
+size=() reuse=() target=c jobs=1
+while [ $# -gt 0 ]; do
+    case $1 in
+    --small) size=(--small); shift ;;
+    --no-reuse) reuse=(--no-reuse); shift ;;
+    --target) target=$2; shift 2 ;;
+    --jobs) jobs=$2; shift 2 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) break ;;
+    esac
+done
+[ $# -ge 1 ] || { echo "usage: tests/ref/models.sh [options] ULLAGE [FILTER]" >&2; exit 1; }
+ullage=$1
+shift
+filter=.
+if [ $# -gt 0 ] && [ "$1" != -- ]; then
+    filter=$1
+    shift
+fi
+[ "${1:-}" = -- ] && shift
+extra=("$@")
+"$root/scripts/setup_python.sh" || exit $?
+
+out=$root/build/ref
+rm -rf "$out"
+mkdir -p "$out"
+
+# start NAME ARGUMENTS...: one comparison, at most $jobs at a time; its text goes to a file.
+start() {
+    local name=$1
+    shift
+    grep -qE -- "$filter" <<<"$name" || return 0
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        wait -n
+    done
+    echo "$name" >>"$out/order"
+    {
+        "$python" "$here/compare_ort.py" --ullage "$ullage" --target "$target" "${reuse[@]}" "$@" \
+            -- "${extra[@]}" >"$out/$name.txt" 2>&1
+        echo $? >"$out/$name.rc"
+        if [ "$(cat "$out/$name.rc")" = 0 ]; then
+            paste -sd' ' "$out/$name.txt" | sed 's/  */ /g'
+        else
+            echo "FAIL $name (exit $(cat "$out/$name.rc"))"
+            sed 's/^/    /' "$out/$name.txt" | tail -n 6
+        fi
+    } &
+}
+
+start digits "$root/models/digits/digits.onnx" --shape x=7,1,8,8
+for name in $("$python" "$root/models/make.py" --list); do
+    # A quantized value within rounding of a boundary may fall to either side: one step of 255.
+    case $name in qdq_* | integer_*) loose=(--tolerance 5e-3) ;; *) loose=() ;; esac
+    start "$name" "$name" "${size[@]}" "${loose[@]}"
+done
+
+if ocr=$("$root/scripts/fetch_ocr.sh"); then
+    side=320
+    [ ${#size[@]} = 0 ] || side=64
+    start ocr_detection "$ocr/ch_PP-OCRv4_det_infer.onnx" --shape x=1,3,$side,$side
+    start ocr_recognition "$ocr/ch_PP-OCRv4_rec_infer.onnx" --shape x=1,3,48,$side
+    start ocr_classification "$ocr/ch_ppocr_mobile_v2.0_cls_infer.onnx" --shape x=1,3,48,192
+else
+    echo "SKIP the OCR networks: their package cannot be installed here"
+fi
+
+if [ -d "${ULLAGE_DATA:-/nonexistent}/light" ]; then
+    for model in "$ULLAGE_DATA"/light/*.onnx; do
+        want=${model%.onnx}_output_0.pb
+        output=$("$python" -c '
+import sys, onnx
+print(onnx.load(sys.argv[1]).graph.output[0].name)' "$model")
+        start "$(basename "$model" .onnx)" "$model" --ramp --expect "$output=$want"
+    done
+else
+    echo "SKIP ONNX's light models: ULLAGE_DATA names no folder with light/"
+fi
+wait
+
+failed=$(cat "$out"/*.rc 2>/dev/null | grep -cv '^0$')
+total=$(wc -l <"$out/order")
+echo "$((total - failed)) passed, $failed failed"
+[ "$failed" = 0 ] || exit 6
