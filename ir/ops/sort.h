@@ -4,4 +4,10 @@
 
 #include "ir/lower.h"
 
+/* sort_topk.c */
+enum ul_status ul_infer_top_k(struct ul_infer *infer);
+void ul_lower_top_k(struct ul_lower *lower, ul_node_id node);
+/* sort_nms.c */
+enum ul_status ul_infer_non_max_suppression(struct ul_infer *infer);
+
 #endif

@@ -1,0 +1,230 @@
+/* NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
+ *
+ * The loss of one target is -log p[class] * weight[class], 0 where the class is ignore_index; the
+ * result is each of them, their sum, or their sum divided by that of the weights. Targets are
+ * handled in parallel; a sum goes through scratch, so that its order is fixed. */
+#include "ir/ops/loss.h"
+
+#include "ir/ops/check.h"
+#include "ir/ops/lanes.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SCORES, TARGETS, WEIGHTS };
+
+/* Shapes */
+
+static enum ul_status infer_loss(struct ul_infer *infer)
+{
+    const struct ul_type *scores = ul_infer_input(infer, SCORES);
+    UL_TRY(ul_check_dtype(infer, SCORES, UL_CHECK_FLOATS));
+    UL_TRY(ul_check_dtype(infer, TARGETS, UL_CHECK_INDEXES));
+    UL_TRY(ul_check_rank(infer, SCORES, 2, UL_LIMIT_RANK));
+    UL_TRY(ul_check_same_dtype(infer, SCORES, WEIGHTS));
+    UL_TRY(ul_check_shape(infer, WEIGHTS, 1, &scores->dims[1]));
+    int64_t dims[UL_LIMIT_RANK] = {scores->dims[0]};
+    memcpy(dims + 1, scores->dims + 2, (scores->rank - 2) * sizeof *dims);
+    UL_TRY(ul_check_shape(infer, TARGETS, scores->rank - 1, dims));
+    if (scores->dims[1] == 0 && ul_type_elements(ul_infer_input(infer, TARGETS)) > 0)
+        return ul_infer_invalid(infer, "there are targets, but no classes");
+    const char *reduction = ul_node_get_string(infer->node, "reduction", "mean");
+    bool each = strcmp(reduction, "none") == 0;
+    if (!each && strcmp(reduction, "sum") != 0 && strcmp(reduction, "mean") != 0)
+        return ul_infer_invalid(infer, "reduction %s; known are none, sum and mean",
+                                ul_quote(infer->scratch, reduction));
+    ul_infer_set(infer, 0, scores->dtype, each ? scores->rank - 1 : 0, dims);
+    return UL_OK;
+}
+
+enum ul_status ul_infer_nll_loss(struct ul_infer *infer)
+{
+    return infer_loss(infer);
+}
+
+enum ul_status ul_infer_cross_entropy_loss(struct ul_infer *infer)
+{
+    UL_TRY(infer_loss(infer));
+    ul_infer_set_type(infer, 1, ul_infer_input(infer, SCORES));
+    return UL_OK;
+}
+
+/* One target */
+
+struct loss {
+    struct ul_lower *lower;
+    ul_node_id id;
+    const struct ul_node *node;
+    const struct ul_type *scores;
+    enum ul_dtype dtype;
+    struct ul_lanes lanes; /* over the scores, but for the classes */
+    bool each, mean;
+    uint32_t losses, weights; /* scratch of the sums */
+};
+
+static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
+{
+    s->lower = lower;
+    s->id = node;
+    s->node = ul_check_node(lower, node);
+    s->scores = ul_lower_input_type(lower, node, SCORES);
+    s->dtype = ul_compute_dtype(s->scores->dtype);
+    const char *reduction = ul_node_get_string(s->node, "reduction", "mean");
+    s->each = strcmp(reduction, "none") == 0;
+    s->mean = strcmp(reduction, "mean") == 0;
+    uint64_t targets = ul_type_elements(ul_lower_input_type(lower, node, TARGETS));
+    if (!s->each)
+        s->losses = ul_lower_scratch(lower, s->dtype, targets);
+    if (s->mean)
+        s->weights = ul_lower_scratch(lower, s->dtype, targets);
+    const struct ul_type *type = s->scores;
+    uint32_t kept = ul_lanes_all(type->rank) & ~2u;
+    ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,
+                  ul_lanes_pick(type->rank, type->dims, kept));
+}
+
+/* The target's coordinates: those of the scores without the class. */
+static void target_index(const struct loss *s, ul_kx *index)
+{
+    index[0] = s->lanes.index[0];
+    for (uint32_t d = 2; d < s->scores->rank; d++)
+        index[d - 1] = s->lanes.index[d];
+}
+
+/* The score of the target's class, and the weight, 0 when ignored. */
+static ul_kx class_score(struct loss *s, ul_kx *weight)
+{
+    struct ul_kernel *k = s->lower->kernel;
+    ul_kx index[UL_LIMIT_RANK];
+    target_index(s, index);
+    ul_kx target = ul_lower_load(s->lower, s->node->inputs[TARGETS], index);
+    target = ul_ks_let(k, ul_kx_cast(k, UL_I64, target));
+    ul_kx zero = ul_kx_float(k, s->dtype, 0.0);
+    ul_kx ignored = UL_NONE;
+    if (ul_node_find_attr(s->node, "ignore_index") != NULL) {
+        ul_kx ignore = ul_kx_index_const(k, ul_node_get_int(s->node, "ignore_index", 0));
+        ignored = ul_ks_let(k, ul_kx_binary(k, UL_KX_EQ, target, ignore));
+        target = ul_kx_select(k, ignored, ul_kx_index_const(k, 0), target);
+    }
+    ul_kx class = ul_ks_let(k, ul_kx_checked_index(k, target, s->scores->dims[1], false));
+    *weight = ul_kx_float(k, s->dtype, 1.0);
+    if (ul_lower_has_input(s->lower, s->id, WEIGHTS))
+        *weight = ul_lower_load(s->lower, s->node->inputs[WEIGHTS], &class);
+    if (ignored != UL_NONE)
+        *weight = ul_kx_select(k, ignored, zero, *weight);
+    *weight = ul_ks_let(k, *weight);
+    ul_kx place[UL_LIMIT_RANK];
+    memcpy(place, s->lanes.index, sizeof place);
+    place[1] = class;
+    return ul_ks_let(k, ul_lower_load(s->lower, s->node->inputs[SCORES], place));
+}
+
+/* Takes -log p of a target: stores its loss, or keeps it for the sum. An ignored one is 0 even
+ * where -log p is infinite. */
+static void put_loss(struct loss *s, ul_kx minus_log_p, ul_kx weight)
+{
+    struct ul_kernel *k = s->lower->kernel;
+    ul_kx zero = ul_kx_float(k, s->dtype, 0.0);
+    ul_kx loss = ul_kx_mul(k, minus_log_p, weight);
+    if (ul_node_find_attr(s->node, "ignore_index") != NULL)
+        loss = ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, weight, zero), zero, loss);
+    ul_kx index[UL_LIMIT_RANK];
+    target_index(s, index);
+    if (s->each) {
+        ul_lower_store(s->lower, s->node->outputs[0], index, loss);
+        return;
+    }
+    const struct ul_type *type = ul_lower_input_type(s->lower, s->id, TARGETS);
+    ul_kx flat = ul_kx_index_const(k, 0);
+    for (uint32_t d = 0; d < type->rank; d++)
+        flat = ul_kx_add(k, ul_kx_muli(k, flat, type->dims[d]), index[d]);
+    ul_ks_store(k, s->losses, flat, loss);
+    if (s->mean)
+        ul_ks_store(k, s->weights, flat, weight);
+}
+
+static void loss_close(struct loss *s)
+{
+    struct ul_kernel *k = s->lower->kernel;
+    ul_lanes_close(&s->lanes);
+    if (s->each)
+        return;
+    int64_t targets = (int64_t)ul_type_elements(ul_lower_input_type(s->lower, s->id, TARGETS));
+    ul_kx zero = ul_kx_float(k, s->dtype, 0.0);
+    uint32_t sum = ul_ks_var(k, s->dtype, zero);
+    uint32_t divisor = s->mean ? ul_ks_var(k, s->dtype, zero) : UL_NONE;
+    ul_kx i = ul_ks_for(k, targets, UL_FOR_REDUCE);
+    ul_ks_set(k, sum, ul_kx_add(k, ul_kx_var(k, sum), ul_kx_load(k, s->losses, i)));
+    if (s->mean)
+        ul_ks_set(k, divisor, ul_kx_add(k, ul_kx_var(k, divisor), ul_kx_load(k, s->weights, i)));
+    ul_ks_end(k);
+    ul_kx result = ul_kx_var(k, sum);
+    if (s->mean)
+        result = ul_kx_binary(k, UL_KX_DIV, result, ul_kx_var(k, divisor));
+    ul_kx nowhere = ul_kx_index_const(k, 0); /* a scalar has no coordinates */
+    ul_lower_store(s->lower, s->node->outputs[0], &nowhere, result);
+}
+
+void ul_lower_nll_loss(struct ul_lower *lower, ul_node_id node)
+{
+    struct loss s;
+    loss_open(&s, lower, node);
+    ul_lanes_begin(&s.lanes);
+    ul_kx weight;
+    ul_kx log_p = class_score(&s, &weight);
+    put_loss(&s, ul_kx_unary(lower->kernel, UL_KX_NEG, log_p), weight);
+    ul_lanes_end(&s.lanes);
+    loss_close(&s);
+}
+
+/* log(sum(exp(score))) over the classes, through the largest score. */
+static struct ul_lane_var log_sum_exp(struct loss *s)
+{
+    struct ul_lanes *lanes = &s->lanes;
+    struct ul_kernel *k = s->lower->kernel;
+    ul_value_id scores = s->node->inputs[SCORES];
+    struct ul_lane_var most =
+        ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, -(double)INFINITY));
+    struct ul_lane_var sum = ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, 0.0));
+    ul_lanes_loop(lanes, 2u, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    ul_kx x = ul_lower_load(s->lower, scores, lanes->index);
+    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, 2u);
+    ul_lanes_loop(lanes, 2u, UL_FOR_REDUCE);
+    ul_lanes_begin(lanes);
+    x = ul_kx_sub(k, ul_lower_load(s->lower, scores, lanes->index), ul_lanes_get(lanes, most));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), ul_kx_unary(k, UL_KX_EXP, x)));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, 2u);
+    ul_lanes_begin(lanes);
+    ul_kx log = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, log, ul_lanes_get(lanes, most)));
+    ul_lanes_end(lanes);
+    return sum;
+}
+
+void ul_lower_cross_entropy_loss(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_kernel *k = lower->kernel;
+    struct loss s;
+    loss_open(&s, lower, node);
+    struct ul_lanes *lanes = &s.lanes;
+    struct ul_lane_var total = log_sum_exp(&s);
+    ul_lanes_begin(lanes);
+    ul_kx weight;
+    ul_kx score = class_score(&s, &weight);
+    put_loss(&s, ul_kx_sub(k, ul_lanes_get(lanes, total), score), weight);
+    ul_lanes_end(lanes);
+    if (ul_lower_has_output(lower, node, 1)) {
+        ul_lanes_loop(lanes, 2u, UL_FOR_PARALLEL);
+        ul_lanes_begin(lanes);
+        ul_kx x = ul_lower_load(lower, s.node->inputs[SCORES], lanes->index);
+        ul_lower_store(lower, s.node->outputs[1], lanes->index,
+                       ul_kx_sub(k, x, ul_lanes_get(lanes, total)));
+        ul_lanes_end(lanes);
+        ul_lanes_loop_end(lanes, 2u);
+    }
+    loss_close(&s);
+}
