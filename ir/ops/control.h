@@ -4,4 +4,8 @@
 
 #include "ir/lower.h"
 
+/* control.c: always a failure; the types of a node with blocks come from inferring the blocks. */
+
+ul_infer_fn ul_infer_control;
+
 #endif

@@ -1,0 +1,7 @@
+#include "ir/ops/control.h"
+
+enum ul_status ul_infer_control(struct ul_infer *infer)
+{
+    return ul_infer_unsupported(infer, "its types follow from its blocks, which stand where no "
+                                       "blocks are inferred");
+}
