@@ -11,13 +11,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t copy)
+uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t position)
 {
     uint32_t value = emitter->program->plan_values[base];
     UL_ASSERT(value != UL_PLAN_NONE);
-    uint32_t range = emitter->plan->value_ranges[value] + copy;
-    UL_ASSERT(range < emitter->plan->value_ranges[value + 1]);
-    return emitter->plan->ranges[range].offset_bytes;
+    const struct ul_plan *plan = emitter->plan;
+    const struct ul_plan_range *range = ul_plan_find_range(plan, value, position);
+    if (range == NULL) { /* a program without steps has no positions to live at */
+        UL_ASSERT(plan->position_count == 0 &&
+                  plan->value_ranges[value] < plan->value_ranges[value + 1]);
+        range = &plan->ranges[plan->value_ranges[value]];
+    }
+    return range->offset_bytes;
 }
 
 void ul_emit_string(struct ul_text *text, const char *string)
@@ -34,67 +39,57 @@ void ul_emit_string(struct ul_text *text, const char *string)
 
 /* ---- Calls ---- */
 
-/* Which copy of each value is the newest, as the positions are walked. */
-static void note_written(struct ul_emitter *emitter, const struct ul_program_step *step,
-                         uint32_t copy)
+static void put_address(struct ul_emitter *emitter, const struct ul_program_address *address,
+                        uint32_t position)
 {
-    for (uint32_t i = 0; i < step->arg_count; i++) {
-        if (step->written[i] && step->args[i].base != UL_NONE)
-            emitter->copies[step->args[i].base] = copy;
-    }
-}
-
-static void put_address(struct ul_emitter *emitter, const struct ul_program_address *address)
-{
-    uint64_t base = ul_emit_offset(emitter, address->base, emitter->copies[address->base]);
+    uint64_t base = ul_emit_offset(emitter, address->base, position);
     ul_text_printf(emitter->text, "a + %" PRIu64, base + (uint64_t)address->offset_bytes);
     if (address->loop != UL_PLAN_NONE)
         ul_text_printf(emitter->text, " + r%u * %" PRId64, address->loop, address->stride_bytes);
 }
 
 static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_step *step,
-                            uint64_t scratch_offset)
+                            uint32_t position)
 {
     const struct ul_program_kernel *kernel = &emitter->program->kernels[step->kernel];
     ul_text_printf(emitter->text, "%s(", kernel->name);
     for (uint32_t i = 0; i < step->arg_count; i++) {
         ul_text_put(emitter->text, "(void *)(");
-        put_address(emitter, &step->args[i]);
+        put_address(emitter, &step->args[i], position);
         ul_text_put(emitter->text, "), ");
     }
     if (kernel->scratch_bytes > 0)
-        ul_text_printf(emitter->text, "a + %" PRIu64 ", ", scratch_offset);
+        ul_text_printf(emitter->text, "a + %" PRIu64 ", ", emitter->scratch_offsets[position]);
     ul_text_put(emitter->text, "run);\n");
 }
 
 static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
 {
-    const struct ul_plan_position *at = &emitter->plan->positions[position];
-    const struct ul_program_step *step = &emitter->program->steps[at->step];
+    const struct ul_program_step *step =
+        &emitter->program->steps[emitter->plan->positions[position].step];
     struct ul_text *text = emitter->text;
-    note_written(emitter, step, at->copy);
     ul_text_printf(text, "%*sUL_STEP(run, %u);\n%*s", (int)(4 * indent), "", position,
                    (int)(4 * indent), "");
     switch (step->kind) {
     case UL_STEP_KERNEL:
-        put_kernel_call(emitter, step, emitter->scratch_offsets[position]);
+        put_kernel_call(emitter, step, position);
         break;
     case UL_STEP_COPY:
         ul_text_put(text, "memcpy(");
-        put_address(emitter, &step->args[1]);
+        put_address(emitter, &step->args[1], position);
         ul_text_put(text, ", ");
-        put_address(emitter, &step->args[0]);
+        put_address(emitter, &step->args[0], position);
         ul_text_printf(text, ", %" PRIu64 ");\n", step->copy_bytes);
         break;
     case UL_STEP_COUNTER:
         ul_text_put(text, "*UL_AT(int64_t, ");
-        put_address(emitter, &step->args[0]);
+        put_address(emitter, &step->args[0], position);
         ul_text_printf(text, ", 0) = r%u;\n", step->region);
         break;
     case UL_STEP_TEST:
         if (emitter->program->regions[step->region].kind == UL_PLAN_LOOP) {
             ul_text_put(text, "if (!*UL_AT(uint8_t, ");
-            put_address(emitter, &step->args[0]);
+            put_address(emitter, &step->args[0], position);
             ul_text_printf(text, ", 0))\n%*sbreak;\n", (int)(4 * indent + 4), "");
         } else {
             ul_text_put(text, "/* the branch's condition */\n");
@@ -121,7 +116,7 @@ static bool is_inside(const struct ul_program *program, uint32_t region, uint32_
     return false;
 }
 
-static void open_region(struct ul_emitter *emitter, uint32_t region)
+static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t position)
 {
     const struct ul_program_region *info = &emitter->program->regions[region];
     int indent = (int)(4 * depth_of(emitter->program, region));
@@ -131,21 +126,22 @@ static void open_region(struct ul_emitter *emitter, uint32_t region)
                        region, region, info->rounds, region);
     } else if (info->kind == UL_PLAN_BRANCH) {
         ul_text_printf(text, "%*sif (%s*UL_AT(uint8_t, ", indent, "", info->negated ? "!" : "");
-        put_address(emitter, &info->condition);
+        put_address(emitter, &info->condition, position);
         ul_text_put(text, ", 0)) {\n");
     }
 }
 
-static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to)
+static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to, uint32_t position)
 {
     if (from == to)
         return;
-    enter_region(emitter, from, emitter->program->regions[to].parent);
-    open_region(emitter, to);
+    enter_region(emitter, from, emitter->program->regions[to].parent, position);
+    open_region(emitter, to, position);
 }
 
 /* Closes and opens what lies between two positions' regions. */
-static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_t to)
+static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
+                              uint32_t position)
 {
     const struct ul_program *program = emitter->program;
     while (!is_inside(program, to, from)) {
@@ -153,7 +149,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
             ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from)), "");
         from = program->regions[from].parent;
     }
-    enter_region(emitter, from, to);
+    enter_region(emitter, from, to, position);
     return to;
 }
 
@@ -165,11 +161,11 @@ static void put_main(struct ul_emitter *emitter)
                                "    (void)a;\n    (void)run;\n");
     for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
         const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
-        region = change_region(emitter, region, step->region);
+        region = change_region(emitter, region, step->region, p);
         bool nested = program->regions[region].kind != UL_PLAN_SEQUENCE;
         put_step(emitter, p, depth_of(program, region) + (nested ? 1 : 0));
     }
-    change_region(emitter, region, 0);
+    change_region(emitter, region, 0, emitter->plan->position_count);
     ul_text_put(emitter->text, "}\n\n");
 }
 
@@ -325,7 +321,6 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
 {
     struct ul_emitter emitter = {
         .arena = arena, .program = program, .plan = plan, .options = options, .diag = diag};
-    emitter.copies = UL_NEW_ARRAY(arena, uint32_t, program->graph->value_count);
     find_scratch(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     UL_TRY(write_text(&emitter, directory, "model.c", put_model_c));

@@ -11,7 +11,6 @@ struct ul_emitter {
     const struct ul_emit_options *options;
     struct ul_diag *diag;
     struct ul_text *text;
-    uint32_t *copies;          /* graph value -> newest copy while positions are walked */
     uint64_t *scratch_offsets; /* per position */
     uint32_t weight_count;     /* scratch of counting */
     /* of the weights, set by ul_emit_weights */
@@ -19,8 +18,8 @@ struct ul_emitter {
     uint64_t payload_hash;
 };
 
-/* Where copy `copy` of a base value lies in the arena. */
-uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t copy);
+/* Where a base value lies in the arena at `position`. */
+uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t position);
 /* A C string literal; names are untrusted. */
 void ul_emit_string(struct ul_text *text, const char *string);
 

@@ -55,7 +55,7 @@ static void put_dims(struct ul_emitter *emitter, const char *name, const ul_valu
 }
 
 static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_value_id *values,
-                        uint32_t count)
+                        uint32_t count, uint32_t position)
 {
     const struct ul_graph *graph = emitter->program->graph;
     struct ul_text *text = emitter->text;
@@ -73,7 +73,7 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
         else
             ul_text_printf(text, "%s_dims_%u", name, i);
         uint64_t offset =
-            ul_emit_offset(emitter, info->view.base, 0) + (uint64_t)info->view.offset_bytes;
+            ul_emit_offset(emitter, info->view.base, position) + (uint64_t)info->view.offset_bytes;
         ul_text_printf(text, ", %" PRIu64 ", UL_SPACE_ARENA, %" PRIu64 "},\n",
                        ul_type_bytes(&info->type), offset);
     }
@@ -200,15 +200,15 @@ static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
 /* The views that a step writes; its slices of scanned outputs move with the round and are left
  * out. Returns how many. */
 static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
-                          const struct ul_program_step *step, uint32_t copy)
+                          const struct ul_program_step *step, uint32_t position)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < step->arg_count; i++) {
         if (!step->written[i] || step->views[i] == UL_NONE || step->args[i].loop != UL_PLAN_NONE)
             continue;
         const struct ul_value *value = &emitter->program->graph->values[step->views[i]];
-        uint64_t offset =
-            ul_emit_offset(emitter, value->view.base, copy) + (uint64_t)value->view.offset_bytes;
+        uint64_t offset = ul_emit_offset(emitter, value->view.base, position) +
+                          (uint64_t)value->view.offset_bytes;
         ul_text_printf(views, "    {UL_SPACE_ARENA, 0, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
                        offset, (int)value->type.dtype, value->type.rank,
                        shape_get(emitter, shapes, value));
@@ -250,7 +250,7 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
         ul_text_put(emitter->text, "static const struct ul_step steps[] = {\n");
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_program_step *step = &emitter->program->steps[plan->positions[p].step];
-        uint32_t count = put_views(emitter, &shapes, &views, step, plan->positions[p].copy);
+        uint32_t count = put_views(emitter, &shapes, &views, step, p);
         put_one_step(emitter, step, plan->positions[p].copy, view_count, count);
         view_count += count;
     }
@@ -271,6 +271,11 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
 }
 
 /* ---- the model ---- */
+
+static uint32_t last_position(const struct ul_plan *plan)
+{
+    return plan->position_count == 0 ? 0 : plan->position_count - 1;
+}
 
 static void put_digest(struct ul_text *text, const char *field, const char *hex)
 {
@@ -360,7 +365,8 @@ void ul_emit_tables(struct ul_emitter *emitter)
         ul_emit_each_weight(emitter, true, put_splat);
         ul_text_put(emitter->text, "};\n");
     }
-    put_tensors(emitter, "input", block->inputs, block->input_count);
-    put_tensors(emitter, "output", block->outputs, block->output_count);
+    put_tensors(emitter, "input", block->inputs, block->input_count, 0);
+    put_tensors(emitter, "output", block->outputs, block->output_count,
+                last_position(emitter->plan));
     put_model(emitter, sections, splats);
 }

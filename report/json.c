@@ -1,0 +1,279 @@
+/* plan.json, written: tables as columns, one column a line, so that a diff of two plans reads.
+ * report/README.md documents every key. */
+#include "report/report.h"
+
+#include <inttypes.h>
+
+const char *ul_report_row_name(uint32_t row)
+{
+    static const char *const names[UL_REPORT_ROW_COUNT] = {
+        [UL_PLAN_WEIGHTS] = "weights",
+        [UL_PLAN_OPTIMIZER] = "optimizer_state",
+        [UL_PLAN_GRADIENTS] = "gradients",
+        [UL_PLAN_SAVED] = "activations_kept_for_backward",
+        [UL_PLAN_ACTIVATIONS] = "other_activations",
+        [UL_PLAN_SCRATCH] = "scratch",
+        [UL_PLAN_INPUTS] = "inputs",
+        [UL_PLAN_OUTPUTS] = "outputs",
+        [UL_PLAN_CLASS_COUNT] = "alignment",
+        [UL_PLAN_CLASS_COUNT + 1] = "holes",
+        [UL_PLAN_CLASS_COUNT + 2] = "unaccounted",
+    };
+    UL_ASSERT(row < UL_REPORT_ROW_COUNT);
+    return names[row];
+}
+
+uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
+{
+    const struct ul_plan_rows *rows = &report->plan->rows;
+    if (row < UL_PLAN_CLASS_COUNT)
+        return rows->class_bytes[row];
+    if (row == UL_PLAN_CLASS_COUNT)
+        return rows->alignment_bytes;
+    if (row == UL_PLAN_CLASS_COUNT + 1)
+        return rows->holes_bytes;
+    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
+        sum += rows->class_bytes[i];
+    return report->plan->reserved_bytes[0] - sum;
+}
+
+static void put_key_string(struct ul_text *text, const char *key, const char *value)
+{
+    ul_text_printf(text, "  \"%s\": ", key);
+    ul_text_put_json(text, value);
+    ul_text_put(text, ",\n");
+}
+
+static void put_key_number(struct ul_text *text, const char *key, uint64_t value)
+{
+    ul_text_printf(text, "  \"%s\": %" PRIu64 ",\n", key, value);
+}
+
+static void put_key_bool(struct ul_text *text, const char *key, bool value)
+{
+    ul_text_printf(text, "  \"%s\": %s,\n", key, value ? "true" : "false");
+}
+
+/* "key": [ ... ] with one element from each call of the column's function. */
+struct column {
+    const char *key;
+    void (*put)(struct ul_text *text, const struct ul_report *report, uint32_t row);
+};
+
+static void put_columns(struct ul_text *text, const struct ul_report *report, const char *name,
+                        const struct column *columns, uint32_t column_count, uint32_t row_count)
+{
+    ul_text_printf(text, "  \"%s\": {", name);
+    for (uint32_t c = 0; c < column_count; c++) {
+        ul_text_printf(text, "%s\n    \"%s\": [", c == 0 ? "" : ",", columns[c].key);
+        for (uint32_t i = 0; i < row_count; i++) {
+            if (i > 0)
+                ul_text_put(text, ", ");
+            columns[c].put(text, report, i);
+        }
+        ul_text_put(text, "]");
+    }
+    ul_text_put(text, "\n  }");
+}
+
+static void put_u64(struct ul_text *text, uint64_t number)
+{
+    ul_text_printf(text, "%" PRIu64, number);
+}
+
+static const struct ul_report_step *step_at(const struct ul_report *report, uint32_t position)
+{
+    return &report->steps[report->plan->positions[position].step];
+}
+
+static void step_id(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].step);
+}
+
+static void step_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    ul_text_put_json(text, step_at(report, i)->name);
+}
+
+static void step_op(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    ul_text_put_json(text, step_at(report, i)->op);
+}
+
+static void step_node(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    ul_text_put_json(text, step_at(report, i)->node);
+}
+
+static void step_alternative(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].alternative);
+}
+
+static void step_part(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].part);
+}
+
+static void step_copy(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].copy);
+}
+
+static void step_flops(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, step_at(report, i)->flop_count);
+}
+
+static void step_moved(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, step_at(report, i)->moved_bytes);
+}
+
+static void put_optional(struct ul_text *text, uint32_t id)
+{
+    if (id == UL_PLAN_NONE)
+        ul_text_put(text, "null");
+    else
+        put_u64(text, id);
+}
+
+static void range_value(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_optional(text, report->plan->ranges[i].value);
+}
+
+static void range_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    const struct ul_plan_range *range = &report->plan->ranges[i];
+    if (range->value != UL_PLAN_NONE)
+        ul_text_put_json(text, report->values[range->value].name);
+    else
+        ul_text_put_json(text, step_at(report, range->begin)->name);
+}
+
+static void range_type(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    struct ul_text type;
+    const struct ul_plan_range *range = &report->plan->ranges[i];
+    ul_text_init(&type, text->arena);
+    if (range->value != UL_PLAN_NONE)
+        ul_type_print(&type, &report->values[range->value].type);
+    ul_text_put_json(text, type.data);
+}
+
+static void range_copy(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].copy);
+}
+
+static void range_class(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    ul_text_put_json(text, ul_report_row_name((uint32_t)report->plan->ranges[i].class));
+}
+
+static void range_space(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].space);
+}
+
+static void range_alias(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_optional(text, report->plan->ranges[i].alias);
+}
+
+static void range_offset(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].offset_bytes);
+}
+
+static void range_size(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].size_bytes);
+}
+
+static void range_begin(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].begin);
+}
+
+static void range_end(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->ranges[i].end);
+}
+
+static void put_head(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    ul_text_put(text, "{\n");
+    put_key_string(text, "format", "ullage-plan");
+    put_key_number(text, "version", 1);
+    put_key_string(text, "tool", "ullage " UL_VERSION);
+    put_key_string(text, "model", report->model_name);
+    put_key_string(text, "model_sha256", report->model_sha256);
+    put_key_string(text, "target", report->target);
+    put_key_number(text, "reserved_bytes", plan->reserved_bytes[0]);
+    put_key_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
+    put_key_number(text, "lower_bound_bytes", plan->lower_bound_bytes);
+    put_key_number(text, "alignment_bytes", plan->alignment_bytes);
+    if (report->budget_bytes > 0)
+        put_key_number(text, "budget_bytes", report->budget_bytes);
+    put_key_bool(text, "fits", plan->fits);
+    put_key_bool(text, "proven", plan->packing_proven);
+    put_key_bool(text, "optimal", plan->optimal);
+    put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
+    put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
+    put_key_number(text, "peak_step", plan->peak_position);
+    put_key_number(text, "cost", plan->cost);
+    put_key_number(text, "base_cost", plan->base_cost);
+    double overhead = plan->base_cost == 0
+                          ? 0.0
+                          : (double)(plan->cost - plan->base_cost) / (double)plan->base_cost;
+    ul_text_printf(text, "  \"overhead\": %.9g,\n", overhead);
+    ul_text_put(text, "  \"method\": {\"order\": ");
+    ul_text_put_json(text, plan->order_method);
+    ul_text_put(text, ", \"remat\": ");
+    ul_text_put_json(text, plan->remat_method);
+    ul_text_put(text, ", \"pack\": ");
+    ul_text_put_json(text, plan->pack_method);
+    ul_text_put(text, "},\n");
+}
+
+void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
+{
+    static const struct column steps[] = {
+        {"step", step_id},   {"name", step_name},   {"op", step_op},
+        {"node", step_node}, {"copy", step_copy},   {"alternative", step_alternative},
+        {"part", step_part}, {"flops", step_flops}, {"moved_bytes", step_moved},
+    };
+    static const struct column ranges[] = {
+        {"value", range_value},     {"name", range_name},
+        {"type", range_type},       {"copy", range_copy},
+        {"class", range_class},     {"space", range_space},
+        {"alias", range_alias},     {"offset_bytes", range_offset},
+        {"size_bytes", range_size}, {"begin", range_begin},
+        {"end", range_end},
+    };
+    put_head(text, report);
+    ul_text_put(text, "  \"options\": [");
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        ul_text_put(text, i == 0 ? "[" : ", [");
+        ul_text_put_json(text, report->options[i].name);
+        ul_text_put(text, ", ");
+        ul_text_put_json(text, report->options[i].value);
+        ul_text_put(text, "]");
+    }
+    ul_text_put(text, "],\n  \"rows\": {");
+    for (uint32_t i = 0; i < UL_REPORT_ROW_COUNT; i++)
+        ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
+                       ul_report_row_bytes(report, i));
+    ul_text_put(text, "\n  },\n");
+    put_columns(text, report, "steps", steps, sizeof steps / sizeof *steps,
+                report->plan->position_count);
+    ul_text_put(text, ",\n");
+    put_columns(text, report, "ranges", ranges, sizeof ranges / sizeof *ranges,
+                report->plan->range_count);
+    ul_text_put(text, "\n}\n");
+}

@@ -1,0 +1,267 @@
+/* plan.json, read back for `check` and `--plan`. The file may have been edited by hand: everything
+ * is checked for type and range here, and what it means by the planner's checker. */
+#include "report/report.h"
+
+#include <jansson.h>
+#include <string.h>
+
+struct reader {
+    struct ul_arena *arena;
+    struct ul_diag *diag;
+    json_t *root;
+};
+
+static enum ul_status parse(struct reader *reader, const char *json, size_t length)
+{
+    json_error_t error;
+    reader->root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
+    if (reader->root == NULL)
+        return ul_diag_set(reader->diag, UL_INVALID, "line %d: %s", error.line, error.text);
+    const char *format = json_string_value(json_object_get(reader->root, "format"));
+    if (format == NULL || strcmp(format, "ullage-plan") != 0)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"format\" is not \"ullage-plan\"");
+    if (json_integer_value(json_object_get(reader->root, "version")) != 1)
+        return ul_diag_set(reader->diag, UL_UNSUPPORTED,
+                           "\"version\" is not 1, the one that this ullage reads");
+    return UL_OK;
+}
+
+static enum ul_status get_string(struct reader *reader, const json_t *object, const char *key,
+                                 const char **out)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"%s\" is missing or no string", key);
+    *out = ul_arena_copy_string(reader->arena, value);
+    return UL_OK;
+}
+
+static enum ul_status number_of(struct reader *reader, const json_t *item, const char *key,
+                                bool optional, uint64_t most, uint64_t *out)
+{
+    if (optional && json_is_null(item)) {
+        *out = UL_PLAN_NONE;
+        return UL_OK;
+    }
+    if (!json_is_integer(item) || json_integer_value(item) < 0 ||
+        (uint64_t)json_integer_value(item) > most)
+        return ul_diag_set(reader->diag, UL_INVALID,
+                           "\"%s\" is missing, no whole number, or out of range", key);
+    *out = (uint64_t)json_integer_value(item);
+    return UL_OK;
+}
+
+static enum ul_status get_number(struct reader *reader, const json_t *object, const char *key,
+                                 uint64_t most, uint64_t *out)
+{
+    return number_of(reader, json_object_get(object, key), key, false, most, out);
+}
+
+static enum ul_status read_options(struct reader *reader, struct ul_report_header *header)
+{
+    const json_t *list = json_object_get(reader->root, "options");
+    if (!json_is_array(list))
+        return ul_diag_set(reader->diag, UL_INVALID, "\"options\" is missing or no list");
+    size_t count = json_array_size(list);
+    struct ul_report_option *options = UL_NEW_ARRAY(reader->arena, struct ul_report_option, count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(list, i);
+        const char *name = json_string_value(json_array_get(pair, 0));
+        const char *value = json_string_value(json_array_get(pair, 1));
+        if (json_array_size(pair) != 2 || name == NULL || value == NULL)
+            return ul_diag_set(reader->diag, UL_INVALID, "\"options\": entry %zu is no pair", i);
+        options[i].name = ul_arena_copy_string(reader->arena, name);
+        options[i].value = ul_arena_copy_string(reader->arena, value);
+    }
+    header->options = options;
+    header->option_count = (uint32_t)count;
+    return UL_OK;
+}
+
+static enum ul_status read_header(struct reader *reader, struct ul_report_header *header)
+{
+    UL_TRY(get_string(reader, reader->root, "model_sha256", &header->model_sha256));
+    UL_TRY(get_string(reader, reader->root, "target", &header->target));
+    return read_options(reader, header);
+}
+
+enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
+                                     struct ul_report_header *header, struct ul_diag *diag)
+{
+    struct reader reader = {.arena = arena, .diag = diag};
+    enum ul_status status = parse(&reader, json, length);
+    if (status == UL_OK)
+        status = read_header(&reader, header);
+    json_decref(reader.root);
+    return status;
+}
+
+/* One column as numbers; `count` is set by the first column of a table and kept by the others. */
+static enum ul_status read_column(struct reader *reader, const char *table, const char *key,
+                                  bool optional, uint64_t most, uint64_t **out, uint32_t *count,
+                                  bool first)
+{
+    const json_t *column = json_object_get(json_object_get(reader->root, table), key);
+    if (!json_is_array(column) || json_array_size(column) >= UINT32_MAX)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"%s\": \"%s\" is missing or no list", table,
+                           key);
+    size_t size = json_array_size(column);
+    if (first)
+        *count = (uint32_t)size;
+    if (size != *count)
+        return ul_diag_set(reader->diag, UL_INVALID,
+                           "\"%s\": \"%s\" has %zu entries, other columns have %u", table, key,
+                           size, *count);
+    *out = UL_NEW_ARRAY(reader->arena, uint64_t, size);
+    for (size_t i = 0; i < size; i++)
+        UL_TRY(number_of(reader, json_array_get(column, i), key, optional, most, &(*out)[i]));
+    return UL_OK;
+}
+
+static enum ul_status read_positions(struct reader *reader, const struct ul_problem *problem,
+                                     struct ul_plan *plan)
+{
+    uint64_t *steps;
+    uint64_t *copies;
+    uint64_t *alternatives;
+    uint64_t *parts;
+    uint32_t *count = &plan->position_count;
+    uint64_t most = problem->step_count == 0 ? 0 : problem->step_count - 1;
+    UL_TRY(read_column(reader, "steps", "step", false, most, &steps, count, true));
+    UL_TRY(read_column(reader, "steps", "copy", false, UINT32_MAX - 1, &copies, count, false));
+    UL_TRY(read_column(reader, "steps", "alternative", false, UINT32_MAX - 1, &alternatives, count,
+                       false));
+    UL_TRY(read_column(reader, "steps", "part", false, UINT32_MAX - 1, &parts, count, false));
+    plan->positions = UL_NEW_ARRAY(reader->arena, struct ul_plan_position, *count);
+    for (uint32_t i = 0; i < *count; i++)
+        plan->positions[i] = (struct ul_plan_position){.step = (uint32_t)steps[i],
+                                                       .alternative = (uint32_t)alternatives[i],
+                                                       .part = (uint32_t)parts[i],
+                                                       .copy = (uint32_t)copies[i]};
+    return UL_OK;
+}
+
+static enum ul_status read_classes(struct reader *reader, struct ul_plan *plan)
+{
+    const json_t *column = json_object_get(json_object_get(reader->root, "ranges"), "class");
+    if (json_array_size(column) != plan->range_count)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"ranges\": \"class\" is not complete");
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const char *name = json_string_value(json_array_get(column, i));
+        uint32_t row = 0;
+        while (row < UL_PLAN_CLASS_COUNT &&
+               (name == NULL || strcmp(name, ul_report_row_name(row)) != 0))
+            row++;
+        if (row == UL_PLAN_CLASS_COUNT)
+            return ul_diag_set(reader->diag, UL_INVALID, "\"ranges\": \"class\" %u is unknown", i);
+        plan->ranges[i].class = (enum ul_plan_class)row;
+    }
+    return UL_OK;
+}
+
+static enum ul_status read_ranges(struct reader *reader, const struct ul_problem *problem,
+                                  struct ul_plan *plan)
+{
+    static const struct {
+        const char *key;
+        bool optional;
+    } columns[] = {{"value", true},  {"copy", false},         {"space", false},
+                   {"alias", true},  {"offset_bytes", false}, {"size_bytes", false},
+                   {"begin", false}, {"end", false}};
+    enum { COLUMN_COUNT = sizeof columns / sizeof *columns };
+    uint64_t *numbers[COLUMN_COUNT];
+    for (size_t c = 0; c < COLUMN_COUNT; c++) {
+        bool bytes = c == 4 || c == 5;
+        uint64_t most = bytes ? INT64_MAX : UINT32_MAX - 1;
+        if (c == 0)
+            most = problem->value_count == 0 ? 0 : problem->value_count - 1;
+        UL_TRY(read_column(reader, "ranges", columns[c].key, columns[c].optional, most, &numbers[c],
+                           &plan->range_count, c == 0));
+    }
+    plan->ranges = UL_NEW_ARRAY(reader->arena, struct ul_plan_range, plan->range_count);
+    for (uint32_t i = 0; i < plan->range_count; i++)
+        plan->ranges[i] = (struct ul_plan_range){.value = (uint32_t)numbers[0][i],
+                                                 .copy = (uint32_t)numbers[1][i],
+                                                 .space = (uint32_t)numbers[2][i],
+                                                 .alias = (uint32_t)numbers[3][i],
+                                                 .offset_bytes = numbers[4][i],
+                                                 .size_bytes = numbers[5][i],
+                                                 .begin = (uint32_t)numbers[6][i],
+                                                 .end = (uint32_t)numbers[7][i]};
+    return read_classes(reader, plan);
+}
+
+/* First range of each value, by the order that plans keep: value, copy, then scratch. */
+static enum ul_status index_ranges(struct reader *reader, const struct ul_problem *problem,
+                                   struct ul_plan *plan)
+{
+    plan->value_ranges = UL_NEW_ARRAY(reader->arena, uint32_t, (uint64_t)problem->value_count + 1);
+    uint32_t at = 0;
+    for (uint32_t value = 0; value < problem->value_count; value++) {
+        plan->value_ranges[value] = at;
+        while (at < plan->range_count && plan->ranges[at].value == value)
+            at++;
+    }
+    plan->value_ranges[problem->value_count] = at;
+    for (; at < plan->range_count; at++) {
+        if (plan->ranges[at].value != UL_PLAN_NONE)
+            return ul_diag_set(reader->diag, UL_INVALID,
+                               "\"ranges\" are not in order of value, copy, then scratch");
+    }
+    return UL_OK;
+}
+
+static enum ul_status read_rows(struct reader *reader, struct ul_plan *plan)
+{
+    const json_t *rows = json_object_get(reader->root, "rows");
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
+        UL_TRY(
+            get_number(reader, rows, ul_report_row_name(i), INT64_MAX, &plan->rows.class_bytes[i]));
+    UL_TRY(get_number(reader, rows, "alignment", INT64_MAX, &plan->rows.alignment_bytes));
+    return get_number(reader, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
+}
+
+static enum ul_status read_plan(struct reader *reader, const struct ul_problem *problem,
+                                struct ul_plan *plan)
+{
+    const json_t *root = reader->root;
+    const json_t *method = json_object_get(root, "method");
+    uint64_t peak;
+    memset(plan, 0, sizeof *plan);
+    plan->space_count = problem->space_count;
+    plan->reserved_bytes = UL_NEW_ARRAY(reader->arena, uint64_t, problem->space_count);
+    UL_TRY(get_number(reader, root, "reserved_bytes", INT64_MAX, &plan->reserved_bytes[0]));
+    UL_TRY(get_number(reader, root, "order_lower_bound_bytes", INT64_MAX,
+                      &plan->order_lower_bound_bytes));
+    UL_TRY(get_number(reader, root, "lower_bound_bytes", INT64_MAX, &plan->lower_bound_bytes));
+    UL_TRY(get_number(reader, root, "alignment_bytes", INT64_MAX, &plan->alignment_bytes));
+    UL_TRY(
+        get_number(reader, root, "smallest_budget_bytes", INT64_MAX, &plan->smallest_budget_bytes));
+    UL_TRY(get_number(reader, root, "peak_step", UINT32_MAX - 1, &peak));
+    UL_TRY(get_number(reader, root, "cost", INT64_MAX, &plan->cost));
+    UL_TRY(get_number(reader, root, "base_cost", INT64_MAX, &plan->base_cost));
+    plan->peak_position = (uint32_t)peak;
+    plan->fits = json_is_true(json_object_get(root, "fits"));
+    plan->packing_proven = json_is_true(json_object_get(root, "proven"));
+    plan->optimal = json_is_true(json_object_get(root, "optimal"));
+    plan->stopped_by_time = json_is_true(json_object_get(root, "stopped_by_time"));
+    UL_TRY(get_string(reader, method, "order", &plan->order_method));
+    UL_TRY(get_string(reader, method, "remat", &plan->remat_method));
+    UL_TRY(get_string(reader, method, "pack", &plan->pack_method));
+    UL_TRY(read_rows(reader, plan));
+    UL_TRY(read_positions(reader, problem, plan));
+    UL_TRY(read_ranges(reader, problem, plan));
+    return index_ranges(reader, problem, plan);
+}
+
+enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
+                                   const struct ul_problem *problem, struct ul_plan *plan,
+                                   struct ul_diag *diag)
+{
+    struct reader reader = {.arena = arena, .diag = diag};
+    enum ul_status status = parse(&reader, json, length);
+    if (status == UL_OK)
+        status = read_plan(&reader, problem, plan);
+    json_decref(reader.root);
+    return status;
+}

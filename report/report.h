@@ -1,0 +1,72 @@
+/* A plan for people and for machines: plan.json, the terminal's summary.
+ *
+ * Invariants: everything printed comes from the plan and the description beside it, never from a
+ * second computation; the same plan gives the same bytes. No time, date or path is written.
+ * Ownership: texts live in the arena passed in.
+ * Units: bytes; `overhead` and `gap` are fractions.
+ * Failure: a plan.json that does not parse is UL_INVALID with the key that is wrong.
+ */
+#ifndef UL_REPORT_H
+#define UL_REPORT_H
+
+#include "ir/ir.h"
+#include "planner/planner.h"
+
+/* One option of the command as `check` needs it to build the graph again. */
+struct ul_report_option {
+    const char *name;  /* "dim" */
+    const char *value; /* "N=4" */
+};
+
+struct ul_report_step {
+    const char *name;
+    const char *op;
+    const char *node;
+    uint64_t flop_count;
+    uint64_t moved_bytes;
+};
+
+struct ul_report_value {
+    const char *name;
+    struct ul_type type;
+};
+
+/* What a plan is about. */
+struct ul_report {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    const char *model_name; /* file name without folders */
+    const char *model_sha256;
+    const char *target;
+    uint64_t budget_bytes; /* 0: none */
+    uint32_t option_count;
+    const struct ul_report_option *options;
+    const struct ul_report_step *steps;   /* per problem step */
+    const struct ul_report_value *values; /* per problem value */
+};
+
+/* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */
+enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
+const char *ul_report_row_name(uint32_t row);
+uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
+
+/* json.c: the text of plan.json (report/README.md). */
+void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
+/* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
+struct ul_report_header {
+    const char *model_sha256;
+    const char *target;
+    uint32_t option_count;
+    const struct ul_report_option *options;
+};
+enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, size_t length,
+                                     struct ul_report_header *header,
+                                     struct ul_diag *diag) UL_MUST_CHECK;
+enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
+                                   const struct ul_problem *problem, struct ul_plan *plan,
+                                   struct ul_diag *diag) UL_MUST_CHECK;
+
+/* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
+void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
+
+#endif
