@@ -1,0 +1,376 @@
+/* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name)
+{
+    for (; scope != NULL; scope = scope->outer) {
+        uint32_t value = ul_names_find(&scope->names, name);
+        if (value != UL_NONE)
+            return value;
+    }
+    return UL_NONE;
+}
+
+enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
+                             ul_value_id value)
+{
+    if (ul_names_add(&scope->names, name, value))
+        return UL_OK;
+    return ul_diag_set(builder->diag, UL_INVALID, "two values are called %s",
+                       ul_quote(builder->scratch, name));
+}
+
+const char *ul_builder_name(const struct ul_builder *builder, const char *name)
+{
+    return ul_arena_printf(builder->graph->arena, "%s%s", builder->prefix, name);
+}
+
+const char *ul_builder_describe(const struct ul_builder *builder, const char *name, const char *op)
+{
+    const char *full = ul_arena_printf(builder->scratch, "%s%s", builder->prefix,
+                                       name == NULL ? "" : name);
+    const char *quoted_op = ul_quote(builder->scratch, op == NULL ? "" : op);
+    return ul_arena_printf(builder->scratch, "node %s (%.*s)", ul_quote(builder->scratch, full),
+                           (int)strlen(quoted_op) - 2, quoted_op + 1);
+}
+
+void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
+                        const char *node, const char *reason)
+{
+    struct ul_model *model = builder->model;
+    struct ul_arena *arena = builder->graph->arena;
+    for (uint32_t i = 0; i < model->problem_count; i++) {
+        struct ul_model_problem *known = &model->problems[i];
+        if (strcmp(known->domain, domain) == 0 && strcmp(known->op, op) == 0 &&
+            strcmp(known->reason, reason) == 0) {
+            known->node_count++;
+            return;
+        }
+    }
+    enum { MAX_PROBLEMS = 1000 }; /* nobody reads more, and the search above is linear */
+    if (model->problem_count == MAX_PROBLEMS)
+        return;
+    UL_GROW(arena, model->problems, model->problem_count, model->problem_capacity);
+    struct ul_model_problem *problem = &model->problems[model->problem_count++];
+    problem->domain = ul_arena_copy_string(arena, domain);
+    problem->op = ul_arena_copy_string(arena, op);
+    problem->node = ul_quote(arena, ul_builder_name(builder, node));
+    problem->reason = ul_arena_copy_string(arena, reason);
+    problem->node_count = 1;
+}
+
+bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t nth,
+                      const unsigned char **data, size_t *size_bytes)
+{
+    for (unsigned i = 0; i < message->n_unknown_fields; i++) {
+        const ProtobufCMessageUnknownField *unknown = &message->unknown_fields[i];
+        if (unknown->tag != field || nth-- > 0)
+            continue;
+        /* The bytes begin with their length, which the decoder leaves in front. */
+        size_t skip = 0;
+        while (skip < unknown->len && (unknown->data[skip] & 0x80) != 0)
+            skip++;
+        UL_ASSERT(skip < unknown->len);
+        *data = unknown->data + skip + 1;
+        *size_bytes = unknown->len - skip - 1;
+        return true;
+    }
+    return false;
+}
+
+/* The line of the author's source that made a node: the innermost frame of PyTorch's stack trace,
+ * from the metadata (torch.export) or the doc string (the older exporter). */
+static const char *source_line(struct ul_builder *builder, const char *trace)
+{
+    enum { LONGEST = 240 };
+    const char *line = trace;
+    for (const char *at = strstr(trace, "File \""); at != NULL; at = strstr(at + 1, "File \""))
+        line = at;
+    size_t length = strcspn(line, "\n");
+    if (length > LONGEST)
+        length = LONGEST;
+    if (length == 0)
+        return NULL;
+    return ul_arena_printf(builder->graph->arena, "%.*s", (int)length, line);
+}
+
+static const char *find_source(struct ul_builder *builder, const Onnx__NodeProto *proto)
+{
+    const unsigned char *data = NULL;
+    size_t size = 0;
+    for (uint32_t i = 0; ul_proto_unknown(&proto->base, UL_WIRE_NODE_METADATA, i, &data, &size);
+         i++) {
+        Onnx__StringStringEntryProto *entry =
+            onnx__string_string_entry_proto__unpack(builder->allocator, size, data);
+        if (entry != NULL && entry->key != NULL && entry->value != NULL &&
+            strstr(entry->key, "stack_trace") != NULL)
+            return source_line(builder, entry->value);
+    }
+    if (proto->doc_string != NULL && proto->doc_string[0] != '\0')
+        return source_line(builder, proto->doc_string);
+    return NULL;
+}
+
+static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeProto *proto)
+{
+    struct ul_builder *builder = node->builder;
+    for (size_t i = 0; i < proto->n_input; i++) {
+        const char *name = proto->input[i];
+        if (name[0] == '\0')
+            continue;
+        ul_value_id value = ul_scope_find(builder->scope, name);
+        if (value == UL_NONE)
+            return ul_diag_set(builder->diag, UL_INVALID,
+                               "%s: input %zu, %s, is neither an input, nor a weight, nor the "
+                               "output of a node",
+                               ul_builder_describe(builder, node->name, node->op), i,
+                               ul_quote(builder->scratch, name));
+        if (value == UL_ABSENT)
+            continue;
+        if (builder->graph->values[value].kind == UL_VALUE_DEAD)
+            ul_builder_problem(builder, node->domain, node->op, node->name,
+                               "uses an output that an old operator gives in training only");
+        ul_old_set_input(node, (uint32_t)i, value);
+    }
+    return UL_OK;
+}
+
+static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
+                                 struct ul_old_node *node)
+{
+    memset(node, 0, sizeof *node);
+    node->builder = builder;
+    node->domain = ul_domain_canonical(proto->domain);
+    node->op = proto->op_type;
+    node->name = proto->name == NULL ? "" : proto->name;
+    if (node->op == NULL || node->op[0] == '\0')
+        return ul_diag_set(builder->diag, UL_INVALID, "node %s names no operator",
+                           ul_quote(builder->scratch, ul_builder_name(builder, node->name)));
+    if (proto->n_input > UL_LIMIT_NODE_INPUTS || proto->n_output > UL_LIMIT_NODE_INPUTS)
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "%s: more than %d inputs or outputs",
+                           ul_builder_describe(builder, node->name, node->op),
+                           UL_LIMIT_NODE_INPUTS);
+    if (node->name[0] == '\0' && proto->n_output > 0)
+        node->name = proto->output[0];
+    node->version = ul_opsets_version(builder->opsets, node->domain);
+    node->source = find_source(builder, proto);
+    node->outputs = UL_NEW_ARRAY(builder->scratch, const char *, proto->n_output);
+    node->results = UL_NEW_ARRAY(builder->scratch, ul_value_id, proto->n_output);
+    node->declared_count = (uint32_t)proto->n_output;
+    node->emitted = UL_NONE;
+    for (size_t i = 0; i < proto->n_output; i++) {
+        node->outputs[i] = proto->output[i];
+        node->results[i] = UL_NONE;
+        if (proto->output[i][0] != '\0')
+            node->output_count = (uint32_t)i + 1;
+    }
+    return resolve_inputs(node, proto);
+}
+
+/* The tensor of a Constant node, whichever attribute it came by; NULL with a problem noted. */
+static enum ul_status constant_value(struct ul_old_node *node, const struct ul_tensor **out)
+{
+    struct ul_arena *arena = node->builder->graph->arena;
+    *out = NULL;
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        const struct ul_attr *attr = &node->attrs[i];
+        int64_t count = attr->count;
+        struct ul_type type = ul_type_make(UL_F32, 0, NULL);
+        if (attr->kind == UL_ATTR_TENSOR && strcmp(attr->name, "value") == 0) {
+            *out = attr->tensor;
+        } else if (strcmp(attr->name, "value_int") == 0 && attr->kind == UL_ATTR_INT) {
+            *out = ul_tensor_new_ints(arena, UL_I64, 0, NULL, &attr->i);
+        } else if (strcmp(attr->name, "value_ints") == 0 && attr->kind == UL_ATTR_INTS) {
+            *out = ul_tensor_new_ints(arena, UL_I64, 1, &count, attr->ints);
+        } else if (strcmp(attr->name, "value_float") == 0 && attr->kind == UL_ATTR_FLOAT) {
+            float value = (float)attr->f;
+            *out = ul_tensor_new(arena, &type, &value);
+        } else if (strcmp(attr->name, "value_floats") == 0 && attr->kind == UL_ATTR_FLOATS) {
+            float *values = UL_NEW_ARRAY(node->builder->scratch, float, attr->count);
+            for (uint32_t k = 0; k < attr->count; k++)
+                values[k] = (float)attr->floats[k];
+            type = ul_type_make(UL_F32, 1, &count);
+            *out = ul_tensor_new(arena, &type, values);
+        }
+    }
+    if (*out == NULL)
+        ul_old_problem(node, "holds no dense tensor of numbers; string and sparse constants are "
+                             "not supported");
+    return UL_OK;
+}
+
+/* Constant nodes and Identity of a constant become weights; true when the node was one. */
+static enum ul_status build_constant(struct ul_old_node *node, bool *done)
+{
+    struct ul_graph *graph = node->builder->graph;
+    *done = false;
+    if (node->domain[0] != '\0' || node->output_count != 1)
+        return UL_OK;
+    if (strcmp(node->op, "Constant") == 0) {
+        const struct ul_tensor *tensor = NULL;
+        UL_TRY(constant_value(node, &tensor));
+        if (tensor != NULL)
+            node->results[0] = ul_graph_add_weight(
+                graph, ul_builder_name(node->builder, node->outputs[0]), tensor);
+        *done = true;
+    } else if (strcmp(node->op, "Identity") == 0 && node->input_count == 1 &&
+               node->inputs[0] != UL_NONE &&
+               graph->values[node->inputs[0]].kind == UL_VALUE_WEIGHT) {
+        node->results[0] = node->inputs[0];
+        *done = true;
+    }
+    return UL_OK;
+}
+
+static enum ul_status bind_results(struct ul_old_node *node, struct ul_scope *scope)
+{
+    struct ul_builder *builder = node->builder;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i][0] == '\0')
+            continue;
+        if (node->results[i] == UL_NONE)
+            node->results[i] =
+                ul_graph_add_value(builder->graph, node->outputs[i], UL_VALUE_DEAD, NULL);
+        UL_TRY(ul_scope_bind(builder, scope, node->outputs[i], node->results[i]));
+    }
+    return UL_OK;
+}
+
+static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
+                                 struct ul_scope *scope)
+{
+    struct ul_old_node node;
+    if (builder->graph->node_count >= UL_LIMIT_NODES ||
+        builder->graph->value_count >= UL_LIMIT_VALUES)
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "the graph has more than %u nodes or %u values once functions are "
+                           "inlined",
+                           UL_LIMIT_NODES, UL_LIMIT_VALUES);
+    builder->scope = scope;
+    UL_TRY(start_node(builder, proto, &node));
+    const Onnx__FunctionProto *function = ul_function_find(builder, proto);
+    if (function != NULL) {
+        UL_TRY(ul_function_inline(builder, function, proto, &node));
+        return bind_results(&node, scope);
+    }
+    UL_TRY(ul_attributes_decode(&node, proto));
+    bool done = node.finished;
+    if (!done)
+        UL_TRY(build_constant(&node, &done));
+    if (!done)
+        UL_TRY(ul_upgrade_node(&node));
+    return bind_results(&node, scope);
+}
+
+enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
+                              Onnx__NodeProto *const *nodes, struct ul_scope *scope)
+{
+    const uint32_t *order = NULL;
+    UL_TRY(ul_order_nodes(builder, node_count, nodes, &order));
+    for (size_t i = 0; i < node_count; i++)
+        UL_TRY(build_node(builder, nodes[order == NULL ? i : order[i]], scope));
+    return UL_OK;
+}
+
+static enum ul_status build_initializers(struct ul_builder *builder,
+                                         const Onnx__GraphProto *proto, struct ul_scope *scope)
+{
+    for (size_t i = 0; i < proto->n_sparse_initializer; i++) {
+        const Onnx__TensorProto *values = proto->sparse_initializer[i]->values;
+        const char *name = values == NULL || values->name == NULL ? "" : values->name;
+        ul_builder_problem(builder, "", "sparse_initializer", name,
+                           "sparse weights are not supported; export the model with dense ones");
+        UL_TRY(ul_scope_bind(builder, scope, name,
+                             ul_graph_add_value(builder->graph, name, UL_VALUE_NODE, NULL)));
+    }
+    for (size_t i = 0; i < proto->n_initializer; i++) {
+        const char *name = proto->initializer[i]->name;
+        if (name == NULL || name[0] == '\0')
+            return ul_diag_set(builder->diag, UL_INVALID, "initializer %zu has no name", i);
+        if (ul_names_find(&scope->names, name) != UL_NONE && builder->block != 0)
+            continue; /* the default of a nested graph's argument, which is always given */
+        const struct ul_tensor *tensor = NULL;
+        UL_TRY(ul_tensor_decode(builder, proto->initializer[i], name, &tensor));
+        ul_value_id value =
+            ul_graph_add_weight(builder->graph, ul_builder_name(builder, name), tensor);
+        UL_TRY(ul_scope_bind(builder, scope, name, value));
+        builder->model->weight_count++;
+        builder->model->weight_bytes += ul_type_bytes(&tensor->type);
+    }
+    return UL_OK;
+}
+
+static enum ul_status build_arguments(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                                      struct ul_scope *scope)
+{
+    for (size_t i = 0; i < proto->n_input; i++) {
+        struct ul_model_port port;
+        ul_describe_port(builder, proto->input[i], &port);
+        if (strcmp(port.kind, "tensor") != 0 && strcmp(port.kind, "unknown") != 0)
+            ul_builder_problem(builder, "", "argument", port.name,
+                               "of a nested graph is no tensor; only dense tensors are supported");
+        ul_value_id value = ul_graph_add_value(
+            builder->graph, ul_builder_name(builder, port.name), UL_VALUE_ARGUMENT, NULL);
+        ul_block_add_input(builder->graph, builder->block, value);
+        if (proto->input[i]->name != NULL)
+            UL_TRY(ul_scope_bind(builder, scope, proto->input[i]->name, value));
+    }
+    return UL_OK;
+}
+
+/* An output of the model is the value of a node, once, under its own name: an output that is an
+ * input, a weight or another output gets a node. `taken` has an entry for every value. */
+static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_value_id value,
+                              bool *taken)
+{
+    const struct ul_value *info = &builder->graph->values[value];
+    enum ul_op identity = ul_op_find("", "Identity");
+    bool own = info->kind == UL_VALUE_NODE && strcmp(info->name, name) == 0 && !taken[value];
+    taken[value] = true;
+    if (own || identity == UL_OP_NONE)
+        return value;
+    ul_node_id node = ul_graph_add_node(builder->graph, 0, identity, name, 1, 1);
+    builder->graph->nodes[node].inputs[0] = value;
+    return builder->graph->nodes[node].outputs[0];
+}
+
+static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                                    const struct ul_scope *scope)
+{
+    struct ul_names seen;
+    ul_names_init(&seen, builder->scratch);
+    bool *taken = UL_NEW_ARRAY(builder->scratch, bool, builder->graph->value_count);
+    for (size_t i = 0; i < proto->n_output; i++) {
+        const char *name = proto->output[i]->name == NULL ? "" : proto->output[i]->name;
+        ul_value_id value = ul_scope_find(scope, name);
+        if (value == UL_NONE || value == UL_ABSENT)
+            return ul_diag_set(builder->diag, UL_INVALID,
+                               "output %s is neither an input, nor a weight, nor the output of a "
+                               "node",
+                               ul_quote(builder->scratch, name));
+        if (builder->graph->values[value].kind == UL_VALUE_DEAD)
+            ul_builder_problem(builder, "", "output", name,
+                               "is an output that an old operator gives in training only");
+        if (builder->block == 0) {
+            if (!ul_names_add(&seen, name, 0))
+                return ul_diag_set(builder->diag, UL_INVALID, "two outputs are called %s",
+                                   ul_quote(builder->scratch, name));
+            value = own_output(builder, name, value, taken);
+        }
+        ul_block_add_output(builder->graph, builder->block, value);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                              struct ul_scope *scope)
+{
+    if (builder->block != 0)
+        UL_TRY(build_arguments(builder, proto, scope));
+    UL_TRY(build_initializers(builder, proto, scope));
+    UL_TRY(ul_build_nodes(builder, proto->n_node, proto->node, scope));
+    return build_outputs(builder, proto, scope);
+}

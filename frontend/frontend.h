@@ -1,0 +1,142 @@
+/* ONNX bytes to a graph: the only folder that knows ONNX's file format and its old operator sets.
+ *
+ * Invariants of a graph that was loaded: it holds the newest operator semantics only, model-local
+ * functions are inlined, every node stands after the producers of its inputs, constants are
+ * weights (initializers, Constant nodes, Identity of a weight, inputs fixed by --const), and the
+ * types of all inputs are static. Types of node outputs are left to shape inference.
+ * Ownership: graph, tensors and the model's description live in the arena passed in. Large
+ * tensors borrow the bytes of mapped files, so ul_model_done comes after the last use of the graph.
+ * Units: dims count elements; sizes and offsets count bytes.
+ * Failure: the file is hostile. Everything wrong with it is an enum ul_status with a text that
+ * names the node or the tensor; the description is filled as far as the file could be read.
+ */
+#ifndef UL_FRONTEND_H
+#define UL_FRONTEND_H
+
+#include "ir/ir.h"
+
+/* A value for a symbolic dimension: --dim NAME=N. */
+struct ul_frontend_dim {
+    const char *name;
+    int64_t size;
+};
+
+/* The shape of an input: --shape INPUT=1,3,224,224. */
+struct ul_frontend_shape {
+    const char *input;
+    uint32_t rank;
+    int64_t dims[UL_LIMIT_RANK];
+};
+
+/* An input that is a constant of the compile: --const INPUT=FILE. */
+struct ul_frontend_const {
+    const char *input;
+    const struct ul_tensor *tensor;
+};
+
+/* What the user said about the inputs; all zero is "nothing". */
+struct ul_frontend_options {
+    uint32_t dim_count;
+    const struct ul_frontend_dim *dims;
+    uint32_t shape_count;
+    const struct ul_frontend_shape *shapes;
+    uint32_t const_count;
+    const struct ul_frontend_const *consts;
+};
+
+struct ul_model_opset {
+    const char *domain; /* "" is ai.onnx */
+    int64_t version;
+};
+
+/* A dimension as the file declares it. */
+struct ul_model_dim {
+    int64_t size;       /* -1: symbolic */
+    const char *symbol; /* of a named symbolic dimension, else NULL */
+};
+
+/* An input or output as the file declares it. */
+struct ul_model_port {
+    const char *name;
+    const char *kind; /* "tensor", "sequence", "map", "optional", "sparse tensor", "unknown" */
+    enum ul_dtype dtype;
+    uint32_t rank; /* UL_RANK_UNKNOWN when the file gives no shape */
+    const struct ul_model_dim *dims;
+    bool is_weight; /* an input with an initializer, or fixed by --const */
+};
+
+/* An operator as the file names it; counts every node of graphs, nested graphs and functions. */
+struct ul_model_operator {
+    const char *domain;
+    const char *name;
+    int64_t version; /* of the domain's operator set that the model imports */
+    uint32_t node_count;
+    bool is_function;   /* defined by the model itself */
+};
+
+/* Something that keeps the model from being compiled. */
+struct ul_model_problem {
+    const char *domain;
+    const char *op;
+    const char *node;   /* the first node concerned, quoted for messages */
+    const char *reason; /* and the remedy where there is one */
+    uint32_t node_count;
+};
+
+struct ul_model_file {
+    struct ul_file file;
+    const char *path;
+};
+
+/* A description of the model file. */
+struct ul_model {
+    const char *path;
+    char sha256[65]; /* of the model file without external data */
+    int64_t ir_version;
+    const char *producer_name;
+    const char *producer_version;
+    uint32_t opset_count;
+    const struct ul_model_opset *opsets;
+    uint32_t input_count; /* without inputs that an initializer makes a weight */
+    const struct ul_model_port *inputs;
+    uint32_t output_count;
+    const struct ul_model_port *outputs;
+    uint32_t operator_count; /* sorted by domain and name */
+    const struct ul_model_operator *operators;
+    uint32_t problem_count, problem_capacity;
+    struct ul_model_problem *problems;
+    uint32_t weight_count;
+    uint64_t weight_bytes; /* of initializers, once each */
+    uint32_t file_count, file_capacity; /* the model itself, then external data */
+    struct ul_model_file *files;
+};
+
+/* The oldest and the newest operator set of ai.onnx that is understood. */
+#define UL_FRONTEND_OPSET_MIN 7
+#define UL_FRONTEND_OPSET_MAX 27
+
+/* load.c */
+
+/* Reads the model at `path` ("-": standard input) into `graph`, which it initialises, and
+ * describes it in `model`. Errors: UL_IO, UL_INVALID (not ONNX, or against its rules),
+ * UL_UNSUPPORTED (lists every operator that is missing), UL_USAGE (an option does not fit the
+ * model, or a dimension has no size: lists every one with the flag to give). After any result
+ * ul_model_done must be called. */
+enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
+                                const struct ul_frontend_options *options, struct ul_model *model,
+                                struct ul_diag *diag) UL_MUST_CHECK;
+/* The same from memory; external data is looked for in `directory` (NULL: there is none). `data`
+ * must outlive the graph. */
+enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *arena,
+                                      const void *data, uint64_t size_bytes, const char *directory,
+                                      const struct ul_frontend_options *options,
+                                      struct ul_model *model, struct ul_diag *diag) UL_MUST_CHECK;
+/* Unmaps the files. */
+void ul_model_done(struct ul_model *model);
+
+/* A TensorProto file (.pb), copied into the arena; `name` may be NULL. */
+enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
+                                       const struct ul_tensor **tensor, const char **name,
+                                       struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,266 @@
+/* What the files of frontend/ share: the wire scan, names, the builder and the upgrade interface.
+ *
+ * Invariants: strings in decoded messages hold no NUL inside; every tensor in a decoded message
+ * carries in raw_data an index into the wire scan's table and never bytes of its own.
+ * Ownership: `scratch` lives until the load ends, `graph->arena` as long as the graph.
+ */
+#ifndef UL_FRONTEND_INTERNAL_H
+#define UL_FRONTEND_INTERNAL_H
+
+#include "frontend/frontend.h"
+#include "onnx.pb-c.h"
+
+/* wire.c: the scan over the protobuf's bytes that comes before decoding. */
+
+/* A run of a tensor's data in the file. */
+struct ul_wire_segment {
+    uint32_t field;  /* of TensorProto: 4 float, 5 int32, 7 int64, 9 raw, 10 double, 11 uint64 */
+    uint32_t packed; /* several elements without tags between them */
+    uint64_t offset;
+    uint64_t size_bytes;
+};
+
+struct ul_wire_tensor {
+    uint32_t first;
+    uint32_t count;
+};
+
+struct ul_wire {
+    const unsigned char *data;
+    uint64_t size_bytes;
+    uint32_t tensor_count, tensor_capacity;
+    struct ul_wire_tensor *tensors;
+    uint32_t segment_count, segment_capacity;
+    struct ul_wire_segment *segments;
+    struct ul_text slim; /* the message without tensor data and without what is never read */
+};
+
+enum ul_wire_kind { UL_WIRE_MODEL, UL_WIRE_TENSOR };
+
+/* Fields that older schemas do not know reappear in the slim message under their number plus
+ * this, so that any schema leaves them in the unknown fields. */
+#define UL_WIRE_MOVED 1000
+#define UL_WIRE_NODE_OVERLOAD (UL_WIRE_MOVED + 8)
+#define UL_WIRE_NODE_METADATA (UL_WIRE_MOVED + 9)
+#define UL_WIRE_FUNCTION_ATTRIBUTE (UL_WIRE_MOVED + 11)
+#define UL_WIRE_FUNCTION_OVERLOAD (UL_WIRE_MOVED + 13)
+
+enum ul_status ul_wire_scan(struct ul_wire *wire, struct ul_arena *arena, enum ul_wire_kind kind,
+                            const void *data, uint64_t size_bytes,
+                            struct ul_diag *diag) UL_MUST_CHECK;
+
+/* names.c: a map from untrusted names to numbers. */
+
+struct ul_names {
+    struct ul_arena *arena;
+    uint32_t count, capacity; /* capacity is 0 or a power of two */
+    const char **keys;
+    uint32_t *values;
+};
+
+void ul_names_init(struct ul_names *names, struct ul_arena *arena);
+/* The number of a name, or UL_NONE. */
+uint32_t ul_names_find(const struct ul_names *names, const char *key);
+/* False when the name is there already. The key is borrowed. */
+bool ul_names_add(struct ul_names *names, const char *key, uint32_t value) UL_MUST_CHECK;
+
+/* What a function's formal input is bound to when the caller gives none. */
+#define UL_ABSENT (UL_NONE - 1)
+
+/* The values that a graph sees by name: its own, then those of the graphs around it. */
+struct ul_scope {
+    const struct ul_scope *outer; /* NULL for the main graph and for a function's body */
+    struct ul_names names;
+};
+
+/* The attributes that a function's body may refer to. */
+struct ul_bindings {
+    uint32_t count;
+    const char **names;
+    const Onnx__AttributeProto **attrs; /* with no reference left in them */
+};
+
+/* The operator sets in force: the model's, or a function's own. */
+struct ul_opsets {
+    uint32_t count;
+    const struct ul_model_opset *sets;
+};
+
+struct ul_builder {
+    struct ul_graph *graph;
+    struct ul_arena *scratch;
+    struct ul_diag *diag;
+    struct ul_model *model;
+    const struct ul_frontend_options *options;
+    const struct ul_wire *wire;
+    const Onnx__ModelProto *proto;
+    ProtobufCAllocator *allocator; /* into scratch */
+    const char *directory;         /* of external data; NULL: none is allowed */
+    const char *last_location;     /* of external data, and its index in model->files */
+    uint32_t last_file;
+
+    struct ul_names functions; /* function_key -> index into proto->functions */
+    /* Where the node being built stands. */
+    ul_block_id block;
+    const struct ul_scope *scope;
+    const struct ul_bindings *bindings;
+    const struct ul_opsets *opsets;
+    const char *prefix; /* of names inside inlined functions, "" outside */
+    uint32_t depth;     /* of nested graphs and functions together */
+    uint32_t active_count;
+    const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */
+    ul_node_id next_to_infer;             /* see ul_upgrade_type */
+};
+
+/* A node on its way from the file's operator set to the newest one. */
+struct ul_old_node {
+    struct ul_builder *builder;
+    const char *domain; /* "" for ai.onnx */
+    const char *op;
+    int64_t version; /* of the operator set */
+    const char *name;
+    const char *source;
+    uint32_t input_count, input_capacity;
+    ul_value_id *inputs;
+    uint32_t output_count;   /* without absent ones at the end */
+    uint32_t declared_count; /* with them */
+    const char **outputs;    /* "" where absent */
+    ul_value_id *results; /* what the outputs became, UL_NONE until then */
+    uint32_t attr_count, attr_capacity;
+    struct ul_attr *attrs;
+    uint32_t graph_count;
+    const Onnx__GraphProto **graphs; /* in the order of the node's blocks */
+    ul_node_id emitted;              /* the node that owns the blocks; UL_NONE before */
+    bool finished;                   /* results are set; nothing is left to emit */
+};
+
+/* tensor.c */
+
+/* A tensor of the model; bytes are borrowed from the file where their form allows. `owner` names
+ * it in messages. */
+enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorProto *proto,
+                                const char *owner, const struct ul_tensor **out) UL_MUST_CHECK;
+
+/* external.c */
+
+/* The bytes of a tensor in a file beside the model. */
+enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorProto *proto,
+                                const char *owner, uint64_t wanted_bytes,
+                                const unsigned char **out) UL_MUST_CHECK;
+
+/* describe.c: fills builder->model from the decoded file. */
+void ul_describe_model(struct ul_builder *builder);
+/* One dimension, dtype and kind of an input or output. */
+void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *info,
+                      struct ul_model_port *port);
+
+/* inputs.c: makes the main graph's inputs; unbound dimensions are collected into one UL_USAGE
+ * text that the caller reports after everything worse. */
+enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scope,
+                               const char **unbound) UL_MUST_CHECK;
+
+/* order.c: the order in which to build the nodes of a graph; NULL when the file's own is good. */
+enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
+                              Onnx__NodeProto *const *nodes,
+                              const uint32_t **order) UL_MUST_CHECK;
+
+/* build.c */
+enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                              struct ul_scope *scope) UL_MUST_CHECK;
+enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
+                              Onnx__NodeProto *const *nodes, struct ul_scope *scope) UL_MUST_CHECK;
+/* A name seen from a scope, UL_ABSENT for a function's input that was not given, or UL_NONE. */
+ul_value_id ul_scope_find(const struct ul_scope *scope, const char *name);
+/* Binds a name; UL_INVALID when it is taken. */
+enum ul_status ul_scope_bind(struct ul_builder *builder, struct ul_scope *scope, const char *name,
+                             ul_value_id value) UL_MUST_CHECK;
+/* A name for the graph: the prefix of the functions around it, then the name; in its arena. */
+const char *ul_builder_name(const struct ul_builder *builder, const char *name);
+/* Notes that the model cannot be compiled, and why; the node goes on with a placeholder. */
+void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
+                        const char *node, const char *reason);
+/* "node \"name\" (Op)", quoted. */
+const char *ul_builder_describe(const struct ul_builder *builder, const char *name,
+                                const char *op);
+/* UL_UNSUPPORTED when the version of ai.onnx is out of range. */
+enum ul_status ul_opsets_check(struct ul_builder *builder,
+                               const struct ul_opsets *opsets) UL_MUST_CHECK;
+int64_t ul_opsets_version(const struct ul_opsets *opsets, const char *domain);
+const char *ul_domain_canonical(const char *domain);
+/* The payload of the `nth` unknown length-delimited field of that number; false past the last. */
+bool ul_proto_unknown(const ProtobufCMessage *message, uint32_t field, uint32_t nth,
+                      const unsigned char **data, size_t *size_bytes);
+
+/* function.c: model-local functions. */
+enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;
+/* The function that a node calls, or NULL. */
+const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
+                                            const Onnx__NodeProto *node);
+enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__FunctionProto *function,
+                                  const Onnx__NodeProto *proto, struct ul_old_node *node)
+    UL_MUST_CHECK;
+
+/* attribute.c */
+/* The attribute itself, or what a reference inside a function's body stands for; NULL when the
+ * caller did not give it and there is no default. */
+const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_builder *builder,
+                                                 const Onnx__AttributeProto *attr);
+/* Adds attributes and nested graphs to the node. */
+enum ul_status ul_attributes_decode(struct ul_old_node *node,
+                                    const Onnx__NodeProto *proto) UL_MUST_CHECK;
+
+/* upgrade.c: the table of semantic changes between operator sets. */
+
+/* Rewrites a node to the newest semantics and emits it, with what it needs around it. */
+enum ul_status ul_upgrade_node(struct ul_old_node *node) UL_MUST_CHECK;
+
+/* old_node.c: what the table's rows are written with. */
+
+const struct ul_attr *ul_old_attr(const struct ul_old_node *node, const char *name);
+int64_t ul_old_int(const struct ul_old_node *node, const char *name, int64_t otherwise);
+const char *ul_old_string(const struct ul_old_node *node, const char *name,
+                          const char *otherwise);
+void ul_old_set_int(struct ul_old_node *node, const char *name, int64_t value);
+void ul_old_set_string(struct ul_old_node *node, const char *name, const char *value);
+void ul_old_remove_attr(struct ul_old_node *node, const char *name);
+/* Input `index`, UL_NONE when absent; setting one grows the list. */
+ul_value_id ul_old_input(const struct ul_old_node *node, uint32_t index);
+void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id value);
+/* Constants for rewritten nodes: 1-d or 0-d int64, 0-d float. */
+ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count);
+ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value);
+ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value);
+/* Emits a node of ai.onnx beside the one at hand and gives its output. Absent inputs are UL_NONE;
+ * int attributes alone: name, value. */
+struct ul_int_attr {
+    const char *name;
+    int64_t value;
+};
+ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
+                        const ul_value_id *inputs, uint32_t attr_count,
+                        const struct ul_int_attr *attrs);
+/* Emits the node at hand as it now is; its outputs become the results. */
+void ul_old_emit_self(struct ul_old_node *node);
+/* Makes `value` the result of an output, under the output's name. */
+void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id value);
+/* What is known of a value's type: shape inference and folding run over the nodes emitted so far.
+ * dtype NONE and unknown rank where nothing is. */
+struct ul_type ul_old_type(struct ul_old_node *node, ul_value_id value);
+const struct ul_tensor *ul_old_tensor(struct ul_old_node *node, ul_value_id value);
+/* The element type of an input, float32 where it is not known. */
+enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input);
+/* A problem with this node: its outputs become placeholders. */
+void ul_old_problem(struct ul_old_node *node, const char *reason);
+
+/* Rows of the table: upgrade_attributes.c, upgrade_nn.c, upgrade_scan.c. Each takes a node of an
+ * operator set below the one that the table names. */
+typedef void ul_upgrade_fn(struct ul_old_node *node);
+ul_upgrade_fn ul_upgrade_axes, ul_upgrade_split, ul_upgrade_split_equal, ul_upgrade_slice,
+    ul_upgrade_pad, ul_upgrade_topk, ul_upgrade_clip, ul_upgrade_dropout, ul_upgrade_dft,
+    ul_upgrade_scatter, ul_upgrade_grid_sample, ul_upgrade_roi_align;
+ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_upsample_scales,
+    ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
+    ul_upgrade_one_hot;
+ul_upgrade_fn ul_upgrade_scan_8;
+
+#endif

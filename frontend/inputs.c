@@ -1,0 +1,307 @@
+/* The inputs of the model: their types are made static here, from the file and from what the user
+ * said with --dim, --shape and --const. Every dimension that stays open is reported at once, with
+ * the flag that closes it. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+struct inputs {
+    struct ul_builder *builder;
+    struct ul_names symbols; /* name -> index into sizes */
+    uint32_t symbol_count, symbol_capacity;
+    int64_t *sizes; /* -1: not bound */
+    struct ul_text unbound;
+};
+
+static const char *quote(const struct inputs *inputs, const char *text)
+{
+    return ul_quote(inputs->builder->scratch, text);
+}
+
+static const struct ul_frontend_shape *find_shape(const struct inputs *inputs, const char *name)
+{
+    const struct ul_frontend_options *options = inputs->builder->options;
+    for (uint32_t i = 0; i < options->shape_count; i++) {
+        if (strcmp(options->shapes[i].input, name) == 0)
+            return &options->shapes[i];
+    }
+    return NULL;
+}
+
+static const struct ul_tensor *find_const(const struct inputs *inputs, const char *name)
+{
+    const struct ul_frontend_options *options = inputs->builder->options;
+    for (uint32_t i = 0; i < options->const_count; i++) {
+        if (strcmp(options->consts[i].input, name) == 0)
+            return options->consts[i].tensor;
+    }
+    return NULL;
+}
+
+/* Gives a symbol its size; it must agree with what it had. */
+static enum ul_status bind_symbol(struct inputs *inputs, const char *symbol, int64_t size,
+                                  const char *input)
+{
+    uint32_t index = ul_names_find(&inputs->symbols, symbol);
+    if (index == UL_NONE) {
+        index = inputs->symbol_count;
+        (void)!ul_names_add(&inputs->symbols, symbol, index);
+        UL_GROW(inputs->builder->scratch, inputs->sizes, inputs->symbol_count,
+                inputs->symbol_capacity);
+        inputs->sizes[inputs->symbol_count++] = -1;
+    }
+    if (size >= 0 && inputs->sizes[index] >= 0 && inputs->sizes[index] != size)
+        return ul_diag_set(inputs->builder->diag, UL_USAGE,
+                           "dimension %s is %lld, but input %s makes it %lld",
+                           quote(inputs, symbol), (long long)inputs->sizes[index],
+                           quote(inputs, input), (long long)size);
+    if (size >= 0)
+        inputs->sizes[index] = size;
+    return UL_OK;
+}
+
+/* Compares a shape that the user gave with the file's and binds the symbols in it. */
+static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_port *port,
+                                  uint32_t rank, const int64_t *dims, const char *flag)
+{
+    struct ul_diag *diag = inputs->builder->diag;
+    if (port->rank != UL_RANK_UNKNOWN && port->rank != rank)
+        return ul_diag_set(diag, UL_USAGE, "%s: input %s has %u dimensions, not %u", flag,
+                           quote(inputs, port->name), (unsigned)port->rank, (unsigned)rank);
+    for (uint32_t i = 0; i < rank; i++) {
+        if (dims[i] < 0 || dims[i] > UL_LIMIT_DIM)
+            return ul_diag_set(diag, UL_USAGE, "%s: input %s: dimension %u is out of range: %lld",
+                               flag, quote(inputs, port->name), (unsigned)i, (long long)dims[i]);
+        if (port->rank == UL_RANK_UNKNOWN)
+            continue;
+        if (port->dims[i].size >= 0 && port->dims[i].size != dims[i])
+            return ul_diag_set(diag, UL_USAGE,
+                               "%s: input %s: the model fixes dimension %u at %lld, not %lld",
+                               flag, quote(inputs, port->name), (unsigned)i,
+                               (long long)port->dims[i].size, (long long)dims[i]);
+        if (port->dims[i].symbol != NULL)
+            UL_TRY(bind_symbol(inputs, port->dims[i].symbol, dims[i], port->name));
+    }
+    return UL_OK;
+}
+
+static enum ul_status apply_options(struct inputs *inputs)
+{
+    const struct ul_model *model = inputs->builder->model;
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        const struct ul_model_port *port = &model->inputs[i];
+        const struct ul_tensor *constant = find_const(inputs, port->name);
+        const struct ul_frontend_shape *shape = find_shape(inputs, port->name);
+        if (constant != NULL)
+            UL_TRY(apply_shape(inputs, port, constant->type.rank, constant->type.dims, "--const"));
+        if (shape != NULL)
+            UL_TRY(apply_shape(inputs, port, shape->rank, shape->dims, "--shape"));
+        for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
+            if (port->dims[d].symbol != NULL)
+                UL_TRY(bind_symbol(inputs, port->dims[d].symbol, -1, port->name));
+        }
+    }
+    return UL_OK;
+}
+
+static const char *list_symbols(const struct inputs *inputs)
+{
+    const struct ul_model *model = inputs->builder->model;
+    struct ul_names listed;
+    struct ul_text text;
+    ul_names_init(&listed, inputs->builder->scratch);
+    ul_text_init(&text, inputs->builder->scratch);
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        const struct ul_model_port *port = &model->inputs[i];
+        for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
+            const char *symbol = port->dims[d].symbol;
+            if (symbol != NULL && ul_names_add(&listed, symbol, 0))
+                ul_text_printf(&text, "%s %s", listed.count == 1 ? "" : ",",
+                               quote(inputs, symbol));
+        }
+    }
+    return listed.count == 0 ? " none" : text.data;
+}
+
+static enum ul_status check_dims(struct inputs *inputs)
+{
+    const struct ul_frontend_options *options = inputs->builder->options;
+    for (uint32_t i = 0; i < options->dim_count; i++) {
+        const struct ul_frontend_dim *dim = &options->dims[i];
+        if (ul_names_find(&inputs->symbols, dim->name) == UL_NONE)
+            return ul_diag_set(inputs->builder->diag, UL_USAGE,
+                               "--dim %s: the model has no such dimension; it has:%s",
+                               quote(inputs, dim->name), list_symbols(inputs));
+        if (dim->size < 0 || dim->size > UL_LIMIT_DIM)
+            return ul_diag_set(inputs->builder->diag, UL_USAGE, "--dim %s=%lld is out of range",
+                               quote(inputs, dim->name), (long long)dim->size);
+        UL_TRY(bind_symbol(inputs, dim->name, dim->size, "(--dim)"));
+    }
+    return UL_OK;
+}
+
+static enum ul_status unknown_input(const struct inputs *inputs, const char *flag,
+                                    const char *name)
+{
+    const struct ul_model *model = inputs->builder->model;
+    struct ul_text text;
+    ul_text_init(&text, inputs->builder->scratch);
+    for (uint32_t i = 0; i < model->input_count; i++)
+        ul_text_printf(&text, "%s %s", i == 0 ? "" : ",", quote(inputs, model->inputs[i].name));
+    return ul_diag_set(inputs->builder->diag, UL_USAGE,
+                       "%s %s: the model has no such input; it has:%s", flag, quote(inputs, name),
+                       model->input_count == 0 ? " none" : text.data);
+}
+
+static enum ul_status check_names(const struct inputs *inputs)
+{
+    const struct ul_builder *builder = inputs->builder;
+    struct ul_names names;
+    ul_names_init(&names, builder->scratch);
+    for (uint32_t i = 0; i < builder->model->input_count; i++) {
+        const char *name = builder->model->inputs[i].name;
+        if (name[0] == '\0')
+            return ul_diag_set(builder->diag, UL_INVALID, "input %u has no name", (unsigned)i);
+        if (!ul_names_add(&names, name, i))
+            return ul_diag_set(builder->diag, UL_INVALID, "two inputs are called %s",
+                               quote(inputs, name));
+    }
+    for (uint32_t i = 0; i < builder->options->shape_count; i++) {
+        if (ul_names_find(&names, builder->options->shapes[i].input) == UL_NONE)
+            return unknown_input(inputs, "--shape", builder->options->shapes[i].input);
+    }
+    for (uint32_t i = 0; i < builder->options->const_count; i++) {
+        if (ul_names_find(&names, builder->options->consts[i].input) == UL_NONE)
+            return unknown_input(inputs, "--const", builder->options->consts[i].input);
+    }
+    return UL_OK;
+}
+
+static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *port)
+{
+    ul_text_printf(&inputs->unbound, "give --shape %s=", port->name);
+    for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
+        int64_t size = port->dims[d].size;
+        if (size < 0 && port->dims[d].symbol != NULL)
+            size = inputs->sizes[ul_names_find(&inputs->symbols, port->dims[d].symbol)];
+        ul_text_put(&inputs->unbound, d == 0 ? "" : ",");
+        if (size >= 0)
+            ul_text_printf(&inputs->unbound, "%lld", (long long)size);
+        else
+            ul_text_put(&inputs->unbound, "N");
+    }
+    if (port->rank == UL_RANK_UNKNOWN)
+        ul_text_put(&inputs->unbound, "N,N,...");
+}
+
+/* Fills `type` as far as it is known and notes what is not. */
+static void close_type(struct inputs *inputs, const struct ul_model_port *port,
+                       struct ul_type *type)
+{
+    const struct ul_frontend_shape *shape = find_shape(inputs, port->name);
+    type->dtype = port->dtype;
+    type->rank = shape != NULL ? shape->rank : port->rank;
+    if (type->rank == UL_RANK_UNKNOWN) {
+        ul_text_printf(&inputs->unbound, "\n  input %s has no shape: ", quote(inputs, port->name));
+        put_shape_hint(inputs, port);
+        return;
+    }
+    for (uint32_t d = 0; d < type->rank; d++) {
+        const struct ul_model_dim *dim = port->rank == UL_RANK_UNKNOWN ? NULL : &port->dims[d];
+        type->dims[d] = shape != NULL ? shape->dims[d] : dim->size;
+        if (type->dims[d] >= 0 || dim == NULL)
+            continue;
+        if (dim->symbol == NULL) {
+            ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s has no name: ",
+                           (unsigned)d, quote(inputs, port->name));
+            put_shape_hint(inputs, port);
+            continue;
+        }
+        type->dims[d] = inputs->sizes[ul_names_find(&inputs->symbols, dim->symbol)];
+        if (type->dims[d] < 0)
+            ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give --dim %s=N",
+                           (unsigned)d, quote(inputs, port->name), dim->symbol);
+    }
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (type->dims[d] < 0) {
+            *type = (struct ul_type){.dtype = type->dtype, .rank = UL_RANK_UNKNOWN};
+            return;
+        }
+    }
+}
+
+static enum ul_status check_port(struct inputs *inputs, const struct ul_model_port *port)
+{
+    struct ul_builder *builder = inputs->builder;
+    if (strcmp(port->kind, "unknown") == 0)
+        return ul_diag_set(builder->diag, UL_INVALID, "input %s has no type",
+                           quote(inputs, port->name));
+    if (strcmp(port->kind, "tensor") != 0) {
+        ul_builder_problem(builder, "", "input", port->name,
+                           ul_arena_printf(builder->scratch,
+                                           "is a %s; only dense tensors are supported, so export "
+                                           "the model with tensor inputs",
+                                           port->kind));
+        return UL_OK;
+    }
+    if (port->rank != UL_RANK_UNKNOWN && port->rank > UL_LIMIT_RANK)
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "input %s: rank %u is above the limit of %d", quote(inputs, port->name),
+                           (unsigned)port->rank, UL_LIMIT_RANK);
+    if (port->dtype == UL_DTYPE_NONE || port->dtype == UL_STRING || port->dtype == UL_C64 ||
+        port->dtype == UL_C128)
+        ul_builder_problem(builder, "", "input", port->name,
+                           ul_arena_printf(builder->scratch, "has element type %s, which is not "
+                                                             "computed with",
+                                           ul_dtype_get(port->dtype)->name));
+    return UL_OK;
+}
+
+static enum ul_status add_input(struct inputs *inputs, struct ul_model_port *port,
+                                struct ul_scope *scope)
+{
+    struct ul_builder *builder = inputs->builder;
+    UL_TRY(check_port(inputs, port));
+    const struct ul_tensor *constant = find_const(inputs, port->name);
+    if (constant != NULL) {
+        if (port->dtype != constant->type.dtype)
+            return ul_diag_set(builder->diag, UL_USAGE, "--const: input %s is %s, not %s",
+                               quote(inputs, port->name), ul_dtype_get(port->dtype)->name,
+                               ul_dtype_get(constant->type.dtype)->name);
+        port->is_weight = true;
+        return ul_scope_bind(builder, scope, port->name,
+                             ul_graph_add_weight(builder->graph, port->name, constant));
+    }
+    struct ul_type type = {.rank = UL_RANK_UNKNOWN};
+    if (strcmp(port->kind, "tensor") == 0)
+        close_type(inputs, port, &type);
+    if (type.rank != UL_RANK_UNKNOWN && !ul_type_in_limits(&type))
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "input %s: its shape takes more bytes than a tensor may have",
+                           quote(inputs, port->name));
+    ul_value_id value = ul_graph_add_value(builder->graph, port->name, UL_VALUE_INPUT, &type);
+    ul_block_add_input(builder->graph, 0, value);
+    return ul_scope_bind(builder, scope, port->name, value);
+}
+
+enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scope,
+                               const char **unbound)
+{
+    struct inputs inputs = {.builder = builder};
+    ul_names_init(&inputs.symbols, builder->scratch);
+    ul_text_init(&inputs.unbound, builder->scratch);
+    *unbound = NULL;
+    UL_TRY(check_names(&inputs));
+    UL_TRY(apply_options(&inputs));
+    UL_TRY(check_dims(&inputs));
+    /* describe.c made the ports; here they learn which of them are constants. */
+    struct ul_model_port *ports =
+        ul_arena_copy(builder->graph->arena, builder->model->inputs,
+                      sizeof *ports * builder->model->input_count);
+    for (uint32_t i = 0; i < builder->model->input_count; i++)
+        UL_TRY(add_input(&inputs, &ports[i], scope));
+    builder->model->inputs = ports;
+    if (inputs.unbound.length > 0)
+        *unbound = inputs.unbound.data;
+    return UL_OK;
+}

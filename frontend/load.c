@@ -1,0 +1,221 @@
+/* Loading a model: the steps in order. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+static void *allocate(void *arena, size_t size)
+{
+    return ul_arena_alloc(arena, size);
+}
+
+/* The decoder's memory goes with the scratch arena. */
+static void release(void *arena, void *memory)
+{
+    (void)arena;
+    (void)memory;
+}
+
+static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *opsets)
+{
+    const Onnx__ModelProto *proto = builder->proto;
+    struct ul_model_opset *sets =
+        UL_NEW_ARRAY(builder->graph->arena, struct ul_model_opset, proto->n_opset_import);
+    for (size_t i = 0; i < proto->n_opset_import; i++) {
+        sets[i].domain = ul_arena_copy_string(
+            builder->graph->arena, ul_domain_canonical(proto->opset_import[i]->domain));
+        sets[i].version = proto->opset_import[i]->version;
+    }
+    opsets->sets = sets;
+    opsets->count = (uint32_t)proto->n_opset_import;
+    builder->model->opsets = sets;
+    builder->model->opset_count = opsets->count;
+    builder->opsets = opsets;
+    return UL_OK;
+}
+
+enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opsets *opsets)
+{
+    int64_t version = ul_opsets_version(opsets, "");
+    if (version == 0)
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "the model imports no operator set of ai.onnx");
+    if (version < UL_FRONTEND_OPSET_MIN || version > UL_FRONTEND_OPSET_MAX)
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "operator set %lld of ai.onnx is not supported, %d to %d are; convert "
+                           "the model with onnx.version_converter or export it again",
+                           (long long)version, UL_FRONTEND_OPSET_MIN, UL_FRONTEND_OPSET_MAX);
+    return UL_OK;
+}
+
+static enum ul_status report_problems(struct ul_builder *builder)
+{
+    const struct ul_model *model = builder->model;
+    struct ul_text text;
+    if (model->problem_count == 0)
+        return UL_OK;
+    ul_text_init(&text, builder->scratch);
+    for (uint32_t i = 0; i < model->problem_count; i++) {
+        const struct ul_model_problem *problem = &model->problems[i];
+        const char *quoted = ul_quote(builder->scratch, problem->op);
+        ul_text_printf(&text, "\n  %.*s", (int)strlen(quoted) - 2, quoted + 1);
+        if (problem->domain[0] != '\0')
+            ul_text_printf(&text, " of %s", ul_quote(builder->scratch, problem->domain));
+        ul_text_printf(&text, " (%u, first at %s): %s", (unsigned)problem->node_count,
+                       problem->node, problem->reason);
+    }
+    return ul_diag_set(builder->diag, UL_UNSUPPORTED, "the model needs what is not supported:%s",
+                       text.data);
+}
+
+static enum ul_status build(struct ul_builder *builder)
+{
+    struct ul_scope scope = {0};
+    struct ul_opsets opsets = {0};
+    const char *unbound = NULL;
+    ul_names_init(&scope.names, builder->scratch);
+    UL_TRY(read_opsets(builder, &opsets));
+    UL_TRY(ul_functions_index(builder));
+    ul_describe_model(builder);
+    UL_TRY(ul_opsets_check(builder, &opsets));
+    UL_TRY(ul_inputs_build(builder, &scope, &unbound));
+    UL_TRY(ul_build_graph(builder, builder->proto->graph, &scope));
+    UL_TRY(report_problems(builder));
+    if (unbound != NULL)
+        return ul_diag_set(builder->diag, UL_USAGE, "every dimension needs a size:%s", unbound);
+    return UL_OK;
+}
+
+static enum ul_status load(struct ul_builder *builder, const void *data, uint64_t size_bytes)
+{
+    struct ul_wire wire;
+    ProtobufCAllocator allocator = {allocate, release, builder->scratch};
+    ul_hash_hex(data, size_bytes, builder->model->sha256);
+    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag));
+    builder->wire = &wire;
+    builder->allocator = &allocator;
+    builder->proto = onnx__model_proto__unpack(&allocator, wire.slim.length,
+                                               (const uint8_t *)wire.slim.data);
+    if (builder->proto == NULL)
+        return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX file");
+    if (builder->proto->graph == NULL)
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "the file holds no graph; is it an ONNX model?");
+    const char *name = builder->proto->graph->name;
+    builder->graph->name =
+        ul_arena_copy_string(builder->graph->arena, name == NULL ? "" : name);
+    return build(builder);
+}
+
+static enum ul_status load_into(struct ul_graph *graph, struct ul_arena *arena, const void *data,
+                                uint64_t size_bytes, const char *directory,
+                                const struct ul_frontend_options *options, struct ul_model *model,
+                                struct ul_diag *diag)
+{
+    static const struct ul_frontend_options nothing;
+    struct ul_arena scratch;
+    struct ul_builder builder = {
+        .graph = graph,
+        .scratch = &scratch,
+        .diag = diag,
+        .model = model,
+        .options = options == NULL ? &nothing : options,
+        .directory = directory,
+        .prefix = "",
+    };
+    ul_arena_init(&scratch);
+    ul_graph_init(graph, arena, "");
+    enum ul_status status = load(&builder, data, size_bytes);
+    ul_arena_done(&scratch);
+    return status;
+}
+
+enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *arena,
+                                      const void *data, uint64_t size_bytes, const char *directory,
+                                      const struct ul_frontend_options *options,
+                                      struct ul_model *model, struct ul_diag *diag)
+{
+    memset(model, 0, sizeof *model);
+    return load_into(graph, arena, data, size_bytes, directory, options, model, diag);
+}
+
+/* The directory of a path: what is before its last slash. */
+static const char *directory_of(struct ul_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return ".";
+    if (slash == path)
+        return "/";
+    return ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
+}
+
+enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
+                                const struct ul_frontend_options *options, struct ul_model *model,
+                                struct ul_diag *diag)
+{
+    memset(model, 0, sizeof *model);
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, arena, path, diag));
+    UL_GROW(arena, model->files, model->file_count, model->file_capacity);
+    model->files[0].file = file;
+    model->files[0].path = ul_arena_copy_string(arena, path);
+    model->file_count = 1;
+    model->path = model->files[0].path;
+    const char *directory = strcmp(path, "-") == 0 ? NULL : directory_of(arena, path);
+    enum ul_status status = load_into(graph, arena, file.data, file.size_bytes, directory, options,
+                                      model, diag);
+    if (status != UL_OK)
+        ul_diag_prefix(diag, strcmp(path, "-") == 0 ? "standard input" : path);
+    return status;
+}
+
+void ul_model_done(struct ul_model *model)
+{
+    for (uint32_t i = 0; i < model->file_count; i++)
+        ul_file_unmap(&model->files[i].file);
+    model->file_count = 0;
+}
+
+static enum ul_status read_tensor(struct ul_builder *builder, const struct ul_file *file,
+                                  const char *path, const struct ul_tensor **tensor,
+                                  const char **name)
+{
+    struct ul_wire wire;
+    struct ul_arena *arena = builder->graph->arena;
+    ProtobufCAllocator allocator = {allocate, release, builder->scratch};
+    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, file->data, file->size_bytes,
+                        builder->diag));
+    builder->wire = &wire;
+    const Onnx__TensorProto *proto = onnx__tensor_proto__unpack(
+        &allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
+    if (proto == NULL)
+        return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
+    const char *own_name = proto->name == NULL ? "" : proto->name;
+    const struct ul_tensor *borrowed = NULL;
+    UL_TRY(ul_tensor_decode(builder, proto, own_name[0] == '\0' ? path : own_name, &borrowed));
+    *tensor = ul_tensor_new(arena, &borrowed->type, borrowed->data);
+    if (name != NULL)
+        *name = ul_arena_copy_string(arena, own_name);
+    return UL_OK;
+}
+
+enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
+                                       const struct ul_tensor **tensor, const char **name,
+                                       struct ul_diag *diag)
+{
+    struct ul_file file;
+    struct ul_arena scratch;
+    struct ul_model model = {0};
+    struct ul_graph graph;
+    UL_TRY(ul_file_map(&file, arena, path, diag));
+    ul_arena_init(&scratch);
+    ul_graph_init(&graph, arena, "");
+    struct ul_builder builder = {.graph = &graph, .scratch = &scratch, .diag = diag,
+                                 .model = &model, .prefix = ""};
+    enum ul_status status = read_tensor(&builder, &file, path, tensor, name);
+    if (status != UL_OK)
+        ul_diag_prefix(diag, path);
+    ul_arena_done(&scratch);
+    ul_file_unmap(&file);
+    return status;
+}

@@ -1,0 +1,208 @@
+/* What upgrades are written with: reading and changing a node that is on its way from the file's
+ * operator set to the newest one, and emitting nodes into the graph. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+const struct ul_attr *ul_old_attr(const struct ul_old_node *node, const char *name)
+{
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        if (strcmp(node->attrs[i].name, name) == 0)
+            return &node->attrs[i];
+    }
+    return NULL;
+}
+
+int64_t ul_old_int(const struct ul_old_node *node, const char *name, int64_t otherwise)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_INT ? attr->i : otherwise;
+}
+
+const char *ul_old_string(const struct ul_old_node *node, const char *name, const char *otherwise)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    return attr != NULL && attr->kind == UL_ATTR_STRING ? attr->s : otherwise;
+}
+
+static void set_attr(struct ul_old_node *node, const struct ul_attr *attr)
+{
+    ul_old_remove_attr(node, attr->name);
+    UL_GROW(node->builder->scratch, node->attrs, node->attr_count, node->attr_capacity);
+    node->attrs[node->attr_count++] = *attr;
+}
+
+void ul_old_set_int(struct ul_old_node *node, const char *name, int64_t value)
+{
+    struct ul_attr attr = {.name = name, .kind = UL_ATTR_INT, .i = value};
+    set_attr(node, &attr);
+}
+
+void ul_old_set_string(struct ul_old_node *node, const char *name, const char *value)
+{
+    struct ul_attr attr = {.name = name, .kind = UL_ATTR_STRING, .s = value};
+    set_attr(node, &attr);
+}
+
+void ul_old_remove_attr(struct ul_old_node *node, const char *name)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        if (strcmp(node->attrs[i].name, name) != 0)
+            node->attrs[kept++] = node->attrs[i];
+    }
+    node->attr_count = kept;
+}
+
+ul_value_id ul_old_input(const struct ul_old_node *node, uint32_t index)
+{
+    return index < node->input_count ? node->inputs[index] : UL_NONE;
+}
+
+void ul_old_set_input(struct ul_old_node *node, uint32_t index, ul_value_id value)
+{
+    while (node->input_count <= index) {
+        UL_GROW(node->builder->scratch, node->inputs, node->input_count, node->input_capacity);
+        node->inputs[node->input_count++] = UL_NONE;
+    }
+    node->inputs[index] = value;
+}
+
+static const char *helper_name(const struct ul_old_node *node, const char *what)
+{
+    return ul_arena_printf(node->builder->scratch, "%s%s/%s", node->builder->prefix, node->name,
+                           what);
+}
+
+static ul_value_id add_weight(struct ul_old_node *node, const struct ul_tensor *tensor)
+{
+    return ul_graph_add_weight(node->builder->graph, helper_name(node, "constant"), tensor);
+}
+
+ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count)
+{
+    int64_t dims[1] = {count};
+    return add_weight(node,
+                      ul_tensor_new_ints(node->builder->graph->arena, UL_I64, 1, dims, values));
+}
+
+ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value)
+{
+    return add_weight(node,
+                      ul_tensor_new_ints(node->builder->graph->arena, dtype, 0, NULL, &value));
+}
+
+ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value)
+{
+    unsigned char element[16] = {0};
+    struct ul_type type = ul_type_make(dtype, 0, NULL);
+    if (ul_dtype_get(dtype)->is_float)
+        ul_element_put_float(element, dtype, value);
+    else
+        ul_element_put_int(element, dtype, (int64_t)value);
+    return add_weight(node, ul_tensor_new(node->builder->graph->arena, &type, element));
+}
+
+ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input_count,
+                        const ul_value_id *inputs, uint32_t attr_count,
+                        const struct ul_int_attr *attrs)
+{
+    struct ul_graph *graph = node->builder->graph;
+    enum ul_op row = ul_op_find("", op);
+    if (row == UL_OP_NONE) {
+        ul_old_problem(node, ul_arena_printf(node->builder->scratch,
+                                             "needs %s, which is not supported", op));
+        return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
+    }
+    ul_node_id id = ul_graph_add_node(graph, node->builder->block, row, helper_name(node, op),
+                                      input_count, 1);
+    graph->nodes[id].source = node->source;
+    for (uint32_t i = 0; i < input_count; i++)
+        graph->nodes[id].inputs[i] = inputs[i];
+    for (uint32_t i = 0; i < attr_count; i++)
+        ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
+    return graph->nodes[id].outputs[0];
+}
+
+void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id value)
+{
+    if (output >= node->output_count)
+        return;
+    struct ul_value *info = &node->builder->graph->values[value];
+    node->results[output] = value;
+    if (node->outputs[output][0] != '\0' && info->kind == UL_VALUE_NODE)
+        info->name = ul_builder_name(node->builder, node->outputs[output]);
+}
+
+void ul_old_emit_self(struct ul_old_node *node)
+{
+    struct ul_builder *builder = node->builder;
+    struct ul_graph *graph = builder->graph;
+    enum ul_op op = ul_op_find(node->domain, node->op);
+    node->finished = true;
+    if (op == UL_OP_NONE) {
+        ul_old_problem(node, node->version == 0 ? "is not an operator of a domain that the model "
+                                                  "imports, nor one of its functions"
+                                                : "is not supported");
+        return;
+    }
+    while (node->input_count > 0 && node->inputs[node->input_count - 1] == UL_NONE)
+        node->input_count--;
+    ul_node_id id = ul_graph_add_node(graph, builder->block, op,
+                                      ul_builder_name(builder, node->name), node->input_count,
+                                      node->output_count);
+    graph->nodes[id].source = node->source;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        graph->nodes[id].inputs[i] = node->inputs[i];
+    for (uint32_t i = 0; i < node->attr_count; i++)
+        ul_node_set_attr(graph, id, &node->attrs[i]);
+    for (uint32_t i = 0; i < node->output_count; i++)
+        ul_old_set_result(node, i, graph->nodes[id].outputs[i]);
+    node->emitted = id;
+}
+
+/* Inference over what was emitted since the last time. Failures are left for the pass that comes
+ * later and reports them; the types are then unknown here. */
+static void catch_up(struct ul_builder *builder)
+{
+    struct ul_graph *graph = builder->graph;
+    for (; builder->next_to_infer < graph->node_count; builder->next_to_infer++) {
+        ul_node_id node = builder->next_to_infer;
+        struct ul_diag ignored = {0};
+        if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0)
+            continue;
+        if (ul_node_infer(graph, node, builder->scratch, &ignored) == UL_OK)
+            (void)ul_node_fold(graph, node, builder->scratch);
+    }
+}
+
+struct ul_type ul_old_type(struct ul_old_node *node, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return (struct ul_type){.rank = UL_RANK_UNKNOWN};
+    catch_up(node->builder);
+    return node->builder->graph->values[value].type;
+}
+
+const struct ul_tensor *ul_old_tensor(struct ul_old_node *node, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return NULL;
+    catch_up(node->builder);
+    return node->builder->graph->values[value].tensor;
+}
+
+enum ul_dtype ul_old_dtype(struct ul_old_node *node, uint32_t input)
+{
+    struct ul_type type = ul_old_type(node, ul_old_input(node, input));
+    return type.dtype == UL_DTYPE_NONE ? UL_F32 : type.dtype;
+}
+
+void ul_old_problem(struct ul_old_node *node, const char *reason)
+{
+    ul_builder_problem(node->builder, node->domain, node->op, node->name, reason);
+    node->finished = true;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        node->results[i] =
+            ul_graph_add_value(node->builder->graph, node->outputs[i], UL_VALUE_NODE, NULL);
+}

@@ -1,0 +1,90 @@
+/* From the file's operator set to the newest one.
+ *
+ * The graph holds the newest semantics only. Most versions of an operator differ in nothing but
+ * the element types that they admit; those that changed a meaning have a row here, taken from
+ * ONNX's Changelog.md. Rows are applied in order, so a node climbs from version to version.
+ */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+static const struct {
+    const char *op;
+    int64_t below; /* the version that changed the meaning */
+    ul_upgrade_fn *upgrade;
+} table[] = {
+    {"BatchNormalization", 14, ul_upgrade_batch_normalization},
+    {"Clip", 11, ul_upgrade_clip},
+    {"DFT", 20, ul_upgrade_dft},
+    {"Dropout", 12, ul_upgrade_dropout},
+    {"GridSample", 20, ul_upgrade_grid_sample},
+    {"GroupNormalization", 21, ul_upgrade_group_normalization},
+    {"Hardmax", 13, ul_upgrade_softmax},
+    {"LogSoftmax", 13, ul_upgrade_softmax},
+    {"OneHot", 11, ul_upgrade_one_hot},
+    {"Pad", 11, ul_upgrade_pad},
+    {"ReduceL1", 18, ul_upgrade_axes},
+    {"ReduceL2", 18, ul_upgrade_axes},
+    {"ReduceLogSum", 18, ul_upgrade_axes},
+    {"ReduceLogSumExp", 18, ul_upgrade_axes},
+    {"ReduceMax", 18, ul_upgrade_axes},
+    {"ReduceMean", 18, ul_upgrade_axes},
+    {"ReduceMin", 18, ul_upgrade_axes},
+    {"ReduceProd", 18, ul_upgrade_axes},
+    {"ReduceSum", 13, ul_upgrade_axes},
+    {"ReduceSumSquare", 18, ul_upgrade_axes},
+    {"Resize", 11, ul_upgrade_resize_10},
+    {"Resize", INT64_MAX, ul_upgrade_resize},
+    {"RoiAlign", 16, ul_upgrade_roi_align},
+    {"Scan", 9, ul_upgrade_scan_8},
+    {"Scatter", INT64_MAX, ul_upgrade_scatter},
+    {"Slice", 10, ul_upgrade_slice},
+    {"Softmax", 13, ul_upgrade_softmax},
+    {"Split", 13, ul_upgrade_split},
+    {"Split", 18, ul_upgrade_split_equal},
+    {"Squeeze", 13, ul_upgrade_axes},
+    {"TopK", 10, ul_upgrade_topk},
+    {"Unsqueeze", 13, ul_upgrade_axes},
+    {"Upsample", 9, ul_upgrade_upsample_scales},
+    {"Upsample", INT64_MAX, ul_upgrade_upsample},
+};
+
+static enum ul_status build_block(struct ul_builder *builder, const struct ul_old_node *node,
+                                  const Onnx__GraphProto *proto)
+{
+    struct ul_builder saved = *builder;
+    struct ul_scope scope = {.outer = saved.scope};
+    ul_names_init(&scope.names, builder->scratch);
+    if (builder->depth >= UL_LIMIT_NESTING)
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: graphs are nested more than %d deep",
+                           ul_builder_describe(builder, node->name, node->op), UL_LIMIT_NESTING);
+    builder->depth++;
+    builder->block = ul_graph_add_block(builder->graph, node->emitted);
+    UL_TRY(ul_build_graph(builder, proto, &scope));
+    builder->depth = saved.depth;
+    builder->block = saved.block;
+    builder->scope = saved.scope;
+    return UL_OK;
+}
+
+enum ul_status ul_upgrade_node(struct ul_old_node *node)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table && !node->finished; i++) {
+        if (node->domain[0] == '\0' && node->version < table[i].below &&
+            strcmp(node->op, table[i].op) == 0)
+            table[i].upgrade(node);
+    }
+    if (!node->finished)
+        ul_old_emit_self(node);
+    if (node->emitted == UL_NONE)
+        return UL_OK;
+    enum ul_op op = node->builder->graph->nodes[node->emitted].op;
+    bool is_control = (ul_op_get(op)->flags & UL_OP_CONTROL) != 0;
+    if (node->graph_count > 0 && !is_control)
+        return ul_diag_set(node->builder->diag, UL_INVALID,
+                           "%s: has a graph as attribute, which the operator does not know",
+                           ul_builder_describe(node->builder, node->name, node->op));
+    for (uint32_t i = 0; i < node->graph_count; i++)
+        UL_TRY(build_block(node->builder, node, node->graphs[i]));
+    return UL_OK;
+}

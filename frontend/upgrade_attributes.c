@@ -1,0 +1,111 @@
+/* Upgrades that move attributes to inputs, or rename them. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+/* The ints of an attribute become the 1-d constant at `input`. */
+static bool ints_to_input(struct ul_old_node *node, const char *name, uint32_t input)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    if (attr == NULL || attr->kind != UL_ATTR_INTS)
+        return false;
+    ul_value_id value = ul_old_const_ints(node, attr->ints, attr->count);
+    ul_old_remove_attr(node, name);
+    ul_old_set_input(node, input, value);
+    return true;
+}
+
+/* A float attribute becomes the scalar at `input`, in the element type of input 0. */
+static void float_to_input(struct ul_old_node *node, const char *name, uint32_t input)
+{
+    const struct ul_attr *attr = ul_old_attr(node, name);
+    if (attr == NULL || attr->kind != UL_ATTR_FLOAT)
+        return;
+    double number = attr->f;
+    ul_old_remove_attr(node, name);
+    ul_old_set_input(node, input, ul_old_const_float(node, ul_old_dtype(node, 0), number));
+}
+
+void ul_upgrade_axes(struct ul_old_node *node)
+{
+    (void)ints_to_input(node, "axes", 1);
+}
+
+void ul_upgrade_split(struct ul_old_node *node)
+{
+    (void)ints_to_input(node, "split", 1);
+}
+
+/* Without sizes, Split made as many equal parts as it had outputs; 18 wants the number said. */
+void ul_upgrade_split_equal(struct ul_old_node *node)
+{
+    node->output_count = node->declared_count;
+    if (ul_old_input(node, 1) == UL_NONE)
+        ul_old_set_int(node, "num_outputs", node->output_count);
+}
+
+void ul_upgrade_slice(struct ul_old_node *node)
+{
+    (void)ints_to_input(node, "starts", 1);
+    (void)ints_to_input(node, "ends", 2);
+    (void)ints_to_input(node, "axes", 3);
+}
+
+void ul_upgrade_pad(struct ul_old_node *node)
+{
+    (void)ints_to_input(node, "pads", 1);
+    float_to_input(node, "value", 2);
+}
+
+void ul_upgrade_topk(struct ul_old_node *node)
+{
+    int64_t k = ul_old_int(node, "k", 0);
+    ul_old_remove_attr(node, "k");
+    ul_old_set_input(node, 1, ul_old_const_ints(node, &k, 1));
+}
+
+void ul_upgrade_clip(struct ul_old_node *node)
+{
+    float_to_input(node, "min", 1);
+    float_to_input(node, "max", 2);
+}
+
+/* Before 12 Dropout was inference only; before 10 its mask had the type of the data. */
+void ul_upgrade_dropout(struct ul_old_node *node)
+{
+    float_to_input(node, "ratio", 1);
+    bool float_mask = node->version < 10 && node->output_count > 1;
+    if (!float_mask)
+        return;
+    enum ul_dtype dtype = ul_old_dtype(node, 0);
+    ul_old_emit_self(node);
+    struct ul_int_attr to = {"to", dtype};
+    ul_old_set_result(node, 1, ul_old_emit(node, "Cast", 1, &node->results[1], 1, &to));
+}
+
+void ul_upgrade_dft(struct ul_old_node *node)
+{
+    int64_t axis = ul_old_int(node, "axis", 1);
+    ul_old_remove_attr(node, "axis");
+    ul_old_set_input(node, 2, ul_old_const_int(node, UL_I64, axis));
+}
+
+void ul_upgrade_scatter(struct ul_old_node *node)
+{
+    node->op = "ScatterElements";
+}
+
+void ul_upgrade_grid_sample(struct ul_old_node *node)
+{
+    const char *mode = ul_old_string(node, "mode", "bilinear");
+    if (strcmp(mode, "bilinear") == 0)
+        ul_old_set_string(node, "mode", "linear");
+    else if (strcmp(mode, "bicubic") == 0)
+        ul_old_set_string(node, "mode", "cubic");
+}
+
+/* 16 moved the sampling points by half a pixel unless told otherwise. */
+void ul_upgrade_roi_align(struct ul_old_node *node)
+{
+    ul_old_set_string(node, "coordinate_transformation_mode", "output_half_pixel");
+}

@@ -1,0 +1,191 @@
+/* Upgrades of operators whose meaning changed: normalisation, softmax, resizing, one-hot. */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+/* Before 14 the outputs behind the first were statistics of a training run, which inference never
+ * fills; 7 and 8 knew one mean per element besides one per channel. */
+void ul_upgrade_batch_normalization(struct ul_old_node *node)
+{
+    if (ul_old_int(node, "spatial", 1) == 0) {
+        ul_old_problem(node, "with spatial=0 is not supported; export the model with operator "
+                             "set 9 or newer");
+        return;
+    }
+    ul_old_remove_attr(node, "spatial");
+    if (node->output_count > 1)
+        node->output_count = 1;
+    ul_old_emit_self(node);
+    node->output_count = node->declared_count;
+}
+
+/* Before 13 the operator worked on the input flattened to two dimensions at `axis`. With the last
+ * axis that is the same as today; else Flatten and Reshape go around it, which cost no bytes. */
+void ul_upgrade_softmax(struct ul_old_node *node)
+{
+    ul_value_id x = ul_old_input(node, 0);
+    int64_t axis = ul_old_int(node, "axis", 1);
+    struct ul_type type = axis == -1 ? (struct ul_type){0} : ul_old_type(node, x);
+    ul_old_set_int(node, "axis", -1);
+    bool is_last = axis == -1 || (ul_type_known(&type) && axis == (int64_t)type.rank - 1);
+    if (is_last || x == UL_NONE || node->output_count != 1)
+        return;
+    struct ul_int_attr flatten = {"axis", axis};
+    struct ul_int_attr allow_zero = {"allowzero", 1};
+    ul_value_id shape = ul_old_emit(node, "Shape", 1, &x, 0, NULL);
+    ul_old_set_input(node, 0, ul_old_emit(node, "Flatten", 1, &x, 1, &flatten));
+    ul_old_emit_self(node);
+    ul_value_id inputs[2] = {node->results[0], shape};
+    ul_old_set_result(node, 0, ul_old_emit(node, "Reshape", 2, inputs, 1, &allow_zero));
+}
+
+void ul_upgrade_upsample_scales(struct ul_old_node *node)
+{
+    const struct ul_attr *attr = ul_old_attr(node, "scales");
+    if (attr == NULL || attr->kind != UL_ATTR_FLOATS)
+        return;
+    struct ul_builder *builder = node->builder;
+    int64_t count = attr->count;
+    float *scales = UL_NEW_ARRAY(builder->scratch, float, attr->count);
+    for (uint32_t i = 0; i < attr->count; i++)
+        scales[i] = (float)attr->floats[i];
+    struct ul_type type = ul_type_make(UL_F32, 1, &count);
+    const struct ul_tensor *tensor = ul_tensor_new(builder->graph->arena, &type, scales);
+    ul_old_remove_attr(node, "scales");
+    ul_old_set_input(node, 1,
+                     ul_graph_add_weight(builder->graph,
+                                         ul_builder_name(builder, node->name), tensor));
+}
+
+/* The first Resize and Upsample: scales at input 1, pixels at their top left corners. */
+static void resize_asymmetric(struct ul_old_node *node, const char *nearest_mode)
+{
+    ul_old_set_input(node, 2, ul_old_input(node, 1));
+    ul_old_set_input(node, 1, UL_NONE);
+    ul_old_set_string(node, "coordinate_transformation_mode", "asymmetric");
+    ul_old_set_string(node, "nearest_mode", nearest_mode);
+}
+
+void ul_upgrade_upsample(struct ul_old_node *node)
+{
+    node->op = "Resize";
+    resize_asymmetric(node, "floor");
+}
+
+static ul_value_id float_weight(struct ul_old_node *node, const float *values, int64_t count)
+{
+    struct ul_graph *graph = node->builder->graph;
+    struct ul_type type = ul_type_make(UL_F32, 1, &count);
+    return ul_graph_add_weight(graph, ul_builder_name(node->builder, node->name),
+                               ul_tensor_new(graph->arena, &type, values));
+}
+
+/* Resize-10 rounds the nearest pixel down along axes that grow and up along axes that shrink.
+ * Where both occur, a growing step comes first: the nearest mode works axis by axis. */
+void ul_upgrade_resize_10(struct ul_old_node *node)
+{
+    const struct ul_tensor *scales = ul_old_tensor(node, ul_old_input(node, 1));
+    bool is_nearest = strcmp(ul_old_string(node, "mode", "nearest"), "nearest") == 0;
+    if (!is_nearest || scales == NULL || scales->type.rank != 1 ||
+        scales->type.dims[0] > UL_LIMIT_RANK || scales->type.dtype != UL_F32) {
+        resize_asymmetric(node, "floor");
+        return;
+    }
+    float up[UL_LIMIT_RANK];
+    float down[UL_LIMIT_RANK];
+    bool grows = false;
+    bool shrinks = false;
+    for (int64_t i = 0; i < scales->type.dims[0]; i++) {
+        float scale = (float)ul_tensor_get_float(scales, (uint64_t)i);
+        up[i] = scale > 1 ? scale : 1;
+        down[i] = scale < 1 ? scale : 1;
+        grows = grows || scale > 1;
+        shrinks = shrinks || scale < 1;
+    }
+    if (!grows || !shrinks) {
+        resize_asymmetric(node, shrinks ? "ceil" : "floor");
+        return;
+    }
+    struct ul_old_node grow = *node;
+    grow.attrs = ul_arena_copy(node->builder->scratch, node->attrs,
+                               sizeof *node->attrs * node->attr_count);
+    grow.attr_capacity = node->attr_count;
+    grow.inputs = NULL;
+    grow.input_count = grow.input_capacity = 0;
+    grow.results = UL_NEW_ARRAY(node->builder->scratch, ul_value_id, node->declared_count);
+    ul_old_set_input(&grow, 0, ul_old_input(node, 0));
+    ul_old_set_input(&grow, 1, float_weight(node, up, scales->type.dims[0]));
+    resize_asymmetric(&grow, "floor");
+    ul_old_emit_self(&grow);
+    ul_old_set_input(node, 0, grow.results[0]);
+    ul_old_set_input(node, 1, float_weight(node, down, scales->type.dims[0]));
+    resize_asymmetric(node, "ceil");
+}
+
+/* Resize-11 could not leave out roi and scales; files of any version give them as empty tensors,
+ * which mean the same as nothing. */
+void ul_upgrade_resize(struct ul_old_node *node)
+{
+    for (uint32_t i = 1; i < 4 && i < node->input_count; i++) {
+        ul_value_id value = node->inputs[i];
+        const struct ul_tensor *tensor =
+            value == UL_NONE ? NULL : node->builder->graph->values[value].tensor;
+        if (tensor != NULL && ul_type_elements(&tensor->type) == 0)
+            ul_old_set_input(node, i, UL_NONE);
+    }
+}
+
+/* One value per group becomes one per channel: [G] -> [G,1] -> [G,C/G] -> [C]. */
+static ul_value_id per_channel(struct ul_old_node *node, ul_value_id value, ul_value_id expanded)
+{
+    int64_t column[2] = {-1, 1};
+    int64_t flat = -1;
+    ul_value_id inputs[2] = {value, ul_old_const_ints(node, column, 2)};
+    inputs[0] = ul_old_emit(node, "Reshape", 2, inputs, 0, NULL);
+    inputs[1] = expanded;
+    inputs[0] = ul_old_emit(node, "Expand", 2, inputs, 0, NULL);
+    inputs[1] = ul_old_const_ints(node, &flat, 1);
+    return ul_old_emit(node, "Reshape", 2, inputs, 0, NULL);
+}
+
+/* GroupNormalization-18 had scale and bias per group. */
+void ul_upgrade_group_normalization(struct ul_old_node *node)
+{
+    ul_value_id x = ul_old_input(node, 0);
+    int64_t groups = ul_old_int(node, "num_groups", 0);
+    if (x == UL_NONE || groups <= 0 || ul_old_input(node, 1) == UL_NONE ||
+        ul_old_input(node, 2) == UL_NONE)
+        return; /* left for shape inference to refuse */
+    struct ul_int_attr channel_dim[2] = {{"start", 1}, {"end", 2}};
+    struct ul_int_attr axis = {"axis", 0};
+    ul_value_id count = ul_old_const_ints(node, &groups, 1);
+    ul_value_id inputs[2] = {ul_old_emit(node, "Shape", 1, &x, 2, channel_dim), count};
+    inputs[1] = ul_old_emit(node, "Div", 2, inputs, 0, NULL);
+    inputs[0] = count;
+    ul_value_id expanded = ul_old_emit(node, "Concat", 2, inputs, 1, &axis);
+    ul_old_set_input(node, 1, per_channel(node, ul_old_input(node, 1), expanded));
+    ul_old_set_input(node, 2, per_channel(node, ul_old_input(node, 2), expanded));
+}
+
+/* OneHot-9 knew no indexes from the end: a negative one selected nothing. Here it becomes one
+ * that is out of range for any depth. */
+void ul_upgrade_one_hot(struct ul_old_node *node)
+{
+    ul_value_id index = ul_old_input(node, 0);
+    if (index == UL_NONE)
+        return;
+    enum ul_dtype dtype = ul_old_type(node, index).dtype;
+    if (dtype == UL_DTYPE_NONE)
+        dtype = UL_I64;
+    if (ul_dtype_get(dtype)->is_integer && dtype != UL_I64) {
+        struct ul_int_attr to = {"to", UL_I64};
+        dtype = UL_I64;
+        index = ul_old_emit(node, "Cast", 1, &index, 1, &to);
+    }
+    ul_value_id zero = ul_old_const_float(node, dtype, 0);
+    double nowhere = 2 * (double)UL_LIMIT_DIM;
+    ul_value_id compared[2] = {index, zero};
+    ul_value_id chosen[3] = {ul_old_emit(node, "Less", 2, compared, 0, NULL),
+                             ul_old_const_float(node, dtype, nowhere), index};
+    ul_old_set_input(node, 0, ul_old_emit(node, "Where", 3, chosen, 0, NULL));
+}

@@ -1,0 +1,342 @@
+/* Runs ONNX node tests without a compiler: a test's inputs become constants, the whole graph folds
+ * in the kernel interpreter, and the outputs are compared with the expected ones.
+ *
+ * usage: onnx_eval [options] FOLDER...        each holds model.onnx and test_data_set_0
+ *        onnx_eval [options] --data DIR --scope scope.tsv    every test in scope
+ *   --quiet          print failures and the summary only
+ *   --golden FILE    the tests that must pass, one a line; exit 6 when one does not
+ *   --update         write that file instead
+ *   --dump           print the graph before it is evaluated
+ * Prints "ok NAME" or "FAIL NAME: reason" for each test; exit 6 when one fails (without --golden).
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/frontend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_PORTS = 64, CHILD_SECONDS = 60, REASON_BYTES = 2000 };
+static const double RELATIVE = 1e-3;
+static const double ABSOLUTE = 1e-7;
+
+struct options {
+    bool quiet, update, dump;
+    const char *data, *scope, *golden;
+    uint32_t folder_count, folder_capacity;
+    const char **folders;
+};
+
+struct run {
+    struct ul_arena arena;
+    struct ul_arena scratch;
+    struct ul_diag diag;
+    struct ul_graph graph;
+    struct ul_model model;
+    const char *folder;
+    bool dump;
+};
+
+static enum ul_status load(struct run *run)
+{
+    struct ul_arena *arena = &run->arena;
+    const char *path = ul_arena_printf(arena, "%s/model.onnx", run->folder);
+    struct ul_graph probe;
+    struct ul_diag ignored = {0};
+    /* The first load only says what the inputs are called. */
+    (void)!ul_frontend_load(&probe, arena, path, NULL, &run->model, &ignored);
+    struct ul_frontend_const consts[MAX_PORTS] = {{0}};
+    struct ul_frontend_options options = {.consts = consts};
+    for (uint32_t i = 0; i < run->model.input_count && i < MAX_PORTS; i++) {
+        const char *file =
+            ul_arena_printf(arena, "%s/test_data_set_0/input_%u.pb", run->folder, (unsigned)i);
+        if (access(file, R_OK) != 0)
+            continue;
+        struct ul_frontend_const *input = &consts[options.const_count];
+        input->input = run->model.inputs[i].name;
+        if (strcmp(run->model.inputs[i].kind, "tensor") != 0)
+            continue;
+        UL_TRY(ul_frontend_read_tensor(arena, file, &input->tensor, NULL, &run->diag));
+        options.const_count++;
+    }
+    ul_model_done(&run->model);
+    return ul_frontend_load(&run->graph, arena, path, &options, &run->model, &run->diag);
+}
+
+static enum ul_status evaluate(struct run *run)
+{
+    struct ul_graph *graph = &run->graph;
+    for (uint32_t i = 0; i < graph->blocks[0].node_count; i++) {
+        ul_node_id node = graph->blocks[0].nodes[i];
+        UL_TRY(ul_node_infer(graph, node, &run->scratch, &run->diag));
+        if (graph->nodes[node].output_count > 0 &&
+            graph->values[graph->nodes[node].outputs[0]].tensor != NULL)
+            continue;
+        bool random = (ul_op_get(graph->nodes[node].op)->flags & UL_OP_RANDOM) != 0;
+        if (!ul_node_fold(graph, node, &run->scratch) && !random)
+            return ul_diag_set(&run->diag, UL_MISMATCH, "%s does not fold",
+                               ul_node_describe(graph, node, &run->scratch));
+    }
+    return UL_OK;
+}
+
+static const char *type_text(struct run *run, const struct ul_type *type)
+{
+    struct ul_text text;
+    ul_text_init(&text, &run->arena);
+    ul_type_print(&text, type);
+    return text.data;
+}
+
+static bool close_enough(double got, double want)
+{
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got);
+    if (isinf(want) || isinf(got))
+        return want == got;
+    return fabs(got - want) <= ABSOLUTE + RELATIVE * fabs(want);
+}
+
+static enum ul_status compare_data(struct run *run, uint32_t output, const struct ul_tensor *got,
+                                   const struct ul_tensor *want)
+{
+    bool is_float = ul_dtype_get(want->type.dtype)->is_float;
+    uint64_t wrong = 0;
+    uint64_t first = 0;
+    uint64_t count = ul_type_elements(&want->type);
+    for (uint64_t i = 0; i < count; i++) {
+        bool same = is_float ? close_enough(ul_tensor_get_float(got, i),
+                                            ul_tensor_get_float(want, i))
+                             : ul_tensor_get_int(got, i) == ul_tensor_get_int(want, i);
+        if (!same && wrong++ == 0)
+            first = i;
+    }
+    if (wrong == 0)
+        return UL_OK;
+    double a = is_float ? ul_tensor_get_float(got, first) : (double)ul_tensor_get_int(got, first);
+    double b = is_float ? ul_tensor_get_float(want, first) : (double)ul_tensor_get_int(want, first);
+    return ul_diag_set(&run->diag, UL_MISMATCH,
+                       "output %u %s: %llu of %llu elements differ, the first at %llu: %.9g, "
+                       "expected %.9g",
+                       (unsigned)output, type_text(run, &want->type), (unsigned long long)wrong,
+                       (unsigned long long)count, (unsigned long long)first, a, b);
+}
+
+static bool is_random(const struct ul_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if ((ul_op_get(graph->nodes[i].op)->flags & UL_OP_RANDOM) != 0)
+            return true;
+    }
+    return false;
+}
+
+static enum ul_status compare(struct run *run)
+{
+    const struct ul_block *block = &run->graph.blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        const struct ul_tensor *want = NULL;
+        const char *path = ul_arena_printf(&run->arena, "%s/test_data_set_0/output_%u.pb",
+                                           run->folder, (unsigned)i);
+        UL_TRY(ul_frontend_read_tensor(&run->arena, path, &want, NULL, &run->diag));
+        const struct ul_value *value = &run->graph.values[block->outputs[i]];
+        if (!ul_type_equal(&value->type, &want->type))
+            return ul_diag_set(&run->diag, UL_MISMATCH, "output %u is %s, expected %s",
+                               (unsigned)i, type_text(run, &value->type),
+                               type_text(run, &want->type));
+        if (value->tensor == NULL && is_random(&run->graph))
+            continue;
+        if (value->tensor == NULL)
+            return ul_diag_set(&run->diag, UL_MISMATCH, "output %u has no value", (unsigned)i);
+        UL_TRY(compare_data(run, i, value->tensor, want));
+    }
+    return UL_OK;
+}
+
+static enum ul_status test(struct run *run)
+{
+    UL_TRY(load(run));
+    if (run->dump) {
+        struct ul_text text;
+        ul_text_init(&text, &run->arena);
+        ul_graph_print(&text, &run->graph);
+        fputs(text.data, stdout);
+        fflush(stdout);
+    }
+    UL_TRY(evaluate(run));
+    return compare(run);
+}
+
+/* Runs one test in a child, so that a crash is one failure; fills `reason` on failure. */
+static bool run_child(const struct options *options, const char *folder, char *reason)
+{
+    int ends[2];
+    if (pipe(ends) != 0) {
+        perror("pipe");
+        exit(UL_IO);
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        alarm(CHILD_SECONDS);
+        struct run run = {.folder = folder, .dump = options->dump};
+        enum ul_status status = test(&run);
+        if (status != UL_OK && write(ends[1], run.diag.text, strlen(run.diag.text)) < 0)
+            _exit(UL_IO);
+        _exit((int)status);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    ssize_t got = 0;
+    while (length < REASON_BYTES - 1 &&
+           (got = read(ends[0], reason + length, REASON_BYTES - 1 - length)) > 0)
+        length += (size_t)got;
+    reason[length] = '\0';
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return true;
+    if (WIFSIGNALED(status))
+        snprintf(reason, REASON_BYTES, "signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (length == 0)
+        snprintf(reason, REASON_BYTES, "exit %d", WEXITSTATUS(status));
+    return false;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static void add_folder(struct options *options, struct ul_arena *arena, const char *folder)
+{
+    char *copy = ul_arena_copy_string(arena, folder);
+    size_t length = strlen(copy);
+    while (length > 1 && copy[length - 1] == '/')
+        copy[--length] = '\0';
+    UL_GROW(arena, options->folders, options->folder_count, options->folder_capacity);
+    options->folders[options->folder_count++] = copy;
+}
+
+/* The tests that scope.tsv calls in: name in the first column, "in" in the fourth. */
+static void add_scope(struct options *options, struct ul_arena *arena)
+{
+    FILE *file = fopen(options->scope, "r");
+    char line[4096];
+    if (file == NULL) {
+        perror(options->scope);
+        exit(UL_IO);
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        char *name = strtok(line, "\t");
+        char *scope = NULL;
+        for (int column = 1; column < 4; column++)
+            scope = strtok(NULL, "\t");
+        if (name != NULL && scope != NULL && strcmp(scope, "in") == 0)
+            add_folder(options, arena, ul_arena_printf(arena, "%s/%s", options->data, name));
+    }
+    fclose(file);
+}
+
+static bool in_list(const struct ul_text *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list->data; (at = strstr(at, name)) != NULL; at += length) {
+        if ((at == list->data || at[-1] == '\n') && at[length] == '\n')
+            return true;
+    }
+    return false;
+}
+
+/* Compares what passed with the list of what must pass, or writes that list. */
+static int check_golden(const struct options *options, struct ul_arena *arena,
+                        const struct ul_text *passed)
+{
+    struct ul_diag diag = {0};
+    struct ul_file file;
+    if (options->update) {
+        if (ul_file_write(options->golden, passed->data, passed->length, &diag) == UL_OK)
+            return UL_OK;
+        fprintf(stderr, "onnx_eval: %s\n", diag.text);
+        return diag.status;
+    }
+    if (ul_file_map(&file, arena, options->golden, &diag) != UL_OK) {
+        fprintf(stderr, "onnx_eval: %s\n", diag.text);
+        return diag.status;
+    }
+    char *wanted = ul_arena_alloc(arena, file.size_bytes + 1);
+    if (file.size_bytes > 0)
+        memcpy(wanted, file.data, (size_t)file.size_bytes);
+    int result = UL_OK;
+    for (char *name = strtok(wanted, "\n"); name != NULL; name = strtok(NULL, "\n")) {
+        if (!in_list(passed, name)) {
+            printf("REGRESSION %s\n", name);
+            result = UL_MISMATCH;
+        }
+    }
+    return result;
+}
+
+static void parse(struct options *options, struct ul_arena *arena, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--quiet") == 0)
+            options->quiet = true;
+        else if (strcmp(argv[i], "--update") == 0)
+            options->update = true;
+        else if (strcmp(argv[i], "--dump") == 0)
+            options->dump = true;
+        else if (strcmp(argv[i], "--data") == 0)
+            options->data = value, i++;
+        else if (strcmp(argv[i], "--scope") == 0)
+            options->scope = value, i++;
+        else if (strcmp(argv[i], "--golden") == 0)
+            options->golden = value, i++;
+        else
+            add_folder(options, arena, argv[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct ul_arena arena;
+    struct options options = {0};
+    struct ul_text passed;
+    ul_arena_init(&arena);
+    ul_text_init(&passed, &arena);
+    parse(&options, &arena, argc, argv);
+    if (options.scope != NULL && options.data != NULL)
+        add_scope(&options, &arena);
+    if (options.folder_count == 0) {
+        fputs("usage: onnx_eval [--quiet] [--dump] [--golden FILE [--update]] FOLDER... | --data "
+              "DIR --scope FILE\n",
+              stderr);
+        return UL_USAGE;
+    }
+    uint32_t ok = 0;
+    for (uint32_t i = 0; i < options.folder_count; i++) {
+        char reason[REASON_BYTES];
+        const char *name = base_name(options.folders[i]);
+        if (run_child(&options, options.folders[i], reason)) {
+            ok++;
+            ul_text_printf(&passed, "%s\n", name);
+            if (!options.quiet)
+                printf("ok %s\n", name);
+        } else {
+            printf("FAIL %s: %s\n", name, reason);
+        }
+    }
+    printf("%u of %u pass\n", (unsigned)ok, (unsigned)options.folder_count);
+    int result = ok == options.folder_count ? UL_OK : UL_MISMATCH;
+    if (options.golden != NULL)
+        result = check_golden(&options, &arena, &passed);
+    ul_arena_done(&arena);
+    return result;
+}
