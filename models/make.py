@@ -71,7 +71,8 @@ def save(model, path, external=False):
     if external:
         onnx.save(model, path, save_as_external_data=True, location=data, size_threshold=1024)
     else:
-        onnx.save(model, path)
+        onnx.save(model, path + ".part")  # then renamed: another test may be reading the old one
+        os.replace(path + ".part", path)
 
 
 def check(path):

@@ -1,0 +1,369 @@
+/* Prints kernels that contain contractions, with a table of them, for the bench and the test.
+ *
+ *     contract_emit bench OUT.c             the shapes of the bench
+ *     contract_emit test OUT.c SEED COUNT   random shapes; their operands and the interpreter's
+ *                                           results go to OUT.c.data
+ *
+ * Each case is one small graph, lowered as a group: the operator and a Relu or an addition behind
+ * it, so that an epilogue is part of every measurement.
+ */
+#include "codegen/codegen.h"
+#include "ir/lower.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct conv_case {
+    const char *name;
+    int64_t batch, groups, in, out; /* channels of one group */
+    uint32_t spatial;
+    int64_t size[3], kernel[3], stride[3], dilation[3], pad[6];
+    bool transposed;
+};
+
+struct gemm_case {
+    const char *name;
+    int64_t batch, m, n, k;
+    bool trans_a, trans_b;
+};
+
+struct emitter {
+    struct ul_arena arena;
+    struct ul_text text;
+    FILE *data; /* of the test, else NULL */
+    uint64_t state;
+    uint32_t count;
+    struct ul_text table;
+};
+
+static uint64_t random_below(struct emitter *e, uint64_t bound)
+{
+    e->state = e->state * 6364136223846793005u + 1442695040888963407u;
+    return (e->state >> 33) % bound;
+}
+
+static ul_value_id add_input(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                             uint32_t rank, const int64_t *dims)
+{
+    struct ul_type type = ul_type_make(dtype, rank, dims);
+    ul_value_id value = ul_graph_add_value(graph, name, UL_VALUE_INPUT, &type);
+    ul_block_add_input(graph, 0, value);
+    return value;
+}
+
+static void infer(struct emitter *e, struct ul_graph *graph, ul_node_id node)
+{
+    struct ul_diag diag = {0};
+    if (ul_node_infer(graph, node, &e->arena, &diag) != UL_OK) {
+        fprintf(stderr, "contract_emit: %s\n", diag.text);
+        exit(UL_INTERNAL);
+    }
+}
+
+static void fill_random(struct emitter *e, unsigned char *bytes, const struct ul_buffer *buffer)
+{
+    uint32_t size_bytes = ul_dtype_get(buffer->dtype)->size_bytes;
+    for (uint64_t i = 0; i < buffer->element_count; i++) {
+        double value = (double)random_below(e, 17) - 8;
+        if (ul_dtype_get(buffer->dtype)->is_float)
+            ul_element_put_float(bytes + i * size_bytes, buffer->dtype, value / 8);
+        else
+            ul_element_put_int(bytes + i * size_bytes, buffer->dtype, (int64_t)value);
+    }
+}
+
+/* Operands before, results after: per buffer its bytes, in order. */
+static void write_data(struct emitter *e, const struct ul_kernel *kernel)
+{
+    unsigned char **places = UL_NEW_ARRAY(&e->arena, unsigned char *, kernel->buffer_count);
+    bool report = false;
+    for (uint32_t b = 0; b < kernel->buffer_count; b++) {
+        const struct ul_buffer *buffer = &kernel->buffers[b];
+        uint64_t bytes = buffer->element_count * ul_dtype_get(buffer->dtype)->size_bytes;
+        places[b] = ul_arena_alloc(&e->arena, bytes);
+        if (buffer->role == UL_BUFFER_INPUT)
+            fill_random(e, places[b], buffer);
+    }
+    if (!ul_kernel_eval(kernel, places, UINT64_MAX, &e->arena, &report) || report) {
+        fprintf(stderr, "contract_emit: the interpreter failed\n");
+        exit(UL_INTERNAL);
+    }
+    for (uint32_t b = 0; b < kernel->buffer_count; b++) {
+        const struct ul_buffer *buffer = &kernel->buffers[b];
+        uint64_t bytes = buffer->element_count * ul_dtype_get(buffer->dtype)->size_bytes;
+        if (buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT)
+            fwrite(places[b], 1, bytes, e->data);
+    }
+}
+
+/* Lowers the graph's nodes as one group, of which the last output is stored, and prints it.
+ * `m`, `n`, `k`, `runs`: the matrix product that oneDNN is given for comparison. */
+static void emit(struct emitter *e, const struct ul_graph *graph, const char *name, int64_t m,
+                 int64_t n, int64_t k, int64_t runs)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    bool *escapes = UL_NEW_ARRAY(&e->arena, bool, graph->value_count);
+    const struct ul_node *last = &graph->nodes[block->nodes[block->node_count - 1]];
+    escapes[last->outputs[0]] = true;
+    struct ul_lower_result result;
+    ul_lower_group(graph, block->nodes, block->node_count, escapes, &e->arena, &result);
+    struct ul_diag diag = {0};
+    uint64_t scratch_bytes = 0;
+    const struct ul_kernel *kernel = result.kernel;
+    ul_text_printf(&e->text, "/* %s */\nstatic void k%" PRIu32 "(", name, e->count);
+    if (ul_kernel_print_c(&e->text, kernel, &scratch_bytes, &diag) != UL_OK) {
+        fprintf(stderr, "contract_emit: %s\n", diag.text);
+        exit(UL_INTERNAL);
+    }
+    ul_text_printf(&e->text, "\nstatic void call%" PRIu32 "(void **p, unsigned char *s, "
+                             "struct ul_run *run)\n{\n    (void)s;\n    k%" PRIu32 "(",
+                   e->count, e->count);
+    ul_text_printf(&e->table, "{\"%s\", call%" PRIu32 ", %" PRIu64 "u, %" PRId64 ", %" PRId64
+                              ", %" PRId64 ", %" PRId64 ", {",
+                   name, e->count, scratch_bytes, m, n, k, runs);
+    uint32_t params = 0;
+    for (uint32_t b = 0; b < kernel->buffer_count; b++) {
+        const struct ul_buffer *buffer = &kernel->buffers[b];
+        if (buffer->role != UL_BUFFER_INPUT && buffer->role != UL_BUFFER_OUTPUT)
+            continue;
+        ul_text_printf(&e->text, "p[%" PRIu32 "], ", params++);
+        ul_text_printf(&e->table, "{%d, %d, %" PRIu64 "u}, ", buffer->role == UL_BUFFER_OUTPUT,
+                       (int)buffer->dtype, buffer->element_count);
+    }
+    ul_text_printf(&e->text, "%srun);\n}\n\n", scratch_bytes > 0 ? "s, " : "");
+    ul_text_printf(&e->table, "{0, 0, 0}}},\n");
+    if (e->data != NULL)
+        write_data(e, kernel);
+    e->count++;
+}
+
+static void add_relu(struct emitter *e, struct ul_graph *graph, ul_value_id value)
+{
+    ul_node_id relu = ul_graph_add_node(graph, 0, UL_OP_Relu, "relu", 1, 1);
+    graph->nodes[relu].inputs[0] = value;
+    infer(e, graph, relu);
+}
+
+/* value + residual of the same shape */
+static void add_residual(struct emitter *e, struct ul_graph *graph, ul_value_id value)
+{
+    struct ul_type type = graph->values[value].type;
+    ul_value_id residual = add_input(graph, "residual", type.dtype, type.rank, type.dims);
+    ul_node_id add = ul_graph_add_node(graph, 0, UL_OP_Add, "add", 2, 1);
+    graph->nodes[add].inputs[0] = value;
+    graph->nodes[add].inputs[1] = residual;
+    infer(e, graph, add);
+}
+
+static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtype dtype, bool adds)
+{
+    struct ul_graph graph;
+    ul_graph_init(&graph, &e->arena, "case");
+    uint32_t s = c->spatial, rank = 2 + s;
+    int64_t x[5] = {c->batch, c->groups * c->in}, w[5] = {c->groups * c->out, c->in};
+    if (c->transposed)
+        w[0] = c->groups * c->in, w[1] = c->out;
+    for (uint32_t d = 0; d < s; d++)
+        x[2 + d] = c->size[d], w[2 + d] = c->kernel[d];
+    int64_t bias = c->groups * c->out;
+    ul_node_id node = ul_graph_add_node(
+        &graph, 0, c->transposed ? UL_OP_ConvTranspose : UL_OP_Conv, "conv", 3, 1);
+    ul_value_id xv = add_input(&graph, "x", dtype, rank, x);
+    ul_value_id wv = add_input(&graph, "w", dtype, rank, w);
+    ul_value_id bv = add_input(&graph, "b", dtype, 1, &bias);
+    graph.nodes[node].inputs[0] = xv;
+    graph.nodes[node].inputs[1] = wv;
+    graph.nodes[node].inputs[2] = bv;
+    ul_node_set_ints(&graph, node, "strides", c->stride, s);
+    ul_node_set_ints(&graph, node, "dilations", c->dilation, s);
+    ul_node_set_ints(&graph, node, "pads", c->pad, 2 * s);
+    ul_node_set_int(&graph, node, "group", c->groups);
+    infer(e, &graph, node);
+    ul_value_id out = graph.nodes[node].outputs[0];
+    int64_t pixels = 1, taps = c->in;
+    for (uint32_t d = 0; d < s; d++) {
+        pixels *= graph.values[out].type.dims[2 + d];
+        taps *= c->kernel[d];
+    }
+    if (adds)
+        add_residual(e, &graph, out);
+    else
+        add_relu(e, &graph, out);
+    emit(e, &graph, c->name, c->out, pixels, taps, c->batch * c->groups);
+}
+
+static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtype dtype, bool adds)
+{
+    struct ul_graph graph;
+    ul_graph_init(&graph, &e->arena, "case");
+    bool is_gemm = g->trans_a || g->trans_b;
+    ul_node_id node =
+        ul_graph_add_node(&graph, 0, is_gemm ? UL_OP_Gemm : UL_OP_MatMul, "mm", 2, 1);
+    int64_t a[3] = {g->batch, g->m, g->k}, b[3] = {g->batch, g->k, g->n};
+    if (g->trans_a)
+        a[1] = g->k, a[2] = g->m;
+    if (g->trans_b)
+        b[1] = g->n, b[2] = g->k;
+    uint32_t skip = g->batch == 1 ? 1 : 0;
+    ul_value_id av = add_input(&graph, "a", dtype, 3 - skip, a + skip);
+    ul_value_id bv = add_input(&graph, "b", dtype, 3 - skip, b + skip);
+    graph.nodes[node].inputs[0] = av;
+    graph.nodes[node].inputs[1] = bv;
+    if (g->trans_a)
+        ul_node_set_int(&graph, node, "transA", 1);
+    if (g->trans_b)
+        ul_node_set_int(&graph, node, "transB", 1);
+    infer(e, &graph, node);
+    if (adds)
+        add_residual(e, &graph, graph.nodes[node].outputs[0]);
+    else
+        add_relu(e, &graph, graph.nodes[node].outputs[0]);
+    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch);
+}
+
+#define SQUARE(size, kernel, stride, pad)                                                          \
+    2, {size, size}, {kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad, pad, pad}, false
+
+static const struct conv_case bench_convs[] = {
+    {"resnet 7x7/2 3->64 @224", 1, 1, 3, 64, SQUARE(224, 7, 2, 3)},
+    {"resnet 1x1 64->64 @56", 1, 1, 64, 64, SQUARE(56, 1, 1, 0)},
+    {"resnet 3x3 64->64 @56", 1, 1, 64, 64, SQUARE(56, 3, 1, 1)},
+    {"resnet 1x1 64->256 @56", 1, 1, 64, 256, SQUARE(56, 1, 1, 0)},
+    {"resnet 1x1 256->64 @56", 1, 1, 256, 64, SQUARE(56, 1, 1, 0)},
+    {"resnet 3x3/2 128->128 @56", 1, 1, 128, 128, SQUARE(56, 3, 2, 1)},
+    {"resnet 1x1/2 256->512 @56", 1, 1, 256, 512, SQUARE(56, 1, 2, 0)},
+    {"resnet 3x3 128->128 @28", 1, 1, 128, 128, SQUARE(28, 3, 1, 1)},
+    {"resnet 1x1 128->512 @28", 1, 1, 128, 512, SQUARE(28, 1, 1, 0)},
+    {"resnet 1x1 512->128 @28", 1, 1, 512, 128, SQUARE(28, 1, 1, 0)},
+    {"resnet 3x3 256->256 @14", 1, 1, 256, 256, SQUARE(14, 3, 1, 1)},
+    {"resnet 1x1 256->1024 @14", 1, 1, 256, 1024, SQUARE(14, 1, 1, 0)},
+    {"resnet 1x1 1024->256 @14", 1, 1, 1024, 256, SQUARE(14, 1, 1, 0)},
+    {"resnet 3x3/2 512->512 @14", 1, 1, 512, 512, SQUARE(14, 3, 2, 1)},
+    {"resnet 3x3 512->512 @7", 1, 1, 512, 512, SQUARE(7, 3, 1, 1)},
+    {"resnet 1x1 512->2048 @7", 1, 1, 512, 2048, SQUARE(7, 1, 1, 0)},
+    {"resnet 1x1 2048->512 @7", 1, 1, 2048, 512, SQUARE(7, 1, 1, 0)},
+    {"mobilenet 3x3/2 3->32 @224", 1, 1, 3, 32, SQUARE(224, 3, 2, 1)},
+    {"mobilenet dw 3x3 x32 @112", 1, 32, 1, 1, SQUARE(112, 3, 1, 1)},
+    {"mobilenet dw 3x3/2 x96 @112", 1, 96, 1, 1, SQUARE(112, 3, 2, 1)},
+    {"mobilenet dw 3x3 x576 @14", 1, 576, 1, 1, SQUARE(14, 3, 1, 1)},
+    {"mobilenet 1x1 32->16 @112", 1, 1, 32, 16, SQUARE(112, 1, 1, 0)},
+    {"convnext dw 7x7 x96 @56", 1, 96, 1, 1, SQUARE(56, 7, 1, 3)},
+    {"regnet 3x3 g16 x8 @28", 1, 8, 16, 16, SQUARE(28, 3, 1, 1)},
+};
+
+static const struct gemm_case bench_gemms[] = {
+    {"bert 128x768x768", 1, 128, 768, 768, false, false},
+    {"bert 128x3072x768", 1, 128, 3072, 768, false, false},
+    {"bert 128x768x3072", 1, 128, 768, 3072, false, false},
+    {"bert 128x768x768 transB", 1, 128, 768, 768, false, true},
+    {"bert scores 12x128x128x64", 12, 128, 128, 64, false, false},
+    {"bert context 12x128x64x128", 12, 128, 64, 128, false, false},
+    {"vit 197x768x768", 1, 197, 768, 768, false, false},
+    {"swin 49x49x32 x64", 64, 49, 49, 32, false, false},
+    {"gemv 1x768x3072", 1, 1, 768, 3072, false, false},
+    {"gemv 1x3072x768", 1, 1, 3072, 768, false, false},
+    {"gemv 1x1000x2048 transB", 1, 1, 1000, 2048, false, true},
+    {"gemv 768x1x3072", 1, 768, 1, 3072, false, false},
+    {"few rows 4x3072x768", 1, 4, 3072, 768, false, false},
+    {"few rows 8x1024x4096 transB", 1, 8, 1024, 4096, false, true},
+};
+
+static void emit_bench(struct emitter *e)
+{
+    for (size_t i = 0; i < sizeof bench_convs / sizeof bench_convs[0]; i++)
+        emit_conv(e, &bench_convs[i], UL_F32, false);
+    for (size_t i = 0; i < sizeof bench_gemms / sizeof bench_gemms[0]; i++)
+        emit_gemm(e, &bench_gemms[i], UL_F32, false);
+}
+
+static int64_t pick(struct emitter *e, int64_t low, int64_t high)
+{
+    return low + (int64_t)random_below(e, (uint64_t)(high - low + 1));
+}
+
+static void random_conv(struct emitter *e, enum ul_dtype dtype)
+{
+    struct conv_case c = {.batch = pick(e, 1, 2), .groups = pick(e, 0, 2) ? 1 : pick(e, 2, 5)};
+    c.spatial = (uint32_t)pick(e, 1, 3);
+    c.transposed = pick(e, 0, 3) == 0;
+    c.in = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, pick(e, 0, 4) == 0 ? 90 : 12);
+    c.out = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 21);
+    for (uint32_t d = 0; d < c.spatial; d++) {
+        c.kernel[d] = pick(e, 1, 4);
+        c.dilation[d] = pick(e, 1, 3);
+        c.stride[d] = pick(e, 1, c.transposed ? 5 : 3);
+        c.pad[d] = pick(e, 0, c.kernel[d]);
+        c.pad[c.spatial + d] = pick(e, 0, c.kernel[d]);
+        int64_t extent = (c.kernel[d] - 1) * c.dilation[d] + 1;
+        c.size[d] = extent + pick(e, 0, c.spatial == 1 ? 120 : c.spatial == 2 ? 15 : 3);
+    }
+    c.name = ul_arena_printf(&e->arena,
+                             "%s %s n%d g%d %d->%d spatial %d size %d kernel %d stride %d %d "
+                             "dilation %d pad %d %d",
+                             c.transposed ? "transposed" : "conv", ul_dtype_get(dtype)->name,
+                             (int)c.batch, (int)c.groups, (int)c.in, (int)c.out, (int)c.spatial,
+                             (int)c.size[0], (int)c.kernel[0], (int)c.stride[0], (int)c.stride[1],
+                             (int)c.dilation[0], (int)c.pad[0], (int)c.pad[c.spatial]);
+    emit_conv(e, &c, dtype, pick(e, 0, 1));
+}
+
+static void random_gemm(struct emitter *e, enum ul_dtype dtype)
+{
+    struct gemm_case g = {.batch = pick(e, 0, 2) == 0 ? pick(e, 2, 3) : 1};
+    g.m = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 40);
+    g.n = pick(e, 0, 5) == 0 ? 1 : pick(e, 1, 120);
+    g.k = pick(e, 0, 6) == 0 ? pick(e, 500, 1200) : pick(e, 1, 70);
+    if (g.batch == 1) {
+        g.trans_a = pick(e, 0, 2) == 0;
+        g.trans_b = pick(e, 0, 2) == 0;
+    }
+    g.name = ul_arena_printf(&e->arena, "matmul %s %d x %dx%dx%d trans %d %d",
+                             ul_dtype_get(dtype)->name, (int)g.batch, (int)g.m, (int)g.n, (int)g.k,
+                             g.trans_a, g.trans_b);
+    /* Relu has no unsigned form. */
+    emit_gemm(e, &g, dtype, pick(e, 0, 1) || dtype == UL_U32 || dtype == UL_U64);
+}
+
+static void emit_test(struct emitter *e, uint32_t count)
+{
+    static const enum ul_dtype dtypes[] = {UL_F32, UL_F32, UL_F32, UL_F64, UL_F16, UL_BF16,
+                                           UL_I32, UL_I64, UL_U32, UL_U64};
+    for (uint32_t i = 0; i < count; i++) {
+        if (pick(e, 0, 1))
+            random_conv(e, dtypes[pick(e, 0, 5)]);
+        else
+            random_gemm(e, dtypes[pick(e, 0, 9)]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct emitter e = {0};
+    bool is_test = argc == 5 && strcmp(argv[1], "test") == 0;
+    if (!is_test && !(argc == 3 && strcmp(argv[1], "bench") == 0)) {
+        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT\n");
+        return UL_USAGE;
+    }
+    ul_arena_init(&e.arena);
+    ul_text_init(&e.text, &e.arena);
+    ul_text_init(&e.table, &e.arena);
+    if (is_test) {
+        e.state = strtoull(argv[3], NULL, 10);
+        e.data = fopen(ul_arena_printf(&e.arena, "%s.data", argv[2]), "wb");
+        if (e.data == NULL)
+            return UL_IO;
+        emit_test(&e, (uint32_t)strtoul(argv[4], NULL, 10));
+        fclose(e.data);
+    } else {
+        emit_bench(&e);
+    }
+    FILE *file = fopen(argv[2], "w");
+    if (file == NULL)
+        return UL_IO;
+    fprintf(file, "%s\nstatic const struct kernel_case cases[] = {\n%s};\n", e.text.data,
+            e.table.data);
+    fclose(file);
+    ul_arena_done(&e.arena);
+    return 0;
+}

@@ -1,0 +1,191 @@
+/* Runs the printed kernels on the operands in argv[1] and compares with the interpreter's results.
+ * Memory around every buffer is checked, and the results must be the same bits at another
+ * alignment. */
+#include "case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include KERNELS
+
+#define GUARD_BYTES 4096
+
+static size_t size_of(int dtype)
+{
+    switch (dtype) {
+    case 1:
+    case 6:
+    case 12:
+        return 4;
+    case 7:
+    case 11:
+    case 13:
+        return 8;
+    case 10:
+    case 16:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+static double value_of(const unsigned char *place, int dtype)
+{
+    union {
+        float f;
+        double d;
+        int32_t i;
+        uint32_t u;
+        int64_t l;
+        uint64_t m;
+        uint16_t h;
+    } x = {.m = 0};
+    memcpy(&x, place, size_of(dtype));
+    switch (dtype) {
+    case 1:
+        return (double)x.f;
+    case 11:
+        return x.d;
+    case 6:
+        return x.i;
+    case 12:
+        return x.u;
+    case 7:
+        return (double)x.l;
+    case 13:
+        return (double)x.m;
+    case 10:
+        return (double)ul_f16_to_f32(x.h);
+    case 16:
+        return (double)ul_bf16_to_f32(x.h);
+    default:
+        return *place;
+    }
+}
+
+static double tolerance_of(int dtype)
+{
+    return dtype == 1 ? 1e-4 : dtype == 11 ? 1e-11 : dtype == 10 ? 2e-3 : dtype == 16 ? 2e-2 : 0;
+}
+
+/* Elements in order, or the first that differs. */
+static int compare(const char *name, const unsigned char *got, const unsigned char *want,
+                   const struct kernel_buffer *buffer)
+{
+    size_t bytes = size_of(buffer->dtype);
+    for (uint64_t i = 0; i < buffer->element_count; i++) {
+        double g = value_of(got + i * bytes, buffer->dtype);
+        double w = value_of(want + i * bytes, buffer->dtype);
+        if (!(fabs(g - w) <= tolerance_of(buffer->dtype) * (1 + fabs(w)))) {
+            fprintf(stderr, "%s: element %llu is %g, not %g\n", name, (unsigned long long)i, g, w);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Copies `size` bytes to a fresh place of its own, `shift` bytes off a multiple of 64. */
+static unsigned char *place_of(const unsigned char *from, size_t size, size_t shift,
+                               unsigned char **owner)
+{
+    *owner = malloc(size + 2 * GUARD_BYTES + 128);
+    if (*owner == NULL)
+        exit(70);
+    memset(*owner, 0xa5, size + 2 * GUARD_BYTES + 128);
+    unsigned char *place = *owner + GUARD_BYTES;
+    place += (64 - (uintptr_t)place % 64) % 64 + shift;
+    if (from != NULL)
+        memcpy(place, from, size);
+    return place;
+}
+
+static int guards_hold(const unsigned char *owner, const unsigned char *place, size_t size)
+{
+    for (const unsigned char *p = owner; p < place; p++)
+        if (*p != 0xa5)
+            return 0;
+    for (const unsigned char *p = place + size; p < owner + size + 2 * GUARD_BYTES + 128; p++)
+        if (*p != 0xa5)
+            return 0;
+    return 1;
+}
+
+struct run_result {
+    unsigned char *owners[10], *places[10];
+};
+
+static int run_case(const struct kernel_case *c, unsigned char *const *data, size_t shift,
+                    struct run_result *result)
+{
+    struct ul_run run;
+    memset(&run, 0, sizeof run);
+    void *params[10];
+    int failed = 0, b;
+    for (b = 0; c->buffers[b].element_count > 0; b++) {
+        size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
+        size_t off = shift * size_of(c->buffers[b].dtype);
+        result->places[b] = place_of(c->buffers[b].is_output ? NULL : data[b], size, off,
+                                     &result->owners[b]);
+        params[b] = result->places[b];
+    }
+    unsigned char *owner, *scratch = place_of(NULL, c->scratch_bytes, 0, &owner);
+    c->call(params, scratch, &run);
+    if (!guards_hold(owner, scratch, c->scratch_bytes)) {
+        fprintf(stderr, "%s: wrote outside of its scratch\n", c->name);
+        failed = 1;
+    }
+    free(owner);
+    for (b = 0; c->buffers[b].element_count > 0; b++) {
+        size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
+        if (!guards_hold(result->owners[b], result->places[b], size)) {
+            fprintf(stderr, "%s: wrote outside of buffer %d\n", c->name, b);
+            failed = 1;
+        }
+        if (c->buffers[b].is_output)
+            failed |= compare(c->name, result->places[b], data[b], &c->buffers[b]);
+    }
+    return failed;
+}
+
+static int test_case(const struct kernel_case *c, unsigned char *const *data)
+{
+    struct run_result first, second;
+    int failed = run_case(c, data, 0, &first) | run_case(c, data, 3, &second);
+    for (int b = 0; c->buffers[b].element_count > 0; b++) {
+        size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
+        if (!failed && memcmp(first.places[b], second.places[b], size) != 0) {
+            fprintf(stderr, "%s: other bits at another place\n", c->name);
+            failed = 1;
+        }
+        free(first.owners[b]);
+        free(second.owners[b]);
+    }
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
+    if (file == NULL)
+        return 1;
+    size_t count = sizeof cases / sizeof cases[0], failures = 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char *data[10];
+        int buffers = 0;
+        for (; cases[i].buffers[buffers].element_count > 0; buffers++) {
+            const struct kernel_buffer *b = &cases[i].buffers[buffers];
+            data[buffers] = malloc(size_of(b->dtype) * b->element_count);
+            if (data[buffers] == NULL || fread(data[buffers], size_of(b->dtype), b->element_count,
+                                               file) != b->element_count)
+                return 5;
+        }
+        failures += (size_t)test_case(&cases[i], data);
+        for (int b = 0; b < buffers; b++)
+            free(data[b]);
+    }
+    fclose(file);
+    printf("%zu of %zu kernels agree\n", count - failures, count);
+    return failures != 0;
+}

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Printed contractions against the interpreter, on random shapes.
+#     test.sh CONTRACT_EMIT WORK_DIR [SEED [COUNT]]
+# CC lists the compilers (default: gcc clang, those that are there), FLAGS the builds.
+set -eu
+emit=$1 work=$2 seed=${3:-1} count=${4:-60}
+here=$(cd "$(dirname "$0")" && pwd)
+runtime=$here/../../../runtime
+"$emit" test "$work/contract_test_kernels.c" "$seed" "$count"
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror"
+for cc in ${CC:-gcc clang}; do
+    command -v "$cc" >/dev/null || continue
+    for flags in "-O2 -march=native" "-O1 -DUL_NO_VECTOR" ${EXTRA_FLAGS:+"$EXTRA_FLAGS"}; do
+        # shellcheck disable=SC2086
+        "$cc" -std=c99 $flags $warnings -fno-strict-aliasing -ffp-contract=fast -fno-math-errno \
+            -I"$runtime" -I"$here" -DKERNELS='"'"$work/contract_test_kernels.c"'"' \
+            "$here/test.c" -o "$work/contract_test" -lm
+        echo "$cc $flags: $("$work/contract_test" "$work/contract_test_kernels.c.data")"
+    done
+done

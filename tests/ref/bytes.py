@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Bytes that every network of models/ reserves, against the golden list models/golden_bytes.tsv.
+
+    bytes.py --ullage build/release/ullage [--small] [--update] [FILTER]
+
+Prints, for each, weights, reserved, reserved less weights, the lower bound and the gap. Any change
+against the golden list is a failure (exit 6) until it is reviewed and taken over by --update.
+With ULLAGE_DATA naming a folder that has ONNX's light models in light/, these are listed too,
+against the limits below.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+GOLDEN = os.path.join(ROOT, "models", "golden_bytes.tsv")
+HEAD = ["model", "weights_bytes", "reserved_bytes", "lower_bound_bytes"]
+DIGITS = "digits"
+
+# MiB of reserved less weights, batch 1, that the light models must not exceed.
+LIGHT_LIMITS = {"resnet50": 5.5, "densenet121": 7.0, "inception_v1": 4.5, "squeezenet": 3.8,
+                "shufflenet": 3.0}  # fmt: skip
+
+
+def plan(ullage, target, path, options):
+    """The golden columns of one model, or the compiler's complaint."""
+    command = [ullage, "plan", path, "--target", target, "--json", "-", *options]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        return None, f"exit {done.returncode}: {message[0] if message else ''}"
+    report = json.loads(done.stdout)
+    bound = max(report["lower_bound_bytes"], report["order_lower_bound_bytes"])
+    return [report["rows"]["weights"], report["reserved_bytes"], bound], None
+
+
+def networks(small, pattern):
+    """(name, path, options) of every network, made first where it is not there."""
+    sys.path[:0] = [HERE]
+    import compare_ort
+
+    if re.search(pattern, DIGITS):
+        path = os.path.join(ROOT, "models", "digits", "digits.onnx")
+        yield DIGITS, path, ["--dim", "N=1"]
+    for name in compare_ort.make.NETWORKS:
+        if not re.search(pattern, name):
+            continue
+        request = argparse.Namespace(model=name, small=small, batch=1)
+        yield name + ("_small" if small else ""), compare_ort.model_path(request), []
+
+
+def read_golden():
+    golden = {}
+    if os.path.exists(GOLDEN):
+        with open(GOLDEN, encoding="utf-8") as f:
+            for line in f.read().splitlines()[1:]:
+                name, *numbers = line.split("\t")
+                golden[name] = [int(number) for number in numbers]
+    return golden
+
+
+def write_golden(golden):
+    with open(GOLDEN, "w", encoding="utf-8") as f:
+        f.write("\t".join(HEAD) + "\n")
+        for name in sorted(golden):
+            f.write("\t".join([name, *map(str, golden[name])]) + "\n")
+
+
+def show(name, numbers, note=""):
+    weights, reserved, bound = numbers
+    gap = (reserved - bound) / reserved if reserved else 0
+    print(f"{name:24} weights {weights:>11}  reserved {reserved:>11}  "
+          f"other {(reserved - weights) / 2**20:8.3f} MiB  gap {100 * gap:5.2f} %{note}")  # fmt: skip
+
+
+def light(ullage, target):
+    """ONNX's light models against their limits; returns how many fail."""
+    folder = os.path.join(os.environ.get("ULLAGE_DATA", "/nonexistent"), "light")
+    if not os.path.isdir(folder):
+        print("SKIP ONNX's light models: ULLAGE_DATA names no folder with light/")
+        return 0
+    failed = 0
+    for name, limit in LIGHT_LIMITS.items():
+        path = os.path.join(folder, f"light_{name}.onnx")
+        numbers, complaint = plan(ullage, target, path, [])
+        if complaint:
+            print(f"FAIL light_{name}: {complaint}")
+            failed += 1
+            continue
+        over = numbers[1] - numbers[0] > limit * 2**20
+        failed += over
+        show("light_" + name, numbers, f"  limit {limit} MiB{'  FAIL' if over else ''}")
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("filter", nargs="?", default=".")
+    parser.add_argument("--ullage", required=True)
+    parser.add_argument("--target", default="c")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    golden, passed, failed = read_golden(), 0, 0
+    for name, path, options in networks(args.small, args.filter):
+        numbers, complaint = plan(args.ullage, args.target, path, options)
+        if complaint:
+            print(f"FAIL {name}: {complaint}")
+            failed += 1
+            continue
+        note = ""
+        if args.update:
+            golden[name] = numbers
+        elif golden.get(name) != numbers:
+            note = f"  CHANGED, golden {golden.get(name, 'has none')}"
+        failed += bool(note)
+        passed += not note
+        show(name, numbers, note)
+    if args.update:
+        write_golden(golden)
+    if not args.small:
+        failed += light(args.ullage, args.target)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(6 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
