@@ -3,6 +3,7 @@
 
 #include "ir/ops/check.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { RATE, COUNT, FIRST };
@@ -131,12 +132,15 @@ static ul_kx move_towards(const struct update *u, ul_kx state, ul_kx term, doubl
                      ul_kx_mul(u->k, number(u, 1.0 - keep), term));
 }
 
-/* 1 - base^T */
+/* 1 - base^T, which would lose its digits in f32 where base is near 1 and T small. */
 static ul_kx bias_correction(const struct update *u, double base)
 {
-    ul_kx power =
-        ul_kx_binary(u->k, UL_KX_POW, number(u, base), ul_kx_cast(u->k, u->dtype, u->count));
-    return ul_kx_sub(u->k, number(u, 1.0), power);
+    ul_kx count = ul_kx_cast(u->k, u->dtype, u->count);
+    if (base <= 0.0)
+        return ul_kx_sub(u->k, number(u, 1.0),
+                         ul_kx_binary(u->k, UL_KX_POW, number(u, base), count));
+    ul_kx power = ul_kx_mul(u->k, count, number(u, log(base)));
+    return ul_kx_unary(u->k, UL_KX_NEG, ul_kx_unary(u->k, UL_KX_EXPM1, power));
 }
 
 ul_kx ul_map_adam(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
