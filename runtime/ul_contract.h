@@ -62,8 +62,8 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
             UL_UNROLL                                                                              \
             for (int v = 0; v < vectors; v++)                                                      \
                 if (more)                                                                          \
-                    acc[r][v] = *(const loose *)(sums + r * UL_BLOCK_COLS(type) +                  \
-                                                 v * UL_LANES(type));                              \
+                    acc[r][v] =                                                                    \
+                        *(const loose *)(sums + r * UL_BLOCK_COLS(type) + v * UL_LANES(type));     \
                 else                                                                               \
                     acc[r][v] = (vec){0};                                                          \
         }                                                                                          \
@@ -87,15 +87,15 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 *(loose *)(sums + r * UL_BLOCK_COLS(type) + v * UL_LANES(type)) = acc[r][v];       \
         }                                                                                          \
     }                                                                                              \
-    UL_TILE_OUTLINE void ul_tile_##tag##_full(type *sums, const type *a, int64_t a_row,         \
-                                                 int64_t a_k, const type *panel, int64_t pitch,    \
-                                                 int64_t k, int more)                              \
+    UL_TILE_OUTLINE void ul_tile_##tag##_full(type *sums, const type *a, int64_t a_row,            \
+                                              int64_t a_k, const type *panel, int64_t pitch,       \
+                                              int64_t k, int more)                                 \
     {                                                                                              \
         ul_tile_##tag(sums, a, a_row, a_k, panel, pitch, k, more, UL_TILE_ROWS, UL_TILE_VECTORS);  \
     }                                                                                              \
-    UL_TILE_OUTLINE void ul_tile_##tag##_edge(type *sums, const type *a, int64_t a_row,         \
-                                                 int64_t a_k, const type *panel, int64_t pitch,    \
-                                                 int64_t k, int more, int rows, int vectors)       \
+    UL_TILE_OUTLINE void ul_tile_##tag##_edge(type *sums, const type *a, int64_t a_row,            \
+                                              int64_t a_k, const type *panel, int64_t pitch,       \
+                                              int64_t k, int more, int rows, int vectors)          \
     {                                                                                              \
         switch (rows * 4 + vectors) {                                                              \
             UL_TILE_CASE(tag, 8, 1)                                                                \
@@ -138,9 +138,8 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 if (take == UL_TILE_ROWS && vectors >= UL_TILE_VECTORS)                            \
                     ul_tile_##tag##_full(to, from, a_row, a_k, panel + c, pitch, k, more);         \
                 else                                                                               \
-                    ul_tile_##tag##_edge(                                                          \
-                        to, from, a_row, a_k, panel + c, pitch, k, more, take,                     \
-                        vectors < UL_TILE_VECTORS ? vectors : UL_TILE_VECTORS);                    \
+                    ul_tile_##tag##_edge(to, from, a_row, a_k, panel + c, pitch, k, more, take,    \
+                                         vectors < UL_TILE_VECTORS ? vectors : UL_TILE_VECTORS);   \
             }                                                                                      \
             r += take;                                                                             \
         }                                                                                          \

@@ -1,0 +1,310 @@
+/*
+ * --bench: how long a run takes, and with --profile where the time goes.
+ *
+ * A run is what a caller of the library form would see: inputs are copied to their places, the
+ * model runs. All memory is got before the first run. The samples that fill their table end the
+ * measurement early. Steps are timed in runs of their own, after the others, so that reading the
+ * clock between steps does not disturb the latencies.
+ */
+#include "ul_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define SAMPLE_LIMIT 1000000
+#define PROFILE_RUNS_LEAST 10
+#define PROFILE_SECONDS 1.0
+#define STEP_NONE UINT32_MAX
+
+struct bench {
+    const struct ul_session *s;
+    double *samples; /* seconds, sorted at the end */
+    uint64_t sample_count;
+    double wall_seconds;
+    double mean, stddev;
+    double *step_seconds; /* total over the profiled runs */
+    uint32_t *order;      /* steps by time, longest first */
+    uint64_t profile_count;
+    /* the step being timed */
+    uint32_t step;
+    double since;
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static int one_run(struct ul_session *s, const unsigned char *inputs, ul_step_hook *hook,
+                   void *context)
+{
+    ul_inputs_restore(s, inputs);
+    return ul_session_run(s, hook, context);
+}
+
+static int warm_up(struct ul_session *s, const unsigned char *inputs)
+{
+    double end = now() + s->options->warmup_seconds;
+    int status = UL_EXIT_OK;
+    do {
+        status = one_run(s, inputs, NULL, NULL);
+    } while (status == UL_EXIT_OK && now() < end);
+    return status;
+}
+
+static int measure(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+{
+    double begin = now(), before = begin, after = begin;
+    int status = UL_EXIT_OK;
+    while (status == UL_EXIT_OK && bench->sample_count < SAMPLE_LIMIT &&
+           (bench->sample_count < s->options->iterations ||
+            after - begin < s->options->duration_seconds)) {
+        before = now();
+        status = one_run(s, inputs, NULL, NULL);
+        after = now();
+        bench->samples[bench->sample_count++] = after - before;
+    }
+    bench->wall_seconds = after - begin;
+    return status;
+}
+
+static void time_step(void *context, uint32_t step)
+{
+    struct bench *bench = context;
+    double time = now();
+    if (bench->step != STEP_NONE)
+        bench->step_seconds[bench->step] += time - bench->since;
+    bench->step = step < bench->s->model->step_count ? step : STEP_NONE;
+    bench->since = now();
+}
+
+static int measure_steps(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+{
+    double end = now() + PROFILE_SECONDS;
+    int status = UL_EXIT_OK;
+    bench->step = STEP_NONE;
+    while (status == UL_EXIT_OK && (bench->profile_count < PROFILE_RUNS_LEAST || now() < end)) {
+        status = one_run(s, inputs, time_step, bench);
+        bench->profile_count++;
+    }
+    return status;
+}
+
+static int compare_samples(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Heap sort of the steps by time, then number: qsort takes no context. */
+static bool step_before(const struct bench *bench, uint32_t a, uint32_t b)
+{
+    double x = bench->step_seconds[a], y = bench->step_seconds[b];
+    return x > y || (x == y && a < b);
+}
+
+static void sift(struct bench *bench, uint32_t root, uint32_t count)
+{
+    uint32_t *order = bench->order;
+    for (uint32_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
+        if (child + 1 < count && step_before(bench, order[child], order[child + 1]))
+            child++;
+        if (!step_before(bench, order[root], order[child]))
+            return;
+        uint32_t moved = order[root];
+        order[root] = order[child];
+        order[child] = moved;
+        root = child;
+    }
+}
+
+static void sort_steps(struct bench *bench, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        bench->order[i] = i;
+    for (uint32_t i = count / 2; i-- > 0;)
+        sift(bench, i, count);
+    for (uint32_t i = count; i-- > 1;) {
+        uint32_t last = bench->order[0];
+        bench->order[0] = bench->order[i];
+        bench->order[i] = last;
+        sift(bench, 0, i);
+    }
+}
+
+static void summarise(struct bench *bench)
+{
+    double sum = 0.0, squares = 0.0;
+    qsort(bench->samples, (size_t)bench->sample_count, sizeof *bench->samples, compare_samples);
+    for (uint64_t i = 0; i < bench->sample_count; i++)
+        sum += bench->samples[i];
+    bench->mean = sum / (double)bench->sample_count;
+    for (uint64_t i = 0; i < bench->sample_count; i++)
+        squares += (bench->samples[i] - bench->mean) * (bench->samples[i] - bench->mean);
+    bench->stddev = sqrt(squares / (double)bench->sample_count);
+}
+
+/* The smallest sample that is not below `share` of all (nearest rank). */
+static double percentile(const struct bench *bench, double share)
+{
+    double rank = ceil(share * (double)bench->sample_count);
+    uint64_t at = rank < 1.0 ? 0 : (uint64_t)rank - 1;
+    return bench->samples[at < bench->sample_count ? at : bench->sample_count - 1];
+}
+
+static double median(const struct bench *bench)
+{
+    uint64_t half = bench->sample_count / 2;
+    return bench->sample_count % 2 != 0 ? bench->samples[half]
+                                        : (bench->samples[half - 1] + bench->samples[half]) / 2.0;
+}
+
+static uint64_t peak_resident_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static double total_flops(const struct ul_model *model)
+{
+    double total = 0.0;
+    for (uint32_t i = 0; model->steps != NULL && i < model->step_count; i++)
+        total += (double)model->steps[i].flop_count;
+    return total;
+}
+
+static void print_summary(const struct bench *bench, FILE *out)
+{
+    const struct ul_model *model = bench->s->model;
+    double flops = total_flops(model);
+    uint64_t count = bench->sample_count;
+    fprintf(out, "runs        %" PRIu64 " in %.3f s\n", count, bench->wall_seconds);
+    fprintf(out, "throughput  %.2f runs/s\n", (double)count / bench->wall_seconds);
+    fprintf(out, "latency ms  min %.4f, mean %.4f, median %.4f, max %.4f, stddev %.4f\n",
+            bench->samples[0] * 1e3, bench->mean * 1e3, median(bench) * 1e3,
+            bench->samples[count - 1] * 1e3, bench->stddev * 1e3);
+    fprintf(out, "            p90 %.4f, p95 %.4f, p99 %.4f\n", percentile(bench, 0.90) * 1e3,
+            percentile(bench, 0.95) * 1e3, percentile(bench, 0.99) * 1e3);
+    if (flops > 0.0)
+        fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / median(bench) * 1e-9);
+    fprintf(out, "reserved    %" PRIu64 " bytes, process peak resident %" PRIu64 " bytes\n",
+            model->arena_bytes, peak_resident_bytes());
+}
+
+static void print_profile(const struct bench *bench, FILE *out)
+{
+    const struct ul_model *model = bench->s->model;
+    double total = 0.0;
+    for (uint32_t i = 0; i < model->step_count; i++)
+        total += bench->step_seconds[i];
+    fprintf(out, "\nsteps, by time (mean of %" PRIu64 " runs)\n", bench->profile_count);
+    fputs("  share        us  predicted   GFLOP/s      GB/s  step  op  node\n", out);
+    for (uint32_t i = 0; i < model->step_count; i++) {
+        const struct ul_step *step = &model->steps[bench->order[i]];
+        double seconds = bench->step_seconds[bench->order[i]] / (double)bench->profile_count;
+        char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "-";
+        double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
+        if (step->predicted_seconds > 0.0)
+            snprintf(predicted, sizeof predicted, "%.2f", step->predicted_seconds * 1e6);
+        fprintf(out, "%6.2f%% %9.2f  %9s %9.2f %9.2f  %s  %s  %s\n",
+                total > 0.0 ? bench->step_seconds[bench->order[i]] / total * 100.0 : 0.0,
+                seconds * 1e6, predicted, (double)step->flop_count * rate,
+                (double)step->moved_bytes * rate, ul_shown(name, step->name),
+                ul_shown(op, step->op), ul_shown(node, step->node));
+    }
+}
+
+static void write_json(struct ul_json *json, const void *context)
+{
+    const struct bench *bench = context;
+    const struct ul_model *model = bench->s->model;
+    ul_json_text(json, "model", model->name);
+    ul_json_count(json, "runs", bench->sample_count);
+    ul_json_number(json, "wall_seconds", bench->wall_seconds);
+    ul_json_number(json, "runs_per_second", (double)bench->sample_count / bench->wall_seconds);
+    ul_json_open(json, "latency_seconds", '{');
+    ul_json_number(json, "min", bench->samples[0]);
+    ul_json_number(json, "mean", bench->mean);
+    ul_json_number(json, "median", median(bench));
+    ul_json_number(json, "max", bench->samples[bench->sample_count - 1]);
+    ul_json_number(json, "stddev", bench->stddev);
+    ul_json_number(json, "p90", percentile(bench, 0.90));
+    ul_json_number(json, "p95", percentile(bench, 0.95));
+    ul_json_number(json, "p99", percentile(bench, 0.99));
+    ul_json_close(json, '}');
+    ul_json_number(json, "flops", total_flops(model));
+    ul_json_count(json, "reserved_bytes", model->arena_bytes);
+    ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());
+    if (bench->profile_count == 0)
+        return;
+    ul_json_open(json, "steps", '[');
+    for (uint32_t i = 0; i < model->step_count; i++) {
+        const struct ul_step *step = &model->steps[bench->order[i]];
+        ul_json_open(json, NULL, '{');
+        ul_json_text(json, "name", step->name);
+        ul_json_text(json, "kernel", step->kernel);
+        ul_json_text(json, "op", step->op);
+        ul_json_text(json, "node", step->node);
+        ul_json_number(json, "seconds",
+                       bench->step_seconds[bench->order[i]] / (double)bench->profile_count);
+        ul_json_number(json, "predicted_seconds", step->predicted_seconds);
+        ul_json_count(json, "flops", step->flop_count);
+        ul_json_count(json, "moved_bytes", step->moved_bytes);
+        ul_json_close(json, '}');
+    }
+    ul_json_close(json, ']');
+}
+
+static int bench_prepared(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+{
+    const char *json = s->options->json;
+    bool json_alone = json != NULL && strcmp(json, "-") == 0;
+    int status = warm_up(s, inputs);
+    if (status == UL_EXIT_OK)
+        status = measure(s, bench, inputs);
+    if (status == UL_EXIT_OK && s->options->profile)
+        status = measure_steps(s, bench, inputs);
+    if (status != UL_EXIT_OK)
+        return status;
+    summarise(bench);
+    sort_steps(bench, bench->profile_count != 0 ? s->model->step_count : 0);
+    if (!json_alone)
+        print_summary(bench, stdout);
+    if (!json_alone && bench->profile_count != 0)
+        print_profile(bench, stdout);
+    return json != NULL ? ul_json_write(s, json, write_json, bench) : UL_EXIT_OK;
+}
+
+int ul_bench(struct ul_session *s)
+{
+    struct bench bench = {0};
+    size_t step_room = (size_t)s->model->step_count + 1;
+    if (s->options->profile && s->model->steps == NULL)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--profile needs the tables that -DUL_NO_TABLES "
+                        "left out");
+    int status = ul_inputs_fill(s, true);
+    if (status != UL_EXIT_OK)
+        return status;
+    unsigned char *inputs = ul_inputs_save(s);
+    bench.s = s;
+    bench.samples = malloc(SAMPLE_LIMIT * sizeof *bench.samples);
+    bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
+    bench.order = calloc(step_room, sizeof *bench.order);
+    if (inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
+        bench.order == NULL)
+        status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
+    else
+        status = bench_prepared(s, &bench, inputs);
+    free(inputs);
+    free(bench.samples);
+    free(bench.step_seconds);
+    free(bench.order);
+    return status;
+}

@@ -1,0 +1,117 @@
+/* Files: bounded reading from front to back, and writing that shows only complete files. */
+#include "ul_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int ul_reader_open(const struct ul_session *s, struct ul_reader *reader, const char *path)
+{
+    struct stat status;
+    char shown[UL_SHOWN_BYTES];
+    bool standard = strcmp(path, "-") == 0;
+    reader->name = standard ? "standard input" : path;
+    reader->left_bytes = UINT64_MAX;
+    reader->file = standard ? stdin : fopen(path, "rb");
+    if (reader->file == NULL)
+        return ul_error(s, UL_EXIT_IO, "cannot open %s: %s", ul_shown(shown, path),
+                        strerror(errno));
+    if (fstat(fileno(reader->file), &status) != 0 || S_ISDIR(status.st_mode)) {
+        ul_reader_close(reader);
+        return ul_error(s, UL_EXIT_IO, "%s is not a file", ul_shown(shown, path));
+    }
+    if (S_ISREG(status.st_mode) && !standard)
+        reader->left_bytes = (uint64_t)status.st_size;
+    return UL_EXIT_OK;
+}
+
+void ul_reader_close(struct ul_reader *reader)
+{
+    if (reader->file != NULL && reader->file != stdin)
+        fclose(reader->file);
+    reader->file = NULL;
+}
+
+bool ul_reader_get(struct ul_reader *reader, void *target, uint64_t size_bytes)
+{
+    if (size_bytes > reader->left_bytes ||
+        fread(target, 1, (size_t)size_bytes, reader->file) != size_bytes)
+        return false;
+    if (reader->left_bytes != UINT64_MAX)
+        reader->left_bytes -= size_bytes;
+    return true;
+}
+
+bool ul_reader_seek(struct ul_reader *reader, uint64_t offset_bytes)
+{
+    struct stat status;
+    if (fstat(fileno(reader->file), &status) != 0 || !S_ISREG(status.st_mode) ||
+        offset_bytes > (uint64_t)status.st_size ||
+        fseeko(reader->file, (off_t)offset_bytes, SEEK_SET) != 0)
+        return false;
+    reader->left_bytes = (uint64_t)status.st_size - offset_bytes;
+    return true;
+}
+
+int ul_reader_all(const struct ul_session *s, struct ul_reader *reader, unsigned char **bytes,
+                  uint64_t *size_bytes)
+{
+    char shown[UL_SHOWN_BYTES];
+    *size_bytes = reader->left_bytes;
+    if (reader->left_bytes == UINT64_MAX)
+        return ul_error(s, UL_EXIT_UNSUPPORTED, "%s: this format needs a regular file, not a pipe",
+                        ul_shown(shown, reader->name));
+    *bytes = malloc((size_t)(*size_bytes != 0 ? *size_bytes : 1));
+    if (*bytes == NULL)
+        return ul_out_of_memory(s, *size_bytes);
+    if (ul_reader_get(reader, *bytes, *size_bytes))
+        return UL_EXIT_OK;
+    free(*bytes);
+    *bytes = NULL;
+    return ul_error(s, UL_EXIT_IO, "%s: cannot read", ul_shown(shown, reader->name));
+}
+
+int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path)
+{
+    struct stat status;
+    char shown[UL_SHOWN_BYTES];
+    bool standard = strcmp(path, "-") == 0;
+    bool in_place = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    writer->temporary[0] = '\0';
+    if (strlen(path) + 32 > UL_PATH_BYTES)
+        return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, path));
+    memcpy(writer->path, path, strlen(path) + 1);
+    if (!in_place)
+        snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", path, (long)getpid());
+    writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");
+    if (writer->file == NULL)
+        return ul_error(s, UL_EXIT_IO, "cannot write %s: %s", ul_shown(shown, path),
+                        strerror(errno));
+    return UL_EXIT_OK;
+}
+
+int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good)
+{
+    char shown[UL_SHOWN_BYTES];
+    bool failed = ferror(writer->file) != 0 || fflush(writer->file) != 0;
+    int cause = errno;
+    if (writer->file != stdout && fclose(writer->file) != 0 && !failed) {
+        failed = true;
+        cause = errno;
+    }
+    writer->file = NULL;
+    if (good && !failed && writer->temporary[0] != '\0' &&
+        rename(writer->temporary, writer->path) != 0) {
+        failed = true;
+        cause = errno;
+    }
+    if ((!good || failed) && writer->temporary[0] != '\0')
+        remove(writer->temporary);
+    if (failed)
+        return ul_error(s, UL_EXIT_IO, "cannot write %s: %s", ul_shown(shown, writer->path),
+                        strerror(cause));
+    return UL_EXIT_OK;
+}

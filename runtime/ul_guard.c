@@ -1,0 +1,409 @@
+/*
+ * --guard: proof by experiment that no step reads or writes outside of what the plan gives it.
+ *
+ * Reads: the model runs twice, with two different patterns in every byte that holds no live value.
+ * A byte is filled again as soon as its live range ends. A step that reads a dead byte, or one that
+ * nobody has written yet, gives other results in the two runs: the first step whose views hash
+ * differently is the culprit.
+ *
+ * Writes: a shadow of the arena holds what must be in it: after each step the step's views and its
+ * scratch are copied there, nothing else. When a range begins or ends, and at the end of all, arena
+ * and shadow must agree; that costs a pass over each value instead of one over the arena at each
+ * step. When they do not, a third run compares the whole arena after every step and so names the
+ * first step that wrote elsewhere. Margins around the arena are part of the shadow.
+ *
+ *     step     0   1   2   3   4
+ *     x        [=======)                copied to the shadow after step 0, compared and filled
+ *     y                    [=======)    after step 1; compared when y begins at step 3
+ */
+#include "ul_internal.h"
+
+#include "ul_hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_NONE UINT32_MAX
+
+struct mark {
+    uint64_t hash; /* of the step's views */
+    uint32_t step;
+};
+
+struct trace {
+    struct mark *marks;
+    size_t count;
+    size_t room;
+};
+
+struct guard {
+    const struct ul_session *s;
+    const struct ul_model *model;
+    unsigned char *shadow; /* of the arena, with its margins */
+    uint32_t *by_offset;   /* the ranges in the order of their offsets */
+    struct trace traces[2];
+    struct trace *trace; /* of this run; NULL in the third */
+    unsigned char fill;
+    bool every_step; /* the third run */
+    uint32_t last;   /* the step that has just run */
+    bool out_of_memory;
+    /* the first byte that nobody may have written */
+    bool found_write;
+    uint32_t write_step;
+    uint64_t write_offset; /* in the block, margins included */
+    /* for the visitor of views */
+    struct ul_hash hash;
+    const struct ul_view *view;
+};
+
+static bool is_live(const struct ul_range *range, uint32_t step)
+{
+    return range->live_begin <= step && step < range->live_end;
+}
+
+/* Compares `size_bytes` at an offset of the block with the shadow. */
+static void compare(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    const unsigned char *block = guard->s->block;
+    if (guard->found_write ||
+        memcmp(block + offset_bytes, guard->shadow + offset_bytes, (size_t)size_bytes) == 0)
+        return;
+    while (block[offset_bytes] == guard->shadow[offset_bytes])
+        offset_bytes++;
+    guard->found_write = true;
+    guard->write_step = guard->last;
+    guard->write_offset = offset_bytes;
+}
+
+static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    struct guard *guard = context;
+    const struct ul_session *s = guard->s;
+    uint32_t index = guard->view->index;
+    const unsigned char *bytes = NULL;
+    switch (guard->view->space) {
+    case UL_SPACE_ARENA:
+        bytes = s->arena;
+        memcpy(guard->shadow + s->margin_bytes + offset_bytes, bytes + offset_bytes,
+               (size_t)size_bytes);
+        break;
+    case UL_SPACE_INPUT:
+        bytes = s->inputs[index];
+        break;
+    case UL_SPACE_OUTPUT:
+        bytes = s->outputs[index];
+        break;
+    case UL_SPACE_ROM:
+        return;
+    }
+    ul_hash_add(&guard->hash, bytes + offset_bytes, (size_t)size_bytes);
+}
+
+static void add_mark(struct guard *guard, uint32_t step, uint64_t hash)
+{
+    struct trace *trace = guard->trace;
+    if (trace == NULL || guard->out_of_memory)
+        return;
+    if (trace->count == trace->room) {
+        size_t room = trace->room * 2 + 256;
+        struct mark *grown = realloc(trace->marks, room * sizeof *grown);
+        if (grown == NULL) {
+            guard->out_of_memory = true;
+            return;
+        }
+        trace->marks = grown;
+        trace->room = room;
+    }
+    trace->marks[trace->count].hash = hash;
+    trace->marks[trace->count++].step = step;
+}
+
+/* What `step` was allowed to write is now what the arena must hold. */
+static void accept_writes(struct guard *guard, uint32_t step)
+{
+    const struct ul_model *model = guard->model;
+    const struct ul_step *row = &model->steps[step];
+    uint64_t margin = guard->s->margin_bytes;
+    ul_hash_init(&guard->hash);
+    for (uint32_t i = 0; i < row->view_count; i++) {
+        guard->view = &model->views[row->view_begin + i];
+        ul_view_visit(model, guard->view, visit_view, guard);
+    }
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        if (range->row == UL_ROW_SCRATCH && is_live(range, step))
+            memcpy(guard->shadow + margin + range->offset_bytes,
+                   guard->s->arena + range->offset_bytes, (size_t)range->size_bytes);
+    }
+    add_mark(guard, step, ul_hash_get(&guard->hash));
+}
+
+static void fill(struct guard *guard, uint64_t begin, uint64_t end)
+{
+    if (begin >= end)
+        return;
+    memset(guard->s->arena + begin, guard->fill, (size_t)(end - begin));
+    memset(guard->shadow + guard->s->margin_bytes + begin, guard->fill, (size_t)(end - begin));
+}
+
+/* Fills those bytes of [begin, end) that no range holds which is live at `step`. */
+static void fill_dead(struct guard *guard, uint64_t begin, uint64_t end, uint32_t step)
+{
+    const struct ul_model *model = guard->model;
+    for (uint32_t i = 0; i < model->range_count && begin < end; i++) {
+        const struct ul_range *range = &model->ranges[guard->by_offset[i]];
+        uint64_t range_end = range->offset_bytes + range->size_bytes;
+        if (!is_live(range, step) || range_end <= begin || range->size_bytes == 0)
+            continue;
+        if (range->offset_bytes >= end)
+            break;
+        fill(guard, begin, range->offset_bytes);
+        begin = range_end;
+    }
+    fill(guard, begin, end);
+}
+
+/* The ranges that end or begin between two steps: compared; those that end are filled. */
+static void change_ranges(struct guard *guard, uint32_t from, uint32_t to)
+{
+    const struct ul_model *model = guard->model;
+    uint64_t margin = guard->s->margin_bytes;
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        if (is_live(range, from) != is_live(range, to))
+            compare(guard, margin + range->offset_bytes, range->size_bytes);
+    }
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        if (is_live(range, from) && !is_live(range, to))
+            fill_dead(guard, range->offset_bytes, range->offset_bytes + range->size_bytes, to);
+    }
+}
+
+static uint64_t block_bytes(const struct ul_session *s)
+{
+    return s->model->arena_bytes + 2 * s->margin_bytes;
+}
+
+static void on_step(void *context, uint32_t step)
+{
+    struct guard *guard = context;
+    uint32_t step_count = guard->model->step_count;
+    if (guard->last != STEP_NONE) {
+        accept_writes(guard, guard->last);
+        if (guard->every_step || step == step_count)
+            compare(guard, 0, block_bytes(guard->s));
+        if (step < step_count)
+            change_ranges(guard, guard->last, step);
+    }
+    guard->last = step;
+}
+
+/* Values that hold something before the first step. */
+static bool is_initial(const struct ul_range *range)
+{
+    return range->live_begin == 0 &&
+           (range->row == UL_ROW_WEIGHTS || range->row == UL_ROW_OPTIMIZER ||
+            range->row == UL_ROW_INPUTS);
+}
+
+/* Everything that set-up left behind outside of initial values is filled. */
+static void fill_at_start(struct guard *guard)
+{
+    const struct ul_model *model = guard->model;
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[guard->by_offset[i]];
+        uint64_t range_end = range->offset_bytes + range->size_bytes;
+        if (!is_initial(range) || range_end <= begin)
+            continue;
+        fill(guard, begin, range->offset_bytes);
+        begin = range_end;
+    }
+    fill(guard, begin, model->arena_bytes);
+}
+
+static int run_watched(struct ul_session *s, struct guard *guard, const unsigned char *inputs)
+{
+    memset(s->block, guard->fill, (size_t)block_bytes(s));
+    int status = ul_session_load(s);
+    if (status != UL_EXIT_OK)
+        return status;
+    fill_at_start(guard);
+    for (uint32_t i = 0; i < s->model->output_count; i++)
+        if (s->outputs[i] != NULL)
+            memset(s->outputs[i], guard->fill, (size_t)s->model->outputs[i].size_bytes);
+    ul_inputs_restore(s, inputs);
+    memcpy(guard->shadow, s->block, (size_t)block_bytes(s));
+    guard->last = STEP_NONE;
+    status = ul_session_run(s, on_step, guard);
+    return guard->out_of_memory ? ul_out_of_memory(s, sizeof(struct mark)) : status;
+}
+
+/* The steps whose results differ between the two runs; STEP_NONE when there is none. */
+static uint32_t first_difference(const struct guard *guard)
+{
+    const struct trace *a = &guard->traces[0], *b = &guard->traces[1];
+    for (size_t i = 0; i < a->count && i < b->count; i++)
+        if (a->marks[i].step != b->marks[i].step || a->marks[i].hash != b->marks[i].hash)
+            return a->marks[i].step;
+    if (a->count == b->count)
+        return STEP_NONE;
+    return a->count < b->count ? b->marks[a->count].step : a->marks[b->count].step;
+}
+
+static const char *step_text(const struct guard *guard, uint32_t step, char buffer[256])
+{
+    char name[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES];
+    const struct ul_step *row = &guard->model->steps[step];
+    snprintf(buffer, 256, "step %" PRIu32 " %s (%s)", step, ul_shown(name, row->name),
+             ul_shown(node, row->node));
+    return buffer;
+}
+
+/* "byte 20 of 'h'" */
+static const char *place_text(const struct guard *guard, char buffer[256])
+{
+    const struct ul_model *model = guard->model;
+    uint64_t margin = guard->s->margin_bytes;
+    uint64_t at = guard->write_offset - margin;
+    char name[UL_SHOWN_BYTES];
+    if (guard->write_offset < margin || at >= model->arena_bytes) {
+        snprintf(buffer, 256, "outside of the arena, %" PRIu64 " bytes %s",
+                 guard->write_offset < margin ? margin - guard->write_offset
+                                              : at - model->arena_bytes + 1,
+                 guard->write_offset < margin ? "before it" : "behind its end");
+        return buffer;
+    }
+    snprintf(buffer, 256, "byte %" PRIu64 " of the arena, where nothing lives", at);
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        if (is_live(range, guard->write_step) && range->offset_bytes <= at &&
+            at < range->offset_bytes + range->size_bytes)
+            snprintf(buffer, 256, "byte %" PRIu64 " of '%s' (byte %" PRIu64 " of the arena)",
+                     at - range->offset_bytes, ul_shown(name, range->value), at);
+    }
+    return buffer;
+}
+
+struct verdict {
+    const struct guard *guard;
+    uint32_t read_step;
+};
+
+static void write_json(struct ul_json *json, const void *context)
+{
+    const struct verdict *verdict = context;
+    const struct guard *guard = verdict->guard;
+    ul_json_text(json, "model", guard->model->name);
+    ul_json_count(json, "steps_run", guard->traces[0].count);
+    ul_json_bool(json, "clean", !guard->found_write && verdict->read_step == STEP_NONE);
+    if (guard->found_write) {
+        ul_json_count(json, "write_step", guard->write_step);
+        ul_json_text(json, "write_step_name", guard->model->steps[guard->write_step].name);
+    }
+    if (verdict->read_step != STEP_NONE) {
+        ul_json_count(json, "read_step", verdict->read_step);
+        ul_json_text(json, "read_step_name", guard->model->steps[verdict->read_step].name);
+    }
+}
+
+/* The earlier step is the culprit: what comes after it follows from it. */
+static int judge(const struct ul_session *s, const struct guard *guard)
+{
+    struct verdict verdict = {guard, first_difference(guard)};
+    char step[256], place[256];
+    const char *json = s->options->json;
+    if (json != NULL) {
+        int status = ul_json_write(s, json, write_json, &verdict);
+        if (status != UL_EXIT_OK)
+            return status;
+    }
+    if (guard->found_write)
+        return ul_error(s, UL_EXIT_VERIFY, "%s wrote outside of its values: %s",
+                        step_text(guard, guard->write_step, step), place_text(guard, place));
+    if (verdict.read_step != STEP_NONE)
+        return ul_error(s, UL_EXIT_VERIFY,
+                        "%s read outside of its values: its results depend on bytes that hold no "
+                        "live value",
+                        step_text(guard, verdict.read_step, step));
+    if (json == NULL || strcmp(json, "-") != 0)
+        printf("guard: %zu steps, two fill patterns: no step reads or writes outside of its "
+               "values\n",
+               guard->traces[0].count);
+    return UL_EXIT_OK;
+}
+
+static int run_all(struct ul_session *s, struct guard *guard, const unsigned char *inputs)
+{
+    static const unsigned char fills[2] = {0xff, 0x55}; /* NaN and -1; 1.5e13 and a large number */
+    int status = UL_EXIT_OK;
+    for (int i = 0; status == UL_EXIT_OK && i < 2 && !guard->found_write; i++) {
+        guard->fill = fills[i];
+        guard->trace = &guard->traces[i];
+        status = run_watched(s, guard, inputs);
+    }
+    if (status == UL_EXIT_OK && guard->found_write) {
+        guard->found_write = false;
+        guard->every_step = true;
+        guard->trace = NULL;
+        status = run_watched(s, guard, inputs);
+    }
+    return status == UL_EXIT_OK ? judge(s, guard) : status;
+}
+
+/* Insertion by offset would be quadratic; ranges come from the model in any order. */
+static void sort_ranges(struct guard *guard, uint32_t *spare)
+{
+    const struct ul_range *ranges = guard->model->ranges;
+    uint32_t count = guard->model->range_count;
+    uint32_t *from = guard->by_offset, *to = spare;
+    for (uint32_t i = 0; i < count; i++)
+        from[i] = i;
+    for (uint64_t width = 1; width < count; width *= 2) {
+        for (uint64_t begin = 0; begin < count; begin += 2 * width) {
+            uint64_t middle = begin + width < count ? begin + width : count;
+            uint64_t end = begin + 2 * width < count ? begin + 2 * width : count;
+            uint64_t a = begin, b = middle;
+            for (uint64_t k = begin; k < end; k++) {
+                bool first = b == end || (a < middle && ranges[from[a]].offset_bytes <=
+                                                            ranges[from[b]].offset_bytes);
+                to[k] = first ? from[a++] : from[b++];
+            }
+        }
+        memcpy(from, to, count * sizeof *from);
+    }
+}
+
+int ul_guard(struct ul_session *s)
+{
+    struct guard guard = {0};
+    size_t room = (size_t)s->model->range_count + 1;
+    if (s->model->ranges == NULL || s->model->steps == NULL)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--guard needs the tables that -DUL_NO_TABLES "
+                        "left out");
+    int status = ul_inputs_fill(s, true);
+    if (status != UL_EXIT_OK)
+        return status;
+    unsigned char *inputs = ul_inputs_save(s);
+    uint32_t *spare = malloc(room * sizeof *spare);
+    guard.s = s;
+    guard.model = s->model;
+    guard.shadow = malloc((size_t)block_bytes(s));
+    guard.by_offset = malloc(room * sizeof *guard.by_offset);
+    if (inputs == NULL || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL) {
+        status = ul_out_of_memory(s, block_bytes(s));
+    } else {
+        sort_ranges(&guard, spare);
+        status = run_all(s, &guard, inputs);
+    }
+    free(inputs);
+    free(spare);
+    free(guard.shadow);
+    free(guard.by_offset);
+    free(guard.traces[0].marks);
+    free(guard.traces[1].marks);
+    return status;
+}

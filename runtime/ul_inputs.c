@@ -1,0 +1,152 @@
+/* Inputs from files or at random, read straight into the place from which the model takes them. */
+#include "ul_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAGIC_BYTES 6
+
+static bool file_exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+/* "FILE.npz:KEY" -> path and key; a file whose name has a colon is taken as it is. */
+static int split_key(const struct ul_session *s, const char *text, char path[UL_PATH_BYTES],
+                     const char **key)
+{
+    const char *colon = strrchr(text, ':');
+    char shown[UL_SHOWN_BYTES];
+    size_t length = strlen(text);
+    *key = NULL;
+    if (length >= UL_PATH_BYTES)
+        return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, text));
+    memcpy(path, text, length + 1);
+    if (colon != NULL && !file_exists(text)) {
+        path[colon - text] = '\0';
+        *key = colon + 1;
+    }
+    return UL_EXIT_OK;
+}
+
+static int read_pb(const struct ul_session *s, struct ul_reader *reader,
+                   const struct ul_tensor *tensor, void *data)
+{
+    unsigned char *bytes = NULL;
+    uint64_t size_bytes;
+    struct ul_pb pb;
+    int status = ul_reader_all(s, reader, &bytes, &size_bytes);
+    if (status == UL_EXIT_OK)
+        status = ul_pb_parse(s, reader->name, bytes, size_bytes, &pb);
+    if (status == UL_EXIT_OK)
+        status = ul_pb_decode(s, reader->name, &pb, "input", tensor, data);
+    free(bytes);
+    return status;
+}
+
+/* The format is what the file begins with; a TensorProto has no magic. A pipe cannot be looked into
+   and read again, so it carries .npy. */
+static int read_any(const struct ul_session *s, struct ul_reader *reader, const char *key,
+                    const struct ul_tensor *tensor, void *data)
+{
+    unsigned char magic[MAGIC_BYTES] = {0};
+    char shown[UL_SHOWN_BYTES];
+    if (reader->left_bytes == UINT64_MAX)
+        return ul_npy_read(s, reader, "input", tensor, data);
+    uint64_t magic_bytes = reader->left_bytes < MAGIC_BYTES ? reader->left_bytes : MAGIC_BYTES;
+    if (!ul_reader_get(reader, magic, magic_bytes) || !ul_reader_seek(reader, 0))
+        return ul_error(s, UL_EXIT_IO, "%s: cannot read", ul_shown(shown, reader->name));
+    if (memcmp(magic, "PK", 2) == 0)
+        return ul_npz_read(s, reader, key, "input", tensor, data);
+    if (key != NULL)
+        return ul_error(s, UL_EXIT_INVALID, "%s: only a .npz file has entries (asked for '%s')",
+                        ul_shown(shown, reader->name), key);
+    if (memcmp(magic, "\x93NUMPY", 6) == 0)
+        return ul_npy_read(s, reader, "input", tensor, data);
+    return read_pb(s, reader, tensor, data);
+}
+
+static int read_input(const struct ul_session *s, const struct ul_assignment *given)
+{
+    struct ul_reader reader;
+    char path[UL_PATH_BYTES];
+    const char *key;
+    int status = split_key(s, given->file, path, &key);
+    if (status == UL_EXIT_OK)
+        status = ul_reader_open(s, &reader, path);
+    if (status != UL_EXIT_OK)
+        return status;
+    status = read_any(s, &reader, key, &s->model->inputs[given->tensor],
+                      ul_session_input(s, given->tensor));
+    ul_reader_close(&reader);
+    return status;
+}
+
+static const struct ul_assignment *find_given(const struct ul_session *s, uint32_t input)
+{
+    for (uint32_t i = 0; i < s->options->input_count; i++)
+        if (s->options->inputs[i].tensor == input)
+            return &s->options->inputs[i];
+    return NULL;
+}
+
+/* One line for each input that got no value. */
+static int missing(const struct ul_session *s)
+{
+    char shown[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
+    ul_error(s, UL_EXIT_USAGE, "inputs without a value (--input NAME=FILE, or --random SEED):");
+    for (uint32_t i = 0; i < s->model->input_count; i++) {
+        const struct ul_tensor *tensor = &s->model->inputs[i];
+        if (find_given(s, i) == NULL)
+            fprintf(stderr, "    %s  %s\n", ul_shown(shown, tensor->name),
+                    ul_shape_text(shape, tensor->type, tensor->rank, tensor->dims));
+    }
+    return UL_EXIT_USAGE;
+}
+
+int ul_inputs_fill(struct ul_session *s, bool random_rest)
+{
+    const struct ul_options *options = s->options;
+    for (uint32_t i = 0; i < s->model->input_count; i++) {
+        const struct ul_assignment *given = find_given(s, i);
+        int status = UL_EXIT_OK;
+        if (given != NULL)
+            status = read_input(s, given);
+        else if (options->random || random_rest)
+            ul_fill_random(&s->model->inputs[i], ul_session_input(s, i), options->seed, i);
+        else
+            status = missing(s);
+        if (status != UL_EXIT_OK)
+            return status;
+    }
+    return UL_EXIT_OK;
+}
+
+unsigned char *ul_inputs_save(const struct ul_session *s)
+{
+    uint64_t total_bytes = 0;
+    for (uint32_t i = 0; i < s->model->input_count; i++)
+        total_bytes += s->model->inputs[i].size_bytes;
+    unsigned char *saved = malloc((size_t)total_bytes + 1);
+    unsigned char *at = saved;
+    if (saved == NULL) {
+        ul_out_of_memory(s, total_bytes);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < s->model->input_count; i++) {
+        memcpy(at, ul_session_input(s, i), (size_t)s->model->inputs[i].size_bytes);
+        at += s->model->inputs[i].size_bytes;
+    }
+    return saved;
+}
+
+void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved)
+{
+    for (uint32_t i = 0; i < s->model->input_count; i++) {
+        memcpy(ul_session_input(s, i), saved, (size_t)s->model->inputs[i].size_bytes);
+        saved += s->model->inputs[i].size_bytes;
+    }
+}

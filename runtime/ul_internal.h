@@ -1,0 +1,264 @@
+/*
+ * What the files of the command line share. Not for users of the library form.
+ *
+ * Ownership: a session owns the arena and the buffers that stand in for a caller's; everything else
+ * that a function allocates it frees before it returns. Nothing is allocated while a model runs.
+ * Errors: a function that can fail returns an exit code, 0 for success, after one line on stderr
+ * that names the file and the remedy. There is no other channel, and no exit().
+ * Strings that come from files or models are untrusted: they are printed through ul_shown.
+ */
+#ifndef UL_INTERNAL_H
+#define UL_INTERNAL_H
+
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
+
+#include "ul_model.h"
+#include "ul_program.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __GNUC__
+#define UL_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define UL_PRINTF(text, first)
+#endif
+
+#define UL_RANK_LIMIT 32        /* dims of a tensor in a file */
+#define UL_SHOWN_BYTES 96       /* an untrusted string, made printable */
+#define UL_SHAPE_TEXT_BYTES 256 /* "float32 [1,3,224,224]" */
+#define UL_PATH_BYTES 4096
+
+enum ul_exit {
+    UL_EXIT_OK = 0,
+    UL_EXIT_USAGE = 1,
+    UL_EXIT_INVALID = 2,
+    UL_EXIT_UNSUPPORTED = 3,
+    UL_EXIT_NO_FIT = 4,
+    UL_EXIT_IO = 5,
+    UL_EXIT_VERIFY = 6,
+    UL_EXIT_INTERNAL = 70
+};
+
+struct ul_options;
+
+struct ul_session {
+    const char *program; /* how it was called, for messages */
+    const struct ul_model *model;
+    const struct ul_options *options;
+    unsigned char *block; /* the one allocation: margin, arena, margin */
+    unsigned char *arena;
+    uint64_t margin_bytes; /* 0 but in the modes that look for stray writes */
+    void **inputs;         /* NULL for a tensor that lives in the arena, else a buffer */
+    void **outputs;
+    uint64_t fault_count; /* runs that met a value out of bounds */
+};
+
+/* ---- ul_error.c ---- */
+int ul_error(const struct ul_session *s, int exit_code, const char *format, ...) UL_PRINTF(3, 4);
+int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
+/* A copy of an untrusted string with control and non-ASCII bytes escaped; long ones are cut. */
+const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
+
+/* ---- ul_isa.c ---- */
+/* The first feature that the model needs and this processor lacks; NULL when there is none. */
+const char *ul_isa_missing(uint32_t isa);
+
+/* ---- ul_types.c ---- */
+struct ul_type_info {
+    enum ul_type type;
+    char kind; /* 'f' float, 'i' signed, 'u' unsigned, 'b' bool */
+    uint32_t bits;
+    const char *name; /* numpy's */
+    const char *npy;  /* the type code of .npy, without byte order */
+};
+
+const struct ul_type_info *ul_type_find(enum ul_type type); /* NULL for an unknown number */
+uint64_t ul_element_count(uint32_t rank, const int64_t *dims);
+/* "float32 [1,3]" */
+const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_type type, uint32_t rank,
+                          const int64_t *dims);
+/* One element as a double; 64-bit integers lose their low bits. */
+double ul_element_get(enum ul_type type, const void *data, uint64_t element);
+/* One element in decimal. */
+const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
+                            uint64_t element);
+/* Floats uniform in [-1, 1), integers in 0..9, bool 0 or 1; a function of seed, stream, element. */
+void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream);
+
+/* ---- ul_file.c ---- */
+/* A part of an open file that is read from front to back. */
+struct ul_reader {
+    FILE *file;
+    const char *name;
+    uint64_t left_bytes; /* UINT64_MAX when not known, as on a pipe */
+};
+
+/* A file that appears under its name only when it is complete. */
+struct ul_writer {
+    FILE *file;
+    char path[UL_PATH_BYTES];
+    char temporary[UL_PATH_BYTES]; /* empty when written in place */
+};
+
+int ul_reader_open(const struct ul_session *s, struct ul_reader *reader, const char *path);
+void ul_reader_close(struct ul_reader *reader);
+bool ul_reader_get(struct ul_reader *reader, void *target, uint64_t size_bytes);
+bool ul_reader_seek(struct ul_reader *reader, uint64_t offset_bytes);
+/* All that is left, in memory that the caller frees. */
+int ul_reader_all(const struct ul_session *s, struct ul_reader *reader, unsigned char **bytes,
+                  uint64_t *size_bytes);
+int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path);
+/* Completes the file, or removes what there is of it when `good` is false or writing failed. */
+int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good);
+
+/* ---- ul_npy.c ---- */
+/* Reads into `data` (size_bytes of the tensor) after checking type and shape. `what` names the
+   tensor in messages: "input". */
+int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
+                const struct ul_tensor *tensor, void *data);
+/* The header's bytes, a multiple of 64; the data follow as ul_npy_data_bytes bytes. */
+size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer_bytes);
+#define UL_NPY_HEADER_BYTES 1024
+uint64_t ul_npy_data_bytes(const struct ul_tensor *tensor);
+/* Hands the tensor's elements, as .npy holds them, to `put` piece by piece. */
+typedef void ul_put(void *context, const void *bytes, size_t size_bytes);
+void ul_npy_data(const struct ul_tensor *tensor, const void *data, ul_put *put, void *context);
+int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
+                 const void *data);
+
+/* ---- ul_npz.c ---- */
+/* Reads entry `key`, or, when key is NULL, the one named like the tensor, or the only one. */
+int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
+                const char *what, const struct ul_tensor *tensor, void *data);
+/* All outputs in one file. */
+int ul_npz_write(const struct ul_session *s, const char *path);
+
+/* ---- ul_pb.c ---- */
+/* A TensorProto, still encoded; it points into the bytes that it was parsed from. */
+struct ul_pb {
+    const unsigned char *bytes;
+    uint64_t size_bytes;
+    const unsigned char *name;
+    uint64_t name_bytes;
+    uint64_t type;
+    uint32_t rank;
+    int64_t dims[UL_RANK_LIMIT];
+    const unsigned char *raw; /* NULL: typed fields */
+    uint64_t raw_bytes;
+};
+
+int ul_pb_parse(const struct ul_session *s, const char *file, const unsigned char *bytes,
+                uint64_t size_bytes, struct ul_pb *pb);
+int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
+                 const char *what, const struct ul_tensor *tensor, void *data);
+
+/* ---- ul_options.c ---- */
+enum ul_mode {
+    UL_MODE_RUN,
+    UL_MODE_TEST_DATA,
+    UL_MODE_BENCH,
+    UL_MODE_MEMORY,
+    UL_MODE_GUARD,
+    UL_MODE_VERSION,
+    UL_MODE_HELP
+};
+
+/* argv[at] is "NAME=FILE" for a tensor. */
+struct ul_assignment {
+    const char *text;
+    const char *file; /* behind the '=' */
+    uint32_t tensor;
+};
+
+struct ul_options {
+    enum ul_mode mode;
+    struct ul_assignment *inputs;
+    uint32_t input_count;
+    struct ul_assignment *outputs;
+    uint32_t output_count;
+    const char *output_dir;
+    const char *output_npz;
+    const char *test_data;
+    const char *weights;
+    const char *json;
+    bool random;
+    uint64_t seed;
+    bool print;
+    bool profile;
+    double rtol;
+    double atol;
+    double warmup_seconds;
+    double duration_seconds;
+    uint64_t iterations;
+};
+
+int ul_options_parse(const struct ul_session *s, struct ul_options *options, int argc, char **argv);
+void ul_options_done(struct ul_options *options);
+void ul_options_help(const struct ul_session *s, FILE *out);
+
+/* ---- ul_session.c ---- */
+/* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */
+int ul_session_open(struct ul_session *s, uint64_t margin_bytes);
+/* Loads the weights again, after the modes that overwrite the arena. */
+int ul_session_load(struct ul_session *s);
+void ul_session_close(struct ul_session *s);
+/* Where an input or output lives now: in the arena or in a buffer of the session. */
+void *ul_session_input(const struct ul_session *s, uint32_t index);
+void *ul_session_output(const struct ul_session *s, uint32_t index);
+/* One run on what lies in the inputs' places. A data fault gives exit code 2, but in the modes that
+   choose their own inputs, where it only counts. */
+int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
+
+/* ---- ul_inputs.c ---- */
+/* Fills inputs from the options; those that are not given are random when allowed. */
+int ul_inputs_fill(struct ul_session *s, bool random_rest);
+/* Copies of all inputs, for the modes that run more than once: save once, restore before each. */
+unsigned char *ul_inputs_save(const struct ul_session *s);
+void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved);
+
+/* ---- ul_outputs.c ---- */
+int ul_outputs_write(const struct ul_session *s);
+/* A file name for output `index`, unique in the model: no separators, no leading dot. */
+void ul_outputs_name(const struct ul_session *s, uint32_t index, char buffer[UL_SHOWN_BYTES]);
+
+/* ---- one file per mode ---- */
+void ul_print_outputs(const struct ul_session *s, FILE *out);
+int ul_test_data(struct ul_session *s);
+int ul_bench(struct ul_session *s);
+int ul_memory(struct ul_session *s);
+int ul_guard(struct ul_session *s);
+
+/* ---- ul_views.c ---- */
+/* Calls visit for each contiguous piece of what a view covers. */
+typedef void ul_visit(void *context, uint64_t offset_bytes, uint64_t size_bytes);
+void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_visit *visit,
+                   void *context);
+
+/* ---- ul_json.c ---- */
+/* A JSON text, indented; keys in the order of the calls. Numbers that JSON lacks become null. */
+struct ul_json {
+    FILE *out;
+    int depth;
+    bool first; /* nothing in this object or array yet */
+};
+
+void ul_json_open(struct ul_json *json, const char *key, char bracket);
+void ul_json_close(struct ul_json *json, char bracket);
+void ul_json_text(struct ul_json *json, const char *key, const char *value);
+void ul_json_count(struct ul_json *json, const char *key, uint64_t value);
+void ul_json_number(struct ul_json *json, const char *key, double value);
+void ul_json_bool(struct ul_json *json, const char *key, bool value);
+/* Writes a file through `body`; "-" is standard output. */
+typedef void ul_json_body(struct ul_json *json, const void *context);
+int ul_json_write(const struct ul_session *s, const char *path, ul_json_body *body,
+                  const void *context);
+
+#endif

@@ -1,0 +1,103 @@
+/* The program from start to end: check the processor, read the options, set up, run one mode. */
+#include "ul_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MARGIN_BYTES 65536 /* around the arena, to catch writes beyond its ends */
+
+static void print_hash(const char *title, const unsigned char hash[32])
+{
+    printf("%s", title);
+    for (int i = 0; i < 32; i++)
+        printf("%02x", hash[i]);
+    putchar('\n');
+}
+
+static int print_version(const struct ul_session *s)
+{
+    char shown[UL_SHOWN_BYTES];
+    printf("%s, compiled by %s for target %s\n", ul_shown(shown, s->model->name),
+           s->model->compiler, s->model->target);
+    print_hash("model sha256:   ", s->model->model_sha256);
+    print_hash("plan sha256:    ", s->model->plan_sha256);
+    printf("reserved bytes: %" PRIu64 "\n", s->model->arena_bytes);
+    return UL_EXIT_OK;
+}
+
+/* A data fault is no reason to withhold the outputs: they are written, and the exit code tells. */
+static int run_once(struct ul_session *s)
+{
+    int status = ul_inputs_fill(s, false);
+    if (status != UL_EXIT_OK)
+        return status;
+    int fault = ul_session_run(s, NULL, NULL);
+    if (fault != UL_EXIT_OK && fault != UL_EXIT_INVALID)
+        return fault;
+    status = ul_outputs_write(s);
+    if (status == UL_EXIT_OK && s->options->print)
+        ul_print_outputs(s, stdout);
+    return status != UL_EXIT_OK ? status : fault;
+}
+
+static int run_mode(struct ul_session *s)
+{
+    switch (s->options->mode) {
+    case UL_MODE_RUN:
+        return run_once(s);
+    case UL_MODE_TEST_DATA:
+        return ul_test_data(s);
+    case UL_MODE_BENCH:
+        return ul_bench(s);
+    case UL_MODE_MEMORY:
+        return ul_memory(s);
+    case UL_MODE_GUARD:
+        return ul_guard(s);
+    case UL_MODE_VERSION:
+    case UL_MODE_HELP:
+        break;
+    }
+    return UL_EXIT_INTERNAL;
+}
+
+static int run_options(struct ul_session *s, int argc, char **argv)
+{
+    struct ul_options options;
+    int status = ul_options_parse(s, &options, argc, argv);
+    s->options = &options;
+    if (status == UL_EXIT_OK && options.mode == UL_MODE_VERSION) {
+        status = print_version(s);
+    } else if (status == UL_EXIT_OK && options.mode == UL_MODE_HELP) {
+        ul_options_help(s, stdout);
+    } else if (status == UL_EXIT_OK) {
+        bool watch = options.mode == UL_MODE_MEMORY || options.mode == UL_MODE_GUARD;
+        status = ul_session_open(s, watch ? MARGIN_BYTES : 0);
+        if (status == UL_EXIT_OK)
+            status = run_mode(s);
+        if (options.mode != UL_MODE_RUN && s->fault_count != 0)
+            fprintf(stderr,
+                    "%s: note: indexes in the inputs were out of range and were clamped; give "
+                    "real inputs with --input\n",
+                    s->program);
+        ul_session_close(s);
+    }
+    ul_options_done(&options);
+    if (fflush(stdout) != 0 && status == UL_EXIT_OK)
+        status = ul_error(s, UL_EXIT_IO, "cannot write to standard output");
+    return status;
+}
+
+int ul_program_main(const struct ul_model *model, int argc, char **argv)
+{
+    struct ul_session s;
+    const char *missing = ul_isa_missing(model->isa);
+    memset(&s, 0, sizeof s);
+    s.program = argc > 0 && argv[0] != NULL ? argv[0] : "program";
+    s.model = model;
+    if (missing != NULL)
+        return ul_error(&s, UL_EXIT_UNSUPPORTED,
+                        "this program was compiled for a processor with %s, which this one lacks; "
+                        "compile it again with --march for this machine",
+                        missing);
+    return run_options(&s, argc, argv);
+}

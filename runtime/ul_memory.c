@@ -1,0 +1,225 @@
+/*
+ * --memory: the plan's rows beside what the program reserved and what it really touched.
+ *
+ * Touched bytes are found by running twice on an arena that was filled with a pattern, another one
+ * each time: a byte that was ever written differs from its pattern in at least one of the two runs.
+ * Every row is counted where its live ranges lie at the plan's peak step; alignment and holes are
+ * what no range takes at that step, and are touched when other steps use them. Not a byte outside
+ * of every live range may be touched, nor one of the margins around the arena.
+ */
+#include "ul_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct memory {
+    const struct ul_model *model;
+    unsigned char *touched;               /* a byte for each of the arena: TOUCHED, COVERED */
+    uint64_t range_bytes[UL_ROW_COUNT];   /* of the ranges at the peak step */
+    uint64_t touched_bytes[UL_ROW_COUNT]; /* there */
+    uint64_t touched_total;
+    uint64_t rows_total;
+    uint64_t stray_bytes;  /* touched, but outside of every range */
+    uint64_t margin_bytes; /* touched outside of the arena */
+    int64_t unaccounted_bytes;
+    uint64_t resident_bytes;
+};
+
+enum {
+    TOUCHED = 1,
+    COVERED = 2, /* by a range, at some step */
+    PEAK = 4     /* by a range, at the peak step */
+};
+
+static const char *const row_names[UL_ROW_COUNT] = {
+    "weights", "optimizer", "gradients", "kept activations", "activations",
+    "scratch", "inputs",    "outputs",   "alignment",        "holes",
+};
+
+/* The names of the same rows in JSON. */
+static const char *const row_keys[UL_ROW_COUNT] = {
+    "weights", "optimizer", "gradients", "kept_activations", "activations",
+    "scratch", "inputs",    "outputs",   "alignment",        "holes",
+};
+
+static uint64_t count_changed(const unsigned char *bytes, uint64_t size_bytes, unsigned char fill)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < size_bytes; i++)
+        count += bytes[i] != fill;
+    return count;
+}
+
+/* One run from a filled block, with the weights loaded anew. */
+static int run_filled(struct ul_session *s, struct memory *memory, const unsigned char *inputs,
+                      unsigned char fill)
+{
+    uint64_t arena_bytes = s->model->arena_bytes;
+    memset(s->block, fill, (size_t)(arena_bytes + 2 * s->margin_bytes));
+    int status = ul_session_load(s);
+    if (status != UL_EXIT_OK)
+        return status;
+    ul_inputs_restore(s, inputs);
+    status = ul_session_run(s, NULL, NULL);
+    for (uint64_t i = 0; i < arena_bytes; i++)
+        if (s->arena[i] != fill)
+            memory->touched[i] |= TOUCHED;
+    memory->margin_bytes += count_changed(s->block, s->margin_bytes, fill) +
+                            count_changed(s->arena + arena_bytes, s->margin_bytes, fill);
+    return status;
+}
+
+/* Goes over the ranges: what is covered at all, what each row holds at the peak step. */
+static void count_ranges(struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        unsigned char *touched = memory->touched + range->offset_bytes;
+        bool peak = range->live_begin <= model->peak_step && model->peak_step < range->live_end;
+        if (peak)
+            memory->range_bytes[range->row] += range->size_bytes;
+        for (uint64_t k = 0; k < range->size_bytes; k++) {
+            touched[k] |= COVERED;
+            if (peak && (touched[k] & PEAK) == 0) {
+                touched[k] |= PEAK;
+                memory->touched_bytes[range->row] += touched[k] & TOUCHED;
+            }
+        }
+    }
+}
+
+/* What lies outside the ranges of the peak step fills alignment first, then holes. */
+static void count_rest(struct memory *memory)
+{
+    uint64_t rest = 0, alignment = memory->model->row_bytes[UL_ROW_ALIGNMENT];
+    for (uint64_t i = 0; i < memory->model->arena_bytes; i++) {
+        unsigned char touched = memory->touched[i];
+        memory->touched_total += touched & TOUCHED;
+        rest += (touched & TOUCHED) != 0 && (touched & PEAK) == 0;
+        memory->stray_bytes += (touched & TOUCHED) != 0 && (touched & COVERED) == 0;
+    }
+    memory->touched_bytes[UL_ROW_ALIGNMENT] = rest < alignment ? rest : alignment;
+    memory->touched_bytes[UL_ROW_HOLES] = rest - memory->touched_bytes[UL_ROW_ALIGNMENT];
+}
+
+static void count_rows(struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    for (int row = 0; row < UL_ROW_COUNT; row++)
+        memory->rows_total += model->row_bytes[row];
+    memory->range_bytes[UL_ROW_ALIGNMENT] = model->row_bytes[UL_ROW_ALIGNMENT];
+    memory->range_bytes[UL_ROW_HOLES] = model->arena_bytes - model->row_bytes[UL_ROW_ALIGNMENT];
+    for (int row = 0; row < UL_ROW_ALIGNMENT; row++)
+        memory->range_bytes[UL_ROW_HOLES] -= memory->range_bytes[row];
+    memory->unaccounted_bytes = (int64_t)(model->arena_bytes - memory->rows_total);
+}
+
+static void print_table(const struct ul_session *s, const struct memory *memory)
+{
+    const struct ul_model *model = memory->model;
+    char shown[UL_SHOWN_BYTES];
+    if (model->steps != NULL && model->peak_step < model->step_count)
+        printf("rows at step %" PRIu32 " (%s), bytes\n", model->peak_step,
+               ul_shown(shown, model->steps[model->peak_step].name));
+    printf("%-18s %14s %14s %14s\n", "", "predicted", "reserved", "touched");
+    for (int row = 0; row < UL_ROW_COUNT; row++)
+        if (model->row_bytes[row] != 0 || memory->range_bytes[row] != 0)
+            printf("%-18s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", row_names[row],
+                   model->row_bytes[row], memory->range_bytes[row], memory->touched_bytes[row]);
+    printf("%-18s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
+           model->arena_bytes, memory->touched_total);
+    printf("%-18s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
+    printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
+    if (model->rom_bytes != 0)
+        printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
+    printf("; process peak resident %.2f MiB (with the margins and maps of --memory)\n",
+           (double)memory->resident_bytes / 1048576.0);
+    (void)s;
+}
+
+static void write_json(struct ul_json *json, const void *context)
+{
+    const struct memory *memory = context;
+    ul_json_text(json, "model", memory->model->name);
+    ul_json_count(json, "predicted_bytes", memory->rows_total);
+    ul_json_count(json, "reserved_bytes", memory->model->arena_bytes);
+    ul_json_count(json, "touched_bytes", memory->touched_total);
+    ul_json_number(json, "unaccounted_bytes", (double)memory->unaccounted_bytes);
+    ul_json_count(json, "stray_bytes", memory->stray_bytes + memory->margin_bytes);
+    ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
+    ul_json_count(json, "peak_step", memory->model->peak_step);
+    ul_json_open(json, "rows", '{');
+    for (int row = 0; row < UL_ROW_COUNT; row++) {
+        ul_json_open(json, row_keys[row], '{');
+        ul_json_count(json, "predicted_bytes", memory->model->row_bytes[row]);
+        ul_json_count(json, "reserved_bytes", memory->range_bytes[row]);
+        ul_json_count(json, "touched_bytes", memory->touched_bytes[row]);
+        ul_json_close(json, '}');
+    }
+    ul_json_close(json, '}');
+}
+
+static int judge(const struct ul_session *s, const struct memory *memory)
+{
+    if (memory->unaccounted_bytes != 0)
+        return ul_error(s, UL_EXIT_VERIFY, "%" PRId64 " bytes are not accounted for by the plan",
+                        memory->unaccounted_bytes);
+    for (int row = 0; row < UL_ROW_COUNT; row++)
+        if (memory->range_bytes[row] != memory->model->row_bytes[row])
+            return ul_error(
+                s, UL_EXIT_VERIFY,
+                "the row '%s' is %" PRIu64 " bytes in the plan and %" PRIu64 " in the program",
+                row_names[row], memory->model->row_bytes[row], memory->range_bytes[row]);
+    if (memory->stray_bytes != 0 || memory->margin_bytes != 0)
+        return ul_error(s, UL_EXIT_VERIFY,
+                        "%" PRIu64 " bytes outside of every live range were written, and %" PRIu64
+                        " outside of the arena; --guard names the step",
+                        memory->stray_bytes, memory->margin_bytes);
+    return UL_EXIT_OK;
+}
+
+static int measure(struct ul_session *s, struct memory *memory, const unsigned char *inputs)
+{
+    const char *json = s->options->json;
+    struct rusage usage;
+    int status = run_filled(s, memory, inputs, 0xa5);
+    if (status == UL_EXIT_OK)
+        status = run_filled(s, memory, inputs, 0x5a);
+    if (status != UL_EXIT_OK)
+        return status;
+    count_ranges(memory);
+    count_rest(memory);
+    count_rows(memory);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (json == NULL || strcmp(json, "-") != 0)
+        print_table(s, memory);
+    if (json != NULL)
+        status = ul_json_write(s, json, write_json, memory);
+    return status == UL_EXIT_OK ? judge(s, memory) : status;
+}
+
+int ul_memory(struct ul_session *s)
+{
+    struct memory memory = {0};
+    if (s->model->ranges == NULL)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--memory needs the tables that -DUL_NO_TABLES "
+                        "left out");
+    int status = ul_inputs_fill(s, true);
+    if (status != UL_EXIT_OK)
+        return status;
+    unsigned char *inputs = ul_inputs_save(s);
+    memory.model = s->model;
+    memory.touched = calloc((size_t)s->model->arena_bytes + 1, 1);
+    if (inputs == NULL || memory.touched == NULL)
+        status = ul_out_of_memory(s, s->model->arena_bytes);
+    else
+        status = measure(s, &memory, inputs);
+    free(inputs);
+    free(memory.touched);
+    return status;
+}

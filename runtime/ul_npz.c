@@ -1,0 +1,382 @@
+/*
+ * numpy's .npz: a zip archive (PKWARE's APPNOTE 6.3) of .npy files. Entries are stored, not
+ * compressed, as numpy.savez writes them; what numpy.savez_compressed writes is refused with that
+ * advice. Sizes and offsets come from the central directory, also in their 64-bit form; every one
+ * is checked against the file.
+ */
+#include "ul_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_LIMIT 4096
+#define END_BYTES 22 /* end of central directory, without its comment */
+#define END_SEARCH (65535 + END_BYTES)
+#define CENTRAL_BYTES 46
+#define LOCAL_BYTES 30
+
+struct entry {
+    uint32_t method;
+    uint32_t flags;
+    uint32_t crc;
+    uint64_t stored_bytes;
+    uint64_t size_bytes;
+    uint64_t local_offset;
+    const char *name; /* not terminated */
+    uint32_t name_bytes;
+};
+
+struct directory {
+    unsigned char *bytes;
+    uint64_t size_bytes;
+    uint64_t entry_count;
+};
+
+static uint32_t get16(const unsigned char *at)
+{
+    return at[0] | (uint32_t)at[1] << 8;
+}
+
+static uint32_t get32(const unsigned char *at)
+{
+    return get16(at) | get16(at + 2) << 16;
+}
+
+static uint64_t get64(const unsigned char *at)
+{
+    return get32(at) | (uint64_t)get32(at + 4) << 32;
+}
+
+static int invalid(const struct ul_session *s, const struct ul_reader *reader, const char *why)
+{
+    char shown[UL_SHOWN_BYTES];
+    return ul_error(s, UL_EXIT_INVALID, "%s: not a sound .npz file: %s",
+                    ul_shown(shown, reader->name), why);
+}
+
+/* Follows the locator in front of the end record to the 64-bit end record. */
+static bool find_wide_end(struct ul_reader *reader, uint64_t end_offset, uint64_t *offset,
+                          uint64_t *size_bytes, uint64_t *count)
+{
+    unsigned char locator[20], wide[56];
+    if (end_offset < sizeof locator || !ul_reader_seek(reader, end_offset - sizeof locator) ||
+        !ul_reader_get(reader, locator, sizeof locator) || get32(locator) != 0x07064b50u)
+        return false;
+    if (!ul_reader_seek(reader, get64(locator + 8)) || !ul_reader_get(reader, wide, sizeof wide) ||
+        get32(wide) != 0x06064b50u)
+        return false;
+    *count = get64(wide + 32);
+    *size_bytes = get64(wide + 40);
+    *offset = get64(wide + 48);
+    return true;
+}
+
+/* The central directory, read into memory that the caller frees. */
+static int read_directory(const struct ul_session *s, struct ul_reader *reader, uint64_t total,
+                          struct directory *directory)
+{
+    uint64_t tail_bytes = total < END_SEARCH ? total : END_SEARCH;
+    unsigned char *tail = malloc(END_SEARCH);
+    uint64_t at = tail_bytes < END_BYTES ? 0 : tail_bytes - END_BYTES + 1;
+    uint64_t offset, size_bytes, count;
+    if (tail == NULL)
+        return ul_out_of_memory(s, END_SEARCH);
+    bool found =
+        ul_reader_seek(reader, total - tail_bytes) && ul_reader_get(reader, tail, tail_bytes);
+    while (found && at > 0 && get32(tail + at - 1) != 0x06054b50u)
+        at--;
+    if (!found || at == 0) {
+        free(tail);
+        return invalid(s, reader, "no directory at its end");
+    }
+    const unsigned char *end = tail + at - 1;
+    count = get16(end + 10);
+    size_bytes = get32(end + 12);
+    offset = get32(end + 16);
+    if (count == 0xffff || size_bytes == UINT32_MAX || offset == UINT32_MAX)
+        found = find_wide_end(reader, total - tail_bytes + at - 1, &offset, &size_bytes, &count);
+    free(tail);
+    if (!found || offset > total || size_bytes > total - offset)
+        return invalid(s, reader, "the directory lies outside of it");
+    directory->bytes = malloc((size_t)size_bytes + 1);
+    directory->size_bytes = size_bytes;
+    directory->entry_count = count;
+    if (directory->bytes == NULL)
+        return ul_out_of_memory(s, size_bytes);
+    if (ul_reader_seek(reader, offset) && ul_reader_get(reader, directory->bytes, size_bytes))
+        return UL_EXIT_OK;
+    return invalid(s, reader, "the directory cannot be read");
+}
+
+/* The 64-bit sizes, which stand in an extra field in this order where the 32-bit ones are full. */
+static bool read_wide_sizes(const unsigned char *extra, uint32_t extra_bytes, struct entry *entry)
+{
+    uint64_t *wide[] = {&entry->size_bytes, &entry->stored_bytes, &entry->local_offset};
+    while (extra_bytes >= 4) {
+        uint32_t tag = get16(extra), size = get16(extra + 2);
+        if (size > extra_bytes - 4)
+            return false;
+        const unsigned char *at = extra + 4, *end = at + size;
+        for (int i = 0; tag == 1 && i < 3; i++)
+            if (*wide[i] == UINT32_MAX) {
+                if (end - at < 8)
+                    return false;
+                *wide[i] = get64(at);
+                at += 8;
+            }
+        extra += 4 + size;
+        extra_bytes -= 4 + size;
+    }
+    return true;
+}
+
+/* The entry at *at, which moves on; false at the end or on nonsense. */
+static bool next_entry(const struct directory *directory, uint64_t *at, struct entry *entry)
+{
+    const unsigned char *bytes = directory->bytes + *at;
+    uint64_t left = directory->size_bytes - *at;
+    if (left < CENTRAL_BYTES || get32(bytes) != 0x02014b50u)
+        return false;
+    uint32_t name_bytes = get16(bytes + 28), extra_bytes = get16(bytes + 30);
+    uint64_t record_bytes = CENTRAL_BYTES + name_bytes + extra_bytes + get16(bytes + 32);
+    if (record_bytes > left)
+        return false;
+    entry->flags = get16(bytes + 8);
+    entry->method = get16(bytes + 10);
+    entry->crc = get32(bytes + 16);
+    entry->stored_bytes = get32(bytes + 20);
+    entry->size_bytes = get32(bytes + 24);
+    entry->local_offset = get32(bytes + 42);
+    entry->name = (const char *)bytes + CENTRAL_BYTES;
+    entry->name_bytes = name_bytes;
+    *at += record_bytes;
+    return read_wide_sizes(bytes + CENTRAL_BYTES + name_bytes, extra_bytes, entry);
+}
+
+/* "x.npy" and "x" are both called x. */
+static bool name_is(const struct entry *entry, const char *key)
+{
+    size_t size = strlen(key);
+    if (entry->name_bytes == size + 4 && memcmp(entry->name + size, ".npy", 4) == 0)
+        return memcmp(entry->name, key, size) == 0;
+    return entry->name_bytes == size && memcmp(entry->name, key, size) == 0;
+}
+
+static int find_entry(const struct ul_session *s, const struct ul_reader *reader,
+                      const struct directory *directory, const char *key, const char *fallback,
+                      struct entry *entry)
+{
+    const char *wanted = key != NULL ? key : fallback;
+    uint64_t at = 0, count = 0;
+    struct entry candidate;
+    char names[256] = "", shown[UL_SHOWN_BYTES], shown_key[UL_SHOWN_BYTES];
+    size_t used = 0;
+    for (; next_entry(directory, &at, &candidate); count++) {
+        char name[64];
+        *entry = candidate;
+        if (name_is(entry, wanted))
+            return UL_EXIT_OK;
+        snprintf(name, sizeof name, "%.*s", (int)(entry->name_bytes < 40 ? entry->name_bytes : 40),
+                 entry->name);
+        if (used + sizeof shown + 2 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used == 0 ? "" : ", ", ul_shown(shown, name));
+    }
+    if (count == 1 && key == NULL)
+        return UL_EXIT_OK;
+    return ul_error(s, UL_EXIT_INVALID, "%s: has no entry '%s'; it holds: %s",
+                    ul_shown(shown, reader->name), ul_shown(shown_key, wanted),
+                    count == 0 ? "nothing" : names);
+}
+
+/* Puts the reader in front of the entry's data and bounds it to them. */
+static int enter(const struct ul_session *s, struct ul_reader *reader, uint64_t total,
+                 const struct entry *entry)
+{
+    unsigned char local[LOCAL_BYTES];
+    char shown[UL_SHOWN_BYTES];
+    if (entry->method != 0)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "%s: is compressed; write it with numpy.savez, not numpy.savez_compressed",
+                        ul_shown(shown, reader->name));
+    if ((entry->flags & 1) != 0)
+        return invalid(s, reader, "an entry is encrypted");
+    if (entry->stored_bytes != entry->size_bytes)
+        return invalid(s, reader, "a stored entry has two sizes");
+    if (!ul_reader_seek(reader, entry->local_offset) ||
+        !ul_reader_get(reader, local, LOCAL_BYTES) || get32(local) != 0x04034b50u)
+        return invalid(s, reader, "an entry lies outside of it");
+    uint64_t data = entry->local_offset + LOCAL_BYTES + get16(local + 26) + get16(local + 28);
+    if (data > total || entry->size_bytes > total - data || !ul_reader_seek(reader, data))
+        return invalid(s, reader, "an entry is cut short");
+    reader->left_bytes = entry->size_bytes;
+    return UL_EXIT_OK;
+}
+
+int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
+                const char *what, const struct ul_tensor *tensor, void *data)
+{
+    struct directory directory = {NULL, 0, 0};
+    struct entry entry = {0, 0, 0, 0, 0, 0, NULL, 0};
+    uint64_t total;
+    if (!ul_reader_seek(reader, 0))
+        return invalid(s, reader, "a pipe will not do");
+    total = reader->left_bytes;
+    int status = read_directory(s, reader, total, &directory);
+    if (status == UL_EXIT_OK)
+        status = find_entry(s, reader, &directory, key, tensor->name, &entry);
+    if (status == UL_EXIT_OK)
+        status = enter(s, reader, total, &entry);
+    if (status == UL_EXIT_OK)
+        status = ul_npy_read(s, reader, what, tensor, data);
+    free(directory.bytes);
+    return status;
+}
+
+/* ---- writing ---- */
+
+struct archive {
+    FILE *file;
+    uint32_t crc;
+    uint64_t written;
+    uint32_t table[256];
+};
+
+struct member {
+    uint32_t crc;
+    uint64_t size_bytes;
+    uint64_t offset_bytes;
+};
+
+static void crc_init(struct archive *archive)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++)
+            value = (value & 1) != 0 ? value >> 1 ^ 0xedb88320u : value >> 1;
+        archive->table[i] = value;
+    }
+}
+
+static void put_crc(void *context, const void *bytes, size_t size_bytes)
+{
+    struct archive *archive = context;
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < size_bytes; i++)
+        archive->crc = archive->table[(archive->crc ^ at[i]) & 0xff] ^ archive->crc >> 8;
+}
+
+static void put_bytes(void *context, const void *bytes, size_t size_bytes)
+{
+    struct archive *archive = context;
+    archive->written += fwrite(bytes, 1, size_bytes, archive->file);
+}
+
+static void put_number(struct archive *archive, uint64_t value, uint32_t size_bytes)
+{
+    for (uint32_t i = 0; i < size_bytes; i++) {
+        unsigned char byte = (unsigned char)(value >> 8 * i & 0xff);
+        put_bytes(archive, &byte, 1);
+    }
+}
+
+/* What the local and the central record have in common, from "version needed" on. */
+static void put_common(struct archive *archive, const struct member *member, const char *name)
+{
+    put_number(archive, 20, 2);         /* version needed: 2.0 */
+    put_number(archive, 0x0800, 2);     /* names are UTF-8 */
+    put_number(archive, 0, 2);          /* stored */
+    put_number(archive, 0x00210000, 4); /* 1980-01-01 00:00: no times in outputs */
+    put_number(archive, member->crc, 4);
+    put_number(archive, member->size_bytes, 4);
+    put_number(archive, member->size_bytes, 4);
+    put_number(archive, strlen(name) + 4, 2);
+    put_number(archive, 0, 2); /* no extra field */
+}
+
+static void put_name(struct archive *archive, const char *name)
+{
+    put_bytes(archive, name, strlen(name));
+    put_bytes(archive, ".npy", 4);
+}
+
+static void put_member(const struct ul_session *s, struct archive *archive, uint32_t index,
+                       struct member *member)
+{
+    const struct ul_tensor *tensor = &s->model->outputs[index];
+    const void *data = ul_session_output(s, index);
+    char header[UL_NPY_HEADER_BYTES];
+    size_t header_bytes = ul_npy_header(tensor, header, sizeof header);
+    archive->crc = UINT32_MAX;
+    put_crc(archive, header, header_bytes);
+    ul_npy_data(tensor, data, put_crc, archive);
+    member->crc = ~archive->crc;
+    member->size_bytes = header_bytes + ul_npy_data_bytes(tensor);
+    member->offset_bytes = archive->written;
+    put_number(archive, 0x04034b50u, 4);
+    put_common(archive, member, tensor->name);
+    put_name(archive, tensor->name);
+    put_bytes(archive, header, header_bytes);
+    ul_npy_data(tensor, data, put_bytes, archive);
+}
+
+static void put_directory(const struct ul_session *s, struct archive *archive,
+                          const struct member *members)
+{
+    uint64_t begin = archive->written;
+    for (uint32_t i = 0; i < s->model->output_count; i++) {
+        put_number(archive, 0x02014b50u, 4);
+        put_number(archive, 0x0314, 2); /* made by Unix, 2.0 */
+        put_common(archive, &members[i], s->model->outputs[i].name);
+        put_number(archive, 0, 6);                    /* no comment, disk 0, binary */
+        put_number(archive, UINT64_C(0x81a40000), 4); /* a file, rw-r--r-- */
+        put_number(archive, members[i].offset_bytes, 4);
+        put_name(archive, s->model->outputs[i].name);
+    }
+    uint64_t size_bytes = archive->written - begin;
+    put_number(archive, 0x06054b50u, 4);
+    put_number(archive, 0, 4);
+    put_number(archive, s->model->output_count, 2);
+    put_number(archive, s->model->output_count, 2);
+    put_number(archive, size_bytes, 4);
+    put_number(archive, begin, 4);
+    put_number(archive, 0, 2);
+}
+
+/* Does everything fit the 32-bit form of the format? */
+static bool fits(const struct ul_model *model)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        uint64_t name_bytes = strlen(model->outputs[i].name);
+        if (name_bytes > NAME_LIMIT)
+            return false;
+        total += ul_npy_data_bytes(&model->outputs[i]) + UL_NPY_HEADER_BYTES + 2 * name_bytes + 128;
+    }
+    return total < UINT32_MAX && model->output_count < 0xffff;
+}
+
+int ul_npz_write(const struct ul_session *s, const char *path)
+{
+    struct ul_writer writer;
+    struct archive archive = {NULL, 0, 0, {0}};
+    uint32_t count = s->model->output_count;
+    if (!fits(s->model))
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "the outputs are too large for one .npz file; use --output-dir");
+    struct member *members = calloc(count + 1, sizeof *members);
+    if (members == NULL)
+        return ul_out_of_memory(s, (count + 1) * sizeof *members);
+    int status = ul_writer_open(s, &writer, path);
+    if (status == UL_EXIT_OK) {
+        archive.file = writer.file;
+        crc_init(&archive);
+        for (uint32_t i = 0; i < count; i++)
+            put_member(s, &archive, i, &members[i]);
+        put_directory(s, &archive, members);
+        status = ul_writer_close(s, &writer, true);
+    }
+    free(members);
+    return status;
+}

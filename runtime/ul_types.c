@@ -1,0 +1,193 @@
+/* Element types: one row each, and what can be done with single elements of any of them. */
+#include "ul_internal.h"
+
+#include "ul_kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct ul_type_info types[] = {
+    {UL_TYPE_F32, 'f', 32, "float32", "f4"},
+    {UL_TYPE_U8, 'u', 8, "uint8", "u1"},
+    {UL_TYPE_I8, 'i', 8, "int8", "i1"},
+    {UL_TYPE_U16, 'u', 16, "uint16", "u2"},
+    {UL_TYPE_I16, 'i', 16, "int16", "i2"},
+    {UL_TYPE_I32, 'i', 32, "int32", "i4"},
+    {UL_TYPE_I64, 'i', 64, "int64", "i8"},
+    {UL_TYPE_BOOL, 'b', 8, "bool", "b1"},
+    {UL_TYPE_F16, 'f', 16, "float16", "f2"},
+    {UL_TYPE_F64, 'f', 64, "float64", "f8"},
+    {UL_TYPE_U32, 'u', 32, "uint32", "u4"},
+    {UL_TYPE_U64, 'u', 64, "uint64", "u8"},
+    /* numpy has no name for these: ml_dtypes stores them as opaque bytes */
+    {UL_TYPE_BF16, 'f', 16, "bfloat16", "V2"},
+    {UL_TYPE_F8E4M3FN, 'f', 8, "float8_e4m3fn", "V1"},
+    {UL_TYPE_F8E4M3FNUZ, 'f', 8, "float8_e4m3fnuz", "V1"},
+    {UL_TYPE_F8E5M2, 'f', 8, "float8_e5m2", "V1"},
+    {UL_TYPE_F8E5M2FNUZ, 'f', 8, "float8_e5m2fnuz", "V1"},
+    /* a byte for each element in a file, half a byte in the arena */
+    {UL_TYPE_U4, 'u', 4, "uint4", "u1"},
+    {UL_TYPE_I4, 'i', 4, "int4", "i1"},
+};
+
+const struct ul_type_info *ul_type_find(enum ul_type type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].type == type)
+            return &types[i];
+    return NULL;
+}
+
+uint64_t ul_element_count(uint32_t rank, const int64_t *dims)
+{
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < rank; i++)
+        count *= (uint64_t)dims[i];
+    return count;
+}
+
+const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_type type, uint32_t rank,
+                          const int64_t *dims)
+{
+    const struct ul_type_info *info = ul_type_find(type);
+    size_t used = (size_t)snprintf(buffer, 40, "%s [", info != NULL ? info->name : "unknown type");
+    for (uint32_t i = 0; i < rank && used + 32 < UL_SHAPE_TEXT_BYTES; i++)
+        used += (size_t)snprintf(buffer + used, 32, "%s%" PRId64, i == 0 ? "" : ",", dims[i]);
+    memcpy(buffer + used, "]", 2);
+    return buffer;
+}
+
+/* The element's bits, low end first, for any width. */
+static uint64_t element_bits(const struct ul_type_info *info, const void *data, uint64_t element)
+{
+    const unsigned char *bytes = data;
+    uint16_t half;
+    uint32_t word;
+    uint64_t wide;
+    switch (info->bits) {
+    case 4:
+        return ul_u4_get(bytes, element);
+    case 8:
+        return bytes[element];
+    case 16:
+        memcpy(&half, bytes + element * 2, 2);
+        return half;
+    case 32:
+        memcpy(&word, bytes + element * 4, 4);
+        return word;
+    default:
+        memcpy(&wide, bytes + element * 8, 8);
+        return wide;
+    }
+}
+
+static double float_value(enum ul_type type, uint64_t bits)
+{
+    double wide;
+    switch ((int)type) {
+    case UL_TYPE_F64:
+        memcpy(&wide, &bits, 8);
+        return wide;
+    case UL_TYPE_F32:
+        return (double)ul_f32_from_bits((uint32_t)bits);
+    case UL_TYPE_F16:
+        return (double)ul_f16_to_f32((uint16_t)bits);
+    case UL_TYPE_BF16:
+        return (double)ul_bf16_to_f32((uint16_t)bits);
+    case UL_TYPE_F8E4M3FN:
+        return (double)ul_f8e4m3fn_to_f32((uint8_t)bits);
+    case UL_TYPE_F8E4M3FNUZ:
+        return (double)ul_f8e4m3fnuz_to_f32((uint8_t)bits);
+    case UL_TYPE_F8E5M2:
+        return (double)ul_f8e5m2_to_f32((uint8_t)bits);
+    default:
+        return (double)ul_f8e5m2fnuz_to_f32((uint8_t)bits);
+    }
+}
+
+/* Two's complement of any width to 64 bits. */
+static int64_t sign_extend(uint64_t bits, uint32_t width)
+{
+    uint64_t sign = UINT64_C(1) << (width - 1);
+    return (int64_t)((bits ^ sign) - sign);
+}
+
+double ul_element_get(enum ul_type type, const void *data, uint64_t element)
+{
+    const struct ul_type_info *info = ul_type_find(type);
+    uint64_t bits = element_bits(info, data, element);
+    if (info->kind == 'f')
+        return float_value(type, bits);
+    return info->kind == 'i' ? (double)sign_extend(bits, info->bits) : (double)bits;
+}
+
+const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
+                            uint64_t element)
+{
+    const struct ul_type_info *info = ul_type_find(type);
+    uint64_t bits = element_bits(info, data, element);
+    if (info->kind == 'f')
+        snprintf(buffer, UL_SHOWN_BYTES, "%.*g", type == UL_TYPE_F64 ? 10 : 6,
+                 float_value(type, bits));
+    else if (info->kind == 'i')
+        snprintf(buffer, UL_SHOWN_BYTES, "%" PRId64, sign_extend(bits, info->bits));
+    else if (info->kind == 'b')
+        snprintf(buffer, UL_SHOWN_BYTES, "%s", bits != 0 ? "true" : "false");
+    else
+        snprintf(buffer, UL_SHOWN_BYTES, "%" PRIu64, bits);
+    return buffer;
+}
+
+/* The bits of a random element. */
+static uint64_t random_bits(const struct ul_type_info *info, double uniform)
+{
+    double value = uniform * 2.0 - 1.0;
+    uint64_t wide;
+    if (info->kind != 'f')
+        return (uint64_t)(uniform * (info->kind == 'b' ? 2.0 : info->bits == 4 ? 8.0 : 10.0));
+    switch ((int)info->type) {
+    case UL_TYPE_F64:
+        memcpy(&wide, &value, 8);
+        return wide;
+    case UL_TYPE_F32:
+        return ul_f32_bits((float)value);
+    case UL_TYPE_F16:
+        return ul_f64_to_f16(value);
+    case UL_TYPE_BF16:
+        return ul_f64_to_bf16(value);
+    case UL_TYPE_F8E4M3FN:
+        return ul_f32_to_f8e4m3fn((float)value, 1);
+    case UL_TYPE_F8E4M3FNUZ:
+        return ul_f32_to_f8e4m3fnuz((float)value, 1);
+    case UL_TYPE_F8E5M2:
+        return ul_f32_to_f8e5m2((float)value, 1);
+    default:
+        return ul_f32_to_f8e5m2fnuz((float)value, 1);
+    }
+}
+
+static void store_bits(const struct ul_type_info *info, void *data, uint64_t element, uint64_t bits)
+{
+    unsigned char *bytes = data;
+    uint16_t half = (uint16_t)bits;
+    uint32_t word = (uint32_t)bits;
+    if (info->bits == 4)
+        ul_4bit_set(bytes, element, (int)bits);
+    else if (info->bits == 8)
+        bytes[element] = (unsigned char)bits;
+    else if (info->bits == 16)
+        memcpy(bytes + element * 2, &half, 2);
+    else if (info->bits == 32)
+        memcpy(bytes + element * 4, &word, 4);
+    else
+        memcpy(bytes + element * 8, &bits, 8);
+}
+
+void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream)
+{
+    const struct ul_type_info *info = ul_type_find(tensor->type);
+    uint64_t count = ul_element_count(tensor->rank, tensor->dims);
+    memset(data, 0, (size_t)tensor->size_bytes);
+    for (uint64_t i = 0; i < count; i++)
+        store_bits(info, data, i, random_bits(info, ul_random_uniform_f64(seed, stream, 0, i)));
+}

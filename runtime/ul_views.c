@@ -1,0 +1,45 @@
+/* What a view covers, as contiguous pieces: the innermost dimensions that are dense make one. */
+#include "ul_internal.h"
+
+#define DIM_LIMIT 64
+
+/* How many of the outer dimensions are not part of the dense inside; its elements in *inner. */
+static uint32_t split(uint32_t rank, const int64_t *dims, const int64_t *strides, int64_t *inner)
+{
+    *inner = 1;
+    while (rank > 0 && (dims[rank - 1] == 1 || strides[rank - 1] == *inner)) {
+        *inner *= dims[rank - 1];
+        rank--;
+    }
+    return rank;
+}
+
+void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_visit *visit,
+                   void *context)
+{
+    const int64_t *dims = model->shapes + view->shape;
+    const int64_t *strides = dims + view->rank;
+    uint32_t bits = ul_type_find(view->type)->bits;
+    int64_t index[DIM_LIMIT] = {0};
+    int64_t inner, at = 0;
+    uint64_t count = ul_element_count(view->rank, dims);
+    if (count == 0 || view->rank > DIM_LIMIT)
+        return;
+    if (bits < 8) { /* always dense */
+        visit(context, view->offset_bytes, (count * bits + 7) / 8);
+        return;
+    }
+    uint32_t outer = split(view->rank, dims, strides, &inner);
+    int64_t element_bytes = bits / 8;
+    for (uint64_t left = count / (uint64_t)inner; left > 0; left--) {
+        visit(context, view->offset_bytes + (uint64_t)(at * element_bytes),
+              (uint64_t)(inner * element_bytes));
+        for (uint32_t i = outer; i-- > 0;) {
+            at += strides[i];
+            if (++index[i] < dims[i])
+                break;
+            at -= strides[i] * dims[i];
+            index[i] = 0;
+        }
+    }
+}
