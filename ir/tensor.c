@@ -73,6 +73,8 @@ static uint32_t small_float_encode(const struct small_float *format, double valu
     (void)frexp(magnitude, &exponent);
     int biased = exponent - 1 + format->bias;
     uint32_t code = format->largest + 1;
+    if (isinf(value)) /* frexp gives it no exponent */
+        biased = 1 << format->exponent_bits;
     if (biased < 1 || magnitude == 0)
         code = (uint32_t)rint(ldexp(magnitude, format->bias - 1 + format->mantissa_bits));
     else if (biased < 1 << format->exponent_bits)

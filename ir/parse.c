@@ -1,0 +1,676 @@
+/* Reads the text form. A cursor walks the text; every production either advances it or sets the
+ * diagnosis with the line number. Ids may be defined in any order; that each is defined once and
+ * before its use is the verifier's business, which runs at the end. */
+#include "ir/text_internal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parse {
+    struct ul_graph *graph;
+    struct ul_arena scratch;
+    struct ul_diag *diag;
+    const char *at;
+    unsigned line;
+    uint64_t id_limit; /* keeps a short text from asking for gigabytes of empty ids */
+    const struct ul_tensor *const *pool;
+    uint32_t pool_count;
+};
+
+static enum ul_status fail(struct parse *parse, const char *what)
+{
+    char near[24];
+    size_t length = strcspn(parse->at, "\n");
+    if (length > sizeof near - 1)
+        length = sizeof near - 1;
+    memcpy(near, parse->at, length);
+    near[length] = '\0';
+    return ul_diag_set(parse->diag, UL_INVALID, "line %u: expected %s, found %s", parse->line, what,
+                       length == 0 ? "the end of the line" : ul_quote(&parse->scratch, near));
+}
+
+static void skip_spaces(struct parse *parse)
+{
+    while (*parse->at == ' ')
+        parse->at++;
+}
+
+/* Blank lines and lines that start with '#' count for nothing. */
+static void skip_empty_lines(struct parse *parse)
+{
+    for (;;) {
+        const char *at = parse->at + strspn(parse->at, " ");
+        if (*at == '#')
+            at += strcspn(at, "\n");
+        if (*at != '\n')
+            break;
+        parse->at = at + 1;
+        parse->line++;
+    }
+}
+
+static enum ul_status end_line(struct parse *parse)
+{
+    skip_spaces(parse);
+    if (*parse->at == '\n') {
+        parse->at++;
+        parse->line++;
+    } else if (*parse->at != '\0') {
+        return fail(parse, "the end of the line");
+    }
+    skip_empty_lines(parse);
+    return UL_OK;
+}
+
+static uint32_t line_indent(const struct parse *parse)
+{
+    return (uint32_t)strspn(parse->at, " ");
+}
+
+static bool accept(struct parse *parse, const char *token)
+{
+    skip_spaces(parse);
+    size_t length = strlen(token);
+    if (strncmp(parse->at, token, length) != 0)
+        return false;
+    parse->at += length;
+    return true;
+}
+
+/* The same for a word, which must not go on after the token. */
+static bool accept_word(struct parse *parse, const char *word)
+{
+    const char *before = parse->at;
+    if (!accept(parse, word))
+        return false;
+    if (isalnum((unsigned char)*parse->at) || *parse->at == '_') {
+        parse->at = before;
+        return false;
+    }
+    return true;
+}
+
+static enum ul_status expect(struct parse *parse, const char *token)
+{
+    return accept(parse, token) ? UL_OK : fail(parse, token);
+}
+
+static enum ul_status parse_u32(struct parse *parse, uint64_t limit, uint32_t *out)
+{
+    uint64_t number = 0;
+    if (!isdigit((unsigned char)*parse->at))
+        return fail(parse, "a number");
+    for (; isdigit((unsigned char)*parse->at); parse->at++) {
+        number = number * 10 + (uint64_t)(*parse->at - '0');
+        if (number >= limit)
+            return fail(parse, "a smaller number");
+    }
+    *out = (uint32_t)number;
+    return UL_OK;
+}
+
+/* The digits of an unsigned 64-bit number after an optional minus; wraps into int64_t. */
+static enum ul_status parse_int(struct parse *parse, int64_t *out)
+{
+    skip_spaces(parse);
+    bool minus = *parse->at == '-';
+    bool plus = *parse->at == '+';
+    parse->at += minus || plus;
+    if (!isdigit((unsigned char)*parse->at))
+        return fail(parse, "an integer");
+    uint64_t number = 0;
+    for (; isdigit((unsigned char)*parse->at); parse->at++) {
+        if (!ul_size_mul(number, 10, &number) ||
+            !ul_size_add(number, (uint64_t)(*parse->at - '0'), &number))
+            return fail(parse, "an integer of 64 bits");
+    }
+    number = minus ? 0 - number : number;
+    memcpy(out, &number, sizeof number);
+    return UL_OK;
+}
+
+static enum ul_status parse_float(struct parse *parse, double *out)
+{
+    skip_spaces(parse);
+    char *end = NULL;
+    *out = strtod(parse->at, &end);
+    if (end == parse->at)
+        return fail(parse, "a number");
+    parse->at = end;
+    return UL_OK;
+}
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *found = c == '\0' ? NULL : strchr(digits, tolower((unsigned char)c));
+    return found == NULL ? -1 : (int)(found - digits);
+}
+
+/* The reverse of ul_text_quote. */
+static enum ul_status parse_string(struct parse *parse, const char **out)
+{
+    UL_TRY(expect(parse, "\""));
+    struct ul_text text;
+    ul_text_init(&text, parse->graph->arena);
+    for (; *parse->at != '"'; parse->at++) {
+        char byte = *parse->at;
+        if (byte == '\0' || byte == '\n')
+            return fail(parse, "a closing quote");
+        if (byte == '\\') {
+            byte = *++parse->at;
+            if (byte == 'x') {
+                int high = hex_digit(parse->at[1]);
+                int low = high < 0 ? -1 : hex_digit(parse->at[2]);
+                if (low < 0 || high * 16 + low == 0)
+                    return fail(parse, "two hex digits, not 00");
+                byte = (char)(unsigned char)(high * 16 + low);
+                parse->at += 2;
+            } else if (byte == 'n' || byte == 't') {
+                byte = byte == 'n' ? '\n' : '\t';
+            } else if (byte != '"' && byte != '\\') {
+                return fail(parse, "an escape");
+            }
+        }
+        ul_text_put_bytes(&text, &byte, 1);
+    }
+    parse->at++;
+    *out = text.data;
+    return UL_OK;
+}
+
+static enum ul_status parse_word(struct parse *parse, const char *extra, const char **out)
+{
+    skip_spaces(parse);
+    size_t length = 0;
+    while (isalnum((unsigned char)parse->at[length]) ||
+           (parse->at[length] != '\0' && strchr(extra, parse->at[length]) != NULL))
+        length++;
+    if (length == 0)
+        return fail(parse, "a name");
+    char *word = ul_arena_alloc(parse->graph->arena, length + 1);
+    memcpy(word, parse->at, length);
+    parse->at += length;
+    *out = word;
+    return UL_OK;
+}
+
+/* f32[1,?,3], f32[*] */
+static enum ul_status parse_type(struct parse *parse, struct ul_type *type)
+{
+    const char *name;
+    memset(type, 0, sizeof *type);
+    UL_TRY(parse_word(parse, "", &name));
+    type->dtype = ul_dtype_find(name);
+    if (type->dtype == UL_DTYPE_NONE && strcmp(name, "none") != 0)
+        return fail(parse, "an element type before this");
+    UL_TRY(expect(parse, "["));
+    if (accept(parse, "*")) {
+        type->rank = UL_RANK_UNKNOWN;
+        return expect(parse, "]");
+    }
+    while (!accept(parse, "]")) {
+        if (type->rank == UL_LIMIT_RANK)
+            return fail(parse, "at most 8 dimensions");
+        if (type->rank > 0)
+            UL_TRY(expect(parse, ","));
+        if (accept(parse, "?")) {
+            type->dims[type->rank++] = -1;
+            continue;
+        }
+        UL_TRY(parse_int(parse, &type->dims[type->rank]));
+        if (type->dims[type->rank] < 0)
+            return fail(parse, "a dimension that is not negative before this");
+        type->rank++;
+    }
+    return UL_OK;
+}
+
+static enum ul_status parse_element(struct parse *parse, enum ul_dtype dtype, unsigned char *place)
+{
+    if (ul_dtype_get(dtype)->is_float) {
+        double value;
+        UL_TRY(parse_float(parse, &value));
+        ul_element_put_float(place, dtype, value);
+        return UL_OK;
+    }
+    int64_t value;
+    UL_TRY(parse_int(parse, &value));
+    ul_element_put_int(place, dtype, value);
+    return UL_OK;
+}
+
+/* [1,2] or 0x0a0b: `count` elements to `out`. */
+static enum ul_status parse_elements(struct parse *parse, enum ul_dtype dtype, uint64_t count,
+                                     unsigned char *out)
+{
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
+    if (accept(parse, "0x")) {
+        for (uint64_t i = 0; i < count * info->size_bytes; i++) {
+            int high = hex_digit(parse->at[0]);
+            int low = high < 0 ? -1 : hex_digit(parse->at[1]);
+            if (low < 0)
+                return fail(parse, "more hex digits");
+            out[i] = (unsigned char)(high * 16 + low);
+            parse->at += 2;
+        }
+        return UL_OK;
+    }
+    if (!info->is_float && !info->is_integer && dtype != UL_BOOL)
+        return fail(parse, "0x and hex digits");
+    UL_TRY(expect(parse, "["));
+    for (uint64_t i = 0; i < count; i++) {
+        if (i > 0)
+            UL_TRY(expect(parse, ","));
+        UL_TRY(parse_element(parse, dtype, out + i * info->size_bytes));
+    }
+    return expect(parse, "]");
+}
+
+/* What follows "type =" of a constant. */
+static enum ul_status parse_constant(struct parse *parse, const struct ul_type *type,
+                                     const struct ul_tensor **out)
+{
+    if (!ul_type_known(type) || !ul_type_in_limits(type))
+        return fail(parse, "a constant of known size within the limits");
+    if (accept(parse, "pool=")) {
+        uint32_t index;
+        UL_TRY(parse_u32(parse, UINT32_MAX, &index));
+        if (index >= parse->pool_count || !ul_type_equal(&parse->pool[index]->type, type))
+            return fail(parse, "a constant of this type in the pool");
+        *out = parse->pool[index];
+        return UL_OK;
+    }
+    if (accept_word(parse, "splat")) {
+        unsigned char element[16] = {0};
+        UL_TRY(parse_elements(parse, type->dtype, 1, element));
+        *out = ul_tensor_new_splat(parse->graph->arena, type, element);
+        return UL_OK;
+    }
+    /* Each element takes at least one character, so this asks for no more than the text holds. */
+    if (ul_type_elements(type) > strlen(parse->at))
+        return fail(parse, "as many elements as the type has");
+    struct ul_tensor *tensor = UL_NEW(parse->graph->arena, struct ul_tensor);
+    unsigned char *data = ul_arena_alloc(parse->graph->arena, ul_type_bytes(type));
+    tensor->type = *type;
+    tensor->data = data;
+    *out = tensor;
+    return parse_elements(parse, type->dtype, ul_type_elements(type), data);
+}
+
+static enum ul_status parse_value_id(struct parse *parse, ul_value_id *out)
+{
+    UL_TRY(expect(parse, "%"));
+    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    while (parse->graph->value_count <= *out)
+        ul_graph_add_value(parse->graph, "", UL_VALUE_DEAD, NULL);
+    return UL_OK;
+}
+
+static enum ul_status parse_view(struct parse *parse, ul_value_id id)
+{
+    struct ul_view view = {0};
+    uint32_t rank = parse->graph->values[id].type.rank;
+    UL_TRY(parse_value_id(parse, &view.base));
+    UL_TRY(parse_int(parse, &view.offset_bytes));
+    UL_TRY(expect(parse, "["));
+    for (uint32_t d = 0; rank <= UL_LIMIT_RANK && d < rank; d++) {
+        if (d > 0)
+            UL_TRY(expect(parse, ","));
+        UL_TRY(parse_int(parse, &view.strides[d]));
+    }
+    parse->graph->values[id].view = view;
+    return expect(parse, "]");
+}
+
+static enum ul_status parse_own(struct parse *parse, ul_value_id id)
+{
+    struct ul_value *value = &parse->graph->values[id];
+    if (!ul_type_known(&value->type) || !ul_type_in_limits(&value->type))
+        return fail(parse, "a type of known size before 'own'");
+    int64_t stride = 1;
+    value->view.base = id;
+    for (uint32_t d = value->type.rank; d-- > 0;) {
+        value->view.strides[d] = stride;
+        stride *= value->type.dims[d];
+    }
+    return UL_OK;
+}
+
+/* %3 "name" f32[2] persistent donor=%1 own */
+static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind kind,
+                                       ul_value_id *out)
+{
+    ul_value_id id;
+    const char *name;
+    struct ul_type type;
+    UL_TRY(parse_value_id(parse, &id));
+    if (parse->graph->values[id].kind != UL_VALUE_DEAD)
+        return fail(parse, "an id that is not yet defined before this");
+    UL_TRY(parse_string(parse, &name));
+    UL_TRY(parse_type(parse, &type));
+    parse->graph->values[id].name = name;
+    parse->graph->values[id].type = type;
+    parse->graph->values[id].kind = kind;
+    if (accept_word(parse, "persistent"))
+        parse->graph->values[id].flags |= UL_VALUE_PERSISTENT;
+    if (accept(parse, "donor=")) {
+        ul_value_id donor;
+        UL_TRY(parse_value_id(parse, &donor));
+        parse->graph->values[id].donor = donor;
+    }
+    if (accept_word(parse, "own"))
+        UL_TRY(parse_own(parse, id));
+    else if (accept(parse, "view="))
+        UL_TRY(parse_view(parse, id));
+    *out = id;
+    return UL_OK;
+}
+
+/* One element of a list attribute, appended to the array of its kind. */
+static enum ul_status parse_list_element(struct parse *parse, struct ul_attr *attr,
+                                         uint32_t *capacity)
+{
+    struct ul_arena *arena = parse->graph->arena;
+    if (attr->kind == UL_ATTR_INTS) {
+        int64_t *ints = (int64_t *)(uintptr_t)attr->ints;
+        UL_GROW(arena, ints, attr->count, *capacity);
+        attr->ints = ints;
+        UL_TRY(parse_int(parse, &ints[attr->count]));
+    } else if (attr->kind == UL_ATTR_FLOATS) {
+        double *floats = (double *)(uintptr_t)attr->floats;
+        UL_GROW(arena, floats, attr->count, *capacity);
+        attr->floats = floats;
+        UL_TRY(parse_float(parse, &floats[attr->count]));
+    } else {
+        const char **strings = (const char **)(uintptr_t)attr->strings;
+        UL_GROW(arena, strings, attr->count, *capacity);
+        attr->strings = strings;
+        UL_TRY(parse_string(parse, &strings[attr->count]));
+    }
+    attr->count++;
+    return UL_OK;
+}
+
+static enum ul_status parse_list(struct parse *parse, struct ul_attr *attr, enum ul_attr_kind kind)
+{
+    uint32_t capacity = 0;
+    attr->kind = kind;
+    while (!accept(parse, "]")) {
+        if (attr->count > 0)
+            UL_TRY(expect(parse, ","));
+        UL_TRY(parse_list_element(parse, attr, &capacity));
+    }
+    return UL_OK;
+}
+
+/* An integer unless it has a point, an exponent, or is inf or nan. */
+static enum ul_status parse_scalar(struct parse *parse, struct ul_attr *attr)
+{
+    skip_spaces(parse);
+    size_t digits = strspn(parse->at, "+-0123456789");
+    if (digits > 0 && strchr(".ein", parse->at[digits]) == NULL) {
+        attr->kind = UL_ATTR_INT;
+        return parse_int(parse, &attr->i);
+    }
+    if (digits > 0 && parse->at[digits] == '\0') {
+        attr->kind = UL_ATTR_INT;
+        return parse_int(parse, &attr->i);
+    }
+    attr->kind = UL_ATTR_FLOAT;
+    return parse_float(parse, &attr->f);
+}
+
+static enum ul_status parse_attr(struct parse *parse, ul_node_id node)
+{
+    struct ul_attr attr;
+    memset(&attr, 0, sizeof attr);
+    skip_spaces(parse);
+    if (*parse->at == '"')
+        UL_TRY(parse_string(parse, &attr.name));
+    else
+        UL_TRY(parse_word(parse, "_", &attr.name));
+    UL_TRY(expect(parse, "="));
+    skip_spaces(parse);
+    if (*parse->at == '"') {
+        attr.kind = UL_ATTR_STRING;
+        UL_TRY(parse_string(parse, &attr.s));
+    } else if (accept(parse, "ints[")) {
+        UL_TRY(parse_list(parse, &attr, UL_ATTR_INTS));
+    } else if (accept(parse, "floats[")) {
+        UL_TRY(parse_list(parse, &attr, UL_ATTR_FLOATS));
+    } else if (accept(parse, "strings[")) {
+        UL_TRY(parse_list(parse, &attr, UL_ATTR_STRINGS));
+    } else if (accept_word(parse, "tensor")) {
+        struct ul_type type;
+        attr.kind = UL_ATTR_TENSOR;
+        UL_TRY(parse_type(parse, &type));
+        UL_TRY(expect(parse, "="));
+        UL_TRY(parse_constant(parse, &type, &attr.tensor));
+    } else {
+        UL_TRY(parse_scalar(parse, &attr));
+    }
+    if (ul_node_find_attr(&parse->graph->nodes[node], attr.name) != NULL)
+        return fail(parse, "an attribute that is not set twice before this");
+    ul_node_set_attr(parse->graph, node, &attr);
+    return UL_OK;
+}
+
+struct value_list {
+    ul_value_id *values;
+    uint32_t count, capacity;
+};
+
+static void list_add(struct parse *parse, struct value_list *list, ul_value_id value)
+{
+    UL_GROW(parse->graph->arena, list->values, list->count, list->capacity);
+    list->values[list->count++] = value;
+}
+
+/* Domain and name: com.microsoft::Gelu */
+static enum ul_status parse_op(struct parse *parse, enum ul_op *op)
+{
+    const char *name;
+    const char *domain = NULL;
+    UL_TRY(parse_word(parse, "._", &name));
+    if (accept(parse, "::")) {
+        domain = name;
+        UL_TRY(parse_word(parse, "_", &name));
+    }
+    *op = ul_op_find(domain, name);
+    return *op == UL_OP_NONE ? fail(parse, "an operator that exists before this") : UL_OK;
+}
+
+static enum ul_status parse_node_id(struct parse *parse, ul_node_id *out)
+{
+    UL_TRY(expect(parse, "n"));
+    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    struct ul_graph *graph = parse->graph;
+    while (graph->node_count <= *out) {
+        UL_GROW(graph->arena, graph->nodes, graph->node_count, graph->node_capacity);
+        memset(&graph->nodes[graph->node_count], 0, sizeof *graph->nodes);
+        graph->nodes[graph->node_count].name = "";
+        graph->nodes[graph->node_count++].group = UL_NONE;
+    }
+    if (graph->nodes[*out].op != UL_OP_NONE)
+        return fail(parse, "a node id that is not yet taken before this");
+    return UL_OK;
+}
+
+static enum ul_status parse_inputs(struct parse *parse, struct value_list *list)
+{
+    UL_TRY(expect(parse, "("));
+    while (!accept(parse, ")")) {
+        ul_value_id value = UL_NONE;
+        if (list->count > 0)
+            UL_TRY(expect(parse, ","));
+        if (!accept(parse, "-"))
+            UL_TRY(parse_value_id(parse, &value));
+        list_add(parse, list, value);
+    }
+    return UL_OK;
+}
+
+/* What follows the "=" of a node, up to the end of the line. */
+static enum ul_status parse_call(struct parse *parse, ul_block_id block,
+                                 const struct value_list *outputs, ul_node_id *out)
+{
+    struct ul_graph *graph = parse->graph;
+    struct value_list inputs = {0};
+    enum ul_op op;
+    ul_node_id id;
+    UL_TRY(parse_op(parse, &op));
+    UL_TRY(parse_node_id(parse, &id));
+    graph->nodes[id].op = op;
+    graph->nodes[id].parent = block;
+    UL_TRY(parse_string(parse, &graph->nodes[id].name));
+    UL_TRY(parse_inputs(parse, &inputs));
+    struct ul_node *node = &graph->nodes[id];
+    node->inputs = inputs.values;
+    node->input_count = inputs.count;
+    node->outputs = outputs->values;
+    node->output_count = outputs->count;
+    for (uint32_t i = 0; i < outputs->count; i++) {
+        graph->values[outputs->values[i]].producer = id;
+        graph->values[outputs->values[i]].producer_output = i;
+    }
+    if (accept(parse, "{")) {
+        do
+            UL_TRY(parse_attr(parse, id));
+        while (accept(parse, ","));
+        UL_TRY(expect(parse, "}"));
+    }
+    if (accept(parse, "group="))
+        UL_TRY(parse_u32(parse, UL_NONE, &node->group));
+    if (accept(parse, "source="))
+        UL_TRY(parse_string(parse, &node->source));
+    *out = id;
+    return end_line(parse);
+}
+
+static enum ul_status parse_node(struct parse *parse, ul_block_id block, ul_node_id *out)
+{
+    struct value_list outputs = {0};
+    while (!accept(parse, "=")) {
+        ul_value_id value;
+        if (outputs.count > 0)
+            UL_TRY(expect(parse, ","));
+        UL_TRY(parse_definition(parse, UL_VALUE_NODE, &value));
+        list_add(parse, &outputs, value);
+    }
+    UL_TRY(parse_call(parse, block, &outputs, out));
+    struct ul_block *list = &parse->graph->blocks[block];
+    UL_GROW(parse->graph->arena, list->nodes, list->node_count, list->node_capacity);
+    list->nodes[list->node_count++] = *out;
+    return UL_OK;
+}
+
+/* "block b3": gives the block that very id. */
+static enum ul_status parse_block_head(struct parse *parse, ul_node_id owner, ul_block_id *out)
+{
+    struct ul_graph *graph = parse->graph;
+    UL_TRY(expect(parse, "block"));
+    UL_TRY(expect(parse, "b"));
+    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    while (graph->block_count <= *out)
+        ul_graph_add_block(graph, UL_NONE);
+    if (*out == 0 || graph->blocks[*out].owner != UL_NONE)
+        return fail(parse, "a block id that is not yet taken before this");
+    struct ul_node *node = &graph->nodes[owner];
+    ul_block_id *blocks = UL_NEW_ARRAY(graph->arena, ul_block_id, (uint64_t)node->block_count + 1);
+    if (node->block_count > 0)
+        memcpy(blocks, node->blocks, node->block_count * sizeof *blocks);
+    blocks[node->block_count++] = *out;
+    node->blocks = blocks;
+    graph->blocks[*out].owner = owner;
+    return end_line(parse);
+}
+
+static enum ul_status parse_return(struct parse *parse, ul_block_id block)
+{
+    skip_spaces(parse);
+    while (*parse->at == '%' || *parse->at == ',') {
+        ul_value_id value;
+        if (parse->graph->blocks[block].output_count > 0)
+            UL_TRY(expect(parse, ","));
+        UL_TRY(parse_value_id(parse, &value));
+        ul_block_add_output(parse->graph, block, value);
+        skip_spaces(parse);
+    }
+    return end_line(parse);
+}
+
+static enum ul_status parse_weight(struct parse *parse)
+{
+    ul_value_id value;
+    const struct ul_tensor *tensor;
+    UL_TRY(parse_definition(parse, UL_VALUE_WEIGHT, &value));
+    UL_TRY(expect(parse, "="));
+    struct ul_type type = parse->graph->values[value].type;
+    UL_TRY(parse_constant(parse, &type, &tensor));
+    parse->graph->values[value].tensor = tensor;
+    return end_line(parse);
+}
+
+/* Lines at `indent` up to and including the block's return. */
+static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32_t indent)
+{
+    const char *argument = block == 0 ? "input" : "argument";
+    if (indent > 4 * UL_LIMIT_NESTING)
+        return fail(parse, "less nesting");
+    for (;;) {
+        if (line_indent(parse) != indent || *parse->at == '\0')
+            return fail(parse, "a line of this block or its return");
+        if (accept_word(parse, "return"))
+            return parse_return(parse, block);
+        if (accept_word(parse, argument)) {
+            ul_value_id value;
+            UL_TRY(
+                parse_definition(parse, block == 0 ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT, &value));
+            ul_block_add_input(parse->graph, block, value);
+            UL_TRY(end_line(parse));
+            continue;
+        }
+        if (block == 0 && accept_word(parse, "weight")) {
+            UL_TRY(parse_weight(parse));
+            continue;
+        }
+        ul_node_id node = UL_NONE;
+        UL_TRY(parse_node(parse, block, &node));
+        while (line_indent(parse) == indent + 2) {
+            ul_block_id nested;
+            UL_TRY(parse_block_head(parse, node, &nested));
+            UL_TRY(parse_block(parse, nested, indent + 4));
+        }
+    }
+}
+
+static enum ul_status parse_graph(struct parse *parse)
+{
+    skip_empty_lines(parse);
+    UL_TRY(expect(parse, "graph"));
+    UL_TRY(parse_string(parse, &parse->graph->name));
+    UL_TRY(end_line(parse));
+    UL_TRY(parse_block(parse, 0, 0));
+    if (*parse->at != '\0')
+        return fail(parse, "the end of the text");
+    return ul_graph_verify(parse->graph, parse->diag);
+}
+
+enum ul_status ul_graph_parse(struct ul_graph *graph, struct ul_arena *arena, const char *text,
+                              const struct ul_graph *pool, struct ul_diag *diag)
+{
+    enum { SPARE_IDS = 1 << 20 };
+    struct parse parse = {.graph = graph, .diag = diag, .at = text, .line = 1};
+    ul_arena_init(&parse.scratch);
+    parse.id_limit = strlen(text) + SPARE_IDS;
+    if (parse.id_limit > UL_LIMIT_VALUES)
+        parse.id_limit = UL_LIMIT_VALUES;
+    if (pool != NULL)
+        parse.pool = ul_text_pool(pool, &parse.scratch, &parse.pool_count);
+    ul_graph_init(graph, arena, "");
+    enum ul_status status = parse_graph(&parse);
+    ul_arena_done(&parse.scratch);
+    return status;
+}
