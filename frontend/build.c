@@ -156,6 +156,10 @@ static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodePro
     if (node->name[0] == '\0' && proto->n_output > 0)
         node->name = proto->output[0];
     node->version = ul_opsets_version(builder->opsets, node->domain);
+    if (node->version == 0 && node->domain[0] == '\0' && ul_function_find(builder, proto) == NULL)
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "%s: the model imports no operator set of ai.onnx",
+                           ul_builder_describe(builder, node->name, node->op));
     node->source = find_source(builder, proto);
     node->outputs = UL_NEW_ARRAY(builder->scratch, const char *, proto->n_output);
     node->results = UL_NEW_ARRAY(builder->scratch, ul_value_id, proto->n_output);

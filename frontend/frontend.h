@@ -111,7 +111,8 @@ struct ul_model {
     struct ul_model_file *files;
 };
 
-/* The oldest and the newest operator set of ai.onnx that is understood. */
+/* The oldest and the newest operator set of ai.onnx that is understood. Below 7 only operators
+ * that have meant the same ever since are. */
 #define UL_FRONTEND_OPSET_MIN 7
 #define UL_FRONTEND_OPSET_MAX 27
 

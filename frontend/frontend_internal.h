@@ -257,7 +257,8 @@ void ul_old_problem(struct ul_old_node *node, const char *reason);
 typedef void ul_upgrade_fn(struct ul_old_node *node);
 ul_upgrade_fn ul_upgrade_axes, ul_upgrade_split, ul_upgrade_split_equal, ul_upgrade_slice,
     ul_upgrade_pad, ul_upgrade_topk, ul_upgrade_clip, ul_upgrade_dropout, ul_upgrade_dft,
-    ul_upgrade_scatter, ul_upgrade_grid_sample, ul_upgrade_roi_align;
+    ul_upgrade_scatter, ul_upgrade_grid_sample, ul_upgrade_roi_align, ul_upgrade_broadcast,
+    ul_upgrade_too_old;
 ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_upsample_scales,
     ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
     ul_upgrade_one_hot;

@@ -181,6 +181,7 @@ enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__Functi
     UL_TRY(bind_attributes(builder, function, proto, &bindings));
     UL_TRY(bind_inputs(builder, function, node, &scope));
     own_opsets(builder, function, &opsets);
+    UL_TRY(ul_opsets_check(builder, &opsets));
     builder->bindings = &bindings;
     builder->opsets = &opsets;
     builder->prefix = ul_arena_printf(builder->scratch, "%s%s/", saved.prefix,

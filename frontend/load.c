@@ -36,10 +36,7 @@ static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *
 enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opsets *opsets)
 {
     int64_t version = ul_opsets_version(opsets, "");
-    if (version == 0)
-        return ul_diag_set(builder->diag, UL_INVALID,
-                           "the model imports no operator set of ai.onnx");
-    if (version < UL_FRONTEND_OPSET_MIN || version > UL_FRONTEND_OPSET_MAX)
+    if (version < 0 || version > UL_FRONTEND_OPSET_MAX)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED,
                            "operator set %lld of ai.onnx is not supported, %d to %d are; convert "
                            "the model with onnx.version_converter or export it again",

@@ -26,6 +26,22 @@ static void float_to_input(struct ul_old_node *node, const char *name, uint32_t 
     ul_old_set_input(node, input, ul_old_const_float(node, ul_old_dtype(node, 0), number));
 }
 
+void ul_upgrade_too_old(struct ul_old_node *node)
+{
+    ul_old_problem(node, "changed its meaning before operator set 7; convert the model with "
+                         "onnx.version_converter or export it again");
+}
+
+/* Below 7 a broadcast had to be asked for, and could start at any axis. */
+void ul_upgrade_broadcast(struct ul_old_node *node)
+{
+    if (ul_old_int(node, "broadcast", 0) != 0 && ul_old_attr(node, "axis") != NULL) {
+        ul_upgrade_too_old(node);
+        return;
+    }
+    ul_old_remove_attr(node, "broadcast");
+}
+
 void ul_upgrade_axes(struct ul_old_node *node)
 {
     (void)ints_to_input(node, "axes", 1);
