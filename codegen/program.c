@@ -1,0 +1,607 @@
+/* From a fused graph with views to steps: groups become kernels, kernels with equal text become
+ * one function, control flow becomes regions of steps, and all of it becomes the planner's problem.
+ *
+ * Control flow. A Loop or Scan runs its body's steps once a round. A carried value has bytes of
+ * its own that span the loop: they are filled before it, read by the body, and refilled at the end
+ * of each round; where one carried value takes over another, copies go through a second place so
+ * that they act at once. Slices of scanned inputs and outputs are addressed by the round. Both
+ * branches of an If write the bytes of its outputs.
+ *
+ *      copy init -> carried | loop: counter, slices in, body, slices out, refill | copy -> outputs
+ */
+#include "codegen/codegen.h"
+
+#include <string.h>
+
+struct builder {
+    struct ul_arena *arena;
+    const struct ul_graph *graph;
+    const struct ul_program_options *options;
+    struct ul_program *program;
+    struct ul_diag *diag;
+    bool *escapes;
+    uint32_t *tests; /* region -> its TEST step, or UL_NONE; as many as the graph has blocks */
+    uint32_t *kernel_table; /* hash of text -> kernel */
+    uint32_t kernel_table_size;
+    uint32_t name_count;
+};
+
+static enum ul_status build_block(struct builder *builder, ul_block_id block, uint32_t region);
+
+static struct ul_view view_of(const struct ul_graph *graph, ul_value_id value)
+{
+    UL_ASSERT(graph->values[value].view.base != UL_NONE);
+    return graph->values[value].view;
+}
+
+/* ---- Values ---- */
+
+static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id value)
+{
+    if (graph->values[value].kind == UL_VALUE_WEIGHT)
+        return UL_PLAN_WEIGHTS;
+    if (graph->values[value].kind == UL_VALUE_INPUT)
+        return UL_PLAN_INPUTS;
+    return ul_graph_is_output(graph, value) ? UL_PLAN_OUTPUTS : UL_PLAN_ACTIVATIONS;
+}
+
+/* The planner's value of a base; made at its first use. */
+static uint32_t plan_value(struct builder *builder, ul_value_id base)
+{
+    struct ul_program *program = builder->program;
+    if (program->plan_values[base] != UL_PLAN_NONE)
+        return program->plan_values[base];
+    const struct ul_value *info = &builder->graph->values[base];
+    struct ul_plan_value value =
+        ul_plan_value_make(info->name, class_of(builder->graph, base), ul_type_bytes(&info->type));
+    value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
+    value.live_from_start = info->kind == UL_VALUE_INPUT;
+    value.live_to_end = ul_graph_is_output(builder->graph, base) ||
+                        (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
+    uint32_t id = ul_problem_add_value(program->problem, &value);
+    program->plan_values[base] = id;
+    program->graph_values[id] = base;
+    return id;
+}
+
+/* ---- Kernels ---- */
+
+static uint32_t text_hash(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+static uint32_t *kernel_slot(struct builder *builder, const char *text)
+{
+    uint32_t mask = builder->kernel_table_size - 1;
+    uint32_t slot = text_hash(text) & mask;
+    while (builder->kernel_table[slot] != UL_NONE &&
+           strcmp(builder->program->kernels[builder->kernel_table[slot]].text, text) != 0)
+        slot = (slot + 1) & mask;
+    return &builder->kernel_table[slot];
+}
+
+static void kernel_table_grow(struct builder *builder)
+{
+    enum { FIRST_SIZE = 64 };
+    struct ul_program *program = builder->program;
+    uint32_t size = builder->kernel_table_size == 0 ? FIRST_SIZE : 2 * builder->kernel_table_size;
+    builder->kernel_table_size = size;
+    builder->kernel_table = UL_NEW_ARRAY(builder->arena, uint32_t, size);
+    memset(builder->kernel_table, 0xFF, size * sizeof *builder->kernel_table);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        *kernel_slot(builder, program->kernels[i].text) = i;
+}
+
+static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel *kernel,
+                                 uint32_t *id)
+{
+    struct ul_program *program = builder->program;
+    struct ul_text text;
+    ul_text_init(&text, builder->arena);
+    uint64_t scratch_bytes = 0;
+    UL_TRY(ul_kernel_print_c(&text, kernel, &scratch_bytes, builder->diag));
+    if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
+        kernel_table_grow(builder);
+    uint32_t *slot = kernel_slot(builder, text.data);
+    if (*slot != UL_NONE) {
+        *id = *slot;
+        return UL_OK;
+    }
+    UL_GROW(builder->arena, program->kernels, program->kernel_count, program->kernel_capacity);
+    struct ul_program_kernel *added = &program->kernels[program->kernel_count];
+    added->name = ul_arena_printf(builder->arena, "k%u", program->kernel_count);
+    added->text = text.data;
+    added->scratch_bytes = scratch_bytes;
+    added->flop_count = ul_kernel_count_flops(kernel);
+    *slot = program->kernel_count;
+    *id = program->kernel_count++;
+    return UL_OK;
+}
+
+/* ---- Steps ---- */
+
+static struct ul_program_address address_of(ul_value_id base, int64_t offset_bytes)
+{
+    return (struct ul_program_address){
+        .base = base, .offset_bytes = offset_bytes, .loop = UL_PLAN_NONE};
+}
+
+static uint32_t region_add(struct builder *builder, enum ul_plan_region_kind kind, uint32_t parent)
+{
+    struct ul_program *program = builder->program;
+    UL_GROW(builder->arena, program->regions, program->region_count, program->region_capacity);
+    program->regions[program->region_count] = (struct ul_program_region){
+        .kind = kind, .parent = parent, .condition = address_of(UL_NONE, 0)};
+    uint32_t id =
+        parent == UL_PLAN_NONE ? 0 : ul_problem_add_region(program->problem, kind, parent);
+    UL_ASSERT(id == program->region_count);
+    return program->region_count++;
+}
+
+static uint64_t arg_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
+                          uint32_t arg)
+{
+    if (step->kind == UL_STEP_COPY)
+        return step->copy_bytes;
+    return step->views[arg] == UL_NONE ? 0 : ul_type_bytes(&graph->values[step->views[arg]].type);
+}
+
+/* Registers the step with the planner: what it reads and writes, once per base. */
+static void step_plan(struct builder *builder, const struct ul_program_step *step, uint32_t region,
+                      uint64_t scratch_bytes)
+{
+    uint32_t *reads = UL_NEW_ARRAY(builder->arena, uint32_t, step->arg_count + 1);
+    uint32_t *writes = UL_NEW_ARRAY(builder->arena, uint32_t, step->arg_count + 1);
+    struct ul_plan_in_place *in_place =
+        UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
+    struct ul_plan_part part = {
+        .reads = reads, .writes = writes, .in_place = in_place, .scratch_bytes = scratch_bytes};
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        if (step->args[i].base == UL_NONE)
+            continue;
+        uint32_t value = plan_value(builder, step->args[i].base);
+        uint32_t *list = step->written[i] ? writes : reads;
+        uint32_t *count = step->written[i] ? &part.write_count : &part.read_count;
+        bool known = false;
+        for (uint32_t k = 0; k < *count; k++)
+            known = known || list[k] == value;
+        if (!known)
+            list[(*count)++] = value;
+    }
+    for (uint32_t i = 0; i < step->in_place_count; i++)
+        in_place[part.in_place_count++] =
+            (struct ul_plan_in_place){.output = plan_value(builder, step->in_place[i].output),
+                                      .input = plan_value(builder, step->in_place[i].input)};
+    uint64_t cost = step->flop_count + step->moved_bytes; /* until a device profile says more */
+    ul_problem_add_simple_step(builder->program->problem, step->name, region, cost, &part);
+}
+
+/* What stands in a loop comes after the test that may leave it. */
+static void test_first(struct builder *builder, uint32_t region)
+{
+    struct ul_program *program = builder->program;
+    uint32_t last = program->step_count - 1;
+    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
+        uint32_t test = builder->tests[r];
+        if (test != UL_NONE && test != last)
+            ul_problem_add_predecessor(program->problem, last, test);
+    }
+}
+
+static void step_add(struct builder *builder, struct ul_program_step *step, uint32_t region,
+                     uint64_t scratch_bytes)
+{
+    struct ul_program *program = builder->program;
+    for (uint32_t i = 0; i < step->arg_count; i++)
+        step->moved_bytes += arg_bytes(builder->graph, step, i);
+    UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
+    step->region = region;
+    program->steps[program->step_count++] = *step;
+    step_plan(builder, step, region, scratch_bytes);
+    test_first(builder, region);
+}
+
+static void step_args_init(struct builder *builder, struct ul_program_step *step, uint32_t count)
+{
+    step->args = UL_NEW_ARRAY(builder->arena, struct ul_program_address, count);
+    step->written = UL_NEW_ARRAY(builder->arena, bool, count);
+    step->views = UL_NEW_ARRAY(builder->arena, ul_value_id, count);
+}
+
+static const char *step_name(struct builder *builder, const char *wanted)
+{
+    const char *name = wanted[0] != '\0' ? wanted : "step";
+    return ul_arena_printf(builder->arena, "%s #%u", name, builder->program->step_count);
+}
+
+static void copy_add(struct builder *builder, ul_node_id node, const char *what, uint32_t region,
+                     struct ul_program_address from, struct ul_program_address to,
+                     ul_value_id from_view, ul_value_id to_view, uint64_t copy_bytes)
+{
+    if (copy_bytes == 0)
+        return;
+    struct ul_program_step step = {.kind = UL_STEP_COPY,
+                                   .node = node,
+                                   .kernel = UL_NONE,
+                                   .arg_count = 2,
+                                   .copy_bytes = copy_bytes,
+                                   .op = what};
+    step_args_init(builder, &step, 2);
+    step.name = step_name(builder, builder->graph->nodes[node].name);
+    step.args[0] = from;
+    step.args[1] = to;
+    step.written[1] = true;
+    step.views[0] = from_view;
+    step.views[1] = to_view;
+    step_add(builder, &step, region, 0);
+}
+
+/* "Conv+Add+Relu" */
+static const char *group_ops(struct builder *builder, const ul_node_id *nodes, uint32_t count)
+{
+    enum { MOST_NAMED = 8 };
+    struct ul_text text;
+    ul_text_init(&text, builder->arena);
+    for (uint32_t i = 0; i < count && i < MOST_NAMED; i++)
+        ul_text_printf(&text, "%s%s", i == 0 ? "" : "+",
+                       ul_op_get(builder->graph->nodes[nodes[i]].op)->name);
+    if (count > MOST_NAMED)
+        ul_text_printf(&text, "+%u", count - MOST_NAMED);
+    return text.data;
+}
+
+static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
+                                uint32_t region)
+{
+    const struct ul_graph *graph = builder->graph;
+    struct ul_lower_result result;
+    ul_lower_group(graph, nodes, count, builder->escapes, builder->arena, &result);
+    struct ul_kernel *kernel = result.kernel;
+    ul_node_id last = nodes[count - 1];
+    struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last};
+    enum ul_status status = kernel_add(builder, kernel, &step.kernel);
+    if (status != UL_OK) {
+        ul_diag_prefix(builder->diag, ul_node_describe(graph, last, builder->arena));
+        return status;
+    }
+    step_args_init(builder, &step, kernel->buffer_count);
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (buffer->role != UL_BUFFER_INPUT && buffer->role != UL_BUFFER_OUTPUT)
+            continue;
+        step.args[step.arg_count] = address_of(buffer->value, buffer->offset_bytes);
+        step.written[step.arg_count] = buffer->role == UL_BUFFER_OUTPUT;
+        step.views[step.arg_count] = buffer->view;
+        step.arg_count++;
+    }
+    const struct ul_program_kernel *function = &builder->program->kernels[step.kernel];
+    step.name = step_name(builder, graph->nodes[last].name);
+    step.op = group_ops(builder, nodes, count);
+    step.flop_count = function->flop_count;
+    step.in_place_count = result.in_place_count;
+    step.in_place = result.in_place;
+    step_add(builder, &step, region, function->scratch_bytes);
+    return UL_OK;
+}
+
+/* ---- Control flow ---- */
+
+static uint64_t bytes_of(const struct builder *builder, ul_value_id value)
+{
+    return ul_type_bytes(&builder->graph->values[value].type);
+}
+
+/* Values at block edges are dense and own their bytes or lie densely in another (the views pass
+ * sees to it): their address is all there is to say. */
+static struct ul_program_address edge(const struct builder *builder, ul_value_id value)
+{
+    struct ul_view view = view_of(builder->graph, value);
+    return address_of(view.base, view.offset_bytes);
+}
+
+static void copy_value(struct builder *builder, ul_node_id node, const char *what, uint32_t region,
+                       ul_value_id from, ul_value_id to)
+{
+    copy_add(builder, node, what, region, edge(builder, from), edge(builder, to), from, to,
+             bytes_of(builder, to));
+}
+
+/* A step that writes or reads one value at a region's start. */
+static void mark_add(struct builder *builder, enum ul_step_kind kind, ul_node_id node,
+                     uint32_t region, ul_value_id value)
+{
+    struct ul_program_step step = {.kind = kind, .node = node, .kernel = UL_NONE, .arg_count = 1};
+    step_args_init(builder, &step, 1);
+    step.op = ul_op_get(builder->graph->nodes[node].op)->name;
+    step.name = step_name(builder, builder->graph->nodes[node].name);
+    step.args[0] = edge(builder, value);
+    step.written[0] = kind == UL_STEP_COUNTER;
+    step.views[0] = value;
+    if (kind == UL_STEP_TEST)
+        builder->tests[region] = builder->program->step_count;
+    step_add(builder, &step, region, 0);
+}
+
+static enum ul_status build_if(struct builder *builder, ul_node_id id, uint32_t region)
+{
+    const struct ul_node *node = &builder->graph->nodes[id];
+    uint32_t whole = region_add(builder, UL_PLAN_SEQUENCE, region);
+    for (uint32_t b = 0; b < 2; b++) {
+        const struct ul_block *block = &builder->graph->blocks[node->blocks[b]];
+        uint32_t branch = region_add(builder, UL_PLAN_BRANCH, whole);
+        builder->program->regions[branch].condition = edge(builder, node->inputs[0]);
+        builder->program->regions[branch].negated = b == 1;
+        mark_add(builder, UL_STEP_TEST, id, branch, node->inputs[0]);
+        UL_TRY(build_block(builder, node->blocks[b], branch));
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            if (node->outputs[i] != UL_NONE)
+                copy_value(builder, id, "If", branch, block->outputs[i], node->outputs[i]);
+        }
+    }
+    return UL_OK;
+}
+
+/* A place of its own with the type of `like`, for copies that must act at once. */
+static ul_value_id temporary_like(struct builder *builder, ul_value_id like)
+{
+    /* The graph is ours to extend with values that no node names. */
+    struct ul_graph *graph = (struct ul_graph *)(uintptr_t)builder->graph;
+    struct ul_type type = graph->values[like].type;
+    ul_value_id value =
+        ul_graph_add_value(graph, graph->values[like].name, UL_VALUE_ARGUMENT, &type);
+    struct ul_view view = {.base = value, .offset_bytes = 0};
+    memcpy(view.strides, graph->values[like].view.strides, sizeof view.strides);
+    graph->values[value].view = view;
+    return value;
+}
+
+/* body outputs -> carried values, all at once. `from` and `to` have `count` entries. */
+static void refill(struct builder *builder, ul_node_id node, uint32_t region,
+                   const ul_value_id *from, const ul_value_id *to, uint32_t count)
+{
+    ul_value_id *sources = ul_arena_copy(builder->arena, from, count * sizeof *from);
+    for (uint32_t i = 0; i < count; i++) {
+        bool overwritten = false;
+        for (uint32_t k = 0; k < i; k++)
+            overwritten = overwritten || view_of(builder->graph, from[i]).base ==
+                                             view_of(builder->graph, to[k]).base;
+        if (!overwritten)
+            continue;
+        sources[i] = temporary_like(builder, to[i]);
+        copy_value(builder, node, "Loop", region, from[i], sources[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (view_of(builder->graph, sources[i]).base != view_of(builder->graph, to[i]).base)
+            copy_value(builder, node, "Loop", region, sources[i], to[i]);
+    }
+}
+
+/* The slice `round` of `whole` along axis 0, of `part`'s size, backwards where asked. */
+static struct ul_program_address slice_of(const struct builder *builder, ul_value_id whole,
+                                          ul_value_id part, uint32_t loop, int64_t rounds,
+                                          bool backwards)
+{
+    struct ul_program_address address = edge(builder, whole);
+    int64_t stride = (int64_t)bytes_of(builder, part);
+    address.loop = loop;
+    address.stride_bytes = backwards ? -stride : stride;
+    address.offset_bytes += backwards ? stride * (rounds - 1) : 0;
+    return address;
+}
+
+struct loop {
+    ul_node_id id;
+    const struct ul_node *node;
+    const struct ul_block *body;
+    uint32_t region; /* of the loop */
+    uint32_t outer;  /* region around it */
+    uint32_t carried_count;
+    uint32_t first_input;    /* of the carried values among node inputs */
+    uint32_t first_argument; /* among body inputs */
+    uint32_t first_result;   /* among body outputs */
+    uint32_t scan_inputs;
+    int64_t rounds;
+};
+
+static bool is_backwards(const struct loop *loop, const char *attribute, uint32_t index)
+{
+    uint32_t count;
+    const int64_t *directions = ul_node_get_ints(loop->node, attribute, &count);
+    return index < count && directions[index] != 0;
+}
+
+static void loop_enter(struct builder *builder, struct loop *loop)
+{
+    const struct ul_node *node = loop->node;
+    for (uint32_t i = 0; i < loop->carried_count; i++)
+        copy_value(builder, loop->id, "Loop", loop->outer, node->inputs[loop->first_input + i],
+                   loop->body->inputs[loop->first_argument + i]);
+    loop->region = region_add(builder, UL_PLAN_LOOP, loop->outer);
+    builder->program->regions[loop->region].rounds = loop->rounds;
+}
+
+static void loop_slices(struct builder *builder, struct loop *loop)
+{
+    const struct ul_node *node = loop->node;
+    for (uint32_t i = 0; i < loop->scan_inputs; i++) {
+        ul_value_id slice = loop->body->inputs[loop->carried_count + i];
+        ul_value_id whole = node->inputs[loop->carried_count + i];
+        struct ul_program_address from = slice_of(builder, whole, slice, loop->region, loop->rounds,
+                                                  is_backwards(loop, "scan_input_directions", i));
+        copy_add(builder, loop->id, "Scan", loop->region, from, edge(builder, slice), UL_NONE,
+                 slice, bytes_of(builder, slice));
+    }
+}
+
+static void loop_leave(struct builder *builder, struct loop *loop)
+{
+    const struct ul_node *node = loop->node;
+    const struct ul_block *body = loop->body;
+    for (uint32_t i = loop->carried_count; i < node->output_count; i++) {
+        ul_value_id slice = body->outputs[loop->first_result + i];
+        if (node->outputs[i] == UL_NONE)
+            continue;
+        struct ul_program_address to =
+            slice_of(builder, node->outputs[i], slice, loop->region, loop->rounds,
+                     is_backwards(loop, "scan_output_directions", i - loop->carried_count));
+        copy_add(builder, loop->id, "Scan", loop->region, edge(builder, slice), to, slice, UL_NONE,
+                 bytes_of(builder, slice));
+    }
+    refill(builder, loop->id, loop->region, body->outputs + loop->first_result,
+           body->inputs + loop->first_argument, loop->carried_count);
+    for (uint32_t i = 0; i < loop->carried_count && i < node->output_count; i++) {
+        if (node->outputs[i] != UL_NONE)
+            copy_value(builder, loop->id, "Loop", loop->outer,
+                       body->inputs[loop->first_argument + i], node->outputs[i]);
+    }
+}
+
+static enum ul_status build_scan(struct builder *builder, ul_node_id id, uint32_t region)
+{
+    const struct ul_node *node = &builder->graph->nodes[id];
+    struct loop loop = {.id = id, .node = node, .outer = region};
+    loop.body = &builder->graph->blocks[node->blocks[0]];
+    loop.scan_inputs = (uint32_t)ul_node_get_int(node, "num_scan_inputs", 0);
+    UL_ASSERT(loop.scan_inputs <= node->input_count);
+    loop.carried_count = node->input_count - loop.scan_inputs;
+    if (loop.scan_inputs > 0)
+        loop.rounds = builder->graph->values[node->inputs[loop.carried_count]].type.dims[0];
+    loop_enter(builder, &loop);
+    loop_slices(builder, &loop);
+    UL_TRY(build_block(builder, node->blocks[0], loop.region));
+    loop_leave(builder, &loop);
+    return UL_OK;
+}
+
+static bool is_true(const struct ul_graph *graph, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return true;
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    return tensor != NULL && ul_tensor_get_int(tensor, 0) != 0;
+}
+
+static enum ul_status build_loop(struct builder *builder, ul_node_id id, uint32_t region)
+{
+    const struct ul_node *node = &builder->graph->nodes[id];
+    struct loop loop = {
+        .id = id, .node = node, .outer = region, .first_argument = 2, .first_result = 1};
+    loop.body = &builder->graph->blocks[node->blocks[0]];
+    loop.carried_count = node->input_count - 2;
+    loop.first_input = 2;
+    loop.rounds = ul_node_get_int(node, "ul_trip_count", 0); /* fixed by shape inference */
+    ul_value_id condition = loop.body->inputs[1];
+    bool conditional = !is_true(builder->graph, loop.body->outputs[0]) ||
+                       !is_true(builder->graph, node->inputs[1]);
+    if (conditional && node->inputs[1] != UL_NONE)
+        copy_value(builder, id, "Loop", region, node->inputs[1], condition);
+    loop_enter(builder, &loop);
+    if (conditional)
+        mark_add(builder, UL_STEP_TEST, id, loop.region, condition);
+    mark_add(builder, UL_STEP_COUNTER, id, loop.region, loop.body->inputs[0]);
+    UL_TRY(build_block(builder, node->blocks[0], loop.region));
+    if (conditional)
+        copy_value(builder, id, "Loop", loop.region, loop.body->outputs[0], condition);
+    loop_leave(builder, &loop);
+    return UL_OK;
+}
+
+/* ---- Blocks ---- */
+
+static enum ul_status build_control(struct builder *builder, ul_node_id id, uint32_t region)
+{
+    switch ((int)builder->graph->nodes[id].op) {
+    case UL_OP_If:
+        return build_if(builder, id, region);
+    case UL_OP_Loop:
+        return build_loop(builder, id, region);
+    default:
+        return build_scan(builder, id, region);
+    }
+}
+
+static enum ul_status build_block(struct builder *builder, ul_block_id block_id, uint32_t region)
+{
+    const struct ul_graph *graph = builder->graph;
+    const struct ul_block *block = &graph->blocks[block_id];
+    ul_node_id *nodes = UL_NEW_ARRAY(builder->arena, ul_node_id, block->node_count);
+    for (uint32_t at = 0; at < block->node_count;) {
+        const struct ul_node *node = &graph->nodes[block->nodes[at]];
+        if (ul_node_is_view(graph, block->nodes[at])) {
+            at++;
+            continue;
+        }
+        if ((ul_op_get(node->op)->flags & UL_OP_CONTROL) != 0) {
+            UL_TRY(build_control(builder, block->nodes[at], region));
+            at++;
+            continue;
+        }
+        uint32_t count = 0;
+        uint32_t group = node->group;
+        do {
+            if (!ul_node_is_view(graph, block->nodes[at]))
+                nodes[count++] = block->nodes[at];
+            at++;
+        } while (group != UL_NONE && at < block->node_count &&
+                 graph->nodes[block->nodes[at]].group == group);
+        UL_TRY(group_add(builder, nodes, count, region));
+    }
+    return UL_OK;
+}
+
+/* A value leaves its group when a node of another group, a view of it, or a block needs it. */
+static void find_escapes(struct builder *builder)
+{
+    const struct ul_graph *graph = builder->graph;
+    bool *escapes = UL_NEW_ARRAY(builder->arena, bool, graph->value_count);
+    builder->escapes = escapes;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            escapes[block->outputs[i]] = true;
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                if (node->inputs[i] == UL_NONE)
+                    continue;
+                const struct ul_value *input = &graph->values[node->inputs[i]];
+                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
+                            graph->nodes[input->producer].group == node->group;
+                if (!same || ul_node_is_view(graph, block->nodes[n]))
+                    escapes[node->inputs[i]] = true;
+            }
+        }
+    }
+}
+
+enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
+                                const struct ul_program_options *options,
+                                struct ul_program **program, struct ul_diag *diag)
+{
+    struct builder builder = {.arena = arena, .graph = graph, .options = options, .diag = diag};
+    struct ul_program *built = UL_NEW(arena, struct ul_program);
+    /* Loops add temporaries, at most one per carried value: room for as many values again. */
+    uint64_t most = ul_size_mul_or_die(graph->value_count, 2);
+    built->graph = graph;
+    built->problem = ul_problem_new(arena);
+    built->plan_values = UL_NEW_ARRAY(arena, uint32_t, most);
+    built->graph_values = UL_NEW_ARRAY(arena, ul_value_id, most);
+    memset(built->plan_values, 0xFF, most * sizeof *built->plan_values);
+    builder.program = built;
+    /* One region for the root, up to two for a block. */
+    builder.tests = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->block_count + 2);
+    memset(builder.tests, 0xFF, (2 * (size_t)graph->block_count + 2) * sizeof *builder.tests);
+    region_add(&builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
+    find_escapes(&builder);
+    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
+        plan_value(&builder, graph->blocks[0].inputs[i]);
+    UL_TRY(build_block(&builder, 0, 0));
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
+        plan_value(&builder, view_of(graph, graph->blocks[0].outputs[i]).base);
+    *program = built;
+    return UL_OK;
+}

@@ -1,0 +1,172 @@
+/* The summary of a plan for a terminal: what is reserved, of which kinds, which step makes the
+ * peak and which values lie there, and how far from the bounds that is. ASCII, 80 columns. */
+#include "report/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { TOP_VALUES = 10, NAME_COLUMNS = 36 };
+
+static const char *row_label(uint32_t row)
+{
+    static const char *const labels[UL_REPORT_ROW_COUNT] = {
+        [UL_PLAN_WEIGHTS] = "weights",
+        [UL_PLAN_OPTIMIZER] = "optimizer state",
+        [UL_PLAN_GRADIENTS] = "gradients",
+        [UL_PLAN_SAVED] = "activations kept for backward",
+        [UL_PLAN_ACTIVATIONS] = "other activations",
+        [UL_PLAN_SCRATCH] = "scratch",
+        [UL_PLAN_INPUTS] = "inputs",
+        [UL_PLAN_OUTPUTS] = "outputs",
+        [UL_PLAN_CLASS_COUNT] = "alignment",
+        [UL_PLAN_CLASS_COUNT + 1] = "holes",
+        [UL_PLAN_CLASS_COUNT + 2] = "unaccounted",
+    };
+    return labels[row];
+}
+
+static double mebibytes(uint64_t bytes)
+{
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+/* A name in at most NAME_COLUMNS, cut in the middle; control and non-ASCII bytes become '?'. */
+static const char *fit_name(struct ul_arena *arena, const char *name)
+{
+    size_t length = strlen(name);
+    char *fitted = ul_arena_alloc(arena, NAME_COLUMNS + 1);
+    enum { HEAD = NAME_COLUMNS / 2 - 1, TAIL = NAME_COLUMNS - HEAD - 2 };
+    if (length <= NAME_COLUMNS) {
+        memcpy(fitted, name, length);
+    } else {
+        memcpy(fitted, name, HEAD);
+        memcpy(fitted + HEAD, "..", 2);
+        memcpy(fitted + HEAD + 2, name + length - TAIL, TAIL);
+    }
+    for (char *at = fitted; *at != '\0'; at++) {
+        if (*at < 0x20 || *at > 0x7E)
+            *at = '?';
+    }
+    return fitted;
+}
+
+static void put_verdict(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t reserved = plan->reserved_bytes[0];
+    ul_text_printf(text, "%s (target %s) needs %.2f MiB = %" PRIu64 " bytes, all of it.\n",
+                   fit_name(text->arena, report->model_name), report->target, mebibytes(reserved),
+                   reserved);
+    if (report->budget_bytes == 0)
+        return;
+    if (plan->fits)
+        ul_text_printf(text, "It fits the budget of %.2f MiB with %.2f MiB to spare.\n",
+                       mebibytes(report->budget_bytes), mebibytes(report->budget_bytes - reserved));
+    else
+        ul_text_printf(text, "It does not fit the budget of %.2f MiB: %" PRIu64 " bytes short.\n",
+                       mebibytes(report->budget_bytes), reserved - report->budget_bytes);
+}
+
+static void put_rows(struct ul_text *text, const struct ul_report *report)
+{
+    ul_text_put(text, "\n  class                              MiB              bytes\n");
+    for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
+        uint64_t bytes = ul_report_row_bytes(report, row);
+        /* Rows of training are no news in a plan for inference; sums must still add up. */
+        bool optional =
+            row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
+        if (!optional || bytes > 0)
+            ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(row), mebibytes(bytes),
+                           bytes);
+    }
+    ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", "reserved",
+                   mebibytes(report->plan->reserved_bytes[0]), report->plan->reserved_bytes[0]);
+}
+
+/* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
+static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t count,
+                          uint32_t wanted)
+{
+    for (uint32_t place = 0; place < count && place < wanted; place++) {
+        uint32_t best = place;
+        for (uint32_t i = place + 1; i < count; i++) {
+            if (plan->ranges[alive[i]].size_bytes > plan->ranges[alive[best]].size_bytes)
+                best = i;
+        }
+        uint32_t chosen = alive[best];
+        memmove(alive + place + 1, alive + place, (best - place) * sizeof *alive);
+        alive[place] = chosen;
+    }
+}
+
+/* Ranges alive at the peak other than weights, biggest first; of a chain its newest member. */
+static uint32_t alive_at_peak(const struct ul_report *report, struct ul_arena *arena,
+                              uint32_t **alive)
+{
+    const struct ul_plan *plan = report->plan;
+    bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
+    uint32_t count = 0;
+    *alive = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        if (plan->ranges[i].alias != UL_PLAN_NONE && plan->ranges[i].begin <= plan->peak_position)
+            taken_over[plan->ranges[i].alias] = true;
+    }
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
+            range->class != UL_PLAN_WEIGHTS && !taken_over[i])
+            (*alive)[count++] = i;
+    }
+    biggest_first(plan, *alive, count, TOP_VALUES);
+    return count;
+}
+
+static void put_peak(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    if (plan->position_count == 0)
+        return;
+    uint32_t *alive;
+    uint32_t count = alive_at_peak(report, text->arena, &alive);
+    const struct ul_report_step *step = &report->steps[plan->positions[plan->peak_position].step];
+    ul_text_printf(text, "\nThe peak is at step %u of %u: %s (%.30s). Beside the weights:\n",
+                   plan->peak_position, plan->position_count, fit_name(text->arena, step->node),
+                   step->op);
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[alive[i]];
+        if (i >= TOP_VALUES) {
+            others += range->size_bytes;
+            continue;
+        }
+        bool scratch = range->value == UL_PLAN_NONE;
+        ul_text_printf(text, "  %8.2f MiB  %-36s steps %u to %u\n", mebibytes(range->size_bytes),
+                       scratch ? "(scratch)"
+                               : fit_name(text->arena, report->values[range->value].name),
+                       range->begin, range->end - 1);
+    }
+    if (count > TOP_VALUES)
+        ul_text_printf(text, "  %8.2f MiB  %u others\n", mebibytes(others), count - TOP_VALUES);
+}
+
+static void put_bounds(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t reserved = plan->reserved_bytes[0];
+    uint64_t bound = plan->order_lower_bound_bytes;
+    double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
+    ul_text_printf(text, "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
+                   bound, gap, plan->packing_proven ? ", proven least" : "");
+    ul_text_printf(text, "no order is below %" PRIu64 " bytes%s.\n", plan->lower_bound_bytes,
+                   plan->optimal ? ": this plan is optimal" : "");
+    ul_text_printf(text, "Order: %s. Recompute: %s. Packing: %s. Checked independently.\n",
+                   plan->order_method, plan->remat_method, plan->pack_method);
+}
+
+void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
+{
+    put_verdict(text, report);
+    put_rows(text, report);
+    put_peak(text, report);
+    put_bounds(text, report);
+}
