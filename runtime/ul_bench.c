@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define SAMPLE_LIMIT 1000000
+#define SAMPLE_LIMIT 200000
 #define PROFILE_RUNS_LEAST 10
 #define PROFILE_SECONDS 1.0
 #define STEP_NONE UINT32_MAX

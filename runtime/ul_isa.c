@@ -34,6 +34,8 @@ const char *ul_isa_missing(uint32_t isa)
     UL_ISA_CHECK(UL_ISA_AVX512BITALG, "avx512bitalg")
     UL_ISA_CHECK(UL_ISA_AVX512VPOPCNTDQ, "avx512vpopcntdq")
 #undef UL_ISA_CHECK
+    if (isa > UL_ISA_LAST * 2 - 1)
+        return "a feature that is newer than this program's runtime";
 #else
     (void)isa;
 #endif

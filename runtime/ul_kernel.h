@@ -208,22 +208,32 @@ static inline double ul_min_f64(double a, double b)
     }                                                                                              \
     static inline type ul_div_##tag(type a, type b)                                                \
     {                                                                                              \
-        return b == 0 ? (type)0 : b == -1 ? ul_neg_##tag(a) : (type)(a / b);                       \
+        if (b == 0)                                                                                \
+            return 0;                                                                              \
+        if (b == -1)                                                                               \
+            return ul_neg_##tag(a);                                                                \
+        return (type)(a / b);                                                                      \
     }                                                                                              \
     static inline type ul_fmod_##tag(type a, type b)                                               \
     {                                                                                              \
-        return b == 0 || b == -1 ? (type)0 : (type)(a % b);                                        \
+        if (b == 0 || b == -1)                                                                     \
+            return 0;                                                                              \
+        return (type)(a % b);                                                                      \
     }                                                                                              \
     static inline type ul_mod_##tag(type a, type b)                                                \
     {                                                                                              \
         type rest = ul_fmod_##tag(a, b);                                                           \
-        return rest != 0 && (rest < 0) != (b < 0) ? (type)(rest + b) : rest;                       \
+        if (rest != 0 && (rest < 0) != (b < 0))                                                    \
+            return (type)(rest + b);                                                               \
+        return rest;                                                                               \
     }                                                                                              \
     static inline type ul_floor_div_##tag(type a, type b)                                          \
     {                                                                                              \
         type rest = ul_fmod_##tag(a, b);                                                           \
         type quotient = ul_div_##tag(a, b);                                                        \
-        return rest != 0 && (rest < 0) != (b < 0) ? (type)(quotient - 1) : quotient;               \
+        if (rest != 0 && (rest < 0) != (b < 0))                                                    \
+            return (type)(quotient - 1);                                                           \
+        return quotient;                                                                           \
     }                                                                                              \
     static inline type ul_pow_##tag(type base, int64_t exponent)                                   \
     {                                                                                              \
@@ -244,7 +254,9 @@ static inline double ul_min_f64(double a, double b)
     }                                                                                              \
     static inline type ul_div_##tag(type a, type b)                                                \
     {                                                                                              \
-        return b == 0 ? (type)0 : (type)(a / b);                                                   \
+        if (b == 0)                                                                                \
+            return 0;                                                                              \
+        return (type)(a / b);                                                                      \
     }                                                                                              \
     static inline type ul_floor_div_##tag(type a, type b)                                          \
     {                                                                                              \
@@ -252,7 +264,9 @@ static inline double ul_min_f64(double a, double b)
     }                                                                                              \
     static inline type ul_fmod_##tag(type a, type b)                                               \
     {                                                                                              \
-        return b == 0 ? (type)0 : (type)(a % b);                                                   \
+        if (b == 0)                                                                                \
+            return 0;                                                                              \
+        return (type)(a % b);                                                                      \
     }                                                                                              \
     static inline type ul_mod_##tag(type a, type b)                                                \
     {                                                                                              \
@@ -266,11 +280,15 @@ static inline double ul_min_f64(double a, double b)
     }                                                                                              \
     static inline type ul_shl_##tag(type a, uint64_t count)                                        \
     {                                                                                              \
-        return count >= sizeof(type) * 8 ? (type)0 : (type)((wide)a << count);                     \
+        if (count >= sizeof(type) * 8)                                                             \
+            return 0;                                                                              \
+        return (type)((wide)a << count);                                                           \
     }                                                                                              \
     static inline type ul_shr_##tag(type a, uint64_t count)                                        \
     {                                                                                              \
-        return count >= sizeof(type) * 8 ? (type)0 : (type)(a >> count);                           \
+        if (count >= sizeof(type) * 8)                                                             \
+            return 0;                                                                              \
+        return (type)(a >> count);                                                                 \
     }
 
 /* The arithmetic is done in unsigned types at least as wide as int, so that it wraps. */

@@ -275,6 +275,7 @@ struct ul_weights_source {
 #define UL_ISA_AVX512IFMA (1u << 19)
 #define UL_ISA_AVX512BITALG (1u << 20)
 #define UL_ISA_AVX512VPOPCNTDQ (1u << 21)
+#define UL_ISA_LAST UL_ISA_AVX512VPOPCNTDQ
 
 /* One line in English for each result, without the numbers of the failure. */
 static inline const char *ul_result_text(enum ul_result result)

@@ -41,7 +41,7 @@ static void k2(struct ul_run *r, const float *UL_RESTRICT x, const int64_t *UL_R
         for (int64_t j = 0; j < 3; j++)
             y[i * 3 + j] = x[i * 4 + ul_index(r, pick[j], 4)];
 #ifdef TINY_BUG_READ
-    y[0] += x[-32]; /* a place that is free at this step */
+    y[0] += x[-8]; /* a place where nothing lives */
 #endif
 #ifdef TINY_BUG_WRITE
     y[6] = 1.0f; /* four bytes behind y: free at this step */
