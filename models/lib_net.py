@@ -128,8 +128,8 @@ class Net:
 
     def expand(self, x, shape):
         """x.expand(shape value), with the exporter's guard for -1 (Where on Equal)."""
-        ones = self.op("ConstantOfShape", self.op("Shape", shape),
-                       value=helper.make_tensor("value", onnx.TensorProto.INT64, [1], [1]))  # fmt: skip
+        one = helper.make_tensor("value", onnx.TensorProto.INT64, [1], [1])
+        ones = self.op("ConstantOfShape", self.op("Shape", shape), value=one)
         minus = self.op("Mul", ones, self.const(-1))
         real = self.op("Where", self.op("Equal", shape, minus), ones, shape)
         return self.op("Expand", x, real)

@@ -21,7 +21,9 @@ def random_inputs(model, seed, shapes=None, ramp=False):
         if value.name in weights:
             continue
         tensor = value.type.tensor_type
-        shape = (shapes or {}).get(value.name) or [max(1, dim.dim_value) for dim in tensor.shape.dim]
+        shape = (shapes or {}).get(value.name)
+        if shape is None:
+            shape = [max(1, dim.dim_value) for dim in tensor.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         if dtype == np.bool_:
             array = rng.random(shape) < 0.9

@@ -41,7 +41,7 @@ pip_install() {
     if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 "$@" \
         >"$log" 2>&1; then
         cat "$log" >&2
-        if grep -qE 'Retrying|[Cc]onnection|resolution|timed out|Network is unreachable' "$log"; then
+        if grep -qE 'Retrying|[Cc]onnection|resolution|timed out|is unreachable' "$log"; then
             echo "setup_python.sh: PyPI is out of reach; nothing that needs Python can run" >&2
             exit 77
         fi

@@ -74,8 +74,9 @@ def write_golden(golden):
 def show(name, numbers, note=""):
     weights, reserved, bound = numbers
     gap = (reserved - bound) / reserved if reserved else 0
+    other = (reserved - weights) / 2**20
     print(f"{name:24} weights {weights:>11}  reserved {reserved:>11}  "
-          f"other {(reserved - weights) / 2**20:8.3f} MiB  gap {100 * gap:5.2f} %{note}")  # fmt: skip
+          f"other {other:8.3f} MiB  gap {100 * gap:5.2f} %{note}")  # fmt: skip
 
 
 def light(ullage, target):

@@ -7,7 +7,9 @@
 A model is a file or a name that models/make.py knows; that one is made under build/models first.
 Prints, for every output, the relative error |program - reference| / |reference| (2-norm over all
 elements); integer and boolean outputs count the share of elements that differ. With --no-reuse the
-program is compiled again with --pack none, and both must give the same bytes.
+program is compiled again with --pack none, and both must give the same bytes. With --guard the
+program also runs in its own --guard and --memory modes, which fail on a step that reads or writes
+outside its values, and on a byte reserved beyond the prediction.
 Exit: 0 ok, 6 an error above --tolerance or different bytes, else that of the compiler or program.
 """
 
@@ -88,6 +90,9 @@ def execute(args, path, inputs, shapes, folder, tag, extra):
         command += ["--output", f"{name}={file}"]
     run_s, _ = run(command, "running")
     outputs = {name: np.load(file) for name, file in zip(names, files, strict=True)}
+    if args.guard:
+        run([program, "--guard", "--random", "1"], "--guard")
+        run([program, "--memory", "--random", "1"], "--memory")
     os.remove(program)
     return outputs, compile_s, run_s
 
@@ -120,6 +125,7 @@ def parse():
                         help="compare this output with a file too")  # fmt: skip
     parser.add_argument("--tolerance", type=float, default=1e-4)
     parser.add_argument("--no-reuse", action="store_true", help="same bytes as with --pack none?")
+    parser.add_argument("--guard", action="store_true", help="run --guard and --memory too")
     argv = sys.argv[1:]
     at = argv.index("--") if "--" in argv else len(argv)
     args = parser.parse_args(argv[:at])

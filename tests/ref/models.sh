@@ -1,8 +1,8 @@
 #!/bin/bash
 # Compares every network of models/ with onnxruntime: compare_ort.py on each, one line a network.
 #
-# usage: tests/ref/models.sh [--small] [--no-reuse] [--target NAME] [--jobs N] ULLAGE [FILTER]
-#                            [-- COMPILE OPTIONS]
+# usage: tests/ref/models.sh [--small] [--no-reuse] [--guard] [--target NAME] [--jobs N]
+#                            ULLAGE [FILTER] [-- COMPILE OPTIONS]
 # Also the OCR networks of the rapidocr-onnxruntime package where it can be installed, and ONNX's
 # light models where ULLAGE_DATA names a folder that has them in light/ (LIGHT_*.onnx beside
 # LIGHT_*_output_0.pb).
@@ -12,14 +12,14 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 python=$root/build/venv/bin/python
 
-size=() reuse=() target=c jobs=1
+size=() checks=() target=c jobs=1
 while [ $# -gt 0 ]; do
     case $1 in
     --small) size=(--small); shift ;;
-    --no-reuse) reuse=(--no-reuse); shift ;;
+    --no-reuse | --guard) checks+=("$1"); shift ;;
     --target) target=$2; shift 2 ;;
     --jobs) jobs=$2; shift 2 ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) break ;;
     esac
 done
@@ -49,7 +49,7 @@ start() {
     done
     echo "$name" >>"$out/order"
     {
-        "$python" "$here/compare_ort.py" --ullage "$ullage" --target "$target" "${reuse[@]}" "$@" \
+        "$python" "$here/compare_ort.py" --ullage "$ullage" --target "$target" "${checks[@]}" "$@" \
             -- "${extra[@]}" >"$out/$name.txt" 2>&1
         echo $? >"$out/$name.rc"
         if [ "$(cat "$out/$name.rc")" = 0 ]; then
