@@ -13,7 +13,7 @@ packages=(
     libonnx-dev                                                  # the schema, onnx-ml.proto
     libglpk-dev libjansson-dev libssl-dev                        # planner, JSON, SHA-256
     libdnnl-dev                                                  # target cpu
-    libcmocka-dev libonnx-testdata                               # tests
+    libcmocka-dev libonnx-testdata time                          # tests
     python3-venv                                                 # models and references only
 )
 if [ "${1:-}" = --list ]; then
