@@ -82,14 +82,6 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
 
 /* ---- live ranges ---- */
 
-/* Ranges that take over each other's bytes are one place: the first of the chain. */
-static uint32_t chain_root(const struct ul_plan *plan, uint32_t range)
-{
-    while (plan->ranges[range].alias != UL_PLAN_NONE)
-        range = plan->ranges[range].alias;
-    return range;
-}
-
 static const char *range_name(const struct ul_emitter *emitter, const struct ul_plan_range *range)
 {
     const struct ul_program *program = emitter->program;
@@ -103,22 +95,27 @@ static const char *range_name(const struct ul_emitter *emitter, const struct ul_
 static uint32_t put_ranges(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
-    uint32_t *ends = UL_NEW_ARRAY(emitter->arena, uint32_t, plan->range_count + 1);
+    uint32_t *rows = UL_NEW_ARRAY(emitter->arena, uint32_t, plan->range_count + 1);
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
-        uint32_t root = chain_root(plan, i);
-        ends[root] = plan->ranges[i].end > ends[root] ? plan->ranges[i].end : ends[root];
+        rows[i] = count;
+        count += plan->ranges[i].size_bytes != 0;
     }
+    count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
-        if (range->alias != UL_PLAN_NONE || range->size_bytes == 0)
+        if (range->size_bytes == 0)
             continue;
         ul_text_put(emitter->text,
                     count == 0 ? "static const struct ul_range ranges[] = {\n    {" : "    {");
         ul_emit_string(emitter->text, range_name(emitter, range));
-        ul_text_printf(emitter->text, ", (enum ul_row)%d, %" PRIu64 ", %" PRIu64 ", %u, %u},\n",
+        ul_text_printf(emitter->text, ", (enum ul_row)%d, %" PRIu64 ", %" PRIu64 ", %u, %u, ",
                        (int)range->class, range->offset_bytes, range->size_bytes, range->begin,
-                       ends[i]);
+                       range->end);
+        if (range->alias == UL_PLAN_NONE || plan->ranges[range->alias].size_bytes == 0)
+            ul_text_put(emitter->text, "UL_RANGE_NONE},\n");
+        else
+            ul_text_printf(emitter->text, "%u},\n", rows[range->alias]);
         count++;
     }
     if (count > 0)
@@ -197,21 +194,23 @@ static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
     return shapes->begins[shapes->begin_count - 1];
 }
 
-/* The views that a step writes; its slices of scanned outputs move with the round and are left
- * out. Returns how many. */
+/* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
+ * a place that is written in part. Returns how many. */
 static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
                           const struct ul_program_step *step, uint32_t position)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < step->arg_count; i++) {
-        if (!step->written[i] || step->views[i] == UL_NONE || step->args[i].loop != UL_PLAN_NONE)
+        bool moves = step->args[i].loop != UL_PLAN_NONE;
+        ul_value_id written = moves ? step->args[i].base : step->views[i];
+        if (!step->written[i] || written == UL_NONE)
             continue;
-        const struct ul_value *value = &emitter->program->graph->values[step->views[i]];
+        const struct ul_value *value = &emitter->program->graph->values[written];
         uint64_t offset = ul_emit_offset(emitter, value->view.base, position) +
                           (uint64_t)value->view.offset_bytes;
-        ul_text_printf(views, "    {UL_SPACE_ARENA, 0, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
-                       offset, (int)value->type.dtype, value->type.rank,
-                       shape_get(emitter, shapes, value));
+        ul_text_printf(views, "    {%s, 0, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
+                       moves ? "UL_SPACE_PART" : "UL_SPACE_ARENA", offset, (int)value->type.dtype,
+                       value->type.rank, shape_get(emitter, shapes, value));
         count++;
     }
     return count;

@@ -94,6 +94,10 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
     case UL_SPACE_OUTPUT:
         bytes = s->outputs[index];
         break;
+    case UL_SPACE_PART: /* the rest may not have been written yet: those who read it will tell */
+        memcpy(guard->shadow + s->margin_bytes + offset_bytes, s->arena + offset_bytes,
+               (size_t)size_bytes);
+        return;
     case UL_SPACE_ROM:
         return;
     }

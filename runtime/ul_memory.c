@@ -71,21 +71,41 @@ static int run_filled(struct ul_session *s, struct memory *memory, const unsigne
     return status;
 }
 
+/* Does the range count at the peak step? Where it takes over bytes, the older one still counts. */
+static bool counts_at_peak(const struct ul_model *model, const struct ul_range *range)
+{
+    uint32_t begin = range->live_begin + (range->alias != UL_RANGE_NONE);
+    return begin <= model->peak_step && model->peak_step < range->live_end;
+}
+
+/* The rows under which the ranges count: `rows[i]` is that of the range that takes over the bytes
+   of range i at the peak step, else its own. */
+static void find_rows(const struct ul_model *model, enum ul_row *rows)
+{
+    for (uint32_t i = 0; i < model->range_count; i++)
+        rows[i] = model->ranges[i].row;
+    for (uint32_t i = 0; i < model->range_count; i++) {
+        const struct ul_range *range = &model->ranges[i];
+        if (range->alias != UL_RANGE_NONE && range->live_begin == model->peak_step)
+            rows[range->alias] = range->row;
+    }
+}
+
 /* Goes over the ranges: what is covered at all, what each row holds at the peak step. */
-static void count_ranges(struct memory *memory)
+static void count_ranges(struct memory *memory, const enum ul_row *rows)
 {
     const struct ul_model *model = memory->model;
     for (uint32_t i = 0; i < model->range_count; i++) {
         const struct ul_range *range = &model->ranges[i];
         unsigned char *touched = memory->touched + range->offset_bytes;
-        bool peak = range->live_begin <= model->peak_step && model->peak_step < range->live_end;
+        bool peak = counts_at_peak(model, range);
         if (peak)
-            memory->range_bytes[range->row] += range->size_bytes;
+            memory->range_bytes[rows[i]] += range->size_bytes;
         for (uint64_t k = 0; k < range->size_bytes; k++) {
             touched[k] |= COVERED;
             if (peak && (touched[k] & PEAK) == 0) {
                 touched[k] |= PEAK;
-                memory->touched_bytes[range->row] += touched[k] & TOUCHED;
+                memory->touched_bytes[rows[i]] += touched[k] & TOUCHED;
             }
         }
     }
@@ -190,7 +210,12 @@ static int measure(struct ul_session *s, struct memory *memory, const unsigned c
         status = run_filled(s, memory, inputs, 0x5a);
     if (status != UL_EXIT_OK)
         return status;
-    count_ranges(memory);
+    enum ul_row *rows = malloc(((size_t)memory->model->range_count + 1) * sizeof *rows);
+    if (rows == NULL)
+        return ul_out_of_memory(s, memory->model->range_count * sizeof *rows);
+    find_rows(memory->model, rows);
+    count_ranges(memory, rows);
+    free(rows);
     count_rest(memory);
     count_rows(memory);
     if (getrusage(RUSAGE_SELF, &usage) == 0)

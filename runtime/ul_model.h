@@ -86,7 +86,9 @@ enum ul_space {
     UL_SPACE_ARENA = 0,
     UL_SPACE_INPUT = 1,  /* the caller's input buffer number `index` (--io caller) */
     UL_SPACE_OUTPUT = 2, /* the caller's output buffer number `index` (--io caller) */
-    UL_SPACE_ROM = 3     /* read-only weights, outside the arena (--weights rom) */
+    UL_SPACE_ROM = 3,    /* read-only weights, outside the arena (--weights rom) */
+    UL_SPACE_PART = 4    /* of views: a part of this place in the arena, which one depends on the
+                            round of a loop */
 };
 
 /* An input or an output. dims is NULL for rank 0. */
@@ -143,9 +145,13 @@ enum ul_row {
     UL_ROW_COUNT
 };
 
-/* One place in the arena and the steps [live_begin, live_end) during which it is taken. Values
-   that alias share one range. Weights and persistent values live in [0, step_count). A byte of
-   scratch may be written by its step alone. */
+#define UL_RANGE_NONE UINT32_MAX
+
+/* One place in the arena and the steps [live_begin, live_end) during which it is taken. Weights and
+   persistent values live in [0, step_count). A byte of scratch may be written by its step alone.
+   Two ranges that live at the same step and share bytes are in one chain: the later one takes over
+   the first bytes of ranges[alias], at its first step, which is the last one of the other. There,
+   the older range has the bytes and the newer one names the row. */
 struct ul_range {
     const char *value;
     enum ul_row row;
@@ -153,6 +159,7 @@ struct ul_range {
     uint64_t size_bytes;
     uint32_t live_begin;
     uint32_t live_end;
+    uint32_t alias; /* index of the range whose first bytes it takes over, or UL_RANGE_NONE */
 };
 
 /* What a step writes: element [i0, i1 ...] is at offset_bytes + (i0 * s0 + i1 * s1 + ...) times the

@@ -120,10 +120,13 @@ static const struct ul_view views[] = {
 };
 
 static const struct ul_range ranges[] = {
-    {"W", UL_ROW_WEIGHTS, 0, 128, 0, 4},      {"b", UL_ROW_WEIGHTS, 128, 16, 0, 4},
-    {"x", UL_ROW_INPUTS, 192, 64, 0, 1},      {"pick", UL_ROW_INPUTS, 256, 24, 0, 3},
-    {"h", UL_ROW_ACTIVATIONS, 320, 32, 0, 4}, {"y", UL_ROW_OUTPUTS, 192, 24, 2, 4},
-    {"label", UL_ROW_OUTPUTS, 256, 16, 3, 4},
+    {"W", UL_ROW_WEIGHTS, 0, 128, 0, 4, UL_RANGE_NONE},
+    {"b", UL_ROW_WEIGHTS, 128, 16, 0, 4, UL_RANGE_NONE},
+    {"x", UL_ROW_INPUTS, 192, 64, 0, 1, UL_RANGE_NONE},
+    {"pick", UL_ROW_INPUTS, 256, 24, 0, 3, UL_RANGE_NONE},
+    {"h", UL_ROW_ACTIVATIONS, 320, 32, 0, 4, UL_RANGE_NONE},
+    {"y", UL_ROW_OUTPUTS, 192, 24, 2, 4, UL_RANGE_NONE},
+    {"label", UL_ROW_OUTPUTS, 256, 16, 3, 4, UL_RANGE_NONE},
 };
 #endif
 
