@@ -151,6 +151,7 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
         put_scratch(out, indent, "as", plan->sums_bytes);
     ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1, t_a_k = %" PRId64 ";",
                      plan->packs_a ? 1 : stride_of(&c->a.at, &plan->a_k));
+    ul_contract_line(out, indent, "(void)t_m;");
     ul_contract_line(out, indent, "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {",
                      plan->n, plan->row_cols);
     ul_contract_line(out, indent + 1,
@@ -202,6 +203,7 @@ static void put_dot(const struct ul_contract_out *out, uint32_t indent)
     const char *at = by_column ? "t_n" : "t_m", *run = by_column ? "t_cols" : "t_rows";
     ul_contract_line(out, indent, "const int64_t %s = 0, %s = 1;", by_column ? "t_m" : "t_n",
                      by_column ? "t_rows" : "t_cols");
+    ul_contract_line(out, indent, "(void)%s;", by_column ? "t_m" : "t_n");
     ul_contract_line(out, indent, "for (int64_t %s = 0; %s < %" PRId64 "; %s += 64) {", at, at,
                      count, at);
     ul_contract_line(out, indent + 1, "const int64_t %s = ul_run(%" PRId64 " - %s, 64);", run,

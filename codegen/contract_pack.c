@@ -171,8 +171,10 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
 {
     const struct ul_contract_plan *plan = out->plan;
     bool flat = plan->b_k.count == 1;
-    if (!flat)
+    if (!flat) {
+        ul_contract_line(out, indent++, "{");
         ul_contract_split(out, indent, &plan->b_k, "t_k", "t_kb");
+    }
     ul_contract_line(out, indent, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
         ul_contract_line(out, indent + 1, "const int64_t t_k0 = t_k;");
@@ -192,6 +194,8 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
     if (!flat)
         ul_contract_step(out, indent + 1, &plan->b_k, "t_k", false);
     ul_contract_line(out, indent, "}");
+    if (!flat)
+        ul_contract_line(out, indent - 1, "}");
 }
 
 /* The value of a at its coordinates t_q and t_k into `target`, with its bounds checked. */
@@ -239,6 +243,7 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
     bool flat = plan->a_k.count == 1;
     ul_contract_line(out, indent, "for (int64_t t_r = 0; t_r < t_rows; t_r++) {");
     ul_contract_split(out, indent + 1, &plan->a_m, "t_q", "(t_m + t_r)");
+    ul_contract_line(out, indent + 1, "(void)t_q0;");
     if (!flat)
         ul_contract_split(out, indent + 1, &plan->a_k, "t_k", "t_kb");
     if (flat && a->bound_count == 0)

@@ -202,10 +202,8 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                                          const type *UL_RESTRICT b, int64_t pitch, int64_t k,      \
                                          int64_t cols)                                             \
     {                                                                                              \
-        int64_t i = 0;                                                                             \
-        for (; i + 4 <= k; i += 4, b += 4 * pitch) {                                               \
-            const type a0 = a[i * a_k], a1 = a[(i + 1) * a_k];                                     \
-            const type a2 = a[(i + 2) * a_k], a3 = a[(i + 3) * a_k];                               \
+        for (int64_t four = k / 4; four > 0; four--, a += 4 * a_k, b += 4 * pitch) {               \
+            const type a0 = a[0], a1 = a[a_k], a2 = a[2 * a_k], a3 = a[3 * a_k];                   \
             for (int64_t c = 0; c < cols; c++) {                                                   \
                 type sum = sums[c] + a0 * b[c];                                                    \
                 sum += a1 * b[pitch + c];                                                          \
@@ -213,8 +211,8 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 sums[c] = sum + a3 * b[3 * pitch + c];                                             \
             }                                                                                      \
         }                                                                                          \
-        for (; i < k; i++, b += pitch) {                                                           \
-            const type a0 = a[i * a_k];                                                            \
+        for (int64_t rest = k % 4; rest > 0; rest--, a += a_k, b += pitch) {                       \
+            const type a0 = a[0];                                                                  \
             for (int64_t c = 0; c < cols; c++)                                                     \
                 sums[c] += a0 * b[c];                                                              \
         }                                                                                          \

@@ -14,7 +14,7 @@ static bool read_ints(const struct ul_node *node, const char *name, uint32_t cou
         return false;
     for (uint32_t d = 0; d < count; d++) {
         out[d] = given ? ints[d] : otherwise;
-        if (out[d] < low || out[d] > UL_LIMIT_DIM)
+        if (given && (out[d] < low || out[d] > UL_LIMIT_DIM))
             return false;
     }
     return true;

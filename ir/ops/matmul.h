@@ -6,7 +6,7 @@
 
 /* numpy.matmul of two shapes: result[batch..., rows, columns]. */
 struct ul_matmul {
-    struct ul_type batch; /* broadcast leading dimensions; dtype unset */
+    struct ul_type batch; /* broadcast leading dimensions */
     int64_t rows, columns, depth;
     bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
     bool a_has_batch, b_has_batch; /* more than one matrix */

@@ -4,7 +4,7 @@
 /* The leading dimensions of a matrix operand, all but the last two. */
 static struct ul_type batch_of(const struct ul_type *type)
 {
-    return ul_type_make(UL_DTYPE_NONE, type->rank > 2 ? type->rank - 2 : 0, type->dims);
+    return ul_type_make(type->dtype, type->rank > 2 ? type->rank - 2 : 0, type->dims);
 }
 
 const char *ul_matmul_read(struct ul_matmul *matmul, const struct ul_type *a,
