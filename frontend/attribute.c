@@ -82,23 +82,19 @@ static void decode_floats(struct ul_arena *arena, const Onnx__AttributeProto *pr
     attr->floats = floats;
 }
 
+/* The blocks of an If are its then and its else branch, in this order. */
 static enum ul_status add_graph(struct ul_old_node *node, const char *name,
                                 const Onnx__GraphProto *graph)
 {
+    uint32_t slot = strcmp(name, "else_branch") == 0 ? 1 : 0;
     if (graph == NULL)
         return bad(node, name, UL_INVALID, "says that it holds a graph, but has none");
-    const Onnx__GraphProto **graphs =
-        UL_NEW_ARRAY(node->builder->scratch, const Onnx__GraphProto *,
-                     (uint64_t)node->graph_count + 1);
-    for (uint32_t i = 0; i < node->graph_count; i++)
-        graphs[i] = node->graphs[i];
-    graphs[node->graph_count++] = graph;
-    /* The blocks of an If are its then and its else branch, in this order. */
-    if (strcmp(name, "then_branch") == 0 && node->graph_count == 2) {
-        graphs[1] = graphs[0];
-        graphs[0] = graph;
-    }
-    node->graphs = graphs;
+    if (slot == 0 && strcmp(name, "then_branch") != 0 && strcmp(name, "body") != 0)
+        return bad(node, name, UL_INVALID, "is a graph, which no operator has by this name");
+    if (node->graphs[slot] != NULL)
+        return bad(node, name, UL_INVALID, "appears twice");
+    node->graphs[slot] = graph;
+    node->graph_count++;
     return UL_OK;
 }
 

@@ -129,7 +129,7 @@ struct ul_old_node {
     uint32_t attr_count, attr_capacity;
     struct ul_attr *attrs;
     uint32_t graph_count;
-    const Onnx__GraphProto **graphs; /* in the order of the node's blocks */
+    const Onnx__GraphProto *graphs[2]; /* in the order of the node's blocks */
     ul_node_id emitted;              /* the node that owns the blocks; UL_NONE before */
     bool finished;                   /* results are set; nothing is left to emit */
 };

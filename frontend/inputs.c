@@ -135,7 +135,12 @@ static enum ul_status check_dims(struct inputs *inputs)
         if (dim->size < 0 || dim->size > UL_LIMIT_DIM)
             return ul_diag_set(inputs->builder->diag, UL_USAGE, "--dim %s=%lld is out of range",
                                quote(inputs, dim->name), (long long)dim->size);
-        UL_TRY(bind_symbol(inputs, dim->name, dim->size, "(--dim)"));
+        int64_t known = inputs->sizes[ul_names_find(&inputs->symbols, dim->name)];
+        if (known >= 0 && known != dim->size)
+            return ul_diag_set(inputs->builder->diag, UL_USAGE,
+                               "--dim %s=%lld: --shape or --const of an input make it %lld",
+                               quote(inputs, dim->name), (long long)dim->size, (long long)known);
+        UL_TRY(bind_symbol(inputs, dim->name, dim->size, ""));
     }
     return UL_OK;
 }

@@ -134,6 +134,31 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
         info->name = ul_builder_name(node->builder, node->outputs[output]);
 }
 
+/* What the graph's verifier demands of a node; a file that breaks it is invalid. */
+static enum ul_status check_arity(const struct ul_old_node *node, const struct ul_op_info *row)
+{
+    struct ul_builder *builder = node->builder;
+    const char *name = ul_builder_describe(builder, node->name, node->op);
+    if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u inputs given, %u to %u expected",
+                           name, (unsigned)node->input_count, (unsigned)row->min_inputs,
+                           (unsigned)row->max_inputs);
+    if (node->output_count < row->min_outputs || node->output_count > row->max_outputs)
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u outputs given, %u to %u expected",
+                           name, (unsigned)node->output_count, (unsigned)row->min_outputs,
+                           (unsigned)row->max_outputs);
+    for (uint32_t i = 0; i < row->min_inputs; i++) {
+        if (node->inputs[i] == UL_NONE)
+            return ul_diag_set(builder->diag, UL_INVALID, "%s: input %u is required", name,
+                               (unsigned)i);
+    }
+    uint32_t blocks = (row->flags & UL_OP_CONTROL) == 0 ? 0 : strcmp(row->name, "If") == 0 ? 2 : 1;
+    if (node->graph_count != blocks || (blocks > 0 && node->graphs[0] == NULL))
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: has %u nested graphs, not %u", name,
+                           (unsigned)node->graph_count, (unsigned)blocks);
+    return UL_OK;
+}
+
 void ul_old_emit_self(struct ul_old_node *node)
 {
     struct ul_builder *builder = node->builder;
@@ -148,6 +173,8 @@ void ul_old_emit_self(struct ul_old_node *node)
     }
     while (node->input_count > 0 && node->inputs[node->input_count - 1] == UL_NONE)
         node->input_count--;
+    if (check_arity(node, ul_op_get(op)) != UL_OK)
+        return; /* the diag says it; ul_upgrade_node returns it */
     ul_node_id id = ul_graph_add_node(graph, builder->block, op,
                                       ul_builder_name(builder, node->name), node->input_count,
                                       node->output_count);

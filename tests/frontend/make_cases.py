@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""Makes the small models in cases/ that the frontend's golden tests load.
+
+usage: make_cases.py [DIR]        DIR defaults to cases/ beside this script
+Needs the onnx package (scripts/setup_python.sh). The models are in the tree, so that the tests
+need no Python; run this to change them, then `run.sh DUMP --update` and review the difference.
+"""
+
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+OUT = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "cases")
+F = TensorProto.FLOAT
+I64 = TensorProto.INT64
+
+
+def tensor_type(name, shape, dtype=F):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def graph(nodes, inputs, outputs, weights=(), name="g"):
+    return helper.make_graph(list(nodes), name, list(inputs), list(outputs), list(weights))
+
+
+def model(g, opset=21, ir=10, functions=(), domains=()):
+    imports = [helper.make_opsetid("", opset)] if opset else []
+    imports += [helper.make_opsetid(d, 1) for d in domains]
+    made = helper.make_model(g, opset_imports=imports, functions=list(functions))
+    made.ir_version = ir
+    made.producer_name = "make_cases"
+    made.producer_version = "1"
+    return made
+
+
+def write(name, content, args=()):
+    data = content if isinstance(content, bytes) else content.SerializeToString(deterministic=True)
+    with open(os.path.join(OUT, name + ".onnx"), "wb") as f:
+        f.write(data)
+    if args:
+        with open(os.path.join(OUT, name + ".args"), "w", encoding="utf-8") as f:
+            f.write("".join(a + "\n" for a in args))
+
+
+def weight(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def relu(x="x", y="y", name="relu"):
+    return helper.make_node("Relu", [x], [y], name=name)
+
+
+X = tensor_type("x", [2, 3])
+Y = tensor_type("y", [2, 3])
+
+
+def constants():
+    """Weights in every form that a file can give them."""
+    w = weight("w", np.float32([1, 2, 3]))
+    write("ir3_input_initializer",
+          model(graph([helper.make_node("Add", ["x", "w"], ["y"], name="add")],
+                      [X, tensor_type("w", [3])], [Y], [w]), opset=9, ir=3))
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value_int=7),
+        helper.make_node("Constant", [], ["b"], value_ints=[1, 2, 3]),
+        helper.make_node("Constant", [], ["c"], value_float=0.5),
+        helper.make_node("Constant", [], ["d"], value_floats=[1.5, -2.0]),
+        helper.make_node("Constant", [], ["e"], value=weight("e", np.int8([[1, -1]]))),
+    ]
+    write("constant_forms", model(graph(nodes, [], [
+        tensor_type("a", [], I64), tensor_type("b", [3], I64), tensor_type("c", []),
+        tensor_type("d", [2]), tensor_type("e", [1, 2], TensorProto.INT8)])))
+    write("identity_of_weight",
+          model(graph([helper.make_node("Identity", ["w"], ["v"]),
+                       helper.make_node("Identity", ["v"], ["u"]),
+                       helper.make_node("Add", ["x", "u"], ["y"], name="add"),
+                       helper.make_node("Identity", ["w"], ["w_out"])],
+                      [X], [Y, tensor_type("w_out", [3]), tensor_type("w_out2", [3]), X],
+                      [w, weight("w_out2", np.float32([4, 5, 6]))])))
+    write("sparse_initializer", sparse_model())
+    write("string_weight", model(graph([helper.make_node("Identity", ["s"], ["y"])], [],
+                                       [tensor_type("y", [1], TensorProto.STRING)],
+                                       [helper.make_tensor("s", TensorProto.STRING, [1], [b"a"])])))
+    write("string_constant", model(graph([helper.make_node("Constant", [], ["y"], value_string="a")],
+                                         [], [tensor_type("y", [], TensorProto.STRING)])))
+
+
+def sparse_model():
+    values = weight("w", np.float32([1.0]))
+    sparse = helper.make_sparse_tensor(values, weight("i", np.int64([2])), [4])
+    g = graph([helper.make_node("Relu", ["w"], ["y"])], [], [tensor_type("y", [4])])
+    g.sparse_initializer.append(sparse)
+    return model(g)
+
+
+def typed_fields():
+    """All element types, raw and in their typed fields, packed and not."""
+    t = TensorProto
+    plain = {
+        "f32": (t.FLOAT, [1.5, -2.0, 3.25]), "f64": (t.DOUBLE, [1.5, -2.0, 3.25]),
+        "i8": (t.INT8, [-1, 2, 127]), "u8": (t.UINT8, [255, 0, 1]),
+        "i16": (t.INT16, [-1, 2, 3]), "u16": (t.UINT16, [65535, 2, 3]),
+        "i32": (t.INT32, [-1, 2, 3]), "u32": (t.UINT32, [4294967295, 2, 3]),
+        "i64": (t.INT64, [-1, 2, 2**62]), "u64": (t.UINT64, [2**64 - 1, 2, 3]),
+        "bool": (t.BOOL, [1, 0, 1]), "f16": (t.FLOAT16, [1.5, -2.0, 0.25]),
+        "bf16": (t.BFLOAT16, [1.5, -2.0, 0.25]),
+        "f8e4m3fn": (t.FLOAT8E4M3FN, [1.5, -2.0, 0.25]),
+        "f8e5m2": (t.FLOAT8E5M2, [1.5, -2.0, 0.25]),
+        "u4": (t.UINT4, [15, 0, 7]), "i4": (t.INT4, [-8, 7, -1]),
+    }
+    for raw in (False, True):
+        tensors = []
+        for name, (dtype, values) in plain.items():
+            if raw:
+                array = numpy_helper.to_array(helper.make_tensor(name, dtype, [3], values))
+                tensors.append(numpy_helper.from_array(array, name))
+            else:
+                tensors.append(helper.make_tensor(name, dtype, [3], values))
+        nodes = [helper.make_node("Identity", [n], [n + "_out"]) for n in plain]
+        outs = [tensor_type(n + "_out", [3], plain[n][0]) for n in plain]
+        write("typed_raw" if raw else "typed_fields", model(graph(nodes, [], outs, tensors)))
+    odd = TensorProto(name="w", data_type=t.BOOL, dims=[3], raw_data=b"\x00\x02\xff")
+    # float_data in two packed pieces and one single element, as other writers may leave it
+    pieces = TensorProto(name="v", data_type=t.FLOAT, dims=[4]).SerializeToString()
+    pieces += b"\x22\x08" + np.float32([1, 2]).tobytes() + b"\x25" + np.float32([3]).tobytes()
+    pieces += b"\x22\x04" + np.float32([4]).tobytes()
+    split = TensorProto.FromString(pieces)
+    assert list(split.float_data) == [1, 2, 3, 4]
+    g = graph([helper.make_node("Identity", ["w"], ["a"]),
+               helper.make_node("Identity", ["v"], ["b"])], [],
+              [tensor_type("a", [3], t.BOOL), tensor_type("b", [4])], [odd])
+    data = model(g).SerializeToString(deterministic=True)
+    # appended to the graph: field 5 of GraphProto inside field 7 of ModelProto (parts merge)
+    inner = b"\x2a" + bytes([len(pieces)]) + pieces
+    write("typed_pieces", data + b"\x3a" + bytes([len(inner)]) + inner)
+
+
+def bad_tensors():
+    def one(name, tensor):
+        write(name, model(graph([helper.make_node("Identity", ["w"], ["y"])], [],
+                                [tensor_type("y", [2])], [tensor])))
+
+    raw = np.float32([1, 2]).tobytes()
+    one("tensor_short", TensorProto(name="w", data_type=F, dims=[2], raw_data=raw[:7]))
+    one("tensor_long", TensorProto(name="w", data_type=F, dims=[2], raw_data=raw + b"\0"))
+    one("tensor_missing", TensorProto(name="w", data_type=F, dims=[2]))
+    one("tensor_negative_dim", TensorProto(name="w", data_type=F, dims=[-2], raw_data=raw))
+    one("tensor_absurd_dim", TensorProto(name="w", data_type=F, dims=[2**62], raw_data=raw))
+    one("tensor_absurd_shape", TensorProto(name="w", data_type=F, dims=[2**20] * 8, raw_data=raw))
+    one("tensor_rank_9", TensorProto(name="w", data_type=F, dims=[1] * 9, raw_data=raw))
+    one("tensor_typed_count", TensorProto(name="w", data_type=F, dims=[2], float_data=[1, 2, 3]))
+    one("tensor_wrong_field", TensorProto(name="w", data_type=F, dims=[2], int32_data=[1, 2]))
+    one("tensor_type_99", TensorProto(name="w", data_type=99, dims=[2], raw_data=raw))
+    one("tensor_empty", TensorProto(name="w", data_type=F, dims=[0, 3]))
+
+
+def external():
+    def one(name, entries, dims=(2,)):
+        t = TensorProto(name="w", data_type=F, dims=list(dims), data_location=TensorProto.EXTERNAL)
+        for key, value in entries.items():
+            t.external_data.add(key=key, value=value)
+        write(name, model(graph([helper.make_node("Identity", ["w"], ["y"])], [],
+                                [tensor_type("y", list(dims))], [t])))
+
+    os.makedirs(os.path.join(OUT, "data"), exist_ok=True)
+    with open(os.path.join(OUT, "data", "weights.bin"), "wb") as f:
+        f.write(np.float32([1, 2, 3, 4]).tobytes())
+    one("external_whole", {"location": "data/weights.bin"}, [4])
+    one("external_part", {"location": "data/weights.bin", "offset": "4", "length": "8"})
+    one("external_beyond", {"location": "data/weights.bin", "offset": "12"})
+    one("external_wrong_length", {"location": "data/weights.bin", "length": "12"})
+    one("external_offset_text", {"location": "data/weights.bin", "offset": "-4"})
+    one("external_huge_offset", {"location": "data/weights.bin", "offset": str(2**64 - 4)})
+    one("external_missing", {"location": "data/none.bin"})
+    one("external_no_location", {"offset": "0"})
+    one("external_absolute", {"location": "/etc/passwd"})
+    one("external_parent", {"location": "data/../../secret.bin"})
+    one("external_symlink", {"location": "escape_link"})
+    one("external_directory", {"location": "data"})
+
+
+def functions():
+    def attr_ref(name, of, kind):
+        return AttributeProto(name=name, ref_attr_name=of, type=kind)
+
+    leaky = helper.make_node("LeakyRelu", ["t"], ["u"], name="leaky")
+    leaky.attribute.append(attr_ref("alpha", "slope", AttributeProto.FLOAT))
+    inner = helper.make_function(
+        "local", "Inner", ["t", "unused"], ["u"], [leaky], [helper.make_opsetid("", 21)],
+        attributes=[], attribute_protos=[helper.make_attribute("slope", 0.25)])
+    call_default = helper.make_node("Inner", ["p"], ["q"], name="default", domain="local")
+    call_given = helper.make_node("Inner", ["q"], ["r"], name="given", domain="local")
+    call_given.attribute.append(attr_ref("slope", "outer_slope", AttributeProto.FLOAT))
+    squeeze = helper.make_node("Unsqueeze", ["r"], ["s"], axes=[0], name="old_unsqueeze")
+    outer = helper.make_function(
+        "local", "Outer", ["p"], ["s"], [call_default, call_given, squeeze],
+        [helper.make_opsetid("", 11), helper.make_opsetid("local", 1)],
+        attributes=["outer_slope"])
+    nodes = [helper.make_node("Outer", ["x"], ["y"], name="call", domain="local", outer_slope=0.75),
+             helper.make_node("Outer", ["x"], ["z"], domain="local")]
+    g = graph(nodes, [X], [tensor_type("y", [1, 2, 3]), tensor_type("z", [1, 2, 3])])
+    write("function_nested", model(g, functions=[inner, outer], domains=["local"]))
+
+    clip = helper.make_node("Clip", ["t", "low", "high"], ["u"], name="clip")
+    optional = helper.make_function("local", "Bound", ["t", "low", "high"], ["u"], [clip],
+                                    [helper.make_opsetid("", 21)])
+    g = graph([helper.make_node("Bound", ["x", "", "h"], ["y"], name="b", domain="local")],
+              [X], [Y], [weight("h", np.float32(6))])
+    write("function_absent_input", model(g, functions=[optional], domains=["local"]))
+
+    def overload(name, op):
+        made = helper.make_function("local", "F", ["t"], ["u"], [helper.make_node(op, ["t"], ["u"])],
+                                    [helper.make_opsetid("", 21)])
+        made.overload = name
+        return made
+
+    call = helper.make_node("F", ["x"], ["y"], name="call", domain="local")
+    call.overload = "second"
+    write("function_overload", model(graph([call], [X], [Y]), domains=["local"],
+                                     functions=[overload("first", "Abs"), overload("second", "Neg")]))
+
+    again = helper.make_function("local", "A", ["t"], ["u"],
+                                 [helper.make_node("B", ["t"], ["u"], domain="local")],
+                                 [helper.make_opsetid("", 21)])
+    and_again = helper.make_function("local", "B", ["t"], ["u"],
+                                     [helper.make_node("A", ["t"], ["u"], domain="local")],
+                                     [helper.make_opsetid("", 21)])
+    g = graph([helper.make_node("A", ["x"], ["y"], name="call", domain="local")], [X], [Y])
+    write("function_recursion", model(g, functions=[again, and_again], domains=["local"]))
+    g = graph([helper.make_node("A", ["x", "x"], ["y"], name="call", domain="local")], [X], [Y])
+    write("function_arity", model(g, functions=[again, and_again], domains=["local"]))
+    capture = helper.make_function("local", "C", ["t"], ["u"],
+                                   [helper.make_node("Add", ["t", "x"], ["u"])],
+                                   [helper.make_opsetid("", 21)])
+    g = graph([helper.make_node("C", ["x"], ["y"], name="call", domain="local")], [X], [Y])
+    write("function_sees_nothing_outside", model(g, functions=[capture], domains=["local"]))
+
+
+def order():
+    unsorted = [helper.make_node("Neg", ["c"], ["y"], name="third"),
+                helper.make_node("Abs", ["x"], ["b"], name="first"),
+                helper.make_node("Relu", ["b"], ["c"], name="second")]
+    write("order_sorted_here", model(graph(unsorted, [X], [Y])))
+    cycle = [helper.make_node("Add", ["x", "c"], ["b"], name="one"),
+             helper.make_node("Relu", ["b"], ["c"], name='t"wo\n'),
+             helper.make_node("Neg", ["c"], ["y"], name="three")]
+    write("order_cycle", model(graph(cycle, [X], [Y])))
+    self_loop = [helper.make_node("Add", ["x", "y"], ["y"], name="self")]
+    write("order_self_cycle", model(graph(self_loop, [X], [Y])))
+    write("missing_input", model(graph([helper.make_node("Add", ["x", "nowhere"], ["y"], name="n")],
+                                       [X], [Y])))
+    write("missing_output", model(graph([relu(y="z")], [X], [Y])))
+    write("duplicate_output", model(graph([relu(name="a"), relu(name="b")], [X], [Y])))
+    write("duplicate_weight", model(graph([relu()], [X], [Y], [weight("w", np.float32([1]))] * 2)))
+    write("duplicate_input", model(graph([relu()], [X, X], [Y])))
+    write("names_hostile", model(graph(
+        [helper.make_node("Relu", ["x"], ['"}\n\t\\"'], name="{\"json\": 1}\n"),
+         helper.make_node("Nonsense\"\n", ['"}\n\t\\"'], ["y"], name="\x1b[31m")], [X], [Y])))
+
+
+def control():
+    captured = helper.make_node("Mul", ["inner_w", "doubled"], ["branch_out"], name="scale")
+    then_g = graph([captured], [], [tensor_type("branch_out", [2, 3])],
+                   [weight("inner_w", np.float32([3]))], name="then_g")
+    nested_then = graph([helper.make_node("Neg", ["doubled"], ["n"], name="deep")], [],
+                        [tensor_type("n", [2, 3])], name="deep_then")
+    nested_else = graph([helper.make_node("Identity", ["x"], ["i"], name="outer_input")], [],
+                        [tensor_type("i", [2, 3])], name="deep_else")
+    deep = helper.make_node("If", ["cond"], ["m"], name="inner_if", then_branch=nested_then,
+                            else_branch=nested_else)
+    else_g = graph([deep], [], [tensor_type("m", [2, 3])], name="else_g")
+    branch = helper.make_node("If", ["cond"], ["y"], name="if")
+    branch.attribute.append(helper.make_attribute("else_branch", else_g))
+    branch.attribute.append(helper.make_attribute("then_branch", then_g))
+    nodes = [branch, helper.make_node("Add", ["x", "x"], ["doubled"], name="late_producer")]
+    write("if_captures", model(graph(nodes, [X, tensor_type("cond", [], TensorProto.BOOL)], [Y])))
+
+    body = graph([helper.make_node("Add", ["state", "x"], ["next"], name="step"),
+                  helper.make_node("Identity", ["keep"], ["keep_out"]),
+                  helper.make_node("Identity", ["next"], ["scan"])],
+                 [tensor_type("i", [], I64), tensor_type("keep", [], TensorProto.BOOL),
+                  tensor_type("state", [2, 3])],
+                 [tensor_type("keep_out", [], TensorProto.BOOL), tensor_type("next", [2, 3]),
+                  tensor_type("scan", [2, 3])], name="body")
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y", "all"], name="loop", body=body)
+    write("loop_body", model(graph([loop], [X], [Y, tensor_type("all", [4, 2, 3])],
+                                   [weight("trips", np.int64(4))])))
+    scan_body = graph([helper.make_node("Add", ["s", "e"], ["s_out"], name="sum"),
+                       helper.make_node("Identity", ["s_out"], ["o"])],
+                      [tensor_type("s", [2]), tensor_type("e", [2])],
+                      [tensor_type("s_out", [2]), tensor_type("o", [2])], name="scan_body")
+    scan8 = helper.make_node("Scan", ["", "init", "seq"], ["y", "z"], name="scan", body=scan_body,
+                             num_scan_inputs=1)
+    write("scan_8", model(graph([scan8], [tensor_type("init", [1, 2]), tensor_type("seq", [1, 3, 2])],
+                                [tensor_type("y", [1, 2]), tensor_type("z", [1, 3, 2])]), opset=8))
+    wrong = helper.make_node("Relu", ["x"], ["y"], name="relu", body=body)
+    write("graph_attribute_unknown", model(graph([wrong], [X], [Y])))
+    # Deeper than the protobuf library writes, so by hand: field 7 of a model is its graph, 1 of a
+    # graph a node, 5 of a node an attribute, 6 of an attribute a graph.
+    nested = graph([relu()], [], [Y]).SerializeToString(deterministic=True)
+    for _ in range(100):
+        attribute = field(1, b"then_branch") + field(6, nested) + b"\xa0\x01\x05"
+        nested = field(1, field(4, b"If") + field(1, b"c") + field(2, b"y") + field(5, attribute))
+    write("nesting_deep", field(8, b"\x10\x15") + field(7, nested))
+    kind = b""
+    for _ in range(300):
+        kind = field(4, field(1, kind))
+    write("nesting_types", model(graph([relu()], [X], [Y])).SerializeToString() +
+          field(7, field(11, field(1, b"deep") + field(2, kind))))
+
+
+def field(number, payload):
+    """A length-delimited field on the wire."""
+    size = b""
+    length = len(payload)
+    while length > 127:
+        size += bytes([length & 127 | 128])
+        length >>= 7
+    return bytes([number << 3 | 2]) + size + bytes([length]) + payload
+
+
+def dims():
+    symbolic = [tensor_type("ids", ["batch", "seq"], I64), tensor_type("mask", ["batch", None]),
+                tensor_type("fixed", [4, 2])]
+    unknown = onnx.ValueInfoProto(name="free")
+    unknown.type.tensor_type.elem_type = F
+    nodes = [helper.make_node("Identity", [n], [n + "_out"])
+             for n in ("ids", "mask", "fixed", "free")]
+    outs = [onnx.ValueInfoProto(name=n + "_out") for n in ("ids", "mask", "fixed", "free")]
+    for out in outs:
+        out.type.tensor_type.elem_type = F
+    made = model(graph(nodes, symbolic + [unknown], outs))
+    shapes = ["--shape", "mask=2,7", "--shape", "free=5"]
+    write("dims_unbound", made)
+    write("dims_partly", made, ["--dim", "batch=2"])
+    write("dims_bound", made, ["--dim", "seq=3", *shapes])
+    write("dims_conflict", made, ["--dim", "batch=3", *shapes])
+    write("dims_unknown", made, ["--dim", "bacth=3"])
+    write("dims_fixed", made, ["--shape", "fixed=4,3"])
+    write("dims_rank", made, ["--shape", "fixed=4"])
+    write("dims_no_input", made, ["--shape", "nobody=4"])
+    write("dims_absurd", made, ["--dim", "batch=1099511627776", "--dim", "seq=1099511627776",
+                                "--shape", "free=1"])
+    with open(os.path.join(OUT, "data", "mask.pb"), "wb") as f:
+        f.write(weight("mask", np.float32([[1, 0, 1]])).SerializeToString())
+    write("dims_const", made, ["--const", "mask=data/mask.pb", "--dim", "seq=3", "--shape", "free=1"])
+    write("dims_const_type", made, ["--const", "ids=data/mask.pb"])
+    negative = model(graph([relu()], [tensor_type("x", [-1, 3])], [Y]))
+    write("dims_negative", negative)
+    odd = model(graph([relu()], [tensor_type("a=b", ["n=m", 2])], [Y]))
+    odd.graph.node[0].input[0] = "a=b"
+    write("dims_odd_names", odd, ["--dim", "n=m=3"])
+
+
+def unsupported():
+    nodes = [helper.make_node("Nowhere", ["x"], ["a"], name="n1", domain="com.example"),
+             helper.make_node("Nowhere", ["a"], ["b"], name="n2", domain="com.example"),
+             helper.make_node("StringSplit", ["b"], ["c", "d"], name="split"),
+             relu("c", "y")]
+    seq = helper.make_tensor_sequence_value_info("s", F, None)
+    write("unsupported_all_at_once", model(graph(nodes, [X, seq], [Y]), domains=["com.example"]))
+    write("unsupported_domain_not_imported", model(graph(nodes[:1] + [relu("a", "y")], [X], [Y])))
+    write("opset_too_new", model(graph([relu()], [X], [Y]), opset=99))
+    write("opset_missing", model(graph([relu()], [X], [Y]), opset=0))
+    write("opset_6_same_meaning", model(graph([relu()], [X], [Y]), opset=6))
+    write("opset_6_changed", model(graph(
+        [helper.make_node("Add", ["x", "w"], ["y"], name="add", axis=0, broadcast=1)], [X], [Y],
+        [weight("w", np.float32([1, 2]))]), opset=6))
+    write("batch_norm_training_outputs", model(graph(
+        [helper.make_node("BatchNormalization", ["x", "w", "w", "w", "w"],
+                          ["y", "m", "v", "sm", "sv"], name="bn")], [X],
+        [Y], [weight("w", np.float32([1, 2, 3]))]), opset=9))
+    write("batch_norm_training_used", model(graph(
+        [helper.make_node("BatchNormalization", ["x", "w", "w", "w", "w"],
+                          ["y", "m", "v", "sm", "sv"], name="bn"), relu("m", "z")], [X],
+        [Y, tensor_type("z", [3])], [weight("w", np.float32([1, 2, 3]))]), opset=9))
+
+
+def sources():
+    one = relu(y="a", name="old_exporter")
+    one.doc_string = "model.py(12): forward\nlib.py(99): call\n"
+    two = relu("a", "y", "new_exporter")
+    two.metadata_props.add(key="namespace", value="ignored")
+    two.metadata_props.add(key="pkg.torch.onnx.stack_trace",
+                           value='File "lib.py", line 1, in call\nFile "model.py", line 34, in f\n x')
+    write("source_lines", model(graph([one, two], [X], [Y])))
+
+
+def not_models():
+    write("file_empty", b"")
+    write("file_text", b"This is not a model.\n")
+    write("file_zeros", bytes(64))
+    write("file_no_graph", onnx.ModelProto(ir_version=8).SerializeToString())
+    data = model(graph([relu()], [X], [Y])).SerializeToString(deterministic=True)
+    write("file_cut", data[: len(data) // 2])
+    write("file_group", data + b"\x0b\x0c")
+    write("file_nul_in_name", data.replace(b"relu", b"re\0u"))
+    write("file_op_type_missing", data.replace(b"\x22\x04Relu", b"\x22\x00\x32\x02.."))
+    attr = relu()
+    attr.attribute.add(name="a", type=AttributeProto.TENSOR)
+    write("attribute_without_tensor", model(graph([attr], [X], [Y])))
+    twice = relu()
+    twice.attribute.extend([helper.make_attribute("a", 1), helper.make_attribute("a", 2)])
+    write("attribute_twice", model(graph([twice], [X], [Y])))
+    kind = relu()
+    kind.attribute.add(name="a", type=AttributeProto.TENSORS)
+    write("attribute_type_tensors", model(graph([kind], [X], [Y])))
+    write("arity_too_many", model(graph([helper.make_node("Relu", ["x", "x"], ["y"])], [X], [Y])))
+    write("arity_absent", model(graph([helper.make_node("Add", ["", "x"], ["y"])], [X], [Y])))
+    half = helper.make_node("If", ["c"], ["y"], then_branch=graph([relu()], [], [Y]))
+    write("if_without_else", model(graph([half], [X, tensor_type("c", [], TensorProto.BOOL)], [Y])))
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims,
+                 unsupported, sources, not_models):
+        part()
+
+
+main()
