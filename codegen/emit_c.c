@@ -235,7 +235,7 @@ static void put_model_h(struct ul_emitter *emitter)
         ul_text_put(text, "\n");
     }
     ul_text_printf(text,
-                   " */\n#ifndef UL_%s_H\n#define UL_%s_H\n\n#include \"ul_model.h\"\n\n"
+                   " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
                    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
                    "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
                    "#define %s_ARENA_ALIGN %" PRIu64 "\n"

@@ -1,0 +1,129 @@
+/* The command line: one file a subcommand, the only callers of all folders.
+ *
+ * Invariants: a command returns its exit code; results go to standard output, everything else to
+ * standard error; an error is one message that names the file, the node and the remedy.
+ * Ownership: a command owns its arenas and ends them.
+ */
+#ifndef UL_CLI_H
+#define UL_CLI_H
+
+#include "codegen/codegen.h"
+#include "frontend/frontend.h"
+#include "passes/passes.h"
+#include "report/report.h"
+
+/* options.c: one table of options for all commands, each command taking some of them. */
+
+enum ul_cli_option_id {
+    UL_CLI_OUTPUT,
+    UL_CLI_EMIT,
+    UL_CLI_JSON,
+    UL_CLI_TARGET,
+    UL_CLI_DIM,
+    UL_CLI_SHAPE,
+    UL_CLI_CONST,
+    UL_CLI_BUDGET,
+    UL_CLI_ALIGN,
+    UL_CLI_ORDER,
+    UL_CLI_REMAT,
+    UL_CLI_PACK,
+    UL_CLI_TIME_LIMIT,
+    UL_CLI_SEED,
+    UL_CLI_PLAN,
+    UL_CLI_KEEP_INPUTS,
+    UL_CLI_CC,
+    UL_CLI_CFLAGS,
+    UL_CLI_MARCH,
+    UL_CLI_PREFIX,
+    UL_CLI_NO_PASS,
+    UL_CLI_PRINT_AFTER,
+    UL_CLI_STOP_AFTER,
+    UL_CLI_RTOL,
+    UL_CLI_ATOL,
+    UL_CLI_OPTION_COUNT
+};
+
+/* A growing list of words. */
+struct ul_cli_list {
+    uint32_t count, capacity;
+    const char **items;
+};
+
+struct ul_cli_options {
+    struct ul_arena *arena;
+    struct ul_cli_list files; /* what is no option */
+    const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix;
+    const char *print_after, *stop_after, *rtol, *atol;
+    struct ul_cli_list dims, shapes, consts, no_passes;
+    struct ul_plan_options planning;
+    bool keep_inputs;
+};
+
+struct ul_cli_job;
+
+/* What a command takes and says of itself. `run` gets a job whose options are parsed; its errors
+ * are in the job's diag. */
+struct ul_cli_command {
+    const char *name;
+    const char *arguments; /* "MODEL.onnx -o PROGRAM [options]" */
+    const char *summary;   /* one sentence */
+    enum ul_status (*run)(struct ul_cli_job *job);
+    const enum ul_cli_option_id *options;
+    uint32_t option_count;
+};
+
+/* Reads the arguments after the command's name. UL_USAGE with the wrong word. When --help was
+ * given, prints it and sets *helped. */
+enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char **argv,
+                            struct ul_cli_options *options, bool *helped,
+                            struct ul_diag *diag) UL_MUST_CHECK;
+void ul_cli_help(const struct ul_cli_command *command);
+void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item);
+
+/* pipeline.c: from a model file to a checked plan. */
+
+struct ul_cli_job {
+    struct ul_arena keep, scratch;
+    struct ul_cli_options options;
+    struct ul_diag diag;
+    struct ul_graph graph;
+    struct ul_model model;
+    bool loaded;
+    struct ul_program *program;
+    struct ul_plan plan;
+    struct ul_report report;
+    struct ul_text json; /* plan.json */
+    char plan_sha256[65];
+};
+
+void ul_cli_job_init(struct ul_cli_job *job);
+void ul_cli_job_done(struct ul_cli_job *job);
+/* Loads, runs the passes, builds the program. */
+enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
+/* Plans and checks (or reads --plan FILE and checks it), and writes plan.json's text. */
+enum ul_status ul_cli_plan(struct ul_cli_job *job) UL_MUST_CHECK;
+/* UL_NO_FIT with the shortfall when the plan exceeds the budget. */
+enum ul_status ul_cli_require_fit(struct ul_cli_job *job) UL_MUST_CHECK;
+/* Emits into `directory`, which is made where it does not exist. */
+enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory) UL_MUST_CHECK;
+/* Runs make in `directory` and moves the program to `output`. */
+enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory,
+                           const char *output) UL_MUST_CHECK;
+/* A fresh folder below TMPDIR, and its removal with all that is in it. */
+enum ul_status ul_cli_temporary(struct ul_arena *arena, const char **directory,
+                                struct ul_diag *diag) UL_MUST_CHECK;
+void ul_cli_remove_tree(const char *directory);
+/* Path of a file that comes with the program: installed beside it, or in the source. */
+const char *ul_cli_data_file(struct ul_arena *arena, const char *name);
+/* Runs a program and waits; its exit code, or -1 where it could not start or was killed. */
+int ul_cli_execute(const char *const *argv);
+
+/* tensor_file.c: a constant for --const from .npy or ONNX .pb. */
+enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,
+                                  const struct ul_tensor **tensor,
+                                  struct ul_diag *diag) UL_MUST_CHECK;
+
+extern const struct ul_cli_command ul_command_compile, ul_command_plan, ul_command_check,
+    ul_command_verify, ul_command_inspect, ul_command_pack, ul_command_solve;
+
+#endif

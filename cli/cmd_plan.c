@@ -1,0 +1,38 @@
+/* ullage plan: the plan without code, as a summary or as plan.json. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static enum ul_status plan(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    if (options->files.count != 1)
+        return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
+    UL_TRY(ul_cli_build(job, options->files.items[0]));
+    UL_TRY(ul_cli_plan(job));
+    bool on_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
+    if (options->json != NULL)
+        UL_TRY(ul_file_write(options->json, job->json.data, job->json.length, &job->diag));
+    if (!on_stdout) {
+        struct ul_text text;
+        ul_text_init(&text, &job->keep);
+        ul_report_put_text(&text, &job->report);
+        fwrite(text.data, 1, text.length, stdout);
+        fflush(stdout);
+    }
+    return ul_cli_require_fit(job);
+}
+
+static const enum ul_cli_option_id options[] = {
+    UL_CLI_JSON,        UL_CLI_TARGET,    UL_CLI_DIM,   UL_CLI_SHAPE,       UL_CLI_CONST,
+    UL_CLI_BUDGET,      UL_CLI_ALIGN,     UL_CLI_ORDER, UL_CLI_REMAT,       UL_CLI_PACK,
+    UL_CLI_TIME_LIMIT,  UL_CLI_SEED,      UL_CLI_PLAN,  UL_CLI_KEEP_INPUTS, UL_CLI_NO_PASS,
+    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER};
+
+const struct ul_cli_command ul_command_plan = {
+    .name = "plan",
+    .arguments = "MODEL.onnx [options]",
+    .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
+    .run = plan,
+    .options = options,
+    .option_count = sizeof options / sizeof *options};

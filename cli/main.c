@@ -1,0 +1,67 @@
+/* ullage: subcommands, each with a --help of its own. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static const struct ul_cli_command *const commands[] = {
+    &ul_command_compile, &ul_command_plan, &ul_command_check, &ul_command_verify,
+#ifdef ULLAGE_HAS_INSPECT
+    &ul_command_inspect,
+#endif
+#ifdef ULLAGE_HAS_PACK
+    &ul_command_pack,
+#endif
+#ifdef ULLAGE_HAS_SOLVE
+    &ul_command_solve,
+#endif
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *stream)
+{
+    fprintf(stream,
+            "ullage %s: compiles an ONNX model into a program that runs in one preallocated\n"
+            "buffer, and says beforehand, to the byte, how big that buffer is.\n\n"
+            "usage: ullage COMMAND [arguments]\n\ncommands:\n",
+            UL_VERSION);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(stream, "\nullage COMMAND --help explains a command. ullage --version prints the "
+                    "version.\n");
+}
+
+static int run_command(const struct ul_cli_command *command, int argc, char **argv)
+{
+    struct ul_cli_job job;
+    bool helped;
+    ul_cli_job_init(&job);
+    enum ul_status status = ul_cli_parse(command, argc, argv, &job.options, &helped, &job.diag);
+    if (status == UL_OK && !helped)
+        status = command->run(&job);
+    if (status != UL_OK)
+        fprintf(stderr, "ullage: error: %s\n", job.diag.text);
+    ul_cli_job_done(&job);
+    return (int)status;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return UL_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return UL_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ullage %s\n", UL_VERSION);
+        return UL_OK;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], commands[i]->name) == 0)
+            return run_command(commands[i], argc - 1, argv + 1);
+    }
+    fprintf(stderr, "ullage: error: there is no command %s; see ullage --help\n", argv[1]);
+    return UL_USAGE;
+}

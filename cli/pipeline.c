@@ -1,0 +1,354 @@
+/* The pipeline as commands use it: load, passes, program, plan, check, emit, make. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void ul_cli_job_init(struct ul_cli_job *job)
+{
+    memset(job, 0, sizeof *job);
+    ul_arena_init(&job->keep);
+    ul_arena_init(&job->scratch);
+    job->options.arena = &job->keep;
+}
+
+void ul_cli_job_done(struct ul_cli_job *job)
+{
+    if (job->loaded)
+        ul_model_done(&job->model);
+    ul_arena_done(&job->scratch);
+    ul_arena_done(&job->keep);
+}
+
+/* ---- options of the frontend ---- */
+
+/* "NAME=VALUE", split at the last '=' (names may hold one). */
+static enum ul_status split_pair(struct ul_cli_job *job, const char *option, const char *pair,
+                                 const char **name, const char **value)
+{
+    const char *equals = strrchr(pair, '=');
+    if (equals == NULL || equals == pair || equals[1] == '\0')
+        return ul_diag_set(&job->diag, UL_USAGE, "--%s %s: expected NAME=VALUE", option, pair);
+    char *copy = ul_arena_copy_string(&job->keep, pair);
+    copy[equals - pair] = '\0';
+    *name = copy;
+    *value = copy + (equals - pair) + 1;
+    return UL_OK;
+}
+
+static enum ul_status parse_dims(struct ul_cli_job *job, struct ul_frontend_options *options)
+{
+    const struct ul_cli_list *list = &job->options.dims;
+    struct ul_frontend_dim *dims = UL_NEW_ARRAY(&job->keep, struct ul_frontend_dim, list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const char *value;
+        char *end;
+        UL_TRY(split_pair(job, "dim", list->items[i], &dims[i].name, &value));
+        errno = 0;
+        long long size = strtoll(value, &end, 10);
+        if (*end != '\0' || errno != 0 || size < 0 || size > UL_LIMIT_DIM)
+            return ul_diag_set(&job->diag, UL_USAGE, "--dim %s: expected NAME=N, N a size",
+                               list->items[i]);
+        dims[i].size = size;
+    }
+    options->dims = dims;
+    options->dim_count = list->count;
+    return UL_OK;
+}
+
+static enum ul_status parse_shape(struct ul_cli_job *job, const char *text,
+                                  struct ul_frontend_shape *shape)
+{
+    const char *at;
+    UL_TRY(split_pair(job, "shape", text, &shape->input, &at));
+    while (*at != '\0') {
+        char *end;
+        errno = 0;
+        long long size = strtoll(at, &end, 10);
+        if (end == at || errno != 0 || size < 0 || size > UL_LIMIT_DIM ||
+            (*end != ',' && *end != '\0') || shape->rank == UL_LIMIT_RANK)
+            return ul_diag_set(&job->diag, UL_USAGE,
+                               "--shape %s: expected INPUT=N,N,... with at most %d sizes", text,
+                               UL_LIMIT_RANK);
+        shape->dims[shape->rank++] = size;
+        at = *end == ',' ? end + 1 : end;
+    }
+    return UL_OK;
+}
+
+static enum ul_status parse_shapes(struct ul_cli_job *job, struct ul_frontend_options *options)
+{
+    const struct ul_cli_list *list = &job->options.shapes;
+    struct ul_frontend_shape *shapes =
+        UL_NEW_ARRAY(&job->keep, struct ul_frontend_shape, list->count);
+    for (uint32_t i = 0; i < list->count; i++)
+        UL_TRY(parse_shape(job, list->items[i], &shapes[i]));
+    options->shapes = shapes;
+    options->shape_count = list->count;
+    return UL_OK;
+}
+
+static enum ul_status parse_consts(struct ul_cli_job *job, struct ul_frontend_options *options)
+{
+    const struct ul_cli_list *list = &job->options.consts;
+    struct ul_frontend_const *consts =
+        UL_NEW_ARRAY(&job->keep, struct ul_frontend_const, list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const char *path;
+        UL_TRY(split_pair(job, "const", list->items[i], &consts[i].input, &path));
+        UL_TRY(ul_cli_read_tensor(&job->keep, path, &consts[i].tensor, &job->diag));
+    }
+    options->consts = consts;
+    options->const_count = list->count;
+    return UL_OK;
+}
+
+static enum ul_status check_target(struct ul_cli_job *job)
+{
+    if (job->options.target == NULL)
+        job->options.target = "c";
+    if (strcmp(job->options.target, "c") != 0)
+        return ul_diag_set(&job->diag, UL_UNSUPPORTED,
+                           "--target %s: this version of ullage has the target c",
+                           job->options.target);
+    return UL_OK;
+}
+
+/* ---- build ---- */
+
+static enum ul_status run_passes(struct ul_cli_job *job)
+{
+    struct ul_pass_options options = {.no_passes = job->options.no_passes.items,
+                                      .no_pass_count = job->options.no_passes.count,
+                                      .print_after = job->options.print_after,
+                                      .stop_after = job->options.stop_after,
+                                      .print_stream = stderr};
+    return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
+}
+
+enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
+{
+    struct ul_frontend_options frontend = {.dim_count = 0};
+    UL_TRY(check_target(job));
+    UL_TRY(parse_dims(job, &frontend));
+    UL_TRY(parse_shapes(job, &frontend));
+    UL_TRY(parse_consts(job, &frontend));
+    job->loaded = true;
+    UL_TRY(
+        ul_frontend_load(&job->graph, &job->keep, model_path, &frontend, &job->model, &job->diag));
+    enum ul_status status = run_passes(job);
+    if (status != UL_OK) {
+        ul_diag_prefix(&job->diag, model_path);
+        return status;
+    }
+    struct ul_program_options options = {.keep_inputs = job->options.keep_inputs};
+    status = ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, model_path);
+    return status;
+}
+
+/* ---- plan ---- */
+
+static void add_options(struct ul_cli_job *job, struct ul_report_option *out, uint32_t *count,
+                        const char *name, const struct ul_cli_list *list)
+{
+    (void)job;
+    for (uint32_t i = 0; i < list->count; i++)
+        out[(*count)++] = (struct ul_report_option){.name = name, .value = list->items[i]};
+}
+
+/* What `check` needs to build the same graph; constants by their bytes' hash, not by path. */
+static void describe_options(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
+                    options->no_passes.count + 1;
+    struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
+    uint32_t count = 0;
+    add_options(job, list, &count, "dim", &options->dims);
+    add_options(job, list, &count, "shape", &options->shapes);
+    for (uint32_t i = 0; i < options->consts.count; i++) {
+        const char *pair = options->consts.items[i];
+        const char *equals = strrchr(pair, '=');
+        list[count++] = (struct ul_report_option){
+            .name = "const",
+            .value = ul_arena_printf(&job->keep, "%.*s", (int)(equals - pair), pair)};
+    }
+    add_options(job, list, &count, "no-pass", &options->no_passes);
+    if (options->keep_inputs)
+        list[count++] = (struct ul_report_option){.name = "keep-inputs", .value = ""};
+    job->report.options = list;
+    job->report.option_count = count;
+}
+
+static void describe(struct ul_cli_job *job)
+{
+    const struct ul_program *program = job->program;
+    struct ul_report_step *steps =
+        UL_NEW_ARRAY(&job->keep, struct ul_report_step, program->step_count);
+    struct ul_report_value *values =
+        UL_NEW_ARRAY(&job->keep, struct ul_report_value, program->problem->value_count);
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        const struct ul_program_step *step = &program->steps[i];
+        const struct ul_node *node = &job->graph.nodes[step->node];
+        steps[i] = (struct ul_report_step){
+            .name = step->name,
+            .op = step->op,
+            .node = node->name[0] != '\0' ? node->name
+                                          : ul_node_describe(&job->graph, step->node, &job->keep),
+            .flop_count = step->flop_count,
+            .moved_bytes = step->moved_bytes};
+    }
+    for (uint32_t i = 0; i < program->problem->value_count; i++) {
+        const struct ul_value *value = &job->graph.values[program->graph_values[i]];
+        values[i] = (struct ul_report_value){.name = value->name, .type = value->type};
+    }
+    const char *slash = strrchr(job->model.path, '/');
+    job->report.problem = program->problem;
+    job->report.plan = &job->plan;
+    job->report.model_name = slash != NULL ? slash + 1 : job->model.path;
+    job->report.model_sha256 = job->model.sha256;
+    job->report.target = job->options.target;
+    job->report.budget_bytes = job->options.planning.budget_bytes;
+    job->report.steps = steps;
+    job->report.values = values;
+    describe_options(job);
+}
+
+static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
+{
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
+    enum ul_status status =
+        ul_report_read_plan(&job->keep, (const char *)file.data, (size_t)file.size_bytes,
+                            job->program->problem, &job->plan, &job->diag);
+    ul_file_unmap(&file);
+    if (status == UL_OK)
+        status = ul_plan_check(&job->scratch, job->program->problem, &job->plan, &job->diag);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, path);
+    return status;
+}
+
+enum ul_status ul_cli_plan(struct ul_cli_job *job)
+{
+    if (job->options.plan != NULL)
+        UL_TRY(read_plan(job, job->options.plan));
+    else
+        UL_TRY(ul_plan_solve(&job->keep, job->program->problem, &job->options.planning, &job->plan,
+                             &job->diag));
+    describe(job);
+    ul_text_init(&job->json, &job->keep);
+    ul_report_put_json(&job->json, &job->report);
+    ul_hash_hex(job->json.data, job->json.length, job->plan_sha256);
+    return UL_OK;
+}
+
+enum ul_status ul_cli_require_fit(struct ul_cli_job *job)
+{
+    uint64_t budget = job->options.planning.budget_bytes;
+    uint64_t reserved = job->plan.reserved_bytes[0];
+    if (budget == 0 || reserved <= budget)
+        return UL_OK;
+    const struct ul_plan_position *peak = &job->plan.positions[job->plan.peak_position];
+    return ul_diag_set(&job->diag, UL_NO_FIT,
+                       "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n"
+                       "The smallest budget known to work is %llu bytes; the peak is at %s.",
+                       job->report.model_name, (unsigned long long)reserved,
+                       (unsigned long long)(reserved - budget), (unsigned long long)budget,
+                       (unsigned long long)job->plan.smallest_budget_bytes,
+                       ul_quote(&job->keep, job->report.steps[peak->step].node));
+}
+
+/* ---- emit and make ---- */
+
+/* The folder of installed data beside the program, or NULL. */
+static const char *installed_directory(struct ul_arena *arena)
+{
+    char *self = ul_arena_alloc(arena, PATH_MAX);
+    ssize_t length = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    if (length <= 0)
+        return NULL;
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    const char *installed = ul_arena_printf(arena, "%s/../share/ullage", self);
+    return access(installed, R_OK) == 0 ? installed : NULL;
+}
+
+const char *ul_cli_data_file(struct ul_arena *arena, const char *name)
+{
+    const char *installed = installed_directory(arena);
+    if (installed != NULL)
+        return ul_arena_printf(arena, "%s/%s", installed, name);
+    return ul_arena_printf(arena, "%s/cli/%s", ULLAGE_SOURCE_DIR, name);
+}
+
+static const char *runtime_directory(struct ul_arena *arena)
+{
+    const char *set = getenv("ULLAGE_RUNTIME");
+    const char *installed = installed_directory(arena);
+    if (set != NULL)
+        return set;
+    if (installed != NULL)
+        return ul_arena_printf(arena, "%s/runtime", installed);
+    return ULLAGE_SOURCE_DIR "/runtime";
+}
+
+static bool is_identifier(const char *name)
+{
+    const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    size_t length = strlen(name);
+    return length > 0 && length < 64 && strchr(letters, name[0]) != NULL &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") ==
+               length;
+}
+
+enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
+{
+    const struct ul_cli_options *options = &job->options;
+    const char *environment = getenv("CC");
+    struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
+                                   .model_sha256 = job->model.sha256,
+                                   .plan_sha256 = job->plan_sha256,
+                                   .runtime_dir = runtime_directory(&job->keep),
+                                   .cc = options->cc != NULL   ? options->cc
+                                         : environment != NULL ? environment
+                                                               : "cc",
+                                   .cflags = options->cflags != NULL ? options->cflags : "-O3",
+                                   .march = options->march != NULL ? options->march : "native"};
+    if (strcmp(emit.march, "none") == 0)
+        emit.march = NULL;
+    if (!is_identifier(emit.prefix))
+        return ul_diag_set(&job->diag, UL_USAGE, "--prefix %s: expected a C identifier",
+                           emit.prefix);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return ul_diag_set(&job->diag, UL_IO, "%s: cannot make the folder: %s", directory,
+                           strerror(errno));
+    return ul_emit_c(&job->keep, job->program, &job->plan, &emit, directory, &job->diag);
+}
+
+enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const char *output)
+{
+    const char *const argv[] = {"make", "-s", "-j2", "-C", directory, "program", NULL};
+    int code = ul_cli_execute(argv);
+    if (code != 0)
+        return ul_diag_set(&job->diag, UL_COMPILER,
+                           "the C compiler failed (its messages are above); --emit DIR keeps the "
+                           "source, --cc and --cflags choose another compiler");
+    struct ul_file program;
+    const char *built = ul_arena_printf(&job->keep, "%s/program", directory);
+    UL_TRY(ul_file_map(&program, &job->keep, built, &job->diag));
+    enum ul_status status = ul_file_write(output, program.data, program.size_bytes, &job->diag);
+    ul_file_unmap(&program);
+    UL_TRY(status);
+    struct stat info;
+    if (stat(output, &info) == 0 && S_ISREG(info.st_mode))
+        chmod(output, info.st_mode | ((info.st_mode & 0444) >> 2));
+    return UL_OK;
+}

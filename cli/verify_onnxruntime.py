@@ -1,0 +1,54 @@
+"""Random inputs for a model and onnxruntime's outputs, in ONNX's test data layout.
+
+usage: verify_onnxruntime.py MODEL.onnx DIR [--dim=NAME=N ...] [--shape=INPUT=N,N ...]
+Exit code 3: onnx or onnxruntime is not installed.
+"""
+
+import sys
+
+try:
+    import numpy
+    import onnx
+    import onnxruntime
+    from onnx import numpy_helper
+except ImportError:
+    sys.exit(3)
+
+
+def split(option):
+    name, _, value = option.partition("=")[2].rpartition("=")
+    return name, value
+
+
+def random_array(rng, dtype, shape):
+    if dtype == "tensor(bool)":
+        return rng.integers(0, 2, shape).astype(bool)
+    if "int" in dtype:
+        return rng.integers(0, 10, shape).astype(dtype[7:-1])
+    name = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+    return rng.standard_normal(shape).astype(name[dtype])
+
+
+def main():
+    model, directory = sys.argv[1:3]
+    dims = dict(split(o) for o in sys.argv[3:] if o.startswith("--dim="))
+    shapes = dict(split(o) for o in sys.argv[3:] if o.startswith("--shape="))
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    rng = numpy.random.default_rng(1)
+    feeds = {}
+    for number, port in enumerate(session.get_inputs()):
+        shape = [int(dims[d]) if isinstance(d, str) and d in dims else d for d in port.shape]
+        if port.name in shapes:
+            shape = [int(n) for n in shapes[port.name].split(",")]
+        if not all(isinstance(d, int) for d in shape):
+            sys.exit(f"input {port.name}: give a size for each of {port.shape} (--dim, --shape)")
+        feeds[port.name] = random_array(rng, port.type, shape)
+        tensor = numpy_helper.from_array(numpy.ascontiguousarray(feeds[port.name]), port.name)
+        onnx.save_tensor(tensor, f"{directory}/input_{number}.pb")
+    outputs = session.run(None, feeds)
+    for number, (port, array) in enumerate(zip(session.get_outputs(), outputs)):
+        tensor = numpy_helper.from_array(numpy.ascontiguousarray(array), port.name)
+        onnx.save_tensor(tensor, f"{directory}/output_{number}.pb")
+
+
+main()

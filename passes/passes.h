@@ -1,0 +1,60 @@
+/* From the graph as it was loaded to a graph that can be lowered: known types, no needless nodes,
+ * a view for every value, a group for every kernel.
+ *
+ * Invariants: passes run in the order of one table (passes.c); after each the graph is verified.
+ * After the whole pipeline every type is static, every value has a view, and values at block edges
+ * are dense: outputs of nested blocks and inputs of nodes with blocks lie densely in some base,
+ * and the model's outputs own their bytes.
+ * Ownership: the graph's arena keeps what a pass makes; `scratch` is reset after each pass.
+ * Failure: what a model or an option does wrong is a status with a text; a pass that breaks the
+ * graph is UL_INTERNAL.
+ */
+#ifndef UL_PASSES_H
+#define UL_PASSES_H
+
+#include "ir/ir.h"
+
+enum ul_pass_kind {
+    UL_PASS_ANY,
+    UL_PASS_INFERENCE /* changes what would be trained: not run for a training graph */
+};
+
+/* What a pass may rely on, and what it leaves true. */
+enum ul_pass_fact {
+    UL_FACT_TYPES = 1u << 0, /* every type is known */
+    UL_FACT_VIEWS = 1u << 1, /* every value has a view */
+    UL_FACT_GROUPS = 1u << 2 /* groups are set */
+};
+
+struct ul_pass_info {
+    const char *name;
+    const char *summary; /* one sentence */
+    enum ul_pass_kind kind;
+    bool required;  /* --no-pass is refused */
+    uint32_t needs; /* facts */
+    uint32_t keeps; /* facts that stay true */
+    uint32_t makes; /* facts that become true */
+};
+
+/* Zeroed options are the defaults. */
+struct ul_passes_options {
+    const char *print_after; /* a pass or "all": prints the graph to `dump` */
+    const char *stop_after;
+    uint32_t disabled_count;
+    const char *const *disabled; /* --no-pass */
+    bool training;
+    bool check_text; /* after each pass parse(print(g)) must print the same bytes */
+    FILE *dump;      /* NULL: standard error */
+};
+
+/* passes.c */
+
+/* The pipeline as a table; a name may occur more than once. */
+const struct ul_pass_info *ul_passes_get(uint32_t index);
+uint32_t ul_passes_count(void);
+/* Runs the pipeline. UL_USAGE when an option names no pass. */
+enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
+                             const struct ul_passes_options *options,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif
