@@ -1,8 +1,8 @@
 /* Cast, CastLike and BitCast.
  *
- * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0.
- * Integers wrap, 4-bit ones too. Floats are rounded to nearest even, once, also when the kernel
- * goes on computing in f32. */
+ * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0, and
+ * only 4-bit integers wrap, as ONNX's node tests have it. Integers wrap. Floats are rounded to
+ * nearest even, once, also when the kernel goes on computing in f32. */
 #include "ir/ops/elementwise.h"
 
 #include "ir/ops/require.h"
@@ -29,15 +29,10 @@ enum ul_status ul_infer_cast_like(struct ul_infer *infer)
     return infer_cast_to(infer, ul_infer_input(infer, 1)->dtype);
 }
 
-/* Towards zero or wrapped; the low four bits, sign-extended where signed. */
+/* Towards zero, then the low four bits, sign-extended where signed. */
 static ul_kx cast_to_four_bits(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx x)
 {
     ul_kx bits = ul_kx_cast(kernel, UL_I32, x);
-    if (ul_dtype_get(ul_kx_dtype(kernel, x))->is_float) {
-        ul_kx low = ul_kx_int(kernel, UL_I32, dtype == UL_I4 ? -8 : 0);
-        ul_kx high = ul_kx_int(kernel, UL_I32, dtype == UL_I4 ? 7 : 15);
-        bits = ul_kx_binary(kernel, UL_KX_MIN, ul_kx_binary(kernel, UL_KX_MAX, bits, low), high);
-    }
     bits = ul_kx_binary(kernel, UL_KX_AND, bits, ul_kx_int(kernel, UL_I32, 15));
     if (dtype == UL_U4)
         return ul_kx_cast(kernel, UL_U32, bits);

@@ -49,7 +49,7 @@ ul_map_fn ul_map_cast;
 ul_map_fn ul_map_bit_cast;
 
 /* `x`, in any compute type, as an element of `dtype` in the compute type of that: rounded,
- * wrapped (integers), saturated (floats to integers, and to 8 bits where asked). */
+ * wrapped (integers), saturated (floats to integers, and to 8-bit floats where asked). */
 ul_kx ul_cast_build(struct ul_kernel *kernel, enum ul_dtype dtype, bool saturate, ul_kx x);
 
 #endif
