@@ -98,9 +98,9 @@ static void write_data(struct emitter *e, const struct ul_kernel *kernel)
 }
 
 /* Lowers the graph's nodes as one group, of which the last output is stored, and prints it.
- * `m`, `n`, `k`, `runs`: the matrix product that oneDNN is given for comparison. */
+ * `m`, `n`, `k`, `runs`: the matrix products that oneDNN is given for comparison. */
 static void emit(struct emitter *e, const struct ul_graph *graph, const char *name, int64_t m,
-                 int64_t n, int64_t k, int64_t runs)
+                 int64_t n, int64_t k, int64_t runs, const struct conv_case *conv)
 {
     const struct ul_block *block = &graph->blocks[0];
     bool *escapes = UL_NEW_ARRAY(&e->arena, bool, graph->value_count);
@@ -120,8 +120,17 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
                              "struct ul_run *run)\n{\n    (void)s;\n    k%" PRIu32 "(",
                    e->count, e->count);
     ul_text_printf(&e->table, "{\"%s\", call%" PRIu32 ", %" PRIu64 "u, %" PRId64 ", %" PRId64
-                              ", %" PRId64 ", %" PRId64 ", {",
+                              ", %" PRId64 ", %" PRId64 ", ",
                    name, e->count, scratch_bytes, m, n, k, runs);
+    if (conv == NULL)
+        ul_text_put(&e->table, "{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {");
+    else
+        ul_text_printf(&e->table,
+                       "{%d, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                       ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "}, {",
+                       (int)conv->spatial, conv->batch, conv->groups, conv->in, conv->out,
+                       conv->size[0], conv->size[1], conv->kernel[0], conv->stride[0],
+                       conv->pad[0]);
     uint32_t params = 0;
     for (uint32_t b = 0; b < kernel->buffer_count; b++) {
         const struct ul_buffer *buffer = &kernel->buffers[b];
@@ -190,7 +199,7 @@ static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtyp
         add_residual(e, &graph, out);
     else
         add_relu(e, &graph, out);
-    emit(e, &graph, c->name, c->out, pixels, taps, c->batch * c->groups);
+    emit(e, &graph, c->name, c->out, pixels, taps, c->batch * c->groups, c);
 }
 
 static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtype dtype, bool adds)
@@ -219,7 +228,8 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
         add_residual(e, &graph, graph.nodes[node].outputs[0]);
     else
         add_relu(e, &graph, graph.nodes[node].outputs[0]);
-    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch);
+    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch,
+         NULL);
 }
 
 #define SQUARE(size, kernel, stride, pad)                                                          \
