@@ -353,9 +353,9 @@ static enum ul_status verify_unplanned(struct verification *verification)
     UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, verification->program, &job->diag));
     job->options.planning.pack = UL_PACK_NONE;
     job->options.no_passes = (struct ul_cli_list){.count = 0};
-    for (uint32_t i = 0; ul_pass_name(i) != NULL; i++) {
-        if (ul_pass_is_optional(i))
-            ul_cli_list_add(&job->keep, &job->options.no_passes, ul_pass_name(i));
+    for (uint32_t i = 0; i < ul_passes_count(); i++) {
+        if (!ul_passes_get(i)->required)
+            ul_cli_list_add(&job->keep, &job->options.no_passes, ul_passes_get(i)->name);
     }
     UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, reference, &job->diag));
     job->options = saved;

@@ -123,11 +123,10 @@ static enum ul_status check_target(struct ul_cli_job *job)
 
 static enum ul_status run_passes(struct ul_cli_job *job)
 {
-    struct ul_pass_options options = {.no_passes = job->options.no_passes.items,
-                                      .no_pass_count = job->options.no_passes.count,
-                                      .print_after = job->options.print_after,
-                                      .stop_after = job->options.stop_after,
-                                      .print_stream = stderr};
+    struct ul_passes_options options = {.disabled = job->options.no_passes.items,
+                                        .disabled_count = job->options.no_passes.count,
+                                        .print_after = job->options.print_after,
+                                        .stop_after = job->options.stop_after};
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
 }
 
@@ -333,9 +332,28 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
     return ul_emit_c(&job->keep, job->program, &job->plan, &emit, directory, &job->diag);
 }
 
+/* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C
+ * compiler than the default one compiles it for itself. */
+static const char *runtime_library(struct ul_cli_job *job)
+{
+    const char *installed = installed_directory(&job->keep);
+    const char *library = NULL;
+#ifdef ULLAGE_BUILT_RUNTIME
+    library = ULLAGE_BUILT_RUNTIME;
+#endif
+    if (job->options.cc != NULL || getenv("CC") != NULL || getenv("ULLAGE_RUNTIME") != NULL)
+        return NULL;
+    if (installed != NULL)
+        library = ul_arena_printf(&job->keep, "%s/libul_runtime.a", installed);
+    if (library == NULL || access(library, R_OK) != 0)
+        return NULL;
+    return ul_arena_printf(&job->keep, "RUNTIME=%s", library);
+}
+
 enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const char *output)
 {
-    const char *const argv[] = {"make", "-s", "-j2", "-C", directory, "program", NULL};
+    const char *const argv[] = {
+        "make", "-s", "-j2", "-C", directory, "program", runtime_library(job), NULL};
     int code = ul_cli_execute(argv);
     if (code != 0)
         return ul_diag_set(&job->diag, UL_COMPILER,
