@@ -151,3 +151,108 @@ void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx va
     else
         ul_ks_store(k, var.id, lanes->lane, value);
 }
+
+/* The dimension to make partial results along, or UL_NONE. */
+static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
+{
+    uint32_t last = lanes->rank;
+    while (last > 0 && lanes->dims[last - 1] == 1)
+        last--;
+    if (lanes->lane_dim != UL_NONE || last == 0 || (mask >> (last - 1) & 1u) == 0 ||
+        lanes->dims[last - 1] < UL_LANES_MOST)
+        return UL_NONE;
+    return last - 1;
+}
+
+/* partial[j] = partial[j] combined with the term at index[dim] = first + j, for j in [0, count) */
+static void add_partials(struct ul_lanes *lanes, uint32_t partial, uint32_t dim, ul_kx first,
+                         int64_t count, enum ul_kx_op combine, ul_lanes_term_fn *term,
+                         const void *context)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx j = ul_ks_for(k, count, UL_FOR_PARALLEL);
+    lanes->index[dim] = ul_kx_add(k, first, j);
+    ul_kx x = term(lanes, context);
+    ul_ks_store(k, partial, j, ul_kx_binary(k, combine, ul_kx_load(k, partial, j), x));
+    ul_ks_end(k);
+}
+
+/* Halves the array until one is left. */
+static ul_kx fold_partials(struct ul_kernel *k, uint32_t partial, enum ul_kx_op combine)
+{
+    for (int64_t half = UL_LANES_MOST / 2; half > 0; half /= 2) {
+        ul_kx j = ul_ks_for(k, half, UL_FOR_PARALLEL);
+        ul_kx other = ul_kx_load(k, partial, ul_kx_addi(k, j, half));
+        ul_ks_store(k, partial, j, ul_kx_binary(k, combine, ul_kx_load(k, partial, j), other));
+        ul_ks_end(k);
+    }
+    return ul_kx_load(k, partial, ul_kx_index_const(k, 0));
+}
+
+/* Terms along `dim` into 32 partial results, which outer dimensions add to. */
+static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, uint32_t dim,
+                                         enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
+                                         const void *context)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    enum ul_dtype dtype = ul_kx_dtype(k, first);
+    uint32_t partial = ul_lower_local(lanes->lower, dtype, UL_LANES_MOST);
+    ul_kx j = ul_ks_for(k, UL_LANES_MOST, UL_FOR_PARALLEL);
+    ul_ks_store(k, partial, j, first);
+    ul_ks_end(k);
+    int64_t blocks = lanes->dims[dim] / UL_LANES_MOST;
+    int64_t rest = lanes->dims[dim] % UL_LANES_MOST;
+    ul_lanes_loop(lanes, mask & ~(1u << dim), 0);
+    ul_kx block = ul_ks_for(k, blocks, 0);
+    add_partials(lanes, partial, dim, ul_kx_muli(k, block, UL_LANES_MOST), UL_LANES_MOST, combine,
+                 term, context);
+    ul_ks_end(k);
+    if (rest > 0)
+        add_partials(lanes, partial, dim, ul_kx_index_const(k, blocks * UL_LANES_MOST), rest,
+                     combine, term, context);
+    ul_lanes_loop_end(lanes, mask & ~(1u << dim));
+    return ul_lanes_var(lanes, dtype, fold_partials(k, partial, combine));
+}
+
+/* Loop after loop, each with a result of its own, so that long sums stay precise. */
+static uint32_t reduce_nested(struct ul_lanes *lanes, uint32_t mask, uint32_t dim,
+                              enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
+                              const void *context)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    while (dim < lanes->rank && (mask >> dim & 1u) == 0)
+        dim++;
+    uint32_t acc = ul_ks_var(k, ul_kx_dtype(k, first), first);
+    if (dim < lanes->rank)
+        lanes->index[dim] = ul_ks_for(k, lanes->dims[dim], UL_FOR_REDUCE);
+    bool innermost = dim >= lanes->rank || mask >> (dim + 1) == 0;
+    ul_kx x =
+        innermost
+            ? term(lanes, context)
+            : ul_kx_var(k, reduce_nested(lanes, mask, dim + 1, combine, first, term, context));
+    ul_ks_set(k, acc, ul_kx_binary(k, combine, ul_kx_var(k, acc), x));
+    if (dim < lanes->rank)
+        ul_ks_end(k);
+    return acc;
+}
+
+struct ul_lane_var ul_lanes_reduce(struct ul_lanes *lanes, uint32_t mask, enum ul_kx_op combine,
+                                   ul_kx first, ul_lanes_term_fn *term, const void *context)
+{
+    enum ul_dtype dtype = ul_kx_dtype(lanes->lower->kernel, first);
+    uint32_t dim = partial_dim(lanes, mask);
+    if (dim != UL_NONE)
+        return reduce_partial(lanes, mask, dim, combine, first, term, context);
+    if (lanes->lane_dim == UL_NONE)
+        return (struct ul_lane_var){
+            .dtype = dtype, .id = reduce_nested(lanes, mask, 0, combine, first, term, context)};
+    struct ul_lane_var acc = ul_lanes_var(lanes, dtype, first);
+    ul_lanes_loop(lanes, mask, 0);
+    ul_lanes_begin(lanes);
+    ul_kx x = term(lanes, context);
+    ul_lanes_set(lanes, acc,
+                 ul_kx_binary(lanes->lower->kernel, combine, ul_lanes_get(lanes, acc), x));
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, mask);
+    return acc;
+}

@@ -7,13 +7,18 @@
  *
  *     ul_lanes_open(&lanes, lower, rank, dims, kept, ul_lanes_pick(rank, dims, kept));
  *     acc = ul_lanes_var(&lanes, dtype, zero);
- *     ul_lanes_loop(&lanes, ~kept, UL_FOR_REDUCE);
+ *     ul_lanes_loop(&lanes, ~kept, 0);
  *         ul_lanes_begin(&lanes);
  *             ul_lanes_set(&lanes, acc, ul_kx_add(k, ul_lanes_get(&lanes, acc), load at index));
  *         ul_lanes_end(&lanes);
  *     ul_lanes_loop_end(&lanes, ~kept);
  *     ul_lanes_begin(&lanes);  store ul_lanes_get(&lanes, acc) at index  ul_lanes_end(&lanes);
  *     ul_lanes_close(&lanes);
+ *
+ * A sum like this one is written with ul_lanes_reduce, which, where the contiguous dimension is
+ * the one that is summed over, keeps partial results in an array, one for every UL_LANES_MOST-th
+ * element, and folds them at the end: such loops can be vectorised without leave to reorder floats,
+ * and a long sum keeps more of its digits.
  *
  * Invariants: a lane variable is read and written between begin and end only; index[d] is valid
  * for kept dimensions between open and close (the lane dimension: between begin and end), for the
@@ -68,6 +73,12 @@ void ul_lanes_end(struct ul_lanes *lanes);
 
 /* Outside of begin/end: makes a variable that is `first` in every lane. */
 struct ul_lane_var ul_lanes_var(struct ul_lanes *lanes, enum ul_dtype dtype, ul_kx first);
+/* Outside of begin/end: combines the terms of all indexes in `mask`, beginning with `first`, which
+ * must not change a result. `term` gives the term at lanes->index, within begin and end; its
+ * `context` is the caller's. */
+typedef ul_kx ul_lanes_term_fn(struct ul_lanes *lanes, const void *context);
+struct ul_lane_var ul_lanes_reduce(struct ul_lanes *lanes, uint32_t mask, enum ul_kx_op combine,
+                                   ul_kx first, ul_lanes_term_fn *term, const void *context);
 ul_kx ul_lanes_get(const struct ul_lanes *lanes, struct ul_lane_var var);
 void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx value);
 

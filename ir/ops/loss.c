@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { SCORES, TARGETS, WEIGHTS };
+#define CLASSES 2u /* dimension 1 of the scores, as a mask */
 
 /* Shapes */
 
@@ -60,6 +61,7 @@ struct loss {
     struct ul_lanes lanes; /* over the scores, but for the classes */
     bool each, mean;
     uint32_t losses, weights; /* scratch of the sums */
+    struct ul_lane_var most;  /* the largest score of a target */
 };
 
 static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
@@ -78,7 +80,7 @@ static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
     if (s->mean)
         s->weights = ul_lower_scratch(lower, s->dtype, targets);
     const struct ul_type *type = s->scores;
-    uint32_t kept = ul_lanes_all(type->rank) & ~2u;
+    uint32_t kept = ul_lanes_all(type->rank) & ~CLASSES;
     ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,
                   ul_lanes_pick(type->rank, type->dims, kept));
 }
@@ -177,30 +179,32 @@ void ul_lower_nll_loss(struct ul_lower *lower, ul_node_id node)
     loss_close(&s);
 }
 
+static ul_kx load_score(struct ul_lanes *lanes, const void *context)
+{
+    const struct loss *s = context;
+    return ul_lower_load(lanes->lower, s->node->inputs[SCORES], lanes->index);
+}
+
+static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
+{
+    const struct loss *s = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_kx_sub(k, load_score(lanes, context), ul_lanes_get(lanes, s->most));
+    return ul_kx_unary(k, UL_KX_EXP, x);
+}
+
 /* log(sum(exp(score))) over the classes, through the largest score. */
 static struct ul_lane_var log_sum_exp(struct loss *s)
 {
     struct ul_lanes *lanes = &s->lanes;
     struct ul_kernel *k = s->lower->kernel;
-    ul_value_id scores = s->node->inputs[SCORES];
-    struct ul_lane_var most =
-        ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, -(double)INFINITY));
-    struct ul_lane_var sum = ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, 0.0));
-    ul_lanes_loop(lanes, 2u, UL_FOR_REDUCE);
+    ul_kx zero = ul_kx_float(k, s->dtype, 0.0);
+    ul_kx lowest = ul_kx_float(k, s->dtype, -(double)INFINITY);
+    s->most = ul_lanes_reduce(lanes, CLASSES, UL_KX_MAX, lowest, load_score, s);
+    struct ul_lane_var sum = ul_lanes_reduce(lanes, CLASSES, UL_KX_ADD, zero, load_exp, s);
     ul_lanes_begin(lanes);
-    ul_kx x = ul_lower_load(s->lower, scores, lanes->index);
-    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, 2u);
-    ul_lanes_loop(lanes, 2u, UL_FOR_REDUCE);
-    ul_lanes_begin(lanes);
-    x = ul_kx_sub(k, ul_lower_load(s->lower, scores, lanes->index), ul_lanes_get(lanes, most));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), ul_kx_unary(k, UL_KX_EXP, x)));
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, 2u);
-    ul_lanes_begin(lanes);
-    ul_kx log = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, log, ul_lanes_get(lanes, most)));
+    ul_kx natural = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, natural, ul_lanes_get(lanes, s->most)));
     ul_lanes_end(lanes);
     return sum;
 }
@@ -218,13 +222,13 @@ void ul_lower_cross_entropy_loss(struct ul_lower *lower, ul_node_id node)
     put_loss(&s, ul_kx_sub(k, ul_lanes_get(lanes, total), score), weight);
     ul_lanes_end(lanes);
     if (ul_lower_has_output(lower, node, 1)) {
-        ul_lanes_loop(lanes, 2u, UL_FOR_PARALLEL);
+        ul_lanes_loop(lanes, CLASSES, UL_FOR_PARALLEL);
         ul_lanes_begin(lanes);
         ul_kx x = ul_lower_load(lower, s.node->inputs[SCORES], lanes->index);
         ul_lower_store(lower, s.node->outputs[1], lanes->index,
                        ul_kx_sub(k, x, ul_lanes_get(lanes, total)));
         ul_lanes_end(lanes);
-        ul_lanes_loop_end(lanes, 2u);
+        ul_lanes_loop_end(lanes, CLASSES);
     }
     loss_close(&s);
 }

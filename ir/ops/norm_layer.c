@@ -56,7 +56,7 @@ enum ul_status ul_infer_layer_norm(struct ul_infer *infer)
     UL_TRY(ul_infer_axis(infer, ul_node_get_int(infer->node, "axis", -1), type->rank, &axis));
     UL_TRY(check_affine(infer, 1));
     UL_TRY(check_affine(infer, 2));
-    enum ul_dtype stash;
+    enum ul_dtype stash = UL_F32;
     UL_TRY(stash_dtype(infer, &stash));
     ul_infer_set_type(infer, 0, type);
     struct ul_type moment = *type;
@@ -75,7 +75,7 @@ enum ul_status ul_infer_rms_norm(struct ul_infer *infer)
     uint32_t axis;
     UL_TRY(ul_infer_axis(infer, ul_node_get_int(infer->node, "axis", -1), type->rank, &axis));
     UL_TRY(check_affine(infer, 1));
-    enum ul_dtype stash;
+    enum ul_dtype stash = UL_F32;
     UL_TRY(stash_dtype(infer, &stash));
     ul_infer_set(infer, 0, ul_infer_input(infer, 1)->dtype, type->rank, type->dims);
     return UL_OK;
@@ -87,7 +87,7 @@ enum ul_status ul_infer_group_norm(struct ul_infer *infer)
     const struct ul_type *type = ul_infer_input(infer, 0);
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
     UL_TRY(ul_check_rank(infer, 0, 2, UL_LIMIT_RANK - 1));
-    enum ul_dtype stash;
+    enum ul_dtype stash = UL_F32;
     UL_TRY(stash_dtype(infer, &stash));
     int64_t groups = ul_node_get_int(infer->node, "num_groups", 0);
     UL_TRY(ul_check_range(infer, "num_groups", groups, 1, UL_LIMIT_DIM));

@@ -84,6 +84,19 @@ void ul_lower_lrn(struct ul_lower *lower, ul_node_id node)
     ul_lanes_close(&lanes);
 }
 
+struct lp_term {
+    ul_value_id input;
+    double p;
+};
+
+static ul_kx load_power(struct ul_lanes *lanes, const void *context)
+{
+    const struct lp_term *term = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_lower_load(lanes->lower, term->input, lanes->index);
+    return ul_reduce_power(k, ul_ks_let(k, x), term->p);
+}
+
 /* x / |x|_p along the axis; 0 where the norm is 0. */
 void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node)
 {
@@ -91,27 +104,21 @@ void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node)
     const struct ul_node *data = ul_check_node(lower, node);
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
-    double p = (double)ul_node_get_int(data, "p", 2);
+    struct lp_term term = {.input = data->inputs[0], .p = (double)ul_node_get_int(data, "p", 2)};
     uint32_t mask = 1u << ul_check_get_axis(ul_node_get_int(data, "axis", -1), type->rank);
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     ul_kx zero = ul_kx_float(k, dtype, 0.0);
     struct ul_lanes lanes;
     ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
                   ul_lanes_pick(type->rank, type->dims, kept));
-    struct ul_lane_var norm = ul_lanes_var(&lanes, dtype, zero);
-    ul_lanes_loop(&lanes, mask, UL_FOR_REDUCE);
+    struct ul_lane_var norm = ul_lanes_reduce(&lanes, mask, UL_KX_ADD, zero, load_power, &term);
     ul_lanes_begin(&lanes);
-    ul_kx x = ul_ks_let(k, ul_lower_load(lower, data->inputs[0], lanes.index));
-    ul_lanes_set(&lanes, norm, ul_kx_add(k, ul_lanes_get(&lanes, norm), ul_reduce_power(k, x, p)));
-    ul_lanes_end(&lanes);
-    ul_lanes_loop_end(&lanes, mask);
-    ul_lanes_begin(&lanes);
-    ul_lanes_set(&lanes, norm, ul_reduce_root(k, ul_lanes_get(&lanes, norm), p));
+    ul_lanes_set(&lanes, norm, ul_reduce_root(k, ul_lanes_get(&lanes, norm), term.p));
     ul_lanes_end(&lanes);
     ul_lanes_loop(&lanes, mask, UL_FOR_PARALLEL);
     ul_lanes_begin(&lanes);
     ul_kx length = ul_lanes_get(&lanes, norm);
-    x = ul_lower_load(lower, data->inputs[0], lanes.index);
+    ul_kx x = ul_lower_load(lower, data->inputs[0], lanes.index);
     ul_kx y = ul_kx_select(k, ul_kx_binary(k, UL_KX_EQ, length, zero), zero,
                            ul_kx_binary(k, UL_KX_DIV, x, length));
     ul_lower_store(lower, data->outputs[0], lanes.index, y);

@@ -15,7 +15,7 @@ void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id no
     ul_lanes_open(&m->lanes, lower, rank, dims, kept, ul_lanes_pick(rank, dims, kept));
 }
 
-ul_kx ul_moments_load(struct ul_moments *m, ul_kx *index)
+ul_kx ul_moments_load(const struct ul_moments *m, ul_kx *index)
 {
     const struct ul_lanes *lanes = &m->lanes;
     struct ul_kernel *k = lanes->lower->kernel;
@@ -32,32 +32,36 @@ ul_kx ul_moments_load(struct ul_moments *m, ul_kx *index)
     return ul_kx_cast(k, m->dtype, ul_lower_load(lanes->lower, m->x, index));
 }
 
-static void add_term(struct ul_moments *m, struct ul_lane_var sum, bool square, bool centred)
+static ul_kx load_value(struct ul_lanes *lanes, const void *context)
 {
-    struct ul_lanes *lanes = &m->lanes;
-    struct ul_kernel *k = lanes->lower->kernel;
+    (void)lanes; /* they are the context's own */
     ul_kx index[UL_LIMIT_RANK];
-    ul_kx x = ul_moments_load(m, index);
-    if (centred)
-        x = ul_kx_sub(k, x, ul_lanes_get(lanes, m->mean));
-    if (square) {
-        x = ul_ks_let(k, x);
-        x = ul_kx_mul(k, x, x);
-    }
-    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), x));
+    return ul_moments_load(context, index);
 }
 
-/* The average over the set of x, x^2 or (x - mean)^2. */
-static struct ul_lane_var average(struct ul_moments *m, bool square, bool centred)
+static ul_kx load_square(struct ul_lanes *lanes, const void *context)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_ks_let(k, load_value(lanes, context));
+    return ul_kx_mul(k, x, x);
+}
+
+static ul_kx load_centred_square(struct ul_lanes *lanes, const void *context)
+{
+    const struct ul_moments *m = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_kx_sub(k, load_value(lanes, context), ul_lanes_get(lanes, m->mean));
+    x = ul_ks_let(k, x);
+    return ul_kx_mul(k, x, x);
+}
+
+/* The average of the terms over the set. */
+static struct ul_lane_var average(struct ul_moments *m, ul_lanes_term_fn *term)
 {
     struct ul_lanes *lanes = &m->lanes;
     struct ul_kernel *k = lanes->lower->kernel;
-    struct ul_lane_var sum = ul_lanes_var(lanes, m->dtype, ul_kx_float(k, m->dtype, 0.0));
-    ul_lanes_loop(lanes, m->mask, UL_FOR_REDUCE);
-    ul_lanes_begin(lanes);
-    add_term(m, sum, square, centred);
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, m->mask);
+    ul_kx zero = ul_kx_float(k, m->dtype, 0.0);
+    struct ul_lane_var sum = ul_lanes_reduce(lanes, m->mask, UL_KX_ADD, zero, term, m);
     ul_lanes_begin(lanes);
     ul_kx count = ul_kx_float(k, m->dtype, (double)m->count);
     ul_lanes_set(lanes, sum, ul_kx_binary(k, UL_KX_DIV, ul_lanes_get(lanes, sum), count));
@@ -67,12 +71,12 @@ static struct ul_lane_var average(struct ul_moments *m, bool square, bool centre
 
 void ul_moments_mean(struct ul_moments *m)
 {
-    m->mean = average(m, false, false);
+    m->mean = average(m, load_value);
 }
 
 void ul_moments_spread(struct ul_moments *m, bool centred)
 {
-    m->spread = average(m, true, centred);
+    m->spread = average(m, centred ? load_centred_square : load_square);
 }
 
 ul_kx ul_moments_inverse(const struct ul_moments *m, double epsilon)

@@ -23,7 +23,7 @@ struct ul_moments {
 void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id node, uint32_t rank,
                      const int64_t *dims, uint32_t mask, int64_t group);
 /* The element of the input at the loops' coordinates, which `index` receives. */
-ul_kx ul_moments_load(struct ul_moments *m, ul_kx *index);
+ul_kx ul_moments_load(const struct ul_moments *m, ul_kx *index);
 void ul_moments_mean(struct ul_moments *m);
 /* About the mean when `centred`, else about 0. */
 void ul_moments_spread(struct ul_moments *m, bool centred);

@@ -36,6 +36,7 @@ struct softmax {
     ul_value_id input, output;
     enum ul_dtype dtype;
     uint32_t mask;
+    struct ul_lane_var most; /* of the row */
 };
 
 static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id node)
@@ -52,40 +53,26 @@ static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id n
                   ul_lanes_pick(type->rank, type->dims, kept));
 }
 
-static struct ul_lane_var row_max(struct softmax *s)
+static ul_kx load_score(struct ul_lanes *lanes, const void *context)
 {
-    struct ul_lanes *lanes = &s->lanes;
-    struct ul_kernel *k = lanes->lower->kernel;
-    struct ul_lane_var most =
-        ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, -(double)INFINITY));
-    ul_lanes_loop(lanes, s->mask, UL_FOR_REDUCE);
-    ul_lanes_begin(lanes);
-    ul_kx x = ul_lower_load(lanes->lower, s->input, lanes->index);
-    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, s->mask);
-    return most;
+    const struct softmax *s = context;
+    return ul_lower_load(lanes->lower, s->input, lanes->index);
 }
 
-static ul_kx shifted(struct softmax *s, struct ul_lane_var most)
+static void row_max(struct softmax *s)
 {
-    struct ul_lanes *lanes = &s->lanes;
-    ul_kx x = ul_lower_load(lanes->lower, s->input, lanes->index);
-    return ul_kx_sub(lanes->lower->kernel, x, ul_lanes_get(lanes, most));
+    ul_kx lowest = ul_kx_float(s->lanes.lower->kernel, s->dtype, -(double)INFINITY);
+    s->most = ul_lanes_reduce(&s->lanes, s->mask, UL_KX_MAX, lowest, load_score, s);
 }
 
-static struct ul_lane_var row_sum_exp(struct softmax *s, struct ul_lane_var most)
+static ul_kx shifted(struct ul_lanes *lanes, const struct softmax *s)
 {
-    struct ul_lanes *lanes = &s->lanes;
-    struct ul_kernel *k = lanes->lower->kernel;
-    struct ul_lane_var sum = ul_lanes_var(lanes, s->dtype, ul_kx_float(k, s->dtype, 0.0));
-    ul_lanes_loop(lanes, s->mask, UL_FOR_REDUCE);
-    ul_lanes_begin(lanes);
-    ul_kx term = ul_kx_unary(k, UL_KX_EXP, shifted(s, most));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), term));
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, s->mask);
-    return sum;
+    return ul_kx_sub(lanes->lower->kernel, load_score(lanes, s), ul_lanes_get(lanes, s->most));
+}
+
+static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
+{
+    return ul_kx_unary(lanes->lower->kernel, UL_KX_EXP, shifted(lanes, context));
 }
 
 static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarithm)
@@ -94,8 +81,9 @@ static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarith
     struct softmax s;
     softmax_open(&s, lower, node);
     struct ul_lanes *lanes = &s.lanes;
-    struct ul_lane_var most = row_max(&s);
-    struct ul_lane_var sum = row_sum_exp(&s, most);
+    row_max(&s);
+    ul_kx zero = ul_kx_float(k, s.dtype, 0.0);
+    struct ul_lane_var sum = ul_lanes_reduce(lanes, s.mask, UL_KX_ADD, zero, load_exp, &s);
     ul_lanes_begin(lanes);
     ul_kx total = ul_lanes_get(lanes, sum);
     ul_kx scale = logarithm ? ul_kx_unary(k, UL_KX_LOG, total)
@@ -104,7 +92,7 @@ static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarith
     ul_lanes_end(lanes);
     ul_lanes_loop(lanes, s.mask, UL_FOR_PARALLEL);
     ul_lanes_begin(lanes);
-    ul_kx x = shifted(&s, most);
+    ul_kx x = shifted(lanes, &s);
     scale = ul_lanes_get(lanes, sum);
     ul_kx y =
         logarithm ? ul_kx_sub(k, x, scale) : ul_kx_mul(k, ul_kx_unary(k, UL_KX_EXP, x), scale);
@@ -132,13 +120,13 @@ void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node)
     struct softmax s;
     softmax_open(&s, lower, node);
     struct ul_lanes *lanes = &s.lanes;
-    struct ul_lane_var most = row_max(&s);
+    row_max(&s);
     struct ul_lane_var found = ul_lanes_var(lanes, UL_BOOL, ul_kx_int(k, UL_BOOL, 0));
     ul_lanes_loop(lanes, s.mask, 0);
     ul_lanes_begin(lanes);
     ul_kx x = ul_ks_let(k, ul_lower_load(lower, s.input, lanes->index));
     ul_kx is_most =
-        ul_kx_binary(k, UL_KX_OR, ul_kx_binary(k, UL_KX_EQ, x, ul_lanes_get(lanes, most)),
+        ul_kx_binary(k, UL_KX_OR, ul_kx_binary(k, UL_KX_EQ, x, ul_lanes_get(lanes, s.most)),
                      ul_kx_unary(k, UL_KX_ISNAN, x));
     ul_kx before = ul_ks_let(k, ul_lanes_get(lanes, found));
     ul_kx here =

@@ -225,7 +225,9 @@ void ul_lower_average_pool(struct ul_lower *lower, ul_node_id node)
     taps_close(&w);
     ul_lanes_begin(&w.lanes);
     bool with_pad = ul_node_get_int(data, "count_include_pad", 0) != 0;
-    ul_kx size = ul_kx_cast(k, dtype, window_size(&w, with_pad));
+    /* A window that is all padding averages to 0. */
+    ul_kx size = ul_kx_binary(k, UL_KX_MAX, window_size(&w, with_pad), ul_kx_index_const(k, 1));
+    size = ul_kx_cast(k, dtype, size);
     ul_lower_store(lower, data->outputs[0], w.lanes.index,
                    ul_kx_binary(k, UL_KX_DIV, ul_lanes_get(&w.lanes, sum), size));
     ul_lanes_end(&w.lanes);

@@ -26,7 +26,7 @@ static const char *padded_size(struct ul_pool *pool, uint32_t d, bool ceil_mode)
 {
     int64_t room = pool->in[d] + pool->pad_begin[d] + pool->pad_end[d] - window_reach(pool, d);
     int64_t stride = pool->stride[d];
-    if (room < 0)
+    if (room < (ceil_mode ? 1 - stride : 0))
         return "the window is larger than the padded input";
     pool->out[d] = (ceil_mode ? room + stride - 1 : room) / stride + 1;
     if (ceil_mode && (pool->out[d] - 1) * stride >= pool->in[d] + pool->pad_begin[d])

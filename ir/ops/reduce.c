@@ -199,11 +199,23 @@ static enum ul_kx_op combine_op(const struct ul_reduce_rule *rule, enum ul_dtype
     return rule->combine == UL_KX_MAX ? UL_KX_OR : UL_KX_AND;
 }
 
+struct reduce_term {
+    const struct ul_reduce_rule *rule;
+    ul_value_id input;
+};
+
+static ul_kx load_term(struct ul_lanes *lanes, const void *context)
+{
+    const struct reduce_term *term = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_lower_load(lanes->lower, term->input, lanes->index);
+    return term->rule->before == NULL ? x : term->rule->before(k, term->rule, ul_ks_let(k, x));
+}
+
 void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, bool keepdims,
                      const struct ul_reduce_rule *rule)
 {
     struct ul_kernel *k = lower->kernel;
-    ul_value_id input = ul_check_node(lower, node)->inputs[0];
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
@@ -212,17 +224,10 @@ void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, boo
                   ul_lanes_pick(type->rank, type->dims, kept));
     /* Limits of the stored type, not of the wider one that it is computed in. */
     enum ul_dtype first_dtype = ul_dtype_get(type->dtype)->is_float ? dtype : type->dtype;
-    ul_kx first = ul_reduce_first_value(k, rule->first, first_dtype);
-    struct ul_lane_var acc = ul_lanes_var(&lanes, dtype, ul_kx_cast(k, dtype, first));
-    ul_lanes_loop(&lanes, mask, UL_FOR_REDUCE);
-    ul_lanes_begin(&lanes);
-    ul_kx x = ul_lower_load(lower, input, lanes.index);
-    if (rule->before != NULL)
-        x = rule->before(k, rule, ul_ks_let(k, x));
-    ul_lanes_set(&lanes, acc,
-                 ul_kx_binary(k, combine_op(rule, dtype), ul_lanes_get(&lanes, acc), x));
-    ul_lanes_end(&lanes);
-    ul_lanes_loop_end(&lanes, mask);
+    ul_kx first = ul_kx_cast(k, dtype, ul_reduce_first_value(k, rule->first, first_dtype));
+    struct reduce_term term = {.rule = rule, .input = ul_check_node(lower, node)->inputs[0]};
+    struct ul_lane_var acc =
+        ul_lanes_reduce(&lanes, mask, combine_op(rule, dtype), first, load_term, &term);
     ul_lanes_begin(&lanes);
     ul_kx result = ul_lanes_get(&lanes, acc);
     if (rule->after != NULL)
@@ -312,36 +317,46 @@ void ul_lower_reduce_sum_square(struct ul_lower *lower, ul_node_id node)
 
 /* log(sum(exp(x - m))) + m with m = max(x): exp cannot overflow. An infinite m is left out of the
  * difference, which would be NaN. */
+struct exp_term {
+    ul_value_id input;
+    enum ul_dtype dtype;
+    struct ul_lane_var most;
+};
+
+static ul_kx load_float(struct ul_lanes *lanes, const void *context)
+{
+    const struct exp_term *term = context;
+    return ul_kx_cast(lanes->lower->kernel, term->dtype,
+                      ul_lower_load(lanes->lower, term->input, lanes->index));
+}
+
+static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
+{
+    const struct exp_term *term = context;
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_kx_sub(k, load_float(lanes, context), ul_lanes_get(lanes, term->most));
+    return ul_kx_unary(k, UL_KX_EXP, x);
+}
+
 static void log_sum_exp(struct ul_lanes *lanes, ul_node_id node, uint32_t mask, bool keepdims)
 {
     struct ul_lower *lower = lanes->lower;
     struct ul_kernel *k = lower->kernel;
-    ul_value_id input = ul_check_node(lower, node)->inputs[0];
     enum ul_dtype loaded = ul_compute_dtype(ul_lower_input_type(lower, node, 0)->dtype);
-    enum ul_dtype dtype = ul_dtype_get(loaded)->is_float ? loaded : UL_F64;
-    ul_kx zero = ul_kx_float(k, dtype, 0.0);
-    struct ul_lane_var most = ul_lanes_var(lanes, dtype, ul_kx_float(k, dtype, -(double)INFINITY));
-    ul_lanes_loop(lanes, mask, UL_FOR_REDUCE);
+    struct exp_term term = {.input = ul_check_node(lower, node)->inputs[0],
+                            .dtype = ul_dtype_get(loaded)->is_float ? loaded : UL_F64};
+    ul_kx zero = ul_kx_float(k, term.dtype, 0.0);
+    ul_kx lowest = ul_kx_float(k, term.dtype, -(double)INFINITY);
+    term.most = ul_lanes_reduce(lanes, mask, UL_KX_MAX, lowest, load_float, &term);
     ul_lanes_begin(lanes);
-    ul_kx x = ul_kx_cast(k, dtype, ul_lower_load(lower, input, lanes->index));
-    ul_lanes_set(lanes, most, ul_kx_binary(k, UL_KX_MAX, ul_lanes_get(lanes, most), x));
+    ul_kx infinite = ul_kx_unary(k, UL_KX_ISINF, ul_lanes_get(lanes, term.most));
+    ul_lanes_set(lanes, term.most, ul_kx_select(k, infinite, zero, ul_lanes_get(lanes, term.most)));
     ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, mask);
+    struct ul_lane_var sum = ul_lanes_reduce(lanes, mask, UL_KX_ADD, zero, load_exp, &term);
     ul_lanes_begin(lanes);
-    ul_kx infinite = ul_kx_unary(k, UL_KX_ISINF, ul_lanes_get(lanes, most));
-    ul_lanes_set(lanes, most, ul_kx_select(k, infinite, zero, ul_lanes_get(lanes, most)));
-    ul_lanes_end(lanes);
-    struct ul_lane_var sum = ul_lanes_var(lanes, dtype, zero);
-    ul_lanes_loop(lanes, mask, UL_FOR_REDUCE);
-    ul_lanes_begin(lanes);
-    x = ul_kx_cast(k, dtype, ul_lower_load(lower, input, lanes->index));
-    ul_kx term = ul_kx_unary(k, UL_KX_EXP, ul_kx_sub(k, x, ul_lanes_get(lanes, most)));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), term));
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, mask);
-    ul_lanes_begin(lanes);
-    ul_kx log = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
-    store_reduced(lanes, node, mask, keepdims, ul_kx_add(k, log, ul_lanes_get(lanes, most)));
+    ul_kx result = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
+    result = ul_kx_add(k, result, ul_lanes_get(lanes, term.most));
+    store_reduced(lanes, node, mask, keepdims, result);
     ul_lanes_end(lanes);
 }
 

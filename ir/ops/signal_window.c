@@ -19,7 +19,7 @@ static enum ul_status output_dtype(const struct ul_infer *infer, enum ul_dtype *
 
 enum ul_status ul_infer_window(struct ul_infer *infer)
 {
-    enum ul_dtype dtype;
+    enum ul_dtype dtype = UL_F32;
     UL_TRY(output_dtype(infer, &dtype));
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_INDEXES));
     int64_t size;
@@ -88,7 +88,7 @@ enum { MEL_BINS, DFT_LENGTH, SAMPLE_RATE, LOWER_EDGE, UPPER_EDGE };
 
 enum ul_status ul_infer_mel_weight_matrix(struct ul_infer *infer)
 {
-    enum ul_dtype dtype;
+    enum ul_dtype dtype = UL_F32;
     UL_TRY(output_dtype(infer, &dtype));
     for (uint32_t i = 0; i < 5; i++) {
         UL_TRY(ul_check_dtype(infer, i, i < LOWER_EDGE ? UL_CHECK_INDEXES : UL_CHECK_FLOATS));
