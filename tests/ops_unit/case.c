@@ -1,0 +1,112 @@
+#include "case.h"
+
+#include <math.h>
+#include <string.h>
+
+static void put_input(struct ul_text *head, struct ul_text *list, const char *input, size_t length,
+                      uint32_t *value)
+{
+    while (length > 0 && *input == ' ') {
+        input++;
+        length--;
+    }
+    ul_text_put(list, list->length == 0 ? "" : ", ");
+    if (length == 1 && *input == '-') {
+        ul_text_put(list, "-");
+        return;
+    }
+    bool constant = memchr(input, '=', length) != NULL;
+    ul_text_printf(head, "%s %%%u \"v%u\" ", constant ? "weight" : "input", (unsigned)*value,
+                   (unsigned)*value);
+    ul_text_put_bytes(head, input, length);
+    ul_text_put(head, "\n");
+    ul_text_printf(list, "%%%u", (unsigned)*value);
+    (*value)++;
+}
+
+static enum ul_status build(struct ul_graph *graph, struct ul_arena *arena, const char *op,
+                            const char *inputs, const char *attributes, uint32_t outputs,
+                            struct ul_diag *diag)
+{
+    struct ul_text text;
+    struct ul_text list;
+    uint32_t value = 0;
+    ul_text_init(&text, arena);
+    ul_text_init(&list, arena);
+    ul_text_put(&text, "graph \"\"\n");
+    for (const char *at = inputs; *at != '\0';) {
+        size_t length = strcspn(at, ";");
+        put_input(&text, &list, at, length, &value);
+        at += length + (at[length] == ';');
+    }
+    for (uint32_t i = 0; i < outputs; i++)
+        ul_text_printf(&text, "%s%%%u \"y%u\" none[*]", i == 0 ? "" : ", ", (unsigned)(value + i),
+                       (unsigned)i);
+    ul_text_printf(&text, " = %s n0 \"node\" (%s)", op, list.data);
+    if (attributes != NULL)
+        ul_text_printf(&text, " {%s}", attributes);
+    ul_text_printf(&text, "\nreturn %%%u\n", (unsigned)value);
+    enum ul_status status = ul_graph_parse(graph, arena, text.data, NULL, diag);
+    if (status != UL_OK)
+        fail_msg("%s in\n%s", diag->text, text.data);
+    return ul_node_infer(graph, 0, arena, diag);
+}
+
+void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
+                const char *attributes, uint32_t outputs)
+{
+    struct ul_diag diag = {.status = UL_OK};
+    if (build(graph, arena, op, inputs, attributes, outputs, &diag) != UL_OK)
+        fail_msg("%s: %s", op, diag.text);
+}
+
+static void run_case(const struct op_case *test)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_text types;
+    ul_arena_init(&arena);
+    ul_text_init(&types, &arena);
+    enum ul_status status =
+        build(&graph, &arena, test->op, test->inputs, test->attributes, test->outputs, &diag);
+    for (uint32_t i = 0; status == UL_OK && i < test->outputs; i++) {
+        ul_text_put(&types, i == 0 ? "" : " ");
+        ul_type_print(&types, &graph.values[graph.nodes[0].outputs[i]].type);
+    }
+    const char *got = status == UL_OK ? types.data : diag.text;
+    bool good = status == test->status &&
+                (status == UL_OK ? strcmp(got, test->part) == 0 : strstr(got, test->part) != NULL);
+    if (!good)
+        fail_msg("%s (%s) {%s}: status %d, %s; wanted status %d, %s", test->op, test->inputs,
+                 test->attributes == NULL ? "" : test->attributes, (int)status, got,
+                 (int)test->status, test->part);
+    ul_arena_done(&arena);
+}
+
+void case_infer_all(const struct op_case *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        run_case(&cases[i]);
+}
+
+void case_fold(const char *op, const char *inputs, const char *attributes, const double *wanted,
+               uint64_t count)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    ul_arena_init(&arena);
+    case_graph(&graph, &arena, op, inputs, attributes, 1);
+    if (!ul_node_fold(&graph, 0, &arena))
+        fail_msg("%s does not fold", op);
+    const struct ul_tensor *tensor = graph.values[graph.nodes[0].outputs[0]].tensor;
+    assert_int_equal(ul_type_elements(&tensor->type), count);
+    for (uint64_t i = 0; i < count; i++) {
+        double got = ul_tensor_get_float(tensor, i);
+        bool same = isnan(wanted[i]) ? isnan(got) : got >= wanted[i] && got <= wanted[i];
+        if (!same)
+            fail_msg("%s (%s): element %u is %g, wanted %g", op, inputs, (unsigned)i, got,
+                     wanted[i]);
+    }
+    ul_arena_done(&arena);
+}
