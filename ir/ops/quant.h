@@ -1,18 +1,21 @@
 /* Hooks of the quant family, and quantisation as expressions.
  *
- * The rounding is the reference's: x / scale, to the nearest, ties to even, plus the zero-point,
- * saturated to the type.
+ * A value x is kept as round(x / scale) + zero, ties to even, saturated to the type.
  */
 #ifndef UL_OPS_QUANT_H
 #define UL_OPS_QUANT_H
 
 #include "ir/lower.h"
 
-/* quant.c: x (f32) / scale rounded, plus zero (of x's type, UL_NONE: none), as `dtype`. */
-ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx scale, ul_kx zero,
-                  enum ul_dtype dtype);
-/* True for the types that scaled values may be kept in. */
-bool ul_is_quantized(enum ul_dtype dtype);
+/* quant.c */
+
+/* The integers that scaled values are kept in: 4, 8 and 16 bits. Sets their range. */
+bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
+/* `x` (f32 or f64, in units of the scale already) rounded, plus `zero` (an i32, or UL_NONE),
+ * saturated to `dtype`: an i32. */
+ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype);
+/* The only element of a scalar or of a tensor with one element. */
+ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value);
 
 ul_infer_fn ul_infer_quantize, ul_infer_dequantize, ul_infer_dynamic_quantize;
 ul_map_fn ul_map_quantize, ul_map_dequantize;

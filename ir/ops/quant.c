@@ -1,0 +1,47 @@
+/* Quantisation as expressions. */
+#include "ir/ops/quant.h"
+
+bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
+{
+    static const struct {
+        enum ul_dtype dtype;
+        int64_t low, high;
+    } ranges[] = {{UL_U8, 0, 255},         {UL_I8, -128, 127}, {UL_U16, 0, 65535},
+                  {UL_I16, -32768, 32767}, {UL_U4, 0, 15},     {UL_I4, -8, 7}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        if (ranges[i].dtype != dtype)
+            continue;
+        *low = ranges[i].low;
+        *high = ranges[i].high;
+        return true;
+    }
+    return false;
+}
+
+ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype)
+{
+    int64_t low = 0, high = 0;
+    bool is_known = ul_quant_range(dtype, &low, &high);
+    UL_ASSERT(is_known);
+    enum ul_dtype real = ul_kx_dtype(kernel, x);
+    ul_kx least = ul_kx_number(kernel, real, (double)low);
+    ul_kx most = ul_kx_number(kernel, real, (double)high);
+    if (zero != UL_NONE) {
+        ul_kx shift = ul_kx_cast(kernel, real, zero);
+        least = ul_kx_binary(kernel, UL_KX_SUB, least, shift);
+        most = ul_kx_binary(kernel, UL_KX_SUB, most, shift);
+    }
+    ul_kx rounded = ul_kx_unary(kernel, UL_KX_ROUND, x);
+    rounded = ul_kx_binary(kernel, UL_KX_MAX, rounded, least);
+    rounded = ul_kx_binary(kernel, UL_KX_MIN, rounded, most);
+    ul_kx result = ul_kx_cast(kernel, UL_I32, rounded);
+    return zero == UL_NONE ? result : ul_kx_binary(kernel, UL_KX_ADD, result, zero);
+}
+
+ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value)
+{
+    ul_kx index[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
+        index[d] = ul_kx_index_const(lower->kernel, 0);
+    return ul_lower_load(lower, value, index);
+}
