@@ -197,9 +197,9 @@ static void put_model_c(struct ul_emitter *emitter)
                    "\nint %s_init(void *arena, size_t bytes, const struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure)\n{\n"
                    "    return (int)ul_run_init(&%s_model, arena, bytes, weights, failure);\n}\n\n"
-                   "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
+                   "int %s_run(void *arena, const void *const *from, void *const *to,\n"
                    "    struct ul_failure *failure)\n{\n"
-                   "    return (int)ul_run_once(&%s_model, arena, inputs, outputs, NULL, NULL, "
+                   "    return (int)ul_run_once(&%s_model, arena, from, to, NULL, NULL, "
                    "failure);\n}\n",
                    prefix, prefix, prefix, prefix);
 }

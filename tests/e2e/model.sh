@@ -1,0 +1,48 @@
+#!/bin/bash
+# Everything that is promised of one compiled model: predicted equals reserved, no step leaves its
+# values, no allocation while running, the same bits as without any reuse, the same plan twice, a
+# plan that the checker accepts, a folder that builds without warnings.
+#
+# usage: tests/e2e/model.sh ULLAGE MODEL.onnx [compile options]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ullage=$1
+model=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "FAIL $model: $1" >&2; exit 1; }
+warnings="-O1 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wswitch-enum -Wstrict-prototypes -Werror"
+
+"$ullage" compile "$model" "$@" -o program --json plan.json 2>compile.txt || fail "$(cat compile.txt)"
+"$ullage" plan "$model" "$@" --json again.json >/dev/null
+cmp plan.json again.json || fail "two plans of one model differ"
+"$ullage" check "$model" plan.json >check.txt || fail "the checker refuses the plan"
+sed 's/"reserved_bytes": \([0-9]*\)/"reserved_bytes": 1\1/' plan.json >edited.json
+if "$ullage" check "$model" edited.json >/dev/null 2>&1; then fail "an edited plan passes"; fi
+
+planned=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
+./program --random 1 --memory --json memory.json >memory.txt || fail "--memory: $(cat memory.txt)"
+grep -q '^unaccounted  *0$' memory.txt || fail "unaccounted bytes: $(cat memory.txt)"
+grep -qE "^total +$planned +$planned " memory.txt || fail "reserved differs from the plan"
+./program --random 1 --guard >guard.txt || fail "--guard: $(cat guard.txt)"
+
+mkdir planned plain
+"$ullage" compile "$model" "$@" --pack none -o unplanned 2>/dev/null
+./program --random 1 --output-dir planned
+./unplanned --random 1 --output-dir plain
+diff -r planned plain || fail "reuse of memory changes the result"
+
+"$ullage" compile "$model" "$@" --emit source 2>/dev/null
+grep -q "MODEL_ARENA_BYTES UINT64_C($planned)" source/model.h || fail "model.h has another size"
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || continue
+    make -s -C source CC=$compiler CFLAGS="$warnings" program >warnings.txt 2>&1 ||
+        fail "$compiler: $(head -20 warnings.txt)"
+    make -s -C source clean
+done
+cc -std=gnu99 -O1 -fno-strict-aliasing -ffp-contract=fast -Isource "$here/no_alloc.c" \
+    source/model.c -lm -o no_alloc
+./no_alloc source/weights.bin || fail "allocates while running"
+echo "ok $model: $planned bytes"
