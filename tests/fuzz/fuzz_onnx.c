@@ -1,0 +1,130 @@
+/* Fuzzes the importer and the shape rules: any bytes either give a graph that verifies, whose nodes
+ * infer or say why not, or an error with a message.
+ *
+ * As a libFuzzer program (ULLAGE_FUZZ) it takes that program's options; else it replays the files
+ * and folders that it is given.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "frontend/frontend.h"
+
+#include <stdlib.h>
+
+/* Every open dimension gets a size, so that shape inference has something to work on: the first
+ * load lists them. */
+enum { MOST_INPUTS = 32, OPEN_DIM = 2 };
+
+static void close_shapes(const struct ul_model *model, struct ul_frontend_shape *shapes,
+                         struct ul_frontend_options *options)
+{
+    for (uint32_t i = 0; i < model->input_count && i < MOST_INPUTS; i++) {
+        const struct ul_model_port *port = &model->inputs[i];
+        if (port->rank > UL_LIMIT_RANK)
+            continue;
+        struct ul_frontend_shape *shape = &shapes[options->shape_count++];
+        shape->input = port->name;
+        shape->rank = port->rank;
+        for (uint32_t d = 0; d < port->rank; d++)
+            shape->dims[d] = port->dims[d].size < 0 ? OPEN_DIM : port->dims[d].size;
+    }
+    options->shapes = shapes;
+}
+
+static void require(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_onnx: %s\n", what);
+    abort();
+}
+
+static void infer_all(struct ul_graph *graph)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    for (uint32_t i = 0; i < graph->blocks[0].node_count; i++) {
+        struct ul_diag diag = {0};
+        ul_node_id node = graph->blocks[0].nodes[i];
+        if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0)
+            break;
+        enum ul_status status = ul_node_infer(graph, node, &scratch, &diag);
+        require(status == diag.status, "inference failed without a message");
+        if (status != UL_OK)
+            break;
+    }
+    ul_arena_done(&scratch);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_model model;
+    struct ul_diag diag = {0};
+    struct ul_frontend_shape shapes[MOST_INPUTS] = {{0}};
+    struct ul_frontend_options options = {0};
+    ul_arena_init(&arena);
+    enum ul_status status =
+        ul_frontend_load_bytes(&graph, &arena, data, size, NULL, &options, &model, &diag);
+    require(status == diag.status, "status and message differ");
+    if (status == UL_USAGE) {
+        diag = (struct ul_diag){0};
+        close_shapes(&model, shapes, &options);
+        ul_model_done(&model);
+        status = ul_frontend_load_bytes(&graph, &arena, data, size, NULL, &options, &model, &diag);
+    }
+    if (status == UL_OK) {
+        require(ul_graph_verify(&graph, &diag) == UL_OK, diag.text);
+        infer_all(&graph);
+    }
+    ul_model_done(&model);
+    ul_arena_done(&arena);
+    return 0;
+}
+
+#ifndef ULLAGE_FUZZ
+#include <dirent.h>
+
+static int replay(const char *path)
+{
+    struct ul_arena arena;
+    struct ul_file file;
+    struct ul_diag diag = {0};
+    ul_arena_init(&arena);
+    enum ul_status status = ul_file_map(&file, &arena, path, &diag);
+    if (status == UL_OK) {
+        (void)LLVMFuzzerTestOneInput(file.data, (size_t)file.size_bytes);
+        ul_file_unmap(&file);
+    } else {
+        fprintf(stderr, "%s\n", diag.text);
+    }
+    ul_arena_done(&arena);
+    return (int)status;
+}
+
+int main(int argc, char **argv)
+{
+    int result = UL_OK;
+    unsigned count = 0;
+    for (int i = 1; i < argc; i++) {
+        DIR *folder = opendir(argv[i]);
+        if (folder == NULL) {
+            result |= replay(argv[i]);
+            count++;
+            continue;
+        }
+        for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+            char path[UL_LIMIT_PATH_BYTES];
+            if (entry->d_type == DT_DIR || entry->d_name[0] == '.')
+                continue;
+            snprintf(path, sizeof path, "%s/%s", argv[i], entry->d_name);
+            result |= replay(path);
+            count++;
+        }
+        closedir(folder);
+    }
+    printf("%u files replayed\n", count);
+    return result;
+}
+#endif
