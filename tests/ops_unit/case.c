@@ -110,3 +110,40 @@ void case_fold(const char *op, const char *inputs, const char *attributes, const
     }
     ul_arena_done(&arena);
 }
+
+/* A copy of a constant's elements, or room for a result's. */
+static unsigned char *place_of(const struct ul_graph *graph, ul_value_id value,
+                               struct ul_arena *arena)
+{
+    const struct ul_value *info = &graph->values[value];
+    unsigned char *place = ul_arena_alloc(arena, ul_type_bytes(&info->type));
+    if (info->tensor != NULL)
+        ul_tensor_read(info->tensor, 0, ul_type_elements(&info->type), place);
+    return place;
+}
+
+bool case_run(struct ul_graph *graph, struct ul_arena *arena)
+{
+    const ul_node_id node = 0;
+    struct ul_lower_result result;
+    unsigned char **places = UL_NEW_ARRAY(arena, unsigned char *, graph->value_count);
+    ul_lower_group(graph, &node, 1, NULL, arena, &result);
+    unsigned char **buffers = UL_NEW_ARRAY(arena, unsigned char *, result.kernel->buffer_count);
+    for (uint32_t b = 0; b < result.kernel->buffer_count; b++) {
+        ul_value_id value = result.kernel->buffers[b].value;
+        if (value == UL_NONE)
+            continue;
+        if (places[value] == NULL)
+            places[value] = place_of(graph, value, arena);
+        buffers[b] = places[value];
+    }
+    bool reported = false;
+    assert_true(ul_kernel_eval(result.kernel, buffers, (uint64_t)1 << 32, arena, &reported));
+    for (uint32_t i = 0; i < graph->nodes[node].output_count; i++) {
+        struct ul_value *value = &graph->values[graph->nodes[node].outputs[i]];
+        if (places[graph->nodes[node].outputs[i]] != NULL)
+            value->tensor =
+                ul_tensor_new(arena, &value->type, places[graph->nodes[node].outputs[i]]);
+    }
+    return reported;
+}

@@ -31,5 +31,8 @@ void case_infer_all(const struct op_case *cases, size_t count);
 /* Folds node 0 of a graph of constants and compares output 0's elements, as numbers. */
 void case_fold(const char *op, const char *inputs, const char *attributes, const double *wanted,
                uint64_t count);
+/* Runs node 0 as it stands, random or not, and gives all outputs their tensors; true when an
+ * index of the data was out of range. */
+bool case_run(struct ul_graph *graph, struct ul_arena *arena);
 
 #endif
