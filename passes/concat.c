@@ -1,0 +1,133 @@
+/* Operands of a Concat that are produced in their place, so that joining them costs nothing.
+ *
+ * Problem: a Concat copies every operand, and holds operands and result at once. Method: an operand
+ * made by a kernel of the same block gets a view into its slice of the result; views on it follow
+ * (the hooks are asked again). A Concat may itself be an operand, so nests are laid out from the
+ * last Concat to the first:
+ *
+ *      c2      [ x0 | x1 | x2 ]      c2 = Concat(c1, x2) owns
+ *      c1      [ x0 | x1 ]           c1 = Concat(x0, x1) is a view
+ *
+ * The result's bytes are then alive from the first operand on, which can cost more than the copy
+ * saved (a skip connection over a whole U-Net). So each Concat is tried by itself, from the last to
+ * the first, and stays in place only if the live sum does not grow; what was best is kept.
+ * Left undone: choosing single operands; layouts that would make slices dense. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+struct concat {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    struct ul_node_list order;
+    const enum ul_layout_need *needs;
+    ul_node_id *concats; /* in execution order */
+    uint32_t count;
+    bool *enabled; /* per concat */
+    bool *fixed;   /* per value */
+    struct ul_arena scratch;
+};
+
+/* May `operand` be written into a slice with `view` instead of bytes of its own? */
+static bool can_place(const struct concat *concat, const struct ul_node *node, ul_value_id operand,
+                      const struct ul_view *view)
+{
+    const struct ul_graph *graph = concat->graph;
+    const struct ul_value *value = &graph->values[operand];
+    if (value->kind != UL_VALUE_NODE || concat->fixed[operand] || value->donor != UL_NONE ||
+        (value->flags & UL_VALUE_PERSISTENT) != 0 || ul_type_elements(&value->type) == 0)
+        return false;
+    const struct ul_node *producer = &graph->nodes[value->producer];
+    const struct ul_op_info *row = ul_op_get(producer->op);
+    if (producer->parent != node->parent || (row->flags & UL_OP_CONTROL) != 0 || row->view != NULL)
+        return false;
+    if (concat->needs[operand] == UL_LAYOUT_OWN)
+        return false;
+    return concat->needs[operand] == UL_LAYOUT_ANY || ul_view_is_dense(&value->type, view);
+}
+
+static void place_operands(struct concat *concat, ul_node_id id)
+{
+    struct ul_graph *graph = concat->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_value *output = &graph->values[node->outputs[0]];
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    axis += axis < 0 ? (int64_t)output->type.rank : 0;
+    struct ul_view slice = output->view;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        struct ul_value *value = &graph->values[node->inputs[i]];
+        int64_t step = value->type.dims[axis] * slice.strides[axis] *
+                       (int64_t)ul_dtype_get(value->type.dtype)->size_bytes;
+        if (can_place(concat, node, node->inputs[i], &slice)) {
+            value->view = slice;
+            concat->fixed[node->inputs[i]] = true;
+        }
+        slice.offset_bytes += step;
+    }
+}
+
+/* Views of the whole graph under the choice of enabled concats, and its live sum. */
+static uint64_t lay_out(struct concat *concat)
+{
+    struct ul_graph *graph = concat->graph;
+    memset(concat->fixed, 0, graph->value_count * sizeof *concat->fixed);
+    for (uint32_t c = concat->count; c-- > 0;) {
+        ul_value_id output = graph->nodes[concat->concats[c]].outputs[0];
+        if (!concat->enabled[c])
+            continue;
+        if (!concat->fixed[output])
+            graph->values[output].view = ul_view_own(graph, output);
+        concat->fixed[output] = true;
+        place_operands(concat, concat->concats[c]);
+    }
+    ul_views_compute(graph, &concat->order, concat->needs, concat->fixed,
+                     !ul_pass_is_disabled(concat->pass, "views"));
+    uint64_t peak = ul_live_peak(graph, &concat->order, &concat->scratch);
+    ul_arena_reset(&concat->scratch);
+    return peak;
+}
+
+static void choose(struct concat *concat)
+{
+    /* Steps of the whole search; beyond it all are tried together. */
+    enum { WORK_LIMIT = 50 * 1000 * 1000 };
+    uint64_t best = lay_out(concat);
+    bool single = (uint64_t)concat->count * concat->order.count <= WORK_LIMIT;
+    for (uint32_t c = concat->count; single && c-- > 0;) {
+        concat->enabled[c] = true;
+        uint64_t peak = lay_out(concat);
+        concat->enabled[c] = peak <= best;
+        best = peak <= best ? peak : best;
+    }
+    bool *alone = UL_NEW_ARRAY(concat->pass->scratch, bool, concat->count);
+    if (concat->count > 0)
+        memcpy(alone, concat->enabled, concat->count * sizeof *alone);
+    for (uint32_t c = 0; c < concat->count; c++)
+        concat->enabled[c] = true;
+    if (lay_out(concat) > best) {
+        if (concat->count > 0)
+            memcpy(concat->enabled, alone, concat->count * sizeof *alone);
+        (void)lay_out(concat);
+    }
+}
+
+enum ul_status ul_pass_concat(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct concat concat = {.pass = pass, .graph = graph};
+    concat.order = ul_edit_all_nodes(graph, pass->scratch);
+    concat.needs = ul_views_needs(graph, pass->scratch);
+    concat.concats = UL_NEW_ARRAY(pass->scratch, ul_node_id, concat.order.count);
+    concat.fixed = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    for (uint32_t n = 0; n < concat.order.count; n++) {
+        if (graph->nodes[concat.order.nodes[n]].op == UL_OP_Concat)
+            concat.concats[concat.count++] = concat.order.nodes[n];
+    }
+    if (concat.count == 0)
+        return UL_OK;
+    concat.enabled = UL_NEW_ARRAY(pass->scratch, bool, concat.count);
+    ul_arena_init(&concat.scratch);
+    choose(&concat);
+    ul_arena_done(&concat.scratch);
+    return UL_OK;
+}

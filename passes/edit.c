@@ -1,0 +1,115 @@
+/* Small edits and questions that several passes share. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+ul_value_id *ul_edit_map(const struct ul_pass *pass)
+{
+    ul_value_id *map = UL_NEW_ARRAY(pass->scratch, ul_value_id, pass->graph->value_count);
+    for (uint32_t v = 0; v < pass->graph->value_count; v++)
+        map[v] = v;
+    return map;
+}
+
+static ul_value_id map_root(const ul_value_id *map, ul_value_id value)
+{
+    while (map[value] != value)
+        value = map[value];
+    return value;
+}
+
+bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, ul_value_id with)
+{
+    struct ul_graph *graph = pass->graph;
+    struct ul_value *old = &graph->values[value];
+    with = map_root(map, with);
+    UL_ASSERT(with != value);
+    if (!ul_graph_is_output(graph, value)) {
+        map[value] = with;
+        return true;
+    }
+    /* An output of the model keeps its name: the other takes it over, if it has none to lose. */
+    struct ul_value *fresh = &graph->values[with];
+    if (fresh->kind == UL_VALUE_NODE && !ul_graph_is_output(graph, with) &&
+        graph->nodes[fresh->producer].parent == 0 && old->donor == UL_NONE && old->flags == 0) {
+        fresh->name = old->name;
+        map[value] = with;
+        return true;
+    }
+    return false;
+}
+
+void ul_edit_make_weight(struct ul_graph *graph, ul_value_id id)
+{
+    struct ul_value *value = &graph->values[id];
+    UL_ASSERT(value->kind == UL_VALUE_NODE && value->tensor != NULL);
+    struct ul_node *node = &graph->nodes[value->producer];
+    UL_ASSERT(node->output_count == 1 || value->producer_output + 1 == node->output_count);
+    node->output_count--;
+    value->kind = UL_VALUE_WEIGHT;
+    value->producer = UL_NONE;
+    value->producer_output = 0;
+}
+
+struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    struct ul_view view = {.base = value};
+    int64_t stride = 1;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        view.strides[d] = stride;
+        stride *= type->dims[d];
+    }
+    return view;
+}
+
+bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view)
+{
+    int64_t stride = 1;
+    if (ul_type_elements(type) == 0)
+        return true;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        if (type->dims[d] == 1)
+            continue;
+        if (view->strides[d] != stride)
+            return false;
+        stride *= type->dims[d];
+    }
+    return true;
+}
+
+const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id id)
+{
+    if (id == UL_NONE)
+        return NULL;
+    const struct ul_value *value = &graph->values[id];
+    return (value->flags & UL_VALUE_PERSISTENT) != 0 ? NULL : value->tensor;
+}
+
+uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id id)
+{
+    const struct ul_tensor *tensor = ul_edit_constant(graph, id);
+    if (tensor == NULL || tensor->data == NULL || ul_type_elements(&tensor->type) <= 1)
+        return 0;
+    return ul_type_bytes(&tensor->type);
+}
+
+static void add_block(struct ul_node_list *list, const struct ul_graph *graph,
+                      struct ul_arena *arena, ul_block_id id)
+{
+    const struct ul_block *block = &graph->blocks[id];
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[n]];
+        for (uint32_t b = 0; b < node->block_count; b++)
+            add_block(list, graph, arena, node->blocks[b]);
+        UL_GROW(arena, list->nodes, list->count, list->capacity);
+        list->nodes[list->count++] = block->nodes[n];
+    }
+}
+
+struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    struct ul_node_list list = {0};
+    add_block(&list, graph, arena, 0);
+    return list;
+}

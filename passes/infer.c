@@ -1,0 +1,488 @@
+/* Shape inference, constant folding and control flow with known conditions, in one walk in
+ * execution order: a shape often hangs on a constant that folds only once other shapes are known.
+ *
+ * Rules of folding: results of up to SMALL_BYTES together always fold; bigger ones only when the
+ * stored weights do not grow by it, counting the inputs that become free. A result of which all
+ * elements are equal is kept as one number and takes no bytes at all. A movement whose result lies
+ * densely in its constant input shares the bytes of the file.
+ * Control flow: an If with a known condition is replaced by its branch. The condition argument of
+ * a Loop's body is true wherever it is read, since the body runs in no other case; so a Loop that
+ * hands it on runs its full count. What is left needs a count and types that do not depend on
+ * data: the attribute ul_trip_count says the first, inference of the body proves the second. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+enum { SMALL_BYTES = 4096, BIG_FOLD_ELEMENTS = 1 << 20 };
+
+struct infer {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    struct ul_arena node_scratch; /* reset for each node */
+    uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
+    uint32_t uses_count;
+};
+
+static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32_t depth);
+
+static enum ul_status fail(struct infer *infer, ul_node_id node, enum ul_status status,
+                           const char *what)
+{
+    return ul_diag_set(infer->pass->diag, status, "%s: %s",
+                       ul_node_describe(infer->graph, node, infer->pass->scratch), what);
+}
+
+/* ---- Folding ---- */
+
+static void normalise_splat(struct infer *infer, ul_value_id id)
+{
+    const struct ul_tensor *tensor = infer->graph->values[id].tensor;
+    uint64_t size_bytes = ul_dtype_get(tensor->type.dtype)->size_bytes;
+    uint64_t count = ul_type_elements(&tensor->type);
+    if (tensor->data == NULL || count <= 1)
+        return;
+    /* All elements are equal when each equals the one before it. */
+    if (memcmp(tensor->data, tensor->data + size_bytes, (size_t)((count - 1) * size_bytes)) != 0)
+        return;
+    infer->graph->values[id].tensor =
+        ul_tensor_new_splat(infer->graph->arena, &tensor->type, tensor->data);
+}
+
+static bool is_single_use(const struct infer *infer, ul_value_id value)
+{
+    return value < infer->uses_count && infer->uses[value] == 1;
+}
+
+/* A constant weight's dense view through the row's hook: the result shares the bytes. */
+static bool fold_shared(struct infer *infer, ul_node_id id)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if (row->view == NULL || node->output_count != 1)
+        return false;
+    const struct ul_tensor *source = ul_edit_constant(graph, node->inputs[0]);
+    struct ul_value *output = &graph->values[node->outputs[0]];
+    struct ul_view own = ul_view_own(graph, node->inputs[0]);
+    struct ul_view view;
+    if (source == NULL || !row->view(graph, node, 0, &own, &view))
+        return false;
+    bool dense = ul_view_is_dense(&output->type, &view);
+    if (source->data != NULL && (!dense || !is_single_use(infer, node->inputs[0])))
+        return false;
+    struct ul_tensor *shared = UL_NEW(graph->arena, struct ul_tensor);
+    *shared = *source;
+    shared->type = output->type;
+    if (source->data != NULL && ul_type_elements(&output->type) > 0)
+        shared->data = source->data + view.offset_bytes;
+    output->tensor = shared;
+    return true;
+}
+
+/* Bytes of weights that nothing would use any more. */
+static uint64_t freed_bytes(const struct infer *infer, const struct ul_node *node)
+{
+    uint64_t freed = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE && is_single_use(infer, node->inputs[i]))
+            freed += ul_edit_weight_bytes(infer->graph, node->inputs[i]);
+    }
+    return freed;
+}
+
+static bool fold(struct infer *infer, ul_node_id id)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    uint64_t result_bytes = 0;
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE && ul_edit_constant(graph, node->inputs[i]) == NULL)
+            return false;
+    }
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_type *type = &graph->values[node->outputs[i]].type;
+        result_bytes += ul_type_bytes(type);
+        elements += ul_type_elements(type);
+    }
+    if (result_bytes > SMALL_BYTES && fold_shared(infer, id))
+        return true;
+    if (elements > BIG_FOLD_ELEMENTS)
+        return false;
+    /* Equal elements take no bytes, which only the result shows: without inputs in memory they
+     * are likely enough to look. */
+    uint64_t read_bytes = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE)
+            read_bytes += ul_edit_weight_bytes(graph, node->inputs[i]);
+    }
+    bool fits = result_bytes <= SMALL_BYTES || result_bytes <= freed_bytes(infer, node);
+    if ((!fits && read_bytes > SMALL_BYTES) || !ul_node_fold(graph, id, &infer->node_scratch))
+        return false;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        normalise_splat(infer, node->outputs[i]);
+        const struct ul_tensor *tensor = graph->values[node->outputs[i]].tensor;
+        fits = fits || tensor->data == NULL;
+    }
+    for (uint32_t i = 0; !fits && i < node->output_count; i++)
+        graph->values[node->outputs[i]].tensor = NULL;
+    return fits;
+}
+
+/* Outputs that are known become weights and the node goes, if that is all of them. */
+static void settle(struct infer *infer, ul_node_id id)
+{
+    struct ul_graph *graph = infer->graph;
+    struct ul_node *node = &graph->nodes[id];
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        known += graph->values[node->outputs[i]].tensor != NULL;
+    if (known < node->output_count) {
+        for (uint32_t i = 0; i < node->output_count; i++)
+            graph->values[node->outputs[i]].tensor = NULL;
+        return;
+    }
+    for (uint32_t i = node->output_count; i-- > 0;)
+        ul_edit_make_weight(graph, node->outputs[i]);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE && node->inputs[i] < infer->uses_count)
+            infer->uses[node->inputs[i]]--;
+    }
+    ul_graph_remove_node(graph, id);
+}
+
+/* ---- If ---- */
+
+static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with)
+{
+    ul_value_id *map = ul_edit_map(infer->pass);
+    map[value] = with;
+    ul_graph_replace(infer->graph, map);
+    if (value < infer->uses_count && with < infer->uses_count)
+        infer->uses[with] += infer->uses[value];
+}
+
+/* Moves the nodes of `branch` in front of the If at `at`, which then goes. */
+static void inline_branch(struct infer *infer, ul_block_id block_id, uint32_t at, ul_node_id id,
+                          ul_block_id branch_id)
+{
+    struct ul_graph *graph = infer->graph;
+    struct ul_block *branch = &graph->blocks[branch_id];
+    struct ul_block *block = &graph->blocks[block_id];
+    uint32_t total = block->node_count + branch->node_count;
+    ul_node_id *nodes = UL_NEW_ARRAY(graph->arena, ul_node_id, total);
+    memcpy(nodes, block->nodes, at * sizeof *nodes);
+    if (branch->node_count > 0)
+        memcpy(nodes + at, branch->nodes, branch->node_count * sizeof *nodes);
+    memcpy(nodes + at + branch->node_count, block->nodes + at,
+           (block->node_count - at) * sizeof *nodes);
+    block->nodes = nodes;
+    block->node_count = block->node_capacity = total;
+    for (uint32_t i = 0; i < branch->node_count; i++)
+        graph->nodes[branch->nodes[i]].parent = block_id;
+    uint32_t insert_at = at + branch->node_count;
+    branch->node_count = 0;
+    struct ul_node *node = &graph->nodes[id];
+    uint32_t output_count = node->output_count;
+    const ul_value_id *outputs = node->outputs;
+    const ul_value_id *results = branch->outputs;
+    for (uint32_t i = 0; i < output_count; i++) {
+        ul_value_id *map = ul_edit_map(infer->pass);
+        if (ul_edit_forward(infer->pass, map, outputs[i], results[i])) {
+            ul_graph_replace(graph, map);
+            if (outputs[i] < infer->uses_count && results[i] < infer->uses_count)
+                infer->uses[results[i]] += infer->uses[outputs[i]];
+            continue;
+        }
+        /* An output of the model that is something else already: a copy that bears its name. */
+        ul_node_id copy =
+            ul_graph_insert_node(graph, block_id, insert_at, UL_OP_Identity, "", 1, 1);
+        ul_value_id spare = graph->nodes[copy].outputs[0];
+        graph->nodes[copy].inputs[0] = results[i];
+        graph->nodes[copy].outputs[0] = outputs[i];
+        graph->values[outputs[i]].producer = copy;
+        graph->values[outputs[i]].producer_output = 0;
+        graph->nodes[id].outputs[i] = spare;
+    }
+    ul_graph_remove_node(graph, id);
+}
+
+static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_block *yes = &graph->blocks[node->blocks[0]];
+    const struct ul_block *no = &graph->blocks[node->blocks[1]];
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_type *type = &graph->values[yes->outputs[i]].type;
+        const struct ul_type *other = &graph->values[no->outputs[i]].type;
+        if (!ul_type_equal(type, other)) {
+            struct ul_text text;
+            ul_text_init(&text, infer->pass->scratch);
+            ul_text_printf(&text, "output %u would be ", (unsigned)i);
+            ul_type_print(&text, type);
+            ul_text_put(&text, " or ");
+            ul_type_print(&text, other);
+            ul_text_put(&text, ", depending on data; fix the condition with --const NAME=FILE");
+            return fail(infer, id, UL_UNSUPPORTED, text.data);
+        }
+        graph->values[node->outputs[i]].type = *type;
+    }
+    return UL_OK;
+}
+
+static enum ul_status infer_if(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
+                               uint32_t depth, bool *inlined)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    if (node->input_count != 1 || node->inputs[0] == UL_NONE || node->block_count != 2)
+        return fail(infer, id, UL_INVALID, "needs a condition and two branches");
+    for (uint32_t b = 0; b < 2; b++) {
+        if (graph->blocks[node->blocks[b]].output_count != node->output_count)
+            return fail(infer, id, UL_INVALID, "has a branch with another number of outputs");
+    }
+    const struct ul_value *condition = &graph->values[node->inputs[0]];
+    if (condition->type.dtype != UL_BOOL || !ul_type_known(&condition->type) ||
+        ul_type_elements(&condition->type) != 1)
+        return fail(infer, id, UL_INVALID, "the condition must be one bool");
+    const struct ul_tensor *known = ul_edit_constant(graph, node->inputs[0]);
+    if (known != NULL) {
+        inline_branch(infer, block, at, id, node->blocks[ul_tensor_get_int(known, 0) != 0 ? 0 : 1]);
+        *inlined = true;
+        return UL_OK;
+    }
+    UL_TRY(infer_block(infer, graph->nodes[id].blocks[0], depth + 1));
+    UL_TRY(infer_block(infer, graph->nodes[id].blocks[1], depth + 1));
+    return same_branch_types(infer, id);
+}
+
+/* ---- Loop and Scan ---- */
+
+static void set_argument(struct infer *infer, ul_block_id body, uint32_t argument,
+                         const struct ul_type *type)
+{
+    struct ul_graph *graph = infer->graph;
+    graph->values[graph->blocks[body].inputs[argument]].type = *type;
+}
+
+/* A carried value must come out of the body as it went in, and so leave the node. */
+static enum ul_status carry(struct infer *infer, ul_node_id id, ul_value_id argument,
+                            ul_value_id result, uint32_t output)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_type *type = &graph->values[argument].type;
+    if (!ul_type_equal(type, &graph->values[result].type)) {
+        struct ul_text text;
+        ul_text_init(&text, infer->pass->scratch);
+        ul_text_printf(&text, "carried value %s changes its type from ",
+                       ul_quote(infer->pass->scratch, graph->values[argument].name));
+        ul_type_print(&text, type);
+        ul_text_put(&text, " to ");
+        ul_type_print(&text, &graph->values[result].type);
+        return fail(infer, id, UL_UNSUPPORTED, text.data);
+    }
+    if (output < node->output_count)
+        graph->values[node->outputs[output]].type = *type;
+    return UL_OK;
+}
+
+/* Slices of the rounds stacked along a new first axis. */
+static enum ul_status stack(struct infer *infer, ul_node_id id, ul_value_id slice, uint32_t output,
+                            int64_t rounds)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_type *type = &graph->values[slice].type;
+    if (output >= node->output_count)
+        return UL_OK;
+    if (type->rank == UL_LIMIT_RANK)
+        return fail(infer, id, UL_UNSUPPORTED,
+                    "a scanned output would have more than 8 dimensions");
+    struct ul_type stacked = {.dtype = type->dtype, .rank = type->rank + 1, .dims = {rounds}};
+    memcpy(stacked.dims + 1, type->dims, type->rank * sizeof *type->dims);
+    if (!ul_type_in_limits(&stacked))
+        return fail(infer, id, UL_INVALID, "a scanned output would be over the limits of size");
+    graph->values[node->outputs[output]].type = stacked;
+    return UL_OK;
+}
+
+static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *rounds)
+{
+    const struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    if (node->inputs[0] == UL_NONE)
+        return fail(infer, id, UL_UNSUPPORTED,
+                    "has no trip count, so that nothing bounds its rounds before it runs");
+    const struct ul_tensor *count = ul_edit_constant(graph, node->inputs[0]);
+    if (count == NULL)
+        return fail(infer, id, UL_UNSUPPORTED,
+                    "its trip count must be known at compile time; fix the model's input that it "
+                    "comes from with --const NAME=FILE");
+    if (ul_type_elements(&count->type) != 1 || !ul_dtype_get(count->type.dtype)->is_integer)
+        return fail(infer, id, UL_INVALID, "its trip count must be one integer");
+    *rounds = ul_tensor_get_int(count, 0);
+    const struct ul_tensor *first =
+        node->inputs[1] == UL_NONE ? NULL : ul_edit_constant(graph, node->inputs[1]);
+    if (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) == 0)
+        *rounds = 0;
+    *rounds = *rounds < 0 ? 0 : *rounds;
+    return UL_OK;
+}
+
+/* Inside the body the condition is true; what reads it gets that constant. */
+static void assume_condition(struct infer *infer, ul_block_id body)
+{
+    struct ul_graph *graph = infer->graph;
+    ul_value_id argument = graph->blocks[body].inputs[1];
+    static const unsigned char yes[1] = {1};
+    struct ul_tensor *tensor = ul_tensor_new(graph->arena, &graph->values[argument].type, yes);
+    ul_value_id weight = ul_graph_add_weight(graph, graph->values[argument].name, tensor);
+    replace_one(infer, argument, weight);
+}
+
+static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t depth)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    int64_t rounds = 0;
+    if (node->input_count < 2 || node->block_count != 1)
+        return fail(infer, id, UL_INVALID, "needs a trip count, a condition and a body");
+    uint32_t carried = node->input_count - 2;
+    ul_block_id body = node->blocks[0];
+    if (graph->blocks[body].input_count != carried + 2 ||
+        graph->blocks[body].output_count < carried + 1 ||
+        graph->blocks[body].output_count != node->output_count + 1)
+        return fail(infer, id, UL_INVALID, "its body has another number of inputs or outputs");
+    UL_TRY(loop_rounds(infer, id, &rounds));
+    ul_node_set_int(graph, id, "ul_trip_count", rounds);
+    struct ul_type scalar = ul_type_make(UL_I64, 0, NULL);
+    set_argument(infer, body, 0, &scalar);
+    scalar.dtype = UL_BOOL;
+    set_argument(infer, body, 1, &scalar);
+    for (uint32_t i = 0; i < carried; i++) {
+        if (node->inputs[2 + i] == UL_NONE)
+            return fail(infer, id, UL_INVALID, "lacks the first value of a carried value");
+        set_argument(infer, body, 2 + i, &graph->values[node->inputs[2 + i]].type);
+    }
+    assume_condition(infer, body);
+    UL_TRY(infer_block(infer, body, depth + 1));
+    const struct ul_block *block = &graph->blocks[body];
+    node = &graph->nodes[id];
+    const struct ul_value *again = &graph->values[block->outputs[0]];
+    if (again->type.dtype != UL_BOOL || ul_type_elements(&again->type) != 1)
+        return fail(infer, id, UL_INVALID, "its body's condition must be one bool");
+    bool counted = again->tensor != NULL && ul_tensor_get_int(again->tensor, 0) != 0;
+    const struct ul_tensor *first =
+        node->inputs[1] == UL_NONE ? NULL : ul_edit_constant(graph, node->inputs[1]);
+    counted = counted && (node->inputs[1] == UL_NONE || first != NULL);
+    for (uint32_t i = 0; i < carried; i++)
+        UL_TRY(carry(infer, id, block->inputs[2 + i], block->outputs[1 + i], i));
+    for (uint32_t i = carried; i < node->output_count; i++) {
+        if (!counted && rounds > 0)
+            return fail(infer, id, UL_UNSUPPORTED,
+                        "the size of a scanned output depends on when its condition ends it");
+        UL_TRY(stack(infer, id, block->outputs[1 + i], i, rounds));
+    }
+    return UL_OK;
+}
+
+/* The axes are 0: the frontend has moved others there. */
+static enum ul_status scan_arguments(struct infer *infer, ul_node_id id, uint32_t carried,
+                                     int64_t *rounds)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == UL_NONE)
+            return fail(infer, id, UL_INVALID, "lacks an input");
+        struct ul_type type = graph->values[node->inputs[i]].type;
+        if (i >= carried) {
+            if (!ul_type_known(&type) || type.rank == 0 ||
+                (*rounds >= 0 && type.dims[0] != *rounds))
+                return fail(infer, id, UL_INVALID, "its scanned inputs differ in length");
+            *rounds = type.dims[0];
+            memmove(type.dims, type.dims + 1, (type.rank - 1) * sizeof *type.dims);
+            type.rank--;
+        }
+        set_argument(infer, node->blocks[0], i, &type);
+    }
+    return UL_OK;
+}
+
+static enum ul_status infer_scan(struct infer *infer, ul_node_id id, uint32_t depth)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    int64_t scanned = ul_node_get_int(node, "num_scan_inputs", 0);
+    int64_t rounds = -1;
+    if (node->block_count != 1 || scanned < 1 || scanned > (int64_t)node->input_count)
+        return fail(infer, id, UL_INVALID, "needs a body and scanned inputs");
+    uint32_t carried = node->input_count - (uint32_t)scanned;
+    ul_block_id body = node->blocks[0];
+    if (graph->blocks[body].input_count != node->input_count ||
+        graph->blocks[body].output_count < carried ||
+        graph->blocks[body].output_count != node->output_count)
+        return fail(infer, id, UL_INVALID, "its body has another number of inputs or outputs");
+    UL_TRY(scan_arguments(infer, id, carried, &rounds));
+    UL_TRY(infer_block(infer, body, depth + 1));
+    const struct ul_block *block = &graph->blocks[body];
+    for (uint32_t i = 0; i < carried; i++)
+        UL_TRY(carry(infer, id, block->inputs[i], block->outputs[i], i));
+    for (uint32_t i = carried; i < graph->nodes[id].output_count; i++)
+        UL_TRY(stack(infer, id, block->outputs[i], i, rounds));
+    return UL_OK;
+}
+
+/* ---- The walk ---- */
+
+static enum ul_status infer_control(struct infer *infer, ul_block_id block, uint32_t at,
+                                    ul_node_id id, uint32_t depth, bool *inlined)
+{
+    if (infer->graph->nodes[id].op == UL_OP_If)
+        return infer_if(infer, block, at, id, depth, inlined);
+    if (infer->graph->nodes[id].op == UL_OP_Loop)
+        return infer_loop(infer, id, depth);
+    return infer_scan(infer, id, depth);
+}
+
+static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32_t depth)
+{
+    struct ul_graph *graph = infer->graph;
+    if (depth > UL_LIMIT_NESTING)
+        return ul_diag_set(infer->pass->diag, UL_INVALID, "blocks are nested more than %u deep",
+                           (unsigned)UL_LIMIT_NESTING);
+    for (uint32_t at = 0; at < graph->blocks[block].node_count; at++) {
+        ul_node_id id = graph->blocks[block].nodes[at];
+        if (graph->nodes[id].op == UL_OP_NONE)
+            continue;
+        if ((ul_op_get(graph->nodes[id].op)->flags & UL_OP_CONTROL) != 0) {
+            bool inlined = false;
+            UL_TRY(infer_control(infer, block, at, id, depth, &inlined));
+            at -= inlined ? 1 : 0; /* the branch's first node stands there now */
+            continue;
+        }
+        UL_TRY(ul_node_infer(graph, id, &infer->node_scratch, infer->pass->diag));
+        bool known = graph->nodes[id].output_count > 0;
+        for (uint32_t i = 0; i < graph->nodes[id].output_count; i++)
+            known = known && graph->values[graph->nodes[id].outputs[i]].tensor != NULL;
+        if (!known)
+            fold(infer, id);
+        settle(infer, id);
+        ul_arena_reset(&infer->node_scratch);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_pass_infer(struct ul_pass *pass)
+{
+    struct infer infer = {.pass = pass, .graph = pass->graph};
+    ul_arena_init(&infer.node_scratch);
+    infer.uses = ul_graph_count_uses(pass->graph, pass->scratch);
+    infer.uses_count = pass->graph->value_count;
+    enum ul_status status = infer_block(&infer, 0, 0);
+    ul_arena_done(&infer.node_scratch);
+    ul_graph_sweep(pass->graph);
+    return status;
+}

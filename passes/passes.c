@@ -1,0 +1,171 @@
+/* The pipeline as a table, and the runner. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+struct row {
+    struct ul_pass_info info;
+    ul_pass_fn *run;
+};
+
+enum {
+    TYPES = UL_FACT_TYPES,
+    VIEWS = UL_FACT_VIEWS,
+    GROUPS = UL_FACT_GROUPS,
+    ALL = UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS
+};
+
+/* Views come before groups: which nodes need no kernel at all decides what can be fused. */
+static const struct row rows[] = {
+    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
+     ul_pass_dce},
+    {{"infer", "Finds every type, folds constants and decides branches on the way.", UL_PASS_ANY,
+      true, 0, 0, TYPES},
+     ul_pass_infer},
+    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
+     ul_pass_dce},
+    {{"own", "Gives every value its own bytes; copies what two outputs would share.", UL_PASS_ANY,
+      true, TYPES, TYPES, VIEWS},
+     ul_pass_own},
+    {{"views", "Lets outputs of movements lie in their inputs.", UL_PASS_ANY, false, TYPES | VIEWS,
+      TYPES | VIEWS, 0},
+     ul_pass_views},
+    {{"concat", "Lets operands of Concat be produced in their place.", UL_PASS_ANY, false,
+      TYPES | VIEWS, TYPES | VIEWS, 0},
+     ul_pass_concat},
+};
+
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+uint32_t ul_passes_count(void)
+{
+    return ROW_COUNT;
+}
+
+const struct ul_pass_info *ul_passes_get(uint32_t index)
+{
+    UL_ASSERT(index < ROW_COUNT);
+    return &rows[index].info;
+}
+
+static bool is_named(const char *option, const struct ul_pass_info *info)
+{
+    return option != NULL && strcmp(option, info->name) == 0;
+}
+
+static enum ul_status check_name(const char *name, bool disables, struct ul_arena *scratch,
+                                 struct ul_diag *diag)
+{
+    struct ul_text names;
+    ul_text_init(&names, scratch);
+    for (uint32_t i = 0; i < ROW_COUNT; i++) {
+        if (is_named(name, &rows[i].info)) {
+            if (disables && rows[i].info.required)
+                return ul_diag_set(diag, UL_USAGE, "the pass %s cannot be switched off", name);
+            return UL_OK;
+        }
+        if (strstr(names.data, rows[i].info.name) == NULL)
+            ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", rows[i].info.name);
+    }
+    return ul_diag_set(diag, UL_USAGE, "there is no pass %s; there are %s", ul_quote(scratch, name),
+                       names.data);
+}
+
+static enum ul_status check_options(const struct ul_passes_options *options,
+                                    struct ul_arena *scratch, struct ul_diag *diag)
+{
+    const char *print_after = options->print_after;
+    if (print_after != NULL && strcmp(print_after, "all") != 0)
+        UL_TRY(check_name(print_after, false, scratch, diag));
+    if (options->stop_after != NULL)
+        UL_TRY(check_name(options->stop_after, false, scratch, diag));
+    for (uint32_t i = 0; i < options->disabled_count; i++)
+        UL_TRY(check_name(options->disabled[i], true, scratch, diag));
+    return UL_OK;
+}
+
+/* parse(print(g)) prints the same bytes. */
+static enum ul_status check_text(const struct ul_graph *graph, struct ul_arena *scratch,
+                                 struct ul_diag *diag)
+{
+    struct ul_graph again;
+    struct ul_text first;
+    struct ul_text second;
+    ul_text_init(&first, scratch);
+    ul_text_init(&second, scratch);
+    ul_graph_print(&first, graph);
+    UL_TRY(ul_graph_parse(&again, scratch, first.data, graph, diag));
+    ul_graph_print(&second, &again);
+    if (strcmp(first.data, second.data) != 0)
+        return ul_diag_set(diag, UL_INTERNAL, "the text form does not survive a round trip");
+    return UL_OK;
+}
+
+static enum ul_status check_after(const struct ul_pass *pass, const struct row *row,
+                                  const struct ul_passes_options *options)
+{
+    enum ul_status status = ul_graph_verify(pass->graph, pass->diag);
+    if (status == UL_OK && options->check_text)
+        status = check_text(pass->graph, pass->scratch, pass->diag);
+    if (status == UL_OK)
+        return UL_OK;
+    ul_diag_prefix(pass->diag, row->info.name);
+    ul_diag_prefix(pass->diag, "internal error: a pass broke the graph");
+    pass->diag->status = UL_INTERNAL;
+    return UL_INTERNAL;
+}
+
+static void dump_after(const struct ul_pass *pass, const struct row *row,
+                       const struct ul_passes_options *options)
+{
+    bool all = options->print_after != NULL && strcmp(options->print_after, "all") == 0;
+    if (!all && !is_named(options->print_after, &row->info))
+        return;
+    struct ul_text text;
+    ul_text_init(&text, pass->scratch);
+    ul_graph_print(&text, pass->graph);
+    fprintf(options->dump == NULL ? stderr : options->dump, "# after %s\n%s", row->info.name,
+            text.data);
+}
+
+bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name)
+{
+    for (uint32_t i = 0; i < pass->options->disabled_count; i++) {
+        if (strcmp(pass->options->disabled[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_skipped(const struct ul_pass *pass, const struct row *row)
+{
+    return ul_pass_is_disabled(pass, row->info.name) ||
+           (pass->options->training && row->info.kind == UL_PASS_INFERENCE);
+}
+
+enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
+                             const struct ul_passes_options *options, struct ul_diag *diag)
+{
+    struct ul_pass pass = {.graph = graph, .scratch = scratch, .diag = diag, .options = options};
+    uint32_t facts = 0;
+    UL_TRY(check_options(options, scratch, diag));
+    UL_TRY(ul_graph_verify(graph, diag));
+    for (uint32_t i = 0; i < ROW_COUNT; i++) {
+        const struct row *row = &rows[i];
+        if (!is_skipped(&pass, row)) {
+            UL_ASSERT((row->info.needs & ~facts) == 0);
+            UL_TRY(row->run(&pass));
+            UL_TRY(check_after(&pass, row, options));
+            dump_after(&pass, row, options);
+            facts = (facts & row->info.keeps) | row->info.makes;
+            ul_arena_reset(scratch);
+        }
+        /* A pass that occurs twice ends the pipeline after its last turn. */
+        bool again = false;
+        for (uint32_t k = i + 1; k < ROW_COUNT; k++)
+            again = again || is_named(options->stop_after, &rows[k].info);
+        if (is_named(options->stop_after, &row->info) && !again)
+            break;
+    }
+    return UL_OK;
+}

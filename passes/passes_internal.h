@@ -1,0 +1,65 @@
+/* What the passes share. A pass is one function of this type and one row in passes.c. */
+#ifndef UL_PASSES_INTERNAL_H
+#define UL_PASSES_INTERNAL_H
+
+#include "passes/passes.h"
+
+struct ul_pass {
+    struct ul_graph *graph;
+    struct ul_arena *scratch; /* reset after the pass */
+    struct ul_diag *diag;
+    const struct ul_passes_options *options;
+};
+typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
+
+ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold, ul_pass_own,
+    ul_pass_views, ul_pass_concat, ul_pass_fuse;
+
+/* passes.c: --no-pass was given for it. */
+bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
+
+/* edit.c */
+
+/* A map for ul_graph_replace that changes nothing. */
+ul_value_id *ul_edit_map(const struct ul_pass *pass);
+/* Makes `with` stand for `value`, an output of `node`, in every use: through the map, or, where
+ * the name of a model's output would be lost, by leaving the node as a copy of `with`. True when
+ * the node is no longer needed for this output. */
+bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, ul_value_id with);
+/* Turns a node output that is known into a weight and frees the node of it. */
+void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
+/* The dense view of a value on itself. */
+struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value);
+/* Elements follow each other without gaps; strides of dimensions of size 1 do not matter. */
+bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view);
+/* A constant that a pass may compute with. */
+const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id value);
+/* Bytes that a weight takes in the arena: none where its elements are all the same number. */
+uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id value);
+/* The nodes of a block and of the blocks nested in it, in execution order. */
+struct ul_node_list {
+    uint32_t count, capacity;
+    ul_node_id *nodes;
+};
+struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena);
+
+/* views.c */
+
+/* Per value: its elements must lie densely (block edges), or it must own its bytes (the model's
+ * outputs). */
+enum ul_layout_need { UL_LAYOUT_ANY, UL_LAYOUT_DENSE, UL_LAYOUT_OWN };
+enum ul_layout_need *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena);
+/* Sets the views of all node outputs but those that are `fixed` (per value; NULL: none): in the
+ * bytes of the node's input where `movements` and the row's hook allow it, else in their own. */
+void ul_views_compute(struct ul_graph *graph, const struct ul_node_list *order,
+                      const enum ul_layout_need *needs, const bool *fixed, bool movements);
+
+/* live.c */
+
+/* The largest sum of bytes of base values alive at once, weights not counted: about what the
+ * planner finds for this order before alignment, holes and scratch. Nodes of one group are one
+ * step, and what only the group uses has no bytes. */
+uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *order,
+                      struct ul_arena *scratch);
+
+#endif
