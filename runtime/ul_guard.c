@@ -333,8 +333,8 @@ static int judge(const struct ul_session *s, const struct guard *guard)
                         "live value",
                         step_text(guard, verdict.read_step, step));
     if (json == NULL || strcmp(json, "-") != 0)
-        printf("guard: %zu steps, two fill patterns: no step reads or writes outside of its "
-               "values\n",
+        printf("guard: ran %zu steps over each of two fill patterns; none reads or writes outside "
+               "of its values\n",
                guard->traces[0].count);
     return UL_EXIT_OK;
 }

@@ -66,8 +66,10 @@ static int run_filled(struct ul_session *s, struct memory *memory, const unsigne
     for (uint64_t i = 0; i < arena_bytes; i++)
         if (s->arena[i] != fill)
             memory->touched[i] |= TOUCHED;
-    memory->margin_bytes += count_changed(s->block, s->margin_bytes, fill) +
-                            count_changed(s->arena + arena_bytes, s->margin_bytes, fill);
+    uint64_t beyond = count_changed(s->block, s->margin_bytes, fill) +
+                      count_changed(s->arena + arena_bytes, s->margin_bytes, fill);
+    if (beyond > memory->margin_bytes)
+        memory->margin_bytes = beyond;
     return status;
 }
 

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The runtime and a model must compile without a warning as C99, by gcc and by clang, with the
+# machine's vectors and without any; the headers also as C++.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+runtime=$here/../../runtime
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wswitch-enum -Wstrict-prototypes -Werror"
+status=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+try() { # compiler, flags..., file
+    if ! "$@" -I"$runtime" -c -o "$out/x.o" 2>"$out/log"; then
+        echo "failed: $*"
+        head -20 "$out/log"
+        status=1
+    fi
+}
+
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || continue
+    for file in "$runtime"/ul_*.c "$here"/tiny/main.c; do
+        try $compiler -std=c99 -O2 $warnings -Wframe-larger-than=16384 "$file"
+    done
+    for flags in "-O0" "-O3 -march=x86-64" "-O3 -march=native" "-O3 -mavx" "-O2 -DUL_NO_VECTOR" \
+        "-O2 -DUL_NO_TABLES" "-O1 -fsanitize=undefined"; do
+        for file in "$here"/tiny/model.c "$here"/loop/model.c "$here"/kernel_test.c; do
+            try $compiler -std=c99 $flags $warnings -I"$here" "$file"
+        done
+    done
+done
+if command -v g++ >/dev/null; then
+    echo '#include "model.h"' >"$out/header.cc"
+    try g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I"$here/tiny" "$out/header.cc"
+fi
+exit $status
