@@ -31,6 +31,8 @@ enum ul_cli_option_id {
     UL_CLI_SEED,
     UL_CLI_PLAN,
     UL_CLI_KEEP_INPUTS,
+    UL_CLI_WEIGHTS,
+    UL_CLI_IO,
     UL_CLI_CC,
     UL_CLI_CFLAGS,
     UL_CLI_MARCH,
@@ -52,7 +54,7 @@ struct ul_cli_list {
 struct ul_cli_options {
     struct ul_arena *arena;
     struct ul_cli_list files; /* what is no option */
-    const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix;
+    const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix, *weights, *io;
     const char *print_after, *stop_after, *rtol, *atol;
     struct ul_cli_list dims, shapes, consts, no_passes;
     struct ul_plan_options planning;
@@ -98,6 +100,8 @@ struct ul_cli_job {
 
 void ul_cli_job_init(struct ul_cli_job *job);
 void ul_cli_job_done(struct ul_cli_job *job);
+/* Loads with the --dim, --shape and --const that were given. */
+enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
 /* Loads, runs the passes, builds the program. */
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
 /* Plans and checks (or reads --plan FILE and checks it), and writes plan.json's text. */

@@ -17,6 +17,10 @@ static enum ul_status take_options(struct ul_cli_job *job, const struct ul_repor
             ul_cli_list_add(&job->keep, &job->options.no_passes, option->value);
         else if (strcmp(option->name, "keep-inputs") == 0)
             job->options.keep_inputs = true;
+        else if (strcmp(option->name, "weights") == 0)
+            job->options.weights = option->value;
+        else if (strcmp(option->name, "io") == 0)
+            job->options.io = option->value;
         else if (strcmp(option->name, "const") != 0)
             return ul_diag_set(&job->diag, UL_UNSUPPORTED, "option %s is not known",
                                ul_quote(&job->keep, option->name));

@@ -121,6 +121,28 @@ static enum ul_status check_target(struct ul_cli_job *job)
 
 /* ---- build ---- */
 
+static bool word_is(const char *given, const char *word)
+{
+    return given != NULL && strcmp(given, word) == 0;
+}
+
+static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_options *options)
+{
+    const struct ul_cli_options *given = &job->options;
+    bool weights = given->weights == NULL || word_is(given->weights, "arena") ||
+                   word_is(given->weights, "rom") || word_is(given->weights, "file");
+    bool io = given->io == NULL || word_is(given->io, "arena") || word_is(given->io, "caller");
+    if (!weights)
+        return ul_diag_set(&job->diag, UL_USAGE, "--weights %s: expected arena, rom or file",
+                           given->weights);
+    if (!io)
+        return ul_diag_set(&job->diag, UL_USAGE, "--io %s: expected arena or caller", given->io);
+    *options = (struct ul_program_options){.keep_inputs = given->keep_inputs,
+                                           .weights_rom = word_is(given->weights, "rom"),
+                                           .io_caller = word_is(given->io, "caller")};
+    return UL_OK;
+}
+
 static enum ul_status run_passes(struct ul_cli_job *job)
 {
     struct ul_passes_options options = {.disabled = job->options.no_passes.items,
@@ -130,22 +152,28 @@ static enum ul_status run_passes(struct ul_cli_job *job)
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
 }
 
-enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
+enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path)
 {
     struct ul_frontend_options frontend = {.dim_count = 0};
-    UL_TRY(check_target(job));
     UL_TRY(parse_dims(job, &frontend));
     UL_TRY(parse_shapes(job, &frontend));
     UL_TRY(parse_consts(job, &frontend));
     job->loaded = true;
-    UL_TRY(
-        ul_frontend_load(&job->graph, &job->keep, model_path, &frontend, &job->model, &job->diag));
+    return ul_frontend_load(&job->graph, &job->keep, model_path, &frontend, &job->model,
+                            &job->diag);
+}
+
+enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
+{
+    struct ul_program_options options;
+    UL_TRY(check_target(job));
+    UL_TRY(program_options(job, &options));
+    UL_TRY(ul_cli_load(job, model_path));
     enum ul_status status = run_passes(job);
     if (status != UL_OK) {
         ul_diag_prefix(&job->diag, model_path);
         return status;
     }
-    struct ul_program_options options = {.keep_inputs = job->options.keep_inputs};
     status = ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, model_path);
@@ -167,7 +195,7 @@ static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + 1;
+                    options->no_passes.count + 3;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -182,6 +210,10 @@ static void describe_options(struct ul_cli_job *job)
     add_options(job, list, &count, "no-pass", &options->no_passes);
     if (options->keep_inputs)
         list[count++] = (struct ul_report_option){.name = "keep-inputs", .value = ""};
+    if (options->weights != NULL)
+        list[count++] = (struct ul_report_option){.name = "weights", .value = options->weights};
+    if (options->io != NULL)
+        list[count++] = (struct ul_report_option){.name = "io", .value = options->io};
     job->report.options = list;
     job->report.option_count = count;
 }
@@ -320,7 +352,8 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
                                          : environment != NULL ? environment
                                                                : "cc",
                                    .cflags = options->cflags != NULL ? options->cflags : "-O3",
-                                   .march = options->march != NULL ? options->march : "native"};
+                                   .march = options->march != NULL ? options->march : "native",
+                                   .weights_beside = word_is(options->weights, "file")};
     if (strcmp(emit.march, "none") == 0)
         emit.march = NULL;
     if (!is_identifier(emit.prefix))
@@ -350,6 +383,18 @@ static const char *runtime_library(struct ul_cli_job *job)
     return ul_arena_printf(&job->keep, "RUNTIME=%s", library);
 }
 
+static enum ul_status move_weights(struct ul_cli_job *job, const char *directory,
+                                   const char *output)
+{
+    struct ul_file weights;
+    const char *from = ul_arena_printf(&job->keep, "%s/weights.bin", directory);
+    const char *to = ul_arena_printf(&job->keep, "%s.weights", output);
+    UL_TRY(ul_file_map(&weights, &job->keep, from, &job->diag));
+    enum ul_status status = ul_file_write(to, weights.data, weights.size_bytes, &job->diag);
+    ul_file_unmap(&weights);
+    return status;
+}
+
 enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const char *output)
 {
     const char *const argv[] = {
@@ -364,6 +409,8 @@ enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const 
     UL_TRY(ul_file_map(&program, &job->keep, built, &job->diag));
     enum ul_status status = ul_file_write(output, program.data, program.size_bytes, &job->diag);
     ul_file_unmap(&program);
+    if (status == UL_OK && word_is(job->options.weights, "file"))
+        status = move_weights(job, directory, output);
     UL_TRY(status);
     struct stat info;
     if (stat(output, &info) == 0 && S_ISREG(info.st_mode))

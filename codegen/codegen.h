@@ -67,8 +67,18 @@ struct ul_program_region {
     bool negated;
 };
 
+/* The spaces of the problem. Only the arena is packed and reserved. */
+enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
+
+struct ul_program_options {
+    bool keep_inputs; /* inputs keep their bytes through the run */
+    bool weights_rom; /* weights are read-only data of the program, outside the arena */
+    bool io_caller;   /* inputs and outputs stay in the caller's buffers */
+};
+
 struct ul_program {
     const struct ul_graph *graph;
+    struct ul_program_options options;
     uint32_t kernel_count, kernel_capacity;
     struct ul_program_kernel *kernels;
     uint32_t step_count, step_capacity;
@@ -78,10 +88,6 @@ struct ul_program {
     struct ul_problem *problem;        /* step i of the problem is steps[i] */
     uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
     ul_value_id *graph_values;         /* planner value -> graph value */
-};
-
-struct ul_program_options {
-    bool keep_inputs; /* inputs keep their bytes through the run */
 };
 
 /* Lowers every group and builds the planner's problem. */
@@ -110,7 +116,8 @@ struct ul_emit_options {
     const char *runtime_dir;  /* where the runtime's files are */
     const char *cc;           /* for the Makefile */
     const char *cflags;
-    const char *march; /* "native", or NULL: none */
+    const char *march;   /* "native", or NULL: none */
+    bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 
 /* Writes model.c, model.h, weights.bin, Makefile and the runtime's files into `directory`. */

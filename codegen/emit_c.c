@@ -11,7 +11,28 @@
 #include <inttypes.h>
 #include <string.h>
 
-uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t position)
+static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == value)
+            return i;
+    }
+    return UL_NONE;
+}
+
+static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_value_id base)
+{
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    uint32_t input = index_in(block->inputs, block->input_count, base);
+    if (input != UL_NONE)
+        return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
+    uint32_t output = index_in(block->outputs, block->output_count, base);
+    UL_ASSERT(output != UL_NONE);
+    return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
+}
+
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+                                   uint32_t position)
 {
     uint32_t value = emitter->program->plan_values[base];
     UL_ASSERT(value != UL_PLAN_NONE);
@@ -22,7 +43,20 @@ uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint
                   plan->value_ranges[value] < plan->value_ranges[value + 1]);
         range = &plan->ranges[plan->value_ranges[value]];
     }
-    return range->offset_bytes;
+    if (range->space == UL_PROGRAM_CALLER)
+        return callers_place(emitter, base);
+    return (struct ul_emit_place){.space =
+                                      range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
+                                  .offset_bytes = range->offset_bytes};
+}
+
+const char *ul_emit_space_name(enum ul_emit_space space)
+{
+    static const char *const names[] = {[UL_EMIT_ARENA] = "UL_SPACE_ARENA",
+                                        [UL_EMIT_INPUT] = "UL_SPACE_INPUT",
+                                        [UL_EMIT_OUTPUT] = "UL_SPACE_OUTPUT",
+                                        [UL_EMIT_ROM] = "UL_SPACE_ROM"};
+    return names[space];
 }
 
 void ul_emit_string(struct ul_text *text, const char *string)
@@ -42,8 +76,17 @@ void ul_emit_string(struct ul_text *text, const char *string)
 static void put_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                         uint32_t position)
 {
-    uint64_t base = ul_emit_offset(emitter, address->base, position);
-    ul_text_printf(emitter->text, "a + %" PRIu64, base + (uint64_t)address->offset_bytes);
+    struct ul_emit_place place = ul_emit_place(emitter, address->base, position);
+    if (place.space == UL_EMIT_ARENA)
+        ul_text_put(emitter->text, "a");
+    else if (place.space == UL_EMIT_ROM)
+        ul_text_printf(emitter->text, "%s_rom", emitter->options->prefix);
+    else if (place.space == UL_EMIT_INPUT)
+        ul_text_printf(emitter->text, "UL_IN(unsigned char, run, %u, 0)", place.index);
+    else
+        ul_text_printf(emitter->text, "UL_OUT(unsigned char, run, %u, 0)", place.index);
+    ul_text_printf(emitter->text, " + %" PRIu64,
+                   place.offset_bytes + (uint64_t)address->offset_bytes);
     if (address->loop != UL_PLAN_NONE)
         ul_text_printf(emitter->text, " + r%u * %" PRId64, address->loop, address->stride_bytes);
 }
@@ -190,6 +233,8 @@ static void put_model_c(struct ul_emitter *emitter)
                    "#if defined(__clang__)\n#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
                    "#endif\n\n",
                    emitter->options->model_sha256, emitter->plan->reserved_bytes[0]);
+    if (emitter->program->options.weights_rom)
+        ul_text_printf(text, "extern const unsigned char %s_rom[]; /* rom.S */\n\n", prefix);
     put_kernels(emitter);
     put_main(emitter);
     ul_emit_tables(emitter);
@@ -260,9 +305,25 @@ static void put_model_h(struct ul_emitter *emitter)
                    prefix, prefix);
 }
 
+/* Weights as read-only data, without passing through C text. */
+static void put_rom(struct ul_emitter *emitter)
+{
+    const char *prefix = emitter->options->prefix;
+    ul_text_printf(emitter->text,
+                   "/* The weights as read-only data; the name has an underscore in front where "
+                   "the platform\n   wants one. */\n#if defined(__APPLE__)\n"
+                   "#define NAME _%s_rom\n.const\n#else\n#define NAME %s_rom\n"
+                   ".section .rodata\n#endif\n.balign 4096\n.globl NAME\nNAME:\n"
+                   ".incbin \"weights.bin\"\n#if defined(__linux__) && defined(__ELF__)\n"
+                   ".section .note.GNU-stack,\"\",%%progbits\n#endif\n",
+                   prefix, prefix);
+}
+
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
+    bool rom = emitter->program->options.weights_rom;
+    bool beside = options->weights_beside;
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
@@ -270,9 +331,9 @@ static void put_makefile(struct ul_emitter *emitter)
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
         "-fno-trapping-math\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n\n"
-        "program: model.o main.o $(RUNTIME) weights.bin\n"
-        "\t$(CC) $(CFLAGS) -o $@.tmp model.o main.o $(RUNTIME) -lm\n"
-        "\tcat weights.bin >> $@.tmp\n\tmv $@.tmp $@\n\n"
+        "program: model.o main.o%s $(RUNTIME) weights.bin\n"
+        "\t$(CC) $(CFLAGS) -o $@.tmp model.o main.o%s $(RUNTIME) -lm\n"
+        "%s\tmv $@.tmp $@\n\n%s"
         "model.o: model.c model.h $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) -c model.c -o $@\n\n"
         "main.o: main.c model.h $(wildcard ul_*.h)\n"
@@ -281,7 +342,12 @@ static void put_makefile(struct ul_emitter *emitter)
         "\t$(CC) $(CFLAGS) -std=c99 -c $< -o $@\n\n"
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
-        options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march);
+        options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
+        rom ? " rom.o" : "", rom ? " rom.o" : "",
+        rom      ? ""
+        : beside ? "\tcp weights.bin $@.weights\n"
+                 : "\tcat weights.bin >> $@.tmp\n",
+        rom ? "rom.o: rom.S weights.bin\n\t$(CC) -c rom.S -o $@\n\n" : "");
 }
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,
@@ -327,5 +393,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
     UL_TRY(write_text(&emitter, directory, "model.h", put_model_h));
     UL_TRY(write_text(&emitter, directory, "main.c", put_main_c));
     UL_TRY(write_text(&emitter, directory, "Makefile", put_makefile));
+    if (program->options.weights_rom)
+        UL_TRY(write_text(&emitter, directory, "rom.S", put_rom));
     return ul_emit_runtime(&emitter, directory);
 }

@@ -22,20 +22,81 @@ void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
     }
 }
 
+/* ---- weights ---- */
+
+struct placed {
+    uint64_t offset_bytes;
+    ul_value_id value;
+};
+
+static int by_offset(const void *left, const void *right)
+{
+    const struct placed *a = left;
+    const struct placed *b = right;
+    if (a->offset_bytes != b->offset_bytes)
+        return a->offset_bytes < b->offset_bytes ? -1 : 1;
+    return a->value < b->value ? -1 : a->value > b->value;
+}
+
+static void each_weight_by_offset(struct ul_emitter *emitter,
+                                  void (*visit)(struct ul_emitter *, ul_value_id))
+{
+    const struct ul_program *program = emitter->program;
+    struct placed *list =
+        UL_NEW_ARRAY(emitter->arena, struct placed, program->problem->value_count);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < program->problem->value_count; i++) {
+        ul_value_id value = program->graph_values[i];
+        const struct ul_value *info = &program->graph->values[value];
+        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0)
+            list[count++] = (struct placed){
+                .offset_bytes = ul_emit_place(emitter, value, 0).offset_bytes, .value = value};
+    }
+    qsort(list, count, sizeof *list, by_offset);
+    for (uint32_t i = 0; i < count; i++)
+        visit(emitter, list[i].value);
+}
+
 struct weight_writer {
     struct ul_emitter base; /* first, so that visits find the rest */
     FILE *stream;
     struct ul_hash hash;
+    uint64_t written_bytes;
 };
+
+static void put_weight_bytes(struct weight_writer *writer, const void *bytes, uint64_t size_bytes)
+{
+    ul_hash_add(&writer->hash, bytes, (size_t)size_bytes);
+    fwrite(bytes, 1, (size_t)size_bytes, writer->stream);
+    writer->written_bytes += size_bytes;
+}
 
 static void write_weight(struct ul_emitter *emitter, ul_value_id value)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
     const struct ul_value *info = &emitter->program->graph->values[value];
-    uint64_t bytes = ul_type_bytes(&info->type);
-    ul_hash_add(&writer->hash, info->tensor->data, (size_t)bytes);
-    fwrite(info->tensor->data, 1, (size_t)bytes, writer->stream);
-    writer->base.payload_bytes += bytes;
+    put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
+}
+
+/* For read-only data the file is the memory: every weight at its planned offset. */
+static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    enum { CHUNK_BYTES = 4096 };
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
+    unsigned char chunk[CHUNK_BYTES] = {0};
+    uint64_t element_bytes = ul_dtype_get(info->type.dtype)->size_bytes;
+    uint64_t count = ul_type_elements(&info->type);
+    UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
+    put_weight_bytes(writer, chunk, offset - writer->written_bytes);
+    for (uint64_t at = 0; at < count;) {
+        uint64_t part = CHUNK_BYTES / element_bytes;
+        part = count - at < part ? count - at : part;
+        ul_tensor_read(info->tensor, at, part, chunk);
+        put_weight_bytes(writer, chunk, part * element_bytes);
+        at += part;
+    }
 }
 
 static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
@@ -44,25 +105,34 @@ static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
         place[i] = (unsigned char)(word >> (8 * i));
 }
 
-enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory)
+static void put_trailer(struct weight_writer *writer)
 {
     enum { TRAILER_VERSION = 1, TRAILER_BYTES = 32 }; /* runtime/ul_model.h */
+    unsigned char trailer[TRAILER_BYTES];
+    memcpy(trailer, "ULLAGEWT", 8);
+    put_word(trailer + 8, TRAILER_VERSION, 4);
+    put_word(trailer + 12, TRAILER_BYTES, 4);
+    put_word(trailer + 16, writer->written_bytes, 8);
+    put_word(trailer + 24, ul_hash_get(&writer->hash), 8);
+    fwrite(trailer, 1, sizeof trailer, writer->stream);
+}
+
+enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory)
+{
     struct weight_writer writer = {.base = *emitter};
     struct ul_file_writer file;
-    unsigned char trailer[TRAILER_BYTES];
     UL_TRY(ul_file_begin(&file, ul_arena_printf(emitter->arena, "%s/weights.bin", directory),
                          emitter->diag));
     writer.stream = file.stream;
     ul_hash_init(&writer.hash);
-    ul_emit_each_weight(&writer.base, false, write_weight);
-    emitter->payload_bytes = writer.base.payload_bytes;
+    if (emitter->program->options.weights_rom) {
+        each_weight_by_offset(&writer.base, write_rom_weight);
+    } else {
+        ul_emit_each_weight(&writer.base, false, write_weight);
+        put_trailer(&writer);
+    }
+    emitter->payload_bytes = writer.written_bytes;
     emitter->payload_hash = ul_hash_get(&writer.hash);
-    memcpy(trailer, "ULLAGEWT", 8);
-    put_word(trailer + 8, TRAILER_VERSION, 4);
-    put_word(trailer + 12, TRAILER_BYTES, 4);
-    put_word(trailer + 16, emitter->payload_bytes, 8);
-    put_word(trailer + 24, emitter->payload_hash, 8);
-    fwrite(trailer, 1, sizeof trailer, file.stream);
     return ul_file_commit(&file, emitter->diag);
 }
 

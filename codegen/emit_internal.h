@@ -18,8 +18,17 @@ struct ul_emitter {
     uint64_t payload_hash;
 };
 
-/* Where a base value lies in the arena at `position`. */
-uint64_t ul_emit_offset(const struct ul_emitter *emitter, ul_value_id base, uint32_t position);
+/* Where a base value lies at `position`. */
+enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
+struct ul_emit_place {
+    enum ul_emit_space space;
+    uint32_t index; /* of the caller's input or output */
+    uint64_t offset_bytes;
+};
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+                                   uint32_t position);
+/* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
+const char *ul_emit_space_name(enum ul_emit_space space);
 /* A C string literal; names are untrusted. */
 void ul_emit_string(struct ul_text *text, const char *string);
 

@@ -10,7 +10,7 @@ static void put_section(struct ul_emitter *emitter, ul_value_id value)
 {
     const struct ul_value *info = &emitter->program->graph->values[value];
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u},\n",
-                   ul_emit_offset(emitter, value, 0), ul_type_bytes(&info->type),
+                   ul_emit_place(emitter, value, 0).offset_bytes, ul_type_bytes(&info->type),
                    ul_dtype_get(info->type.dtype)->size_bytes);
 }
 
@@ -22,8 +22,8 @@ static void put_splat(struct ul_emitter *emitter, ul_value_id value)
     for (uint32_t i = 0; i < size_bytes; i++)
         word |= (uint64_t)info->tensor->splat[i] << (8 * i);
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
-                   ul_emit_offset(emitter, value, 0), ul_type_elements(&info->type), word,
-                   size_bytes);
+                   ul_emit_place(emitter, value, 0).offset_bytes, ul_type_elements(&info->type),
+                   word, size_bytes);
 }
 
 static void count_weight(struct ul_emitter *emitter, ul_value_id value)
@@ -72,10 +72,10 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
             ul_text_put(text, "NULL");
         else
             ul_text_printf(text, "%s_dims_%u", name, i);
-        uint64_t offset =
-            ul_emit_offset(emitter, info->view.base, position) + (uint64_t)info->view.offset_bytes;
-        ul_text_printf(text, ", %" PRIu64 ", UL_SPACE_ARENA, %" PRIu64 "},\n",
-                       ul_type_bytes(&info->type), offset);
+        struct ul_emit_place place = ul_emit_place(emitter, info->view.base, position);
+        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 "},\n", ul_type_bytes(&info->type),
+                       ul_emit_space_name(place.space),
+                       place.offset_bytes + (uint64_t)info->view.offset_bytes);
     }
     ul_text_put(text, "};\n");
 }
@@ -92,6 +92,11 @@ static const char *range_name(const struct ul_emitter *emitter, const struct ul_
     return program->graph->values[program->graph_values[range->value]].name;
 }
 
+static bool is_arena_range(const struct ul_plan_range *range)
+{
+    return range->space == UL_PROGRAM_ARENA && range->size_bytes != 0;
+}
+
 static uint32_t put_ranges(struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
@@ -99,12 +104,12 @@ static uint32_t put_ranges(struct ul_emitter *emitter)
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
         rows[i] = count;
-        count += plan->ranges[i].size_bytes != 0;
+        count += is_arena_range(&plan->ranges[i]);
     }
     count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
-        if (range->size_bytes == 0)
+        if (!is_arena_range(range))
             continue;
         ul_text_put(emitter->text,
                     count == 0 ? "static const struct ul_range ranges[] = {\n    {" : "    {");
@@ -112,7 +117,7 @@ static uint32_t put_ranges(struct ul_emitter *emitter)
         ul_text_printf(emitter->text, ", (enum ul_row)%d, %" PRIu64 ", %" PRIu64 ", %u, %u, ",
                        (int)range->class, range->offset_bytes, range->size_bytes, range->begin,
                        range->end);
-        if (range->alias == UL_PLAN_NONE || plan->ranges[range->alias].size_bytes == 0)
+        if (range->alias == UL_PLAN_NONE || !is_arena_range(&plan->ranges[range->alias]))
             ul_text_put(emitter->text, "UL_RANGE_NONE},\n");
         else
             ul_text_printf(emitter->text, "%u},\n", rows[range->alias]);
@@ -206,11 +211,12 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
         if (!step->written[i] || written == UL_NONE)
             continue;
         const struct ul_value *value = &emitter->program->graph->values[written];
-        uint64_t offset = ul_emit_offset(emitter, value->view.base, position) +
-                          (uint64_t)value->view.offset_bytes;
-        ul_text_printf(views, "    {%s, 0, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
-                       moves ? "UL_SPACE_PART" : "UL_SPACE_ARENA", offset, (int)value->type.dtype,
-                       value->type.rank, shape_get(emitter, shapes, value));
+        struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
+        bool part = moves && place.space == UL_EMIT_ARENA;
+        ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
+                       part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
+                       place.offset_bytes + (uint64_t)value->view.offset_bytes,
+                       (int)value->type.dtype, value->type.rank, shape_get(emitter, shapes, value));
         count++;
     }
     return count;
@@ -317,6 +323,7 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     uint32_t range_count;
     uint32_t view_count;
     uint32_t shape_count;
+    bool loads = !emitter->program->options.weights_rom;
     put_optional_tables(emitter, &range_count, &view_count, &shape_count);
     ul_text_printf(text,
                    "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
@@ -326,10 +333,12 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     put_digest(text, "plan_sha256", emitter->options->plan_sha256);
     ul_text_printf(text,
                    "    .arena_bytes = %" PRIu64 ",\n    .arena_align = %" PRIu64 ",\n"
+                   "    .rom_bytes = %" PRIu64 ",\n"
                    "    .payload_bytes = %" PRIu64 ",\n"
                    "    .payload_hash = UINT64_C(0x%" PRIx64 "),\n",
-                   plan->reserved_bytes[0], plan->alignment_bytes, emitter->payload_bytes,
-                   emitter->payload_hash);
+                   plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
+                   plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
+                   loads ? emitter->payload_hash : 0);
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
     put_array(text, "inputs", block->input_count);
@@ -352,8 +361,10 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
 void ul_emit_tables(struct ul_emitter *emitter)
 {
     const struct ul_block *block = &emitter->program->graph->blocks[0];
-    uint32_t sections = count_weights(emitter, false);
-    uint32_t splats = count_weights(emitter, true);
+    /* Weights in read-only memory are in place before the program starts. */
+    bool loads = !emitter->program->options.weights_rom;
+    uint32_t sections = loads ? count_weights(emitter, false) : 0;
+    uint32_t splats = loads ? count_weights(emitter, true) : 0;
     if (sections > 0) {
         ul_text_put(emitter->text, "static const struct ul_section sections[] = {\n");
         ul_emit_each_weight(emitter, false, put_section);

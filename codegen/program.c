@@ -45,6 +45,17 @@ static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id val
     return ul_graph_is_output(graph, value) ? UL_PLAN_OUTPUTS : UL_PLAN_ACTIVATIONS;
 }
 
+static uint32_t space_of(const struct builder *builder, ul_value_id value)
+{
+    const struct ul_program_options *options = builder->options;
+    enum ul_value_kind kind = builder->graph->values[value].kind;
+    if (options->weights_rom && kind == UL_VALUE_WEIGHT)
+        return UL_PROGRAM_ROM;
+    if (options->io_caller && (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
+        return UL_PROGRAM_CALLER;
+    return UL_PROGRAM_ARENA;
+}
+
 /* The planner's value of a base; made at its first use. */
 static uint32_t plan_value(struct builder *builder, ul_value_id base)
 {
@@ -54,6 +65,7 @@ static uint32_t plan_value(struct builder *builder, ul_value_id base)
     const struct ul_value *info = &builder->graph->values[base];
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(builder->graph, base), ul_type_bytes(&info->type));
+    value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
     value.live_from_start = info->kind == UL_VALUE_INPUT;
     value.live_to_end = ul_graph_is_output(builder->graph, base) ||
@@ -587,7 +599,10 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     /* Loops add temporaries, at most one per carried value: room for as many values again. */
     uint64_t most = ul_size_mul_or_die(graph->value_count, 2);
     built->graph = graph;
+    built->options = *options;
     built->problem = ul_problem_new(arena);
+    ul_problem_add_space(built->problem, "read-only weights", 0);
+    ul_problem_add_space(built->problem, "the caller's buffers", 0);
     built->plan_values = UL_NEW_ARRAY(arena, uint32_t, most);
     built->graph_values = UL_NEW_ARRAY(arena, ul_value_id, most);
     memset(built->plan_values, 0xFF, most * sizeof *built->plan_values);

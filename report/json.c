@@ -204,6 +204,16 @@ static void range_end(struct ul_text *text, const struct ul_report *report, uint
     put_u64(text, report->plan->ranges[i].end);
 }
 
+static void space_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    ul_text_put_json(text, report->problem->spaces[i].name);
+}
+
+static void space_reserved(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->reserved_bytes[i]);
+}
+
 static void put_head(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -256,6 +266,8 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         {"size_bytes", range_size}, {"begin", range_begin},
         {"end", range_end},
     };
+    static const struct column spaces[] = {{"name", space_name},
+                                           {"reserved_bytes", space_reserved}};
     put_head(text, report);
     ul_text_put(text, "  \"options\": [");
     for (uint32_t i = 0; i < report->option_count; i++) {
@@ -270,6 +282,9 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
                        ul_report_row_bytes(report, i));
     ul_text_put(text, "\n  },\n");
+    put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
+                report->plan->space_count);
+    ul_text_put(text, ",\n");
     put_columns(text, report, "steps", steps, sizeof steps / sizeof *steps,
                 report->plan->position_count);
     ul_text_put(text, ",\n");

@@ -227,10 +227,18 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     const json_t *root = reader->root;
     const json_t *method = json_object_get(root, "method");
     uint64_t peak;
+    uint64_t reserved;
     memset(plan, 0, sizeof *plan);
-    plan->space_count = problem->space_count;
-    plan->reserved_bytes = UL_NEW_ARRAY(reader->arena, uint64_t, problem->space_count);
-    UL_TRY(get_number(reader, root, "reserved_bytes", INT64_MAX, &plan->reserved_bytes[0]));
+    UL_TRY(read_column(reader, "spaces", "reserved_bytes", false, INT64_MAX, &plan->reserved_bytes,
+                       &plan->space_count, true));
+    if (plan->space_count != problem->space_count)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"spaces\": expected %u of them",
+                           problem->space_count);
+    /* The headline and the arena's entry are one number. */
+    UL_TRY(get_number(reader, root, "reserved_bytes", INT64_MAX, &reserved));
+    if (reserved != plan->reserved_bytes[0])
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"reserved_bytes\" differs from that of the first space");
     UL_TRY(get_number(reader, root, "order_lower_bound_bytes", INT64_MAX,
                       &plan->order_lower_bound_bytes));
     UL_TRY(get_number(reader, root, "lower_bound_bytes", INT64_MAX, &plan->lower_bound_bytes));

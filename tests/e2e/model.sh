@@ -42,7 +42,9 @@ for compiler in gcc clang; do
         fail "$compiler: $(head -20 warnings.txt)"
     make -s -C source clean
 done
+rom=()
+[ -e source/rom.S ] && { (cd source && cc -c rom.S); rom=(source/rom.o); }
 cc -std=gnu99 -O1 -fno-strict-aliasing -ffp-contract=fast -Isource "$here/no_alloc.c" \
-    source/model.c -lm -o no_alloc
+    source/model.c "${rom[@]}" -lm -o no_alloc
 ./no_alloc source/weights.bin || fail "allocates while running"
 echo "ok $model: $planned bytes"

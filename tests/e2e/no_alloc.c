@@ -103,6 +103,15 @@ static void fill(unsigned char *place, const struct ul_tensor *tensor)
     }
 }
 
+/* Buffers for what lives with the caller (--io caller); NULL for what lives in the arena. */
+static const void **callers(const struct ul_tensor *tensors, uint32_t count)
+{
+    const void **buffers = calloc(count + 1, sizeof *buffers);
+    for (uint32_t i = 0; i < count; i++)
+        buffers[i] = tensors[i].space == UL_SPACE_ARENA ? NULL : malloc(tensors[i].size_bytes);
+    return buffers;
+}
+
 int main(int argc, char **argv)
 {
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
@@ -117,11 +126,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "init failed: %s\n", ul_result_text((enum ul_result)status));
         return 1;
     }
+    const void **inputs = callers(model_model.inputs, model_model.input_count);
+    void **outputs = (void **)callers(model_model.outputs, model_model.output_count);
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < model_model.input_count; i++)
-            fill(arena + model_model.inputs[i].offset_bytes, &model_model.inputs[i]);
+            fill(inputs[i] != NULL ? (unsigned char *)inputs[i]
+                                   : arena + model_model.inputs[i].offset_bytes,
+                 &model_model.inputs[i]);
         running = 1;
-        status = model_run(arena, NULL, NULL, &failure);
+        status = model_run(arena, inputs, outputs, &failure);
         running = 0;
         if (status != 0 && status != UL_DATA_FAULT)
             return 1;

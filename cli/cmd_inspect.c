@@ -1,0 +1,337 @@
+/* ullage inspect: what a model file holds, what stays open, and what keeps it from being compiled.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+
+/* What inspection adds to the description of the file. */
+struct inspection {
+    struct ul_cli_job *job;
+    const struct ul_model *model;
+    const struct ul_type *types; /* of the outputs, as inferred; NULL when they are not known */
+    const char *refusal;         /* of shape inference: why the model cannot be compiled, or NULL */
+};
+
+static void put_dims(struct ul_text *text, const struct ul_model_port *port)
+{
+    if (port->rank == UL_RANK_UNKNOWN) {
+        ul_text_put(text, "[shape unknown]");
+        return;
+    }
+    ul_text_put(text, "[");
+    for (uint32_t i = 0; i < port->rank; i++) {
+        const struct ul_model_dim *dim = &port->dims[i];
+        ul_text_put(text, i == 0 ? "" : ",");
+        if (dim->size >= 0)
+            ul_text_printf(text, "%lld", (long long)dim->size);
+        else if (dim->symbol != NULL)
+            ul_text_quote(text, dim->symbol, strlen(dim->symbol));
+        else
+            ul_text_put(text, "?");
+    }
+    ul_text_put(text, "]");
+}
+
+static void put_port(struct ul_text *text, const struct ul_model_port *port,
+                     const struct ul_type *type)
+{
+    ul_text_put(text, "  ");
+    ul_text_quote(text, port->name, strlen(port->name));
+    if (strcmp(port->kind, "tensor") == 0) {
+        ul_text_printf(text, " %s", ul_dtype_get(port->dtype)->name);
+        put_dims(text, port);
+    } else {
+        ul_text_printf(text, " %s", port->kind);
+    }
+    if (port->is_weight)
+        ul_text_put(text, ", fixed by --const");
+    if (type != NULL) {
+        ul_text_put(text, " = ");
+        ul_type_print(text, type);
+    }
+    ul_text_put(text, "\n");
+}
+
+static void put_ports(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_model *model = inspection->model;
+    ul_text_printf(text, "inputs: %u\n", (unsigned)model->input_count);
+    for (uint32_t i = 0; i < model->input_count; i++)
+        put_port(text, &model->inputs[i], NULL);
+    ul_text_printf(text, "outputs: %u\n", (unsigned)model->output_count);
+    for (uint32_t i = 0; i < model->output_count; i++)
+        put_port(text, &model->outputs[i],
+                 inspection->types == NULL ? NULL : &inspection->types[i]);
+}
+
+static const struct ul_model_problem *find_problem(const struct ul_model *model,
+                                                   const struct ul_model_operator *row)
+{
+    for (uint32_t i = 0; i < model->problem_count; i++) {
+        if (strcmp(model->problems[i].op, row->name) == 0 &&
+            strcmp(model->problems[i].domain, row->domain) == 0)
+            return &model->problems[i];
+    }
+    return NULL;
+}
+
+static uint64_t count_nodes(const struct ul_model *model)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < model->operator_count; i++)
+        count += model->operators[i].node_count;
+    return count;
+}
+
+static void put_quoted_inside(struct ul_text *text, const char *string)
+{
+    struct ul_text quoted;
+    ul_text_init(&quoted, text->arena);
+    ul_text_quote(&quoted, string, strlen(string));
+    ul_text_put_bytes(text, quoted.data + 1, quoted.length - 2);
+}
+
+static void put_operators(struct ul_text *text, const struct ul_model *model)
+{
+    ul_text_printf(text, "operators: %u, nodes: %llu\n", (unsigned)model->operator_count,
+                   (unsigned long long)count_nodes(model));
+    for (uint32_t i = 0; i < model->operator_count; i++) {
+        const struct ul_model_operator *row = &model->operators[i];
+        ul_text_printf(text, "  %6u  ", (unsigned)row->node_count);
+        if (row->domain[0] != '\0') {
+            put_quoted_inside(text, row->domain);
+            ul_text_put(text, "::");
+        }
+        put_quoted_inside(text, row->name);
+        if (row->is_function)
+            ul_text_put(text, " (a function of the model)");
+        if (find_problem(model, row) != NULL)
+            ul_text_put(text, " (not supported, see below)");
+        ul_text_put(text, "\n");
+    }
+}
+
+static void put_problems(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_model *model = inspection->model;
+    if (model->problem_count == 0 && inspection->refusal == NULL)
+        return;
+    ul_text_put(text, "not supported:\n");
+    for (uint32_t i = 0; i < model->problem_count; i++) {
+        const struct ul_model_problem *problem = &model->problems[i];
+        ul_text_put(text, "  ");
+        put_quoted_inside(text, problem->op);
+        ul_text_printf(text, " (%u, first at %s): %s\n", (unsigned)problem->node_count,
+                       problem->node, problem->reason);
+    }
+    if (inspection->refusal != NULL)
+        ul_text_printf(text, "  %s\n", inspection->refusal);
+}
+
+static void put_text(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_model *model = inspection->model;
+    ul_text_put(text, "producer: ");
+    ul_text_quote(text, model->producer_name, strlen(model->producer_name));
+    ul_text_put(text, " ");
+    ul_text_quote(text, model->producer_version, strlen(model->producer_version));
+    ul_text_printf(text, "\nIR version: %lld\noperator sets:", (long long)model->ir_version);
+    for (uint32_t i = 0; i < model->opset_count; i++) {
+        const struct ul_model_opset *set = &model->opsets[i];
+        ul_text_put(text, i == 0 ? " " : ", ");
+        put_quoted_inside(text, set->domain[0] == '\0' ? "ai.onnx" : set->domain);
+        ul_text_printf(text, " %lld", (long long)set->version);
+    }
+    ul_text_printf(text, "\nsha256: %s\nweights: %u, %s (%llu bytes)\n", model->sha256,
+                   (unsigned)model->weight_count, ul_size_format(text->arena, model->weight_bytes),
+                   (unsigned long long)model->weight_bytes);
+    put_ports(text, inspection);
+    put_operators(text, model);
+    put_problems(text, inspection);
+    if (model->has_open_dims) {
+        /* The frontend's message lists them with the flags that close them. */
+        const char *list = strchr(inspection->job->diag.text, '\n');
+        ul_text_printf(text, "to compile, every dimension needs a size:%s\n",
+                       list == NULL ? "" : list);
+    }
+}
+
+static void json_dims(struct ul_text *text, const struct ul_model_port *port)
+{
+    if (port->rank == UL_RANK_UNKNOWN) {
+        ul_text_put(text, "null");
+        return;
+    }
+    ul_text_put(text, "[");
+    for (uint32_t i = 0; i < port->rank; i++) {
+        const struct ul_model_dim *dim = &port->dims[i];
+        ul_text_put(text, i == 0 ? "" : ", ");
+        if (dim->size >= 0)
+            ul_text_printf(text, "%lld", (long long)dim->size);
+        else if (dim->symbol != NULL)
+            ul_text_put_json(text, dim->symbol);
+        else
+            ul_text_put(text, "null");
+    }
+    ul_text_put(text, "]");
+}
+
+static void json_ports(struct ul_text *text, const char *key, uint32_t count,
+                       const struct ul_model_port *ports, const struct ul_type *types)
+{
+    ul_text_printf(text, ",\n  \"%s\": [", key);
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(text, i == 0 ? "\n    {\"name\": " : ",\n    {\"name\": ");
+        ul_text_put_json(text, ports[i].name);
+        ul_text_put(text, ", \"kind\": ");
+        ul_text_put_json(text, ports[i].kind);
+        ul_text_printf(text, ", \"dtype\": \"%s\", \"dims\": ", ul_dtype_get(ports[i].dtype)->name);
+        json_dims(text, &ports[i]);
+        ul_text_printf(text, ", \"is_constant\": %s", ports[i].is_weight ? "true" : "false");
+        if (types != NULL) {
+            ul_text_put(text, ", \"inferred\": \"");
+            ul_type_print(text, &types[i]);
+            ul_text_put(text, "\"");
+        }
+        ul_text_put(text, "}");
+    }
+    ul_text_put(text, count == 0 ? "]" : "\n  ]");
+}
+
+static void json_operators(struct ul_text *text, const struct ul_model *model)
+{
+    ul_text_put(text, ",\n  \"operators\": [");
+    for (uint32_t i = 0; i < model->operator_count; i++) {
+        const struct ul_model_operator *row = &model->operators[i];
+        ul_text_put(text, i == 0 ? "\n    {\"domain\": " : ",\n    {\"domain\": ");
+        ul_text_put_json(text, row->domain);
+        ul_text_put(text, ", \"name\": ");
+        ul_text_put_json(text, row->name);
+        ul_text_printf(text,
+                       ", \"version\": %lld, \"nodes\": %u, \"is_function\": %s, "
+                       "\"is_supported\": %s}",
+                       (long long)row->version, (unsigned)row->node_count,
+                       row->is_function ? "true" : "false",
+                       find_problem(model, row) == NULL ? "true" : "false");
+    }
+    ul_text_put(text, model->operator_count == 0 ? "]" : "\n  ]");
+}
+
+static void json_problem(struct ul_text *text, const char *op, const char *domain, uint32_t count,
+                         const char *node, const char *reason)
+{
+    ul_text_put(text, "{\"op\": ");
+    ul_text_put_json(text, op);
+    ul_text_put(text, ", \"domain\": ");
+    ul_text_put_json(text, domain);
+    ul_text_printf(text, ", \"nodes\": %u, \"first\": ", (unsigned)count);
+    ul_text_put_json(text, node);
+    ul_text_put(text, ", \"reason\": ");
+    ul_text_put_json(text, reason);
+    ul_text_put(text, "}");
+}
+
+static void json_problems(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_model *model = inspection->model;
+    ul_text_put(text, ",\n  \"not_supported\": [");
+    for (uint32_t i = 0; i < model->problem_count; i++) {
+        const struct ul_model_problem *problem = &model->problems[i];
+        ul_text_put(text, i == 0 ? "\n    " : ",\n    ");
+        json_problem(text, problem->op, problem->domain, problem->node_count, problem->node,
+                     problem->reason);
+    }
+    if (inspection->refusal != NULL) {
+        ul_text_put(text, model->problem_count == 0 ? "\n    " : ",\n    ");
+        json_problem(text, "", "", 1, "", inspection->refusal);
+    }
+    bool none = model->problem_count == 0 && inspection->refusal == NULL;
+    ul_text_put(text, none ? "]" : "\n  ]");
+}
+
+static void put_json(struct ul_text *text, const struct inspection *inspection)
+{
+    const struct ul_model *model = inspection->model;
+    ul_text_printf(text,
+                   "{\n  \"format\": \"ullage-inspect\",\n  \"version\": 1,\n"
+                   "  \"model_sha256\": \"%s\",\n  \"ir_version\": %lld,\n  \"producer\": ",
+                   model->sha256, (long long)model->ir_version);
+    ul_text_put_json(text, model->producer_name);
+    ul_text_put(text, ",\n  \"producer_version\": ");
+    ul_text_put_json(text, model->producer_version);
+    ul_text_put(text, ",\n  \"operator_sets\": {");
+    for (uint32_t i = 0; i < model->opset_count; i++) {
+        ul_text_put(text, i == 0 ? "" : ", ");
+        ul_text_put_json(text, model->opsets[i].domain);
+        ul_text_printf(text, ": %lld", (long long)model->opsets[i].version);
+    }
+    ul_text_printf(text, "},\n  \"weights\": %u,\n  \"weight_bytes\": %llu",
+                   (unsigned)model->weight_count, (unsigned long long)model->weight_bytes);
+    json_ports(text, "inputs", model->input_count, model->inputs, NULL);
+    json_ports(text, "outputs", model->output_count, model->outputs, inspection->types);
+    json_operators(text, model);
+    json_problems(text, inspection);
+    ul_text_printf(text, ",\n  \"has_open_dims\": %s\n}\n",
+                   model->has_open_dims ? "true" : "false");
+}
+
+/* Shape inference, for the outputs' types and for what only it can refuse. */
+static void infer(struct inspection *inspection)
+{
+    struct ul_cli_job *job = inspection->job;
+    struct ul_passes_options options = {.stop_after = "infer"};
+    struct ul_diag diag = {0};
+    if (ul_passes_run(&job->graph, &job->scratch, &options, &diag) != UL_OK) {
+        inspection->refusal = ul_arena_copy_string(&job->keep, diag.text);
+        return;
+    }
+    const struct ul_block *block = &job->graph.blocks[0];
+    struct ul_type *types = UL_NEW_ARRAY(&job->keep, struct ul_type, block->output_count);
+    for (uint32_t i = 0; i < block->output_count; i++)
+        types[i] = job->graph.values[block->outputs[i]].type;
+    inspection->types = types;
+}
+
+static enum ul_status inspect(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    struct inspection inspection = {.job = job, .model = &job->model};
+    struct ul_text text;
+    if (options->files.count != 1)
+        return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage inspect MODEL.onnx");
+    enum ul_status status = ul_cli_load(job, options->files.items[0]);
+    bool described = status == UL_OK || job->model.has_open_dims || job->model.problem_count > 0;
+    if (!described)
+        return status;
+    if (status == UL_OK)
+        infer(&inspection);
+    ul_text_init(&text, &job->keep);
+    if (options->json != NULL) {
+        struct ul_diag diag = {0};
+        put_json(&text, &inspection);
+        if (ul_file_write(options->json, text.data, text.length, &diag) != UL_OK) {
+            job->diag = diag;
+            return diag.status;
+        }
+    } else {
+        put_text(&text, &inspection);
+        fwrite(text.data, 1, text.length, stdout);
+        fflush(stdout);
+    }
+    job->diag = (struct ul_diag){0};
+    if (job->model.problem_count > 0 || inspection.refusal != NULL)
+        return ul_diag_set(&job->diag, UL_UNSUPPORTED, "%s: cannot be compiled as it is",
+                           options->files.items[0]);
+    return UL_OK;
+}
+
+static const enum ul_cli_option_id inspect_options[] = {UL_CLI_JSON, UL_CLI_DIM, UL_CLI_SHAPE,
+                                                        UL_CLI_CONST};
+
+const struct ul_cli_command ul_command_inspect = {
+    .name = "inspect",
+    .arguments = "MODEL.onnx [options]",
+    .summary = "Says what a model holds, which dimensions are open, and what is unsupported.",
+    .run = inspect,
+    .options = inspect_options,
+    .option_count = sizeof inspect_options / sizeof *inspect_options};
