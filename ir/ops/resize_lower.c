@@ -2,8 +2,9 @@
  *
  * Coordinates are computed in f64, as the reference does, since rounding them decides which
  * neighbour is nearest; weights and sums in the data's compute type. With at most MOST_UNROLLED
- * taps the sum is one expression. Wider filters (antialias on shrinking axes) are loops over the
- * taps, whose weights are normalised by their sum. */
+ * taps the sum is one expression, and what an axis contributes (places and weights, the same for
+ * every line across it) is tabulated in scratch first. Wider filters (antialias on shrinking axes)
+ * are loops over the taps, whose weights are normalised by their sum. */
 #include "ir/ops/resize_plan.h"
 
 #include <math.h>
@@ -263,19 +264,6 @@ static ul_kx looped_sum(struct ul_lower *lower, ul_node_id node, const struct ul
     return ul_kx_var(kernel, sum);
 }
 
-static ul_kx unrolled_sum(struct ul_lower *lower, ul_node_id node,
-                          const struct ul_resize_plan *plan, const ul_kx *index, const ul_kx *x)
-{
-    ul_value_id input = lower->graph->nodes[node].inputs[0];
-    enum ul_dtype stored = lower->graph->values[input].type.dtype;
-    bool exact = plan->mode == RESIZE_NEAREST;
-    struct ul_taps taps = {.dtype = exact ? ul_compute_dtype(stored) : ul_taps_dtype(stored),
-                           .rank = plan->rank};
-    for (uint32_t d = 0; d < plan->rank; d++)
-        unrolled_axis(lower->kernel, plan, d, index[d], x[d], &taps);
-    return ul_taps_sum(lower, input, &taps);
-}
-
 /* Rounded to nearest even and clamped to the type's range where that is an integer. */
 static ul_kx to_stored(struct ul_kernel *kernel, enum ul_dtype stored, ul_kx x)
 {
@@ -305,36 +293,128 @@ static ul_kx extrapolate(struct ul_kernel *kernel, const struct ul_resize_plan *
     return ul_kx_select(kernel, outside, other, value);
 }
 
-void ul_lower_resize(struct ul_lower *lower, ul_node_id node)
+/* Is the axis' place found without its coordinate? */
+static bool is_direct(const struct ul_resize_plan *plan, const struct ul_resize_axis *axis)
+{
+    return axis->is_kept || (plan->mode == RESIZE_NEAREST && whole_factor(plan, axis) > 0);
+}
+
+/* Places and weights of one axis for every index: entry (tap, index) at tap * out + index. */
+struct table {
+    bool is_used;
+    uint32_t taps;
+    uint32_t places, weights; /* scratch buffers; no weights for the nearest neighbour */
+};
+
+static void table_build(struct ul_lower *lower, const struct ul_resize_plan *plan, uint32_t d,
+                        enum ul_dtype dtype, struct table *table)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_resize_axis *axis = &plan->axes[d];
+    struct ul_taps taps = {.dtype = dtype};
+    table->taps = (uint32_t)tap_count(plan, axis);
+    uint64_t count = (uint64_t)table->taps * (uint64_t)axis->out;
+    table->is_used = true;
+    table->places = ul_lower_scratch(lower, axis->in <= INT32_MAX ? UL_I32 : UL_I64, count);
+    if (table->taps > 1)
+        table->weights = ul_lower_scratch(lower, dtype, count);
+    ul_kx index = ul_ks_for(kernel, axis->out, UL_FOR_PARALLEL);
+    ul_kx x = ul_ks_let(kernel, source_coordinate(kernel, plan, axis, index));
+    unrolled_axis(kernel, plan, d, index, x, &taps);
+    for (uint32_t t = 0; t < table->taps; t++) {
+        ul_kx at = ul_kx_addi(kernel, index, (int64_t)t * axis->out);
+        ul_ks_store(kernel, table->places, at, taps.indexes[d][t]);
+        if (table->taps > 1)
+            ul_ks_store(kernel, table->weights, at, taps.weights[d][t]);
+    }
+    ul_ks_end(kernel);
+}
+
+static void table_read(struct ul_kernel *kernel, const struct ul_resize_plan *plan, uint32_t d,
+                       const struct table *table, ul_kx index, struct ul_taps *taps)
+{
+    taps->counts[d] = table->taps;
+    taps->weights[d][0] = UL_NONE;
+    for (uint32_t t = 0; t < table->taps; t++) {
+        ul_kx at = ul_kx_addi(kernel, index, (int64_t)t * plan->axes[d].out);
+        ul_kx place = ul_kx_load(kernel, table->places, at);
+        taps->indexes[d][t] = ul_ks_let(kernel, ul_kx_cast(kernel, UL_I64, place));
+        if (table->taps > 1)
+            taps->weights[d][t] = ul_ks_let(kernel, ul_kx_load(kernel, table->weights, at));
+    }
+}
+
+/* Few taps: tables where an axis has lines enough to share them, then one expression. */
+static void lower_unrolled(struct ul_lower *lower, ul_node_id node,
+                           const struct ul_resize_plan *plan)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_node *info = &lower->graph->nodes[node];
+    const struct ul_type *out = ul_lower_output_type(lower, node, 0);
+    struct ul_taps taps = {.dtype = plan->mode == RESIZE_NEAREST ? ul_compute_dtype(out->dtype)
+                                                                 : ul_taps_dtype(out->dtype),
+                           .rank = plan->rank};
+    struct table tables[UL_LIMIT_RANK] = {{0}};
+    ul_kx index[UL_LIMIT_RANK];
+    ul_kx x[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < plan->rank; d++) {
+        bool shared = ul_type_elements(out) >= 4 * (uint64_t)out->dims[d];
+        if (shared && plan->coordinate != RESIZE_TF_CROP && !is_direct(plan, &plan->axes[d]))
+            table_build(lower, plan, d, taps.dtype, &tables[d]);
+    }
+    for (uint32_t d = 0; d < plan->rank; d++) {
+        index[d] = ul_ks_for(kernel, out->dims[d], UL_FOR_PARALLEL);
+        x[d] = UL_NONE;
+        if (tables[d].is_used) {
+            table_read(kernel, plan, d, &tables[d], index[d], &taps);
+            continue;
+        }
+        if (!is_direct(plan, &plan->axes[d]))
+            x[d] = ul_ks_let(kernel, source_coordinate(kernel, plan, &plan->axes[d], index[d]));
+        unrolled_axis(kernel, plan, d, index[d], x[d], &taps);
+    }
+    ul_kx value = ul_taps_sum(lower, info->inputs[0], &taps);
+    if (plan->coordinate == RESIZE_TF_CROP)
+        value = extrapolate(kernel, plan, x, value);
+    ul_lower_store(lower, info->outputs[0], index, to_stored(kernel, out->dtype, value));
+    ul_lower_close(lower, plan->rank);
+}
+
+static void lower_looped(struct ul_lower *lower, ul_node_id node, const struct ul_resize_plan *plan)
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_type *out = ul_lower_output_type(lower, node, 0);
-    struct ul_resize_plan plan;
     ul_kx index[UL_LIMIT_RANK];
     ul_kx x[UL_LIMIT_RANK];
-    int64_t taps = 1;
-    bool antialias = false;
-    if (ul_type_elements(out) == 0)
-        return;
-    ul_resize_plan_get(lower->graph, &lower->graph->nodes[node], &plan);
-    ul_lower_open(lower, plan.rank, out->dims, index);
-    for (uint32_t d = 0; d < plan.rank; d++) {
-        const struct ul_resize_axis *axis = &plan.axes[d];
-        bool direct =
-            axis->is_kept || (plan.mode == RESIZE_NEAREST && plan.coordinate != RESIZE_TF_CROP &&
-                              whole_factor(&plan, axis) > 0);
-        x[d] =
-            direct ? UL_NONE : ul_ks_let(kernel, source_coordinate(kernel, &plan, axis, index[d]));
-        if (taps <= MOST_UNROLLED)
-            taps *= tap_count(&plan, axis);
-        antialias = antialias || shrink_of(&plan, axis) < 1;
+    ul_lower_open(lower, plan->rank, out->dims, index);
+    for (uint32_t d = 0; d < plan->rank; d++) {
+        const struct ul_resize_axis *axis = &plan->axes[d];
+        x[d] = axis->is_kept ? UL_NONE
+                             : ul_ks_let(kernel, source_coordinate(kernel, plan, axis, index[d]));
     }
-    bool loops = plan.mode != RESIZE_NEAREST && (antialias || taps > MOST_UNROLLED);
-    ul_kx value = loops ? looped_sum(lower, node, &plan, index, x)
-                        : unrolled_sum(lower, node, &plan, index, x);
-    if (plan.coordinate == RESIZE_TF_CROP)
-        value = extrapolate(kernel, &plan, x, value);
+    ul_kx value = looped_sum(lower, node, plan, index, x);
+    if (plan->coordinate == RESIZE_TF_CROP)
+        value = extrapolate(kernel, plan, x, value);
     ul_lower_store(lower, lower->graph->nodes[node].outputs[0], index,
                    to_stored(kernel, out->dtype, value));
-    ul_lower_close(lower, plan.rank);
+    ul_lower_close(lower, plan->rank);
+}
+
+void ul_lower_resize(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_resize_plan plan;
+    int64_t taps = 1;
+    bool wide = false;
+    if (ul_type_elements(ul_lower_output_type(lower, node, 0)) == 0)
+        return;
+    ul_resize_plan_get(lower->graph, &lower->graph->nodes[node], &plan);
+    for (uint32_t d = 0; d < plan.rank; d++) {
+        if (taps <= MOST_UNROLLED)
+            taps *= tap_count(&plan, &plan.axes[d]);
+        wide = wide || shrink_of(&plan, &plan.axes[d]) < 1;
+    }
+    if (plan.mode != RESIZE_NEAREST && (wide || taps > MOST_UNROLLED))
+        lower_looped(lower, node, &plan);
+    else
+        lower_unrolled(lower, node, &plan);
 }
