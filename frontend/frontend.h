@@ -71,7 +71,7 @@ struct ul_model_operator {
     const char *name;
     int64_t version; /* of the domain's operator set that the model imports */
     uint32_t node_count;
-    bool is_function;   /* defined by the model itself */
+    bool is_function; /* defined by the model itself */
 };
 
 /* Something that keeps the model from being compiled. */
@@ -105,6 +105,7 @@ struct ul_model {
     const struct ul_model_operator *operators;
     uint32_t problem_count, problem_capacity;
     struct ul_model_problem *problems;
+    bool has_open_dims; /* UL_USAGE was for dimensions without a size alone */
     uint32_t weight_count;
     uint64_t weight_bytes; /* of initializers, once each */
     uint32_t file_count, file_capacity; /* the model itself, then external data */

@@ -77,6 +77,7 @@ static enum ul_status build(struct ul_builder *builder)
     UL_TRY(ul_inputs_build(builder, &scope, &unbound));
     UL_TRY(ul_build_graph(builder, builder->proto->graph, &scope));
     UL_TRY(report_problems(builder));
+    builder->model->has_open_dims = unbound != NULL;
     if (unbound != NULL)
         return ul_diag_set(builder->diag, UL_USAGE, "every dimension needs a size:%s", unbound);
     return UL_OK;

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         }
         for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
             char path[UL_LIMIT_PATH_BYTES];
-            if (entry->d_type == DT_DIR || entry->d_name[0] == '.')
+            if (entry->d_name[0] == '.')
                 continue;
             snprintf(path, sizeof path, "%s/%s", argv[i], entry->d_name);
             result |= replay(path);

@@ -11,6 +11,9 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
+#ifdef ULLAGE_HAS_PASSES
+#include "passes/passes.h"
+#endif
 
 #include <math.h>
 #include <stdlib.h>
@@ -87,11 +90,30 @@ static enum ul_status load(struct run *run)
     return ul_frontend_load(&run->graph, arena, path, &options, &run->model, &run->diag);
 }
 
+/* Control flow is the inference pass's affair: it decides branches and types nested blocks. */
+static enum ul_status prepare(struct run *run)
+{
+#ifdef ULLAGE_HAS_PASSES
+    struct ul_passes_options options = {.stop_after = "infer"};
+    for (uint32_t i = 0; i < run->graph.node_count; i++) {
+        if ((ul_op_get(run->graph.nodes[i].op)->flags & UL_OP_CONTROL) != 0)
+            return ul_passes_run(&run->graph, &run->scratch, &options, &run->diag);
+    }
+#else
+    (void)run;
+#endif
+    return UL_OK;
+}
+
 static enum ul_status evaluate(struct run *run)
 {
     struct ul_graph *graph = &run->graph;
+    UL_TRY(prepare(run));
     for (uint32_t i = 0; i < graph->blocks[0].node_count; i++) {
         ul_node_id node = graph->blocks[0].nodes[i];
+        if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0)
+            return ul_diag_set(&run->diag, UL_MISMATCH, "%s does not fold",
+                               ul_node_describe(graph, node, &run->scratch));
         UL_TRY(ul_node_infer(graph, node, &run->scratch, &run->diag));
         if (graph->nodes[node].output_count > 0 &&
             graph->values[graph->nodes[node].outputs[0]].tensor != NULL)
@@ -288,11 +310,11 @@ static int check_golden(const struct options *options, struct ul_arena *arena,
         if (ul_file_write(options->golden, passed->data, passed->length, &diag) == UL_OK)
             return UL_OK;
         fprintf(stderr, "onnx_eval: %s\n", diag.text);
-        return diag.status;
+        return (int)diag.status;
     }
     if (ul_file_map(&file, arena, options->golden, &diag) != UL_OK) {
         fprintf(stderr, "onnx_eval: %s\n", diag.text);
-        return diag.status;
+        return (int)diag.status;
     }
     char *wanted = ul_arena_alloc(arena, file.size_bytes + 1);
     if (file.size_bytes > 0)
