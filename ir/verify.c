@@ -212,9 +212,10 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
         return fail_value(verify, id, "has too high a rank");
     if (ul_type_known(&value->type) && !ul_type_in_limits(&value->type))
         return fail_value(verify, id, "is over the limits of size");
-    if ((value->tensor != NULL) != (value->kind == UL_VALUE_WEIGHT))
-        return fail_value(verify, id, "must have a tensor if and only if it is a weight");
-    if (value->tensor != NULL && !ul_type_equal(&value->type, &value->tensor->type))
+    /* A node output may be known too, until shape inference makes it a weight. */
+    if (value->kind == UL_VALUE_WEIGHT && value->tensor == NULL)
+        return fail_value(verify, id, "is a weight without a tensor");
+    if (value->kind == UL_VALUE_WEIGHT && !ul_type_equal(&value->type, &value->tensor->type))
         return fail_value(verify, id, "differs in type from its tensor");
     if (value->donor != UL_NONE &&
         (!is_value(verify, value->donor) || graph->values[value->donor].kind == UL_VALUE_NODE))

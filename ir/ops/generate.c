@@ -64,7 +64,15 @@ enum ul_status ul_infer_constant_of_shape(struct ul_infer *infer)
     if (value != NULL && (UL_SET_ANY >> value->type.dtype & 1u) == 0)
         return ul_infer_unsupported(infer, "value is of type %s",
                                     ul_dtype_get(value->type.dtype)->name);
-    ul_infer_set(infer, 0, value == NULL ? UL_F32 : value->type.dtype, count, dims);
+    struct ul_type type = ul_type_make(value == NULL ? UL_F32 : value->type.dtype, count, dims);
+    ul_infer_set_type(infer, 0, &type);
+    if (!ul_type_in_limits(&type))
+        return UL_OK; /* reported by the caller */
+    unsigned char element[sizeof value->splat] = {0};
+    if (value != NULL)
+        ul_tensor_read(value, 0, 1, element);
+    infer->graph->values[infer->node->outputs[0]].tensor =
+        ul_tensor_new_splat(infer->graph->arena, &type, element);
     return UL_OK;
 }
 
