@@ -33,6 +33,9 @@ static const struct row rows[] = {
     {{"concat", "Lets operands of Concat be produced in their place.", UL_PASS_ANY, false,
       TYPES | VIEWS, TYPES | VIEWS, 0},
      ul_pass_concat},
+    {{"fuse", "Groups nodes that one kernel computes.", UL_PASS_ANY, false, TYPES | VIEWS,
+      TYPES | VIEWS, GROUPS},
+     ul_pass_fuse},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
