@@ -5,9 +5,10 @@
  * group itself makes is replaced by the expression of its producer at that index (computed once
  * per index and list of statements, as a LET); a store of the anchor's output binds the element,
  * and then every result of the group that hangs on it is computed and stored at the same index.
- * Left undone: loops of different anchors are never merged; a row-wise softmax is not found to
- * work in place, because its passes load at different loop variables. */
+ * Left undone: loops of different anchors are never merged. */
 #include "ir/lower.h"
+
+#include "ir/in_place.h"
 
 #include <string.h>
 
@@ -636,82 +637,7 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
 }
 
 /* In-place facts: `output` may lie on `input` when both are dense from their first byte, elements
- * have one size, and the kernel loads `input` at no index but that of the store, before it. */
-
-struct access {
-    uint32_t buffer;
-    ul_kx index;
-    uint32_t position; /* of the statement in a walk in text order */
-    uint32_t top;      /* of the kernel's own list, the statement that it stands in */
-};
-
-struct walk {
-    const struct ul_kernel *kernel;
-    struct ul_arena *arena;
-    struct access *loads, *stores;
-    uint32_t load_count, load_capacity, store_count, store_capacity;
-    uint32_t position;
-    uint32_t top, depth;
-};
-
-static void access_add(struct walk *walk, bool is_store, uint32_t buffer, ul_kx index)
-{
-    struct access access = {
-        .buffer = buffer, .index = index, .position = walk->position, .top = walk->top};
-    if (is_store) {
-        UL_GROW(walk->arena, walk->stores, walk->store_count, walk->store_capacity);
-        walk->stores[walk->store_count++] = access;
-    } else {
-        UL_GROW(walk->arena, walk->loads, walk->load_count, walk->load_capacity);
-        walk->loads[walk->load_count++] = access;
-    }
-}
-
-static void walk_expr(struct walk *walk, ul_kx id)
-{
-    if (id == UL_NONE)
-        return;
-    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
-    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR)
-        return;
-    walk_expr(walk, expr->a);
-    if (expr->op == UL_KX_LOAD)
-        access_add(walk, false, expr->var, expr->a);
-    if (expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM)
-        walk_expr(walk, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
-        walk_expr(walk, expr->c);
-}
-
-static void walk_list(struct walk *walk, ul_ks first)
-{
-    walk->depth++;
-    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
-        walk->position++;
-        walk->top += walk->depth == 1 ? 1u : 0u;
-        walk_expr(walk, stmt->value);
-        walk_expr(walk, stmt->index);
-        if (stmt->kind == UL_KS_STORE)
-            access_add(walk, true, stmt->buffer, stmt->index);
-        if (stmt->kind == UL_KS_CONTRACT) {
-            const struct ul_contraction *contraction =
-                &walk->kernel->contractions[stmt->contraction];
-            access_add(walk, false, contraction->a.buffer, UL_NONE);
-            access_add(walk, false, contraction->b.buffer, UL_NONE);
-            /* A transform's other operands are loaded for many outputs: at no one index. */
-            uint32_t before = walk->load_count;
-            walk_expr(walk, contraction->a.transform);
-            walk_expr(walk, contraction->b.transform);
-            for (uint32_t i = before; i < walk->load_count; i++)
-                walk->loads[i].index = UL_NONE;
-            walk_list(walk, contraction->epilogue);
-        }
-        walk_list(walk, stmt->body);
-        walk_list(walk, stmt->orelse);
-    }
-    walk->depth--;
-}
+ * have one size, and no element is loaded after it was stored (in_place.c). */
 
 /* Whole, dense from the base's first byte: what a buffer must be to change places. */
 static bool covers_base(const struct ul_lower *lower, const struct param *param)
@@ -723,54 +649,22 @@ static bool covers_base(const struct ul_lower *lower, const struct param *param)
            ul_type_bytes(&value->type) == ul_type_bytes(&base->type);
 }
 
-static bool may_lie_on(const struct ul_lower *lower, const struct walk *walk,
+static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *accesses,
                        const struct param *output, const struct param *input)
 {
-    const struct ul_kernel *kernel = lower->kernel;
-    const struct ul_buffer *out = &kernel->buffers[output->buffer];
-    const struct ul_buffer *in = &kernel->buffers[input->buffer];
-    if (ul_dtype_get(out->dtype)->size_bytes != ul_dtype_get(in->dtype)->size_bytes ||
-        !covers_base(lower, output) || !covers_base(lower, input))
-        return false;
-    /* Stores come in text order. A later statement of the top may store elsewhere (UL_OP_COMBINES):
-     * the input has then been read. */
-    ul_kx index = UL_NONE;
-    uint32_t first_store = UINT32_MAX;
-    uint32_t first_top = 0;
-    for (uint32_t i = 0; i < walk->store_count; i++) {
-        const struct access *store = &walk->stores[i];
-        if (store->buffer != output->buffer)
-            continue;
-        if (index != UL_NONE && store->index != index && store->top == first_top)
-            return false;
-        if (index != UL_NONE)
-            continue;
-        index = store->index;
-        first_store = store->position;
-        first_top = store->top;
-    }
-    for (uint32_t i = 0; i < walk->load_count; i++) {
-        const struct access *load = &walk->loads[i];
-        if (kernel->buffers[load->buffer].value != in->value)
-            continue;
-        if (load->index != index || load->position > first_store)
-            return false;
-    }
-    /* Views of the input's base that others of the outputs live in would be overwritten too. */
-    for (uint32_t i = 0; i < walk->store_count; i++) {
-        if (kernel->buffers[walk->stores[i].buffer].value == in->value)
-            return false;
-    }
-    return index != UL_NONE;
+    const struct ul_buffer *out = &lower->kernel->buffers[output->buffer];
+    const struct ul_buffer *in = &lower->kernel->buffers[input->buffer];
+    return ul_dtype_get(out->dtype)->size_bytes == ul_dtype_get(in->dtype)->size_bytes &&
+           covers_base(lower, output) && covers_base(lower, input) &&
+           ul_accesses_may_overwrite(accesses, output->buffer, input->buffer);
 }
 
 static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *result)
 {
     const struct ul_lower_state *state = lower->state;
-    struct walk walk = {.kernel = lower->kernel, .arena = lower->arena};
+    const struct ul_accesses *accesses = ul_accesses_new(lower->kernel, lower->arena);
     struct ul_in_place *facts = NULL;
     uint32_t capacity = 0;
-    walk_list(&walk, lower->kernel->first);
     for (uint32_t o = 0; o < state->param_count; o++) {
         const struct ul_buffer *out = &lower->kernel->buffers[state->params[o].buffer];
         if (out->role != UL_BUFFER_OUTPUT)
@@ -778,7 +672,7 @@ static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *
         for (uint32_t i = 0; i < state->param_count; i++) {
             const struct ul_buffer *in = &lower->kernel->buffers[state->params[i].buffer];
             if (in->role != UL_BUFFER_INPUT || in->value == out->value ||
-                !may_lie_on(lower, &walk, &state->params[o], &state->params[i]))
+                !may_lie_on(lower, accesses, &state->params[o], &state->params[i]))
                 continue;
             UL_GROW(lower->arena, facts, result->in_place_count, capacity);
             facts[result->in_place_count++] =

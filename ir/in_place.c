@@ -1,0 +1,296 @@
+/* May an output lie on an input?
+ *
+ * Method: each load of the input is held against each store to the output. The pair is safe when
+ * (a) both have the same index, and the load comes first: no other iteration stores that element;
+ * or (b) the load stands in an earlier statement than the store, below the loops that they share,
+ * and every iteration of those loops has a row of elements to itself:
+ *
+ *     for i, j:                            index = 130 (128 i + j) + r, r in [0, 130)
+ *         for t: sum = sum + exp(in[130 (128 i + j) + t])
+ *         for u: out[130 (128 i + j) + u] = exp(in[...]) / sum
+ *
+ * Rows are apart when the loads and stores agree in the factors of the shared loops' variables,
+ * what is left lies in [0, r), and the factors are far enough apart that no two iterations meet.
+ * Left undone: rows that interleave (a softmax over an outer axis). */
+#include "ir/in_place.h"
+
+#include <string.h>
+
+enum { MOST_LOOPS = 64 };
+
+struct access {
+    uint32_t buffer;
+    ul_kx index;       /* UL_NONE: unknown */
+    uint32_t position; /* of the statement, in text order */
+    uint32_t depth;    /* enclosing statements */
+    const ul_ks *path; /* these, outermost first */
+};
+
+struct ul_accesses {
+    const struct ul_kernel *kernel;
+    struct ul_arena *arena;
+    struct access *loads, *stores;
+    uint32_t load_count, load_capacity, store_count, store_capacity;
+    uint32_t position, depth;
+    ul_ks path[MOST_LOOPS];
+    ul_kx *definitions; /* of variables that LET binds; UL_NONE for others */
+};
+
+/* Collecting */
+
+static struct access access_here(const struct ul_accesses *a, uint32_t buffer, ul_kx index)
+{
+    return (struct access){.buffer = buffer,
+                           .index = index,
+                           .position = a->position,
+                           .depth = a->depth,
+                           .path = ul_arena_copy(a->arena, a->path, a->depth * sizeof *a->path)};
+}
+
+static void add_load(struct ul_accesses *a, uint32_t buffer, ul_kx index)
+{
+    UL_GROW(a->arena, a->loads, a->load_count, a->load_capacity);
+    a->loads[a->load_count++] = access_here(a, buffer, index);
+}
+
+static void add_store(struct ul_accesses *a, uint32_t buffer, ul_kx index)
+{
+    UL_GROW(a->arena, a->stores, a->store_count, a->store_capacity);
+    a->stores[a->store_count++] = access_here(a, buffer, index);
+}
+
+static bool has_second(const struct ul_kx_data *expr)
+{
+    return expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
+}
+
+static bool is_leaf(const struct ul_kx_data *expr)
+{
+    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
+}
+
+static void collect_expr(struct ul_accesses *a, ul_kx id)
+{
+    if (id == UL_NONE)
+        return;
+    const struct ul_kx_data *expr = &a->kernel->exprs[id];
+    if (is_leaf(expr))
+        return;
+    collect_expr(a, expr->a);
+    if (expr->op == UL_KX_LOAD)
+        add_load(a, expr->var, expr->a);
+    if (has_second(expr))
+        collect_expr(a, expr->b);
+    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+        collect_expr(a, expr->c);
+}
+
+/* A contraction reads its operands, and what their transforms read, at no one index. */
+static void collect_contraction(struct ul_accesses *a, const struct ul_contraction *contraction)
+{
+    uint32_t before = a->load_count;
+    add_load(a, contraction->a.buffer, UL_NONE);
+    add_load(a, contraction->b.buffer, UL_NONE);
+    collect_expr(a, contraction->a.transform);
+    collect_expr(a, contraction->b.transform);
+    for (uint32_t i = before; i < a->load_count; i++)
+        a->loads[i].index = UL_NONE;
+}
+
+static void collect_list(struct ul_accesses *a, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = a->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &a->kernel->stmts[id];
+        a->position++;
+        collect_expr(a, stmt->value);
+        collect_expr(a, stmt->index);
+        if (stmt->kind == UL_KS_STORE)
+            add_store(a, stmt->buffer, stmt->index);
+        if (stmt->kind == UL_KS_LET)
+            a->definitions[stmt->var] = stmt->value;
+        UL_ASSERT(a->depth < MOST_LOOPS);
+        a->path[a->depth++] = id;
+        if (stmt->kind == UL_KS_CONTRACT) {
+            collect_contraction(a, &a->kernel->contractions[stmt->contraction]);
+            collect_list(a, a->kernel->contractions[stmt->contraction].epilogue);
+        }
+        collect_list(a, stmt->body);
+        collect_list(a, stmt->orelse);
+        a->depth--;
+    }
+}
+
+struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    struct ul_accesses *a = UL_NEW(arena, struct ul_accesses);
+    a->kernel = kernel;
+    a->arena = arena;
+    a->definitions = UL_NEW_ARRAY(arena, ul_kx, kernel->var_count);
+    for (uint32_t i = 0; i < kernel->var_count; i++)
+        a->definitions[i] = UL_NONE;
+    collect_list(a, kernel->first);
+    return a;
+}
+
+/* Indexes */
+
+/* Does the expression have one value as long as its variables' lists are open? */
+static bool is_fixed(const struct ul_kernel *kernel, ul_kx id)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    if (expr->op == UL_KX_VAR)
+        return !kernel->vars[expr->var].is_mutable;
+    if (is_leaf(expr))
+        return true;
+    if (expr->op == UL_KX_LOAD || !is_fixed(kernel, expr->a))
+        return false;
+    if (has_second(expr) && !is_fixed(kernel, expr->b))
+        return false;
+    return (expr->op != UL_KX_SELECT && expr->op != UL_KX_FMA) || is_fixed(kernel, expr->c);
+}
+
+/* An index as sum of factors[i] * (variable of shared loop i) + a rest in [low, high]. */
+struct row_index {
+    uint32_t loop_count;
+    const uint32_t *vars;
+    int64_t factors[MOST_LOOPS];
+    int64_t low, high;
+};
+
+/* Numbers beyond this are not worked with; their sums stay in range. */
+#define MOST_NUMBER ((int64_t)1 << 50)
+
+static bool is_small(int64_t value)
+{
+    return value >= -MOST_NUMBER && value <= MOST_NUMBER;
+}
+
+static bool add_rest(struct row_index *row, int64_t low, int64_t high, int64_t factor)
+{
+    int64_t ends[2];
+    if (!is_small(low) || !is_small(high) || __builtin_mul_overflow(low, factor, &ends[0]) ||
+        __builtin_mul_overflow(high, factor, &ends[1]))
+        return false;
+    row->low += ends[0] < ends[1] ? ends[0] : ends[1];
+    row->high += ends[0] < ends[1] ? ends[1] : ends[0];
+    return is_small(row->low) && is_small(row->high);
+}
+
+/* Adds factor * expression; false when a number is out of hand. */
+static bool add_to_row(const struct ul_accesses *a, struct row_index *row, ul_kx id, int64_t factor)
+{
+    const struct ul_kernel *kernel = a->kernel;
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    int64_t number;
+    if (!is_small(factor))
+        return false;
+    for (uint32_t i = 0; expr->op == UL_KX_VAR && i < row->loop_count; i++) {
+        if (row->vars[i] == expr->var) {
+            row->factors[i] += factor;
+            return is_small(row->factors[i]);
+        }
+    }
+    if (expr->op == UL_KX_VAR && a->definitions[expr->var] != UL_NONE)
+        return add_to_row(a, row, a->definitions[expr->var], factor);
+    if (expr->op == UL_KX_ADD)
+        return add_to_row(a, row, expr->a, factor) && add_to_row(a, row, expr->b, factor);
+    if (expr->op == UL_KX_SUB)
+        return add_to_row(a, row, expr->a, factor) && add_to_row(a, row, expr->b, -factor);
+    if (expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &number))
+        return !__builtin_mul_overflow(factor, number, &factor) &&
+               add_to_row(a, row, expr->a, factor);
+    return add_rest(row, expr->low, expr->high, factor);
+}
+
+/* Are the rows of `width` elements, at the sums of factor * variable, apart? */
+static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *row, int64_t width)
+{
+    bool done[MOST_LOOPS] = {false};
+    int64_t reach = width;
+    for (uint32_t round = 0; round < row->loop_count; round++) {
+        uint32_t least = row->loop_count;
+        for (uint32_t i = 0; i < row->loop_count; i++) {
+            if (!done[i] && (least == row->loop_count || row->factors[i] < row->factors[least]))
+                least = i;
+        }
+        done[least] = true;
+        const struct ul_kernel_var *var = &kernel->vars[row->vars[least]];
+        int64_t steps = var->high - var->low;
+        int64_t spread;
+        if (steps == 0)
+            continue;
+        if (row->factors[least] < reach ||
+            __builtin_mul_overflow(row->factors[least], steps, &spread) || !is_small(spread))
+            return false;
+        reach += spread;
+    }
+    return true;
+}
+
+/* Pairs */
+
+static bool load_is_in_earlier_row(const struct ul_accesses *a, const struct access *load,
+                                   const struct access *store)
+{
+    uint32_t shared = 0;
+    while (shared < load->depth && shared < store->depth &&
+           load->path[shared] == store->path[shared])
+        shared++;
+    uint32_t vars[MOST_LOOPS];
+    struct row_index rows[2] = {{.vars = vars}, {.vars = vars}};
+    for (uint32_t i = 0; i < shared; i++) {
+        const struct ul_ks_data *stmt = &a->kernel->stmts[load->path[i]];
+        if (stmt->kind == UL_KS_CONTRACT)
+            return false;
+        if (stmt->kind == UL_KS_FOR)
+            vars[rows[0].loop_count++] = stmt->var;
+    }
+    rows[1].loop_count = rows[0].loop_count;
+    if (rows[0].loop_count == 0)
+        return true; /* nothing of the first statement runs after the second has begun */
+    if (load->index == UL_NONE || !add_to_row(a, &rows[0], load->index, 1) ||
+        !add_to_row(a, &rows[1], store->index, 1) ||
+        memcmp(rows[0].factors, rows[1].factors, sizeof rows[0].factors) != 0)
+        return false;
+    int64_t low = rows[0].low < rows[1].low ? rows[0].low : rows[1].low;
+    int64_t high = rows[0].high > rows[1].high ? rows[0].high : rows[1].high;
+    return rows_apart(a->kernel, &rows[0], high - low + 1);
+}
+
+static bool is_safe(const struct ul_accesses *a, const struct access *load,
+                    const struct access *store, bool same_view)
+{
+    if (load->position > store->position)
+        return false;
+    if (same_view && load->index == store->index && is_fixed(a->kernel, load->index))
+        return true;
+    if (load->position == store->position)
+        return false;
+    struct access unknown = *load;
+    if (!same_view)
+        unknown.index = UL_NONE;
+    return load_is_in_earlier_row(a, &unknown, store);
+}
+
+bool ul_accesses_may_overwrite(const struct ul_accesses *a, uint32_t output, uint32_t input)
+{
+    const struct ul_buffer *buffers = a->kernel->buffers;
+    const struct ul_buffer *in = &buffers[input];
+    bool stored = false;
+    for (uint32_t s = 0; s < a->store_count; s++) {
+        const struct access *store = &a->stores[s];
+        /* What another output stores under the input would be overwritten too. */
+        if (buffers[store->buffer].value == in->value)
+            return false;
+        if (store->buffer != output)
+            continue;
+        stored = true;
+        for (uint32_t l = 0; l < a->load_count; l++) {
+            const struct ul_buffer *loaded = &buffers[a->loads[l].buffer];
+            bool same_view = loaded->offset_bytes == in->offset_bytes && loaded->dtype == in->dtype;
+            if (loaded->value == in->value && !is_safe(a, &a->loads[l], store, same_view))
+                return false;
+        }
+    }
+    return stored;
+}

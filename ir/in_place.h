@@ -1,0 +1,18 @@
+/* Where a kernel loads and stores, for one question: may an output lie on an input's bytes? For
+ * ir/lower.c alone.
+ *
+ * Invariants: the kernel is complete and stores every element of an output once, but for later
+ * statements of its own list (UL_OP_COMBINES).
+ * Ownership: lives in the arena passed in and borrows the kernel. Nothing fails. */
+#ifndef UL_IN_PLACE_H
+#define UL_IN_PLACE_H
+
+#include "ir/kernel.h"
+
+struct ul_accesses;
+struct ul_accesses *ul_accesses_new(const struct ul_kernel *kernel, struct ul_arena *arena);
+/* True when every load of the value under buffer `input` (through any of its views) that may meet
+ * a store to buffer `output` comes before it, were the two one array of equal elements. */
+bool ul_accesses_may_overwrite(const struct ul_accesses *accesses, uint32_t output, uint32_t input);
+
+#endif

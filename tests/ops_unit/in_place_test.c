@@ -1,0 +1,79 @@
+/* Which inputs an output may lie on (ir/in_place.c): found from what the loops of an operator load
+ * and store, so operators serve as examples. */
+#include "case.h"
+
+struct place_case {
+    const char *op, *inputs, *attributes;
+    uint32_t inputs_taken; /* bits: the inputs that output 0 may take the bytes of */
+};
+
+static const struct place_case cases[] = {
+    {"Add", "f32[4,33];f32[4,33]", NULL, 3},
+    {"Add", "f32[4,33];f32[33]", NULL, 1},
+    {"Add", "f32[4,1];f32[4,33]", NULL, 2},
+    {"Cast", "f32[4]", "to=6", 1},
+    {"Cast", "f32[4]", "to=11", 0},
+    /* Passes over a row, rows one after the other. */
+    {"Softmax", "f32[4,5,33]", NULL, 1},
+    {"Softmax", "f32[4,5,70]", NULL, 1},
+    {"Softmax", "f32[4,5,7]", "axis=0, ul_flatten_axis=1", 1},
+    {"LayerNormalization", "f32[4,5,70];f32[5,70]", "axis=1", 1},
+    {"InstanceNormalization", "f32[2,3,5,70];f32[3];f32[3]", NULL, 1},
+    {"GroupNormalization", "f32[2,6,5,7];f32[6];f32[6]", "num_groups=3", 1},
+    /* Rows that interleave are not told apart. */
+    {"Softmax", "f32[4,5,33]", "axis=1", 0},
+    {"InstanceNormalization", "f32[1,1,5];f32[1];f32[1]", NULL, 1},
+    /* Every element is loaded just before it is stored. */
+    {"CumSum", "f32[4,33];i64[] = [0]", NULL, 1},
+    {"CumSum", "f32[4,33];i64[] = [1]", "reverse=1, exclusive=1", 1},
+    /* The copy comes first, and the updates are not under it. */
+    {"ScatterND", "f32[9];i64[2,1];f32[2]", "reduction=\"add\"", 1},
+    {"ScatterElements", "f32[2,3];i64[2,3];f32[2,3]", NULL, 1},
+    {"TensorScatter", "f32[2,8,4];f32[2,3,4]", NULL, 1},
+    /* The whole line is read before the first result. */
+    {"TopK", "f32[70];i64[1] = [70]", NULL, 1},
+    /* A row's results are all in an array before the first is stored; otherwise windows overlap. */
+    {"MaxPool", "f32[2,3,9]", "kernel_shape=ints[3], pads=ints[1,1]", 1},
+    {"MaxPool", "f32[2,3,99]", "kernel_shape=ints[3], pads=ints[1,1]", 0},
+    {"MaxPool", "f32[2,3,9,9]", "kernel_shape=ints[3,3], pads=ints[1,1,1,1]", 0},
+    {"LRN", "f32[1,8,4]", "size=3", 0},
+    {"Transpose", "f32[4,4]", "perm=ints[1,0]", 0},
+};
+
+static void run_case(const struct place_case *test)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_lower_result result;
+    ul_node_id node = 0;
+    uint32_t taken = 0;
+    ul_arena_init(&arena);
+    case_graph(&graph, &arena, test->op, test->inputs, test->attributes, 1);
+    ul_lower_group(&graph, &node, 1, NULL, &arena, &result);
+    for (uint32_t i = 0; i < result.in_place_count; i++) {
+        for (uint32_t k = 0; k < graph.nodes[0].input_count; k++) {
+            if (result.in_place[i].input == graph.nodes[0].inputs[k])
+                taken |= 1u << k;
+        }
+    }
+    if (taken != test->inputs_taken)
+        fail_msg("%s (%s) {%s}: inputs %x may be taken, wanted %x", test->op, test->inputs,
+                 test->attributes == NULL ? "" : test->attributes, (unsigned)taken,
+                 (unsigned)test->inputs_taken);
+    ul_arena_done(&arena);
+}
+
+static void operators(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_case(&cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operators),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
