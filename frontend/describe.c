@@ -42,7 +42,8 @@ static void describe_tensor(struct ul_arena *arena, int32_t elem_type,
             dim->dim_value >= 0)
             dims[i].size = dim->dim_value;
         if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-            dim->dim_param != NULL && dim->dim_param[0] != '\0')
+            dim->dim_param != NULL && dim->dim_param[0] != '\0' &&
+            strcmp(dim->dim_param, "?") != 0) /* some exporters call every unknown "?" */
             dims[i].symbol = ul_arena_copy_string(arena, dim->dim_param);
     }
     port->dims = dims;

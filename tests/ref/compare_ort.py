@@ -121,6 +121,8 @@ def parse():
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=1,3,224,224")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ramp", action="store_true", help="float inputs are i/n, not random")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy",
+                        help="this instead of random numbers")  # fmt: skip
     parser.add_argument("--expect", action="append", default=[], metavar="OUTPUT=FILE.pb",
                         help="compare this output with a file too")  # fmt: skip
     parser.add_argument("--tolerance", type=float, default=1e-4)
@@ -142,6 +144,9 @@ def main():
         name, shape = text.rsplit("=", 1)
         given[name] = [int(part) for part in shape.split(",")]
     inputs = random_inputs(model, args.seed, given, args.ramp)
+    for text in args.input:
+        name, file = text.rsplit("=", 1)
+        inputs[name] = np.load(file)
     want = reference(path, inputs)
     failed = False
     with tempfile.TemporaryDirectory(prefix="ullage-ref-") as folder:
