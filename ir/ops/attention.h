@@ -4,4 +4,33 @@
 
 #include "ir/lower.h"
 
+enum ul_attention_input {
+    UL_ATTENTION_Q,
+    UL_ATTENTION_K,
+    UL_ATTENTION_V,
+    UL_ATTENTION_MASK,
+    UL_ATTENTION_PAST_K,
+    UL_ATTENTION_PAST_V,
+    UL_ATTENTION_LENGTHS
+};
+
+/* One attention, whatever the rank of its operands. */
+struct ul_attention {
+    bool is_flat;                 /* operands are [batch, sequence, heads * size] */
+    int64_t batch, heads, groups; /* groups: heads of keys and values */
+    int64_t queries, keys, past;  /* lengths; `keys` without the past */
+    int64_t size, value_size;     /* of a head */
+    double scale, softcap;
+    bool is_causal;
+    int64_t scores_mode; /* qk_matmul_output_mode */
+};
+
+/* attention_shape.c: NULL, or what is wrong. `types` are those of the inputs, NULL where absent. */
+const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
+                              const struct ul_type *const types[7]);
+
+ul_infer_fn ul_infer_attention, ul_infer_rotary;
+ul_lower_fn ul_lower_attention;
+ul_map_fn ul_map_rotary;
+
 #endif

@@ -29,6 +29,8 @@ ul_kx ul_matmul_open(struct ul_lower *lower, const struct ul_matmul *matmul,
                      const struct ul_matmul_operands *operands, ul_kx index[UL_LIMIT_RANK]);
 void ul_matmul_close(struct ul_lower *lower, const struct ul_matmul *matmul);
 
+ul_infer_fn ul_infer_einsum;
+ul_lower_fn ul_lower_einsum;
 ul_infer_fn ul_infer_matmul, ul_infer_gemm, ul_infer_matmul_integer, ul_infer_qlinear_matmul;
 ul_lower_fn ul_lower_matmul, ul_lower_gemm, ul_lower_matmul_integer, ul_lower_qlinear_matmul;
 
