@@ -74,6 +74,21 @@ int ul_reader_all(const struct ul_session *s, struct ul_reader *reader, unsigned
     return ul_error(s, UL_EXIT_IO, "%s: cannot read", ul_shown(shown, reader->name));
 }
 
+static void hold_signals(struct ul_writer *writer)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &writer->signals);
+}
+
+static void release_signals(struct ul_writer *writer)
+{
+    if (writer->temporary[0] != '\0')
+        sigprocmask(SIG_SETMASK, &writer->signals, NULL);
+}
+
 int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const char *path)
 {
     struct stat status;
@@ -84,13 +99,16 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
     if (strlen(path) + 32 > UL_PATH_BYTES)
         return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, path));
     memcpy(writer->path, path, strlen(path) + 1);
-    if (!in_place)
+    if (!in_place) {
         snprintf(writer->temporary, UL_PATH_BYTES, "%s.%ld.tmp", path, (long)getpid());
+        hold_signals(writer);
+    }
     writer->file = standard ? stdout : fopen(in_place ? path : writer->temporary, "wb");
-    if (writer->file == NULL)
-        return ul_error(s, UL_EXIT_IO, "cannot write %s: %s", ul_shown(shown, path),
-                        strerror(errno));
-    return UL_EXIT_OK;
+    if (writer->file != NULL)
+        return UL_EXIT_OK;
+    int cause = errno;
+    release_signals(writer);
+    return ul_error(s, UL_EXIT_IO, "cannot write %s: %s", ul_shown(shown, path), strerror(cause));
 }
 
 int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good)
@@ -110,6 +128,7 @@ int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool g
     }
     if ((!good || failed) && writer->temporary[0] != '\0')
         remove(writer->temporary);
+    release_signals(writer);
     if (failed)
         return ul_error(s, UL_EXIT_IO, "cannot write %s: %s", ul_shown(shown, writer->path),
                         strerror(cause));

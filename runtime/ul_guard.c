@@ -25,6 +25,7 @@
 #include <string.h>
 
 #define STEP_NONE UINT32_MAX
+#define TEXT_BYTES (2 * UL_SHOWN_BYTES + 64)
 
 struct mark {
     uint64_t hash; /* of the step's views */
@@ -257,35 +258,35 @@ static uint32_t first_difference(const struct guard *guard)
     return a->count < b->count ? b->marks[a->count].step : a->marks[b->count].step;
 }
 
-static const char *step_text(const struct guard *guard, uint32_t step, char buffer[256])
+static const char *step_text(const struct guard *guard, uint32_t step, char buffer[TEXT_BYTES])
 {
     char name[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES];
     const struct ul_step *row = &guard->model->steps[step];
-    snprintf(buffer, 256, "step %" PRIu32 " %s (%s)", step, ul_shown(name, row->name),
+    snprintf(buffer, TEXT_BYTES, "step %" PRIu32 " %s (%s)", step, ul_shown(name, row->name),
              ul_shown(node, row->node));
     return buffer;
 }
 
 /* "byte 20 of 'h'" */
-static const char *place_text(const struct guard *guard, char buffer[256])
+static const char *place_text(const struct guard *guard, char buffer[TEXT_BYTES])
 {
     const struct ul_model *model = guard->model;
     uint64_t margin = guard->s->margin_bytes;
     uint64_t at = guard->write_offset - margin;
     char name[UL_SHOWN_BYTES];
     if (guard->write_offset < margin || at >= model->arena_bytes) {
-        snprintf(buffer, 256, "outside of the arena, %" PRIu64 " bytes %s",
+        snprintf(buffer, TEXT_BYTES, "outside of the arena, %" PRIu64 " bytes %s",
                  guard->write_offset < margin ? margin - guard->write_offset
                                               : at - model->arena_bytes + 1,
                  guard->write_offset < margin ? "before it" : "behind its end");
         return buffer;
     }
-    snprintf(buffer, 256, "byte %" PRIu64 " of the arena, where nothing lives", at);
+    snprintf(buffer, TEXT_BYTES, "byte %" PRIu64 " of the arena, where nothing lives", at);
     for (uint32_t i = 0; i < model->range_count; i++) {
         const struct ul_range *range = &model->ranges[i];
         if (is_live(range, guard->write_step) && range->offset_bytes <= at &&
             at < range->offset_bytes + range->size_bytes)
-            snprintf(buffer, 256, "byte %" PRIu64 " of '%s' (byte %" PRIu64 " of the arena)",
+            snprintf(buffer, TEXT_BYTES, "byte %" PRIu64 " of '%s' (byte %" PRIu64 " of the arena)",
                      at - range->offset_bytes, ul_shown(name, range->value), at);
     }
     return buffer;
@@ -317,7 +318,7 @@ static void write_json(struct ul_json *json, const void *context)
 static int judge(const struct ul_session *s, const struct guard *guard)
 {
     struct verdict verdict = {guard, first_difference(guard)};
-    char step[256], place[256];
+    char step[TEXT_BYTES], place[TEXT_BYTES];
     const char *json = s->options->json;
     if (json != NULL) {
         int status = ul_json_write(s, json, write_json, &verdict);

@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct ul_hash {
     uint64_t lanes[4];
@@ -26,9 +27,15 @@ static inline uint64_t ul_hash_rotate(uint64_t word, unsigned count)
 
 static inline uint64_t ul_hash_word(const unsigned char *bytes)
 {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+#else
     return (uint64_t)bytes[0] | (uint64_t)bytes[1] << 8 | (uint64_t)bytes[2] << 16 |
            (uint64_t)bytes[3] << 24 | (uint64_t)bytes[4] << 32 | (uint64_t)bytes[5] << 40 |
            (uint64_t)bytes[6] << 48 | (uint64_t)bytes[7] << 56;
+#endif
 }
 
 /* One step of a lane: odd multiplier (a bijection) and a rotation that feeds high bits back. */

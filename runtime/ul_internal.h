@@ -20,6 +20,7 @@
 #include "ul_model.h"
 #include "ul_program.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@
 #endif
 
 #define UL_RANK_LIMIT 32        /* dims of a tensor in a file */
-#define UL_SHOWN_BYTES 96       /* an untrusted string, made printable */
+#define UL_SHOWN_BYTES 256      /* an untrusted string, made printable */
 #define UL_SHAPE_TEXT_BYTES 256 /* "float32 [1,3,224,224]" */
 #define UL_PATH_BYTES 4096
 
@@ -101,11 +102,13 @@ struct ul_reader {
     uint64_t left_bytes; /* UINT64_MAX when not known, as on a pipe */
 };
 
-/* A file that appears under its name only when it is complete. */
+/* A file that appears under its name only when it is complete. SIGINT and SIGTERM wait until then,
+   so that nothing half-written stays behind. */
 struct ul_writer {
     FILE *file;
     char path[UL_PATH_BYTES];
-    char temporary[UL_PATH_BYTES]; /* empty when written in place */
+    char temporary[UL_PATH_BYTES]; /* empty when written in place: signals do not wait */
+    sigset_t signals;              /* those that waited before */
 };
 
 int ul_reader_open(const struct ul_session *s, struct ul_reader *reader, const char *path);
@@ -134,10 +137,21 @@ void ul_npy_data(const struct ul_tensor *tensor, const void *data, ul_put *put, 
 int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
                  const void *data);
 
+/* ---- ul_crc.c ---- */
+struct ul_crc {
+    uint32_t state;
+    uint32_t table[256];
+};
+
+void ul_crc_init(struct ul_crc *crc);
+void ul_crc_add(struct ul_crc *crc, const void *bytes, size_t size_bytes);
+uint32_t ul_crc_get(const struct ul_crc *crc);
+
 /* ---- ul_npz.c ---- */
 /* Reads entry `key`, or, when key is NULL, the one named like the tensor, or the only one. */
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
                 const char *what, const struct ul_tensor *tensor, void *data);
+/* ---- ul_npz_write.c ---- */
 /* All outputs in one file. */
 int ul_npz_write(const struct ul_session *s, const char *path);
 

@@ -103,9 +103,10 @@ static void count_ranges(struct memory *memory, const enum ul_row *rows)
         bool peak = counts_at_peak(model, range);
         if (peak)
             memory->range_bytes[rows[i]] += range->size_bytes;
-        for (uint64_t k = 0; k < range->size_bytes; k++) {
+        for (uint64_t k = 0; k < range->size_bytes; k++)
             touched[k] |= COVERED;
-            if (peak && (touched[k] & PEAK) == 0) {
+        for (uint64_t k = 0; peak && k < range->size_bytes; k++) {
+            if ((touched[k] & PEAK) == 0) {
                 touched[k] |= PEAK;
                 memory->touched_bytes[rows[i]] += touched[k] & TOUCHED;
             }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_LIMIT 4096
 #define END_BYTES 22 /* end of central directory, without its comment */
 #define END_SEARCH (65535 + END_BYTES)
 #define CENTRAL_BYTES 46
@@ -170,7 +169,7 @@ static int find_entry(const struct ul_session *s, const struct ul_reader *reader
     const char *wanted = key != NULL ? key : fallback;
     uint64_t at = 0, count = 0;
     struct entry candidate;
-    char names[256] = "", shown[UL_SHOWN_BYTES], shown_key[UL_SHOWN_BYTES];
+    char names[1024] = "", shown[UL_SHOWN_BYTES], shown_key[UL_SHOWN_BYTES];
     size_t used = 0;
     for (; next_entry(directory, &at, &candidate); count++) {
         char name[64];
@@ -179,7 +178,7 @@ static int find_entry(const struct ul_session *s, const struct ul_reader *reader
             return UL_EXIT_OK;
         snprintf(name, sizeof name, "%.*s", (int)(entry->name_bytes < 40 ? entry->name_bytes : 40),
                  entry->name);
-        if (used + sizeof shown + 2 < sizeof names)
+        if (used + 4 * sizeof name < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
                                      used == 0 ? "" : ", ", ul_shown(shown, name));
     }
@@ -214,6 +213,24 @@ static int enter(const struct ul_session *s, struct ul_reader *reader, uint64_t 
     return UL_EXIT_OK;
 }
 
+/* Reads the entry once for its checksum, then goes back to its begin. */
+static int check_crc(const struct ul_session *s, struct ul_reader *reader, uint64_t total,
+                     const struct entry *entry)
+{
+    unsigned char piece[4096];
+    struct ul_crc crc;
+    ul_crc_init(&crc);
+    while (reader->left_bytes > 0) {
+        uint64_t size = reader->left_bytes < sizeof piece ? reader->left_bytes : sizeof piece;
+        if (!ul_reader_get(reader, piece, size))
+            return invalid(s, reader, "an entry cannot be read");
+        ul_crc_add(&crc, piece, (size_t)size);
+    }
+    if (ul_crc_get(&crc) != entry->crc)
+        return invalid(s, reader, "an entry is damaged (its checksum is wrong)");
+    return enter(s, reader, total, entry);
+}
+
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
                 const char *what, const struct ul_tensor *tensor, void *data)
 {
@@ -229,154 +246,9 @@ int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char
     if (status == UL_EXIT_OK)
         status = enter(s, reader, total, &entry);
     if (status == UL_EXIT_OK)
+        status = check_crc(s, reader, total, &entry);
+    if (status == UL_EXIT_OK)
         status = ul_npy_read(s, reader, what, tensor, data);
     free(directory.bytes);
-    return status;
-}
-
-/* ---- writing ---- */
-
-struct archive {
-    FILE *file;
-    uint32_t crc;
-    uint64_t written;
-    uint32_t table[256];
-};
-
-struct member {
-    uint32_t crc;
-    uint64_t size_bytes;
-    uint64_t offset_bytes;
-};
-
-static void crc_init(struct archive *archive)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; bit++)
-            value = (value & 1) != 0 ? value >> 1 ^ 0xedb88320u : value >> 1;
-        archive->table[i] = value;
-    }
-}
-
-static void put_crc(void *context, const void *bytes, size_t size_bytes)
-{
-    struct archive *archive = context;
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < size_bytes; i++)
-        archive->crc = archive->table[(archive->crc ^ at[i]) & 0xff] ^ archive->crc >> 8;
-}
-
-static void put_bytes(void *context, const void *bytes, size_t size_bytes)
-{
-    struct archive *archive = context;
-    archive->written += fwrite(bytes, 1, size_bytes, archive->file);
-}
-
-static void put_number(struct archive *archive, uint64_t value, uint32_t size_bytes)
-{
-    for (uint32_t i = 0; i < size_bytes; i++) {
-        unsigned char byte = (unsigned char)(value >> 8 * i & 0xff);
-        put_bytes(archive, &byte, 1);
-    }
-}
-
-/* What the local and the central record have in common, from "version needed" on. */
-static void put_common(struct archive *archive, const struct member *member, const char *name)
-{
-    put_number(archive, 20, 2);         /* version needed: 2.0 */
-    put_number(archive, 0x0800, 2);     /* names are UTF-8 */
-    put_number(archive, 0, 2);          /* stored */
-    put_number(archive, 0x00210000, 4); /* 1980-01-01 00:00: no times in outputs */
-    put_number(archive, member->crc, 4);
-    put_number(archive, member->size_bytes, 4);
-    put_number(archive, member->size_bytes, 4);
-    put_number(archive, strlen(name) + 4, 2);
-    put_number(archive, 0, 2); /* no extra field */
-}
-
-static void put_name(struct archive *archive, const char *name)
-{
-    put_bytes(archive, name, strlen(name));
-    put_bytes(archive, ".npy", 4);
-}
-
-static void put_member(const struct ul_session *s, struct archive *archive, uint32_t index,
-                       struct member *member)
-{
-    const struct ul_tensor *tensor = &s->model->outputs[index];
-    const void *data = ul_session_output(s, index);
-    char header[UL_NPY_HEADER_BYTES];
-    size_t header_bytes = ul_npy_header(tensor, header, sizeof header);
-    archive->crc = UINT32_MAX;
-    put_crc(archive, header, header_bytes);
-    ul_npy_data(tensor, data, put_crc, archive);
-    member->crc = ~archive->crc;
-    member->size_bytes = header_bytes + ul_npy_data_bytes(tensor);
-    member->offset_bytes = archive->written;
-    put_number(archive, 0x04034b50u, 4);
-    put_common(archive, member, tensor->name);
-    put_name(archive, tensor->name);
-    put_bytes(archive, header, header_bytes);
-    ul_npy_data(tensor, data, put_bytes, archive);
-}
-
-static void put_directory(const struct ul_session *s, struct archive *archive,
-                          const struct member *members)
-{
-    uint64_t begin = archive->written;
-    for (uint32_t i = 0; i < s->model->output_count; i++) {
-        put_number(archive, 0x02014b50u, 4);
-        put_number(archive, 0x0314, 2); /* made by Unix, 2.0 */
-        put_common(archive, &members[i], s->model->outputs[i].name);
-        put_number(archive, 0, 6);                    /* no comment, disk 0, binary */
-        put_number(archive, UINT64_C(0x81a40000), 4); /* a file, rw-r--r-- */
-        put_number(archive, members[i].offset_bytes, 4);
-        put_name(archive, s->model->outputs[i].name);
-    }
-    uint64_t size_bytes = archive->written - begin;
-    put_number(archive, 0x06054b50u, 4);
-    put_number(archive, 0, 4);
-    put_number(archive, s->model->output_count, 2);
-    put_number(archive, s->model->output_count, 2);
-    put_number(archive, size_bytes, 4);
-    put_number(archive, begin, 4);
-    put_number(archive, 0, 2);
-}
-
-/* Does everything fit the 32-bit form of the format? */
-static bool fits(const struct ul_model *model)
-{
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < model->output_count; i++) {
-        uint64_t name_bytes = strlen(model->outputs[i].name);
-        if (name_bytes > NAME_LIMIT)
-            return false;
-        total += ul_npy_data_bytes(&model->outputs[i]) + UL_NPY_HEADER_BYTES + 2 * name_bytes + 128;
-    }
-    return total < UINT32_MAX && model->output_count < 0xffff;
-}
-
-int ul_npz_write(const struct ul_session *s, const char *path)
-{
-    struct ul_writer writer;
-    struct archive archive = {NULL, 0, 0, {0}};
-    uint32_t count = s->model->output_count;
-    if (!fits(s->model))
-        return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "the outputs are too large for one .npz file; use --output-dir");
-    struct member *members = calloc(count + 1, sizeof *members);
-    if (members == NULL)
-        return ul_out_of_memory(s, (count + 1) * sizeof *members);
-    int status = ul_writer_open(s, &writer, path);
-    if (status == UL_EXIT_OK) {
-        archive.file = writer.file;
-        crc_init(&archive);
-        for (uint32_t i = 0; i < count; i++)
-            put_member(s, &archive, i, &members[i]);
-        put_directory(s, &archive, members);
-        status = ul_writer_close(s, &writer, true);
-    }
-    free(members);
     return status;
 }

@@ -6,10 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* With ".npy" and the ending of a temporary file this stays below 255, the usual limit. */
+#define NAME_BYTES 200
+
 static void sanitise(const char *name, char buffer[UL_SHOWN_BYTES])
 {
     size_t used = 0;
-    for (; *name != '\0' && used < UL_SHOWN_BYTES - 16; name++) {
+    for (; *name != '\0' && used < NAME_BYTES; name++) {
         bool plain = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
                      (*name >= '0' && *name <= '9') || *name == '-' || (*name == '.' && used != 0);
         buffer[used++] = plain ? *name : '_';

@@ -169,7 +169,25 @@ static inline int ul_run_is_big_endian(void)
     return low == 0;
 }
 
-/* Reads every section straight to its place: no second copy of the weights exists. */
+/* Reads a section to its place in pieces that are hashed while they are in cache. */
+static inline int ul_run_load_section(const struct ul_weights_source *source, uint64_t offset_bytes,
+                                      unsigned char *target, uint64_t size_bytes,
+                                      struct ul_hash *hash)
+{
+    const uint64_t piece_bytes = 262144;
+    while (size_bytes != 0) {
+        uint64_t piece = size_bytes < piece_bytes ? size_bytes : piece_bytes;
+        if (ul_run_read(source, offset_bytes, target, piece) != 0)
+            return 1;
+        ul_hash_add(hash, target, (size_t)piece);
+        offset_bytes += piece;
+        target += piece;
+        size_bytes -= piece;
+    }
+    return 0;
+}
+
+/* Every section goes straight to its place: no second copy of the weights exists. */
 static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
                                                   const struct ul_weights_source *source,
                                                   unsigned char *arena, struct ul_failure *failure)
@@ -183,9 +201,8 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
     for (uint32_t i = 0; i < model->section_count; i++) {
         const struct ul_section *section = &model->sections[i];
         unsigned char *target = arena + section->offset_bytes;
-        if (ul_run_read(source, offset, target, section->size_bytes) != 0)
+        if (ul_run_load_section(source, offset, target, section->size_bytes, &hash) != 0)
             return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
-        ul_hash_add(&hash, target, (size_t)section->size_bytes);
         if (ul_run_is_big_endian())
             ul_run_swap(target, section->size_bytes, section->element_bytes);
         offset += section->size_bytes;

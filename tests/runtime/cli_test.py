@@ -355,12 +355,15 @@ class Npz(Folder):
         self.zipped("packed.npz", {"f32.npy": good}, zipfile.ZIP_DEFLATED)
         self.zipped("two.npz", {"a.npy": other, "b\n.npy": other})
         self.put("cut.npz", self.get("two.npz")[:-30])
+        self.zipped("good.npz", {"f32.npy": good})
+        self.put("bad.npz", self.get("good.npz").replace(F32, F32[:-1] + b"?"))
         for text, code, words in (
             ("packed.npz", 3, "numpy.savez, not numpy.savez_compressed"),
             ("two.npz", 2, "no entry 'f32'; it holds: a.npy, b\\x0a.npy"),
             ("two.npz:c", 2, "no entry 'c'"),
             ("two.npz:a", 2, "this file holds int32"),
             ("cut.npz", 2, "no directory"),
+            ("bad.npz", 2, "checksum"),
         ):
             self.assertIn(words, stderr("types", "--input", f"f32={text}", "--random", "1", code=code))
         self.put("a.npy", good)
@@ -398,6 +401,8 @@ class Protobuf(Folder):
         self.check("i64", tensor("", 7, (2, 3), typed=(7, negative)), struct.pack("<6q", *range(0, -6, -1)))
         single = tensor("", 1, (2, 3)) + b"".join(varint(4 << 3 | 5) + F32[i * 4 : i * 4 + 4] for i in range(6))
         self.check("f32", single, F32)
+        for name, kind in (("bf16", 4), ("f8e5m2", 2)):  # as ONNX 1.12 stored what numpy lacks
+            self.check(name, tensor(name, kind, (2, 3), sample(name)), sample(name))
         dims = field(1, varint(2) + varint(3))
         self.check("f32", varint(2 << 3) + varint(1) + field(9, F32) + dims, F32)
 
