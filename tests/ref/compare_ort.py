@@ -162,7 +162,7 @@ def main():
             failed |= not same
             print("  without reuse:", "same bytes" if same else "DIFFERENT BYTES")
     verdict = "FAIL" if failed else "ok"
-    print(f"{verdict} {args.model}: compile {compile_s:.1f} s, run {run_s:.2f} s")
+    print(f"{verdict} {os.path.basename(path)}: compile {compile_s:.1f} s, run {run_s:.2f} s")
     sys.exit(6 if failed else 0)
 
 

@@ -35,9 +35,8 @@ fi
 extra=("$@")
 "$root/scripts/setup_python.sh" || exit $?
 
-out=$root/build/ref
-rm -rf "$out"
-mkdir -p "$out"
+out=$(mktemp -d "$root/build/ref.XXXXXX")
+trap 'rm -rf "$out"' EXIT
 
 # start NAME ARGUMENTS...: one comparison, at most $jobs at a time; its text goes to a file.
 start() {
