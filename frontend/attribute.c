@@ -89,7 +89,10 @@ static enum ul_status add_graph(struct ul_old_node *node, const char *name,
     uint32_t slot = strcmp(name, "else_branch") == 0 ? 1 : 0;
     if (graph == NULL)
         return bad(node, name, UL_INVALID, "says that it holds a graph, but has none");
-    if (slot == 0 && strcmp(name, "then_branch") != 0 && strcmp(name, "body") != 0)
+    bool is_known = slot == 1 || strcmp(name, "then_branch") == 0 || strcmp(name, "body") == 0;
+    if (!is_known && ul_op_find(node->domain, node->op) == UL_OP_NONE)
+        return UL_OK; /* the operator is not supported, which is said once for all of it */
+    if (!is_known)
         return bad(node, name, UL_INVALID, "is a graph, which no operator has by this name");
     if (node->graphs[slot] != NULL)
         return bad(node, name, UL_INVALID, "appears twice");

@@ -182,9 +182,23 @@ static enum ul_status check_names(const struct inputs *inputs)
     return UL_OK;
 }
 
+/* A name as one would type it after a flag: names are untrusted, so anything unusual is quoted. */
+static void put_word(struct ul_text *text, const char *name)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_.,:/=+@%-";
+    size_t length = strlen(name);
+    if (strspn(name, plain) == length)
+        ul_text_put(text, name);
+    else
+        ul_text_quote(text, name, length);
+}
+
 static void put_shape_hint(struct inputs *inputs, const struct ul_model_port *port)
 {
-    ul_text_printf(&inputs->unbound, "give --shape %s=", port->name);
+    ul_text_put(&inputs->unbound, "give --shape ");
+    put_word(&inputs->unbound, port->name);
+    ul_text_put(&inputs->unbound, "=");
     for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
         int64_t size = port->dims[d].size;
         if (size < 0 && port->dims[d].symbol != NULL)
@@ -223,9 +237,12 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
             continue;
         }
         type->dims[d] = inputs->sizes[ul_names_find(&inputs->symbols, dim->symbol)];
-        if (type->dims[d] < 0)
-            ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give --dim %s=N",
-                           (unsigned)d, quote(inputs, port->name), dim->symbol);
+        if (type->dims[d] >= 0)
+            continue;
+        ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give --dim ", (unsigned)d,
+                       quote(inputs, port->name));
+        put_word(&inputs->unbound, dim->symbol);
+        ul_text_put(&inputs->unbound, "=N");
     }
     for (uint32_t d = 0; d < type->rank; d++) {
         if (type->dims[d] < 0) {

@@ -350,6 +350,8 @@ def dims():
     write("dims_const_type", made, ["--const", "ids=data/mask.pb"])
     negative = model(graph([relu()], [tensor_type("x", [-1, 3])], [Y]))
     write("dims_negative", negative)
+    write("dims_hostile_names", model(graph(
+        [relu("x y\x1b[31m")], [tensor_type("x y\x1b[31m", ["$(rm)\n", None])], [Y])))
     odd = model(graph([relu()], [tensor_type("a=b", ["n=m", 2])], [Y]))
     odd.graph.node[0].input[0] = "a=b"
     write("dims_odd_names", odd, ["--dim", "n=m=3"])
