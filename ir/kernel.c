@@ -603,6 +603,15 @@ ul_kx ul_kx_modi(struct ul_kernel *kernel, ul_kx a, int64_t b)
     return ul_kx_binary(kernel, UL_KX_MOD, a, ul_kx_index_const(kernel, b));
 }
 
+ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c)
+{
+    struct ul_kx_data expr = kernel->exprs[id];
+    expr.a = a;
+    expr.b = b;
+    expr.c = c;
+    return expr_new(kernel, &expr);
+}
+
 /* Statements */
 
 static ul_ks stmt_append(struct ul_kernel *kernel, const struct ul_ks_data *stmt)
@@ -658,7 +667,7 @@ static uint32_t var_new(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t l
     return kernel->var_count++;
 }
 
-ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
+ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value)
 {
     struct ul_kx_data expr = kernel->exprs[value];
     bool mutable_var = expr.op == UL_KX_VAR && kernel->vars[expr.var].is_mutable;
@@ -669,6 +678,11 @@ ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
     stmt.value = value;
     stmt_append(kernel, &stmt);
     return ul_kx_var(kernel, stmt.var);
+}
+
+ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
+{
+    return ul_ks_name(kernel, ul_ks_share(kernel, value));
 }
 
 uint32_t ul_ks_var(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx first)

@@ -188,6 +188,13 @@ struct ul_contraction {
     ul_ks epilogue;
 };
 
+/* What naming shared parts knows of an expression; stale when the epoch is another. */
+struct ul_kx_mark {
+    uint32_t epoch;
+    uint32_t uses;
+    ul_kx as; /* what stands for it now */
+};
+
 struct ul_kernel {
     struct ul_arena *arena;
     uint32_t buffer_count, buffer_capacity;
@@ -198,6 +205,8 @@ struct ul_kernel {
     struct ul_kx_data *exprs;
     uint32_t *expr_table; /* hash table of the consing */
     uint32_t expr_table_size;
+    struct ul_kx_mark *marks; /* scratch of ul_ks_share */
+    uint32_t mark_capacity, mark_epoch;
     uint32_t stmt_count, stmt_capacity;
     struct ul_ks_data *stmts;
     uint32_t contraction_count, contraction_capacity;
@@ -252,7 +261,10 @@ enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a);
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
 
 /* Statements go to the end of the innermost open list. */
-ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value); /* the variable; constants pass through */
+/* The variable; constants pass through. Parts of `value` that it uses more than once get variables
+ * of their own. */
+ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value);
+ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value); /* the same without looking inside */
 uint32_t ul_ks_var(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx first);
 void ul_ks_set(struct ul_kernel *kernel, uint32_t var, ul_kx value);
 void ul_ks_store(struct ul_kernel *kernel, uint32_t buffer, ul_kx index, ul_kx value);
@@ -271,6 +283,11 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
+
+/* share.c: names the parts of an expression that it uses more than once. */
+ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value);
+/* kernel.c, for share.c: the expression `id` over other operands. */
+ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c);
 
 /* kernel_print.c: a readable dump, for --print-after and golden tests. */
 void ul_kernel_print(struct ul_text *text, const struct ul_kernel *kernel);

@@ -1,0 +1,88 @@
+/* Naming what an expression uses more than once.
+ *
+ * Problem: expressions are hash-consed graphs, but they are printed as nested text, where a part
+ * that is used twice is written (and, unless the C compiler notices, computed) twice; nested
+ * sharing grows exponentially. Method: before a value is bound by a LET, every float or narrow
+ * integer part of it with two uses or more is bound by a LET of its own, operands first.
+ * Left undone: i64 parts are indexes, which in-place analysis compares as expressions, and bools
+ * are conditions, which vectorise better inside their select. */
+#include "ir/kernel.h"
+
+#include <string.h>
+
+/* Room for the marks of every expression there is; old marks count as stale by their epoch. */
+static void marks_grow(struct ul_kernel *kernel)
+{
+    if (kernel->expr_count <= kernel->mark_capacity)
+        return;
+    uint32_t capacity = kernel->expr_capacity;
+    struct ul_kx_mark *marks = UL_NEW_ARRAY(kernel->arena, struct ul_kx_mark, capacity);
+    if (kernel->mark_capacity > 0)
+        memcpy(marks, kernel->marks, kernel->mark_capacity * sizeof *marks);
+    kernel->marks = marks;
+    kernel->mark_capacity = capacity;
+}
+
+static bool is_leaf(const struct ul_kx_data *expr)
+{
+    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
+}
+
+static uint32_t operand_count(const struct ul_kx_data *expr)
+{
+    if (is_leaf(expr) || expr->op == UL_KX_LOAD)
+        return 0; /* a load's operand is an index */
+    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+        return 3;
+    bool second = expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
+    return second ? 2 : 1;
+}
+
+static bool is_nameable(const struct ul_kx_data *expr)
+{
+    return !is_leaf(expr) && expr->dtype != UL_I64 && expr->dtype != UL_BOOL;
+}
+
+/* Counts the uses of everything under `id`; true when some part would get a name. */
+static bool count_uses(struct ul_kernel *kernel, ul_kx id)
+{
+    struct ul_kx_mark *mark = &kernel->marks[id];
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    if (mark->epoch == kernel->mark_epoch) {
+        mark->uses++;
+        return is_nameable(expr);
+    }
+    *mark = (struct ul_kx_mark){.epoch = kernel->mark_epoch, .uses = 1, .as = UL_NONE};
+    const ul_kx operands[3] = {expr->a, expr->b, expr->c};
+    bool found = false;
+    for (uint32_t i = 0, count = operand_count(expr); i < count; i++)
+        found = count_uses(kernel, operands[i]) || found;
+    return found;
+}
+
+/* The same expression over named parts. */
+static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id)
+{
+    struct ul_kx_data expr = kernel->exprs[id]; /* the array may move below */
+    if (kernel->marks[id].as != UL_NONE)
+        return kernel->marks[id].as;
+    ul_kx operands[3] = {expr.a, expr.b, expr.c};
+    bool changed = false;
+    for (uint32_t i = 0, count = operand_count(&expr); i < count; i++) {
+        ul_kx operand = rebuild(kernel, operands[i]);
+        changed = changed || operand != operands[i];
+        operands[i] = operand;
+    }
+    ul_kx built = changed ? ul_kx_rebuild(kernel, id, operands[0], operands[1], operands[2]) : id;
+    if (kernel->marks[id].uses > 1 && is_nameable(&expr))
+        built = ul_ks_name(kernel, built);
+    kernel->marks[id].as = built;
+    return built;
+}
+
+ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value)
+{
+    marks_grow(kernel);
+    kernel->mark_epoch++;
+    return count_uses(kernel, value) ? rebuild(kernel, value) : value;
+}
