@@ -1,10 +1,15 @@
 /* The packer's entry: checks the buffers, bounds the arena from below, runs the methods from the
  * cheapest to the dearest and keeps the best.
  *
- * Methods: first-fit in several orders, stopped early when one meets the bound. */
+ * Methods: first-fit in several orders, stopped early when one meets the bound; then the exact
+ * search, which may also raise the bound. */
+#include "planner/pack_exact.h"
 #include "planner/pack_internal.h"
 
 #include <string.h>
+#include <time.h>
+
+static const uint64_t default_work = 1u << 26;
 
 static enum ul_status buffer_verify(const struct ul_pack_buffer *buffer, uint32_t index,
                                     uint64_t *total_bytes, struct ul_diag *diag)
@@ -239,13 +244,37 @@ static void greedy_run(const struct ul_pack_problem *problem, struct best *best)
     }
 }
 
+static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
+                      struct best *best, struct ul_pack_result *result)
+{
+    struct ul_pack_exact exact = {.capacity_bytes = options->capacity_bytes,
+                                  .target_bytes = best->target_bytes,
+                                  .work_limit =
+                                      options->work_limit != 0 ? options->work_limit : default_work,
+                                  .arena_bytes = best->arena_bytes,
+                                  .bound_bytes = problem->bound_bytes,
+                                  .offset_bytes = best->trial_bytes};
+    if (options->time_limit_seconds > 0) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        exact.deadline_seconds =
+            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
+    }
+    ul_pack_exact(problem, &exact);
+    if (exact.found)
+        best_offer(best, exact.arena_bytes, "exact search");
+    problem->bound_bytes = exact.bound_bytes;
+    result->work = exact.work;
+    result->stopped_by_time = exact.stopped_by_time;
+}
+
 static void result_fill(const struct ul_pack_problem *problem,
                         const struct ul_pack_options *options, const struct best *best,
                         struct ul_pack_result *result)
 {
-    *result = (struct ul_pack_result){.arena_bytes = best->arena_bytes,
-                                      .lower_bound_bytes = problem->bound_bytes,
-                                      .method = best->method};
+    result->arena_bytes = best->arena_bytes;
+    result->lower_bound_bytes = problem->bound_bytes;
+    result->method = best->method;
     result->optimal = result->arena_bytes == result->lower_bound_bytes;
     result->fits = options->capacity_bytes == 0 || result->arena_bytes <= options->capacity_bytes;
     if (options->capacity_bytes == 0)
@@ -273,6 +302,10 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
     if (options->capacity_bytes > best.target_bytes)
         best.target_bytes = options->capacity_bytes;
     greedy_run(&problem, &best);
+    memset(result, 0, sizeof *result);
+    bool exact = options->method == UL_PACK_BEST || options->method == UL_PACK_EXACT;
+    if (exact && best.arena_bytes > best.target_bytes)
+        exact_run(&problem, options, &best, result);
     for (uint32_t b = 0; b < buffer_count; b++)
         buffers[b].offset_bytes = best.offset_bytes[b];
     result_fill(&problem, options, &best, result);
