@@ -3,7 +3,7 @@
  * that a loop over them vectorises. libm's are correct too, but scalar.
  *
  * Method: range reduction, then a polynomial that minimises the largest relative error (found by
- * linear programming over Chebyshev nodes). The largest errors, over all floats, are what
+ * linear programming over Chebyshev nodes). The largest errors are what
  * tests/runtime/math_test.c measures: exp, log, sigmoid, tanh, erf stay below 2.5 units in the last
  * place where the result is normal. NaN gives NaN; infinities, zeros and subnormals give what C99
  * Annex F says. errno and the rounding mode are left alone; round-to-nearest is assumed.

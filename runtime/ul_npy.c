@@ -146,7 +146,7 @@ static int read_header(const struct ul_session *s, struct ul_reader *reader, str
 }
 
 /* Do the elements of the file fit the tensor's type? Types that numpy lacks are accepted as opaque
-   bytes or as unsigned integers of the same size. */
+   bytes, as unsigned integers of the same size, or as ml_dtypes calls float8_e5m2: "f1". */
 static bool type_fits(const char *descr, const struct ul_type_info *info)
 {
     const char *code = strchr("<>=|", descr[0]) != NULL ? descr + 1 : descr;
@@ -154,7 +154,8 @@ static bool type_fits(const char *descr, const struct ul_type_info *info)
         (info->kind == 'b' && strcmp(code, "?") == 0))
         return descr[0] != '\0';
     if (info->npy[0] == 'V')
-        return code[0] == 'u' && strcmp(code + 1, info->npy + 1) == 0;
+        return (code[0] == 'u' && strcmp(code + 1, info->npy + 1) == 0) ||
+               (info->type == UL_TYPE_F8E5M2 && strcmp(code, "f1") == 0);
     return info->bits == 4 && strcmp(code, "V1") == 0;
 }
 
@@ -196,17 +197,23 @@ static int check_header(const struct ul_session *s, const char *file, const stru
                     ul_shape_text(got, tensor->type, header->rank, header->dims));
 }
 
-/* Elements in column-major order, into row-major order. */
-static void transpose(const struct ul_tensor *tensor, uint64_t element_bytes,
-                      const unsigned char *from, unsigned char *to)
+/* Elements of `element_bytes` in the order of the file into row-major order; those of 4 bits, which
+   have a byte each in the file, are packed. */
+static void place(const struct header *header, const struct ul_tensor *tensor,
+                  uint32_t element_bytes, const unsigned char *from, unsigned char *to)
 {
     int64_t index[UL_RANK_LIMIT] = {0};
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
+    bool packed = ul_type_find(tensor->type)->bits == 4;
     for (uint64_t k = 0; k < count; k++) {
         uint64_t at = 0;
         for (uint32_t i = tensor->rank; i-- > 0;)
             at = at * (uint64_t)tensor->dims[i] + (uint64_t)index[i];
-        memcpy(to + k * element_bytes, from + at * element_bytes, (size_t)element_bytes);
+        at = header->fortran ? at : k;
+        if (packed)
+            ul_4bit_set(to, k, from[at]);
+        else
+            memcpy(to + k * element_bytes, from + at * element_bytes, element_bytes);
         for (uint32_t i = tensor->rank; i-- > 0 && ++index[i] == tensor->dims[i];)
             index[i] = 0;
     }
@@ -225,11 +232,8 @@ static void convert(const struct header *header, const struct ul_tensor *tensor,
         ul_run_swap(bytes, size_bytes, element_bytes);
     for (uint64_t i = 0; info->kind == 'b' && i < count; i++)
         bytes[i] = bytes[i] != 0;
-    if (info->bits == 4)
-        for (uint64_t i = 0; i < count; i++)
-            ul_4bit_set(data, i, bytes[i]);
-    else if (bytes != data)
-        transpose(tensor, element_bytes, bytes, data);
+    if (bytes != data)
+        place(header, tensor, element_bytes, bytes, data);
 }
 
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,

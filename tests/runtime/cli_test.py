@@ -280,6 +280,10 @@ class Types(Folder):
         self.put("c.npy", npy("=f8", (2, 3), struct.pack("=6d", *range(6)), version=3))
         run("types", "--input", "f32=a.npy", "--input", "i32=b.npy", "--input", "f64=c.npy",
             "--random", "1", "--output-dir", "out")
+        nibbles = bytes([1, 4, 2, 5, 3, 6])
+        self.put("d.npy", npy("|u1", (2, 3), nibbles, fortran=True))
+        run("types", "--input", "u4=d.npy", "--random", "1", "--output", "u4=u4.npy")
+        self.assertEqual(read_npy(self.get("u4.npy"))[2], bytes([1, 2, 3, 4, 5, 6]))
         self.assertEqual(read_npy(self.get("out/f32.npy"))[2], F32)
         self.assertEqual(read_npy(self.get("out/i32.npy"))[2], struct.pack("<6i", *range(6)))
         self.assertEqual(read_npy(self.get("out/f64.npy"))[2], struct.pack("<6d", *range(6)))
@@ -287,8 +291,10 @@ class Types(Folder):
     def test_opaque_types(self):
         self.put("a.npy", npy("<u2", (2, 3), sample("u16")))
         self.put("b.npy", npy("|V1", (2, 3), sample("u4")))
-        run("types", "--input", "bf16=a.npy", "--input", "u4=b.npy", "--random", "1",
-            "--output-dir", "out")
+        self.put("c.npy", npy("<f1", (2, 3), sample("u8")))
+        run("types", "--input", "bf16=a.npy", "--input", "u4=b.npy", "--input", "f8e5m2=c.npy",
+            "--random", "1", "--output-dir", "out")
+        self.assertEqual(read_npy(self.get("out/f8e5m2.npy"))[2], sample("u8"))
         self.assertEqual(read_npy(self.get("out/bf16.npy"))[2], sample("u16"))
         self.assertEqual(read_npy(self.get("out/u4.npy"))[2], sample("u4"))
 
