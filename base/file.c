@@ -1,4 +1,4 @@
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "base/base.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ static enum ul_status read_stream(struct ul_file *file, struct ul_arena *arena, 
     return UL_OK;
 }
 
-static enum ul_status map_fd(struct ul_file *file, struct ul_arena *arena, int fd,
-                             const char *path, struct ul_diag *diag)
+static enum ul_status map_fd(struct ul_file *file, struct ul_arena *arena, int fd, const char *path,
+                             struct ul_diag *diag)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
@@ -70,6 +70,50 @@ void ul_file_unmap(struct ul_file *file)
     memset(file, 0, sizeof *file);
 }
 
+/* A file without a name where the file system has them: whatever ends the program, nothing is
+ * left. Else a temporary name. */
+static void open_beside(struct ul_file_writer *writer)
+{
+    char folder[UL_LIMIT_PATH_BYTES];
+    const char *slash = strrchr(writer->path, '/');
+    if (slash == NULL)
+        memcpy(folder, ".", 2);
+    else
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - writer->path + 1), writer->path);
+    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        snprintf(writer->temporary, sizeof writer->temporary, "%.*s.XXXXXX",
+                 (int)(sizeof writer->temporary - 16), writer->path);
+        fd = mkstemp(writer->temporary);
+        if (fd >= 0) {
+            mode_t mask = umask(0);
+            umask(mask);
+            fchmod(fd, 0666 & ~mask);
+        }
+    }
+    if (fd >= 0)
+        writer->stream = fdopen(fd, "wb");
+}
+
+/* Gives a nameless file a temporary name, so that it can be renamed over the target. */
+static bool name_file(struct ul_file_writer *writer)
+{
+    char descriptor[64];
+    if (writer->temporary[0] != '\0')
+        return true;
+    snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", fileno(writer->stream));
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        snprintf(writer->temporary, sizeof writer->temporary, "%.*s.%ld.%u",
+                 (int)(sizeof writer->temporary - 32), writer->path, (long)getpid(), attempt);
+        if (linkat(AT_FDCWD, descriptor, AT_FDCWD, writer->temporary, AT_SYMLINK_FOLLOW) == 0)
+            return true;
+        if (errno != EEXIST)
+            break;
+    }
+    writer->temporary[0] = '\0';
+    return false;
+}
+
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, struct ul_diag *diag)
 {
     memset(writer, 0, sizeof *writer);
@@ -84,19 +128,10 @@ enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path, st
     memcpy(writer->path, path, strlen(path) + 1);
     struct stat info;
     writer->in_place = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-    if (writer->in_place) {
+    if (writer->in_place)
         writer->stream = fopen(path, "wb");
-    } else {
-        snprintf(writer->temporary, sizeof writer->temporary, "%.*s.XXXXXX",
-                 (int)(sizeof writer->temporary - 16), path);
-        int fd = mkstemp(writer->temporary);
-        if (fd >= 0) {
-            mode_t mask = umask(0);
-            umask(mask);
-            fchmod(fd, 0666 & ~mask);
-            writer->stream = fdopen(fd, "wb");
-        }
-    }
+    else
+        open_beside(writer);
     if (writer->stream == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", path, strerror(errno));
     return UL_OK;
@@ -106,6 +141,10 @@ enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *dia
 {
     bool failed = fflush(writer->stream) != 0 || ferror(writer->stream);
     int reason = errno;
+    if (!failed && !writer->in_place && !name_file(writer)) {
+        failed = true;
+        reason = errno;
+    }
     if (writer->stream != stdout) {
         if (fclose(writer->stream) != 0 && !failed) {
             failed = true;
@@ -119,7 +158,7 @@ enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *dia
     }
     if (!failed)
         return UL_OK;
-    if (!writer->in_place)
+    if (writer->temporary[0] != '\0')
         unlink(writer->temporary);
     return ul_diag_set(diag, UL_IO, "%s: cannot write: %s", writer->path, strerror(reason));
 }
@@ -129,7 +168,7 @@ void ul_file_abort(struct ul_file_writer *writer)
     if (writer->stream != NULL && writer->stream != stdout)
         fclose(writer->stream);
     writer->stream = NULL;
-    if (!writer->in_place && writer->temporary[0] != '\0')
+    if (writer->temporary[0] != '\0')
         unlink(writer->temporary);
 }
 

@@ -117,6 +117,10 @@ enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory,
 enum ul_status ul_cli_temporary(struct ul_arena *arena, const char **directory,
                                 struct ul_diag *diag) UL_MUST_CHECK;
 void ul_cli_remove_tree(const char *directory);
+/* The end of what ul_cli_temporary began, during which Ctrl-C waits. */
+void ul_cli_remove_temporary(const char *directory);
+/* One line on a terminal that says what is going on; NULL clears it. */
+void ul_cli_progress(const char *what);
 /* Path of a file that comes with the program: installed beside it, or in the source. */
 const char *ul_cli_data_file(struct ul_arena *arena, const char *name);
 /* Runs a program and waits; its exit code, or -1 where it could not start or was killed. */

@@ -11,7 +11,7 @@ static enum ul_status build_program(struct ul_cli_job *job)
     if (status == UL_OK && options->output != NULL)
         status = ul_cli_make(job, directory, options->output);
     if (options->emit == NULL)
-        ul_cli_remove_tree(directory);
+        ul_cli_remove_temporary(directory);
     return status;
 }
 

@@ -431,7 +431,7 @@ static enum ul_status verify(struct ul_cli_job *job)
     UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
     verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);
     enum ul_status status = verify_all(&verification);
-    ul_cli_remove_tree(verification.work);
+    ul_cli_remove_temporary(verification.work);
     return status;
 }
 

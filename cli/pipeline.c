@@ -168,8 +168,10 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     struct ul_program_options options;
     UL_TRY(check_target(job));
     UL_TRY(program_options(job, &options));
+    ul_cli_progress("reading and simplifying the model");
     UL_TRY(ul_cli_load(job, model_path));
     enum ul_status status = run_passes(job);
+    ul_cli_progress(NULL);
     if (status != UL_OK) {
         ul_diag_prefix(&job->diag, model_path);
         return status;
@@ -267,13 +269,21 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
     return status;
 }
 
+static enum ul_status solve(struct ul_cli_job *job)
+{
+    ul_cli_progress("planning");
+    enum ul_status status = ul_plan_solve(&job->keep, job->program->problem, &job->options.planning,
+                                          &job->plan, &job->diag);
+    ul_cli_progress(NULL);
+    return status;
+}
+
 enum ul_status ul_cli_plan(struct ul_cli_job *job)
 {
     if (job->options.plan != NULL)
         UL_TRY(read_plan(job, job->options.plan));
     else
-        UL_TRY(ul_plan_solve(&job->keep, job->program->problem, &job->options.planning, &job->plan,
-                             &job->diag));
+        UL_TRY(solve(job));
     describe(job);
     ul_text_init(&job->json, &job->keep);
     ul_report_put_json(&job->json, &job->report);
@@ -399,7 +409,9 @@ enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const 
 {
     const char *const argv[] = {
         "make", "-s", "-j2", "-C", directory, "program", runtime_library(job), NULL};
+    ul_cli_progress("compiling the kernels with the C compiler");
     int code = ul_cli_execute(argv);
+    ul_cli_progress(NULL);
     if (code != 0)
         return ul_diag_set(&job->diag, UL_COMPILER,
                            "the C compiler failed (its messages are above); --emit DIR keeps the "
