@@ -6,6 +6,8 @@
  * with w the n-th root of unity and k < l * r. */
 #include "ir/ops/signal_fft.h"
 
+enum { MOST_WRITTEN_OUT = 8 }; /* passes of a smaller radix have their terms written out */
+
 #define TAU 6.283185307179586476925286766559
 
 void ul_fft_init(struct ul_fft *fft, struct ul_lower *lower, enum ul_dtype dtype, int64_t length,
@@ -38,43 +40,94 @@ struct fft_pass {
     int64_t radix;
 };
 
-/* Adds term q to the sums. */
-static void add_term(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx q, ul_kx k_out,
-                     ul_kx s, const uint32_t *sums)
+/* Where element (k_out mod length, s + q * after) of the line lies that the pass reads. */
+static ul_kx source(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx q, ul_kx k_out,
+                    ul_kx s)
 {
     struct ul_kernel *k = fft->lower->kernel;
     int64_t before = fft->length / pass->length;
-    int64_t after = before / pass->radix;
     ul_kx row = ul_kx_muli(k, ul_kx_modi(k, k_out, pass->length), before);
-    ul_kx at =
-        ul_kx_addi(k, ul_kx_add(k, ul_kx_add(k, row, s), ul_kx_muli(k, q, after)), pass->from);
-    at = ul_ks_let(k, at);
-    ul_kx root = ul_kx_modi(k, ul_kx_muli(k, ul_kx_mul(k, q, k_out), after), fft->length);
-    root = ul_ks_let(k, root);
-    ul_kx x = ul_ks_let(k, ul_kx_load(k, fft->real, at));
-    ul_kx y = ul_ks_let(k, ul_kx_load(k, fft->imaginary, at));
-    ul_kx c = ul_ks_let(k, ul_kx_load(k, fft->cosines, root));
-    ul_kx d = ul_ks_let(k, ul_kx_load(k, fft->sines, root));
-    ul_kx real = ul_kx_sub(k, ul_kx_mul(k, x, c), ul_kx_mul(k, y, d));
-    ul_kx imaginary = ul_kx_add(k, ul_kx_mul(k, x, d), ul_kx_mul(k, y, c));
-    ul_ks_set(k, sums[0], ul_kx_add(k, ul_kx_var(k, sums[0]), real));
-    ul_ks_set(k, sums[1], ul_kx_add(k, ul_kx_var(k, sums[1]), imaginary));
+    ul_kx column = ul_kx_add(k, s, ul_kx_muli(k, q, before / pass->radix));
+    return ul_kx_addi(k, ul_kx_add(k, row, column), pass->from);
 }
 
-static void run_pass(const struct ul_fft *fft, const struct fft_pass *pass)
+/* Which root of unity multiplies it. */
+static ul_kx root_of(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx q, ul_kx k_out)
 {
     struct ul_kernel *k = fft->lower->kernel;
     int64_t after = fft->length / pass->length / pass->radix;
+    return ul_kx_modi(k, ul_kx_muli(k, ul_kx_mul(k, q, k_out), after), fft->length);
+}
+
+struct complex {
+    ul_kx real, imaginary;
+};
+
+static struct complex load(const struct ul_fft *fft, uint32_t real, uint32_t imaginary, ul_kx at)
+{
+    struct ul_kernel *k = fft->lower->kernel;
+    return (struct complex){ul_ks_let(k, ul_kx_load(k, real, at)),
+                            ul_ks_let(k, ul_kx_load(k, imaginary, at))};
+}
+
+static struct complex multiply(struct ul_kernel *k, struct complex a, struct complex b)
+{
+    return (struct complex){
+        ul_kx_sub(k, ul_kx_mul(k, a.real, b.real), ul_kx_mul(k, a.imaginary, b.imaginary)),
+        ul_kx_add(k, ul_kx_mul(k, a.real, b.imaginary), ul_kx_mul(k, a.imaginary, b.real))};
+}
+
+static void store(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx k_out, ul_kx s,
+                  struct complex x)
+{
+    struct ul_kernel *k = fft->lower->kernel;
+    int64_t after = fft->length / pass->length / pass->radix;
+    ul_kx at = ul_kx_addi(k, ul_kx_add(k, ul_kx_muli(k, k_out, after), s), pass->to);
+    ul_fft_put(fft, at, x.real, x.imaginary);
+}
+
+/* With the terms written out the loop over s is the innermost, and its roots are known before. */
+static void run_small(const struct ul_fft *fft, const struct fft_pass *pass)
+{
+    struct ul_kernel *k = fft->lower->kernel;
+    struct complex roots[MOST_WRITTEN_OUT];
+    ul_kx k_out = ul_ks_for(k, pass->length * pass->radix, UL_FOR_PARALLEL);
+    for (int64_t q = 1; q < pass->radix; q++)
+        roots[q] = load(fft, fft->cosines, fft->sines,
+                        ul_ks_let(k, root_of(fft, pass, ul_kx_index_const(k, q), k_out)));
+    ul_kx s = ul_ks_for(k, fft->length / pass->length / pass->radix, UL_FOR_PARALLEL);
+    ul_kx at = ul_ks_let(k, source(fft, pass, ul_kx_index_const(k, 0), k_out, s));
+    struct complex sum = load(fft, fft->real, fft->imaginary, at);
+    for (int64_t q = 1; q < pass->radix; q++) {
+        at = ul_ks_let(k, source(fft, pass, ul_kx_index_const(k, q), k_out, s));
+        struct complex term = load(fft, fft->real, fft->imaginary, at);
+        term = multiply(k, term, roots[q]);
+        sum.real = ul_kx_add(k, sum.real, term.real);
+        sum.imaginary = ul_kx_add(k, sum.imaginary, term.imaginary);
+    }
+    store(fft, pass, k_out, s, sum);
+    ul_ks_end(k);
+    ul_ks_end(k);
+}
+
+static void run_large(const struct ul_fft *fft, const struct fft_pass *pass)
+{
+    struct ul_kernel *k = fft->lower->kernel;
     ul_kx zero = ul_kx_float(k, fft->dtype, 0.0);
     ul_kx k_out = ul_ks_for(k, pass->length * pass->radix, UL_FOR_PARALLEL);
-    ul_kx s = ul_ks_for(k, after, UL_FOR_PARALLEL);
-    uint32_t sums[2] = {ul_ks_var(k, fft->dtype, zero), ul_ks_var(k, fft->dtype, zero)};
+    ul_kx s = ul_ks_for(k, fft->length / pass->length / pass->radix, UL_FOR_PARALLEL);
+    uint32_t real = ul_ks_var(k, fft->dtype, zero);
+    uint32_t imaginary = ul_ks_var(k, fft->dtype, zero);
     ul_kx q = ul_ks_for(k, pass->radix, UL_FOR_REDUCE);
-    add_term(fft, pass, q, k_out, s, sums);
+    struct complex root =
+        load(fft, fft->cosines, fft->sines, ul_ks_let(k, root_of(fft, pass, q, k_out)));
+    struct complex term =
+        load(fft, fft->real, fft->imaginary, ul_ks_let(k, source(fft, pass, q, k_out, s)));
+    term = multiply(k, term, root);
+    ul_ks_set(k, real, ul_kx_add(k, ul_kx_var(k, real), term.real));
+    ul_ks_set(k, imaginary, ul_kx_add(k, ul_kx_var(k, imaginary), term.imaginary));
     ul_ks_end(k);
-    ul_kx out = ul_kx_addi(k, ul_kx_add(k, ul_kx_muli(k, k_out, after), s), pass->to);
-    ul_ks_store(k, fft->real, out, ul_kx_var(k, sums[0]));
-    ul_ks_store(k, fft->imaginary, out, ul_kx_var(k, sums[1]));
+    store(fft, pass, k_out, s, (struct complex){ul_kx_var(k, real), ul_kx_var(k, imaginary)});
     ul_ks_end(k);
     ul_ks_end(k);
 }
@@ -96,7 +149,10 @@ void ul_fft_run(struct ul_fft *fft)
     struct fft_pass pass = {.from = 0, .to = fft->length, .length = 1};
     for (int64_t rest = fft->length; rest > 1; rest /= pass.radix) {
         pass.radix = next_radix(rest);
-        run_pass(fft, &pass);
+        if (pass.radix < MOST_WRITTEN_OUT)
+            run_small(fft, &pass);
+        else
+            run_large(fft, &pass);
         pass.length *= pass.radix;
         int64_t from = pass.from;
         pass.from = pass.to;
