@@ -33,7 +33,8 @@ memory() { "$1" --memory; }
 say "Building and installing"
 scripts/install_deps.sh
 cmake --preset release >"$out/configure.log" || { cat "$out/configure.log"; exit 1; }
-cmake --build --preset release -j "$(nproc)" >"$out/build.log" || { cat "$out/build.log"; exit 1; }
+cmake --build --preset release --target ullage -j "$(nproc)" >"$out/build.log" ||
+    { cat "$out/build.log"; exit 1; }
 cmake --install build/release --prefix "$out/install" >/dev/null
 "$out/install/bin/ullage" --version
 
