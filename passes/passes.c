@@ -15,16 +15,21 @@ enum {
     ALL = UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS
 };
 
-/* Views come before groups: which nodes need no kernel at all decides what can be fused. */
+/* Weights are folded before equal ones become one, since only a weight of one node can be changed.
+ * Views come before groups: which nodes need no kernel at all decides what can be fused. */
 static const struct row rows[] = {
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
      ul_pass_dce},
     {{"infer", "Finds every type, folds constants and decides branches on the way.", UL_PASS_ANY,
       true, 0, 0, TYPES},
      ul_pass_infer},
+    {{"simplify", "Removes what does nothing and shortens chains of movements.", UL_PASS_ANY, false,
+      TYPES, TYPES, 0},
+     ul_pass_simplify},
     {{"bnfold", "Multiplies BatchNormalization and other factors per channel into weights.",
       UL_PASS_INFERENCE, false, TYPES, TYPES, 0},
      ul_pass_bnfold},
+    {{"cse", "Computes equal things once.", UL_PASS_ANY, false, TYPES, TYPES, 0}, ul_pass_cse},
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
      ul_pass_dce},
     {{"own", "Gives every value its own bytes; copies what two outputs would share.", UL_PASS_ANY,

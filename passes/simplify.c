@@ -1,0 +1,280 @@
+/* Nodes that do nothing, and chains that are longer than need be.
+ *
+ * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, or
+ *   arithmetic with 0 or 1) is forwarded;
+ * - a Reshape of a Reshape reads the first one's input; likewise two Transposes;
+ * - Concat drops empty operands; one whose first operands are all those of an earlier Concat along
+ *   the same axis starts from that one's result. (Networks that join all earlier features again
+ *   and again, as DenseNet does, become a chain that the concat pass lays out in one place.)
+ * What becomes unused is left to dce. Left undone: arithmetic identities across several nodes. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+struct simplify {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    ul_value_id *map;
+    uint32_t known_count; /* values that the map covers */
+    /* Concats of the block by their first operand: per value the last one, and a chain. */
+    ul_node_id *concat_of;
+    ul_node_id *concat_next;
+    uint32_t node_known_count;
+};
+
+static const struct ul_type *type_of(const struct simplify *simplify, ul_value_id value)
+{
+    return &simplify->graph->values[value].type;
+}
+
+/* ---- Nodes that do nothing ---- */
+
+static bool is_view_of_all(const struct simplify *simplify, const struct ul_node *node)
+{
+    const struct ul_graph *graph = simplify->graph;
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if (row->view == NULL || node->output_count != 1)
+        return false;
+    struct ul_view own = ul_view_own(graph, node->inputs[0]);
+    struct ul_view view;
+    return row->view(graph, node, 0, &own, &view) && view.base == own.base &&
+           view.offset_bytes == 0 && ul_view_is_dense(type_of(simplify, node->outputs[0]), &view);
+}
+
+/* True when every element of the constant is `number`. */
+static bool is_number(const struct simplify *simplify, ul_value_id value, double number)
+{
+    const struct ul_tensor *tensor = ul_edit_constant(simplify->graph, value);
+    if (tensor == NULL || !(ul_dtype_get(tensor->type.dtype)->is_float ||
+                            ul_dtype_get(tensor->type.dtype)->is_integer))
+        return false;
+    if (tensor->data != NULL && ul_type_elements(&tensor->type) != 1)
+        return false; /* equal elements are kept as one number */
+    return ul_tensor_get_float(tensor, 0) == number;
+}
+
+/* The input that the node's only output equals, or UL_NONE. */
+static ul_value_id unchanged_input(const struct simplify *simplify, const struct ul_node *node)
+{
+    if (node->output_count != 1 || node->input_count == 0 || node->inputs[0] == UL_NONE)
+        return UL_NONE;
+    const struct ul_type *type = type_of(simplify, node->outputs[0]);
+    bool first = ul_type_equal(type, type_of(simplify, node->inputs[0]));
+    if (first && (is_view_of_all(simplify, node) || node->op == UL_OP_Cast ||
+                  (node->op == UL_OP_Concat && node->input_count == 1)))
+        return node->inputs[0];
+    if (node->input_count != 2 || node->inputs[1] == UL_NONE)
+        return UL_NONE;
+    bool second = ul_type_equal(type, type_of(simplify, node->inputs[1]));
+    bool adds = node->op == UL_OP_Add;
+    bool multiplies = node->op == UL_OP_Mul;
+    if (first && (adds || node->op == UL_OP_Sub) && is_number(simplify, node->inputs[1], 0))
+        return node->inputs[0];
+    if (first && (multiplies || node->op == UL_OP_Div) && is_number(simplify, node->inputs[1], 1))
+        return node->inputs[0];
+    if (second && (adds || multiplies) && is_number(simplify, node->inputs[0], adds ? 0 : 1))
+        return node->inputs[1];
+    return UL_NONE;
+}
+
+/* ---- Chains of movements ---- */
+
+static struct ul_node *maker(const struct simplify *simplify, ul_value_id value)
+{
+    const struct ul_value *info = &simplify->graph->values[value];
+    return info->kind == UL_VALUE_NODE ? &simplify->graph->nodes[info->producer] : NULL;
+}
+
+static bool reshapes(const struct ul_node *node)
+{
+    return node->op != UL_OP_NONE && ul_op_get(node->op)->map == ul_op_get(UL_OP_Reshape)->map &&
+           node->output_count == 1;
+}
+
+static void join_reshapes(struct simplify *simplify, ul_node_id id)
+{
+    struct ul_graph *graph = simplify->graph;
+    struct ul_node *node = &graph->nodes[id];
+    const struct ul_node *before = maker(simplify, node->inputs[0]);
+    if (before == NULL || !reshapes(before))
+        return;
+    ul_value_id source = before->inputs[0];
+    const struct ul_type *type = type_of(simplify, node->outputs[0]);
+    int64_t rank = type->rank;
+    const char *name = ul_arena_printf(graph->arena, "%s.shape", node->name);
+    ul_value_id shape = ul_graph_add_weight(
+        graph, name, ul_tensor_new_ints(graph->arena, UL_I64, 1, &rank, type->dims));
+    ul_value_id *inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, 2);
+    inputs[0] = source;
+    inputs[1] = shape;
+    node->op = UL_OP_Reshape;
+    node->inputs = inputs;
+    node->input_count = 2;
+    node->attr_count = 0;
+    ul_node_set_int(graph, id, "allowzero", 1);
+}
+
+static void permutation(const struct ul_node *node, uint32_t rank, int64_t *perm)
+{
+    uint32_t count;
+    const int64_t *given = ul_node_get_ints(node, "perm", &count);
+    for (uint32_t d = 0; d < rank; d++)
+        perm[d] = count == rank ? given[d] : (int64_t)(rank - 1 - d);
+}
+
+static void join_transposes(struct simplify *simplify, ul_node_id id)
+{
+    struct ul_graph *graph = simplify->graph;
+    struct ul_node *node = &graph->nodes[id];
+    const struct ul_node *before = maker(simplify, node->inputs[0]);
+    if (before == NULL || before->op != UL_OP_Transpose)
+        return;
+    uint32_t rank = type_of(simplify, node->inputs[0])->rank;
+    int64_t first[UL_LIMIT_RANK];
+    int64_t second[UL_LIMIT_RANK];
+    int64_t both[UL_LIMIT_RANK];
+    permutation(before, rank, first);
+    permutation(node, rank, second);
+    for (uint32_t d = 0; d < rank; d++)
+        both[d] = first[second[d]];
+    node->inputs[0] = before->inputs[0];
+    ul_node_set_ints(graph, id, "perm", both, rank);
+}
+
+/* ---- Concat ---- */
+
+static void drop_empty_operands(struct simplify *simplify, struct ul_node *node)
+{
+    uint32_t kept = 0;
+    if (ul_type_elements(type_of(simplify, node->outputs[0])) == 0)
+        return;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (ul_type_elements(type_of(simplify, node->inputs[i])) > 0)
+            node->inputs[kept++] = node->inputs[i];
+    }
+    node->input_count = kept;
+}
+
+static int64_t concat_axis(const struct simplify *simplify, const struct ul_node *node)
+{
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    return axis < 0 ? axis + (int64_t)type_of(simplify, node->outputs[0])->rank : axis;
+}
+
+/* Operands as the earlier Concat was given them, though it may start from another itself now. */
+static uint32_t matched(const struct simplify *simplify, const struct ul_node *shorter,
+                        const struct ul_node *node)
+{
+    uint32_t at = 0;
+    const ul_value_id *inputs = shorter->inputs;
+    for (uint32_t i = 0; i < shorter->input_count; i++) {
+        if (at == node->input_count)
+            return 0;
+        if (inputs[i] == node->inputs[at]) {
+            at++;
+            continue;
+        }
+        const struct ul_node *inner = maker(simplify, inputs[i]);
+        uint32_t taken = 0;
+        struct ul_node rest = *node;
+        rest.inputs += at;
+        rest.input_count -= at;
+        if (inner != NULL && inner->op == UL_OP_Concat)
+            taken = matched(simplify, inner, &rest);
+        if (taken == 0)
+            return 0;
+        at += taken;
+    }
+    return at;
+}
+
+static void share_prefix(struct simplify *simplify, ul_node_id id)
+{
+    struct ul_graph *graph = simplify->graph;
+    struct ul_node *node = &graph->nodes[id];
+    ul_value_id first = node->inputs[0];
+    if (node->input_count < 2 || first >= simplify->known_count || id >= simplify->node_known_count)
+        return;
+    enum { MOST_TRIED = 64 }; /* the latest ones, which are the longest where networks do this */
+    uint32_t best = 0;
+    uint32_t tried = 0;
+    ul_value_id start = UL_NONE;
+    for (ul_node_id c = simplify->concat_of[first]; c != UL_NONE && tried < MOST_TRIED;
+         c = simplify->concat_next[c], tried++) {
+        const struct ul_node *other = &graph->nodes[c];
+        uint32_t count = 0;
+        if (other->op == UL_OP_Concat && other->parent == node->parent &&
+            concat_axis(simplify, other) == concat_axis(simplify, node))
+            count = matched(simplify, other, node);
+        if (count > best && count < node->input_count) {
+            best = count;
+            start = other->outputs[0];
+        }
+    }
+    simplify->concat_next[id] = simplify->concat_of[first];
+    simplify->concat_of[first] = id;
+    if (best < 2)
+        return;
+    ul_value_id *inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, node->input_count - best + 1);
+    inputs[0] = start;
+    memcpy(inputs + 1, node->inputs + best, (node->input_count - best) * sizeof *inputs);
+    node->inputs = inputs;
+    node->input_count -= best - 1;
+}
+
+/* ---- The walk ---- */
+
+static void simplify_node(struct simplify *simplify, ul_node_id id)
+{
+    struct ul_graph *graph = simplify->graph;
+    struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        while (node->inputs[i] < simplify->known_count &&
+               simplify->map[node->inputs[i]] != node->inputs[i])
+            node->inputs[i] = simplify->map[node->inputs[i]];
+    }
+    if (node->op == UL_OP_Concat)
+        drop_empty_operands(simplify, node);
+    if (reshapes(node))
+        join_reshapes(simplify, id);
+    else if (node->op == UL_OP_Transpose)
+        join_transposes(simplify, id);
+    node = &graph->nodes[id];
+    ul_value_id same = unchanged_input(simplify, node);
+    if (same != UL_NONE && ul_edit_forward(simplify->pass, simplify->map, node->outputs[0], same)) {
+        ul_graph_remove_node(graph, id);
+        return;
+    }
+    if (node->op == UL_OP_Concat)
+        share_prefix(simplify, id);
+}
+
+static void simplify_block(struct simplify *simplify, ul_block_id id)
+{
+    for (uint32_t n = 0; n < simplify->graph->blocks[id].node_count; n++) {
+        ul_node_id node = simplify->graph->blocks[id].nodes[n];
+        for (uint32_t b = 0; b < simplify->graph->nodes[node].block_count; b++)
+            simplify_block(simplify, simplify->graph->nodes[node].blocks[b]);
+        simplify_node(simplify, node);
+    }
+}
+
+enum ul_status ul_pass_simplify(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct simplify simplify = {.pass = pass, .graph = graph};
+    simplify.map = ul_edit_map(pass);
+    simplify.known_count = graph->value_count;
+    simplify.node_known_count = graph->node_count;
+    simplify.concat_of = UL_NEW_ARRAY(pass->scratch, ul_node_id, graph->value_count);
+    simplify.concat_next = UL_NEW_ARRAY(pass->scratch, ul_node_id, graph->node_count);
+    memset(simplify.concat_of, 0xFF, graph->value_count * sizeof *simplify.concat_of);
+    simplify_block(&simplify, 0);
+    /* Values made here stand for themselves. */
+    ul_value_id *map = ul_edit_map(pass);
+    if (simplify.known_count > 0)
+        memcpy(map, simplify.map, simplify.known_count * sizeof *map);
+    ul_graph_replace(graph, map);
+    ul_graph_sweep(graph);
+    return UL_OK;
+}
