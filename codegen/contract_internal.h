@@ -74,6 +74,9 @@ void ul_contract_base(const struct ul_contract_out *out, uint32_t indent, const 
 /* Splits flat `value` into prefix0, prefix1 ...: declarations. */
 void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_contract_dims *dims, const char *prefix, const char *value);
+/* int64_t name<position> = value; */
+void ul_contract_coordinate(const struct ul_contract_out *out, uint32_t indent, const char *name,
+                            uint32_t position, const char *value);
 /* Steps prefix0, prefix1 ... by one, the last fastest; the last is left alone when `skip_last`. */
 void ul_contract_step(const struct ul_contract_out *out, uint32_t indent,
                       const struct ul_contract_dims *dims, const char *prefix, bool skip_last);

@@ -150,9 +150,11 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent,
 {
     const struct ul_contract_dims *n = &out->plan->b_n;
     uint32_t last = n->count - 1;
-    for (uint32_t i = 0; i < n->count; i++)
-        ul_contract_line(out, indent, "%sint64_t t_c%" PRIu32 " = t_s%" PRIu32 ";",
-                         n->count == 1 ? "const " : "", i, i);
+    for (uint32_t i = 0; i < n->count; i++) {
+        char first[24];
+        snprintf(first, sizeof first, "t_s%" PRIu32, i);
+        ul_contract_coordinate(out, indent, "t_c", i, first);
+    }
     if (n->count == 1) {
         ul_contract_line(out, indent, "const int64_t t_j = 0, t_run = t_cols;");
         put_run(out, indent, action);
@@ -177,7 +179,7 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
     }
     ul_contract_line(out, indent, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
-        ul_contract_line(out, indent + 1, "const int64_t t_k0 = t_k;");
+        ul_contract_coordinate(out, indent + 1, "t_k", 0, "t_k");
     if (action == UL_CONTRACT_PACK) {
         ul_contract_line(out, indent + 1, "%s *t_to = t_panel + (t_k - t_kb) * %" PRId64 ";",
                          plan->type, plan->block_cols);
@@ -243,14 +245,13 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
     bool flat = plan->a_k.count == 1;
     ul_contract_line(out, indent, "for (int64_t t_r = 0; t_r < t_rows; t_r++) {");
     ul_contract_split(out, indent + 1, &plan->a_m, "t_q", "(t_m + t_r)");
-    ul_contract_line(out, indent + 1, "(void)t_q0;");
     if (!flat)
         ul_contract_split(out, indent + 1, &plan->a_k, "t_k", "t_kb");
     if (flat && a->bound_count == 0)
         ul_contract_line(out, indent + 1, "UL_IVDEP");
     ul_contract_line(out, indent + 1, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
-        ul_contract_line(out, indent + 2, "const int64_t t_k0 = t_k;");
+        ul_contract_coordinate(out, indent + 2, "t_k", 0, "t_k");
     char target[64];
     snprintf(target, sizeof target, "t_as[t_r * %" PRId64 " + t_k - t_kb]", plan->depth);
     put_a_element(out, indent + 2, target);

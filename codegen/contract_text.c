@@ -43,6 +43,22 @@ void ul_contract_base(const struct ul_contract_out *out, uint32_t indent, const 
     ul_text_put(out->text, ";\n");
 }
 
+/* Not every coordinate is used: a dimension may have stride 0. */
+static void put_used(const struct ul_contract_out *out, uint32_t indent, const char *prefix,
+                     uint32_t count)
+{
+    ul_contract_indent(out, indent);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(out->text, "(void)%s%" PRIu32 "%s", prefix, i, i + 1 < count ? ", " : ";\n");
+}
+
+void ul_contract_coordinate(const struct ul_contract_out *out, uint32_t indent, const char *name,
+                            uint32_t position, const char *value)
+{
+    ul_contract_line(out, indent, "int64_t %s%" PRIu32 " = %s;", name, position, value);
+    ul_contract_line(out, indent, "(void)%s%" PRIu32 ";", name, position);
+}
+
 void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
                        const struct ul_contract_dims *dims, const char *prefix, const char *value)
 {
@@ -57,6 +73,7 @@ void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
         ul_text_put(out->text, ";\n");
         below *= dims->extents[i];
     }
+    put_used(out, indent, prefix, dims->count);
 }
 
 void ul_contract_step(const struct ul_contract_out *out, uint32_t indent,
