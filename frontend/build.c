@@ -29,8 +29,8 @@ const char *ul_builder_name(const struct ul_builder *builder, const char *name)
 
 const char *ul_builder_describe(const struct ul_builder *builder, const char *name, const char *op)
 {
-    const char *full = ul_arena_printf(builder->scratch, "%s%s", builder->prefix,
-                                       name == NULL ? "" : name);
+    const char *full =
+        ul_arena_printf(builder->scratch, "%s%s", builder->prefix, name == NULL ? "" : name);
     const char *quoted_op = ul_quote(builder->scratch, op == NULL ? "" : op);
     return ul_arena_printf(builder->scratch, "node %s (%.*s)", ul_quote(builder->scratch, full),
                            (int)strlen(quoted_op) - 2, quoted_op + 1);
@@ -149,8 +149,7 @@ static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodePro
         return ul_diag_set(builder->diag, UL_INVALID, "node %s names no operator",
                            ul_quote(builder->scratch, ul_builder_name(builder, node->name)));
     if (proto->n_input > UL_LIMIT_NODE_INPUTS || proto->n_output > UL_LIMIT_NODE_INPUTS)
-        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                           "%s: more than %d inputs or outputs",
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED, "%s: more than %d inputs or outputs",
                            ul_builder_describe(builder, node->name, node->op),
                            UL_LIMIT_NODE_INPUTS);
     if (node->name[0] == '\0' && proto->n_output > 0)
@@ -279,8 +278,8 @@ enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
     return UL_OK;
 }
 
-static enum ul_status build_initializers(struct ul_builder *builder,
-                                         const Onnx__GraphProto *proto, struct ul_scope *scope)
+static enum ul_status build_initializers(struct ul_builder *builder, const Onnx__GraphProto *proto,
+                                         struct ul_scope *scope)
 {
     for (size_t i = 0; i < proto->n_sparse_initializer; i++) {
         const Onnx__TensorProto *values = proto->sparse_initializer[i]->values;
@@ -316,8 +315,8 @@ static enum ul_status build_arguments(struct ul_builder *builder, const Onnx__Gr
         if (strcmp(port.kind, "tensor") != 0 && strcmp(port.kind, "unknown") != 0)
             ul_builder_problem(builder, "", "argument", port.name,
                                "of a nested graph is no tensor; only dense tensors are supported");
-        ul_value_id value = ul_graph_add_value(
-            builder->graph, ul_builder_name(builder, port.name), UL_VALUE_ARGUMENT, NULL);
+        ul_value_id value = ul_graph_add_value(builder->graph, ul_builder_name(builder, port.name),
+                                               UL_VALUE_ARGUMENT, NULL);
         ul_block_add_input(builder->graph, builder->block, value);
         if (proto->input[i]->name != NULL)
             UL_TRY(ul_scope_bind(builder, scope, proto->input[i]->name, value));

@@ -67,8 +67,8 @@ void ul_describe_port(struct ul_builder *builder, const Onnx__ValueInfoProto *in
         break;
     case ONNX__TYPE_PROTO__VALUE_SPARSE_TENSOR_TYPE:
         port->kind = "sparse tensor";
-        describe_tensor(arena, type->sparse_tensor_type->elem_type,
-                        type->sparse_tensor_type->shape, port);
+        describe_tensor(arena, type->sparse_tensor_type->elem_type, type->sparse_tensor_type->shape,
+                        port);
         break;
     case ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE:
         port->kind = "sequence";

@@ -154,8 +154,7 @@ static enum ul_status open_location(struct ul_builder *builder, const char *owne
 }
 
 enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorProto *proto,
-                                const char *owner, uint64_t wanted_bytes,
-                                const unsigned char **out)
+                                const char *owner, uint64_t wanted_bytes, const unsigned char **out)
 {
     struct place place = {0};
     UL_TRY(read_place(builder, proto, owner, &place));

@@ -109,7 +109,7 @@ struct ul_builder {
     uint32_t depth;     /* of nested graphs and functions together */
     uint32_t active_count;
     const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */
-    ul_node_id next_to_infer;             /* see ul_upgrade_type */
+    ul_node_id next_to_infer;                            /* see ul_upgrade_type */
 };
 
 /* A node on its way from the file's operator set to the newest one. */
@@ -125,13 +125,13 @@ struct ul_old_node {
     uint32_t output_count;   /* without absent ones at the end */
     uint32_t declared_count; /* with them */
     const char **outputs;    /* "" where absent */
-    ul_value_id *results; /* what the outputs became, UL_NONE until then */
+    ul_value_id *results;    /* what the outputs became, UL_NONE until then */
     uint32_t attr_count, attr_capacity;
     struct ul_attr *attrs;
     uint32_t graph_count;
     const Onnx__GraphProto *graphs[2]; /* in the order of the node's blocks */
-    ul_node_id emitted;              /* the node that owns the blocks; UL_NONE before */
-    bool finished;                   /* results are set; nothing is left to emit */
+    ul_node_id emitted;                /* the node that owns the blocks; UL_NONE before */
+    bool finished;                     /* results are set; nothing is left to emit */
 };
 
 /* tensor.c */
@@ -161,8 +161,7 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
 
 /* order.c: the order in which to build the nodes of a graph; NULL when the file's own is good. */
 enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
-                              Onnx__NodeProto *const *nodes,
-                              const uint32_t **order) UL_MUST_CHECK;
+                              Onnx__NodeProto *const *nodes, const uint32_t **order) UL_MUST_CHECK;
 
 /* build.c */
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
@@ -180,8 +179,7 @@ const char *ul_builder_name(const struct ul_builder *builder, const char *name);
 void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason);
 /* "node \"name\" (Op)", quoted. */
-const char *ul_builder_describe(const struct ul_builder *builder, const char *name,
-                                const char *op);
+const char *ul_builder_describe(const struct ul_builder *builder, const char *name, const char *op);
 /* UL_UNSUPPORTED when the version of ai.onnx is out of range. */
 enum ul_status ul_opsets_check(struct ul_builder *builder,
                                const struct ul_opsets *opsets) UL_MUST_CHECK;
@@ -197,8 +195,8 @@ enum ul_status ul_functions_index(struct ul_builder *builder) UL_MUST_CHECK;
 const Onnx__FunctionProto *ul_function_find(const struct ul_builder *builder,
                                             const Onnx__NodeProto *node);
 enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__FunctionProto *function,
-                                  const Onnx__NodeProto *proto, struct ul_old_node *node)
-    UL_MUST_CHECK;
+                                  const Onnx__NodeProto *proto,
+                                  struct ul_old_node *node) UL_MUST_CHECK;
 
 /* attribute.c */
 /* The attribute itself, or what a reference inside a function's body stands for; NULL when the
@@ -218,8 +216,7 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node) UL_MUST_CHECK;
 
 const struct ul_attr *ul_old_attr(const struct ul_old_node *node, const char *name);
 int64_t ul_old_int(const struct ul_old_node *node, const char *name, int64_t otherwise);
-const char *ul_old_string(const struct ul_old_node *node, const char *name,
-                          const char *otherwise);
+const char *ul_old_string(const struct ul_old_node *node, const char *name, const char *otherwise);
 void ul_old_set_int(struct ul_old_node *node, const char *name, int64_t value);
 void ul_old_set_string(struct ul_old_node *node, const char *name, const char *value);
 void ul_old_remove_attr(struct ul_old_node *node, const char *name);
@@ -263,5 +260,10 @@ ul_upgrade_fn ul_upgrade_batch_normalization, ul_upgrade_softmax, ul_upgrade_ups
     ul_upgrade_upsample, ul_upgrade_resize_10, ul_upgrade_resize, ul_upgrade_group_normalization,
     ul_upgrade_one_hot;
 ul_upgrade_fn ul_upgrade_scan_8;
+ul_upgrade_fn ul_upgrade_gemm_6, ul_upgrade_prelu_6, ul_upgrade_batch_normalization_6,
+    ul_upgrade_simplified_layer_norm;
+
+/* upgrade_microsoft.c: operators of com.microsoft that stand for one or a few of ai.onnx. */
+ul_upgrade_fn ul_upgrade_microsoft;
 
 #endif

@@ -38,9 +38,9 @@ enum ul_status ul_functions_index(struct ul_builder *builder)
         const char *key =
             function_key(builder->scratch, function->domain, function->name, overload);
         if (!ul_names_add(&builder->functions, key, (uint32_t)i))
-            return ul_diag_set(builder->diag, UL_INVALID, "function %s is defined twice",
-                               ul_quote(builder->scratch,
-                                        function->name == NULL ? "" : function->name));
+            return ul_diag_set(
+                builder->diag, UL_INVALID, "function %s is defined twice",
+                ul_quote(builder->scratch, function->name == NULL ? "" : function->name));
     }
     return UL_OK;
 }
@@ -137,9 +137,8 @@ static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *fu
                        struct ul_opsets *opsets)
 {
     const struct ul_opsets *outer = builder->opsets;
-    struct ul_model_opset *sets =
-        UL_NEW_ARRAY(builder->scratch, struct ul_model_opset,
-                     (uint64_t)function->n_opset_import + outer->count);
+    struct ul_model_opset *sets = UL_NEW_ARRAY(builder->scratch, struct ul_model_opset,
+                                               (uint64_t)function->n_opset_import + outer->count);
     for (size_t i = 0; i < function->n_opset_import; i++) {
         sets[opsets->count].domain = ul_domain_canonical(function->opset_import[i]->domain);
         sets[opsets->count++].version = function->opset_import[i]->version;

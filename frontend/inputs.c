@@ -76,8 +76,8 @@ static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_p
             continue;
         if (port->dims[i].size >= 0 && port->dims[i].size != dims[i])
             return ul_diag_set(diag, UL_USAGE,
-                               "%s: input %s: the model fixes dimension %u at %lld, not %lld",
-                               flag, quote(inputs, port->name), (unsigned)i,
+                               "%s: input %s: the model fixes dimension %u at %lld, not %lld", flag,
+                               quote(inputs, port->name), (unsigned)i,
                                (long long)port->dims[i].size, (long long)dims[i]);
         if (port->dims[i].symbol != NULL)
             UL_TRY(bind_symbol(inputs, port->dims[i].symbol, dims[i], port->name));
@@ -116,8 +116,7 @@ static const char *list_symbols(const struct inputs *inputs)
         for (uint32_t d = 0; port->rank != UL_RANK_UNKNOWN && d < port->rank; d++) {
             const char *symbol = port->dims[d].symbol;
             if (symbol != NULL && ul_names_add(&listed, symbol, 0))
-                ul_text_printf(&text, "%s %s", listed.count == 1 ? "" : ",",
-                               quote(inputs, symbol));
+                ul_text_printf(&text, "%s %s", listed.count == 1 ? "" : ",", quote(inputs, symbol));
         }
     }
     return listed.count == 0 ? " none" : text.data;
@@ -145,8 +144,7 @@ static enum ul_status check_dims(struct inputs *inputs)
     return UL_OK;
 }
 
-static enum ul_status unknown_input(const struct inputs *inputs, const char *flag,
-                                    const char *name)
+static enum ul_status unknown_input(const struct inputs *inputs, const char *flag, const char *name)
 {
     const struct ul_model *model = inputs->builder->model;
     struct ul_text text;
@@ -231,8 +229,9 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
         if (type->dims[d] >= 0 || dim == NULL)
             continue;
         if (dim->symbol == NULL) {
-            ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s has no name: ",
-                           (unsigned)d, quote(inputs, port->name));
+            ul_text_printf(&inputs->unbound,
+                           "\n  dimension %u of input %s has no name: ", (unsigned)d,
+                           quote(inputs, port->name));
             put_shape_hint(inputs, port);
             continue;
         }
@@ -273,8 +272,9 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     if (port->dtype == UL_DTYPE_NONE || port->dtype == UL_STRING || port->dtype == UL_C64 ||
         port->dtype == UL_C128)
         ul_builder_problem(builder, "", "input", port->name,
-                           ul_arena_printf(builder->scratch, "has element type %s, which is not "
-                                                             "computed with",
+                           ul_arena_printf(builder->scratch,
+                                           "has element type %s, which is not "
+                                           "computed with",
                                            ul_dtype_get(port->dtype)->name));
     return UL_OK;
 }
@@ -317,9 +317,8 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
     UL_TRY(apply_options(&inputs));
     UL_TRY(check_dims(&inputs));
     /* describe.c made the ports; here they learn which of them are constants. */
-    struct ul_model_port *ports =
-        ul_arena_copy(builder->graph->arena, builder->model->inputs,
-                      sizeof *ports * builder->model->input_count);
+    struct ul_model_port *ports = ul_arena_copy(builder->graph->arena, builder->model->inputs,
+                                                sizeof *ports * builder->model->input_count);
     for (uint32_t i = 0; i < builder->model->input_count; i++)
         UL_TRY(add_input(&inputs, &ports[i], scope));
     builder->model->inputs = ports;

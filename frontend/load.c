@@ -21,8 +21,8 @@ static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *
     struct ul_model_opset *sets =
         UL_NEW_ARRAY(builder->graph->arena, struct ul_model_opset, proto->n_opset_import);
     for (size_t i = 0; i < proto->n_opset_import; i++) {
-        sets[i].domain = ul_arena_copy_string(
-            builder->graph->arena, ul_domain_canonical(proto->opset_import[i]->domain));
+        sets[i].domain = ul_arena_copy_string(builder->graph->arena,
+                                              ul_domain_canonical(proto->opset_import[i]->domain));
         sets[i].version = proto->opset_import[i]->version;
     }
     opsets->sets = sets;
@@ -91,16 +91,15 @@ static enum ul_status load(struct ul_builder *builder, const void *data, uint64_
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag));
     builder->wire = &wire;
     builder->allocator = &allocator;
-    builder->proto = onnx__model_proto__unpack(&allocator, wire.slim.length,
-                                               (const uint8_t *)wire.slim.data);
+    builder->proto =
+        onnx__model_proto__unpack(&allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
     if (builder->proto == NULL)
         return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX file");
     if (builder->proto->graph == NULL)
         return ul_diag_set(builder->diag, UL_INVALID,
                            "the file holds no graph; is it an ONNX model?");
     const char *name = builder->proto->graph->name;
-    builder->graph->name =
-        ul_arena_copy_string(builder->graph->arena, name == NULL ? "" : name);
+    builder->graph->name = ul_arena_copy_string(builder->graph->arena, name == NULL ? "" : name);
     return build(builder);
 }
 
@@ -160,8 +159,8 @@ enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, 
     model->file_count = 1;
     model->path = model->files[0].path;
     const char *directory = strcmp(path, "-") == 0 ? NULL : directory_of(arena, path);
-    enum ul_status status = load_into(graph, arena, file.data, file.size_bytes, directory, options,
-                                      model, diag);
+    enum ul_status status =
+        load_into(graph, arena, file.data, file.size_bytes, directory, options, model, diag);
     if (status != UL_OK)
         ul_diag_prefix(diag, strcmp(path, "-") == 0 ? "standard input" : path);
     return status;
@@ -184,8 +183,8 @@ static enum ul_status read_tensor(struct ul_builder *builder, const struct ul_fi
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, file->data, file->size_bytes,
                         builder->diag));
     builder->wire = &wire;
-    const Onnx__TensorProto *proto = onnx__tensor_proto__unpack(
-        &allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
+    const Onnx__TensorProto *proto =
+        onnx__tensor_proto__unpack(&allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
     if (proto == NULL)
         return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
     const char *own_name = proto->name == NULL ? "" : proto->name;
@@ -208,8 +207,8 @@ enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
     UL_TRY(ul_file_map(&file, arena, path, diag));
     ul_arena_init(&scratch);
     ul_graph_init(&graph, arena, "");
-    struct ul_builder builder = {.graph = &graph, .scratch = &scratch, .diag = diag,
-                                 .model = &model, .prefix = ""};
+    struct ul_builder builder = {
+        .graph = &graph, .scratch = &scratch, .diag = diag, .model = &model, .prefix = ""};
     enum ul_status status = read_tensor(&builder, &file, path, tensor, name);
     if (status != UL_OK)
         ul_diag_prefix(diag, path);

@@ -110,12 +110,12 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
     struct ul_graph *graph = node->builder->graph;
     enum ul_op row = ul_op_find("", op);
     if (row == UL_OP_NONE) {
-        ul_old_problem(node, ul_arena_printf(node->builder->scratch,
-                                             "needs %s, which is not supported", op));
+        ul_old_problem(
+            node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
         return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
     }
-    ul_node_id id = ul_graph_add_node(graph, node->builder->block, row, helper_name(node, op),
-                                      input_count, 1);
+    ul_node_id id =
+        ul_graph_add_node(graph, node->builder->block, row, helper_name(node, op), input_count, 1);
     graph->nodes[id].source = node->source;
     for (uint32_t i = 0; i < input_count; i++)
         graph->nodes[id].inputs[i] = inputs[i];
@@ -129,6 +129,10 @@ void ul_old_set_result(struct ul_old_node *node, uint32_t output, ul_value_id va
     if (output >= node->output_count)
         return;
     struct ul_value *info = &node->builder->graph->values[value];
+    ul_value_id before = node->results[output];
+    if (before != UL_NONE && before != value)
+        node->builder->graph->values[before].name =
+            ul_arena_copy_string(node->builder->graph->arena, helper_name(node, "inner"));
     node->results[output] = value;
     if (node->outputs[output][0] != '\0' && info->kind == UL_VALUE_NODE)
         info->name = ul_builder_name(node->builder, node->outputs[output]);
@@ -175,9 +179,9 @@ void ul_old_emit_self(struct ul_old_node *node)
         node->input_count--;
     if (check_arity(node, ul_op_get(op)) != UL_OK)
         return; /* the diag says it; ul_upgrade_node returns it */
-    ul_node_id id = ul_graph_add_node(graph, builder->block, op,
-                                      ul_builder_name(builder, node->name), node->input_count,
-                                      node->output_count);
+    ul_node_id id =
+        ul_graph_add_node(graph, builder->block, op, ul_builder_name(builder, node->name),
+                          node->input_count, node->output_count);
     graph->nodes[id].source = node->source;
     for (uint32_t i = 0; i < node->input_count; i++)
         graph->nodes[id].inputs[i] = node->inputs[i];

@@ -39,8 +39,7 @@ static enum ul_status check_type(struct source *source)
     if (proto->n_dims > UL_LIMIT_RANK)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED,
                            "tensor %s: rank %zu is above the limit of %d",
-                           ul_quote(builder->scratch, source->owner), proto->n_dims,
-                           UL_LIMIT_RANK);
+                           ul_quote(builder->scratch, source->owner), proto->n_dims, UL_LIMIT_RANK);
     for (size_t i = 0; i < proto->n_dims; i++) {
         if (proto->dims[i] < 0 || proto->dims[i] > UL_LIMIT_DIM)
             return ul_diag_set(builder->diag, UL_INVALID,
@@ -213,8 +212,8 @@ static enum ul_status wrong_count(const struct source *source, uint64_t found, u
     ul_type_print(&text, &source->type);
     return ul_diag_set(source->builder->diag, UL_INVALID,
                        "tensor %s: %llu %s of data, but its type %s needs %llu",
-                       ul_quote(source->builder->scratch, source->owner),
-                       (unsigned long long)found, unit, text.data, (unsigned long long)wanted);
+                       ul_quote(source->builder->scratch, source->owner), (unsigned long long)found,
+                       unit, text.data, (unsigned long long)wanted);
 }
 
 static enum ul_status decode_typed(const struct source *source, const struct ul_tensor **out)
@@ -232,8 +231,8 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
     }
     if (found != wanted)
         return wrong_count(source, found, wanted, "numbers");
-    bool borrow = (field == 4 || field == 10) && only != NULL &&
-                  count_numbers(wire, only) == wanted;
+    bool borrow =
+        (field == 4 || field == 10) && only != NULL && count_numbers(wire, only) == wanted;
     if (borrow) {
         *out = tensor_of_raw(source, wire->data + only->offset);
         return UL_OK;

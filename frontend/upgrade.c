@@ -13,17 +13,17 @@ static const struct {
     int64_t below; /* the version that changed the meaning */
     ul_upgrade_fn *upgrade;
 } table[] = {
-    /* Below operator set 7: what changed since is refused, but for broadcasts that need no help. */
+    /* Below operator set 7: what is easily said in today's terms is; the rest is refused. */
     {"Add", 7, ul_upgrade_broadcast},
     {"And", 7, ul_upgrade_broadcast},
-    {"BatchNormalization", 7, ul_upgrade_too_old},
+    {"BatchNormalization", 7, ul_upgrade_batch_normalization_6},
     {"Cast", 6, ul_upgrade_too_old},
     {"Concat", 4, ul_upgrade_too_old},
     {"Div", 7, ul_upgrade_broadcast},
     {"Dropout", 7, ul_upgrade_too_old},
     {"Equal", 7, ul_upgrade_broadcast},
     {"GRU", 7, ul_upgrade_too_old},
-    {"Gemm", 7, ul_upgrade_too_old},
+    {"Gemm", 7, ul_upgrade_gemm_6},
     {"Greater", 7, ul_upgrade_broadcast},
     {"LSTM", 7, ul_upgrade_too_old},
     {"Less", 7, ul_upgrade_broadcast},
@@ -31,7 +31,7 @@ static const struct {
     {"GlobalLpPool", 2, ul_upgrade_too_old},
     {"Mul", 7, ul_upgrade_broadcast},
     {"Or", 7, ul_upgrade_broadcast},
-    {"PRelu", 7, ul_upgrade_too_old},
+    {"PRelu", 7, ul_upgrade_prelu_6},
     {"Pad", 2, ul_upgrade_too_old},
     {"Pow", 7, ul_upgrade_broadcast},
     {"RNN", 7, ul_upgrade_too_old},
@@ -67,6 +67,7 @@ static const struct {
     {"RoiAlign", 16, ul_upgrade_roi_align},
     {"Scan", 9, ul_upgrade_scan_8},
     {"Scatter", INT64_MAX, ul_upgrade_scatter},
+    {"SimplifiedLayerNormalization", INT64_MAX, ul_upgrade_simplified_layer_norm},
     {"Slice", 10, ul_upgrade_slice},
     {"Softmax", 13, ul_upgrade_softmax},
     {"Split", 13, ul_upgrade_split},
@@ -105,6 +106,8 @@ enum ul_status ul_upgrade_node(struct ul_old_node *node)
             strcmp(node->op, table[i].op) == 0)
             table[i].upgrade(node);
     }
+    if (strcmp(node->domain, "com.microsoft") == 0)
+        ul_upgrade_microsoft(node);
     if (!node->finished)
         ul_old_emit_self(node);
     if (node->builder->diag->status != UL_OK)

@@ -32,14 +32,54 @@ void ul_upgrade_too_old(struct ul_old_node *node)
                          "onnx.version_converter or export it again");
 }
 
+/* Gives input `index` `count` more dimensions of size 1 at its end. False when its shape is not
+ * known here. */
+static bool append_ones(struct ul_old_node *node, uint32_t index, int64_t count)
+{
+    struct ul_type type = ul_old_type(node, ul_old_input(node, index));
+    if (!ul_type_known(&type) || count < 0 || count + type.rank > UL_LIMIT_RANK)
+        return false;
+    uint32_t rank = type.rank + (uint32_t)count;
+    for (uint32_t i = type.rank; i < rank; i++)
+        type.dims[i] = 1;
+    ul_value_id inputs[2] = {node->inputs[index], ul_old_const_ints(node, type.dims, rank)};
+    ul_old_set_input(node, index, ul_old_emit(node, "Reshape", 2, inputs, 0, NULL));
+    return true;
+}
+
 /* Below 7 a broadcast had to be asked for, and could start at any axis. */
 void ul_upgrade_broadcast(struct ul_old_node *node)
 {
-    if (ul_old_int(node, "broadcast", 0) != 0 && ul_old_attr(node, "axis") != NULL) {
-        ul_upgrade_too_old(node);
-        return;
+    bool from_axis = ul_old_int(node, "broadcast", 0) != 0 && ul_old_attr(node, "axis") != NULL;
+    if (from_axis) {
+        int64_t axis = ul_old_int(node, "axis", 0);
+        struct ul_type a = ul_old_type(node, ul_old_input(node, 0));
+        struct ul_type b = ul_old_type(node, ul_old_input(node, 1));
+        bool known = ul_type_known(&a) && ul_type_known(&b) && axis >= 0 && axis <= a.rank;
+        if (!known || !append_ones(node, 1, (int64_t)a.rank - axis - (int64_t)b.rank)) {
+            ul_upgrade_too_old(node);
+            return;
+        }
     }
     ul_old_remove_attr(node, "broadcast");
+    ul_old_remove_attr(node, "axis");
+}
+
+/* Gemm-6 had to be told that its third input may be broadcast, which it does as today. */
+void ul_upgrade_gemm_6(struct ul_old_node *node)
+{
+    ul_old_remove_attr(node, "broadcast");
+}
+
+/* PRelu-6 had one slope, or one for each channel, the second dimension. */
+void ul_upgrade_prelu_6(struct ul_old_node *node)
+{
+    struct ul_type x = ul_old_type(node, ul_old_input(node, 0));
+    struct ul_type slope = ul_old_type(node, ul_old_input(node, 1));
+    if (!ul_type_known(&x) || !ul_type_known(&slope) || slope.rank != 1)
+        ul_upgrade_too_old(node);
+    else if (slope.dims[0] != 1 && x.rank > 2 && !append_ones(node, 1, (int64_t)x.rank - 2))
+        ul_upgrade_too_old(node);
 }
 
 void ul_upgrade_axes(struct ul_old_node *node)

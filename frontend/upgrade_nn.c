@@ -19,6 +19,22 @@ void ul_upgrade_batch_normalization(struct ul_old_node *node)
     node->output_count = node->declared_count;
 }
 
+void ul_upgrade_batch_normalization_6(struct ul_old_node *node)
+{
+    if (ul_old_int(node, "is_test", 0) == 0)
+        ul_old_problem(node, "in training mode of operator set 6 is not supported; export the "
+                             "model for inference");
+    ul_old_remove_attr(node, "is_test");
+    ul_old_remove_attr(node, "consumed_inputs");
+}
+
+/* onnxruntime's name in ai.onnx for what became RMSNormalization. */
+void ul_upgrade_simplified_layer_norm(struct ul_old_node *node)
+{
+    if (node->output_count == 1)
+        node->op = "RMSNormalization";
+}
+
 /* Before 13 the operator worked on the input flattened to two dimensions at `axis`. With the last
  * axis that is the same as today; else Flatten and Reshape go around it, which cost no bytes. */
 void ul_upgrade_softmax(struct ul_old_node *node)
@@ -52,9 +68,8 @@ void ul_upgrade_upsample_scales(struct ul_old_node *node)
     struct ul_type type = ul_type_make(UL_F32, 1, &count);
     const struct ul_tensor *tensor = ul_tensor_new(builder->graph->arena, &type, scales);
     ul_old_remove_attr(node, "scales");
-    ul_old_set_input(node, 1,
-                     ul_graph_add_weight(builder->graph,
-                                         ul_builder_name(builder, node->name), tensor));
+    ul_old_set_input(
+        node, 1, ul_graph_add_weight(builder->graph, ul_builder_name(builder, node->name), tensor));
 }
 
 /* The first Resize and Upsample: scales at input 1, pixels at their top left corners. */
@@ -107,8 +122,8 @@ void ul_upgrade_resize_10(struct ul_old_node *node)
         return;
     }
     struct ul_old_node grow = *node;
-    grow.attrs = ul_arena_copy(node->builder->scratch, node->attrs,
-                               sizeof *node->attrs * node->attr_count);
+    grow.attrs =
+        ul_arena_copy(node->builder->scratch, node->attrs, sizeof *node->attrs * node->attr_count);
     grow.attr_capacity = node->attr_count;
     grow.inputs = NULL;
     grow.input_count = grow.input_capacity = 0;

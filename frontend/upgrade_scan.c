@@ -25,9 +25,9 @@ void ul_upgrade_scan_8(struct ul_old_node *node)
     if (scan == UL_OP_NONE || node->input_count < 2)
         return;
     uint32_t count = node->input_count - 1;
-    ul_node_id outer = ul_graph_add_node(graph, builder->block, scan,
-                                         ul_builder_name(builder, node->name), count,
-                                         node->output_count);
+    ul_node_id outer =
+        ul_graph_add_node(graph, builder->block, scan, ul_builder_name(builder, node->name), count,
+                          node->output_count);
     ul_node_set_int(graph, outer, "num_scan_inputs", count);
     graph->nodes[outer].source = node->source;
     ul_block_id batch = ul_graph_add_block(graph, outer);

@@ -58,19 +58,16 @@ struct rule {
 /* Fields that are missing here are dropped: training info, quantization annotations, value_info
  * (inferred again), doc strings but those of nodes, device configurations. */
 static const struct rule model_rules[] = {
-    {1, VALUE, NONE, 0},   {2, NAME, NONE, 0},     {3, NAME, NONE, 0},       {8, NESTED, OPSET, 0},
+    {1, VALUE, NONE, 0},   {2, NAME, NONE, 0},        {3, NAME, NONE, 0}, {8, NESTED, OPSET, 0},
     {7, NESTED, GRAPH, 0}, {25, NESTED, FUNCTION, 0}, {0, END, NONE, 0}};
 static const struct rule tensor_rules[] = {
     {1, VALUE, NONE, 0},    {2, VALUE, NONE, 0},  {4, DATA, NONE, 0},  {5, DATA, NONE, 0},
     {7, DATA, NONE, 0},     {8, NAME, NONE, 0},   {9, DATA, NONE, 0},  {10, DATA, NONE, 0},
     {13, NESTED, ENTRY, 0}, {14, VALUE, NONE, 0}, {11, DATA, NONE, 0}, {0, END, NONE, 0}};
-static const struct rule graph_rules[] = {{1, NESTED, NODE, 0},
-                                          {2, NAME, NONE, 0},
-                                          {5, NESTED, TENSOR, 0},
-                                          {15, NESTED, SPARSE, 0},
-                                          {11, NESTED, VALUE_INFO, 0},
-                                          {12, NESTED, VALUE_INFO, 0},
-                                          {0, END, NONE, 0}};
+static const struct rule graph_rules[] = {
+    {1, NESTED, NODE, 0},    {2, NAME, NONE, 0},          {5, NESTED, TENSOR, 0},
+    {15, NESTED, SPARSE, 0}, {11, NESTED, VALUE_INFO, 0}, {12, NESTED, VALUE_INFO, 0},
+    {0, END, NONE, 0}};
 static const struct rule node_rules[] = {{1, NAME, NONE, 0},
                                          {2, NAME, NONE, 0},
                                          {3, NAME, NONE, 0},
@@ -82,12 +79,11 @@ static const struct rule node_rules[] = {{1, NAME, NONE, 0},
                                          {9, NESTED, ENTRY, UL_WIRE_NODE_METADATA},
                                          {0, END, NONE, 0}};
 static const struct rule attribute_rules[] = {
-    {1, NAME, NONE, 0},      {21, NAME, NONE, 0},      {20, VALUE, NONE, 0},
-    {2, VALUE, NONE, 0},     {3, VALUE, NONE, 0},      {4, TEXT, NONE, 0},
-    {5, NESTED, TENSOR, 0},  {6, NESTED, GRAPH, 0},    {22, NESTED, SPARSE, 0},
-    {7, VALUE, NONE, 0},     {8, VALUE, NONE, 0},      {9, TEXT, NONE, 0},
-    {10, NESTED, TENSOR, 0}, {11, NESTED, GRAPH, 0},   {23, NESTED, SPARSE, 0},
-    {14, NESTED, TYPE, 0},   {15, NESTED, TYPE, 0},    {0, END, NONE, 0}};
+    {1, NAME, NONE, 0},      {21, NAME, NONE, 0},    {20, VALUE, NONE, 0},    {2, VALUE, NONE, 0},
+    {3, VALUE, NONE, 0},     {4, TEXT, NONE, 0},     {5, NESTED, TENSOR, 0},  {6, NESTED, GRAPH, 0},
+    {22, NESTED, SPARSE, 0}, {7, VALUE, NONE, 0},    {8, VALUE, NONE, 0},     {9, TEXT, NONE, 0},
+    {10, NESTED, TENSOR, 0}, {11, NESTED, GRAPH, 0}, {23, NESTED, SPARSE, 0}, {14, NESTED, TYPE, 0},
+    {15, NESTED, TYPE, 0},   {0, END, NONE, 0}};
 static const struct rule sparse_rules[] = {
     {1, NESTED, TENSOR, 0}, {2, NESTED, TENSOR, 0}, {3, VALUE, NONE, 0}, {0, END, NONE, 0}};
 static const struct rule function_rules[] = {{1, NAME, NONE, 0},
@@ -102,9 +98,9 @@ static const struct rule function_rules[] = {{1, NAME, NONE, 0},
                                              {0, END, NONE, 0}};
 static const struct rule value_info_rules[] = {
     {1, NAME, NONE, 0}, {2, NESTED, TYPE, 0}, {0, END, NONE, 0}};
-static const struct rule type_rules[] = {
-    {1, NESTED, TYPE_TENSOR, 0},  {4, NESTED, TYPE_ELEMENT, 0}, {5, NESTED, TYPE_MAP, 0},
-    {9, NESTED, TYPE_ELEMENT, 0}, {8, NESTED, TYPE_TENSOR, 0},  {0, END, NONE, 0}};
+static const struct rule type_rules[] = {{1, NESTED, TYPE_TENSOR, 0}, {4, NESTED, TYPE_ELEMENT, 0},
+                                         {5, NESTED, TYPE_MAP, 0},    {9, NESTED, TYPE_ELEMENT, 0},
+                                         {8, NESTED, TYPE_TENSOR, 0}, {0, END, NONE, 0}};
 static const struct rule type_tensor_rules[] = {
     {1, VALUE, NONE, 0}, {2, NESTED, SHAPE, 0}, {0, END, NONE, 0}};
 static const struct rule type_element_rules[] = {{1, NESTED, TYPE, 0}, {0, END, NONE, 0}};
@@ -150,8 +146,8 @@ struct scan {
 struct field {
     uint32_t number;
     uint32_t wire_type;
-    uint64_t value;        /* of a varint or fixed field; length of bytes */
-    uint64_t begin, end;   /* of the payload */
+    uint64_t value;      /* of a varint or fixed field; length of bytes */
+    uint64_t begin, end; /* of the payload */
 };
 
 static enum ul_status bad(const struct scan *scan, enum kind kind, uint64_t at, const char *what)

@@ -368,9 +368,11 @@ def unsupported():
     write("opset_too_new", model(graph([relu()], [X], [Y]), opset=99))
     write("opset_missing", model(graph([relu()], [X], [Y]), opset=0))
     write("opset_6_same_meaning", model(graph([relu()], [X], [Y]), opset=6))
-    write("opset_6_changed", model(graph(
-        [helper.make_node("Add", ["x", "w"], ["y"], name="add", axis=0, broadcast=1)], [X], [Y],
-        [weight("w", np.float32([1, 2]))]), opset=6))
+    write("opset_6_changed", model(graph([helper.make_node("Dropout", ["x"], ["y"], name="drop")],
+                                         [X], [Y]), opset=6))
+    write("microsoft_incomplete", model(graph(
+        [helper.make_node("QLinearAdd", ["x", "x", "", "x"], ["y"], name="short",
+                          domain="com.microsoft")], [X], [Y]), domains=["com.microsoft"]))
     write("batch_norm_training_outputs", model(graph(
         [helper.make_node("BatchNormalization", ["x", "w", "w", "w", "w"],
                           ["y", "m", "v", "sm", "sv"], name="bn")], [X],

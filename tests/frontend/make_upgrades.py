@@ -37,7 +37,10 @@ def case(name, opset, node, inputs, weights=(), expected=None):
     graph = helper.make_graph([node], name, [info(k, v) for k, v in inputs.items()],
                               [helper.make_empty_tensor_value_info(o) for o in outs],
                               [numpy_helper.from_array(v, k) for k, v in weights])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    imports = [helper.make_opsetid("", opset)]
+    if node.domain:
+        imports.append(helper.make_opsetid(node.domain, 1))
+    model = helper.make_model(graph, opset_imports=imports)
     model.ir_version = 3 if opset < 9 else 7
     if model.ir_version == 3:
         graph_inputs = [info(k, v) for k, v in weights]
@@ -163,9 +166,78 @@ def others():
          {"init": init, "seq": seq}, expected=[total[:, -1], total])
 
 
+def microsoft():
+    def ms(name, op, inputs, weights=(), outputs=("y",), expected=None, **attributes):
+        names = list(inputs) + [k for k, _ in weights]
+        made = helper.make_node(op, names, list(outputs), name="n",
+                                domain="com.microsoft", **attributes)
+        case("ms_" + name, 17, made, inputs, weights, expected)
+
+    x = random(2, 3, 4)
+    ms("gelu", "Gelu", {"x": x})
+    ms("fast_gelu", "FastGelu", {"x": x}, [("b", random(4))])
+    ms("fast_gelu_plain", "FastGelu", {"x": x})
+    ms("bias_gelu", "BiasGelu", {"x": x}, [("b", random(4))])
+    ms("quick_gelu", "QuickGelu", {"x": x}, alpha=1.5)
+    ms("fused_matmul", "FusedMatMul", {"a": random(2, 4, 3), "b": random(2, 5, 4)}, transA=1,
+       transB=1, alpha=0.5)
+    image = random(1, 2, 5, 5)
+    kernel = [("w", random(3, 2, 3, 3)), ("b", random(3))]
+    ms("fused_conv_relu", "FusedConv", {"x": image}, kernel, activation="Relu", pads=[1, 1, 1, 1])
+    ms("fused_conv_clip", "FusedConv", {"x": image}, kernel, activation="Clip",
+       activation_params=[-0.5, 0.75])
+    ms("fused_conv_sum", "FusedConv", {"x": image}, kernel + [("z", random(1, 3, 3, 3))],
+       activation="LeakyRelu", activation_params=[0.25])
+    ms("fused_gemm", "FusedGemm", {"a": random(2, 3)}, [("b", random(4, 3)), ("c", random(4))],
+       transB=1, activation="LeakyRelu", activation_alpha=0.125)
+    scale, shift, bias = random(4), random(4), random(4)
+    ms("skip_layer_norm", "SkipLayerNormalization", {"x": x, "s": random(2, 3, 4)},
+       [("g", scale), ("be", shift), ("bi", bias)], epsilon=1e-5)
+    ms("skip_layer_norm_sum", "SkipLayerNormalization", {"x": x, "s": random(2, 3, 4)},
+       [("g", scale)], outputs=("y", "", "", "sum"), epsilon=1e-5)
+    ms("skip_rms_norm", "SkipSimplifiedLayerNormalization", {"x": x, "s": random(2, 3, 4)},
+       [("g", scale)], epsilon=1e-5)
+    case("simplified_layer_norm", 17,
+         node("SimplifiedLayerNormalization", ["x", "s"], ["y"], axis=-1, epsilon=1e-5), {"x": x},
+         [("s", scale)])
+    q = rng.integers(0, 255, (1, 2, 4, 4)).astype(np.uint8)
+    quant = [("xs", np.float32(0.02)), ("xz", np.uint8(120)), ("ys", np.float32(0.0313)),
+             ("yz", np.uint8(128))]
+    for name, op, more in (("sigmoid", "QLinearSigmoid", {}),
+                           ("leaky_relu", "QLinearLeakyRelu", {"alpha": 0.25}),
+                           ("global_average_pool", "QLinearGlobalAveragePool", {}),
+                           ("average_pool", "QLinearAveragePool", {"kernel_shape": [2, 2]}),
+                           ("softmax", "QLinearSoftmax", {"axis": 1, "opset": 12})):
+        ms("qlinear_" + name, op, {"x": q}, quant, **more)
+    other = rng.integers(0, 255, (1, 2, 4, 4)).astype(np.uint8)
+    operands = [("xs", np.float32(0.02)), ("xz", np.uint8(120)), ("b", other)] + [
+        ("bs", np.float32(0.01)), ("bz", np.uint8(100)), ("ys", np.float32(0.0313)),
+        ("yz", np.uint8(128))]
+    ms("qlinear_add", "QLinearAdd", {"x": q}, operands)
+    ms("qlinear_mul", "QLinearMul", {"x": q}, operands)
+    concat = [("ys", np.float32(0.0313)), ("yz", np.uint8(128)), ("x", q)] + [
+        ("xs", np.float32(0.02)), ("xz", np.uint8(120)), ("b", other)] + operands[3:5]
+    made = helper.make_node("QLinearConcat", [k for k, _ in concat], ["y"], name="n",
+                            domain="com.microsoft", axis=1)
+    case("ms_qlinear_concat", 17, made, {"x": q}, [w for w in concat if w[0] != "x"])
+
+
+def before_7():
+    x = random(2, 3, 4)
+    b = random(3)
+    case("add_axis_6", 6, node("Add", ["x", "b"], ["y"], axis=1, broadcast=1), {"x": x},
+         [("b", b)], [x + b[:, None]])
+    slope = random(3)
+    case("prelu_6", 6, node("PRelu", ["x", "s"], ["y"]), {"x": x}, [("s", slope)],
+         [np.where(x < 0, x * slope[:, None], x)])
+    a, w, c = random(2, 3), random(3, 4), random(4)
+    case("gemm_6", 6, node("Gemm", ["a", "w", "c"], ["y"], broadcast=1), {"a": a},
+         [("w", w), ("c", c)], [a @ w + c])
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
-    for part in (attributes_to_inputs, softmaxes, resizes, others):
+    for part in (attributes_to_inputs, softmaxes, resizes, others, microsoft, before_7):
         part()
 
 

@@ -82,8 +82,8 @@ static enum ul_status load(struct run *run)
         if (strcmp(run->model.inputs[i].kind, "tensor") != 0)
             continue;
         UL_TRY(ul_frontend_read_tensor(arena, file, &input->tensor, NULL, &run->diag));
-        input->tensor = adapt(arena, input->tensor, run->model.inputs[i].dtype,
-                              &run->model.inputs[i]);
+        input->tensor =
+            adapt(arena, input->tensor, run->model.inputs[i].dtype, &run->model.inputs[i]);
         options.const_count++;
     }
     ul_model_done(&run->model);
@@ -189,9 +189,8 @@ static enum ul_status compare(struct run *run)
         const struct ul_value *value = &run->graph.values[block->outputs[i]];
         want = adapt(&run->arena, want, value->type.dtype, NULL);
         if (!ul_type_equal(&value->type, &want->type))
-            return ul_diag_set(&run->diag, UL_MISMATCH, "output %u is %s, expected %s",
-                               (unsigned)i, type_text(run, &value->type),
-                               type_text(run, &want->type));
+            return ul_diag_set(&run->diag, UL_MISMATCH, "output %u is %s, expected %s", (unsigned)i,
+                               type_text(run, &value->type), type_text(run, &want->type));
         if (value->tensor == NULL && is_random(&run->graph))
             continue;
         if (value->tensor == NULL)
