@@ -2,8 +2,8 @@
  *
  * Method: each load of the input is held against each store to the output. The pair is safe when
  * (a) both have the same index, and the load comes first: no other iteration stores that element;
- * or (b) the load stands in an earlier statement than the store, below the loops that they share,
- * and every iteration of those loops has a row of elements to itself:
+ * or (b) every iteration of the loops that they share has a row of elements to itself, in which the
+ * load stands in an earlier statement than the store, or reads another part:
  *
  *     for i, j:                            index = 130 (128 i + j) + r, r in [0, 130)
  *         for t: sum = sum + exp(in[130 (128 i + j) + t])
@@ -229,47 +229,57 @@ static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *r
 
 /* Pairs */
 
-static bool load_is_in_earlier_row(const struct ul_accesses *a, const struct access *load,
-                                   const struct access *store)
+/* The loops that enclose both, as rows' variables; false below a contraction, whose order is the
+ * schedule's. */
+static bool shared_loops(const struct ul_accesses *a, const struct access *load,
+                         const struct access *store, uint32_t *vars, uint32_t *count)
 {
-    uint32_t shared = 0;
-    while (shared < load->depth && shared < store->depth &&
-           load->path[shared] == store->path[shared])
-        shared++;
-    uint32_t vars[MOST_LOOPS];
-    struct row_index rows[2] = {{.vars = vars}, {.vars = vars}};
-    for (uint32_t i = 0; i < shared; i++) {
+    *count = 0;
+    for (uint32_t i = 0; i < load->depth && i < store->depth; i++) {
         const struct ul_ks_data *stmt = &a->kernel->stmts[load->path[i]];
+        if (load->path[i] != store->path[i])
+            break;
         if (stmt->kind == UL_KS_CONTRACT)
             return false;
         if (stmt->kind == UL_KS_FOR)
-            vars[rows[0].loop_count++] = stmt->var;
+            vars[(*count)++] = stmt->var;
     }
-    rows[1].loop_count = rows[0].loop_count;
-    if (rows[0].loop_count == 0)
+    return true;
+}
+
+/* Is what the load reads stored by no iteration before? */
+static bool comes_before(const struct ul_accesses *a, const struct access *load,
+                         const struct access *store)
+{
+    uint32_t vars[MOST_LOOPS];
+    uint32_t count;
+    if (!shared_loops(a, load, store, vars, &count))
+        return false;
+    bool earlier = load->position < store->position;
+    if (earlier && count == 0)
         return true; /* nothing of the first statement runs after the second has begun */
+    struct row_index rows[2] = {{.vars = vars, .loop_count = count},
+                                {.vars = vars, .loop_count = count}};
     if (load->index == UL_NONE || !add_to_row(a, &rows[0], load->index, 1) ||
         !add_to_row(a, &rows[1], store->index, 1) ||
         memcmp(rows[0].factors, rows[1].factors, sizeof rows[0].factors) != 0)
         return false;
+    bool other_part = rows[0].high < rows[1].low || rows[1].high < rows[0].low;
     int64_t low = rows[0].low < rows[1].low ? rows[0].low : rows[1].low;
     int64_t high = rows[0].high > rows[1].high ? rows[0].high : rows[1].high;
-    return rows_apart(a->kernel, &rows[0], high - low + 1);
+    return (earlier || other_part) && rows_apart(a->kernel, &rows[0], high - low + 1);
 }
 
 static bool is_safe(const struct ul_accesses *a, const struct access *load,
                     const struct access *store, bool same_view)
 {
-    if (load->position > store->position)
-        return false;
-    if (same_view && load->index == store->index && is_fixed(a->kernel, load->index))
+    if (same_view && load->index == store->index && load->position <= store->position &&
+        is_fixed(a->kernel, load->index))
         return true;
-    if (load->position == store->position)
-        return false;
     struct access unknown = *load;
     if (!same_view)
         unknown.index = UL_NONE;
-    return load_is_in_earlier_row(a, &unknown, store);
+    return comes_before(a, &unknown, store);
 }
 
 bool ul_accesses_may_overwrite(const struct ul_accesses *a, uint32_t output, uint32_t input)

@@ -364,10 +364,26 @@ void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *inde
         store_raw(lower, results[i], index, stored[i]);
 }
 
+bool ul_lower_is_final(const struct ul_lower *lower, ul_value_id value)
+{
+    enum ul_dtype dtype = value_get(lower, value)->type.dtype;
+    if (!escapes(lower, value) || ul_compute_dtype(dtype) != dtype)
+        return false;
+    for (uint32_t i = 0; i < lower->state->node_count; i++) {
+        const struct ul_node *user = &lower->graph->nodes[lower->state->nodes[i]];
+        for (uint32_t k = 0; k < user->input_count; k++) {
+            if (user->inputs[k] == value)
+                return false;
+        }
+    }
+    return true;
+}
+
 ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_kx *index)
 {
     const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
-    UL_ASSERT((ul_op_get(node->op)->flags & UL_OP_COMBINES) != 0);
+    UL_ASSERT((ul_op_get(node->op)->flags & UL_OP_COMBINES) != 0 ||
+              ul_lower_is_final(lower, value));
     struct param param = param_get(lower, value);
     lower->kernel->buffers[param.buffer].role = UL_BUFFER_OUTPUT;
     return ul_kx_load(lower->kernel, param.buffer, element_index(lower, value, &param, index));

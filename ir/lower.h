@@ -31,7 +31,10 @@ ul_kx ul_lower_load_broadcast(struct ul_lower *lower, ul_value_id value, const u
                               uint32_t index_rank);
 /* Stores an output element and everything fused behind it. `x` is in the compute type. */
 void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *index, ul_kx x);
-/* An element that was stored before; for operators with UL_OP_COMBINES. */
+/* True when the output is stored as it is computed, and nothing is fused behind it: it may then be
+ * stored, read back and stored again by the iteration that has its row. */
+bool ul_lower_is_final(const struct ul_lower *lower, ul_value_id value);
+/* An element that was stored before; for final outputs and operators with UL_OP_COMBINES. */
 ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_kx *index);
 /* Opens one PARALLEL loop per dimension of `dims` and fills `index`; close with
  * ul_lower_close(lower, rank). */

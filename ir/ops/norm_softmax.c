@@ -75,7 +75,65 @@ static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
     return ul_kx_unary(lanes->lower->kernel, UL_KX_EXP, shifted(lanes, context));
 }
 
-static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarithm)
+static ul_kx store_exp(struct ul_lanes *lanes, const void *context)
+{
+    const struct softmax *s = context;
+    ul_kx x = ul_ks_let(lanes->lower->kernel, load_exp(lanes, context));
+    ul_lower_store(lanes->lower, s->output, lanes->index, x);
+    return x;
+}
+
+/* The last pass: gives the element its value, of the row's sum `sum` or what was made of it. */
+typedef ul_kx finish_fn(struct ul_lanes *lanes, const struct softmax *s, ul_kx sum);
+
+static void finish_row(struct softmax *s, struct ul_lane_var sum, finish_fn *finish)
+{
+    struct ul_lanes *lanes = &s->lanes;
+    ul_lanes_loop(lanes, s->mask, UL_FOR_PARALLEL);
+    ul_lanes_begin(lanes);
+    ul_kx y = finish(lanes, s, ul_lanes_get(lanes, sum));
+    ul_lower_store(lanes->lower, s->output, lanes->index, y);
+    ul_lanes_end(lanes);
+    ul_lanes_loop_end(lanes, s->mask);
+    ul_lanes_close(lanes);
+}
+
+static ul_kx scale_exp(struct ul_lanes *lanes, const struct softmax *s, ul_kx scale)
+{
+    return ul_kx_mul(lanes->lower->kernel, load_exp(lanes, s), scale);
+}
+
+static ul_kx scale_stored(struct ul_lanes *lanes, const struct softmax *s, ul_kx scale)
+{
+    ul_kx x = ul_lower_load_output(lanes->lower, s->output, lanes->index);
+    return ul_kx_mul(lanes->lower->kernel, x, scale);
+}
+
+static ul_kx subtract(struct ul_lanes *lanes, const struct softmax *s, ul_kx log_sum)
+{
+    return ul_kx_sub(lanes->lower->kernel, shifted(lanes, s), log_sum);
+}
+
+/* Exponentials are taken once and kept in the output, unless something is fused behind it. */
+void ul_lower_softmax(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_kernel *k = lower->kernel;
+    struct softmax s;
+    softmax_open(&s, lower, node);
+    struct ul_lanes *lanes = &s.lanes;
+    row_max(&s);
+    bool keeps = ul_lower_is_final(lower, s.output);
+    ul_kx zero = ul_kx_float(k, s.dtype, 0.0);
+    struct ul_lane_var sum =
+        ul_lanes_reduce(lanes, s.mask, UL_KX_ADD, zero, keeps ? store_exp : load_exp, &s);
+    ul_lanes_begin(lanes);
+    ul_kx one = ul_kx_float(k, s.dtype, 1.0);
+    ul_lanes_set(lanes, sum, ul_kx_binary(k, UL_KX_DIV, one, ul_lanes_get(lanes, sum)));
+    ul_lanes_end(lanes);
+    finish_row(&s, sum, keeps ? scale_stored : scale_exp);
+}
+
+void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
     struct softmax s;
@@ -85,31 +143,9 @@ static void lower_softmax(struct ul_lower *lower, ul_node_id node, bool logarith
     ul_kx zero = ul_kx_float(k, s.dtype, 0.0);
     struct ul_lane_var sum = ul_lanes_reduce(lanes, s.mask, UL_KX_ADD, zero, load_exp, &s);
     ul_lanes_begin(lanes);
-    ul_kx total = ul_lanes_get(lanes, sum);
-    ul_kx scale = logarithm ? ul_kx_unary(k, UL_KX_LOG, total)
-                            : ul_kx_binary(k, UL_KX_DIV, ul_kx_float(k, s.dtype, 1.0), total);
-    ul_lanes_set(lanes, sum, scale);
+    ul_lanes_set(lanes, sum, ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum)));
     ul_lanes_end(lanes);
-    ul_lanes_loop(lanes, s.mask, UL_FOR_PARALLEL);
-    ul_lanes_begin(lanes);
-    ul_kx x = shifted(lanes, &s);
-    scale = ul_lanes_get(lanes, sum);
-    ul_kx y =
-        logarithm ? ul_kx_sub(k, x, scale) : ul_kx_mul(k, ul_kx_unary(k, UL_KX_EXP, x), scale);
-    ul_lower_store(lower, s.output, lanes->index, y);
-    ul_lanes_end(lanes);
-    ul_lanes_loop_end(lanes, s.mask);
-    ul_lanes_close(lanes);
-}
-
-void ul_lower_softmax(struct ul_lower *lower, ul_node_id node)
-{
-    lower_softmax(lower, node, false);
-}
-
-void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node)
-{
-    lower_softmax(lower, node, true);
+    finish_row(&s, sum, subtract);
 }
 
 /* 1 at the first largest element of a row, else 0: the first that equals the maximum, or the
