@@ -29,6 +29,20 @@ static inline float ul_f32_from_bits(uint32_t bits)
     return value;
 }
 
+static inline uint64_t ul_f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline double ul_f64_from_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* double -> float, rounded to odd: a later rounding to a format of at most 22 bits of precision
    then gives what one direct rounding would give (Boldo and Melquiond, 2008). */
 static inline float ul_f64_to_f32_odd(double value)
