@@ -1,0 +1,99 @@
+#!/bin/bash
+# The command line as a user meets it: help, exit codes, messages, standard streams, and that a
+# failure leaves nothing half-written.
+#
+# usage: tests/cli/run.sh ULLAGE
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ullage=$1
+digits=$here/../../models/digits/digits.onnx
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export TMPDIR=$work/tmp
+mkdir tmp
+failed=0
+
+# expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    "$@" >out.txt 2>&1 </dev/null
+    got=$?
+    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" out.txt; then
+        echo "FAIL: $* : exit $got, expected $code and /$pattern/; printed:"
+        head -5 out.txt
+        failed=1
+    fi
+}
+
+# help and usage
+expect 0 'usage: ullage COMMAND' "$ullage" --help
+expect 0 '^ullage [0-9]' "$ullage" --version
+expect 1 'usage: ullage COMMAND' "$ullage"
+expect 1 'no command "?frobnicate' "$ullage" frobnicate
+for command in compile plan check verify inspect pack; do
+    expect 0 "usage: ullage $command" "$ullage" $command --help
+done
+expect 1 'unknown option --frobnicate' "$ullage" plan --frobnicate
+expect 1 'option --dim needs a value' "$ullage" plan --dim
+expect 1 'give one model' "$ullage" plan
+expect 1 'give one model' "$ullage" compile "$digits"
+expect 1 'budget 12parsecs: expected SIZE' "$ullage" plan "$digits" --budget 12parsecs
+expect 1 'power of two' "$ullage" plan "$digits" --dim N=1 --align 3
+expect 1 'file\|greedy' "$ullage" plan "$digits" --order alphabetical
+expect 1 'NAME=VALUE' "$ullage" plan "$digits" --dim N
+expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
+expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
+
+# models that cannot be
+expect 5 'missing.onnx: cannot open' "$ullage" plan missing.onnx
+expect 5 'is a directory' "$ullage" plan .
+echo 'not a model' >text.onnx
+expect 2 'text.onnx' "$ullage" plan text.onnx
+: >empty.onnx
+expect 2 'empty.onnx' "$ullage" plan empty.onnx
+head -c 5000 "$digits" >cut.onnx
+expect 2 'cut.onnx' "$ullage" plan cut.onnx
+expect 1 'dim N=' "$ullage" plan "$digits"
+expect 1 'no such' "$ullage" plan "$digits" --dim M=3 --dim N=1
+
+# standard streams: a model from stdin, a plan to stdout and nothing else there
+"$ullage" plan "$digits" --dim N=1 --json plan.json >/dev/null || failed=1
+"$ullage" plan - --dim N=1 --json - <"$digits" >stdout.json 2>/dev/null
+sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
+    { echo "FAIL: --json - does not print the plan, and it alone"; failed=1; }
+
+# budgets
+bytes=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
+expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
+expect 4 'does not fit the budget.*1 more than|1 bytes short' \
+    "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
+[ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
+grep -q '"fits": false' small.json || { echo "FAIL: no plan was written on exit 4"; failed=1; }
+
+# plans: another model's, an edited one, no plan at all
+expect 0 '^ok: ' "$ullage" check "$digits" plan.json
+sed 's/"model_sha256": "./"model_sha256": "0/' plan.json >other.json
+expect 6 'made for another model' "$ullage" check "$digits" other.json
+sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
+cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
+echo '{' >broken.json
+expect 2 'broken.json' "$ullage" check "$digits" broken.json
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json -o planned
+
+# what goes wrong after planning
+expect 5 'cannot write' "$ullage" compile "$digits" --dim N=1 -o nowhere/program
+expect 7 'C compiler failed' "$ullage" compile "$digits" --dim N=1 --cc false -o program
+expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 -o /dev/null
+[ -c /dev/null ] || { echo "FAIL: /dev/null was replaced"; failed=1; }
+
+# graph dumps
+expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --print-after fuse
+
+# nothing is left behind
+left=$(ls tmp)
+[ -z "$left" ] || { echo "FAIL: left in TMPDIR: $left"; failed=1; }
+[ -e program ] && { echo "FAIL: a failed compile left a program"; failed=1; }
+exit $failed
