@@ -48,7 +48,7 @@ RANDOM = {
 
 WRONG = {
     "test_adam_multiple": "expected values use epsilon 0.01, the model's is the default 1e-6",
-    "test_cast_FLOAT_to_BFLOAT16": "expected values are truncated, ONNX says rounded (from 1.13 on)",
+    "test_cast_FLOAT_to_BFLOAT16": "expected values are truncated; ONNX since 1.13 rounds",
 }
 
 
