@@ -602,16 +602,22 @@ bool ul_kernel_eval(const struct ul_kernel *kernel, unsigned char *const *buffer
                     uint64_t work_limit, struct ul_arena *scratch, bool *report)
 {
     struct machine machine = {.kernel = kernel, .work_left = work_limit};
+    *report = false;
     machine.vars = UL_NEW_ARRAY(scratch, union scalar, kernel->var_count);
     machine.places = UL_NEW_ARRAY(scratch, unsigned char *, kernel->buffer_count);
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
-        if (buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT)
+        if (buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT) {
             machine.places[i] = buffers[i] + buffer->offset_bytes;
-        else
-            machine.places[i] = ul_arena_alloc(
-                scratch,
-                ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes));
+            continue;
+        }
+        /* Scratch counts as work: the sizes come from a model that nobody vouches for. */
+        uint64_t size_bytes =
+            ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
+        if (size_bytes > machine.work_left)
+            return false;
+        machine.work_left -= size_bytes;
+        machine.places[i] = ul_arena_alloc(scratch, size_bytes);
     }
     bool done = run_list(&machine, kernel->first);
     *report = machine.reported;

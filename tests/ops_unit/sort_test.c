@@ -42,11 +42,24 @@ static void ties(void **state)
     FOLD("TopK", "u8[2,2] = [1,2,3,0]; i64[1] = [1]", "axis=0", 3, 2);
 }
 
+/* A constant may be one number for any size; what it would take to sort it is not set aside. */
+static void too_big_to_fold(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    ul_arena_init(&arena);
+    case_graph(&graph, &arena, "TopK", "f32[1099511627776] = splat [1.0]; i64[1] = [100]", NULL, 2);
+    assert_false(ul_node_fold(&graph, 0, &arena));
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shape_rules),
         cmocka_unit_test(ties),
+        cmocka_unit_test(too_big_to_fold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
