@@ -21,6 +21,7 @@ static const struct op_case rules[] = {
     {"DFT", "f32[2,5,2];-;-", "onesided=1, inverse=1", 1, UL_OK, "f32[2,8,1]"},
     {"DFT", "f32[2,1,2];-;-", "onesided=1, inverse=1", 1, UL_INVALID, "length"},
     {"DFT", "f32[2,5,1];i64[] = [0]", NULL, 1, UL_INVALID, "length"},
+    {"DFT", "f32[2,5,1];i64[] = [4294967296]", NULL, 1, UL_INVALID, "length"},
     {"DFT", "f32[2,5,1];-;i64[] = [2]", NULL, 1, UL_INVALID, "last dimension"},
     {"DFT", "f32[2,5,1];-;i64[] = [-1]", NULL, 1, UL_INVALID, "last dimension"},
     {"DFT", "f32[2,5,1];-;i64[] = [3]", NULL, 1, UL_INVALID, "axis 3"},
