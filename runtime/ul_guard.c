@@ -56,7 +56,6 @@ struct guard {
     /* for the visitor of views */
     struct ul_hash hash;
     const struct ul_view *view;
-    uint64_t half_byte; /* 1: the last byte of the view holds one 4-bit element, and half is free */
 };
 
 static bool is_live(const struct ul_range *range, uint32_t step)
@@ -103,11 +102,7 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
     case UL_SPACE_ROM:
         return;
     }
-    ul_hash_add(&guard->hash, bytes + offset_bytes, (size_t)(size_bytes - guard->half_byte));
-    if (guard->half_byte != 0) {
-        unsigned char last = bytes[offset_bytes + size_bytes - 1] & 0x0f;
-        ul_hash_add(&guard->hash, &last, 1);
-    }
+    ul_hash_add(&guard->hash, bytes + offset_bytes, (size_t)size_bytes);
 }
 
 static void add_mark(struct guard *guard, uint32_t step, uint64_t hash)
@@ -129,12 +124,6 @@ static void add_mark(struct guard *guard, uint32_t step, uint64_t hash)
     trace->marks[trace->count++].step = step;
 }
 
-static uint64_t has_half_byte(const struct ul_model *model, const struct ul_view *view)
-{
-    return ul_type_find(view->type)->bits == 4 &&
-           ul_element_count(view->rank, model->shapes + view->shape) % 2 != 0;
-}
-
 /* What `step` was allowed to write is now what the arena must hold. */
 static void accept_writes(struct guard *guard, uint32_t step)
 {
@@ -144,7 +133,6 @@ static void accept_writes(struct guard *guard, uint32_t step)
     ul_hash_init(&guard->hash);
     for (uint32_t i = 0; i < row->view_count; i++) {
         guard->view = &model->views[row->view_begin + i];
-        guard->half_byte = has_half_byte(model, guard->view);
         ul_view_visit(model, guard->view, visit_view, guard);
     }
     for (uint32_t i = 0; i < model->range_count; i++) {

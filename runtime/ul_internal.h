@@ -75,8 +75,9 @@ const char *ul_isa_missing(uint32_t isa);
 /* ---- ul_types.c ---- */
 struct ul_type_info {
     enum ul_type type;
-    char kind; /* 'f' float, 'i' signed, 'u' unsigned, 'b' bool */
-    uint32_t bits;
+    char kind;        /* 'f' float, 'i' signed, 'u' unsigned, 'b' bool */
+    uint32_t bytes;   /* of one element, in the arena as in .npy */
+    uint32_t bits;    /* that it uses of them, from the low end */
     const char *name; /* numpy's */
     const char *npy;  /* the type code of .npy, without byte order */
 };
@@ -91,6 +92,8 @@ double ul_element_get(enum ul_type type, const void *data, uint64_t element);
 /* One element in decimal. */
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
                             uint64_t element);
+/* Makes every byte of bool 0 or 1, and every 4-bit element a number in its range. */
+void ul_normalise(const struct ul_tensor *tensor, void *data);
 /* Floats uniform in [-1, 1), integers in 0..9, bool 0 or 1; a function of seed, stream, element. */
 void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream);
 
@@ -127,13 +130,9 @@ int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool g
    tensor in messages: "input". */
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
                 const struct ul_tensor *tensor, void *data);
-/* The header's bytes, a multiple of 64; the data follow as ul_npy_data_bytes bytes. */
+/* The header's bytes, a multiple of 64; the elements follow as they lie in the arena. */
 size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer_bytes);
 #define UL_NPY_HEADER_BYTES 1024
-uint64_t ul_npy_data_bytes(const struct ul_tensor *tensor);
-/* Hands the tensor's elements, as .npy holds them, to `put` piece by piece. */
-typedef void ul_put(void *context, const void *bytes, size_t size_bytes);
-void ul_npy_data(const struct ul_tensor *tensor, const void *data, ul_put *put, void *context);
 int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
                  const void *data);
 

@@ -8,8 +8,8 @@
  * arena_bytes. Inputs and outputs are dense in row-major order.
  * Ownership: the caller owns the arena, the weights source and every tensor; strings and tables
  * belong to the model.
- * Units: names end in their unit (_bytes); strides and counts are in elements; 4-bit elements are
- * packed two to a byte, low half first, and are always dense.
+ * Units: names end in their unit (_bytes); strides and counts are in elements; a 4-bit element has
+ * a byte of its own, sign-extended for i4.
  * Failures: an enum ul_result, with the details in the caller's struct ul_failure.
  * Pure C99; needs no library.
  */
@@ -122,7 +122,7 @@ struct ul_section {
 };
 
 /* A weight whose elements are all equal is not stored, but filled at set-up. The value's
-   element_bytes (1 to 8) bytes, little-endian, are in the low end of `value`. */
+   element_bytes (1, 2, 4 or 8) bytes, little-endian, are in the low end of `value`. */
 struct ul_splat {
     uint64_t offset_bytes;
     uint64_t element_count;

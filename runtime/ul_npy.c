@@ -5,7 +5,6 @@
  */
 #include "ul_internal.h"
 
-#include "ul_kernel.h"
 #include "ul_run.h"
 
 #include <inttypes.h>
@@ -197,23 +196,17 @@ static int check_header(const struct ul_session *s, const char *file, const stru
                     ul_shape_text(got, tensor->type, header->rank, header->dims));
 }
 
-/* Elements of `element_bytes` in the order of the file into row-major order; those of 4 bits, which
-   have a byte each in the file, are packed. */
-static void place(const struct header *header, const struct ul_tensor *tensor,
-                  uint32_t element_bytes, const unsigned char *from, unsigned char *to)
+/* Elements in column-major order, into row-major order. */
+static void transpose(const struct ul_tensor *tensor, uint32_t element_bytes,
+                      const unsigned char *from, unsigned char *to)
 {
     int64_t index[UL_RANK_LIMIT] = {0};
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    bool packed = ul_type_find(tensor->type)->bits == 4;
     for (uint64_t k = 0; k < count; k++) {
         uint64_t at = 0;
         for (uint32_t i = tensor->rank; i-- > 0;)
             at = at * (uint64_t)tensor->dims[i] + (uint64_t)index[i];
-        at = header->fortran ? at : k;
-        if (packed)
-            ul_4bit_set(to, k, from[at]);
-        else
-            memcpy(to + k * element_bytes, from + at * element_bytes, element_bytes);
+        memcpy(to + k * element_bytes, from + at * element_bytes, element_bytes);
         for (uint32_t i = tensor->rank; i-- > 0 && ++index[i] == tensor->dims[i];)
             index[i] = 0;
     }
@@ -224,16 +217,13 @@ static void convert(const struct header *header, const struct ul_tensor *tensor,
                     unsigned char *bytes, uint64_t size_bytes, unsigned char *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
-    uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    uint32_t element_bytes = info->bits < 8 ? 1 : info->bits / 8;
     bool swapped = header->descr[0] == '>' ? !ul_run_is_big_endian()
                                            : header->descr[0] == '<' && ul_run_is_big_endian();
-    if (swapped && element_bytes > 1)
-        ul_run_swap(bytes, size_bytes, element_bytes);
-    for (uint64_t i = 0; info->kind == 'b' && i < count; i++)
-        bytes[i] = bytes[i] != 0;
+    if (swapped)
+        ul_run_swap(bytes, size_bytes, info->bytes);
     if (bytes != data)
-        place(header, tensor, element_bytes, bytes, data);
+        transpose(tensor, info->bytes, bytes, data);
+    ul_normalise(tensor, data);
 }
 
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
@@ -246,11 +236,11 @@ int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char
         status = check_header(s, reader->name, &header, what, tensor);
     if (status != UL_EXIT_OK)
         return status;
-    uint64_t size_bytes = ul_npy_data_bytes(tensor);
+    uint64_t size_bytes = tensor->size_bytes;
     if (reader->left_bytes != UINT64_MAX && reader->left_bytes < size_bytes)
         return ul_error(s, UL_EXIT_INVALID, "%s: is cut short: %" PRIu64 " of %" PRIu64 " bytes",
                         ul_shown(shown, reader->name), reader->left_bytes, size_bytes);
-    bool direct = ul_type_find(tensor->type)->bits >= 8 && (!header.fortran || tensor->rank < 2);
+    bool direct = !header.fortran || tensor->rank < 2;
     unsigned char *bytes = direct ? data : malloc((size_t)(size_bytes + 1));
     if (bytes == NULL)
         return ul_out_of_memory(s, size_bytes);
@@ -265,16 +255,10 @@ int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char
     return UL_EXIT_OK;
 }
 
-uint64_t ul_npy_data_bytes(const struct ul_tensor *tensor)
-{
-    uint32_t bits = ul_type_find(tensor->type)->bits;
-    return ul_element_count(tensor->rank, tensor->dims) * (bits < 8 ? 1 : bits / 8);
-}
-
 size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer_bytes)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
-    char order = info->bits <= 8 ? '|' : ul_run_is_big_endian() ? '>' : '<';
+    char order = info->bytes == 1 ? '|' : ul_run_is_big_endian() ? '>' : '<';
     size_t used = 10;
     used +=
         (size_t)snprintf(buffer + used, buffer_bytes - used,
@@ -293,27 +277,6 @@ size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer
     return total;
 }
 
-void ul_npy_data(const struct ul_tensor *tensor, const void *data, ul_put *put, void *context)
-{
-    const struct ul_type_info *info = ul_type_find(tensor->type);
-    uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    if (info->bits >= 8) {
-        put(context, data, (size_t)ul_npy_data_bytes(tensor));
-        return;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        uint8_t byte = ul_u4_get(data, i);
-        if (info->kind == 'i')
-            byte = (uint8_t)ul_i4_get(data, i);
-        put(context, &byte, 1);
-    }
-}
-
-static void put_file(void *context, const void *bytes, size_t size_bytes)
-{
-    fwrite(bytes, 1, size_bytes, context);
-}
-
 int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
                  const void *data)
 {
@@ -322,7 +285,7 @@ int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_t
     int status = ul_writer_open(s, &writer, path);
     if (status != UL_EXIT_OK)
         return status;
-    put_file(writer.file, header, ul_npy_header(tensor, header, sizeof header));
-    ul_npy_data(tensor, data, put_file, writer.file);
+    fwrite(header, 1, ul_npy_header(tensor, header, sizeof header), writer.file);
+    fwrite(data, 1, (size_t)tensor->size_bytes, writer.file);
     return ul_writer_close(s, &writer, true);
 }

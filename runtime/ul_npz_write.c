@@ -15,21 +15,14 @@ struct archive {
     uint64_t written;
 };
 
-static void put_crc(void *context, const void *bytes, size_t size_bytes)
-{
-    struct archive *archive = context;
-    ul_crc_add(&archive->crc, bytes, size_bytes);
-}
-
 struct member {
     uint32_t crc;
     uint64_t size_bytes;
     uint64_t offset_bytes;
 };
 
-static void put_bytes(void *context, const void *bytes, size_t size_bytes)
+static void put_bytes(struct archive *archive, const void *bytes, size_t size_bytes)
 {
-    struct archive *archive = context;
     archive->written += fwrite(bytes, 1, size_bytes, archive->file);
 }
 
@@ -69,16 +62,16 @@ static void put_member(const struct ul_session *s, struct archive *archive, uint
     char header[UL_NPY_HEADER_BYTES];
     size_t header_bytes = ul_npy_header(tensor, header, sizeof header);
     ul_crc_init(&archive->crc);
-    put_crc(archive, header, header_bytes);
-    ul_npy_data(tensor, data, put_crc, archive);
+    ul_crc_add(&archive->crc, header, header_bytes);
+    ul_crc_add(&archive->crc, data, (size_t)tensor->size_bytes);
     member->crc = ul_crc_get(&archive->crc);
-    member->size_bytes = header_bytes + ul_npy_data_bytes(tensor);
+    member->size_bytes = header_bytes + tensor->size_bytes;
     member->offset_bytes = archive->written;
     put_number(archive, 0x04034b50u, 4);
     put_common(archive, member, tensor->name);
     put_name(archive, tensor->name);
     put_bytes(archive, header, header_bytes);
-    ul_npy_data(tensor, data, put_bytes, archive);
+    put_bytes(archive, data, (size_t)tensor->size_bytes);
 }
 
 static void put_directory(const struct ul_session *s, struct archive *archive,
@@ -112,7 +105,7 @@ static bool fits(const struct ul_model *model)
         uint64_t name_bytes = strlen(model->outputs[i].name);
         if (name_bytes > NAME_LIMIT)
             return false;
-        total += ul_npy_data_bytes(&model->outputs[i]) + UL_NPY_HEADER_BYTES + 2 * name_bytes + 128;
+        total += model->outputs[i].size_bytes + UL_NPY_HEADER_BYTES + 2 * name_bytes + 128;
     }
     return total < UINT32_MAX && model->output_count < 0xffff;
 }

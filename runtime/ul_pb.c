@@ -175,7 +175,7 @@ static uint64_t field_of(enum ul_type type)
     }
 }
 
-/* Where the typed numbers go. 4-bit elements come two to a number, as they lie in the arena. */
+/* Where the typed numbers go. 4-bit elements come two to a number. */
 struct target {
     unsigned char *data;
     uint32_t element_bytes;
@@ -227,7 +227,7 @@ static bool decode_typed(const struct ul_pb *pb, enum ul_type type, struct targe
 static bool type_fits(uint64_t found, enum ul_type wanted)
 {
     const struct ul_type_info *info = ul_type_find(wanted);
-    if (info->npy[0] == 'V' && found == (info->bits == 16 ? UL_TYPE_U16 : UL_TYPE_U8))
+    if (info->npy[0] == 'V' && found == (info->bytes == 2 ? UL_TYPE_U16 : UL_TYPE_U8))
         return true;
     return found == (uint64_t)wanted;
 }
@@ -247,27 +247,37 @@ static int check_shape(const struct ul_session *s, const char *file, const struc
                     ul_shape_text(got, type, pb->rank, pb->dims));
 }
 
+/* 4-bit elements lie two to a byte, the even one in the low half; in place, from the end. */
+static void unpack(unsigned char *data, uint64_t count)
+{
+    for (uint64_t i = count; i-- > 0;)
+        data[i] = ul_u4_get(data, i);
+}
+
 int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
                  const char *what, const struct ul_tensor *tensor, void *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
-    uint32_t element_bytes = info->bits < 8 ? 1 : info->bits / 8;
-    struct target target = {data, element_bytes, tensor->size_bytes / element_bytes, 0};
+    uint64_t count = ul_element_count(tensor->rank, tensor->dims);
+    uint64_t packed_count = info->bits == 4 ? (count + 1) / 2 : count;
+    uint64_t packed_bytes = packed_count * info->bytes;
+    struct target target = {data, info->bytes, packed_count, 0};
     char shown[UL_SHOWN_BYTES];
     int status = check_shape(s, file, pb, what, tensor);
     if (status != UL_EXIT_OK)
         return status;
-    bool good = pb->raw != NULL ? pb->raw_bytes == tensor->size_bytes
-                                : decode_typed(pb, tensor->type, &target);
+    bool good =
+        pb->raw != NULL ? pb->raw_bytes == packed_bytes : decode_typed(pb, tensor->type, &target);
     if (!good)
         return ul_error(s, UL_EXIT_INVALID,
                         "%s: the tensor's data do not fill its shape of %" PRIu64 " bytes",
-                        ul_shown(shown, file), tensor->size_bytes);
-    if (pb->raw != NULL && tensor->size_bytes != 0)
-        memcpy(data, pb->raw, (size_t)tensor->size_bytes);
+                        ul_shown(shown, file), packed_bytes);
+    if (pb->raw != NULL && packed_bytes != 0)
+        memcpy(data, pb->raw, (size_t)packed_bytes);
     if (ul_run_is_big_endian())
-        ul_run_swap(data, tensor->size_bytes, element_bytes);
-    for (uint64_t i = 0; info->kind == 'b' && i < tensor->size_bytes; i++)
-        ((unsigned char *)data)[i] = ((unsigned char *)data)[i] != 0;
+        ul_run_swap(data, packed_bytes, info->bytes);
+    if (info->bits == 4)
+        unpack(data, count);
+    ul_normalise(tensor, data);
     return UL_EXIT_OK;
 }

@@ -222,8 +222,18 @@ static inline void ul_run_fill_splats(const struct ul_model *model, unsigned cha
             value[k] = (unsigned char)(splat->value >> 8 * k & 0xffu);
         if (ul_run_is_big_endian())
             ul_run_swap(value, splat->element_bytes, splat->element_bytes);
-        for (uint64_t k = 0; k < splat->element_count; k++)
-            memcpy(target + k * splat->element_bytes, value, splat->element_bytes);
+        uint64_t total_bytes = splat->element_count * splat->element_bytes;
+        uint64_t done_bytes = total_bytes != 0 ? splat->element_bytes : 0;
+        memcpy(target, value, (size_t)done_bytes);
+        while (done_bytes < total_bytes) { /* what is there doubles */
+            uint64_t piece = total_bytes - done_bytes;
+            if (piece > done_bytes)
+                piece = done_bytes;
+            if (piece > 65536) /* from cache: the first 64 KiB, whole elements */
+                piece = 65536;
+            memcpy(target + done_bytes, target, (size_t)piece);
+            done_bytes += piece;
+        }
     }
 }
 

@@ -7,27 +7,27 @@
 #include <string.h>
 
 static const struct ul_type_info types[] = {
-    {UL_TYPE_F32, 'f', 32, "float32", "f4"},
-    {UL_TYPE_U8, 'u', 8, "uint8", "u1"},
-    {UL_TYPE_I8, 'i', 8, "int8", "i1"},
-    {UL_TYPE_U16, 'u', 16, "uint16", "u2"},
-    {UL_TYPE_I16, 'i', 16, "int16", "i2"},
-    {UL_TYPE_I32, 'i', 32, "int32", "i4"},
-    {UL_TYPE_I64, 'i', 64, "int64", "i8"},
-    {UL_TYPE_BOOL, 'b', 8, "bool", "b1"},
-    {UL_TYPE_F16, 'f', 16, "float16", "f2"},
-    {UL_TYPE_F64, 'f', 64, "float64", "f8"},
-    {UL_TYPE_U32, 'u', 32, "uint32", "u4"},
-    {UL_TYPE_U64, 'u', 64, "uint64", "u8"},
+    {UL_TYPE_F32, 'f', 4, 32, "float32", "f4"},
+    {UL_TYPE_U8, 'u', 1, 8, "uint8", "u1"},
+    {UL_TYPE_I8, 'i', 1, 8, "int8", "i1"},
+    {UL_TYPE_U16, 'u', 2, 16, "uint16", "u2"},
+    {UL_TYPE_I16, 'i', 2, 16, "int16", "i2"},
+    {UL_TYPE_I32, 'i', 4, 32, "int32", "i4"},
+    {UL_TYPE_I64, 'i', 8, 64, "int64", "i8"},
+    {UL_TYPE_BOOL, 'b', 1, 8, "bool", "b1"},
+    {UL_TYPE_F16, 'f', 2, 16, "float16", "f2"},
+    {UL_TYPE_F64, 'f', 8, 64, "float64", "f8"},
+    {UL_TYPE_U32, 'u', 4, 32, "uint32", "u4"},
+    {UL_TYPE_U64, 'u', 8, 64, "uint64", "u8"},
     /* numpy has no name for these: ml_dtypes stores them as opaque bytes */
-    {UL_TYPE_BF16, 'f', 16, "bfloat16", "V2"},
-    {UL_TYPE_F8E4M3FN, 'f', 8, "float8_e4m3fn", "V1"},
-    {UL_TYPE_F8E4M3FNUZ, 'f', 8, "float8_e4m3fnuz", "V1"},
-    {UL_TYPE_F8E5M2, 'f', 8, "float8_e5m2", "V1"},
-    {UL_TYPE_F8E5M2FNUZ, 'f', 8, "float8_e5m2fnuz", "V1"},
-    /* a byte for each element in a file, half a byte in the arena */
-    {UL_TYPE_U4, 'u', 4, "uint4", "u1"},
-    {UL_TYPE_I4, 'i', 4, "int4", "i1"},
+    {UL_TYPE_BF16, 'f', 2, 16, "bfloat16", "V2"},
+    {UL_TYPE_F8E4M3FN, 'f', 1, 8, "float8_e4m3fn", "V1"},
+    {UL_TYPE_F8E4M3FNUZ, 'f', 1, 8, "float8_e4m3fnuz", "V1"},
+    {UL_TYPE_F8E5M2, 'f', 1, 8, "float8_e5m2", "V1"},
+    {UL_TYPE_F8E5M2FNUZ, 'f', 1, 8, "float8_e5m2fnuz", "V1"},
+    /* a byte for each element, sign-extended */
+    {UL_TYPE_U4, 'u', 1, 4, "uint4", "u1"},
+    {UL_TYPE_I4, 'i', 1, 4, "int4", "i1"},
 };
 
 const struct ul_type_info *ul_type_find(enum ul_type type)
@@ -64,15 +64,13 @@ static uint64_t element_bits(const struct ul_type_info *info, const void *data, 
     uint16_t half;
     uint32_t word;
     uint64_t wide;
-    switch (info->bits) {
-    case 4:
-        return ul_u4_get(bytes, element);
-    case 8:
+    switch (info->bytes) {
+    case 1:
         return bytes[element];
-    case 16:
+    case 2:
         memcpy(&half, bytes + element * 2, 2);
         return half;
-    case 32:
+    case 4:
         memcpy(&word, bytes + element * 4, 4);
         return word;
     default:
@@ -118,7 +116,7 @@ double ul_element_get(enum ul_type type, const void *data, uint64_t element)
     uint64_t bits = element_bits(info, data, element);
     if (info->kind == 'f')
         return float_value(type, bits);
-    return info->kind == 'i' ? (double)sign_extend(bits, info->bits) : (double)bits;
+    return info->kind == 'i' ? (double)sign_extend(bits, info->bytes * 8) : (double)bits;
 }
 
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
@@ -130,7 +128,7 @@ const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, cons
         snprintf(buffer, UL_SHOWN_BYTES, "%.*g", type == UL_TYPE_F64 ? 10 : 6,
                  float_value(type, bits));
     else if (info->kind == 'i')
-        snprintf(buffer, UL_SHOWN_BYTES, "%" PRId64, sign_extend(bits, info->bits));
+        snprintf(buffer, UL_SHOWN_BYTES, "%" PRId64, sign_extend(bits, info->bytes * 8));
     else if (info->kind == 'b')
         snprintf(buffer, UL_SHOWN_BYTES, "%s", bits != 0 ? "true" : "false");
     else
@@ -171,16 +169,25 @@ static void store_bits(const struct ul_type_info *info, void *data, uint64_t ele
     unsigned char *bytes = data;
     uint16_t half = (uint16_t)bits;
     uint32_t word = (uint32_t)bits;
-    if (info->bits == 4)
-        ul_4bit_set(bytes, element, (int)bits);
-    else if (info->bits == 8)
+    if (info->bytes == 1)
         bytes[element] = (unsigned char)bits;
-    else if (info->bits == 16)
+    else if (info->bytes == 2)
         memcpy(bytes + element * 2, &half, 2);
-    else if (info->bits == 32)
+    else if (info->bytes == 4)
         memcpy(bytes + element * 4, &word, 4);
     else
         memcpy(bytes + element * 8, &bits, 8);
+}
+
+void ul_normalise(const struct ul_tensor *tensor, void *data)
+{
+    const struct ul_type_info *info = ul_type_find(tensor->type);
+    unsigned char *bytes = data;
+    for (uint64_t i = 0; info->kind == 'b' && i < tensor->size_bytes; i++)
+        bytes[i] = bytes[i] != 0;
+    for (uint64_t i = 0; info->bits == 4 && i < tensor->size_bytes; i++)
+        bytes[i] =
+            (unsigned char)(info->kind == 'i' ? ul_i4_get(&bytes[i], 0) : ul_u4_get(&bytes[i], 0));
 }
 
 void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream)

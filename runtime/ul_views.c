@@ -19,18 +19,13 @@ void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_
 {
     const int64_t *dims = model->shapes + view->shape;
     const int64_t *strides = dims + view->rank;
-    uint32_t bits = ul_type_find(view->type)->bits;
+    int64_t element_bytes = ul_type_find(view->type)->bytes;
     int64_t index[DIM_LIMIT] = {0};
     int64_t inner, at = 0;
     uint64_t count = ul_element_count(view->rank, dims);
     if (count == 0 || view->rank > DIM_LIMIT)
         return;
-    if (bits < 8) { /* always dense */
-        visit(context, view->offset_bytes, (count * bits + 7) / 8);
-        return;
-    }
     uint32_t outer = split(view->rank, dims, strides, &inner);
-    int64_t element_bytes = bits / 8;
     for (uint64_t left = count / (uint64_t)inner; left > 0; left--) {
         visit(context, view->offset_bytes + (uint64_t)(at * element_bytes),
               (uint64_t)(inner * element_bytes));

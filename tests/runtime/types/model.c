@@ -26,8 +26,8 @@
     X(UL_TYPE_F8E4M3FNUZ, 6, "f8e4m3fnuz", "f8e4m3fnuz")                                           \
     X(UL_TYPE_F8E5M2, 6, "f8e5m2", "f8e5m2")                                                       \
     X(UL_TYPE_F8E5M2FNUZ, 6, "f8e5m2fnuz", "f8e5m2fnuz")                                           \
-    X(UL_TYPE_U4, 3, "u4", "u4")                                                                   \
-    X(UL_TYPE_I4, 3, "i4", "i4")                                                                   \
+    X(UL_TYPE_U4, 6, "u4", "u4")                                                                   \
+    X(UL_TYPE_I4, 6, "i4", "i4")                                                                   \
     X(UL_TYPE_F32, 24, "x", "../up\\\"\n")                                                         \
     X(UL_TYPE_F32, 24, "x=y", "../UP\\\"\n")
 
