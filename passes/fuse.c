@@ -13,7 +13,7 @@
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - no way leads from the group out and back in, views included.
  * Bytes: inputs of a group may live longer than before only by as much as the values that vanish
- * (try_merge, rule at `pays`); at the end the live sum is asked, and when it has grown all the
+ * (rule at `pays`); at the end the live sum is asked, and when it has grown all the
  * same, the grouping is made anew from neighbours only, or not at all.
  * The block's order then changes as little as possible: a group runs where its anchor stood.
  * Left undone: loops of two anchors; results of several shapes; random numbers inlined. */
@@ -24,6 +24,7 @@
 enum {
     MOST_NODES = 48,     /* of a group: lowering looks nodes up one by one */
     MOST_FRONT = 8,      /* nodes in front of an anchor: its loads repeat them */
+    MOST_READERS = 7,    /* groups that are merged at once with the one they read */
     MOST_VISITS = 20000, /* of the search for a cycle; beyond it the merge is left alone */
     NEVER = 0x7FFFFFFF
 };
@@ -116,7 +117,8 @@ static uint32_t maker(const struct fuse *fuse, ul_value_id value)
 struct trial {
     uint32_t members[MOST_NODES]; /* positions, ascending */
     uint32_t count;
-    uint32_t anchor;              /* index of a member, or NEVER */
+    uint32_t anchor; /* index of a member, or NEVER */
+    uint32_t anchor_count;
     ul_value_id hang[MOST_NODES]; /* the anchor's output that it hangs on, or UL_NONE */
     bool front[MOST_NODES];       /* computed inside the anchor's loads */
 };
@@ -151,27 +153,41 @@ static bool escapes(const struct fuse *fuse, const struct trial *trial, ul_value
     return false;
 }
 
-/* The union of two groups in order; false when it is too big or has two anchors. */
-static bool trial_init(const struct fuse *fuse, struct trial *trial, const struct group *a,
-                       const struct group *b)
+static bool trial_add(const struct fuse *fuse, struct trial *trial, const struct group *group)
 {
+    uint32_t merged[MOST_NODES];
     uint32_t i = 0;
     uint32_t k = 0;
-    if (a->count + b->count > MOST_NODES)
+    if (trial->count + group->count > MOST_NODES)
         return false;
+    while (i < trial->count || k < group->count) {
+        bool old = k == group->count || (i < trial->count && trial->members[i] < group->members[k]);
+        uint32_t at = i + k;
+        merged[at] = old ? trial->members[i++] : group->members[k++];
+    }
+    trial->count += group->count;
+    memcpy(trial->members, merged, trial->count * sizeof *merged);
+    for (uint32_t m = 0; m < group->count; m++)
+        trial->anchor_count += !is_map(node_at(fuse, group->members[m]));
+    return trial->anchor_count <= 1;
+}
+
+/* The union of groups in order; false when it is too big or has two anchors. */
+static bool trial_init(const struct fuse *fuse, struct trial *trial, const uint32_t *groups,
+                       uint32_t count)
+{
     trial->count = 0;
+    trial->anchor_count = 0;
     trial->anchor = NEVER;
-    while (i < a->count || k < b->count) {
-        bool from_a = k == b->count || (i < a->count && a->members[i] < b->members[k]);
-        uint32_t position = from_a ? a->members[i++] : b->members[k++];
-        if (!is_map(node_at(fuse, position))) {
-            if (trial->anchor != NEVER)
-                return false;
-            trial->anchor = trial->count;
-        }
-        trial->hang[trial->count] = UL_NONE;
-        trial->front[trial->count] = false;
-        trial->members[trial->count++] = position;
+    for (uint32_t g = 0; g < count; g++) {
+        if (!trial_add(fuse, trial, &fuse->groups[groups[g]]))
+            return false;
+    }
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (!is_map(node_at(fuse, trial->members[i])))
+            trial->anchor = i;
+        trial->hang[i] = UL_NONE;
+        trial->front[i] = false;
     }
     return true;
 }
@@ -311,7 +327,7 @@ static bool see(struct fuse *fuse, uint32_t group)
 }
 
 /* A way from the trial through other groups back into it. */
-static bool has_cycle(struct fuse *fuse, const struct trial *trial, uint32_t a, uint32_t b)
+static bool has_cycle(struct fuse *fuse, const struct trial *trial)
 {
     struct ul_arena *scratch = fuse->scratch;
     uint32_t *stack = NULL;
@@ -328,7 +344,7 @@ static bool has_cycle(struct fuse *fuse, const struct trial *trial, uint32_t a, 
             uint32_t from = members[m];
             for (uint32_t u = fuse->user_begin[from]; u < fuse->user_begin[from + 1]; u++) {
                 uint32_t group = fuse->group_of[fuse->users[u]];
-                if (group == a || group == b) {
+                if (member_index(trial, fuse->users[u]) != NEVER) {
                     if (!inside)
                         return true;
                     continue;
@@ -409,62 +425,81 @@ static bool is_adjacent(const struct fuse *fuse, const struct trial *trial)
     return true;
 }
 
-/* What of `group` was stored and would vanish; and whether all that still leaves the trial takes
- * no more room, and no earlier, than before. */
-static bool pays(const struct fuse *fuse, const struct trial *trial, const struct group *first,
-                 const struct group *second)
+/* What the parts stored and would vanish must outweigh the inputs that live longer; and what still
+ * leaves the group takes no more room, and no earlier, than before. */
+static bool pays(const struct fuse *fuse, const struct trial *trial, const uint32_t *groups,
+                 uint32_t count)
 {
     struct trial alone;
     uint64_t vanished = 0;
     uint64_t stored = 0;
     uint64_t extended = 0;
-    uint32_t ran_at = 0;
-    const struct group *parts[2] = {first, second};
-    static const struct group nothing = {NULL, 0};
-    for (uint32_t p = 0; p < 2; p++) {
-        if (!trial_init(fuse, &alone, parts[p], &nothing))
+    struct cost cost = cost_of(fuse, trial);
+    for (uint32_t g = 0; g < count; g++) {
+        if (!trial_init(fuse, &alone, &groups[g], 1))
             return false;
         struct cost before = cost_of(fuse, &alone);
         extended += before.extended_bytes;
-        ran_at = before.runs_at;
         for (uint32_t i = 0; i < alone.count; i++) {
             const struct ul_node *node = node_at(fuse, alone.members[i]);
             for (uint32_t k = 0; k < node->output_count; k++) {
                 ul_value_id output = node->outputs[k];
                 uint64_t size_bytes = ul_type_bytes(type_of(fuse, output));
-                if (escapes(fuse, trial, output))
-                    stored += p == 1 ? size_bytes : 0;
-                else if (escapes(fuse, &alone, output))
+                if (!escapes(fuse, &alone, output))
+                    continue;
+                if (!escapes(fuse, trial, output))
                     vanished += size_bytes;
+                else if (cost.runs_at < before.runs_at)
+                    stored += size_bytes; /* earlier than before */
             }
         }
     }
-    struct cost cost = cost_of(fuse, trial);
     if (cost.extended_bytes > extended + vanished)
         return false;
-    /* Results that are there earlier than before take the place of what vanished. */
-    return cost.runs_at >= ran_at || stored <= vanished || is_adjacent(fuse, trial);
+    return stored <= vanished || is_adjacent(fuse, trial);
 }
 
 /* ---- Merging ---- */
 
-static bool try_merge(struct fuse *fuse, uint32_t a, uint32_t b)
+static bool try_merge(struct fuse *fuse, const uint32_t *groups, uint32_t count)
 {
     struct trial trial;
-    const struct group *first = &fuse->groups[a];
-    const struct group *second = &fuse->groups[b];
-    if (!trial_init(fuse, &trial, first, second) || !check_behind(fuse, &trial) ||
+    if (!trial_init(fuse, &trial, groups, count) || !check_behind(fuse, &trial) ||
         !check_front(fuse, &trial) || !check_free(fuse, &trial) ||
         (fuse->neighbours_only && !is_adjacent(fuse, &trial)) ||
-        !pays(fuse, &trial, first, second) || has_cycle(fuse, &trial, a, b))
+        !pays(fuse, &trial, groups, count) || has_cycle(fuse, &trial))
         return false;
     struct group merged = {
         ul_arena_copy(fuse->scratch, trial.members, trial.count * sizeof *trial.members),
         trial.count};
     for (uint32_t i = 0; i < trial.count; i++)
-        fuse->group_of[trial.members[i]] = a;
-    fuse->groups[a] = merged;
+        fuse->group_of[trial.members[i]] = groups[0];
+    fuse->groups[groups[0]] = merged;
     return true;
+}
+
+/* The group of `maker` and those of all that reads what it makes: one by one they would not pay,
+ * since what is made would still be stored. Tried when the last reader comes up. */
+static void merge_readers(struct fuse *fuse, uint32_t made, uint32_t position)
+{
+    uint32_t groups[MOST_READERS + 1];
+    uint32_t count = 0;
+    groups[count++] = fuse->group_of[made];
+    for (uint32_t u = fuse->user_begin[made]; u < fuse->user_begin[made + 1]; u++) {
+        uint32_t user = fuse->users[u];
+        bool known = false;
+        if (user > position || !can_join(fuse, user))
+            return;
+        for (uint32_t g = 0; g < count; g++)
+            known = known || groups[g] == fuse->group_of[user];
+        if (known)
+            continue;
+        if (count == MOST_READERS + 1)
+            return;
+        groups[count++] = fuse->group_of[user];
+    }
+    if (count > 2)
+        (void)try_merge(fuse, groups, count);
 }
 
 static void merge_inputs(struct fuse *fuse, uint32_t position)
@@ -482,8 +517,9 @@ static void merge_inputs(struct fuse *fuse, uint32_t position)
         if (latest == NEVER)
             break;
         below = latest;
-        if (can_join(fuse, latest) && fuse->group_of[latest] != fuse->group_of[position])
-            (void)try_merge(fuse, fuse->group_of[latest], fuse->group_of[position]);
+        uint32_t pair[2] = {fuse->group_of[latest], fuse->group_of[position]};
+        if (can_join(fuse, latest) && pair[0] != pair[1] && !try_merge(fuse, pair, 2))
+            merge_readers(fuse, latest, position);
     }
 }
 

@@ -88,6 +88,8 @@ static enum ul_status check_options(const struct ul_passes_options *options,
     const char *print_after = options->print_after;
     if (print_after != NULL && strcmp(print_after, "all") != 0)
         UL_TRY(check_name(print_after, false, scratch, diag));
+    if (options->only != NULL)
+        UL_TRY(check_name(options->only, false, scratch, diag));
     if (options->stop_after != NULL)
         UL_TRY(check_name(options->stop_after, false, scratch, diag));
     for (uint32_t i = 0; i < options->disabled_count; i++)
@@ -150,6 +152,8 @@ bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name)
 
 static bool is_skipped(const struct ul_pass *pass, const struct row *row)
 {
+    if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
+        return true;
     return ul_pass_is_disabled(pass, row->info.name) ||
            (pass->options->training && row->info.kind == UL_PASS_INFERENCE);
 }
@@ -164,7 +168,7 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
     for (uint32_t i = 0; i < ROW_COUNT; i++) {
         const struct row *row = &rows[i];
         if (!is_skipped(&pass, row)) {
-            UL_ASSERT((row->info.needs & ~facts) == 0);
+            UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);
             UL_TRY(row->run(&pass));
             UL_TRY(check_after(&pass, row, options));
             dump_after(&pass, row, options);

@@ -40,6 +40,7 @@ struct ul_pass_info {
 struct ul_passes_options {
     const char *print_after; /* a pass or "all": prints the graph to `dump` */
     const char *stop_after;
+    const char *only; /* runs this pass alone; the facts that it needs are taken to hold */
     uint32_t disabled_count;
     const char *const *disabled; /* --no-pass */
     bool training;

@@ -1,0 +1,125 @@
+/* The runner: options, dumps, and what a broken pass order would do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "passes/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char small[] = "graph \"small\"\n"
+                            "input %0 \"x\" f32[2,3]\n"
+                            "weight %1 \"zero\" f32[] = splat [0.0]\n"
+                            "%2 \"a\" none[*] = Add n0 \"add\" (%0, %1)\n"
+                            "%3 \"b\" none[*] = Relu n1 \"relu\" (%2)\n"
+                            "%4 \"unused\" none[*] = Neg n2 \"neg\" (%3)\n"
+                            "return %3\n";
+
+static enum ul_status run(const struct ul_passes_options *options, struct ul_graph *graph,
+                          struct ul_arena *arena, struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    memset(diag, 0, sizeof *diag);
+    ul_arena_init(arena);
+    ul_arena_init(&scratch);
+    assert_int_equal(ul_graph_parse(graph, arena, small, NULL, diag), UL_OK);
+    enum ul_status status = ul_passes_run(graph, &scratch, options, diag);
+    ul_arena_done(&scratch);
+    return status;
+}
+
+static void whole(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag;
+    struct ul_passes_options options = {.check_text = true};
+    assert_int_equal(run(&options, &graph, &arena, &diag), UL_OK);
+    assert_int_equal(graph.blocks[0].node_count, 1);
+    assert_int_equal(graph.values[3].view.base, 3);
+    ul_arena_done(&arena);
+}
+
+static void switched_off(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag;
+    const char *disabled[] = {"simplify", "dce"};
+    struct ul_passes_options options = {.disabled = disabled, .disabled_count = 2};
+    assert_int_equal(run(&options, &graph, &arena, &diag), UL_OK);
+    assert_int_equal(graph.blocks[0].node_count, 3);
+    ul_arena_done(&arena);
+}
+
+static void refused(struct ul_passes_options options, const char *part)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag;
+    assert_int_equal(run(&options, &graph, &arena, &diag), UL_USAGE);
+    if (strstr(diag.text, part) == NULL)
+        fail_msg("%s", diag.text);
+    ul_arena_done(&arena);
+}
+
+static void bad_options(void **state)
+{
+    (void)state;
+    const char *infer[] = {"infer"};
+    const char *nonsense[] = {"nonsense"};
+    refused((struct ul_passes_options){.disabled = infer, .disabled_count = 1}, "switched off");
+    refused((struct ul_passes_options){.disabled = nonsense, .disabled_count = 1}, "there are dce");
+    refused((struct ul_passes_options){.print_after = "nonsense"}, "no pass");
+    refused((struct ul_passes_options){.stop_after = "all"}, "no pass");
+}
+
+static void dumps(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag;
+    FILE *file = tmpfile();
+    char text[4096];
+    assert_non_null(file);
+    struct ul_passes_options options = {.print_after = "all", .stop_after = "infer", .dump = file};
+    assert_int_equal(run(&options, &graph, &arena, &diag), UL_OK);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    assert_non_null(strstr(text, "# after dce\ngraph \"small\"\n"));
+    assert_non_null(strstr(text, "# after infer\n"));
+    assert_null(strstr(text, "# after simplify\n"));
+    assert_non_null(strstr(text, "f32[2,3] = Relu"));
+    fclose(file);
+    ul_arena_done(&arena);
+}
+
+/* Each name once in the list of the error message, required facts made before they are needed. */
+static void table(void **state)
+{
+    (void)state;
+    uint32_t facts = 0;
+    for (uint32_t i = 0; i < ul_passes_count(); i++) {
+        const struct ul_pass_info *info = ul_passes_get(i);
+        assert_true((info->needs & ~facts) == 0);
+        assert_true(info->summary[strlen(info->summary) - 1] == '.');
+        facts = (facts & info->keeps) | info->makes;
+    }
+    assert_int_equal(facts, UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole), cmocka_unit_test(switched_off), cmocka_unit_test(bad_options),
+        cmocka_unit_test(dumps), cmocka_unit_test(table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
