@@ -26,7 +26,9 @@ def program(name):
 
 
 def run(name, *arguments, code=0, stdin=None):
-    done = subprocess.run([program(name), *arguments], input=stdin, capture_output=True, check=False)
+    done = subprocess.run(
+        [program(name), *arguments], input=stdin, capture_output=True, check=False
+    )
     text = f"{name} {arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert done.returncode == code, text
     return done
@@ -171,10 +173,14 @@ class Runs(Folder):
 
     def test_standard_streams(self):
         inputs = self.tiny_inputs()
-        done = run("tiny", "--input", "x=-", *inputs[2:], "--output=y=-", stdin=npy("<f4", (2, 8), X))
+        done = run(
+            "tiny", "--input", "x=-", *inputs[2:], "--output=y=-", stdin=npy("<f4", (2, 8), X)
+        )
         self.assertEqual(read_npy(done.stdout)[2], expected()[0])
         done = run("tiny", *inputs, "--output-npz", "-")
-        self.assertEqual(read_npy(zipfile.ZipFile(io.BytesIO(done.stdout)).read("y.npy"))[1], (2, 3))
+        self.assertEqual(
+            read_npy(zipfile.ZipFile(io.BytesIO(done.stdout)).read("y.npy"))[1], (2, 3)
+        )
         self.assertIn("only one", stderr("tiny", "--input", "x=-", "--input", "pick=-", code=1))
         run("tiny", *inputs, "--output", "y=-", "--print", code=1)
 
@@ -241,7 +247,9 @@ class Runs(Folder):
         self.assertIn("cannot write", stderr("tiny", *inputs, "--output", "y=no/y.npy", code=5))
         self.assertFalse([name for name in os.listdir(".") if name.endswith(".tmp")])
         if os.path.exists("/dev/full"):
-            self.assertIn("cannot write", stderr("tiny", *inputs, "--output", "y=/dev/full", code=5))
+            self.assertIn(
+                "cannot write", stderr("tiny", *inputs, "--output", "y=/dev/full", code=5)
+            )
 
     def test_processor(self):
         self.assertIn("newer", stderr("types_isa", "--version", code=3))
@@ -270,7 +278,7 @@ class Types(Folder):
     def test_names_with_equals(self):
         self.put("a.npy", npy("<f4", (2, 3), F32))
         self.put("y=b.npy", npy("<f4", (2, 3), F32[::-1]))
-        run("types", "--input", "x=y=a.npy", "--random", "1", "--output", "../UP\\\"\n=o.npy")
+        run("types", "--input", "x=y=a.npy", "--random", "1", "--output", '../UP\\"\n=o.npy')
         self.assertEqual(read_npy(self.get("o.npy"))[2], F32)
 
     def test_byte_order_and_fortran_order(self):
@@ -278,8 +286,19 @@ class Types(Folder):
         self.put("a.npy", npy(">f4", (2, 3), big, fortran=True))
         self.put("b.npy", npy("<i4", (2, 3), struct.pack("<6i", *range(6)), version=2))
         self.put("c.npy", npy("=f8", (2, 3), struct.pack("=6d", *range(6)), version=3))
-        run("types", "--input", "f32=a.npy", "--input", "i32=b.npy", "--input", "f64=c.npy",
-            "--random", "1", "--output-dir", "out")
+        run(
+            "types",
+            "--input",
+            "f32=a.npy",
+            "--input",
+            "i32=b.npy",
+            "--input",
+            "f64=c.npy",
+            "--random",
+            "1",
+            "--output-dir",
+            "out",
+        )
         nibbles = bytes([1, 4, 2, 5, 3, 6])
         self.put("d.npy", npy("|u1", (2, 3), nibbles, fortran=True))
         run("types", "--input", "u4=d.npy", "--random", "1", "--output", "u4=u4.npy")
@@ -292,8 +311,19 @@ class Types(Folder):
         self.put("a.npy", npy("<u2", (2, 3), sample("u16")))
         self.put("b.npy", npy("|V1", (2, 3), sample("u4")))
         self.put("c.npy", npy("<f1", (2, 3), sample("u8")))
-        run("types", "--input", "bf16=a.npy", "--input", "u4=b.npy", "--input", "f8e5m2=c.npy",
-            "--random", "1", "--output-dir", "out")
+        run(
+            "types",
+            "--input",
+            "bf16=a.npy",
+            "--input",
+            "u4=b.npy",
+            "--input",
+            "f8e5m2=c.npy",
+            "--random",
+            "1",
+            "--output-dir",
+            "out",
+        )
         self.assertEqual(read_npy(self.get("out/f8e5m2.npy"))[2], sample("u8"))
         self.assertEqual(read_npy(self.get("out/bf16.npy"))[2], sample("u16"))
         self.assertEqual(read_npy(self.get("out/u4.npy"))[2], sample("u4"))
@@ -301,8 +331,17 @@ class Types(Folder):
     def test_odd_shapes(self):
         self.put("s.npy", npy("<f4", (), struct.pack("<f", 2.5)))
         self.put("e.npy", npy("<i8", (0, 3), b""))
-        run("types", "--input", "scalar=s.npy", "--input", "empty=e.npy", "--random", "1",
-            "--output-dir", "out")
+        run(
+            "types",
+            "--input",
+            "scalar=s.npy",
+            "--input",
+            "empty=e.npy",
+            "--random",
+            "1",
+            "--output-dir",
+            "out",
+        )
         self.assertEqual(read_npy(self.get("out/scalar.npy")), ("<f4", (), struct.pack("<f", 2.5)))
         self.assertEqual(read_npy(self.get("out/empty.npy")), ("<i8", (0, 3), b""))
 
@@ -371,7 +410,9 @@ class Npz(Folder):
             ("cut.npz", 2, "no directory"),
             ("bad.npz", 2, "checksum"),
         ):
-            self.assertIn(words, stderr("types", "--input", f"f32={text}", "--random", "1", code=code))
+            self.assertIn(
+                words, stderr("types", "--input", f"f32={text}", "--random", "1", code=code)
+            )
         self.put("a.npy", good)
         text = stderr("types", "--input", "f32=a.npy:key", "--random", "1", code=2)
         self.assertIn("only a .npz file has entries", text)
@@ -394,18 +435,33 @@ class Protobuf(Folder):
         numbers = [1, 2, 3, 250, 5, 6]
         packed = b"".join(map(varint, numbers))
         self.check("f32", tensor("", 1, (2, 3), typed=(4, F32)), F32)
-        self.check("f64", tensor("", 11, (2, 3), typed=(10, struct.pack("<6d", *numbers))),
-                   struct.pack("<6d", *numbers))
+        self.check(
+            "f64",
+            tensor("", 11, (2, 3), typed=(10, struct.pack("<6d", *numbers))),
+            struct.pack("<6d", *numbers),
+        )
         for name, kind, code, where in (
-            ("u8", 2, "B", 5), ("u16", 4, "H", 5), ("i32", 6, "i", 5), ("i64", 7, "q", 7),
-            ("u32", 12, "I", 11), ("u64", 13, "Q", 11), ("f16", 10, "H", 5), ("bf16", 16, "H", 5),
+            ("u8", 2, "B", 5),
+            ("u16", 4, "H", 5),
+            ("i32", 6, "i", 5),
+            ("i64", 7, "q", 7),
+            ("u32", 12, "I", 11),
+            ("u64", 13, "Q", 11),
+            ("f16", 10, "H", 5),
+            ("bf16", 16, "H", 5),
         ):
             data = tensor(name, kind, (2, 3), typed=(where, packed))
             self.check(name, data, struct.pack(f"<6{code}", *numbers))
         negative = b"".join(varint((-n) % 2**64) for n in range(6))
-        self.check("i8", tensor("", 3, (2, 3), typed=(5, negative)), struct.pack("6b", *range(0, -6, -1)))
-        self.check("i64", tensor("", 7, (2, 3), typed=(7, negative)), struct.pack("<6q", *range(0, -6, -1)))
-        single = tensor("", 1, (2, 3)) + b"".join(varint(4 << 3 | 5) + F32[i * 4 : i * 4 + 4] for i in range(6))
+        self.check(
+            "i8", tensor("", 3, (2, 3), typed=(5, negative)), struct.pack("6b", *range(0, -6, -1))
+        )
+        self.check(
+            "i64", tensor("", 7, (2, 3), typed=(7, negative)), struct.pack("<6q", *range(0, -6, -1))
+        )
+        single = tensor("", 1, (2, 3)) + b"".join(
+            varint(4 << 3 | 5) + F32[i * 4 : i * 4 + 4] for i in range(6)
+        )
         self.check("f32", single, F32)
         for name, kind in (("bf16", 4), ("f8e5m2", 2)):  # as ONNX 1.12 stored what numpy lacks
             self.check(name, tensor(name, kind, (2, 3), sample(name)), sample(name))
@@ -479,7 +535,12 @@ class TestData(Folder):
             self.put(f"a/input_{index}.pb", tensor(name, kind, (2, 3), raw))
             self.put(f"a/output_{index}.pb", tensor(name, kind, (2, 3), raw))
         for index, (name, kind, dims, raw) in enumerate(
-            [("x", 1, (2, 3), F32), ("x=y", 1, (2, 3), F32), ("scalar", 1, (), F32[:4]), ("empty", 7, (0, 3), b"")]
+            [
+                ("x", 1, (2, 3), F32),
+                ("x=y", 1, (2, 3), F32),
+                ("scalar", 1, (), F32[:4]),
+                ("empty", 7, (0, 3), b""),
+            ]
         ):
             self.put(f"a/input_{index + 19}.pb", tensor(name, kind, dims, raw))
             self.put(f"a/output_{index + 19}.pb", tensor("", kind, dims, raw))
@@ -545,9 +606,13 @@ class Checks(Folder):
         self.assertEqual(report["predicted_bytes"], 352)
         self.assertEqual(report["reserved_bytes"], 352)
         self.assertEqual(report["unaccounted_bytes"], 0)
-        self.assertEqual(report["rows"]["weights"],
-                         {"predicted_bytes": 144, "reserved_bytes": 144, "touched_bytes": 144})
-        self.assertEqual(sum(row["touched_bytes"] for row in report["rows"].values()), report["touched_bytes"])
+        self.assertEqual(
+            report["rows"]["weights"],
+            {"predicted_bytes": 144, "reserved_bytes": 144, "touched_bytes": 144},
+        )
+        self.assertEqual(
+            sum(row["touched_bytes"] for row in report["rows"].values()), report["touched_bytes"]
+        )
 
     def test_memory_where_one_range_takes_over_another(self):
         run("loop", "--memory")
@@ -555,13 +620,19 @@ class Checks(Folder):
         self.assertEqual(report["rows"]["kept_activations"]["reserved_bytes"], 16)
 
     def test_memory_errors(self):
-        self.assertIn("the row 'kept activations' is 0 bytes in the plan and 16",
-                      stderr("loop_rows", "--memory", code=6))
+        self.assertIn(
+            "the row 'kept activations' is 0 bytes in the plan and 16",
+            stderr("loop_rows", "--memory", code=6),
+        )
         self.assertIn("bytes are not accounted for", stderr("loop_sum", "--memory", code=6))
-        self.assertIn("4 bytes outside of every live range were written, and 0 outside of the arena",
-                      stderr("loop_stray", "--memory", code=6))
-        self.assertIn("0 bytes outside of every live range were written, and 4 outside of the arena",
-                      stderr("loop_beyond", "--memory", code=6))
+        self.assertIn(
+            "4 bytes outside of every live range were written, and 0 outside of the arena",
+            stderr("loop_stray", "--memory", code=6),
+        )
+        self.assertIn(
+            "0 bytes outside of every live range were written, and 4 outside of the arena",
+            stderr("loop_beyond", "--memory", code=6),
+        )
 
     def test_guard(self):
         for name in ("tiny", "loop", "types"):
@@ -573,11 +644,17 @@ class Checks(Folder):
         for name, words in (
             ("tiny_read", "step 2 select (select) read outside of its values"),
             ("tiny_write", "step 2 select (select) wrote outside of its values: byte 216"),
-            ("tiny_clobber", "step 2 select (select) wrote outside of its values: byte 0 of 'pick'"),
+            (
+                "tiny_clobber",
+                "step 2 select (select) wrote outside of its values: byte 0 of 'pick'",
+            ),
             ("loop_read", "step 1 add_round (loop/t) read outside"),
             ("loop_write", "step 3 scan (loop) wrote outside of its values: byte 0 of 'sum'"),
             ("loop_stride", "step 6 odd (concat) wrote outside of its values: byte"),
-            ("loop_stray", "step 6 odd (concat) wrote outside of its values: byte 304 of the arena"),
+            (
+                "loop_stray",
+                "step 6 odd (concat) wrote outside of its values: byte 304 of the arena",
+            ),
             ("loop_beyond", "wrote outside of its values: outside of the arena, 1 bytes behind"),
         ):
             self.assertIn(words, stderr(name, "--guard", code=6))
@@ -593,7 +670,9 @@ class Checks(Folder):
         latency = report["latency_seconds"]
         order = [latency[key] for key in ("min", "median", "p90", "p95", "p99", "max")]
         self.assertEqual(order, sorted(order))
-        self.assertEqual(json.loads(run("types", *quick, "--json", "-").stdout)["model"], 'types "quoted"\n')
+        self.assertEqual(
+            json.loads(run("types", *quick, "--json", "-").stdout)["model"], 'types "quoted"\n'
+        )
 
     def test_without_tables(self):
         inputs = self.tiny_inputs()
