@@ -101,9 +101,9 @@ char *ul_arena_printf(struct ul_arena *arena, const char *format, ...) UL_PRINTF
 /* Grows an array in an arena: makes room for one more element after `count`, doubling; the old
  * elements are copied, the old place is left to the arena. */
 #define UL_GROW(arena, array, count, capacity)                                                     \
-    ((count) < (capacity)                                                                          \
-         ? (void)0                                                                                 \
-         : (void)((array) = ul_arena_grow((arena), (array), sizeof *(array), (count), &(capacity))))
+    ((count) < (capacity) ? (void)0                                                                \
+                          : (void)((array) = ul_arena_grow((arena), (array), sizeof *(array),      \
+                                                           (count), &(capacity))))
 void *ul_arena_grow(struct ul_arena *arena, const void *old, size_t element_bytes, uint32_t count,
                     uint32_t *capacity);
 

@@ -20,7 +20,10 @@
 #define GOOD_DEPTH 256
 #define MOST_ROWS 512
 #define ROW_BYTES 16384 /* sums of the row form: half of a usual first-level cache */
-#define LEAST_WORK 256  /* products below which plain loops are best */
+#define STREAM_BYTES                                                                               \
+    ((int64_t)256 << 10) /* of b: above, few rows stream it as it lies in memory                   \
+                          */
+#define LEAST_WORK 256   /* products below which plain loops are best */
 
 struct walk {
     const struct ul_kernel *kernel;
@@ -310,18 +313,18 @@ static void size_tiles(struct ul_contract_plan *plan)
         plan->a_bytes = (UL_CONTRACT_ROWS * plan->depth * plan->element_bytes + 63) / 64 * 64;
 }
 
-/* Sums of a run of columns, and a part of the row when it cannot be read in place. */
+/* Sums of a run of columns, and a part of the rows of a when they cannot be read in place. */
 static void size_row(struct ul_contract_plan *plan)
 {
-    int64_t most = ROW_BYTES / plan->element_bytes;
-    plan->rows = 1;
+    int64_t most = ROW_BYTES / plan->element_bytes / plan->m;
+    plan->rows = plan->m;
     plan->row_cols = plan->n < most ? plan->n : most;
-    plan->sums_bytes = (plan->row_cols * plan->element_bytes + 63) / 64 * 64;
+    plan->sums_bytes = (plan->m * plan->row_cols * plan->element_bytes + 63) / 64 * 64;
     plan->depth = plan->k;
-    plan->packs_a = !plan->a_plain || plan->a_k.count > 1;
+    plan->packs_a = !plan->a_plain || plan->a_k.count > 1 || plan->a_m.count > 1;
     if (plan->packs_a) {
         plan->depth = plan->k < most ? plan->k : most;
-        plan->a_bytes = (plan->depth * plan->element_bytes + 63) / 64 * 64;
+        plan->a_bytes = (plan->m * plan->depth * plan->element_bytes + 63) / 64 * 64;
     }
 }
 
@@ -339,6 +342,10 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
         return UL_CONTRACT_DOT;
     int64_t column = last_stride(&c->b.at, &plan->b_n);
     if (plan->m == 1 && column > 0 && column <= 4)
+        return UL_CONTRACT_ROW;
+    bool b_streams = plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 && column == 1;
+    if (plan->m <= UL_CONTRACT_ROWS && b_streams &&
+        plan->n * plan->k > STREAM_BYTES / plan->element_bytes)
         return UL_CONTRACT_ROW;
     return UL_CONTRACT_TILE;
 }

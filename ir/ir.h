@@ -251,13 +251,11 @@ bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
 const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name);
 int64_t ul_node_get_int(const struct ul_node *node, const char *name, int64_t otherwise);
 double ul_node_get_float(const struct ul_node *node, const char *name, double otherwise);
-const char *ul_node_get_string(const struct ul_node *node, const char *name,
-                               const char *otherwise);
+const char *ul_node_get_string(const struct ul_node *node, const char *name, const char *otherwise);
 /* The ints of an attribute and their count; NULL and 0 where the node has none. */
 const int64_t *ul_node_get_ints(const struct ul_node *node, const char *name, uint32_t *count);
 /* "node 17 \"conv1\" (Conv)" for messages. */
-const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node,
-                             struct ul_arena *arena);
+const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, struct ul_arena *arena);
 
 /* view.c: true when the views pass left nothing to do for the node: its outputs are views of input
  * 0, or (Concat) its inputs lie in the output already. Such a node gets no kernel. */
@@ -313,8 +311,8 @@ struct ul_op_info {
     ul_infer_fn *infer;
     const char *expression; /* of an elementwise operator, over inputs a b c and attributes; see
                                ir/README.md */
-    ul_map_fn *map;     /* generated from the expression when NULL and expression is set */
-    ul_lower_fn *lower; /* of what is not a map */
+    ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
+    ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
 };
 
@@ -345,8 +343,8 @@ const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t i
  * constant. Absent input: *values NULL, count 0. */
 enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
                              uint32_t *count) UL_MUST_CHECK;
-void ul_infer_set(const struct ul_infer *infer, uint32_t output, enum ul_dtype dtype,
-                  uint32_t rank, const int64_t *dims);
+void ul_infer_set(const struct ul_infer *infer, uint32_t output, enum ul_dtype dtype, uint32_t rank,
+                  const int64_t *dims);
 void ul_infer_set_type(const struct ul_infer *infer, uint32_t output, const struct ul_type *type);
 /* Also fixes the value itself: a 1-d or 0-d int64 constant. */
 void ul_infer_set_ints(const struct ul_infer *infer, uint32_t output, uint32_t rank,
@@ -362,9 +360,9 @@ bool ul_broadcast(const struct ul_type *a, const struct ul_type *b, struct ul_ty
 enum ul_status ul_infer_axis(const struct ul_infer *infer, int64_t axis, uint32_t rank,
                              uint32_t *out) UL_MUST_CHECK;
 /* Common rules. */
-enum ul_status ul_infer_same(struct ul_infer *infer);         /* output 0 = type of input 0 */
-enum ul_status ul_infer_elementwise(struct ul_infer *infer);  /* broadcast, dtype of input 0 */
-enum ul_status ul_infer_compare(struct ul_infer *infer);      /* broadcast, bool */
+enum ul_status ul_infer_same(struct ul_infer *infer);        /* output 0 = type of input 0 */
+enum ul_status ul_infer_elementwise(struct ul_infer *infer); /* broadcast, dtype of input 0 */
+enum ul_status ul_infer_compare(struct ul_infer *infer);     /* broadcast, bool */
 
 /* fold.c */
 

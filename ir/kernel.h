@@ -29,7 +29,7 @@ enum ul_kx_op {
     UL_KX_LOAD,  /* buffer[a] */
     /* one operand */
     UL_KX_NEG,
-    UL_KX_NOT,    /* logical */
+    UL_KX_NOT, /* logical */
     UL_KX_BITNOT,
     UL_KX_ABS,
     UL_KX_SQRT,
@@ -53,31 +53,31 @@ enum ul_kx_op {
     UL_KX_FLOOR,
     UL_KX_CEIL,
     UL_KX_TRUNC,
-    UL_KX_ROUND,  /* half to even */
+    UL_KX_ROUND, /* half to even */
     UL_KX_ISNAN,
     UL_KX_ISINF,
-    UL_KX_BITCAST, /* same-size reinterpretation, e.g. f32 as u32 */
-    UL_KX_CAST,  /* to dtype; float to integer saturates, NaN gives 0; integers wrap; anything to
-                    bool is != 0 */
+    UL_KX_BITCAST,  /* same-size reinterpretation, e.g. f32 as u32 */
+    UL_KX_CAST,     /* to dtype; float to integer saturates, NaN gives 0; integers wrap; anything to
+                       bool is != 0 */
     UL_KX_ROUND_TO, /* f32 rounded to the storage dtype imm_int (f16, bf16, f8...) and back;
                        bit 8 of imm_int: saturate to the largest finite value */
     /* two operands of one type */
     UL_KX_ADD,
     UL_KX_SUB,
     UL_KX_MUL,
-    UL_KX_DIV,    /* integers truncate; by zero gives 0, never a trap */
-    UL_KX_MOD,    /* sign of the divisor (Python); by zero gives 0; floats too */
-    UL_KX_FMOD,   /* sign of the dividend (C); by zero gives 0 for integers */
-    UL_KX_MIN,    /* NaN wins */
+    UL_KX_DIV,  /* integers truncate; by zero gives 0, never a trap */
+    UL_KX_MOD,  /* sign of the divisor (Python); by zero gives 0; floats too */
+    UL_KX_FMOD, /* sign of the dividend (C); by zero gives 0 for integers */
+    UL_KX_MIN,  /* NaN wins */
     UL_KX_MAX,
     UL_KX_POW,
     UL_KX_ATAN2,
-    UL_KX_AND,    /* bitwise on integers, logical on bool */
+    UL_KX_AND, /* bitwise on integers, logical on bool */
     UL_KX_OR,
     UL_KX_XOR,
-    UL_KX_SHL,    /* by 64 or more gives 0 */
+    UL_KX_SHL, /* by 64 or more gives 0 */
     UL_KX_SHR,
-    UL_KX_LT,     /* comparisons give bool */
+    UL_KX_LT, /* comparisons give bool */
     UL_KX_LE,
     UL_KX_EQ,
     UL_KX_NE,
@@ -91,8 +91,8 @@ enum ul_kx_op {
 struct ul_kx_data {
     enum ul_kx_op op;
     enum ul_dtype dtype;
-    uint32_t a, b, c;  /* operands */
-    uint32_t var;      /* UL_KX_VAR: variable; UL_KX_LOAD: buffer */
+    uint32_t a, b, c; /* operands */
+    uint32_t var;     /* UL_KX_VAR: variable; UL_KX_LOAD: buffer */
     int64_t imm_int;
     double imm_float;
     int64_t low, high; /* of an i64 expression: its range, for simplifying; else whole range */
@@ -114,11 +114,11 @@ enum ul_buffer_role {
 struct ul_buffer {
     enum ul_buffer_role role;
     enum ul_dtype dtype;
-    uint64_t element_count;  /* addressed: [0, element_count) after element_offset is added */
-    ul_value_id value;       /* the base value of an input or output; UL_NONE otherwise */
-    ul_value_id view;        /* the value that lies there */
-    int64_t offset_bytes;    /* INPUT, OUTPUT: first element of this view in the base value;
-                                part of the call, not of the kernel's text */
+    uint64_t element_count; /* addressed: [0, element_count) after element_offset is added */
+    ul_value_id value;      /* the base value of an input or output; UL_NONE otherwise */
+    ul_value_id view;       /* the value that lies there */
+    int64_t offset_bytes;   /* INPUT, OUTPUT: first element of this view in the base value;
+                               part of the call, not of the kernel's text */
     bool is_read, is_written;
 };
 
@@ -143,8 +143,8 @@ struct ul_ks_data {
     uint32_t flags;
     uint32_t var;
     uint32_t buffer;
-    ul_kx value; /* LET, SET, VAR, STORE: value; IF: condition; FOR: count */
-    ul_kx index; /* STORE */
+    ul_kx value;        /* LET, SET, VAR, STORE: value; IF: condition; FOR: count */
+    ul_kx index;        /* STORE */
     ul_ks body, orelse; /* first statement of a list, or UL_NONE */
     ul_ks next;
     uint32_t contraction;

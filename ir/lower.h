@@ -5,10 +5,10 @@
  * nest over the shape of its results. What leaves the group is stored; the rest never has bytes.
  * An operator's hook sees none of this: it loads inputs and stores outputs at coordinates.
  *
- * Invariants: a hook stores every element of each of its outputs exactly once (UL_OP_COMBINES: first
- * all of them, then some again, in statements of their own at the top), and stores an element of an
- * output only after its last load of inputs that may lie under it (in-place facts
- * are taken from what the kernel loads, see ul_lower_result.in_place).
+ * Invariants: a hook stores every element of each of its outputs exactly once (UL_OP_COMBINES:
+ * first all of them, then some again, in statements of their own at the top), and stores an element
+ * of an output only after its last load of inputs that may lie under it (in-place facts are taken
+ * from what the kernel loads, see ul_lower_result.in_place).
  */
 #ifndef UL_LOWER_H
 #define UL_LOWER_H
@@ -59,8 +59,7 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
  * formed. The sum is formed over the operand cast to the contraction's acc_dtype. */
 void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction,
                       struct ul_operand *operand, ul_value_id value, const ul_kx *base,
-                      int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked,
-                      double outside);
+                      int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked, double outside);
 
 /* What lowering a group gives. */
 struct ul_in_place {

@@ -9,11 +9,10 @@ static int test_failures;
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition) && ++test_failures <= 20)                                                 \
-            printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                \
+            printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                         \
     } while (0)
 
 /* As the last line of main. */
-#define TEST_RESULT()                                                                              \
-    (test_failures == 0 ? 0 : (printf("%d checks failed\n", test_failures), 1))
+#define TEST_RESULT() (test_failures == 0 ? 0 : (printf("%d checks failed\n", test_failures), 1))
 
 #endif

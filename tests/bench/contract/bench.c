@@ -118,9 +118,9 @@ static double time_convolution(const struct kernel_case *c)
     CHECK(dnnl_memory_desc_init_by_tag(&weight_md, v->groups > 1 ? 5 : 4,
                                        v->groups > 1 ? grouped : dense, dnnl_f32,
                                        dnnl_format_tag_any));
-    CHECK(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference,
-                                             dnnl_convolution_direct, &src_md, &weight_md, NULL,
-                                             &dst_md, strides, pads, pads));
+    CHECK(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference, dnnl_convolution_direct,
+                                             &src_md, &weight_md, NULL, &dst_md, strides, pads,
+                                             pads));
     CHECK(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
     CHECK(dnnl_primitive_create(&primitive, pd));
     dnnl_exec_arg_t args[3] = {
@@ -129,8 +129,7 @@ static double time_convolution(const struct kernel_case *c)
          memory_of(dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0), engine)},
         {DNNL_ARG_DST, memory_of(dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0), engine)}};
     double seconds;
-    TIME(seconds, dnnl_primitive_execute(primitive, stream, 3, args);
-         dnnl_stream_wait(stream));
+    TIME(seconds, dnnl_primitive_execute(primitive, stream, 3, args); dnnl_stream_wait(stream));
     return seconds;
 }
 

@@ -116,11 +116,13 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
         fprintf(stderr, "contract_emit: %s\n", diag.text);
         exit(UL_INTERNAL);
     }
-    ul_text_printf(&e->text, "\nstatic void call%" PRIu32 "(void **p, unsigned char *s, "
-                             "struct ul_run *run)\n{\n    (void)s;\n    k%" PRIu32 "(",
+    ul_text_printf(&e->text,
+                   "\nstatic void call%" PRIu32 "(void **p, unsigned char *s, "
+                   "struct ul_run *run)\n{\n    (void)s;\n    k%" PRIu32 "(",
                    e->count, e->count);
-    ul_text_printf(&e->table, "{\"%s\", call%" PRIu32 ", %" PRIu64 "u, %" PRId64 ", %" PRId64
-                              ", %" PRId64 ", %" PRId64 ", ",
+    ul_text_printf(&e->table,
+                   "{\"%s\", call%" PRIu32 ", %" PRIu64 "u, %" PRId64 ", %" PRId64 ", %" PRId64
+                   ", %" PRId64 ", ",
                    name, e->count, scratch_bytes, m, n, k, runs);
     if (conv == NULL)
         ul_text_put(&e->table, "{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {");
@@ -176,8 +178,8 @@ static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtyp
     for (uint32_t d = 0; d < s; d++)
         x[2 + d] = c->size[d], w[2 + d] = c->kernel[d];
     int64_t bias = c->groups * c->out;
-    ul_node_id node = ul_graph_add_node(
-        &graph, 0, c->transposed ? UL_OP_ConvTranspose : UL_OP_Conv, "conv", 3, 1);
+    ul_node_id node = ul_graph_add_node(&graph, 0, c->transposed ? UL_OP_ConvTranspose : UL_OP_Conv,
+                                        "conv", 3, 1);
     ul_value_id xv = add_input(&graph, "x", dtype, rank, x);
     ul_value_id wv = add_input(&graph, "w", dtype, rank, w);
     ul_value_id bv = add_input(&graph, "b", dtype, 1, &bias);
@@ -207,8 +209,7 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
     struct ul_graph graph;
     ul_graph_init(&graph, &e->arena, "case");
     bool is_gemm = g->trans_a || g->trans_b;
-    ul_node_id node =
-        ul_graph_add_node(&graph, 0, is_gemm ? UL_OP_Gemm : UL_OP_MatMul, "mm", 2, 1);
+    ul_node_id node = ul_graph_add_node(&graph, 0, is_gemm ? UL_OP_Gemm : UL_OP_MatMul, "mm", 2, 1);
     int64_t a[3] = {g->batch, g->m, g->k}, b[3] = {g->batch, g->k, g->n};
     if (g->trans_a)
         a[1] = g->k, a[2] = g->m;
@@ -228,8 +229,7 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
         add_residual(e, &graph, graph.nodes[node].outputs[0]);
     else
         add_relu(e, &graph, graph.nodes[node].outputs[0]);
-    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch,
-         NULL);
+    emit(e, &graph, g->name, g->m, g->n, g->k, g->batch, NULL);
 }
 
 #define SQUARE(size, kernel, stride, pad)                                                          \
@@ -329,17 +329,17 @@ static void random_gemm(struct emitter *e, enum ul_dtype dtype)
         g.trans_a = pick(e, 0, 2) == 0;
         g.trans_b = pick(e, 0, 2) == 0;
     }
-    g.name = ul_arena_printf(&e->arena, "matmul %s %d x %dx%dx%d trans %d %d",
-                             ul_dtype_get(dtype)->name, (int)g.batch, (int)g.m, (int)g.n, (int)g.k,
-                             g.trans_a, g.trans_b);
+    g.name =
+        ul_arena_printf(&e->arena, "matmul %s %d x %dx%dx%d trans %d %d", ul_dtype_get(dtype)->name,
+                        (int)g.batch, (int)g.m, (int)g.n, (int)g.k, g.trans_a, g.trans_b);
     /* Relu has no unsigned form. */
     emit_gemm(e, &g, dtype, pick(e, 0, 1) || dtype == UL_U32 || dtype == UL_U64);
 }
 
 static void emit_test(struct emitter *e, uint32_t count)
 {
-    static const enum ul_dtype dtypes[] = {UL_F32, UL_F32, UL_F32, UL_F64, UL_F16, UL_BF16,
-                                           UL_I32, UL_I64, UL_U32, UL_U64};
+    static const enum ul_dtype dtypes[] = {UL_F32,  UL_F32, UL_F32, UL_F64, UL_F16,
+                                           UL_BF16, UL_I32, UL_I64, UL_U32, UL_U64};
     for (uint32_t i = 0; i < count; i++) {
         if (pick(e, 0, 1))
             random_conv(e, dtypes[pick(e, 0, 5)]);

@@ -126,8 +126,8 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
     for (b = 0; c->buffers[b].element_count > 0; b++) {
         size_t size = size_of(c->buffers[b].dtype) * c->buffers[b].element_count;
         size_t off = shift * size_of(c->buffers[b].dtype);
-        result->places[b] = place_of(c->buffers[b].is_output ? NULL : data[b], size, off,
-                                     &result->owners[b]);
+        result->places[b] =
+            place_of(c->buffers[b].is_output ? NULL : data[b], size, off, &result->owners[b]);
         params[b] = result->places[b];
     }
     unsigned char *owner, *scratch = place_of(NULL, c->scratch_bytes, 0, &owner);
@@ -177,8 +177,8 @@ int main(int argc, char **argv)
         for (; cases[i].buffers[buffers].element_count > 0; buffers++) {
             const struct kernel_buffer *b = &cases[i].buffers[buffers];
             data[buffers] = malloc(size_of(b->dtype) * b->element_count);
-            if (data[buffers] == NULL || fread(data[buffers], size_of(b->dtype), b->element_count,
-                                               file) != b->element_count)
+            if (data[buffers] == NULL ||
+                fread(data[buffers], size_of(b->dtype), b->element_count, file) != b->element_count)
                 return 5;
         }
         failures += (size_t)test_case(&cases[i], data);

@@ -1,0 +1,66 @@
+#!/bin/bash
+# Rules that no compiler checks: which folder may include which, length of functions, formatting,
+# where memory comes from. The allow-list of long functions only shrinks.
+#
+# usage: tests/tidy/run.sh
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+failed=0
+fail() { echo "FAIL: $1"; failed=1; }
+
+# folder: folders that it may include
+allowed() {
+    case $1 in
+    base) echo base ;;
+    frontend) echo frontend ir base ;;
+    ir) echo ir base ;;
+    passes) echo passes ir planner base ;;
+    planner) echo planner base ;;
+    codegen) echo codegen ir planner base runtime/ul_hash.h ;;
+    report) echo report planner ir base ;;
+    runtime) echo ;;
+    cli) echo cli base frontend ir passes planner codegen report ;;
+    esac
+}
+for folder in base frontend ir passes planner codegen report runtime cli; do
+    while IFS=: read -r file include; do
+        target=${include%%/*}
+        ok=no
+        for may in $(allowed $folder); do
+            { [ "$may" = "$target" ] || [ "$may" = "$include" ]; } && ok=yes
+        done
+        [ $ok = yes ] || fail "$file includes $include: $folder/ may not"
+    done < <(grep -rhoE --with-filename '^#include "[a-z_]+/[^"]+"' $folder --include='*.[ch]' |
+        sed 's/#include "\(.*\)"/\1/')
+done
+
+# Functions over 70 lines; tables and flat switches are on the list.
+long=$(git ls-files '*.c' | grep -v '^tests/' | xargs awk '
+    FNR == 1 { start = 0 }
+    /^[A-Za-z_].*\)[[:space:]]*\{?[[:space:]]*$/ && !/;/ { name = $0; start = FNR }
+    /^}/ { if (start && FNR - start > 70) { sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+               print FILENAME ":" name }; start = 0 }' | sort)
+extra=$(comm -23 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^$/d')
+gone=$(comm -13 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^$/d')
+[ -z "$extra" ] || fail "functions over 70 lines: $extra"
+[ -z "$gone" ] || fail "no longer long, take them off tests/tidy/long_functions.txt: $gone"
+
+# Memory comes from base/arena.c alone; frees of what a library allocated are no allocation.
+grep -nE '\b(malloc|calloc|realloc|strdup|strndup|asprintf)\(' \
+    $(git ls-files 'base/*.c' 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' 'codegen/*.c' \
+        'report/*.c' 'cli/*.c' | grep -v '^base/arena.c$') && fail "memory from outside base/arena.c"
+grep -nE '\bexit\(' $(git ls-files 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' \
+    'codegen/*.c' 'report/*.c') && fail "exit() outside of cli/"
+
+if command -v clang-format >/dev/null; then
+    files=$(git ls-files '*.c' '*.h' | grep -vE '^tests/(runtime|bench)/.*/(model|gen)')
+    # shellcheck disable=SC2086
+    bad=$(clang-format --dry-run -Werror $files 2>&1 | sed -n 's/^\([^: ]*\):[0-9].*error.*/\1/p' |
+        sort -u | tr '\n' ' ')
+    [ -z "$bad" ] || fail "not formatted: $bad"
+else
+    echo "clang-format is not installed: formatting was not checked"
+fi
+awk 'length($0) > 100 { print FILENAME ":" FNR ": over 100 columns"; bad = 1 } END { exit bad }' \
+    $(git ls-files '*.c' '*.h') || failed=1
+exit $failed
