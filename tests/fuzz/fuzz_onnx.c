@@ -1,11 +1,12 @@
-/* Fuzzes the importer and the shape rules: any bytes either give a graph that verifies, whose nodes
- * infer or say why not, or an error with a message.
+/* Fuzzes the importer, the shape rules and the passes: any bytes either give a graph that verifies
+ * and goes through all passes, or an error with a message.
  *
  * As a libFuzzer program (ULLAGE_FUZZ) it takes that program's options; else it replays the files
  * and folders that it is given.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
+#include "passes/passes.h"
 
 #include <stdlib.h>
 
@@ -37,20 +38,16 @@ static void require(bool holds, const char *what)
     abort();
 }
 
-static void infer_all(struct ul_graph *graph)
+/* The passes take what the frontend accepted: they finish, or say why not. */
+static void run_passes(struct ul_graph *graph)
 {
     struct ul_arena scratch;
+    struct ul_diag diag = {0};
+    struct ul_passes_options options = {.check_text = true};
     ul_arena_init(&scratch);
-    for (uint32_t i = 0; i < graph->blocks[0].node_count; i++) {
-        struct ul_diag diag = {0};
-        ul_node_id node = graph->blocks[0].nodes[i];
-        if ((ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0)
-            break;
-        enum ul_status status = ul_node_infer(graph, node, &scratch, &diag);
-        require(status == diag.status, "inference failed without a message");
-        if (status != UL_OK)
-            break;
-    }
+    enum ul_status status = ul_passes_run(graph, &scratch, &options, &diag);
+    require(status == diag.status, "the passes failed without a message");
+    require(status != UL_INTERNAL, diag.text);
     ul_arena_done(&scratch);
 }
 
@@ -76,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (status == UL_OK) {
         require(ul_graph_verify(&graph, &diag) == UL_OK, diag.text);
-        infer_all(&graph);
+        run_passes(&graph);
     }
     ul_model_done(&model);
     ul_arena_done(&arena);
