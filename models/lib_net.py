@@ -84,7 +84,7 @@ class Net:
     def weight(self, name, array):
         """Adds an initializer named after the module; an empty module gives just the name."""
         full = self.unique(".".join(self.modules + [name]))
-        self.initializers[full] = np.ascontiguousarray(array)
+        self.initializers[full] = np.asarray(array, order="C")
         return full
 
     def const(self, value, dtype=None):

@@ -62,8 +62,9 @@ start() {
 
 start digits "$root/models/digits/digits.onnx" --shape x=7,1,8,8
 for name in $("$python" "$root/models/make.py" --list); do
-    # A quantized value within rounding of a boundary may fall to either side: one step of 255.
-    case $name in qdq_* | integer_*) loose=(--tolerance 5e-3) ;; *) loose=() ;; esac
+    # A sum within rounding of a boundary between two quantized values may fall to either side:
+    # onnxruntime with and without its optimizations differs from itself by 1.5e-2 here.
+    case $name in qdq_*) loose=(--tolerance 2e-2) ;; *) loose=() ;; esac
     start "$name" "$name" "${size[@]}" "${loose[@]}"
 done
 
