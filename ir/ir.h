@@ -260,6 +260,8 @@ const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, stru
 /* view.c: true when the views pass left nothing to do for the node: its outputs are views of input
  * 0, or (Concat) its inputs lie in the output already. Such a node gets no kernel. */
 bool ul_node_is_view(const struct ul_graph *graph, ul_node_id node);
+/* An operand of a Concat that the concat pass has had produced in its slice of the output. */
+bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input);
 
 /* verify.c: the invariants above; text names the node. A failure after a pass is a defect. */
 enum ul_status ul_graph_verify(const struct ul_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;

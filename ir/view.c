@@ -12,20 +12,39 @@ static bool view_equal(const struct ul_view *a, const struct ul_view *b, const s
     return true;
 }
 
+/* Moves `slice` of a Concat's output from one operand's place to that of the next. */
+static void slice_next(const struct ul_graph *graph, const struct ul_node *node, uint32_t input,
+                       struct ul_view *slice)
+{
+    const struct ul_type *type = &graph->values[node->inputs[input]].type;
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    axis += axis < 0 ? (int64_t)type->rank : 0;
+    slice->offset_bytes +=
+        type->dims[axis] * slice->strides[axis] * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+}
+
+static bool lies_in(const struct ul_graph *graph, ul_value_id operand, const struct ul_view *slice)
+{
+    const struct ul_value *value = &graph->values[operand];
+    return value->view.base != UL_NONE && view_equal(&value->view, slice, &value->type);
+}
+
+bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    struct ul_view slice = graph->values[node->outputs[0]].view;
+    for (uint32_t i = 0; slice.base != UL_NONE && i < input; i++)
+        slice_next(graph, node, i, &slice);
+    return lies_in(graph, node->inputs[input], &slice);
+}
+
 /* Every operand of the Concat already lies in its slice of the output. */
 static bool concat_is_view(const struct ul_graph *graph, const struct ul_node *node)
 {
-    const struct ul_value *output = &graph->values[node->outputs[0]];
-    int64_t axis = ul_node_get_int(node, "axis", 0);
-    struct ul_view expected = output->view;
-    if (axis < 0)
-        axis += output->type.rank;
+    struct ul_view slice = graph->values[node->outputs[0]].view;
     for (uint32_t i = 0; i < node->input_count; i++) {
-        const struct ul_value *input = &graph->values[node->inputs[i]];
-        if (!view_equal(&input->view, &expected, &input->type))
+        if (!lies_in(graph, node->inputs[i], &slice))
             return false;
-        expected.offset_bytes += input->type.dims[axis] * expected.strides[axis] *
-                                 (int64_t)ul_dtype_get(input->type.dtype)->size_bytes;
+        slice_next(graph, node, i, &slice);
     }
     return true;
 }

@@ -425,6 +425,93 @@ static bool is_adjacent(const struct fuse *fuse, const struct trial *trial)
     return true;
 }
 
+/* The bytes around one step: what it reads, what it stores, less what it can store in place of an
+ * operand that ends there. */
+struct step_bytes {
+    uint64_t read, stored, in_place;
+};
+
+/* An elementwise node at the index of the group's stores reads the value, and the anchor does not.
+ */
+static bool reads_at_store(const struct fuse *fuse, const struct trial *trial, ul_value_id value)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = node_at(fuse, trial->members[i]);
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            if (node->inputs[k] == UL_NONE ||
+                fuse->graph->values[node->inputs[k]].view.base != value)
+                continue;
+            if (node->inputs[k] != value || !is_elementwise(node) || trial->front[i] ||
+                (trial->anchor != NEVER && trial->hang[i] == UL_NONE) ||
+                !same_dims(type_of(fuse, value), type_of(fuse, node->outputs[0])))
+                return false;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static struct step_bytes step_bytes_of(const struct fuse *fuse, const struct trial *trial)
+{
+    struct step_bytes bytes = {0, 0, 0};
+    ul_value_id counted[4 * MOST_NODES];
+    uint32_t counted_count = 0;
+    uint32_t last = trial->members[trial->count - 1];
+    uint64_t free_bytes = 0; /* of operands that end here, for stores of the same size */
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = node_at(fuse, trial->members[i]);
+        for (uint32_t k = 0; k < node->input_count && counted_count < 4 * MOST_NODES; k++) {
+            ul_value_id input = node->inputs[k];
+            if (input == UL_NONE || member_index(trial, maker(fuse, input)) != NEVER)
+                continue;
+            ul_value_id base = fuse->graph->values[input].view.base;
+            bool known = fuse->graph->values[base].kind == UL_VALUE_WEIGHT;
+            for (uint32_t c = 0; !known && c < counted_count; c++)
+                known = counted[c] == base;
+            if (known)
+                continue;
+            counted[counted_count++] = base;
+            uint64_t size_bytes = ul_type_bytes(type_of(fuse, base));
+            bool ends = fuse->alive_until[base] <= last &&
+                        (maker(fuse, base) != NEVER || fuse->block == fuse->graph->blocks);
+            bytes.read += size_bytes;
+            if (ends && free_bytes == 0 && reads_at_store(fuse, trial, base))
+                free_bytes = size_bytes;
+        }
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            uint64_t size_bytes = ul_type_bytes(type_of(fuse, node->outputs[k]));
+            if (!escapes(fuse, trial, node->outputs[k]))
+                continue;
+            bytes.stored += size_bytes;
+            if (size_bytes == free_bytes)
+                bytes.in_place = size_bytes;
+        }
+    }
+    return bytes;
+}
+
+/* Two neighbouring steps against one: the live sum at the one is no larger than at the two. */
+static bool step_bytes_fit(const struct fuse *fuse, const struct trial *trial,
+                           const uint32_t *groups)
+{
+    struct trial first;
+    struct trial second;
+    if (!trial_init(fuse, &first, &groups[0], 1) || !trial_init(fuse, &second, &groups[1], 1) ||
+        !check_behind(fuse, &first) || !check_behind(fuse, &second) || !check_front(fuse, &first) ||
+        !check_front(fuse, &second))
+        return false;
+    struct step_bytes one = step_bytes_of(fuse, trial);
+    struct step_bytes a = step_bytes_of(fuse, &first);
+    struct step_bytes b = step_bytes_of(fuse, &second);
+    /* What only the second reads is alive at the first too, but is left out there: that makes the
+     * two look smaller than they are, never the one. */
+    uint64_t first_sum = a.read + a.stored - a.in_place;
+    uint64_t second_sum = b.read + b.stored - b.in_place;
+    uint64_t most = first_sum > second_sum ? first_sum : second_sum;
+    return one.read + one.stored - one.in_place <= most;
+}
+
 /* What the parts stored and would vanish must outweigh the inputs that live longer; and what still
  * leaves the group takes no more room, and no earlier, than before. */
 static bool pays(const struct fuse *fuse, const struct trial *trial, const uint32_t *groups,
@@ -454,9 +541,10 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
             }
         }
     }
-    if (cost.extended_bytes > extended + vanished)
-        return false;
-    return stored <= vanished || is_adjacent(fuse, trial);
+    bool adjacent = is_adjacent(fuse, trial);
+    if (cost.extended_bytes <= extended + vanished && (stored <= vanished || adjacent))
+        return true;
+    return adjacent && count == 2 && step_bytes_fit(fuse, trial, groups);
 }
 
 /* ---- Merging ---- */

@@ -1,7 +1,7 @@
 /* Nodes that do nothing, and chains that are longer than need be.
  *
  * - what hands its input on unchanged (by its row's view hook, or a Cast to the same type, or
- *   arithmetic with 0 or 1) is forwarded;
+ *   arithmetic with 0 or 1) is forwarded; a power of 2 becomes a product;
  * - a Reshape of a Reshape reads the first one's input; likewise two Transposes;
  * - Concat drops empty operands; one whose first operands are all those of an earlier Concat along
  *   the same axis starts from that one's result. (Networks that join all earlier features again
@@ -75,6 +75,16 @@ static ul_value_id unchanged_input(const struct simplify *simplify, const struct
     if (second && (adds || multiplies) && is_number(simplify, node->inputs[0], adds ? 0 : 1))
         return node->inputs[1];
     return UL_NONE;
+}
+
+/* A square is a product: exact, and cheap enough to be computed in the loads of a sum. */
+static void square(const struct simplify *simplify, struct ul_node *node)
+{
+    if (node->op != UL_OP_Pow || !is_number(simplify, node->inputs[1], 2) ||
+        !ul_type_equal(type_of(simplify, node->inputs[0]), type_of(simplify, node->outputs[0])))
+        return;
+    node->op = UL_OP_Mul;
+    node->inputs[1] = node->inputs[0];
 }
 
 /* ---- Chains of movements ---- */
@@ -240,6 +250,7 @@ static void simplify_node(struct simplify *simplify, ul_node_id id)
     else if (node->op == UL_OP_Transpose)
         join_transposes(simplify, id);
     node = &graph->nodes[id];
+    square(simplify, node);
     ul_value_id same = unchanged_input(simplify, node);
     if (same != UL_NONE && ul_edit_forward(simplify->pass, simplify->map, node->outputs[0], same)) {
         ul_graph_remove_node(graph, id);

@@ -37,8 +37,10 @@ void ul_lower_concat(struct ul_lower *lower, ul_node_id node)
     for (uint32_t i = 0; i < info->input_count; i++) {
         const struct ul_type *in = ul_lower_input_type(lower, node, i);
         ul_kx index[UL_LIMIT_RANK];
-        if (ul_type_elements(in) == 0)
+        if (ul_type_elements(in) == 0 || ul_concat_is_placed(lower->graph, info, i)) {
+            begin += in->dims[along];
             continue;
+        }
         ul_lower_open(lower, in->rank, in->dims, index);
         ul_kx x = ul_lower_load(lower, info->inputs[i], index);
         index[along] = ul_kx_addi(lower->kernel, index[along], begin);
