@@ -42,6 +42,8 @@ enum ul_cli_option_id {
     UL_CLI_STOP_AFTER,
     UL_CLI_RTOL,
     UL_CLI_ATOL,
+    UL_CLI_CAPACITY,
+    UL_CLI_BUDGET_FRACTION,
     UL_CLI_OPTION_COUNT
 };
 
@@ -56,6 +58,7 @@ struct ul_cli_options {
     struct ul_cli_list files; /* what is no option */
     const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix, *weights, *io;
     const char *print_after, *stop_after, *rtol, *atol;
+    const char *capacity, *budget_fraction;
     struct ul_cli_list dims, shapes, consts, no_passes;
     struct ul_plan_options planning;
     bool keep_inputs;

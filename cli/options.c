@@ -41,6 +41,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_STOP_AFTER] = {"stop-after", "PASS", "end after a pass and print the graph", 0},
     [UL_CLI_RTOL] = {"rtol", "X", "relative tolerance (default 1e-3)", 0},
     [UL_CLI_ATOL] = {"atol", "X", "absolute tolerance (default 1e-7)", 0},
+    [UL_CLI_CAPACITY] = {"capacity", "SIZE", "stop at the first packing that fits", 0},
+    [UL_CLI_BUDGET_FRACTION] = {"budget-fraction", "F", "of the published order's peak", 0},
 };
 
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item)
@@ -152,6 +154,8 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_STOP_AFTER] = &options->stop_after,
         [UL_CLI_RTOL] = &options->rtol,
         [UL_CLI_ATOL] = &options->atol,
+        [UL_CLI_CAPACITY] = &options->capacity,
+        [UL_CLI_BUDGET_FRACTION] = &options->budget_fraction,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,

@@ -306,4 +306,80 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag) UL_MUST_CHECK;
 
+/* csv.c */
+
+/* A problem as a table: MiniMalloc's CSV. */
+struct ul_pack_table {
+    struct ul_pack_buffer *buffers;
+    const char **ids;
+    uint32_t count;
+    bool has_end; /* the column `end`, inclusive, stands for `upper` */
+    bool has_alignment;
+    bool has_gaps;
+};
+
+/* UL_INVALID with the line that is wrong. */
+enum ul_status ul_pack_read_csv(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                struct ul_pack_table *table, struct ul_diag *diag) UL_MUST_CHECK;
+/* The same columns, and `offset`. */
+void ul_pack_write_csv(struct ul_text *text, const struct ul_pack_table *table);
+
+/* ---- Order and recomputation alone, on an abstract graph ---- */
+
+/* Running node v costs `cost` and makes one value of size_bytes, live from that step through its
+ * last consumer's before the next copy is made (its own step, if nobody reads it). Inputs and
+ * output of a step are live together. */
+struct ul_solve_graph {
+    const char *name;
+    uint32_t node_count;
+    const char **names;
+    uint64_t *size_bytes;
+    uint64_t *cost;
+    uint32_t *input_first; /* node_count + 1 entries */
+    uint32_t *inputs;
+    uint32_t *user_first; /* node_count + 1 entries */
+    uint32_t *users;
+    uint32_t *order; /* the published one */
+};
+
+struct ul_solve_options {
+    enum ul_plan_order order;
+    enum ul_plan_remat remat;
+    uint64_t budget_bytes; /* of the live sum; 0: none */
+    uint64_t seed;
+    uint64_t work_limit;       /* counted node visits; 0: the default */
+    double time_limit_seconds; /* 0: none */
+};
+
+struct ul_solve_result {
+    uint32_t *order; /* with repeats */
+    uint32_t order_count;
+    uint64_t peak_bytes;
+    uint64_t order_peak_bytes;  /* of the published order */
+    uint64_t lower_bound_bytes; /* over all orders and recomputations */
+    uint64_t cost, base_cost, cost_bound;
+    uint32_t recomputes;
+    bool optimal;               /* over the full problem */
+    const char *optimal_within; /* what a narrower proof covers, or NULL */
+    bool fits;
+    bool proven;                    /* a misfit is certain */
+    uint64_t smallest_budget_bytes; /* the smallest peak seen */
+    uint32_t largest_step;          /* the step that needs lower_bound_bytes */
+    bool stopped_by_time;
+    const char *method;
+};
+
+/* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */
+enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                  struct ul_solve_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* solve.c */
+
+/* The best order and recomputations found; never worse than the published order. */
+void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                  const struct ul_solve_options *options, struct ul_solve_result *result);
+/* Replays a sequence by the definition: false if a step runs before its inputs were made. */
+bool ul_solve_replay(const struct ul_solve_graph *graph, const uint32_t *sequence, uint32_t count,
+                     uint64_t *peak_bytes, uint64_t *cost);
+
 #endif

@@ -1,0 +1,123 @@
+/* ullage pack: the packer alone, on MiniMalloc's CSV. */
+#include "cli/cli.h"
+
+#include <string.h>
+#include <time.h>
+
+static const uint64_t default_work = (uint64_t)1 << 33; /* element visits: about two minutes */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void put_json(struct ul_text *text, const struct ul_pack_result *result,
+                     const struct ul_pack_table *table, double seconds)
+{
+    ul_text_printf(text,
+                   "{\n  \"arena_bytes\": %llu,\n  \"lower_bound_bytes\": %llu,\n"
+                   "  \"optimal\": %s,\n  \"fits\": %s,\n  \"proven\": %s,\n  \"method\": ",
+                   (unsigned long long)result->arena_bytes,
+                   (unsigned long long)result->lower_bound_bytes,
+                   result->optimal ? "true" : "false", result->fits ? "true" : "false",
+                   result->proven ? "true" : "false");
+    ul_text_put_json(text, result->method);
+    ul_text_printf(text, ",\n  \"seconds\": %.3f,\n  \"buffers\": %u\n}\n", seconds, table->count);
+}
+
+static void print_summary(const struct ul_pack_result *result, const struct ul_pack_table *table,
+                          double seconds)
+{
+    double gap = result->lower_bound_bytes == 0
+                     ? 0.0
+                     : (double)(result->arena_bytes - result->lower_bound_bytes) /
+                           (double)result->lower_bound_bytes;
+    printf("arena        %llu bytes (%u buffers)\n", (unsigned long long)result->arena_bytes,
+           table->count);
+    printf("lower bound  %llu bytes (gap %.4f %%, %s)\n",
+           (unsigned long long)result->lower_bound_bytes, gap * 100.0,
+           result->optimal ? "proven optimal" : "not proven");
+    printf("method       %s, %.3f s%s\n", result->method, seconds,
+           result->stopped_by_time ? ", stopped by the time limit" : "");
+}
+
+static enum ul_status read_table(struct ul_cli_job *job, struct ul_pack_table *table)
+{
+    const char *path = job->options.files.items[0];
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
+    enum ul_status status =
+        ul_pack_read_csv(&job->keep, (const char *)file.data, file.size_bytes, table, &job->diag);
+    ul_file_unmap(&file);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, path);
+    return status;
+}
+
+static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack_table *table,
+                                    const struct ul_pack_result *result, double seconds)
+{
+    const struct ul_cli_options *options = &job->options;
+    struct ul_text text;
+    bool quiet = false;
+    if (options->output != NULL) {
+        ul_text_init(&text, &job->keep);
+        ul_pack_write_csv(&text, table);
+        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->diag));
+        quiet = strcmp(options->output, "-") == 0;
+    }
+    if (options->json != NULL) {
+        ul_text_init(&text, &job->keep);
+        put_json(&text, result, table, seconds);
+        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->diag));
+        quiet = quiet || strcmp(options->json, "-") == 0;
+    }
+    if (!quiet)
+        print_summary(result, table, seconds);
+    return UL_OK;
+}
+
+static enum ul_status pack(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    if (options->files.count != 1)
+        return ul_diag_set(&job->diag, UL_USAGE, "give one problem: ullage pack PROBLEM.csv");
+    struct ul_pack_options packing = {.method = options->planning.pack,
+                                      .work_limit = default_work,
+                                      .time_limit_seconds = options->planning.time_limit_seconds,
+                                      .seed = options->planning.seed};
+    if (options->capacity != NULL &&
+        (!ul_size_parse(options->capacity, &packing.capacity_bytes) || packing.capacity_bytes == 0))
+        return ul_diag_set(&job->diag, UL_USAGE, "--capacity %s: expected a size such as 64MiB",
+                           options->capacity);
+    if (packing.method == UL_PACK_NONE)
+        return ul_diag_set(&job->diag, UL_USAGE, "--pack none: there is nothing to do then");
+    struct ul_pack_table table;
+    struct ul_pack_result result;
+    double start = seconds_now();
+    UL_TRY(read_table(job, &table));
+    UL_TRY(ul_pack_solve(&job->scratch, table.buffers, table.count, &packing, &result, &job->diag));
+    UL_TRY(write_results(job, &table, &result, seconds_now() - start));
+    if (result.fits)
+        return UL_OK;
+    return ul_diag_set(&job->diag, UL_NO_FIT,
+                       "%s: does not fit %llu bytes (%s); the smallest arena found has %llu",
+                       options->files.items[0], (unsigned long long)packing.capacity_bytes,
+                       result.proven            ? "proven"
+                       : result.stopped_by_time ? "not proven: the time ran out"
+                                                : "not proven: the work limit was reached",
+                       (unsigned long long)result.arena_bytes);
+}
+
+static const enum ul_cli_option_id options[] = {UL_CLI_OUTPUT, UL_CLI_JSON,       UL_CLI_CAPACITY,
+                                                UL_CLI_PACK,   UL_CLI_TIME_LIMIT, UL_CLI_SEED};
+
+const struct ul_cli_command ul_command_pack = {
+    .name = "pack",
+    .arguments = "PROBLEM.csv [--capacity SIZE] [-o OUT.csv] [--json FILE]",
+    .summary = "Packs buffers with lifetimes into one arena: the packer alone, on CSV.",
+    .run = pack,
+    .options = options,
+    .option_count = sizeof options / sizeof *options};

@@ -1,0 +1,178 @@
+/* ullage solve: order and recomputation alone, on an abstract graph (planner/README.md). */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0.0 : (double)part / (double)whole;
+}
+
+static double gap_of(const struct ul_solve_result *result, bool has_budget)
+{
+    if (has_budget)
+        return ratio(result->cost - result->cost_bound, result->base_cost);
+    return ratio(result->peak_bytes - result->lower_bound_bytes, result->lower_bound_bytes);
+}
+
+static void put_number(struct ul_text *text, const char *key, uint64_t number)
+{
+    ul_text_printf(text, "  \"%s\": %llu,\n", key, (unsigned long long)number);
+}
+
+static void put_flag(struct ul_text *text, const char *key, bool flag)
+{
+    ul_text_printf(text, "  \"%s\": %s,\n", key, flag ? "true" : "false");
+}
+
+static void put_json(struct ul_text *text, const struct ul_solve_result *result, bool has_budget,
+                     double seconds)
+{
+    ul_text_put(text, "{\n");
+    put_number(text, "peak_bytes", result->peak_bytes);
+    put_number(text, "order_peak_bytes", result->order_peak_bytes);
+    put_number(text, "lower_bound_bytes", result->lower_bound_bytes);
+    put_number(text, "cost", result->cost);
+    put_number(text, "base_cost", result->base_cost);
+    ul_text_printf(text, "  \"overhead\": %.9g,\n",
+                   ratio(result->cost - result->base_cost, result->base_cost));
+    put_number(text, "recomputes", result->recomputes);
+    put_flag(text, "optimal", result->optimal);
+    ul_text_put(text, "  \"optimal_within\": ");
+    if (result->optimal_within != NULL)
+        ul_text_put_json(text, result->optimal_within);
+    else
+        ul_text_put(text, "null");
+    ul_text_put(text, ",\n");
+    put_number(text, "cost_bound", result->cost_bound);
+    ul_text_printf(text, "  \"gap\": %.9g,\n", gap_of(result, has_budget));
+    put_flag(text, "fits", result->fits);
+    put_flag(text, "proven", result->proven);
+    put_number(text, "smallest_budget_bytes", result->smallest_budget_bytes);
+    ul_text_put(text, "  \"method\": ");
+    ul_text_put_json(text, result->method);
+    ul_text_printf(text, ",\n  \"seconds\": %.3f,\n  \"order\": [", seconds);
+    for (uint32_t i = 0; i < result->order_count; i++)
+        ul_text_printf(text, "%s%u", i > 0 ? ", " : "", result->order[i]);
+    ul_text_put(text, "]\n}\n");
+}
+
+static void print_summary(const struct ul_solve_graph *graph, const struct ul_solve_result *result,
+                          double seconds)
+{
+    printf("peak         %llu bytes (published order %llu, bound %llu)\n",
+           (unsigned long long)result->peak_bytes, (unsigned long long)result->order_peak_bytes,
+           (unsigned long long)result->lower_bound_bytes);
+    printf("cost         %llu (%.4f %% above %llu), %u of %u nodes run again\n",
+           (unsigned long long)result->cost,
+           100.0 * ratio(result->cost - result->base_cost, result->base_cost),
+           (unsigned long long)result->base_cost, result->recomputes, graph->node_count);
+    printf("method       %s, %.3f s%s%s%s%s\n", result->method, seconds,
+           result->stopped_by_time ? ", stopped by the time limit" : "",
+           result->optimal ? ", proven optimal" : "",
+           result->optimal_within != NULL ? ", optimal within " : "",
+           result->optimal_within != NULL ? result->optimal_within : "");
+}
+
+static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *graph)
+{
+    const char *path = job->options.files.items[0];
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
+    enum ul_status status =
+        ul_solve_read_json(&job->keep, (const char *)file.data, file.size_bytes, graph, &job->diag);
+    ul_file_unmap(&file);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, path);
+    return status;
+}
+
+/* --budget in bytes, or --budget-fraction of the published order's peak, rounded down. */
+static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_graph *graph,
+                                  uint64_t *budget_bytes)
+{
+    const struct ul_cli_options *options = &job->options;
+    *budget_bytes = options->planning.budget_bytes;
+    if (options->budget_fraction == NULL)
+        return UL_OK;
+    char *end;
+    double fraction = strtod(options->budget_fraction, &end);
+    if (end == options->budget_fraction || *end != '\0' || !(fraction > 0) || fraction > 1e6 ||
+        *budget_bytes != 0)
+        return ul_diag_set(&job->diag, UL_USAGE,
+                           "--budget-fraction %s: expected a number above 0, such as 0.8, and no "
+                           "--budget beside it",
+                           options->budget_fraction);
+    uint64_t peak, cost;
+    bool valid = ul_solve_replay(graph, graph->order, graph->node_count, &peak, &cost);
+    UL_ASSERT(valid);
+    *budget_bytes = (uint64_t)(fraction * (double)peak);
+    *budget_bytes += *budget_bytes == 0;
+    return UL_OK;
+}
+
+static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph *graph,
+                             const struct ul_solve_result *result, uint64_t budget_bytes)
+{
+    if (!result->proven)
+        return ul_diag_set(&job->diag, UL_NO_FIT,
+                           "no schedule within %llu bytes was found (not proven); the smallest "
+                           "budget known to work is %llu",
+                           (unsigned long long)budget_bytes,
+                           (unsigned long long)result->smallest_budget_bytes);
+    return ul_diag_set(&job->diag, UL_NO_FIT,
+                       "no schedule fits %llu bytes (proven): node %u (%s) alone needs %llu; the "
+                       "smallest budget known to work is %llu",
+                       (unsigned long long)budget_bytes, result->largest_step,
+                       ul_quote(&job->keep, graph->names[result->largest_step]),
+                       (unsigned long long)result->lower_bound_bytes,
+                       (unsigned long long)result->smallest_budget_bytes);
+}
+
+static enum ul_status solve(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    if (options->files.count != 1)
+        return ul_diag_set(&job->diag, UL_USAGE, "give one graph: ullage solve GRAPH.json");
+    struct ul_solve_graph graph;
+    struct ul_solve_result result;
+    double start = seconds_now();
+    UL_TRY(read_graph(job, &graph));
+    struct ul_solve_options solving = {.order = options->planning.order,
+                                       .remat = options->planning.remat,
+                                       .seed = options->planning.seed,
+                                       .time_limit_seconds = options->planning.time_limit_seconds};
+    UL_TRY(read_budget(job, &graph, &solving.budget_bytes));
+    ul_solve_run(&job->keep, &graph, &solving, &result);
+    double seconds = seconds_now() - start;
+    if (options->json != NULL) {
+        struct ul_text text;
+        ul_text_init(&text, &job->keep);
+        put_json(&text, &result, solving.budget_bytes != 0, seconds);
+        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->diag));
+    }
+    if (options->json == NULL || strcmp(options->json, "-") != 0)
+        print_summary(&graph, &result, seconds);
+    return result.fits ? UL_OK : misfit(job, &graph, &result, solving.budget_bytes);
+}
+
+static const enum ul_cli_option_id options[] = {
+    UL_CLI_BUDGET, UL_CLI_BUDGET_FRACTION, UL_CLI_ORDER, UL_CLI_REMAT,
+    UL_CLI_SEED,   UL_CLI_TIME_LIMIT,      UL_CLI_JSON};
+
+const struct ul_cli_command ul_command_solve = {
+    .name = "solve",
+    .arguments = "GRAPH.json [--budget SIZE | --budget-fraction F] [options]",
+    .summary = "Orders an abstract graph and recomputes within a budget of live bytes.",
+    .run = solve,
+    .options = options,
+    .option_count = sizeof options / sizeof *options};

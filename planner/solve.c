@@ -1,0 +1,243 @@
+/* Order and recomputation of an abstract graph: the published order, heuristics, exact search,
+ * and, where a budget is not met by order alone, recomputation. The best result wins. */
+#include "planner/solve_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { STATE_LIMIT = 1 << 20, BEAM_NODES = 20000 };
+static const uint64_t state_memory_bytes = (uint64_t)1 << 28;
+static const uint64_t default_work = (uint64_t)1 << 31;
+
+bool ul_solve_replay(const struct ul_solve_graph *graph, const uint32_t *sequence, uint32_t count,
+                     uint64_t *peak_bytes, uint64_t *cost)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *made = UL_NEW_ARRAY(&scratch, uint32_t, graph->node_count); /* position + 1 */
+    uint32_t *last =
+        UL_NEW_ARRAY(&scratch, uint32_t, count); /* per position: last read of its copy */
+    bool valid = true;
+    *cost = 0;
+    for (uint32_t p = 0; p < count && valid; p++) {
+        uint32_t v = sequence[p];
+        last[p] = p;
+        *cost += graph->cost[v];
+        for (uint32_t i = graph->input_first[v]; i < graph->input_first[v + 1]; i++) {
+            uint32_t copy = made[graph->inputs[i]];
+            valid = valid && copy > 0;
+            if (copy > 0)
+                last[copy - 1] = p;
+        }
+        made[v] = p + 1;
+    }
+    for (uint32_t v = 0; v < graph->node_count; v++)
+        valid = valid && made[v] > 0;
+    uint64_t *ends = UL_NEW_ARRAY(&scratch, uint64_t, count);
+    uint64_t live = 0;
+    *peak_bytes = 0;
+    for (uint32_t p = 0; p < count; p++)
+        ends[last[p]] += graph->size_bytes[sequence[p]];
+    for (uint32_t p = 0; p < count; p++) {
+        live += graph->size_bytes[sequence[p]];
+        *peak_bytes = live > *peak_bytes ? live : *peak_bytes;
+        live -= ends[p];
+    }
+    ul_arena_done(&scratch);
+    return valid;
+}
+
+struct solver {
+    struct ul_arena *arena;
+    const struct ul_solve_graph *graph;
+    const struct ul_solve_options *options;
+    struct ul_solve_result *result;
+    uint64_t work_limit;
+    double deadline_seconds;
+    uint64_t order_bound_bytes; /* of every order without recomputation */
+};
+
+static void sequence_keep(struct solver *s, const uint32_t *sequence, uint32_t count,
+                          uint64_t peak_bytes, uint64_t cost, const char *method)
+{
+    struct ul_solve_result *r = s->result;
+    r->order = ul_arena_copy(s->arena, sequence, sizeof *sequence * count);
+    r->order_count = count;
+    r->peak_bytes = peak_bytes;
+    r->cost = cost;
+    r->method = method;
+}
+
+/* An order of every node once: the smaller peak wins. */
+static void order_offer(struct solver *s, const uint32_t *order, const char *method)
+{
+    uint64_t peak, cost;
+    bool valid = ul_solve_replay(s->graph, order, s->graph->node_count, &peak, &cost);
+    UL_ASSERT(valid);
+    if (peak < s->result->peak_bytes)
+        sequence_keep(s, order, s->graph->node_count, peak, cost, method);
+}
+
+static bool wants(const struct solver *s, enum ul_plan_order order)
+{
+    return s->options->order == UL_ORDER_BEST || s->options->order == order;
+}
+
+/* Whether the order is as good as it needs to be. */
+static bool settled(const struct solver *s)
+{
+    uint64_t enough = s->order_bound_bytes;
+    if (s->options->budget_bytes > enough)
+        enough = s->options->budget_bytes;
+    return s->result->peak_bytes <= enough;
+}
+
+static void orders_greedy(struct solver *s)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, s->graph->node_count);
+    if (wants(s, UL_ORDER_GREEDY)) {
+        ul_order_greedy(&scratch, s->graph, order);
+        order_offer(s, order, "greedy");
+    }
+    if (wants(s, UL_ORDER_DFS)) {
+        ul_order_depth_first(&scratch, s->graph, order);
+        order_offer(s, order, "depth-first");
+    }
+    ul_arena_done(&scratch);
+}
+
+static void orders_beam(struct solver *s)
+{
+    uint32_t n = s->graph->node_count;
+    uint64_t visits = (uint64_t)n * (n + s->graph->input_first[n]) + 1;
+    for (uint32_t width = 16; width <= 4096 && !settled(s); width *= 4) {
+        if (visits * width > s->work_limit / 2)
+            return;
+        for (bool better = true; better && !settled(s);) {
+            struct ul_arena scratch;
+            ul_arena_init(&scratch);
+            uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, n);
+            better = ul_order_beam(&scratch, s->graph, width, s->result->peak_bytes, order);
+            if (better)
+                order_offer(s, order, "beam");
+            ul_arena_done(&scratch);
+        }
+    }
+}
+
+static void orders_exact(struct solver *s)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t n = s->graph->node_count;
+    uint64_t most = state_memory_bytes / (n / 8 + 64);
+    uint32_t limit = most < STATE_LIMIT ? (uint32_t)most : STATE_LIMIT;
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, n);
+    enum ul_order_outcome outcome = ul_order_downsets(&scratch, s->graph, s->result->peak_bytes,
+                                                      limit, &s->order_bound_bytes, order);
+    if (outcome == UL_ORDER_IMPROVED)
+        order_offer(s, order, "search over downsets");
+    ul_arena_done(&scratch);
+}
+
+static void orders_run(struct solver *s)
+{
+    orders_greedy(s);
+    if (wants(s, UL_ORDER_DP) && !settled(s))
+        orders_exact(s);
+    if ((wants(s, UL_ORDER_BEAM) || wants(s, UL_ORDER_SEARCH)) && !settled(s))
+        orders_beam(s);
+}
+
+/* What a node needs by itself bounds every order and every recomputation. */
+static void bounds_make(struct solver *s)
+{
+    const struct ul_solve_graph *g = s->graph;
+    for (uint32_t v = 0; v < g->node_count; v++) {
+        uint64_t need = g->size_bytes[v];
+        for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
+            need += g->size_bytes[g->inputs[i]];
+        if (need > s->result->lower_bound_bytes) {
+            s->result->lower_bound_bytes = need;
+            s->result->largest_step = v;
+        }
+        s->result->base_cost += g->cost[v];
+    }
+    s->order_bound_bytes = s->result->lower_bound_bytes;
+}
+
+static void remat_run(struct solver *s)
+{
+    struct ul_solve_result *r = s->result;
+    uint32_t n = s->graph->node_count;
+    struct ul_remat remat = {.graph = s->graph,
+                             .budget_bytes = s->options->budget_bytes,
+                             .seed = s->options->seed,
+                             .work_limit = s->work_limit / 2,
+                             .deadline_seconds = s->deadline_seconds,
+                             .capacity = n * 8 + 1000,
+                             .cost = UINT64_MAX,
+                             .smallest_peak_bytes = r->peak_bytes};
+    remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
+    ul_remat_search(s->arena, &remat, s->graph->order);
+    if (r->peak_bytes < r->order_peak_bytes && !remat.stopped_by_time) {
+        /* The order of the least peak may need fewer repeats, or none at all. */
+        remat.work = 0;
+        ul_remat_search(s->arena, &remat, r->order);
+    }
+    r->stopped_by_time = remat.stopped_by_time;
+    r->smallest_budget_bytes = remat.smallest_peak_bytes;
+    if (remat.cost == UINT64_MAX)
+        return;
+    uint64_t peak, cost;
+    bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
+    UL_ASSERT(valid);
+    sequence_keep(s, remat.sequence, remat.count, peak, cost, "annealed greedy recomputation");
+}
+
+static void verdict_make(struct solver *s)
+{
+    struct ul_solve_result *r = s->result;
+    uint64_t budget = s->options->budget_bytes;
+    r->recomputes = r->order_count - s->graph->node_count;
+    r->cost_bound = r->base_cost;
+    r->fits = budget == 0 || r->peak_bytes <= budget;
+    r->proven = r->fits || budget < r->lower_bound_bytes;
+    if (budget == 0) {
+        r->optimal = r->peak_bytes == r->lower_bound_bytes;
+        if (r->peak_bytes == s->order_bound_bytes)
+            r->optimal_within = "orders without recomputation";
+    } else {
+        r->optimal = r->fits && r->cost == r->base_cost;
+    }
+    if (r->peak_bytes < r->smallest_budget_bytes)
+        r->smallest_budget_bytes = r->peak_bytes;
+}
+
+void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                  const struct ul_solve_options *options, struct ul_solve_result *result)
+{
+    struct solver s = {.arena = arena, .graph = graph, .options = options, .result = result};
+    memset(result, 0, sizeof *result);
+    s.work_limit = options->work_limit != 0 ? options->work_limit : default_work;
+    if (options->time_limit_seconds > 0) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        s.deadline_seconds =
+            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
+    }
+    result->peak_bytes = UINT64_MAX;
+    result->smallest_budget_bytes = UINT64_MAX;
+    order_offer(&s, graph->order, "published order");
+    result->order_peak_bytes = result->peak_bytes;
+    bounds_make(&s);
+    if (options->order != UL_ORDER_FILE && !settled(&s))
+        orders_run(&s);
+    uint64_t budget = options->budget_bytes;
+    if (budget != 0 && result->peak_bytes > budget && budget >= result->lower_bound_bytes &&
+        options->remat != UL_REMAT_NONE)
+        remat_run(&s);
+    verdict_make(&s);
+}

@@ -1,0 +1,52 @@
+/* What the files behind `ullage solve` share. */
+#ifndef UL_SOLVE_INTERNAL_H
+#define UL_SOLVE_INTERNAL_H
+
+#include "planner/planner.h"
+
+/* order_greedy.c: orders of every node once, in near-linear time. */
+
+/* Always the ready node that frees most and allocates least. */
+void ul_order_greedy(struct ul_arena *scratch, const struct ul_solve_graph *graph, uint32_t *order);
+/* Each node as late as its first user allows, the largest input of a user first. */
+void ul_order_depth_first(struct ul_arena *scratch, const struct ul_solve_graph *graph,
+                          uint32_t *order);
+
+/* order_downsets.c */
+
+enum ul_order_outcome { UL_ORDER_UNKNOWN, UL_ORDER_PROVEN, UL_ORDER_IMPROVED };
+/* Searches the sets of nodes that are done for the order of the smallest peak below
+ * `upper_bytes`. Raises *lower_bytes to what every order without recomputation is proven to need.
+ * PROVEN: nothing is below upper_bytes; IMPROVED: `order` is optimal; UNKNOWN: out of states. */
+enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch,
+                                        const struct ul_solve_graph *graph, uint64_t upper_bytes,
+                                        uint32_t state_limit, uint64_t *lower_bytes,
+                                        uint32_t *order);
+
+/* order_beam.c */
+
+/* The best order among those that keep within the `width` most promising sets at every length. */
+bool ul_order_beam(struct ul_arena *scratch, const struct ul_solve_graph *graph, uint32_t width,
+                   uint64_t upper_bytes, uint32_t *order);
+
+/* remat.c */
+
+struct ul_remat {
+    const struct ul_solve_graph *graph;
+    uint64_t budget_bytes;
+    uint64_t seed;
+    uint64_t work_limit;
+    double deadline_seconds; /* 0: none */
+    /* out */
+    uint32_t *sequence;
+    uint32_t count, capacity;
+    uint64_t cost; /* UINT64_MAX: none found */
+    uint64_t smallest_peak_bytes;
+    uint64_t work;
+    bool stopped_by_time;
+};
+/* The cheapest sequence found whose peak is within the budget, starting from `order`; improves on
+ * what `remat` already holds. */
+void ul_remat_search(struct ul_arena *arena, struct ul_remat *remat, const uint32_t *order);
+
+#endif
