@@ -127,6 +127,11 @@ static enum ul_status enter(struct ul_builder *builder, const struct ul_old_node
         return ul_diag_set(builder->diag, UL_INVALID,
                            "%s: functions and graphs are nested more than %d deep",
                            ul_builder_describe(builder, node->name, node->op), UL_LIMIT_NESTING);
+    if (++builder->call_count > UL_LIMIT_CALLS)
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                           "%s: the model calls its functions more than %u times, counting calls "
+                           "inside them",
+                           ul_builder_describe(builder, node->name, node->op), UL_LIMIT_CALLS);
     builder->active[builder->active_count++] = function;
     builder->depth++;
     return UL_OK;
