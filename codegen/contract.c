@@ -141,7 +141,7 @@ static void put_tile(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
-/* One row: a run of sums to which b's rows are added one after the other, as they lie in memory. */
+/* Few rows: runs of sums to which b's rows are added one after the other, as they lie in memory. */
 static void put_row(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
@@ -149,7 +149,8 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
     put_scratch(out, indent, "sums", 0);
     if (plan->packs_a)
         put_scratch(out, indent, "as", plan->sums_bytes);
-    ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1, t_a_k = %" PRId64 ";",
+    ul_contract_line(out, indent,
+                     "const int64_t t_m = 0, t_rows = %" PRId64 ", t_a_k = %" PRId64 ";", plan->m,
                      plan->packs_a ? 1 : stride_of(&c->a.at, &plan->a_k));
     ul_contract_line(out, indent, "(void)t_m;");
     ul_contract_line(out, indent, "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {",
@@ -158,7 +159,8 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
                      "const int64_t t_cols = ul_run(%" PRId64 " - t_n, %" PRId64 ");", plan->n,
                      plan->row_cols);
     ul_contract_split(out, indent + 1, &plan->b_n, "t_s", "t_n");
-    ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < t_cols; t_i++)");
+    ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
+                     plan->m * plan->row_cols);
     ul_contract_line(out, indent + 1, "    t_sums[t_i] = 0;");
     ul_contract_line(out, indent + 1,
                      "for (int64_t t_kb = 0; t_kb < %" PRId64 "; t_kb += %" PRId64 ") {", plan->k,
@@ -177,15 +179,17 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
     bool flat = plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 &&
                 stride_of(&c->b.at, &plan->b_n) == 1;
     if (flat)
-        ul_contract_line(out, indent + 2,
-                         "ul_add_rows_%s(t_sums, t_from, t_a_k, (const %s *)b%" PRIu32
-                         " + t_b + t_s0 + t_kb * %" PRId64 ", %" PRId64 ", t_ke - t_kb, t_cols);",
-                         plan->tag, plan->type, c->b.buffer, stride_of(&c->b.at, &plan->b_k),
-                         stride_of(&c->b.at, &plan->b_k));
+        ul_contract_line(
+            out, indent + 2,
+            "ul_add_rows_%s(t_sums, %" PRId64 ", t_from, %" PRId64 ", t_a_k, (const %s *)b%" PRIu32
+            " + t_b + t_s0 + t_kb * %" PRId64 ", %" PRId64 ", t_ke - t_kb, t_rows, t_cols);",
+            plan->tag, plan->row_cols,
+            plan->packs_a ? plan->depth : stride_of(&c->a.at, &plan->a_m), plan->type, c->b.buffer,
+            stride_of(&c->b.at, &plan->b_k), stride_of(&c->b.at, &plan->b_k));
     else
         ul_contract_columns(out, indent + 2, UL_CONTRACT_ACCUMULATE);
     ul_contract_line(out, indent + 1, "}");
-    ul_contract_epilogue(out, indent + 1, "t_sums", 0);
+    ul_contract_epilogue(out, indent + 1, "t_sums", plan->row_cols);
     ul_contract_line(out, indent, "}");
 }
 

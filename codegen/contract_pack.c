@@ -168,11 +168,33 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent, "}");
 }
 
+/* Columns that lie along k: squares of them are turned. */
+static bool runs_across(const struct ul_contract_plan *plan)
+{
+    const struct ul_affine *at = &plan->contraction->b.at;
+    return plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 &&
+           at->strides[plan->b_k.carrier[0]] == 1 && at->strides[plan->b_n.carrier[0]] != 1;
+}
+
+static void put_across(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    int64_t stride = plan->contraction->b.at.strides[plan->b_n.carrier[0]];
+    ul_contract_line(out, indent,
+                     "ul_pack_across_%s(t_panel, (const %s *)b%" PRIu32 " + t_b + %" PRId64
+                     " * t_s0 + t_kb, t_ke - t_kb, t_cols, %" PRId64 ");",
+                     plan->tag, plan->type, plan->contraction->b.buffer, stride, stride);
+}
+
 void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
                          enum ul_contract_action action)
 {
     const struct ul_contract_plan *plan = out->plan;
     bool flat = plan->b_k.count == 1;
+    if (action == UL_CONTRACT_PACK && runs_across(plan)) {
+        put_across(out, indent);
+        return;
+    }
     if (!flat) {
         ul_contract_line(out, indent++, "{");
         ul_contract_split(out, indent, &plan->b_k, "t_k", "t_kb");

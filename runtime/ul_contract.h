@@ -196,25 +196,101 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
     }
 #endif
 
-/* sums[c] += a[i * a_k] * b[i * pitch + c], i after i; four rows of b at a time. */
-#define UL_ADD_ROWS(tag, type)                                                                     \
-    static inline void ul_add_rows_##tag(type *UL_RESTRICT sums, const type *a, int64_t a_k,       \
-                                         const type *UL_RESTRICT b, int64_t pitch, int64_t k,      \
-                                         int64_t cols)                                             \
+#if UL_VECTOR_BYTES > 0
+#if defined(__clang__)
+#define UL_PAIRS(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define UL_PAIRS(a, b, i, j, k, l) __builtin_shuffle(a, b, (ul_square){i, j, k, l})
+#endif
+typedef uint32_t ul_square __attribute__((vector_size(16)));
+typedef uint32_t ul_square_loose __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Squares of 4 x 4, transposed in registers: the first cols / 4 * 4 columns. */
+static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64_t k, int64_t cols,
+                                       int64_t stride)
+{
+    const int64_t pitch = UL_BLOCK_COLS(uint32_t);
+    for (int64_t c = 0; c + 4 <= cols; c += 4, from += 4 * stride) {
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            ul_square r0 = *(const ul_square_loose *)(from + i);
+            ul_square r1 = *(const ul_square_loose *)(from + stride + i);
+            ul_square r2 = *(const ul_square_loose *)(from + 2 * stride + i);
+            ul_square r3 = *(const ul_square_loose *)(from + 3 * stride + i);
+            ul_square a = UL_PAIRS(r0, r1, 0, 4, 1, 5), b = UL_PAIRS(r2, r3, 0, 4, 1, 5);
+            ul_square d = UL_PAIRS(r0, r1, 2, 6, 3, 7), e = UL_PAIRS(r2, r3, 2, 6, 3, 7);
+            uint32_t *at = to + i * pitch + c;
+            *(ul_square_loose *)at = UL_PAIRS(a, b, 0, 1, 4, 5);
+            *(ul_square_loose *)(at + pitch) = UL_PAIRS(a, b, 2, 3, 6, 7);
+            *(ul_square_loose *)(at + 2 * pitch) = UL_PAIRS(d, e, 0, 1, 4, 5);
+            *(ul_square_loose *)(at + 3 * pitch) = UL_PAIRS(d, e, 2, 3, 6, 7);
+        }
+        uint32_t *at = to + i * pitch + c;
+        const uint32_t *rest = from + i;
+        for (int64_t left = k % 4; left > 0; left--, at += pitch, rest++)
+            for (int64_t j = 0; j < 4; j++)
+                at[j] = rest[j * stride];
+    }
+}
+#define UL_SQUARE_u32(cols) ((cols) / 4 * 4)
+#else
+#define ul_pack_squares_u32(to, from, k, cols, stride) ((void)0)
+#define UL_SQUARE_u32(cols) 0
+#endif
+#define ul_pack_squares_f32(to, from, k, cols, stride)                                             \
+    ul_pack_squares_u32((uint32_t *)(void *)(to), (const uint32_t *)(const void *)(from), k, cols, \
+                        stride)
+#define ul_pack_squares_f64(to, from, k, cols, stride) ((void)0)
+#define ul_pack_squares_u64(to, from, k, cols, stride) ((void)0)
+#define UL_SQUARE_f32(cols) UL_SQUARE_u32(cols)
+#define UL_SQUARE_f64(cols) 0
+#define UL_SQUARE_u64(cols) 0
+
+/* A panel from columns that lie along k: to[i][c] = from[c * stride + i] for c below cols, and 0
+   for the other columns of the block. */
+#define UL_PACK_ACROSS(tag, type)                                                                  \
+    static inline void ul_pack_across_##tag(type *to, const type *from, int64_t k, int64_t cols,   \
+                                            int64_t stride)                                        \
     {                                                                                              \
-        for (int64_t four = k / 4; four > 0; four--, a += 4 * a_k, b += 4 * pitch) {               \
-            const type a0 = a[0], a1 = a[a_k], a2 = a[2 * a_k], a3 = a[3 * a_k];                   \
-            for (int64_t c = 0; c < cols; c++) {                                                   \
-                type sum = sums[c] + a0 * b[c];                                                    \
-                sum += a1 * b[pitch + c];                                                          \
-                sum += a2 * b[2 * pitch + c];                                                      \
-                sums[c] = sum + a3 * b[3 * pitch + c];                                             \
-            }                                                                                      \
+        int64_t first = UL_SQUARE_##tag(cols);                                                     \
+        ul_pack_squares_##tag(to, from, k, cols, stride);                                          \
+        for (int64_t i = 0; i < k; i++, to += UL_BLOCK_COLS(type)) {                               \
+            const type *at = from + first * stride + i;                                            \
+            for (int64_t c = first; c < cols; c++, at += stride)                                   \
+                to[c] = *at;                                                                       \
+            for (int64_t c = cols; c < UL_BLOCK_COLS(type); c++)                                   \
+                to[c] = 0;                                                                         \
         }                                                                                          \
+    }
+
+/* sums[r * row + c] += a[r * a_row + i * a_k] * b[i * pitch + c], i after i, so that b streams;
+   four rows of b at a time. */
+#define UL_ADD_ROWS(tag, type)                                                                     \
+    UL_INLINE void ul_add_four_##tag(type *UL_RESTRICT sums, const type *a, int64_t a_k,           \
+                                     const type *UL_RESTRICT b, int64_t pitch, int64_t cols)       \
+    {                                                                                              \
+        const type a0 = a[0], a1 = a[a_k], a2 = a[2 * a_k], a3 = a[3 * a_k];                       \
+        for (int64_t c = 0; c < cols; c++) {                                                       \
+            type sum = sums[c] + a0 * b[c];                                                        \
+            sum += a1 * b[pitch + c];                                                              \
+            sum += a2 * b[2 * pitch + c];                                                          \
+            sums[c] = sum + a3 * b[3 * pitch + c];                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    static inline void ul_add_rows_##tag(type *sums, int64_t row, const type *a, int64_t a_row,    \
+                                         int64_t a_k, const type *b, int64_t pitch, int64_t k,     \
+                                         int64_t rows, int64_t cols)                               \
+    {                                                                                              \
+        for (int64_t four = k / 4; four > 0; four--, a += 4 * a_k, b += 4 * pitch)                 \
+            for (int64_t r = 0; r < rows; r++)                                                     \
+                ul_add_four_##tag(sums + r * row, a + r * a_row, a_k, b, pitch, cols);             \
         for (int64_t rest = k % 4; rest > 0; rest--, a += a_k, b += pitch) {                       \
-            const type a0 = a[0];                                                                  \
-            for (int64_t c = 0; c < cols; c++)                                                     \
-                sums[c] += a0 * b[c];                                                              \
+            for (int64_t r = 0; r < rows; r++) {                                                   \
+                type *UL_RESTRICT to = sums + r * row;                                             \
+                const type factor = a[r * a_row];                                                  \
+                for (int64_t c = 0; c < cols; c++)                                                 \
+                    to[c] += factor * b[c];                                                        \
+            }                                                                                      \
         }                                                                                          \
     }
 
@@ -275,6 +351,7 @@ UL_VECTOR_LOOSE(ul_u64v_loose, uint64_t, UL_VECTOR_BYTES / 8);
     UL_TILE(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
     UL_BLOCK(tag, type)                                                                            \
     UL_PACK(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
+    UL_PACK_ACROSS(tag, type)                                                                      \
     UL_ADD_ROWS(tag, type)                                                                         \
     UL_DOT(tag, type, ul_##tag##v, ul_##tag##v_loose)
 
