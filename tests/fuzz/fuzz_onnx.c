@@ -82,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef ULLAGE_FUZZ
 #include <dirent.h>
+#include <sys/stat.h>
 
 static int replay(const char *path)
 {
@@ -113,9 +114,10 @@ int main(int argc, char **argv)
         }
         for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
             char path[UL_LIMIT_PATH_BYTES];
-            if (entry->d_name[0] == '.')
-                continue;
+            struct stat info;
             snprintf(path, sizeof path, "%s/%s", argv[i], entry->d_name);
+            if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
+                continue;
             result |= replay(path);
             count++;
         }
