@@ -108,7 +108,8 @@ static ul_kx class_score(struct loss *s, ul_kx *weight)
         ignored = ul_ks_let(k, ul_kx_binary(k, UL_KX_EQ, target, ignore));
         target = ul_kx_select(k, ignored, ul_kx_index_const(k, 0), target);
     }
-    ul_kx class = ul_ks_let(k, ul_kx_checked_index(k, target, s->scores->dims[1], false));
+    int64_t classes = s->scores->dims[1] > 0 ? s->scores->dims[1] : 1; /* no target has none */
+    ul_kx class = ul_ks_let(k, ul_kx_checked_index(k, target, classes, false));
     *weight = ul_kx_float(k, s->dtype, 1.0);
     if (ul_lower_has_input(s->lower, s->id, WEIGHTS))
         *weight = ul_lower_load(s->lower, s->node->inputs[WEIGHTS], &class);

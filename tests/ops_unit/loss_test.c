@@ -45,6 +45,7 @@ static void ignored(void **state)
          "ignore_index=0, reduction=\"none\"", 0);
     FOLD("NegativeLogLikelihoodLoss", "f32[1,2] = [-1.0,-3.0]; i64[1] = [0]", "ignore_index=0",
          (double)NAN);
+    FOLD("NegativeLogLikelihoodLoss", "f32[0,0] = []; i64[0] = []", "reduction=\"sum\"", 0);
     FOLD("SoftmaxCrossEntropyLoss", "f32[1,2] = [1000.0,0.0]; i64[1] = [1]", NULL, 1000);
 }
 
