@@ -261,9 +261,9 @@ static int32_t floors_push(const struct frame *f, uint32_t count)
         int32_t lo = old_lower[i];
         bool passed = (fl < o) | ((fl == o) & (rank[i] < v_rank));
         int32_t raised = o + rise[i];
-        lo = passed & (raised > lo) ? raised : lo;
+        lo = (passed & (raised > lo)) ? raised : lo;
         bool overlaps = (begin[i] < v_end) & (end[i] > v_begin);
-        fl = overlaps & (top > fl) ? top : fl;
+        fl = (overlaps & (top > fl)) ? top : fl;
         floor[i] = fl;
         lower[i] = lo;
         int32_t reached = (fl > lo ? fl : lo) + size[i];
