@@ -10,7 +10,7 @@
 #define UL_LIMIT_NODES 4000000u    /* nodes of a graph, nested ones included */
 #define UL_LIMIT_VALUES 16000000u  /* values of a graph */
 #define UL_LIMIT_NESTING 64        /* depth of nested graphs and of inlined functions */
-#define UL_LIMIT_CALLS 100000u /* calls of a model's own functions, which are inlined */
+#define UL_LIMIT_CALLS 100000u     /* calls of a model's own functions, which are inlined */
 #define UL_LIMIT_NODE_INPUTS 65536 /* inputs or outputs of one node */
 #define UL_LIMIT_FOLD_ELEMENTS ((uint64_t)1 << 22) /* elements of one folded constant */
 #define UL_LIMIT_FOLD_WORK ((uint64_t)1 << 28)     /* interpreter steps for one folded node */

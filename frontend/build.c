@@ -205,6 +205,12 @@ static enum ul_status constant_value(struct ul_old_node *node, const struct ul_t
     return UL_OK;
 }
 
+static void count_weight(struct ul_builder *builder, const struct ul_tensor *tensor)
+{
+    builder->model->weight_count++;
+    builder->model->weight_bytes += ul_type_bytes(&tensor->type);
+}
+
 /* Constant nodes and Identity of a constant become weights; true when the node was one. */
 static enum ul_status build_constant(struct ul_old_node *node, bool *done)
 {
@@ -215,9 +221,11 @@ static enum ul_status build_constant(struct ul_old_node *node, bool *done)
     if (strcmp(node->op, "Constant") == 0) {
         const struct ul_tensor *tensor = NULL;
         UL_TRY(constant_value(node, &tensor));
-        if (tensor != NULL)
+        if (tensor != NULL) {
             node->results[0] = ul_graph_add_weight(
                 graph, ul_builder_name(node->builder, node->outputs[0]), tensor);
+            count_weight(node->builder, tensor);
+        }
         *done = true;
     } else if (strcmp(node->op, "Identity") == 0 && node->input_count == 1 &&
                node->inputs[0] != UL_NONE &&
@@ -300,8 +308,7 @@ static enum ul_status build_initializers(struct ul_builder *builder, const Onnx_
         ul_value_id value =
             ul_graph_add_weight(builder->graph, ul_builder_name(builder, name), tensor);
         UL_TRY(ul_scope_bind(builder, scope, name, value));
-        builder->model->weight_count++;
-        builder->model->weight_bytes += ul_type_bytes(&tensor->type);
+        count_weight(builder, tensor);
     }
     return UL_OK;
 }

@@ -107,7 +107,7 @@ struct ul_model {
     struct ul_model_problem *problems;
     bool has_open_dims; /* UL_USAGE was for dimensions without a size alone */
     uint32_t weight_count;
-    uint64_t weight_bytes;              /* of initializers, once each */
+    uint64_t weight_bytes;              /* of initializers and Constant nodes */
     uint32_t file_count, file_capacity; /* the model itself, then external data */
     struct ul_model_file *files;
 };

@@ -105,8 +105,8 @@ struct ul_builder {
     const struct ul_scope *scope;
     const struct ul_bindings *bindings;
     const struct ul_opsets *opsets;
-    const char *prefix; /* of names inside inlined functions, "" outside */
-    uint32_t depth;     /* of nested graphs and functions together */
+    const char *prefix;  /* of names inside inlined functions, "" outside */
+    uint32_t depth;      /* of nested graphs and functions together */
     uint32_t call_count; /* inlined so far */
     uint32_t active_count;
     const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */

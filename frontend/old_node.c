@@ -180,8 +180,8 @@ void ul_old_emit_self(struct ul_old_node *node)
     if (check_arity(node, ul_op_get(op)) != UL_OK)
         return; /* the diag says it; ul_upgrade_node returns it */
     /* Named afterwards: names with the prefixes of functions are long, and copied once so. */
-    ul_node_id id = ul_graph_add_node(graph, builder->block, op, "", node->input_count,
-                                      node->output_count);
+    ul_node_id id =
+        ul_graph_add_node(graph, builder->block, op, "", node->input_count, node->output_count);
     graph->nodes[id].name = ul_builder_name(builder, node->name);
     graph->nodes[id].source = node->source;
     for (uint32_t i = 0; i < node->input_count; i++)
