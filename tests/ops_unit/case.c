@@ -24,10 +24,10 @@ static void put_input(struct ul_text *head, struct ul_text *list, const char *in
     (*value)++;
 }
 
-static enum ul_status build(struct ul_graph *graph, struct ul_arena *arena, const char *op,
-                            const char *inputs, const char *attributes, uint32_t outputs,
-                            struct ul_diag *diag)
+void case_parse(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
+                const char *attributes, uint32_t outputs)
 {
+    struct ul_diag diag = {.status = UL_OK};
     struct ul_text text;
     struct ul_text list;
     uint32_t value = 0;
@@ -46,17 +46,16 @@ static enum ul_status build(struct ul_graph *graph, struct ul_arena *arena, cons
     if (attributes != NULL)
         ul_text_printf(&text, " {%s}", attributes);
     ul_text_printf(&text, "\nreturn %%%u\n", (unsigned)value);
-    enum ul_status status = ul_graph_parse(graph, arena, text.data, NULL, diag);
-    if (status != UL_OK)
-        fail_msg("%s in\n%s", diag->text, text.data);
-    return ul_node_infer(graph, 0, arena, diag);
+    if (ul_graph_parse(graph, arena, text.data, NULL, &diag) != UL_OK)
+        fail_msg("%s in\n%s", diag.text, text.data);
 }
 
 void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
                 const char *attributes, uint32_t outputs)
 {
     struct ul_diag diag = {.status = UL_OK};
-    if (build(graph, arena, op, inputs, attributes, outputs, &diag) != UL_OK)
+    case_parse(graph, arena, op, inputs, attributes, outputs);
+    if (ul_node_infer(graph, 0, arena, &diag) != UL_OK)
         fail_msg("%s: %s", op, diag.text);
 }
 
@@ -68,8 +67,8 @@ static void run_case(const struct op_case *test)
     struct ul_text types;
     ul_arena_init(&arena);
     ul_text_init(&types, &arena);
-    enum ul_status status =
-        build(&graph, &arena, test->op, test->inputs, test->attributes, test->outputs, &diag);
+    case_parse(&graph, &arena, test->op, test->inputs, test->attributes, test->outputs);
+    enum ul_status status = ul_node_infer(&graph, 0, &arena, &diag);
     for (uint32_t i = 0; status == UL_OK && i < test->outputs; i++) {
         ul_text_put(&types, i == 0 ? "" : " ");
         ul_type_print(&types, &graph.values[graph.nodes[0].outputs[i]].type);

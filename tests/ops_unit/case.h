@@ -23,7 +23,10 @@ struct op_case {
     const char *part;
 };
 
-/* The graph in `arena`, with node 0 inferred; fails the test when that fails. */
+/* The graph in `arena`, not inferred. */
+void case_parse(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
+                const char *attributes, uint32_t outputs);
+/* The same with node 0 inferred; fails the test when that fails. */
 void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,
                 const char *attributes, uint32_t outputs);
 /* Runs each case's shape rule. */

@@ -30,6 +30,10 @@ static const struct place_case cases[] = {
     {"ScatterND", "f32[9];i64[2,1];f32[2]", "reduction=\"add\"", 1},
     {"ScatterElements", "f32[2,3];i64[2,3];f32[2,3]", NULL, 1},
     {"TensorScatter", "f32[2,8,4];f32[2,3,4]", NULL, 1},
+    /* Outputs of another size never take an input's bytes. */
+    {"DFT", "f32[1,1,1]", NULL, 0},
+    {"ReduceSum", "f32[4]", NULL, 0},
+    {"TopK", "f32[70];i64[1] = [69]", NULL, 0},
     /* The whole line is read before the first result. */
     {"TopK", "f32[70];i64[1] = [70]", NULL, 1},
     /* All results are in an array before the first is stored; otherwise windows overlap. */
