@@ -652,8 +652,8 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
     operand_transform(lower, contraction, operand, value, source, base, coefficients);
 }
 
-/* In-place facts: `output` may lie on `input` when both are dense from their first byte, elements
- * have one size, and no element is loaded after it was stored (in_place.c). */
+/* In-place facts: `output` may lie on `input` when both are dense from their first byte, as large
+ * and of elements as large, and no element is loaded after it was stored (in_place.c). */
 
 /* Whole, dense from the base's first byte: what a buffer must be to change places. */
 static bool covers_base(const struct ul_lower *lower, const struct param *param)
@@ -671,6 +671,8 @@ static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *a
     const struct ul_buffer *out = &lower->kernel->buffers[output->buffer];
     const struct ul_buffer *in = &lower->kernel->buffers[input->buffer];
     return ul_dtype_get(out->dtype)->size_bytes == ul_dtype_get(in->dtype)->size_bytes &&
+           ul_type_bytes(&value_get(lower, output->value)->type) ==
+               ul_type_bytes(&value_get(lower, input->value)->type) &&
            covers_base(lower, output) && covers_base(lower, input) &&
            ul_accesses_may_overwrite(accesses, output->buffer, input->buffer);
 }
