@@ -223,6 +223,9 @@ static bool check_behind(const struct fuse *fuse, struct trial *trial)
         return true;
     const struct ul_node *anchor = node_at(fuse, trial->members[trial->anchor]);
     bool combines = (ul_op_get(anchor->op)->flags & UL_OP_COMBINES) != 0;
+    /* A Concat passes over what is in its place already. */
+    for (uint32_t i = 0; anchor->op == UL_OP_Concat && i < anchor->input_count; i++)
+        combines = combines || ul_concat_is_placed(fuse->graph, anchor, i);
     for (uint32_t i = 0; combines && i < trial->count; i++) {
         if (trial->hang[i] != UL_NONE)
             return false;
@@ -252,7 +255,11 @@ static bool check_front(const struct fuse *fuse, struct trial *trial)
             continue;
         for (uint32_t k = 0; k < node->input_count; k++) {
             uint32_t made = member_index(trial, maker(fuse, node->inputs[k]));
-            if (made == NEVER || trial->front[made])
+            if (made == NEVER)
+                continue;
+            if (node->op == UL_OP_Concat && ul_concat_is_placed(fuse->graph, node, k))
+                return false; /* it must be stored: the Concat passes over it */
+            if (trial->front[made])
                 continue;
             const struct ul_node *front = node_at(fuse, trial->members[made]);
             if (!is_elementwise(front) || !is_cheap(front) || !has_full_operand(fuse, front) ||
