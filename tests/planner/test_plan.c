@@ -48,7 +48,7 @@ static void step(struct fixture *f, uint32_t region, uint32_t in, uint32_t also,
 
 static void solve(struct fixture *f, enum ul_plan_pack pack)
 {
-    struct ul_plan_options options = {.pack = pack};
+    struct ul_plan_options options = {.pack = pack, .work_limit = 20000};
     enum ul_status status = ul_plan_solve(&f->arena, f->problem, &options, &f->plan, &f->diag);
     assert_string_equal(f->diag.text, "");
     assert_int_equal(status, UL_OK);
