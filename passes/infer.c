@@ -7,7 +7,8 @@
  * densely in its constant input shares the bytes of the file.
  * Control flow: an If with a known condition is replaced by its branch. The condition argument of
  * a Loop's body is true wherever it is read, since the body runs in no other case; so a Loop that
- * hands it on runs its full count. What is left needs a count and types that do not depend on
+ * hands it on runs its full count. A loop that can only be typed round by round is unrolled
+ * (unroll.c). What is left needs a count and types that do not depend on
  * data: the attribute ul_trip_count says the first, inference of the body proves the second. */
 #include "passes/passes_internal.h"
 
@@ -437,13 +438,37 @@ static enum ul_status infer_scan(struct infer *infer, ul_node_id id, uint32_t de
 
 /* ---- The walk ---- */
 
+/* A loop whose body cannot be typed once for all rounds is unrolled where that is possible. */
+static enum ul_status infer_or_unroll(struct infer *infer, ul_block_id block, uint32_t at,
+                                      ul_node_id id, uint32_t depth, bool *inlined)
+{
+    struct ul_graph *graph = infer->graph;
+    if (!ul_unroll_is_possible(graph, id))
+        return infer_loop(infer, id, depth);
+    ul_block_id saved = ul_unroll_save(infer->pass, id);
+    enum ul_status status = infer_loop(infer, id, depth);
+    if (status == UL_UNSUPPORTED) {
+        memset(infer->pass->diag, 0, sizeof *infer->pass->diag);
+        ul_unroll_forget(graph, graph->nodes[id].blocks[0]);
+        inline_branch(infer, block, at, id, ul_unroll_rounds(infer->pass, id, saved));
+        *inlined = true;
+        status = UL_OK;
+    }
+    ul_unroll_forget(graph, saved);
+    if (*inlined) {
+        infer->uses = ul_graph_count_uses(graph, infer->pass->scratch);
+        infer->uses_count = graph->value_count;
+    }
+    return status;
+}
+
 static enum ul_status infer_control(struct infer *infer, ul_block_id block, uint32_t at,
                                     ul_node_id id, uint32_t depth, bool *inlined)
 {
     if (infer->graph->nodes[id].op == UL_OP_If)
         return infer_if(infer, block, at, id, depth, inlined);
     if (infer->graph->nodes[id].op == UL_OP_Loop)
-        return infer_loop(infer, id, depth);
+        return infer_or_unroll(infer, block, at, id, depth, inlined);
     return infer_scan(infer, id, depth);
 }
 

@@ -43,6 +43,16 @@ struct ul_node_list {
 };
 struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena);
 
+/* unroll.c */
+
+/* A Loop with a known, small count that runs all of it. */
+bool ul_unroll_is_possible(const struct ul_graph *graph, ul_node_id loop);
+/* A copy of the loop's body, before inference touches it; ended by ul_unroll_forget. */
+ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop);
+void ul_unroll_forget(struct ul_graph *graph, ul_block_id saved);
+/* A block with a copy of the saved body for each round, whose outputs are the loop's. */
+ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_block_id saved);
+
 /* views.c */
 
 /* Per value: its elements must lie densely (block edges), or it must own its bytes (the model's

@@ -1,0 +1,195 @@
+/* Loops whose body can only be typed when the round is known: one copy of the body a round.
+ *
+ * Problem: a body may slice by the loop counter (x[i:i+1]); its shapes are static in every round,
+ * but no inference of the one body can see that. Method: before such a body is inferred it is
+ * copied; when inference finds it unsupported, the copy is repeated with the counter as a
+ * constant, carried values handed from round to round, and scanned outputs stacked by Concat.
+ * Left undone: loops that may end early are never unrolled. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+enum { MOST_ROUNDS = 256, MOST_NODES = 1 << 16 };
+
+struct cloner {
+    struct ul_graph *graph;
+    ul_value_id *map; /* value of the body -> its copy, in this round */
+    uint32_t map_count;
+};
+
+static ul_value_id mapped(const struct cloner *cloner, ul_value_id value)
+{
+    return value == UL_NONE || value >= cloner->map_count ? value : cloner->map[value];
+}
+
+static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to);
+
+/* A nested block of a copied node: arguments of its own, then the nodes. */
+static void clone_block(struct cloner *cloner, ul_block_id from, ul_node_id owner)
+{
+    struct ul_graph *graph = cloner->graph;
+    ul_block_id to = ul_graph_add_block(graph, owner);
+    for (uint32_t i = 0; i < graph->blocks[from].input_count; i++) {
+        ul_value_id argument = graph->blocks[from].inputs[i];
+        struct ul_type type = graph->values[argument].type;
+        ul_value_id copy =
+            ul_graph_add_value(graph, graph->values[argument].name, UL_VALUE_ARGUMENT, &type);
+        ul_block_add_input(graph, to, copy);
+        if (argument < cloner->map_count)
+            cloner->map[argument] = copy;
+    }
+    clone_nodes(cloner, from, to);
+    for (uint32_t i = 0; i < graph->blocks[from].output_count; i++)
+        ul_block_add_output(graph, to, mapped(cloner, graph->blocks[from].outputs[i]));
+}
+
+static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to)
+{
+    struct ul_graph *graph = cloner->graph;
+    for (uint32_t n = 0; n < graph->blocks[from].node_count; n++) {
+        ul_node_id id = graph->blocks[from].nodes[n];
+        if (graph->nodes[id].op == UL_OP_NONE)
+            continue;
+        struct ul_node old = graph->nodes[id];
+        ul_node_id copy =
+            ul_graph_add_node(graph, to, old.op, old.name, old.input_count, old.output_count);
+        graph->nodes[copy].attrs = old.attrs;
+        graph->nodes[copy].attr_count = old.attr_count;
+        graph->nodes[copy].source = old.source;
+        for (uint32_t i = 0; i < old.input_count; i++)
+            graph->nodes[copy].inputs[i] = mapped(cloner, old.inputs[i]);
+        for (uint32_t i = 0; i < old.output_count; i++) {
+            ul_value_id fresh = graph->nodes[copy].outputs[i];
+            graph->values[fresh].name = graph->values[old.outputs[i]].name;
+            graph->values[fresh].type = graph->values[old.outputs[i]].type;
+            if (old.outputs[i] < cloner->map_count)
+                cloner->map[old.outputs[i]] = fresh;
+        }
+        for (uint32_t b = 0; b < old.block_count; b++)
+            clone_block(cloner, old.blocks[b], copy);
+    }
+}
+
+static void cloner_init(struct cloner *cloner, const struct ul_pass *pass)
+{
+    cloner->graph = pass->graph;
+    cloner->map = ul_edit_map(pass);
+    cloner->map_count = pass->graph->value_count;
+}
+
+/* The condition that the body hands on is the one that it was given, or a constant. */
+static bool runs_its_count(const struct ul_graph *graph, const struct ul_block *body)
+{
+    ul_value_id condition = body->outputs[0];
+    const struct ul_value *value = &graph->values[condition];
+    while (value->kind == UL_VALUE_NODE && graph->nodes[value->producer].op == UL_OP_Identity) {
+        condition = graph->nodes[value->producer].inputs[0];
+        value = &graph->values[condition];
+    }
+    return condition == body->inputs[1] ||
+           (value->tensor != NULL && ul_tensor_get_int(value->tensor, 0) != 0);
+}
+
+bool ul_unroll_is_possible(const struct ul_graph *graph, ul_node_id loop)
+{
+    const struct ul_node *node = &graph->nodes[loop];
+    const struct ul_tensor *count = ul_edit_constant(graph, node->inputs[0]);
+    if (node->block_count != 1 || node->input_count < 2 || count == NULL ||
+        ul_type_elements(&count->type) != 1)
+        return false;
+    const struct ul_block *body = &graph->blocks[node->blocks[0]];
+    const struct ul_tensor *first = ul_edit_constant(graph, node->inputs[1]);
+    bool enters =
+        node->inputs[1] == UL_NONE ||
+        (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) != 0);
+    int64_t rounds = ul_tensor_get_int(count, 0);
+    return enters && body->input_count == node->input_count && body->output_count > 0 &&
+           body->output_count == node->output_count + 1 && rounds > 0 && rounds <= MOST_ROUNDS &&
+           (uint64_t)rounds * body->node_count <= MOST_NODES && runs_its_count(graph, body);
+}
+
+ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop)
+{
+    struct ul_graph *graph = pass->graph;
+    struct cloner cloner;
+    cloner_init(&cloner, pass);
+    ul_block_id body = graph->nodes[loop].blocks[0];
+    ul_block_id saved = ul_graph_add_block(graph, UL_NONE);
+    for (uint32_t i = 0; i < graph->blocks[body].input_count; i++)
+        ul_block_add_input(graph, saved, graph->blocks[body].inputs[i]);
+    clone_nodes(&cloner, body, saved);
+    for (uint32_t i = 0; i < graph->blocks[body].output_count; i++)
+        ul_block_add_output(graph, saved, mapped(&cloner, graph->blocks[body].outputs[i]));
+    return saved;
+}
+
+void ul_unroll_forget(struct ul_graph *graph, ul_block_id saved)
+{
+    struct ul_block *block = &graph->blocks[saved];
+    for (uint32_t n = 0; n < block->node_count; n++)
+        ul_graph_remove_node(graph, block->nodes[n]);
+    block->node_count = block->input_count = block->output_count = 0;
+}
+
+static ul_value_id constant(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                            uint32_t rank, int64_t number)
+{
+    static const int64_t one[1] = {1};
+    return ul_graph_add_weight(graph, name,
+                               ul_tensor_new_ints(graph->arena, dtype, rank, one, &number));
+}
+
+/* Stacks the slices of all rounds along a new first axis. */
+static ul_value_id stack(struct ul_graph *graph, ul_block_id block, const ul_value_id *slices,
+                         uint32_t rounds, const char *name)
+{
+    ul_value_id axes = constant(graph, "axes", UL_I64, 1, 0);
+    ul_node_id concat = ul_graph_add_node(graph, block, UL_OP_Concat, name, rounds, 1);
+    graph->blocks[block].node_count--; /* it comes after what it stacks */
+    for (uint32_t r = 0; r < rounds; r++) {
+        ul_node_id node = ul_graph_add_node(graph, block, UL_OP_Unsqueeze, name, 2, 1);
+        graph->nodes[node].inputs[0] = slices[r];
+        graph->nodes[node].inputs[1] = axes;
+        graph->nodes[concat].inputs[r] = graph->nodes[node].outputs[0];
+    }
+    struct ul_block *info = &graph->blocks[block];
+    UL_GROW(graph->arena, info->nodes, info->node_count, info->node_capacity);
+    info->nodes[info->node_count++] = concat;
+    ul_node_set_int(graph, concat, "axis", 0);
+    return graph->nodes[concat].outputs[0];
+}
+
+ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_block_id saved)
+{
+    struct ul_graph *graph = pass->graph;
+    struct cloner cloner;
+    cloner_init(&cloner, pass);
+    ul_block_id all = ul_graph_add_block(graph, UL_NONE);
+    struct ul_node node = graph->nodes[loop];
+    struct ul_block body = graph->blocks[saved];
+    uint32_t rounds = (uint32_t)ul_tensor_get_int(ul_edit_constant(graph, node.inputs[0]), 0);
+    uint32_t carried = node.input_count - 2;
+    ul_value_id *results =
+        UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)rounds * node.output_count);
+    ul_value_id *state = ul_arena_copy(pass->scratch, node.inputs + 2, carried * sizeof *state);
+    for (uint32_t r = 0; r < rounds; r++) {
+        cloner.map[body.inputs[0]] =
+            constant(graph, graph->values[body.inputs[0]].name, UL_I64, 0, r);
+        cloner.map[body.inputs[1]] =
+            constant(graph, graph->values[body.inputs[1]].name, UL_BOOL, 0, 1);
+        for (uint32_t i = 0; i < carried; i++)
+            cloner.map[body.inputs[2 + i]] = state[i];
+        clone_nodes(&cloner, saved, all);
+        for (uint32_t i = 0; i < node.output_count; i++)
+            results[(uint64_t)i * rounds + r] = mapped(&cloner, body.outputs[1 + i]);
+        for (uint32_t i = 0; i < carried; i++)
+            state[i] = mapped(&cloner, body.outputs[1 + i]);
+    }
+    for (uint32_t i = 0; i < node.output_count; i++) {
+        ul_value_id result =
+            i < carried ? state[i]
+                        : stack(graph, all, results + (uint64_t)i * rounds, rounds, node.name);
+        ul_block_add_output(graph, all, result);
+    }
+    return all;
+}
