@@ -391,10 +391,20 @@ ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_k
 
 /* Loops */
 
+/* A nest with an empty dimension, even an inner one, does not count up the others first. */
+static bool any_empty(uint32_t rank, const int64_t *dims)
+{
+    bool empty = false;
+    for (uint32_t d = 0; d < rank; d++)
+        empty = empty || dims[d] == 0;
+    return empty;
+}
+
 void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index)
 {
+    bool empty = any_empty(rank, dims);
     for (uint32_t d = 0; d < rank; d++)
-        index[d] = ul_ks_for(lower->kernel, dims[d], UL_FOR_PARALLEL);
+        index[d] = ul_ks_for(lower->kernel, empty ? 0 : dims[d], UL_FOR_PARALLEL);
 }
 
 void ul_lower_close(struct ul_lower *lower, uint32_t rank)
@@ -465,10 +475,11 @@ static uint32_t open_merged(struct ul_lower *lower, const struct ul_type *type, 
         last = d;
     }
     uint32_t opened = 0;
+    bool empty = any_empty(type->rank, type->dims);
     for (uint32_t d = 0; d < type->rank; d++) {
         if (counts[d] < 0 || type->dims[d] == 1)
             continue;
-        index[d] = ul_ks_for(lower->kernel, counts[d], UL_FOR_PARALLEL);
+        index[d] = ul_ks_for(lower->kernel, empty ? 0 : counts[d], UL_FOR_PARALLEL);
         opened++;
     }
     return opened;

@@ -210,6 +210,21 @@ static void indexes(void **state)
          NULL, 1);
 }
 
+/* Nothing to make, but a dimension that would take hours to count up. */
+static void empty(void **state)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    (void)state;
+    ul_arena_init(&arena);
+    case_graph(&graph, &arena, "ConstantOfShape", "i64[2] = [1099511627776,0]", NULL, 1);
+    assert_false(case_run(&graph, &arena));
+    case_graph(&graph, &arena, "Slice",
+               "f32[1099511627776,0]; i64[1] = [0]; i64[1] = [-1]; -; i64[1] = [2]", NULL, 1);
+    assert_false(case_run(&graph, &arena));
+    ul_arena_done(&arena);
+}
+
 /* Chains of operators over a constant whose elements are their own positions: wherever a chain is
  * views all along, the copies' elements must be what the views point at. */
 struct chain {
@@ -327,10 +342,8 @@ static void views(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shape_rules),
-        cmocka_unit_test(pads),
-        cmocka_unit_test(indexes),
-        cmocka_unit_test(views),
+        cmocka_unit_test(shape_rules), cmocka_unit_test(pads),  cmocka_unit_test(indexes),
+        cmocka_unit_test(views),       cmocka_unit_test(empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
