@@ -73,6 +73,7 @@ static const struct {
     {"Split", 13, ul_upgrade_split},
     {"Split", 18, ul_upgrade_split_equal},
     {"Squeeze", 13, ul_upgrade_axes},
+    {"TfIdfVectorizer", INT64_MAX, ul_upgrade_tfidf},
     {"TopK", 10, ul_upgrade_topk},
     {"Unsqueeze", 13, ul_upgrade_axes},
     {"Upsample", 9, ul_upgrade_upsample_scales},

@@ -222,6 +222,15 @@ def microsoft():
     case("ms_qlinear_concat", 17, made, {"x": q}, [w for w in concat if w[0] != "x"])
 
 
+def text():
+    for mode in ("IDF", "TFIDF"):
+        case(f"tfidf_{mode.lower()}", 9,
+             node("TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=1, max_gram_length=2,
+                  max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2, 3],
+                  pool_int64s=[3, 9, 3, 4, 4, 5], weights=[0.5, 2.0, 3.0, 0.25]),
+             {"x": np.int64([[3, 4, 3, 4, 5, 5], [9, 9, 1, 2, 3, 7]])})
+
+
 def before_7():
     x = random(2, 3, 4)
     b = random(3)
@@ -237,7 +246,7 @@ def before_7():
 
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
-    for part in (attributes_to_inputs, softmaxes, resizes, others, microsoft, before_7):
+    for part in (attributes_to_inputs, softmaxes, resizes, others, microsoft, text, before_7):
         part()
 
 
