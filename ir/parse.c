@@ -275,7 +275,7 @@ static enum ul_status parse_constant(struct parse *parse, const struct ul_type *
     if (!ul_type_known(type) || !ul_type_in_limits(type))
         return fail(parse, "a constant of known size within the limits");
     if (accept(parse, "pool=")) {
-        uint32_t index;
+        uint32_t index = 0;
         UL_TRY(parse_u32(parse, UINT32_MAX, &index));
         if (index >= parse->pool_count || !ul_type_equal(&parse->pool[index]->type, type))
             return fail(parse, "a constant of this type in the pool");
@@ -342,7 +342,7 @@ static enum ul_status parse_own(struct parse *parse, ul_value_id id)
 static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind kind,
                                        ul_value_id *out)
 {
-    ul_value_id id;
+    ul_value_id id = 0;
     const char *name;
     struct ul_type type;
     UL_TRY(parse_value_id(parse, &id));
@@ -591,7 +591,7 @@ static enum ul_status parse_return(struct parse *parse, ul_block_id block)
 {
     skip_spaces(parse);
     while (*parse->at == '%' || *parse->at == ',') {
-        ul_value_id value;
+        ul_value_id value = 0;
         if (parse->graph->blocks[block].output_count > 0)
             UL_TRY(expect(parse, ","));
         UL_TRY(parse_value_id(parse, &value));

@@ -226,8 +226,8 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
 {
     const json_t *root = reader->root;
     const json_t *method = json_object_get(root, "method");
-    uint64_t peak;
-    uint64_t reserved;
+    uint64_t peak = 0;
+    uint64_t reserved = 0;
     memset(plan, 0, sizeof *plan);
     UL_TRY(read_column(reader, "spaces", "reserved_bytes", false, INT64_MAX, &plan->reserved_bytes,
                        &plan->space_count, true));

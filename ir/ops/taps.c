@@ -84,6 +84,6 @@ static ul_kx sum_along(struct ul_lower *lower, ul_value_id value, const struct u
 
 ul_kx ul_taps_sum(struct ul_lower *lower, ul_value_id value, const struct ul_taps *taps)
 {
-    ul_kx index[UL_LIMIT_RANK];
+    ul_kx index[UL_LIMIT_RANK] = {0};
     return sum_along(lower, value, taps, 0, index, UL_NONE);
 }

@@ -62,9 +62,10 @@ def onnxruntime_numbers(args, path, folder):
 
 def program_numbers(args, path, folder):
     program, report = os.path.join(folder, "program"), os.path.join(folder, "bench.json")
-    compile_command = [args.ullage, "compile", path, "-o", program, "--target", args.target,
-                       "--threads", str(args.threads), *args.options]  # fmt: skip
-    compare_ort.run(compile_command, "compiling")
+    command = [args.ullage, "compile", path, "-o", program, "--target", args.target, *args.options]
+    if args.target != "c":  # which has one thread
+        command += ["--threads", str(args.threads)]
+    compare_ort.run(command, "compiling")
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
     subprocess.run([*SHELL, program, "--bench", "--random", "1", "--duration", str(args.seconds),
                     "--json", report], stdout=subprocess.DEVNULL, env=environment,
