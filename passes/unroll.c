@@ -115,8 +115,11 @@ ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop)
     cloner_init(&cloner, pass);
     ul_block_id body = graph->nodes[loop].blocks[0];
     ul_block_id saved = ul_graph_add_block(graph, UL_NONE);
-    for (uint32_t i = 0; i < graph->blocks[body].input_count; i++)
-        ul_block_add_input(graph, saved, graph->blocks[body].inputs[i]);
+    for (uint32_t i = 0; i < graph->blocks[body].input_count; i++) {
+        ul_value_id argument = graph->blocks[body].inputs[i];
+        ul_block_add_input(graph, saved, argument);
+        graph->values[argument].producer = loop; /* it stays the loop's own */
+    }
     clone_nodes(&cloner, body, saved);
     for (uint32_t i = 0; i < graph->blocks[body].output_count; i++)
         ul_block_add_output(graph, saved, mapped(&cloner, graph->blocks[body].outputs[i]));
