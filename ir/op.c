@@ -18,7 +18,6 @@
 #include "ir/ops/scatter.h"
 #include "ir/ops/signal.h"
 #include "ir/ops/sort.h"
-#include "ir/ops/text.h"
 #include "ir/ops/vision.h"
 
 #include <string.h>

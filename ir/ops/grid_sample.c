@@ -64,6 +64,17 @@ static ul_kx clamp_float(struct ul_kernel *kernel, ul_kx x, double low, double h
     return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, top, x), top, x);
 }
 
+/* On the first or last element where it is outside the image. */
+static ul_kx clamp_outside(struct ul_kernel *kernel, const struct grid *grid, ul_kx x, double count)
+{
+    double edge = grid->align_corners ? 0 : 0.5;
+    enum ul_dtype dtype = ul_kx_dtype(kernel, x);
+    ul_kx low = ul_kx_binary(kernel, UL_KX_LT, x, ul_kx_float(kernel, dtype, -edge));
+    ul_kx high = ul_kx_binary(kernel, UL_KX_LT, ul_kx_float(kernel, dtype, count - 1 + edge), x);
+    x = ul_kx_select(kernel, low, ul_kx_float(kernel, dtype, 0), x);
+    return ul_kx_select(kernel, high, ul_kx_float(kernel, dtype, count - 1), x);
+}
+
 /* Mirrored at `low` and `high` until it lies between; untouched where it does already. */
 static ul_kx reflect_float(struct ul_kernel *kernel, ul_kx x, double low, double high)
 {
@@ -99,8 +110,8 @@ static ul_kx coordinate(struct ul_kernel *kernel, const struct grid *grid, ul_kx
     switch (grid->padding) {
     case GRID_ZEROS: /* far outside all taps are 0; nearer, indexes cannot overflow */
         return clamp_float(kernel, x, -4, count + 3);
-    case GRID_BORDER:
-        return clamp_float(kernel, x, 0, count - 1);
+    case GRID_BORDER: /* a place on the outer half of a border element stays (cubic shows it) */
+        return clamp_outside(kernel, grid, x, count);
     case GRID_REFLECTION:
         break;
     }
