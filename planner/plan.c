@@ -78,6 +78,27 @@ static void verdict_fill(struct ul_arena *arena, const struct ul_problem *proble
     }
 }
 
+/* The better of the alias modes for one order. */
+static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem *problem,
+                                 const struct ul_plan_options *options,
+                                 const struct ul_order_choice *choice, struct ul_plan *plan,
+                                 struct ul_diag *diag)
+{
+    ul_timeline_positions(arena, problem, choice->steps, plan);
+    plan->order_method = choice->method;
+    plan->remat_method = "none";
+    struct ul_plan other = *plan;
+    if (options->pack == UL_PACK_NONE)
+        return candidate_make(arena, problem, options, UL_ALIAS_NONE, plan, diag);
+    UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_ALL, plan, diag));
+    if (plan->reserved_bytes[0] == plan->order_lower_bound_bytes)
+        return UL_OK;
+    UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, &other, diag));
+    if (plan_better(&other, plan))
+        *plan = other;
+    return UL_OK;
+}
+
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag)
@@ -89,19 +110,18 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
         return ul_diag_set(diag, UL_USAGE, "The alignment must be a power of two up to 1 MiB.");
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
-    uint32_t *order = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
-    for (uint32_t s = 0; s < problem->step_count; s++)
-        order[s] = s;
-    ul_timeline_positions(arena, problem, order, plan);
-    plan->order_method = "file";
-    plan->remat_method = "none";
-    struct ul_plan other = *plan;
-    bool reuse = resolved.pack != UL_PACK_NONE;
-    UL_TRY(candidate_make(arena, problem, &resolved, reuse ? UL_ALIAS_ALL : UL_ALIAS_NONE, plan,
-                          diag));
-    if (reuse && plan->reserved_bytes[0] > plan->order_lower_bound_bytes) {
-        UL_TRY(candidate_make(arena, problem, &resolved, UL_ALIAS_EQUAL, &other, diag));
-        if (plan_better(&other, plan))
+    struct ul_order_choice choice;
+    ul_order_problem(arena, problem, &resolved, &choice);
+    UL_TRY(order_plan(arena, problem, &resolved, &choice, plan, diag));
+    if (strcmp(choice.method, "file") != 0) {
+        /* What packs worse than the file order is no gain. */
+        struct ul_plan_options file = resolved;
+        struct ul_plan other = {.position_count = 0};
+        file.order = UL_ORDER_FILE;
+        ul_order_problem(arena, problem, &file, &choice);
+        if (plan->reserved_bytes[0] > choice.live_bytes)
+            UL_TRY(order_plan(arena, problem, &resolved, &choice, &other, diag));
+        if (other.ranges != NULL && !plan_better(plan, &other))
             *plan = other;
     }
     verdict_fill(arena, problem, &resolved, plan);

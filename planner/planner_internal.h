@@ -27,6 +27,17 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);
 
+/* order_problem.c */
+
+struct ul_order_choice {
+    uint32_t *steps;
+    uint64_t live_bytes; /* its largest live sum, in-place options taken */
+    const char *method;
+};
+/* The order of the smallest live sum found; the file order unless another is strictly better. */
+void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
+                      const struct ul_plan_options *options, struct ul_order_choice *choice);
+
 /* layout.c */
 
 /* Offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and

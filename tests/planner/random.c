@@ -84,7 +84,7 @@ struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_
         m.live[m.live_count++] = make_value(&m, UL_PLAN_WEIGHTS);
     uint32_t region = 0;
     for (uint32_t i = 0; i < steps; i++) {
-        if (region == 0 && random_below(&m.state, 8) == 0)
+        if (seed % 2 == 0 && region == 0 && random_below(&m.state, 8) == 0)
             region = ul_problem_add_region(
                 m.problem, random_below(&m.state, 2) == 0 ? UL_PLAN_LOOP : UL_PLAN_BRANCH, 0);
         else if (random_below(&m.state, 4) == 0)

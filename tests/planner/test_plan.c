@@ -46,12 +46,17 @@ static void step(struct fixture *f, uint32_t region, uint32_t in, uint32_t also,
     ul_problem_add_simple_step(f->problem, "s", region, 1, &part);
 }
 
-static void solve(struct fixture *f, enum ul_plan_pack pack)
+static void solve_ordered(struct fixture *f, enum ul_plan_pack pack, enum ul_plan_order order)
 {
-    struct ul_plan_options options = {.pack = pack, .work_limit = 20000};
+    struct ul_plan_options options = {.pack = pack, .order = order, .work_limit = 20000};
     enum ul_status status = ul_plan_solve(&f->arena, f->problem, &options, &f->plan, &f->diag);
     assert_string_equal(f->diag.text, "");
     assert_int_equal(status, UL_OK);
+}
+
+static void solve(struct fixture *f, enum ul_plan_pack pack)
+{
+    solve_ordered(f, pack, UL_ORDER_BEST);
 }
 
 static const struct ul_plan_range *range(const struct fixture *f, uint32_t v)
@@ -200,8 +205,11 @@ static void test_random_plans_pass_the_checker(void **state)
         f.problem = random_problem(&f.arena, seed, 30);
         solve(&f, UL_PACK_NONE);
         uint64_t none = f.plan.reserved_bytes[0];
+        solve_ordered(&f, UL_PACK_BEST, UL_ORDER_FILE);
+        uint64_t file = f.plan.reserved_bytes[0];
         solve(&f, UL_PACK_BEST);
         assert_true(f.plan.reserved_bytes[0] <= none);
+        assert_true(f.plan.reserved_bytes[0] <= file);
         assert_true(f.plan.order_lower_bound_bytes <= f.plan.reserved_bytes[0]);
         assert_true(f.plan.lower_bound_bytes <= f.plan.order_lower_bound_bytes);
         ul_arena_done(&f.arena);
