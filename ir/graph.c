@@ -123,21 +123,20 @@ void ul_block_add_output(struct ul_graph *graph, ul_block_id block_id, ul_value_
     block->outputs[block->output_count++] = value;
 }
 
-/* Attributes are few; the array is made anew when one is added. */
+/* Attributes are few. The array is made anew at every change, since copied nodes share it. */
 void ul_node_set_attr(struct ul_graph *graph, ul_node_id node_id, const struct ul_attr *attr)
 {
     struct ul_node *node = &graph->nodes[node_id];
-    for (uint32_t i = 0; i < node->attr_count; i++) {
-        if (strcmp(node->attrs[i].name, attr->name) == 0) {
-            node->attrs[i] = *attr;
-            return;
-        }
-    }
     struct ul_attr *attrs =
         UL_NEW_ARRAY(graph->arena, struct ul_attr, (uint64_t)node->attr_count + 1);
-    if (node->attr_count > 0)
-        memcpy(attrs, node->attrs, node->attr_count * sizeof *attrs);
-    attrs[node->attr_count++] = *attr;
+    uint32_t at = node->attr_count;
+    for (uint32_t i = 0; i < node->attr_count; i++) {
+        attrs[i] = node->attrs[i];
+        if (strcmp(attrs[i].name, attr->name) == 0)
+            at = i;
+    }
+    attrs[at] = *attr;
+    node->attr_count += at == node->attr_count;
     node->attrs = attrs;
 }
 
@@ -184,15 +183,16 @@ void ul_node_set_ints(struct ul_graph *graph, ul_node_id node, const char *name,
 void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node_id, const char *name)
 {
     struct ul_node *node = &graph->nodes[node_id];
+    struct ul_attr *attrs = UL_NEW_ARRAY(graph->arena, struct ul_attr, node->attr_count);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < node->attr_count; i++) {
         if (strcmp(node->attrs[i].name, name) != 0)
-            node->attrs[kept++] = node->attrs[i];
+            attrs[kept++] = node->attrs[i];
     }
     node->attr_count = kept;
+    node->attrs = attrs;
 }
 
-/* An explicit stack: nesting is bounded, but each level may own several blocks. */
 void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node_id)
 {
     struct ul_node *node = &graph->nodes[node_id];

@@ -30,13 +30,16 @@ bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, 
     }
     /* An output of the model keeps its name: the other takes it over, if it has none to lose. */
     struct ul_value *fresh = &graph->values[with];
-    if (fresh->kind == UL_VALUE_NODE && !ul_graph_is_output(graph, with) &&
-        graph->nodes[fresh->producer].parent == 0 && old->donor == UL_NONE && old->flags == 0) {
-        fresh->name = old->name;
-        map[value] = with;
-        return true;
-    }
-    return false;
+    if (fresh->kind != UL_VALUE_NODE || ul_graph_is_output(graph, with) ||
+        graph->nodes[fresh->producer].parent != 0 || old->donor != UL_NONE || old->flags != 0)
+        return false;
+    fresh->name = old->name;
+    map[value] = with;
+    /* At once, so that the next to ask sees that it is an output now. */
+    struct ul_block *block = &graph->blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++)
+        block->outputs[i] = block->outputs[i] == value ? with : block->outputs[i];
+    return true;
 }
 
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id id)
