@@ -46,7 +46,7 @@ static enum ul_status parse_dims(struct ul_cli_job *job, struct ul_frontend_opti
     const struct ul_cli_list *list = &job->options.dims;
     struct ul_frontend_dim *dims = UL_NEW_ARRAY(&job->keep, struct ul_frontend_dim, list->count);
     for (uint32_t i = 0; i < list->count; i++) {
-        const char *value;
+        const char *value = NULL;
         char *end;
         UL_TRY(split_pair(job, "dim", list->items[i], &dims[i].name, &value));
         errno = 0;
@@ -64,7 +64,7 @@ static enum ul_status parse_dims(struct ul_cli_job *job, struct ul_frontend_opti
 static enum ul_status parse_shape(struct ul_cli_job *job, const char *text,
                                   struct ul_frontend_shape *shape)
 {
-    const char *at;
+    const char *at = NULL;
     UL_TRY(split_pair(job, "shape", text, &shape->input, &at));
     while (*at != '\0') {
         char *end;
@@ -99,7 +99,7 @@ static enum ul_status parse_consts(struct ul_cli_job *job, struct ul_frontend_op
     struct ul_frontend_const *consts =
         UL_NEW_ARRAY(&job->keep, struct ul_frontend_const, list->count);
     for (uint32_t i = 0; i < list->count; i++) {
-        const char *path;
+        const char *path = NULL;
         UL_TRY(split_pair(job, "const", list->items[i], &consts[i].input, &path));
         UL_TRY(ul_cli_read_tensor(&job->keep, path, &consts[i].tensor, &job->diag));
     }
