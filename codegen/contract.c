@@ -314,6 +314,13 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
     case UL_CONTRACT_TILE:
         put_tile(&out, indent + 1);
         break;
+    case UL_CONTRACT_WINDOW:
+        put_scratch(&out, indent + 1, "panel", 0);
+        put_scratch(&out, indent + 1, "sums", plan.panel_bytes);
+        if (plan.packs_a)
+            put_scratch(&out, indent + 1, "as", plan.panel_bytes + plan.sums_bytes);
+        ul_contract_window(&out, indent + 1);
+        break;
     case UL_CONTRACT_ROW:
         put_row(&out, indent + 1);
         break;

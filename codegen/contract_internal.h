@@ -23,10 +23,11 @@ struct ul_contract_uses {
 };
 
 enum ul_contract_schedule {
-    UL_CONTRACT_PLAIN, /* loops over m, n, k */
-    UL_CONTRACT_TILE,  /* register tiles over a packed panel */
-    UL_CONTRACT_ROW,   /* one row: sums of a run of columns, one k after the other */
-    UL_CONTRACT_DOT    /* one row or column, k contiguous in both operands */
+    UL_CONTRACT_PLAIN,  /* loops over m, n, k */
+    UL_CONTRACT_TILE,   /* register tiles over a packed panel */
+    UL_CONTRACT_WINDOW, /* one row, few k: a sliding window over padded planes */
+    UL_CONTRACT_ROW,    /* few rows: sums of a run of columns, one k after the other */
+    UL_CONTRACT_DOT     /* one row or column, k contiguous in both operands */
 };
 
 struct ul_contract_plan {
@@ -38,6 +39,7 @@ struct ul_contract_plan {
     int64_t element_bytes, block_cols; /* of a sum */
     struct ul_contract_uses a_uses, b_uses, epilogue_uses;
     struct ul_contract_dims a_m, a_k, b_n, b_k, out_m, out_n;
+    bool b_same;           /* b is stored in the accumulator's type */
     bool a_plain, b_plain; /* stored in the accumulator's type, no transform, no bounds */
     int64_t depth;         /* of k, in a panel */
     int64_t rows;          /* of m, whose sums are kept while panels of k go by */
@@ -107,5 +109,12 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
                          enum ul_contract_action action);
 /* Rows t_m + [0, t_rows) of a, k in [t_kb, t_ke), into t_as[row * depth + k - t_kb]. */
 void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent);
+
+/* contract_window.c */
+
+#define UL_CONTRACT_TAPS 64 /* k of a window, at most */
+/* Sets the sizes of the window schedule; false where the contraction has no such form. */
+bool ul_contract_window_size(struct ul_contract_plan *plan);
+void ul_contract_window(const struct ul_contract_out *out, uint32_t indent);
 
 #endif

@@ -341,6 +341,8 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
     if ((plan->m == 1 || plan->n == 1) && both_plain && k_runs && plan->k >= 16)
         return UL_CONTRACT_DOT;
     int64_t column = last_stride(&c->b.at, &plan->b_n);
+    if (plan->m == 1 && ul_contract_window_size(plan))
+        return UL_CONTRACT_WINDOW;
     if (plan->m == 1 && column > 0 && column <= 4)
         return UL_CONTRACT_ROW;
     bool b_streams = plan->b_plain && plan->b_n.count == 1 && plan->b_k.count == 1 && column == 1;
@@ -362,6 +364,7 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
     set_type(plan);
     collect_uses(plan, kernel, arena);
     plan->a_plain = is_plain(kernel, contraction, &contraction->a);
+    plan->b_same = kernel->buffers[contraction->b.buffer].dtype == contraction->acc_dtype;
     plan->b_plain = is_plain(kernel, contraction, &contraction->b);
     merge(contraction, &plan->a_uses, 0, m, &plan->a_m);
     merge(contraction, &plan->a_uses, m + n, k, &plan->a_k);

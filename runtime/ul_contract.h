@@ -294,6 +294,59 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
         }                                                                                          \
     }
 
+/* to[i] = from[at + i * step] for i in [low, high), 0 for the other ones below cols. */
+#define UL_PACK_ROW(tag, type)                                                                     \
+    UL_INLINE void ul_pack_row_##tag(type *to, const type *from, int64_t at, int64_t step,         \
+                                     int64_t low, int64_t high, int64_t cols)                      \
+    {                                                                                              \
+        low = low < high ? low : high;                                                             \
+        for (int64_t i = 0; i < low; i++)                                                          \
+            to[i] = 0;                                                                             \
+        for (int64_t i = low; i < high; i++)                                                       \
+            to[i] = from[at + i * step];                                                           \
+        for (int64_t i = high; i < cols; i++)                                                      \
+            to[i] = 0;                                                                             \
+    }
+
+/* sums[i] = the sum of weights[t] * from[i + taps[t]], t after t, for i below cols and up to four
+   vectors more. */
+#if UL_VECTOR_BYTES > 0
+#define UL_TAPS(tag, type, vec, loose)                                                             \
+    static inline void ul_taps_##tag(type *sums, const type *from, const int32_t *taps,            \
+                                     const type *weights, int64_t count, int64_t cols)             \
+    {                                                                                              \
+        for (int64_t i = 0; i < cols; i += 4 * UL_LANES(type)) {                                   \
+            vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                            \
+            for (int64_t t = 0; t < count; t++) {                                                  \
+                const type *at = from + i + taps[t], factor = weights[t];                          \
+                s0 += *(const loose *)at * factor;                                                 \
+                s1 += *(const loose *)(at + UL_LANES(type)) * factor;                              \
+                s2 += *(const loose *)(at + 2 * UL_LANES(type)) * factor;                          \
+                s3 += *(const loose *)(at + 3 * UL_LANES(type)) * factor;                          \
+            }                                                                                      \
+            *(loose *)(sums + i) = s0;                                                             \
+            *(loose *)(sums + i + UL_LANES(type)) = s1;                                            \
+            *(loose *)(sums + i + 2 * UL_LANES(type)) = s2;                                        \
+            *(loose *)(sums + i + 3 * UL_LANES(type)) = s3;                                        \
+        }                                                                                          \
+    }
+#else
+#define UL_TAPS(tag, type, vec, loose)                                                             \
+    static inline void ul_taps_##tag(type *UL_RESTRICT sums, const type *UL_RESTRICT from,         \
+                                     const int32_t *taps, const type *weights, int64_t count,      \
+                                     int64_t cols)                                                 \
+    {                                                                                              \
+        for (int64_t i = 0; i < cols; i++)                                                         \
+            sums[i] = 0;                                                                           \
+        for (int64_t t = 0; t < count; t++) {                                                      \
+            const type *UL_RESTRICT at = from + taps[t];                                           \
+            const type factor = weights[t];                                                        \
+            for (int64_t i = 0; i < cols; i++)                                                     \
+                sums[i] += at[i] * factor;                                                         \
+        }                                                                                          \
+    }
+#endif
+
 /* The sum of a[i] * b[i]: partial sums for i modulo 4 vectors, added in a fixed tree. */
 #if UL_VECTOR_BYTES > 0
 #define UL_DOT(tag, type, vec, loose)                                                              \
@@ -353,6 +406,8 @@ UL_VECTOR_LOOSE(ul_u64v_loose, uint64_t, UL_VECTOR_BYTES / 8);
     UL_PACK(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
     UL_PACK_ACROSS(tag, type)                                                                      \
     UL_ADD_ROWS(tag, type)                                                                         \
+    UL_PACK_ROW(tag, type)                                                                         \
+    UL_TAPS(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
     UL_DOT(tag, type, ul_##tag##v, ul_##tag##v_loose)
 
 /* Integers are summed unsigned, where overflow wraps. */

@@ -299,6 +299,10 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype)
     c.transposed = pick(e, 0, 3) == 0;
     c.in = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, pick(e, 0, 4) == 0 ? 90 : 12);
     c.out = pick(e, 0, 3) == 0 ? 1 : pick(e, 1, 21);
+    if (pick(e, 0, 3) == 0) { /* depthwise */
+        c.groups = pick(e, 2, 6);
+        c.in = c.out = 1;
+    }
     for (uint32_t d = 0; d < c.spatial; d++) {
         c.kernel[d] = pick(e, 1, 4);
         c.dilation[d] = pick(e, 1, 3);
