@@ -7,22 +7,13 @@
 
 enum { TOP_VALUES = 10, NAME_COLUMNS = 36 };
 
-static const char *row_label(uint32_t row)
+/* The row's key in plan.json, with blanks. */
+static const char *row_label(struct ul_arena *arena, uint32_t row)
 {
-    static const char *const labels[UL_REPORT_ROW_COUNT] = {
-        [UL_PLAN_WEIGHTS] = "weights",
-        [UL_PLAN_OPTIMIZER] = "optimizer state",
-        [UL_PLAN_GRADIENTS] = "gradients",
-        [UL_PLAN_SAVED] = "activations kept for backward",
-        [UL_PLAN_ACTIVATIONS] = "other activations",
-        [UL_PLAN_SCRATCH] = "scratch",
-        [UL_PLAN_INPUTS] = "inputs",
-        [UL_PLAN_OUTPUTS] = "outputs",
-        [UL_PLAN_CLASS_COUNT] = "alignment",
-        [UL_PLAN_CLASS_COUNT + 1] = "holes",
-        [UL_PLAN_CLASS_COUNT + 2] = "unaccounted",
-    };
-    return labels[row];
+    char *label = ul_arena_copy_string(arena, ul_report_row_name(row));
+    for (char *at = strchr(label, '_'); at != NULL; at = strchr(at, '_'))
+        *at = ' ';
+    return label;
 }
 
 static double mebibytes(uint64_t bytes)
@@ -76,8 +67,8 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
         bool optional =
             row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
         if (!optional || bytes > 0)
-            ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(row), mebibytes(bytes),
-                           bytes);
+            ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(text->arena, row),
+                           mebibytes(bytes), bytes);
     }
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", "reserved",
                    mebibytes(report->plan->reserved_bytes[0]), report->plan->reserved_bytes[0]);

@@ -47,4 +47,7 @@ rom=()
 cc -std=gnu99 -O1 -fno-strict-aliasing -ffp-contract=fast -Isource "$here/no_alloc.c" \
     source/model.c "${rom[@]}" -lm -o no_alloc
 ./no_alloc source/weights.bin || fail "allocates while running"
+cc -std=c99 -O1 -fno-strict-aliasing -ffp-contract=fast -Isource -c source/model.c -o model.o
+calls=$(nm -u model.o | awk '{ print $2 }' | grep -E 'alloc|mmap|mremap|^free$|printf|open|exit' || true)
+[ -z "$calls" ] || fail "model.c calls $calls"
 echo "ok $model: $planned bytes"
