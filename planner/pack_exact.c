@@ -232,23 +232,31 @@ static void ladder_run(struct exact *x)
 
 /* ---- Dives ---- */
 
+/* One dive for each order at this capacity, until one arrives. */
+static void dives_at(struct exact *x, int32_t capacity)
+{
+    for (uint32_t key = 0; key < UL_PACK_KEYS && !exhausted(x) && !settled_enough(x); key++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_pack_search *search =
+            ul_pack_search_new(&arena, &x->sections, capacity, key, true);
+        if (ul_pack_search_run(search, dive_work, &x->state->work) == UL_PACK_FOUND) {
+            const int32_t *offsets = ul_pack_search_offsets(search);
+            offsets_settle(x, offsets);
+            int32_t height = offsets_height(x, offsets);
+            x->high = height < x->high ? height : x->high;
+        }
+        ul_arena_done(&arena);
+        if (x->high <= capacity)
+            return;
+    }
+}
+
 static void dives_run(struct exact *x)
 {
     int32_t step = (x->high - 1 - x->low) / 16;
     for (int32_t capacity = x->low; capacity < x->high && !settled_enough(x);) {
-        for (uint32_t key = 0; key < UL_PACK_KEYS && !exhausted(x) && !settled_enough(x); key++) {
-            struct ul_arena arena;
-            ul_arena_init(&arena);
-            struct ul_pack_search *search =
-                ul_pack_search_new(&arena, &x->sections, capacity, key, true);
-            if (ul_pack_search_run(search, dive_work, &x->state->work) == UL_PACK_FOUND) {
-                const int32_t *offsets = ul_pack_search_offsets(search);
-                offsets_settle(x, offsets);
-                int32_t height = offsets_height(x, offsets);
-                x->high = height < x->high ? height : x->high;
-            }
-            ul_arena_done(&arena);
-        }
+        dives_at(x, capacity);
         if (exhausted(x) || step == 0)
             return;
         capacity += step;
@@ -272,10 +280,13 @@ void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_exact *
         x->low = x->sections.bound;
         if (x->high <= x->low && !x->sections.exact)
             x->high = x->low + 1;
-        if (x->sections.count <= SEARCH_BUFFERS)
-            ladder_run(x);
-        else
+        if (x->sections.count > SEARCH_BUFFERS) {
             dives_run(x);
+        } else {
+            if (state->capacity_bytes == 0)
+                dives_at(x, x->low);
+            ladder_run(x);
+        }
         uint64_t bound = (uint64_t)x->low * unit;
         if (x->sections.exact && bound > state->bound_bytes)
             state->bound_bytes = bound;

@@ -44,6 +44,9 @@ struct frame {
     uint32_t count;
     int32_t *candidates; /* elements, best first */
     uint32_t candidate_count, next_candidate;
+    int32_t least_end; /* of all, each on its floor: candidates lie below */
+    int64_t tried_key; /* dive: floor and rank of the candidate tried last */
+    uint32_t tries;
     bool placed;          /* the candidate before next_candidate is in place */
     int32_t at;           /* where it was among the elements */
     uint32_t placed_mark; /* placements before it */
@@ -400,32 +403,45 @@ static void candidates_sort(const struct frame *f, int32_t *list, uint32_t count
     }
 }
 
+static bool is_candidate(const struct ul_pack_search *s, const struct frame *f, uint32_t i)
+{
+    if (f->floor[i] >= f->least_end || f->floor[i] < f->lower[i])
+        return false;
+    uint32_t twin = s->sections->twin[f->e.id[i]];
+    return twin == UL_PLAN_NONE || s->offset[twin] >= 0;
+}
+
 static void candidates_make(struct ul_pack_search *s, struct frame *f)
 {
-    int32_t least_end = INT32_MAX;
+    f->least_end = INT32_MAX;
     for (uint32_t i = 0; i < f->count; i++) {
         int32_t end = f->floor[i] + f->e.size[i];
-        least_end = end < least_end ? end : least_end;
+        f->least_end = end < f->least_end ? end : f->least_end;
     }
-    f->candidates = pool_take(s, s->dive ? 1 : f->count);
-    f->candidate_count = 0;
+    if (s->dive)
+        return;
+    f->candidates = pool_take(s, f->count);
     for (uint32_t i = 0; i < f->count; i++) {
-        if (f->floor[i] >= least_end || f->floor[i] < f->lower[i])
-            continue;
-        uint32_t twin = s->sections->twin[f->e.id[i]];
-        if (twin != UL_PLAN_NONE && s->offset[twin] < 0)
-            continue;
-        if (!s->dive) {
+        if (is_candidate(s, f, i))
             f->candidates[f->candidate_count++] = (int32_t)i;
-        } else if (f->candidate_count == 0 || f->floor[i] < f->floor[f->candidates[0]] ||
-                   (f->floor[i] == f->floor[f->candidates[0]] &&
-                    f->e.rank[i] < f->e.rank[f->candidates[0]])) {
-            f->candidates[0] = (int32_t)i;
-            f->candidate_count = 1;
+    }
+    candidates_sort(f, f->candidates, f->candidate_count);
+}
+
+/* A dive seldom looks at a second candidate: it finds the next one instead of sorting them all.
+ * -1: there is none after the one tried last. */
+static int32_t candidate_find(const struct ul_pack_search *s, const struct frame *f)
+{
+    int64_t best_key = INT64_MAX;
+    int32_t best = -1;
+    for (uint32_t i = 0; i < f->count; i++) {
+        int64_t key = ((int64_t)f->floor[i] << 32) + f->e.rank[i] + 1;
+        if (key > f->tried_key && key < best_key && is_candidate(s, f, i)) {
+            best_key = key;
+            best = (int32_t)i;
         }
     }
-    if (!s->dive)
-        candidates_sort(f, f->candidates, f->candidate_count);
+    return best;
 }
 
 static void frame_push(struct ul_pack_search *s, struct elements e, uint32_t count, int32_t *floor,
@@ -522,10 +538,10 @@ static void placed_swap(const struct frame *f)
 
 /* Puts the next candidate behind the others, which the children share, and in place. False if
  * what remains cannot fit. */
-static bool candidate_place(struct ul_pack_search *s, struct frame *f)
+static bool candidate_place(struct ul_pack_search *s, struct frame *f, int32_t at)
 {
     uint32_t count = f->count - 1;
-    f->at = f->candidates[f->next_candidate++];
+    f->at = at;
     f->placed = true;
     f->placed_mark = s->trail_count;
     f->pool_mark = s->pool_used;
@@ -534,17 +550,17 @@ static bool candidate_place(struct ul_pack_search *s, struct frame *f)
     int32_t id = f->e.id[count];
     s->trail[s->trail_count++] = id;
     s->offset[id] = f->floor[count];
+    rest_change(s, id, -1);
     if (s->dive) {
         f->child_floor = s->dive_floor[s->depth % 2];
         f->child_lower = s->dive_lower[s->depth % 2];
     } else {
-        rest_change(s, id, -1);
         f->child_floor = pool_take(s, count);
         f->child_lower = pool_take(s, count);
     }
     bool general = s->sections->aligned || s->sections->stepped;
     int32_t highest = general ? floors_push_general(s, f, count) : floors_push(f, count);
-    return highest <= s->capacity && (s->dive || sections_hold(s, f, count));
+    return highest <= s->capacity && sections_hold(s, f, count);
 }
 
 static void candidate_undo(struct ul_pack_search *s, struct frame *f)
@@ -569,21 +585,31 @@ static void solved_pop(struct ul_pack_search *s)
     s->outcome = UL_PACK_FOUND;
 }
 
+/* The next candidate of the frame, or -1. */
+static int32_t candidate_next(struct ul_pack_search *s, struct frame *f)
+{
+    enum { DIVE_TRIES = 32 };
+    if (!s->dive)
+        return f->next_candidate < f->candidate_count ? f->candidates[f->next_candidate++] : -1;
+    int32_t at = f->tries++ < DIVE_TRIES ? candidate_find(s, f) : -1;
+    if (at >= 0)
+        f->tried_key = ((int64_t)f->floor[at] << 32) + f->e.rank[at] + 1;
+    return at;
+}
+
+/* A dive's frame below the top is final: its floors have been reused. */
 static void search_step(struct ul_pack_search *s)
 {
     struct frame *f = &s->frames[s->depth - 1];
-    if (f->placed && s->dive) {
-        s->outcome = UL_PACK_REFUTED;
-        return;
-    }
     if (f->placed)
         candidate_undo(s, f);
-    if (f->next_candidate == f->candidate_count) {
+    int32_t at = candidate_next(s, f);
+    if (at < 0) {
         if (--s->depth == 0 || s->dive)
             s->outcome = UL_PACK_REFUTED;
         return;
     }
-    if (!candidate_place(s, f))
+    if (!candidate_place(s, f, at))
         return;
     if (f->count == 1) {
         solved_pop(s);

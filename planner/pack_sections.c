@@ -134,7 +134,7 @@ static void buffer_convert(const struct ul_pack_problem *problem, struct ul_pack
 
 /* Above this many (buffer, section) pairs the lists are left out: what needs them, backtracking, is
  * out of reach there anyway. */
-static const uint64_t most_members = 1u << 23;
+static const uint64_t most_members = 1u << 24;
 
 static void bound_make(struct ul_arena *arena, struct ul_pack_sections *s)
 {

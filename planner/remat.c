@@ -188,11 +188,41 @@ static bool walk_run(struct walk *w)
     return true;
 }
 
+/* Leaves out every run whose value can as well be kept from before, the dearest first. */
+static void repeats_prune(struct walk *w)
+{
+    const struct ul_solve_graph *g = w->graph;
+    for (uint32_t tries = 0; tries < 64; tries++) {
+        uint32_t best = UL_PLAN_NONE;
+        memset(w->resident, 0, g->node_count);
+        for (uint32_t p = 0; p < w->count; p++) {
+            uint32_t v = w->sequence[p];
+            bool again = w->resident[v] != 0;
+            w->resident[v] = 1;
+            if (!again || (best != UL_PLAN_NONE && g->cost[v] <= g->cost[w->sequence[best]]))
+                continue;
+            uint64_t peak, cost;
+            memmove(w->sequence + p, w->sequence + p + 1, (w->count - p - 1) * sizeof(uint32_t));
+            bool fits = ul_solve_replay(g, w->sequence, w->count - 1, &peak, &cost) &&
+                        peak <= w->remat->budget_bytes;
+            memmove(w->sequence + p + 1, w->sequence + p, (w->count - p - 1) * sizeof(uint32_t));
+            w->sequence[p] = v;
+            if (fits)
+                best = p;
+        }
+        if (best == UL_PLAN_NONE)
+            return;
+        w->count--;
+        memmove(w->sequence + best, w->sequence + best + 1, (w->count - best) * sizeof(uint32_t));
+    }
+}
+
 /* Keeps the walk's sequence if it is the cheapest within the budget. */
 static void walk_offer(struct walk *w)
 {
     struct ul_remat *remat = w->remat;
     uint64_t peak, cost;
+    repeats_prune(w);
     bool valid = ul_solve_replay(w->graph, w->sequence, w->count, &peak, &cost);
     UL_ASSERT(valid && peak <= remat->budget_bytes);
     if (peak < remat->smallest_peak_bytes)
@@ -234,19 +264,32 @@ static struct variant variants_try(struct walk *w)
 {
     static const double steps[] = {0.0, 0.5, 1.0, 2.0};
     struct variant best = {.powers = {1, 1, 1}, .cost = UINT64_MAX};
+    memset(w->weight, 0, w->graph->node_count * sizeof *w->weight);
     w->cost_limit = UINT64_MAX;
     for (uint32_t i = 0; i < 64 && !exhausted(w->remat); i++) {
         const double powers[3] = {steps[i % 4], steps[i / 4 % 4], steps[i / 16]};
         powers_set(w, powers);
         if (!walk_run(w))
             continue;
-        walk_offer(w);
-        if (w->cost < best.cost) {
-            best.cost = w->cost;
+        uint64_t cost = w->cost;
+        if (cost < best.cost) {
+            best.cost = cost;
             memcpy(best.powers, powers, sizeof best.powers);
         }
+        if (cost < w->remat->cost)
+            walk_offer(w);
     }
     return best;
+}
+
+/* The walk's cost may exceed the current one by a share of the excess over the base cost; the
+ * share shrinks to nothing. */
+static uint64_t limit_of(uint64_t current, uint64_t base, double progress, uint64_t *random)
+{
+    if (current == UINT64_MAX)
+        return UINT64_MAX;
+    double slack = -log(random_unit(random)) * 0.04 * (1.0 - progress) * (1.0 - progress);
+    return current + (uint64_t)(slack * (double)(current - base));
 }
 
 /* One annealing from the given exponents: a few weights move, the walk judges. */
@@ -256,7 +299,9 @@ static void anneal(struct walk *w, const struct variant *start, uint64_t work, u
     uint32_t n = w->graph->node_count;
     uint64_t from = remat->work;
     uint64_t current = start->cost;
-    uint64_t excess = current == UINT64_MAX ? UINT64_MAX : current;
+    uint64_t base = 0;
+    for (uint32_t v = 0; v < n; v++)
+        base += w->graph->cost[v];
     memset(w->weight, 0, n * sizeof *w->weight);
     powers_set(w, start->powers);
     while (remat->work - from < work && !exhausted(remat)) {
@@ -270,18 +315,11 @@ static void anneal(struct walk *w, const struct variant *start, uint64_t work, u
             w->weight[moved[i]] +=
                 3.0 * log(random_unit(random) / random_unit(random)) * (1.0 - 0.7 * progress);
         }
-        /* Accept what is dearer by a share of the excess over the base cost that shrinks. */
-        double slack = -log(random_unit(random)) * 0.03 * (1.0 - progress) * (1.0 - progress);
-        uint64_t base = 0;
-        for (uint32_t v = 0; v < n; v++)
-            base += w->graph->cost[v];
-        w->cost_limit = excess == UINT64_MAX
-                            ? UINT64_MAX
-                            : current + (uint64_t)(slack * (double)(current - base));
+        w->cost_limit = limit_of(current, base, progress, random);
         bool taken = walk_run(w);
         remat->work += 4 * (uint64_t)n;
         if (taken) {
-            current = excess = w->cost;
+            current = w->cost;
             if (w->cost < remat->cost)
                 walk_offer(w);
             continue;
@@ -328,18 +366,24 @@ static void walk_init(struct walk *w, struct ul_arena *scratch)
     }
 }
 
-void ul_remat_search(struct ul_arena *arena, struct ul_remat *remat, const uint32_t *order)
+void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count)
 {
-    enum { ANNEALINGS = 6 };
-    (void)arena;
+    enum { ROUNDS = 4 };
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct walk w = {.remat = remat, .graph = remat->graph, .order = order};
-    walk_init(&w, &scratch);
+    struct walk *walks = UL_NEW_ARRAY(&scratch, struct walk, order_count);
+    struct variant *best = UL_NEW_ARRAY(&scratch, struct variant, order_count);
     uint64_t random = remat->seed;
-    struct variant best = variants_try(&w);
-    uint64_t share = (remat->work_limit - remat->work) / ANNEALINGS + 1;
-    for (uint32_t i = 0; i < ANNEALINGS && !exhausted(remat); i++)
-        anneal(&w, &best, share, &random);
+    for (uint32_t i = 0; i < order_count; i++) {
+        walks[i] = (struct walk){.remat = remat, .graph = remat->graph, .order = orders[i]};
+        walk_init(&walks[i], &scratch);
+        best[i] = variants_try(&walks[i]);
+    }
+    /* Short annealings first, on all orders; then longer ones. */
+    uint64_t share = (remat->work_limit - remat->work) / order_count / ((1 << ROUNDS) - 1) + 1;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < order_count && !exhausted(remat); i++)
+            anneal(&walks[i], &best[i], share << round, &random);
+    }
     ul_arena_done(&scratch);
 }

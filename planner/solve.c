@@ -175,18 +175,15 @@ static void remat_run(struct solver *s)
     struct ul_remat remat = {.graph = s->graph,
                              .budget_bytes = s->options->budget_bytes,
                              .seed = s->options->seed,
-                             .work_limit = s->work_limit / 2,
+                             .work_limit = s->work_limit,
                              .deadline_seconds = s->deadline_seconds,
                              .capacity = n * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
-    ul_remat_search(s->arena, &remat, s->graph->order);
-    if (r->peak_bytes < r->order_peak_bytes && !remat.stopped_by_time) {
-        /* The order of the least peak may need fewer repeats, or none at all. */
-        remat.work = 0;
-        ul_remat_search(s->arena, &remat, r->order);
-    }
+    /* The order of the least peak may need fewer repeats than the published one. */
+    const uint32_t *const orders[] = {s->graph->order, r->order};
+    ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
     r->stopped_by_time = remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX)

@@ -45,8 +45,8 @@ struct ul_remat {
     uint64_t work;
     bool stopped_by_time;
 };
-/* The cheapest sequence found whose peak is within the budget, starting from `order`; improves on
- * what `remat` already holds. */
-void ul_remat_search(struct ul_arena *arena, struct ul_remat *remat, const uint32_t *order);
+/* The cheapest sequence found whose peak is within the budget, the first runs in one of `orders`;
+ * improves on what `remat` already holds. */
+void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count);
 
 #endif
