@@ -39,6 +39,7 @@ struct ul_lower_state {
     uint32_t cache_count, cache_capacity;
     ul_value_id bound; /* the anchor's output that is being stored, or an operand's source */
     ul_kx bound_x;
+    bool *hangs;    /* per node: scratch of hangs_on */
     bool no_let;    /* inside an operand's transform, where no statement can stand */
     uint32_t depth; /* of inlining, to catch defects */
 };
@@ -50,16 +51,20 @@ static const struct ul_value *value_get(const struct ul_lower *lower, ul_value_i
     return &lower->graph->values[value];
 }
 
-static bool in_group(const struct ul_lower *lower, ul_value_id value)
+/* The place in the group of the node that makes `value`, or UL_NONE. */
+static uint32_t node_index(const struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_value *info = value_get(lower, value);
-    if (info->kind != UL_VALUE_NODE)
-        return false;
-    for (uint32_t i = 0; i < lower->state->node_count; i++) {
+    for (uint32_t i = 0; info->kind == UL_VALUE_NODE && i < lower->state->node_count; i++) {
         if (lower->state->nodes[i] == info->producer)
-            return true;
+            return i;
     }
-    return false;
+    return UL_NONE;
+}
+
+static bool in_group(const struct ul_lower *lower, ul_value_id value)
+{
+    return node_index(lower, value) != UL_NONE;
 }
 
 static bool escapes(const struct ul_lower *lower, ul_value_id value)
@@ -299,21 +304,24 @@ static void store_raw(struct ul_lower *lower, ul_value_id value, const ul_kx *in
     ul_ks_store(lower->kernel, param.buffer, element_index(lower, value, &param, index), x);
 }
 
-/* Does `value`, made in the group, hang on `source` through nodes of the group? */
+/* Does `value`, made in the group, hang on `source` through nodes of the group? Found forwards,
+ * once for each node: the ways backwards can be more than could ever be walked. */
 static bool hangs_on(const struct ul_lower *lower, ul_value_id value, ul_value_id source)
 {
-    if (value == source)
-        return true;
-    if (value == UL_NONE || !in_group(lower, value))
-        return false;
-    const struct ul_node *node = &lower->graph->nodes[value_get(lower, value)->producer];
-    if (!is_map(node))
-        return false;
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        if (hangs_on(lower, node->inputs[i], source))
-            return true;
+    struct ul_lower_state *state = lower->state;
+    uint32_t wanted = value == UL_NONE ? UL_NONE : node_index(lower, value);
+    if (value == source || wanted == UL_NONE)
+        return value == source;
+    for (uint32_t n = 0; n <= wanted; n++) {
+        const struct ul_node *node = &lower->graph->nodes[state->nodes[n]];
+        state->hangs[n] = false;
+        for (uint32_t i = 0; is_map(node) && !state->hangs[n] && i < node->input_count; i++) {
+            ul_value_id input = node->inputs[i];
+            uint32_t made = input == UL_NONE ? UL_NONE : node_index(lower, input);
+            state->hangs[n] = input == source || (made != UL_NONE && state->hangs[made]);
+        }
     }
-    return false;
+    return state->hangs[wanted];
 }
 
 /* The results of the group: what maps of it make and others need. */
@@ -716,6 +724,7 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
 {
     struct ul_lower_state state = {
         .nodes = nodes, .node_count = node_count, .escapes = escapes, .bound = UL_NONE};
+    state.hangs = UL_NEW_ARRAY(arena, bool, node_count);
     struct ul_lower lower = {.graph = graph, .arena = arena, .state = &state};
     lower.kernel = UL_NEW(arena, struct ul_kernel);
     ul_kernel_init(lower.kernel, arena);
