@@ -332,15 +332,21 @@ static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *r
     return UL_OK;
 }
 
+/* A weight that is true, named like the body's condition. */
+static ul_value_id true_condition(struct infer *infer, ul_block_id body)
+{
+    struct ul_graph *graph = infer->graph;
+    const struct ul_value *argument = &graph->values[graph->blocks[body].inputs[1]];
+    static const unsigned char yes[1] = {1};
+    const char *name = argument->name;
+    return ul_graph_add_weight(graph, name, ul_tensor_new(graph->arena, &argument->type, yes));
+}
+
 /* Inside the body the condition is true; what reads it gets that constant. */
 static void assume_condition(struct infer *infer, ul_block_id body)
 {
-    struct ul_graph *graph = infer->graph;
-    ul_value_id argument = graph->blocks[body].inputs[1];
-    static const unsigned char yes[1] = {1};
-    struct ul_tensor *tensor = ul_tensor_new(graph->arena, &graph->values[argument].type, yes);
-    ul_value_id weight = ul_graph_add_weight(graph, graph->values[argument].name, tensor);
-    replace_one(infer, argument, weight);
+    ul_value_id weight = true_condition(infer, body);
+    replace_one(infer, infer->graph->blocks[body].inputs[1], weight);
 }
 
 static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t depth)
@@ -378,6 +384,10 @@ static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t de
     const struct ul_tensor *first =
         node->inputs[1] == UL_NONE ? NULL : ul_edit_constant(graph, node->inputs[1]);
     counted = counted && (node->inputs[1] == UL_NONE || first != NULL);
+    /* Without a first condition the specification ignores those of the body; onnxruntime, whose
+     * results count, starts with true and heeds them. */
+    if (!counted && node->inputs[1] == UL_NONE)
+        graph->nodes[id].inputs[1] = true_condition(infer, body);
     for (uint32_t i = 0; i < carried; i++)
         UL_TRY(carry(infer, id, block->inputs[2 + i], block->outputs[1 + i], i));
     for (uint32_t i = carried; i < node->output_count; i++) {
@@ -389,7 +399,7 @@ static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t de
     return UL_OK;
 }
 
-/* The axes are 0: the frontend has moved others there. */
+/* The axes are 0: scan.c has moved others there. */
 static enum ul_status scan_arguments(struct infer *infer, ul_node_id id, uint32_t carried,
                                      int64_t *rounds)
 {
@@ -412,14 +422,12 @@ static enum ul_status scan_arguments(struct infer *infer, ul_node_id id, uint32_
     return UL_OK;
 }
 
-static enum ul_status infer_scan(struct infer *infer, ul_node_id id, uint32_t depth)
+static enum ul_status scan_body(struct infer *infer, ul_node_id id, uint32_t depth)
 {
     struct ul_graph *graph = infer->graph;
     const struct ul_node *node = &graph->nodes[id];
     int64_t scanned = ul_node_get_int(node, "num_scan_inputs", 0);
     int64_t rounds = -1;
-    if (node->block_count != 1 || scanned < 1 || scanned > (int64_t)node->input_count)
-        return fail(infer, id, UL_INVALID, "needs a body and scanned inputs");
     uint32_t carried = node->input_count - (uint32_t)scanned;
     ul_block_id body = node->blocks[0];
     if (graph->blocks[body].input_count != node->input_count ||
@@ -433,6 +441,33 @@ static enum ul_status infer_scan(struct infer *infer, ul_node_id id, uint32_t de
         UL_TRY(carry(infer, id, block->inputs[i], block->outputs[i], i));
     for (uint32_t i = carried; i < graph->nodes[id].output_count; i++)
         UL_TRY(stack(infer, id, block->outputs[i], i, rounds));
+    return UL_OK;
+}
+
+static void count_uses(struct infer *infer)
+{
+    infer->uses = ul_graph_count_uses(infer->graph, infer->pass->scratch);
+    infer->uses_count = infer->graph->value_count;
+}
+
+/* `moved`: Transposes stand before the node now and come first. */
+static enum ul_status infer_scan(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
+                                 uint32_t depth, bool *moved)
+{
+    const struct ul_node *node = &infer->graph->nodes[id];
+    int64_t scanned = ul_node_get_int(node, "num_scan_inputs", 0);
+    bool behind = false;
+    if (node->block_count != 1 || scanned < 1 || scanned > (int64_t)node->input_count)
+        return fail(infer, id, UL_INVALID, "needs a body and scanned inputs");
+    if (!ul_scan_axes_to_front(infer->graph, block, at, moved))
+        return fail(infer, id, UL_INVALID, "scan_input_axes does not fit its inputs");
+    if (!*moved) {
+        UL_TRY(scan_body(infer, id, depth));
+        if (!ul_scan_axes_to_place(infer->graph, block, at, &behind))
+            return fail(infer, id, UL_INVALID, "scan_output_axes does not fit its outputs");
+    }
+    if (*moved || behind)
+        count_uses(infer);
     return UL_OK;
 }
 
@@ -455,21 +490,19 @@ static enum ul_status infer_or_unroll(struct infer *infer, ul_block_id block, ui
         status = UL_OK;
     }
     ul_unroll_forget(graph, saved);
-    if (*inlined) {
-        infer->uses = ul_graph_count_uses(graph, infer->pass->scratch);
-        infer->uses_count = graph->value_count;
-    }
+    if (*inlined)
+        count_uses(infer);
     return status;
 }
 
 static enum ul_status infer_control(struct infer *infer, ul_block_id block, uint32_t at,
-                                    ul_node_id id, uint32_t depth, bool *inlined)
+                                    ul_node_id id, uint32_t depth, bool *again)
 {
     if (infer->graph->nodes[id].op == UL_OP_If)
-        return infer_if(infer, block, at, id, depth, inlined);
+        return infer_if(infer, block, at, id, depth, again);
     if (infer->graph->nodes[id].op == UL_OP_Loop)
-        return infer_or_unroll(infer, block, at, id, depth, inlined);
-    return infer_scan(infer, id, depth);
+        return infer_or_unroll(infer, block, at, id, depth, again);
+    return infer_scan(infer, block, at, id, depth, again);
 }
 
 static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32_t depth)
@@ -483,9 +516,9 @@ static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32
         if (graph->nodes[id].op == UL_OP_NONE)
             continue;
         if ((ul_op_get(graph->nodes[id].op)->flags & UL_OP_CONTROL) != 0) {
-            bool inlined = false;
-            UL_TRY(infer_control(infer, block, at, id, depth, &inlined));
-            at -= inlined ? 1 : 0; /* the branch's first node stands there now */
+            bool again = false;
+            UL_TRY(infer_control(infer, block, at, id, depth, &again));
+            at -= again ? 1 : 0; /* a branch's first node or a Transpose stands there now */
             continue;
         }
         UL_TRY(ul_node_infer(graph, id, &infer->node_scratch, infer->pass->diag));

@@ -53,6 +53,13 @@ void ul_unroll_forget(struct ul_graph *graph, ul_block_id saved);
 /* A block with a copy of the saved body for each round, whose outputs are the loop's. */
 ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_block_id saved);
 
+/* scan.c */
+
+/* Moves the scanned axes of the Scan at `at` to the front with Transposes before it: its inputs'
+ * before its body is inferred, its outputs' (with Transposes behind) after. False: no such axis. */
+bool ul_scan_axes_to_front(struct ul_graph *graph, ul_block_id block, uint32_t at, bool *changed);
+bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t at, bool *changed);
+
 /* views.c */
 
 /* Per value: its elements must lie densely (block edges), or it must own its bytes (the model's
