@@ -129,7 +129,7 @@ static enum ul_status resolve_inputs(struct ul_old_node *node, const Onnx__NodeP
                                ul_quote(builder->scratch, name));
         if (value == UL_ABSENT)
             continue;
-        if (builder->graph->values[value].kind == UL_VALUE_DEAD)
+        if (!ul_sequence_is(value) && builder->graph->values[value].kind == UL_VALUE_DEAD)
             ul_builder_problem(builder, node->domain, node->op, node->name,
                                "uses an output that an old operator gives in training only");
         ul_old_set_input(node, (uint32_t)i, value);
@@ -268,6 +268,8 @@ static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodePro
         return bind_results(&node, scope);
     }
     UL_TRY(ul_attributes_decode(&node, proto));
+    if (!node.finished)
+        ul_sequence_node(&node);
     bool done = node.finished;
     if (!done)
         UL_TRY(build_constant(&node, &done));
@@ -361,6 +363,11 @@ static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__Grap
                                "output %s is neither an input, nor a weight, nor the output of a "
                                "node",
                                ul_quote(builder->scratch, name));
+        if (ul_sequence_is(value)) {
+            ul_builder_problem(builder, "", "output", name,
+                               "is a sequence; only dense tensors are supported");
+            continue;
+        }
         if (builder->graph->values[value].kind == UL_VALUE_DEAD)
             ul_builder_problem(builder, "", "output", name,
                                "is an output that an old operator gives in training only");

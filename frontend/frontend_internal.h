@@ -67,6 +67,15 @@ bool ul_names_add(struct ul_names *names, const char *key, uint32_t value) UL_MU
 /* What a function's formal input is bound to when the caller gives none. */
 #define UL_ABSENT (UL_NONE - 1)
 
+/* Values that are lists of values: a number from here on is an index into builder->sequences. The
+ * graph itself never holds one. */
+#define UL_SEQUENCE_FIRST 0xC0000000u
+
+struct ul_sequence {
+    uint32_t count;
+    const ul_value_id *items;
+};
+
 /* The values that a graph sees by name: its own, then those of the graphs around it. */
 struct ul_scope {
     const struct ul_scope *outer; /* NULL for the main graph and for a function's body */
@@ -110,7 +119,9 @@ struct ul_builder {
     uint32_t call_count; /* inlined so far */
     uint32_t active_count;
     const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */
-    ul_node_id next_to_infer;                            /* see ul_upgrade_type */
+    uint32_t sequence_count, sequence_capacity;
+    struct ul_sequence *sequences;
+    ul_node_id next_to_infer; /* see ul_upgrade_type */
 };
 
 /* A node on its way from the file's operator set to the newest one. */
@@ -207,6 +218,13 @@ const Onnx__AttributeProto *ul_attribute_resolve(const struct ul_builder *builde
 /* Adds attributes and nested graphs to the node. */
 enum ul_status ul_attributes_decode(struct ul_old_node *node,
                                     const Onnx__NodeProto *proto) UL_MUST_CHECK;
+
+/* sequence.c */
+
+bool ul_sequence_is(ul_value_id value);
+/* Resolves an operator on sequences; the node is finished then, and also when it wrongly takes a
+ * sequence. */
+void ul_sequence_node(struct ul_old_node *node);
 
 /* upgrade.c: the table of semantic changes between operator sets. */
 

@@ -166,6 +166,8 @@ static enum ul_status take_outputs(struct ul_builder *builder, const Onnx__Funct
                                "%s: the function's output %s is made by none of its nodes",
                                ul_builder_describe(builder, node->name, node->op),
                                ul_quote(builder->scratch, function->output[i]));
+        if (ul_sequence_is(value))
+            continue;
         struct ul_value *result = &builder->graph->values[value];
         if (result->kind == UL_VALUE_NODE && node->outputs[i][0] != '\0')
             result->name = ul_builder_name(builder, node->outputs[i]);

@@ -383,6 +383,35 @@ def unsupported():
         [Y, tensor_type("z", [3])], [weight("w", np.float32([1, 2, 3]))]), opset=9))
 
 
+def sequences():
+    n = helper.make_node
+    nodes = [n("SequenceConstruct", ["x", "z"], ["two"]),
+             n("SequenceInsert", ["two", "x", "minus_one"], ["three"], name="before_last"),
+             n("SequenceErase", ["three"], ["first_two"], name="erase_last"),
+             n("Identity", ["first_two"], ["same"]),
+             n("SequenceAt", ["same", "minus_one"], ["y"], name="last"),
+             n("SequenceLength", ["three"], ["length"]),
+             n("ConcatFromSequence", ["three"], ["stacked"], name="stack", axis=0, new_axis=1),
+             n("SplitToSequence", ["x"], ["rows"], name="unbind", axis=0, keepdims=0),
+             n("SequenceAt", ["rows", "minus_one"], ["row"]),
+             n("SplitToSequence", ["x", "two_wide"], ["columns"], name="chunks", axis=-1),
+             n("ConcatFromSequence", ["columns"], ["again"], name="join", axis=1)]
+    outs = [Y, tensor_type("length", [], I64), tensor_type("stacked", [3, 2, 3]),
+            tensor_type("row", [3]), tensor_type("again", [2, 3])]
+    weights = [weight("minus_one", np.int64(-1)), weight("two_wide", np.int64(2))]
+    write("sequence", model(graph(nodes, [X, tensor_type("z", [2, 3])], outs, weights)))
+    made = [n("SequenceConstruct", ["x", "x"], ["s"])]
+    write("sequence_output", model(graph(made, [X], [
+        helper.make_tensor_sequence_value_info("s", F, None)])))
+    write("sequence_misused", model(graph(made + [relu("s", "y")], [X], [Y])))
+    write("sequence_position", model(graph(
+        made + [n("SequenceAt", ["s", "i"], ["y"], name="at")],
+        [X, tensor_type("i", [], I64)], [Y])))
+    write("sequence_out_of_range", model(graph(
+        made + [n("SequenceAt", ["s", "i"], ["y"], name="at")], [X], [Y],
+        [weight("i", np.int64(2))])))
+
+
 def sources():
     one = relu(y="a", name="old_exporter")
     one.doc_string = "model.py(12): forward\nlib.py(99): call\n"
@@ -421,7 +450,7 @@ def not_models():
 def main():
     os.makedirs(OUT, exist_ok=True)
     for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims,
-                 unsupported, sources, not_models):
+                 unsupported, sequences, sources, not_models):
         part()
 
 

@@ -1,0 +1,273 @@
+/* Sequences of tensors inside a graph: exporters write them for split, unbind and stack. Where
+ * their lengths and positions are known when the model is compiled, which is nearly always, a
+ * sequence is no more than a list of values, and its operators vanish here. Sequences as inputs
+ * or outputs of a model, and those that a Loop, Scan or If carries, are not supported.
+ */
+#include "frontend/frontend_internal.h"
+
+#include <string.h>
+
+/* Bounds what a hostile model makes of itself: inserting copies the list. */
+enum { MOST_ITEMS = 4096 };
+
+struct list {
+    uint32_t count;
+    ul_value_id *items;
+};
+
+bool ul_sequence_is(ul_value_id value)
+{
+    return value >= UL_SEQUENCE_FIRST && value < UL_ABSENT;
+}
+
+static const struct ul_sequence *input_sequence(struct ul_old_node *node, uint32_t input)
+{
+    ul_value_id value = ul_old_input(node, input);
+    if (ul_sequence_is(value))
+        return &node->builder->sequences[value - UL_SEQUENCE_FIRST];
+    ul_old_problem(node, "takes something that is no sequence made inside the graph");
+    return NULL;
+}
+
+static bool has_tensor(struct ul_old_node *node, uint32_t input)
+{
+    ul_value_id value = ul_old_input(node, input);
+    if (value != UL_NONE && !ul_sequence_is(value))
+        return true;
+    ul_old_problem(node, "lacks a tensor that it needs");
+    return false;
+}
+
+static struct list list_new(struct ul_old_node *node, uint64_t count)
+{
+    return (struct list){0, UL_NEW_ARRAY(node->builder->scratch, ul_value_id, count)};
+}
+
+static void finish_sequence(struct ul_old_node *node, const struct list *list)
+{
+    struct ul_builder *builder = node->builder;
+    UL_GROW(builder->scratch, builder->sequences, builder->sequence_count,
+            builder->sequence_capacity);
+    builder->sequences[builder->sequence_count] = (struct ul_sequence){list->count, list->items};
+    if (node->output_count > 0)
+        node->results[0] = UL_SEQUENCE_FIRST + builder->sequence_count;
+    builder->sequence_count++;
+    node->finished = true;
+}
+
+static void finish_value(struct ul_old_node *node, ul_value_id value)
+{
+    if (node->finished) /* with a problem */
+        return;
+    if (node->output_count > 0)
+        node->results[0] = value;
+    node->finished = true;
+}
+
+/* The position at `input` in [0, limit), counted from the end when negative. */
+static bool read_position(struct ul_old_node *node, uint32_t input, int64_t otherwise,
+                          int64_t limit, int64_t length, uint32_t *out)
+{
+    ul_value_id value = ul_old_input(node, input);
+    int64_t position = otherwise;
+    if (value != UL_NONE && !ul_sequence_is(value)) {
+        const struct ul_tensor *tensor = ul_old_tensor(node, value);
+        if (tensor == NULL || ul_type_elements(&tensor->type) != 1 ||
+            !ul_dtype_get(tensor->type.dtype)->is_integer) {
+            ul_old_problem(node, "needs a position that is known at compile time; where it is an "
+                                 "input of the model, fix it with --const");
+            return false;
+        }
+        position = ul_tensor_get_int(tensor, 0);
+    }
+    if (position < 0)
+        position += length;
+    if (position < 0 || position >= limit) {
+        ul_old_problem(node, "has a position outside of its sequence");
+        return false;
+    }
+    *out = (uint32_t)position;
+    return true;
+}
+
+static void sequence_construct(struct ul_old_node *node)
+{
+    struct list list = list_new(node, node->input_count);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (!has_tensor(node, i))
+            return;
+        list.items[list.count++] = node->inputs[i];
+    }
+    finish_sequence(node, &list);
+}
+
+static void sequence_insert(struct ul_old_node *node)
+{
+    const struct ul_sequence *old = input_sequence(node, 0);
+    uint32_t position = 0;
+    if (old == NULL || !has_tensor(node, 1) ||
+        !read_position(node, 2, old->count, (int64_t)old->count + 1, old->count, &position))
+        return;
+    if (old->count == MOST_ITEMS) {
+        ul_old_problem(node, "makes a sequence of more than 4096 tensors");
+        return;
+    }
+    struct list list = list_new(node, (uint64_t)old->count + 1);
+    for (uint32_t i = 0; i <= old->count; i++) {
+        if (i == position)
+            list.items[list.count++] = node->inputs[1];
+        if (i < old->count)
+            list.items[list.count++] = old->items[i];
+    }
+    finish_sequence(node, &list);
+}
+
+static void sequence_erase(struct ul_old_node *node)
+{
+    const struct ul_sequence *old = input_sequence(node, 0);
+    uint32_t position = 0;
+    if (old == NULL || !read_position(node, 1, -1, old->count, old->count, &position))
+        return;
+    struct list list = list_new(node, old->count);
+    for (uint32_t i = 0; i < old->count; i++) {
+        if (i != position)
+            list.items[list.count++] = old->items[i];
+    }
+    finish_sequence(node, &list);
+}
+
+static void sequence_at(struct ul_old_node *node)
+{
+    const struct ul_sequence *sequence = input_sequence(node, 0);
+    uint32_t position = 0;
+    if (sequence == NULL || !has_tensor(node, 1) ||
+        !read_position(node, 1, 0, sequence->count, sequence->count, &position))
+        return;
+    finish_value(node, sequence->items[position]);
+}
+
+static void sequence_length(struct ul_old_node *node)
+{
+    const struct ul_sequence *sequence = input_sequence(node, 0);
+    if (sequence != NULL)
+        finish_value(node, ul_old_const_int(node, UL_I64, sequence->count));
+}
+
+static void concat_from_sequence(struct ul_old_node *node)
+{
+    const struct ul_sequence *sequence = input_sequence(node, 0);
+    if (sequence == NULL)
+        return;
+    struct ul_int_attr axis = {"axis", ul_old_int(node, "axis", 0)};
+    struct list list = list_new(node, sequence->count);
+    for (uint32_t i = 0; i < sequence->count; i++) {
+        ul_value_id pair[2] = {sequence->items[i], UL_NONE};
+        if (ul_old_int(node, "new_axis", 0) != 0) {
+            pair[1] = ul_old_const_ints(node, &axis.value, 1);
+            pair[0] = ul_old_emit(node, "Unsqueeze", 2, pair, 0, NULL);
+        }
+        list.items[list.count++] = pair[0];
+    }
+    ul_value_id joined = ul_old_emit(node, "Concat", list.count, list.items, 1, &axis);
+    if (!node->finished)
+        ul_old_set_result(node, 0, joined);
+    node->finished = true;
+}
+
+/* The sizes of the parts along an axis of `extent`: given one by one, or one for all. */
+static bool read_sizes(struct ul_old_node *node, int64_t extent, int64_t **sizes, uint32_t *count)
+{
+    const struct ul_tensor *given = NULL;
+    ul_value_id value = ul_old_input(node, 1);
+    bool wrong = ul_sequence_is(value);
+    if (value != UL_NONE && !wrong) {
+        given = ul_old_tensor(node, value);
+        wrong = given == NULL || given->type.rank > 1 ||
+                !ul_dtype_get(given->type.dtype)->is_integer ||
+                ul_type_elements(&given->type) > MOST_ITEMS;
+    }
+    bool single = given == NULL || (!wrong && given->type.rank == 0);
+    int64_t chunk = wrong || given == NULL || !single ? 1 : ul_tensor_get_int(given, 0);
+    uint64_t parts = 0;
+    if (!wrong && chunk > 0)
+        parts = single ? (uint64_t)((extent + chunk - 1) / chunk) : ul_type_elements(&given->type);
+    wrong = wrong || chunk <= 0 || parts > MOST_ITEMS;
+    *sizes = UL_NEW_ARRAY(node->builder->scratch, int64_t, wrong ? 0 : parts);
+    *count = 0;
+    int64_t left = extent;
+    for (uint64_t i = 0; !wrong && i < parts; i++) {
+        int64_t size = single ? (left < chunk ? left : chunk) : ul_tensor_get_int(given, i);
+        wrong = size < 0 || size > left;
+        left -= wrong ? 0 : size;
+        (*sizes)[(*count)++] = size;
+    }
+    if (wrong || left != 0)
+        ul_old_problem(node, "needs sizes that are known at compile time and add up");
+    return !wrong && left == 0;
+}
+
+static void split_to_sequence(struct ul_old_node *node)
+{
+    if (!has_tensor(node, 0))
+        return;
+    struct ul_type type = ul_old_type(node, node->inputs[0]);
+    int64_t axis = ul_old_int(node, "axis", 0);
+    bool squeeze = ul_old_input(node, 1) == UL_NONE && ul_old_int(node, "keepdims", 1) == 0;
+    if (axis < 0 && ul_type_known(&type))
+        axis += type.rank;
+    if (!ul_type_known(&type) || axis < 0 || axis >= type.rank) {
+        ul_old_problem(node, "needs a tensor whose shape is known here and has its axis");
+        return;
+    }
+    int64_t *sizes = NULL;
+    uint32_t count = 0;
+    if (!read_sizes(node, type.dims[axis], &sizes, &count))
+        return;
+    struct list list = list_new(node, count);
+    int64_t begin = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t end = begin + sizes[i];
+        ul_value_id inputs[4] = {node->inputs[0], ul_old_const_ints(node, &begin, 1),
+                                 ul_old_const_ints(node, &end, 1),
+                                 ul_old_const_ints(node, &axis, 1)};
+        ul_value_id pair[2] = {ul_old_emit(node, "Slice", 4, inputs, 0, NULL), inputs[3]};
+        list.items[list.count++] =
+            squeeze ? ul_old_emit(node, "Squeeze", 2, pair, 0, NULL) : pair[0];
+        begin = end;
+    }
+    finish_sequence(node, &list);
+}
+
+static void sequence_identity(struct ul_old_node *node)
+{
+    if (ul_sequence_is(ul_old_input(node, 0)))
+        finish_value(node, node->inputs[0]);
+}
+
+static const struct {
+    const char *op;
+    ul_upgrade_fn *resolve;
+} table[] = {
+    {"ConcatFromSequence", concat_from_sequence},
+    {"Identity", sequence_identity},
+    {"SequenceAt", sequence_at},
+    {"SequenceConstruct", sequence_construct},
+    {"SequenceEmpty", sequence_construct},
+    {"SequenceErase", sequence_erase},
+    {"SequenceInsert", sequence_insert},
+    {"SequenceLength", sequence_length},
+    {"SplitToSequence", split_to_sequence},
+};
+
+void ul_sequence_node(struct ul_old_node *node)
+{
+    bool known = node->domain[0] == '\0';
+    for (size_t i = 0; known && i < sizeof table / sizeof *table && !node->finished; i++) {
+        if (strcmp(node->op, table[i].op) == 0)
+            table[i].resolve(node);
+    }
+    for (uint32_t i = 0; i < node->input_count && !node->finished; i++) {
+        if (ul_sequence_is(node->inputs[i]))
+            ul_old_problem(node, "takes a sequence; only operators on sequences do");
+    }
+}
