@@ -52,24 +52,23 @@ print(json.dumps({"median": statistics.median(samples), "bytes": peak() - before
 
 
 def onnxruntime_numbers(args, path, folder):
-    inputs = os.path.join(folder, "inputs.npz")
-    model = onnx.load(path, load_external_data=False)
-    np.savez(inputs, **random_inputs(model, seed=1))
-    command = [sys.executable, "-c", RUNTIME, path, inputs, str(args.threads), str(args.seconds)]
+    file = os.path.join(folder, "inputs.npz")
+    command = [sys.executable, "-c", RUNTIME, path, file, str(args.threads), str(args.seconds)]
     done = subprocess.run(SHELL + command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def program_numbers(args, path, folder):
+def program_numbers(args, path, folder, names):
     program, report = os.path.join(folder, "program"), os.path.join(folder, "bench.json")
     command = [args.ullage, "compile", path, "-o", program, "--target", args.target, *args.options]
     if args.target != "c":  # which has one thread
         command += ["--threads", str(args.threads)]
     compare_ort.run(command, "compiling")
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
-    subprocess.run([*SHELL, program, "--bench", "--random", "1", "--duration", str(args.seconds),
-                    "--json", report], stdout=subprocess.DEVNULL, env=environment,
-                   check=True)  # fmt: skip
+    command = [*SHELL, program, "--bench", "--duration", str(args.seconds), "--json", report]
+    for name in names:
+        command += ["--input", f"{name}={folder}/inputs.npz:{name}"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=True)
     with open(report, encoding="utf-8") as f:
         return json.load(f)
 
@@ -92,9 +91,11 @@ def main():
             continue
         path = compare_ort.model_path(argparse.Namespace(model=name, small=False, batch=1))
         with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
+            inputs = random_inputs(onnx.load(path, load_external_data=False), seed=1)
+            np.savez(os.path.join(folder, "inputs.npz"), **inputs)
             peer = onnxruntime_numbers(args, path, folder)
             try:
-                own = program_numbers(args, path, folder)
+                own = program_numbers(args, path, folder, list(inputs))
             except (SystemExit, subprocess.CalledProcessError) as error:
                 print(f"FAIL {name}: {error}")
                 continue

@@ -15,7 +15,7 @@
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may run beside it */
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

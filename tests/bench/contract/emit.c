@@ -28,6 +28,9 @@ struct gemm_case {
     bool trans_a, trans_b;
 };
 
+/* What stands in front of an operand, to become its transform. */
+enum producer { NO_PRODUCER, PRODUCER_RELU, PRODUCER_SCALE };
+
 struct emitter {
     struct ul_arena arena;
     struct ul_text text;
@@ -167,7 +170,30 @@ static void add_residual(struct emitter *e, struct ul_graph *graph, ul_value_id 
     infer(e, graph, add);
 }
 
-static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtype dtype, bool adds)
+/* `value`, or what a producer makes of it: its Relu, or its product with one number for each index
+ * of dimension `axis`. */
+static ul_value_id add_producer(struct emitter *e, struct ul_graph *graph, ul_value_id value,
+                                uint32_t axis, enum producer producer)
+{
+    if (producer == NO_PRODUCER)
+        return value;
+    if (producer == PRODUCER_RELU) {
+        add_relu(e, graph, value);
+        return graph->nodes[graph->node_count - 1].outputs[0];
+    }
+    struct ul_type type = graph->values[value].type;
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = d == axis ? type.dims[d] : 1;
+    ul_value_id factor = add_input(graph, "factor", type.dtype, type.rank, type.dims);
+    ul_node_id mul = ul_graph_add_node(graph, 0, UL_OP_Mul, "mul", 2, 1);
+    graph->nodes[mul].inputs[0] = value;
+    graph->nodes[mul].inputs[1] = factor;
+    infer(e, graph, mul);
+    return graph->nodes[mul].outputs[0];
+}
+
+static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtype dtype, bool adds,
+                      enum producer producer)
 {
     struct ul_graph graph;
     ul_graph_init(&graph, &e->arena, "case");
@@ -178,11 +204,12 @@ static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtyp
     for (uint32_t d = 0; d < s; d++)
         x[2 + d] = c->size[d], w[2 + d] = c->kernel[d];
     int64_t bias = c->groups * c->out;
-    ul_node_id node = ul_graph_add_node(&graph, 0, c->transposed ? UL_OP_ConvTranspose : UL_OP_Conv,
-                                        "conv", 3, 1);
     ul_value_id xv = add_input(&graph, "x", dtype, rank, x);
+    xv = add_producer(e, &graph, xv, 1, producer);
     ul_value_id wv = add_input(&graph, "w", dtype, rank, w);
     ul_value_id bv = add_input(&graph, "b", dtype, 1, &bias);
+    ul_node_id node = ul_graph_add_node(&graph, 0, c->transposed ? UL_OP_ConvTranspose : UL_OP_Conv,
+                                        "conv", 3, 1);
     graph.nodes[node].inputs[0] = xv;
     graph.nodes[node].inputs[1] = wv;
     graph.nodes[node].inputs[2] = bv;
@@ -204,12 +231,12 @@ static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtyp
     emit(e, &graph, c->name, c->out, pixels, taps, c->batch * c->groups, c);
 }
 
-static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtype dtype, bool adds)
+static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtype dtype, bool adds,
+                      enum producer producer)
 {
     struct ul_graph graph;
     ul_graph_init(&graph, &e->arena, "case");
     bool is_gemm = g->trans_a || g->trans_b;
-    ul_node_id node = ul_graph_add_node(&graph, 0, is_gemm ? UL_OP_Gemm : UL_OP_MatMul, "mm", 2, 1);
     int64_t a[3] = {g->batch, g->m, g->k}, b[3] = {g->batch, g->k, g->n};
     if (g->trans_a)
         a[1] = g->k, a[2] = g->m;
@@ -218,6 +245,10 @@ static void emit_gemm(struct emitter *e, const struct gemm_case *g, enum ul_dtyp
     uint32_t skip = g->batch == 1 ? 1 : 0;
     ul_value_id av = add_input(&graph, "a", dtype, 3 - skip, a + skip);
     ul_value_id bv = add_input(&graph, "b", dtype, 3 - skip, b + skip);
+    av = add_producer(e, &graph, av, 2 - skip, producer);
+    if (producer == PRODUCER_SCALE)
+        bv = add_producer(e, &graph, bv, 1 - skip, producer);
+    ul_node_id node = ul_graph_add_node(&graph, 0, is_gemm ? UL_OP_Gemm : UL_OP_MatMul, "mm", 2, 1);
     graph.nodes[node].inputs[0] = av;
     graph.nodes[node].inputs[1] = bv;
     if (g->trans_a)
@@ -282,14 +313,20 @@ static const struct gemm_case bench_gemms[] = {
 static void emit_bench(struct emitter *e)
 {
     for (size_t i = 0; i < sizeof bench_convs / sizeof bench_convs[0]; i++)
-        emit_conv(e, &bench_convs[i], UL_F32, false);
+        emit_conv(e, &bench_convs[i], UL_F32, false, NO_PRODUCER);
     for (size_t i = 0; i < sizeof bench_gemms / sizeof bench_gemms[0]; i++)
-        emit_gemm(e, &bench_gemms[i], UL_F32, false);
+        emit_gemm(e, &bench_gemms[i], UL_F32, false, NO_PRODUCER);
 }
 
 static int64_t pick(struct emitter *e, int64_t low, int64_t high)
 {
     return low + (int64_t)random_below(e, (uint64_t)(high - low + 1));
+}
+
+static enum producer random_producer(struct emitter *e)
+{
+    int64_t choice = pick(e, 0, 5);
+    return choice == 0 ? PRODUCER_RELU : choice == 1 ? PRODUCER_SCALE : NO_PRODUCER;
 }
 
 static void random_conv(struct emitter *e, enum ul_dtype dtype)
@@ -320,7 +357,7 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype)
                              (int)c.batch, (int)c.groups, (int)c.in, (int)c.out, (int)c.spatial,
                              (int)c.size[0], (int)c.kernel[0], (int)c.stride[0], (int)c.stride[1],
                              (int)c.dilation[0], (int)c.pad[0], (int)c.pad[c.spatial]);
-    emit_conv(e, &c, dtype, pick(e, 0, 1));
+    emit_conv(e, &c, dtype, pick(e, 0, 1), random_producer(e));
 }
 
 static void random_gemm(struct emitter *e, enum ul_dtype dtype)
@@ -336,8 +373,9 @@ static void random_gemm(struct emitter *e, enum ul_dtype dtype)
     g.name =
         ul_arena_printf(&e->arena, "matmul %s %d x %dx%dx%d trans %d %d", ul_dtype_get(dtype)->name,
                         (int)g.batch, (int)g.m, (int)g.n, (int)g.k, g.trans_a, g.trans_b);
-    /* Relu has no unsigned form. */
-    emit_gemm(e, &g, dtype, pick(e, 0, 1) || dtype == UL_U32 || dtype == UL_U64);
+    bool is_unsigned = dtype == UL_U32 || dtype == UL_U64; /* Relu has no unsigned form */
+    emit_gemm(e, &g, dtype, pick(e, 0, 1) || is_unsigned,
+              is_unsigned ? NO_PRODUCER : random_producer(e));
 }
 
 static void emit_test(struct emitter *e, uint32_t count)

@@ -3,7 +3,7 @@
 #     test.sh CONTRACT_EMIT WORK_DIR [SEED [COUNT]]
 # CC lists the compilers (default: gcc clang, those that are there), FLAGS the builds.
 set -eu
-emit=$1 work=$(cd "$2" && pwd) seed=${3:-1} count=${4:-60}
+emit=$1 work=$(cd "$2" && pwd) seed=${3:-1} count=${4:-24}
 here=$(cd "$(dirname "$0")" && pwd)
 runtime=$here/../../../runtime
 "$emit" test "$work/contract_test_kernels.c" "$seed" "$count"
