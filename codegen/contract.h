@@ -1,10 +1,11 @@
 /* Tiled contractions for target c: the C text of one UL_KS_CONTRACT statement, and the scratch
  * bytes that its schedule needs.
  *
- * Three schedules, chosen from the shape alone: register tiles over packed panels, a streaming
- * form for one row (matrix times vector, depthwise convolution), and plain loops for everything
- * else. The choice never looks at addresses or offsets, so a sum has the same order of additions
- * in every program that contains the kernel.
+ * Schedules, chosen from the shape alone: register tiles over packed panels; streamed rows of b for
+ * a large b under few rows; dot products for a matrix times a vector along k; windows over padded
+ * planes for depthwise convolution; plain loops for what is tiny or irregular. The choice never
+ * looks at addresses or offsets, so a sum has the same order of additions in every program that
+ * contains the kernel.
  * Invariants: the sum is complete before the epilogue runs for an element; the epilogue runs
  * exactly once for each (m, n); no operand is read outside of its buffer; no partial sum is
  * written to an output.

@@ -294,17 +294,45 @@ static inline void ul_pack_squares_u32(uint32_t *to, const uint32_t *from, int64
         }                                                                                          \
     }
 
+/* Every second element, four at a time: to[i] = from[2 * i] from i on; gives the first i that is
+   left. One more element is always left, so that nothing behind the last one is read. */
+#if UL_VECTOR_BYTES > 0
+static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64_t i, int64_t high)
+{
+    for (; i + 4 < high; i += 4) {
+        ul_square a = *(const ul_square_loose *)(from + 2 * i);
+        ul_square b = *(const ul_square_loose *)(from + 2 * i + 4);
+        *(ul_square_loose *)(to + i) = UL_PAIRS(a, b, 0, 2, 4, 6);
+    }
+    return i;
+}
+#else
+#define ul_pack_even_u32(to, from, i, high) (i)
+#endif
+#define ul_pack_even_f32(to, from, i, high)                                                        \
+    ul_pack_even_u32((uint32_t *)(void *)(to), (const uint32_t *)(const void *)(from), i, high)
+#define ul_pack_even_f64(to, from, i, high) (i)
+#define ul_pack_even_u64(to, from, i, high) (i)
+
 /* to[i] = from[at + i * step] for i in [low, high), 0 for the other ones below cols. */
 #define UL_PACK_ROW(tag, type)                                                                     \
-    UL_INLINE void ul_pack_row_##tag(type *to, const type *from, int64_t at, int64_t step,         \
-                                     int64_t low, int64_t high, int64_t cols)                      \
+    UL_INLINE void ul_pack_row_##tag(type *UL_RESTRICT to, const type *UL_RESTRICT from,           \
+                                     int64_t at, int64_t step, int64_t low, int64_t high,          \
+                                     int64_t cols)                                                 \
     {                                                                                              \
+        int64_t i = 0;                                                                             \
         low = low < high ? low : high;                                                             \
-        for (int64_t i = 0; i < low; i++)                                                          \
+        for (; i < low; i++)                                                                       \
             to[i] = 0;                                                                             \
-        for (int64_t i = low; i < high; i++)                                                       \
+        if (step == 1 && i < high) {                                                               \
+            memcpy(to + i, from + at + i, (size_t)(high - i) * sizeof(type));                      \
+            i = high;                                                                              \
+        }                                                                                          \
+        if (step == 2)                                                                             \
+            i = ul_pack_even_##tag(to, from + at, i, high);                                        \
+        for (; i < high; i++)                                                                      \
             to[i] = from[at + i * step];                                                           \
-        for (int64_t i = high; i < cols; i++)                                                      \
+        for (; i < cols; i++)                                                                      \
             to[i] = 0;                                                                             \
     }
 
