@@ -71,6 +71,16 @@ void ul_emit_string(struct ul_text *text, const char *string)
     ul_text_put(text, "\"");
 }
 
+/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+static void put_comment_text(struct ul_text *text, const char *name)
+{
+    enum { MOST_COLUMNS = 100 };
+    for (int i = 0; name[i] != '\0' && i < MOST_COLUMNS; i++) {
+        bool plain = isprint((unsigned char)name[i]) && strchr("*?\\", name[i]) == NULL;
+        ul_text_printf(text, "%c", plain ? name[i] : '_');
+    }
+}
+
 /* ---- Calls ---- */
 
 static void put_address(struct ul_emitter *emitter, const struct ul_program_address *address,
@@ -111,8 +121,9 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     const struct ul_program_step *step =
         &emitter->program->steps[emitter->plan->positions[position].step];
     struct ul_text *text = emitter->text;
-    ul_text_printf(text, "%*sUL_STEP(run, %u);\n%*s", (int)(4 * indent), "", position,
-                   (int)(4 * indent), "");
+    ul_text_printf(text, "%*sUL_STEP(run, %u); /* %s ", (int)(4 * indent), "", position, step->op);
+    put_comment_text(text, emitter->program->graph->nodes[step->node].name);
+    ul_text_printf(text, " */\n%*s", (int)(4 * indent), "");
     switch (step->kind) {
     case UL_STEP_KERNEL:
         put_kernel_call(emitter, step, position);
@@ -162,7 +173,7 @@ static bool is_inside(const struct ul_program *program, uint32_t region, uint32_
 static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t position)
 {
     const struct ul_program_region *info = &emitter->program->regions[region];
-    int indent = (int)(4 * depth_of(emitter->program, region));
+    int indent = (int)(4 * depth_of(emitter->program, region) + 4);
     struct ul_text *text = emitter->text;
     if (info->kind == UL_PLAN_LOOP) {
         ul_text_printf(text, "%*sfor (int64_t r%u = 0; r%u < %" PRId64 "; r%u++) {\n", indent, "",
@@ -189,7 +200,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
     const struct ul_program *program = emitter->program;
     while (!is_inside(program, to, from)) {
         if (program->regions[from].kind != UL_PLAN_SEQUENCE)
-            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from)), "");
+            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from) + 4), "");
         from = program->regions[from].parent;
     }
     enter_region(emitter, from, to, position);
@@ -206,7 +217,7 @@ static void put_main(struct ul_emitter *emitter)
         const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
         region = change_region(emitter, region, step->region, p);
         bool nested = program->regions[region].kind != UL_PLAN_SEQUENCE;
-        put_step(emitter, p, depth_of(program, region) + (nested ? 1 : 0));
+        put_step(emitter, p, depth_of(program, region) + (nested ? 2 : 1));
     }
     change_region(emitter, region, 0, emitter->plan->position_count);
     ul_text_put(emitter->text, "}\n\n");
@@ -273,8 +284,7 @@ static void put_model_h(struct ul_emitter *emitter)
         const struct ul_value *info = &emitter->program->graph->values[value];
         ul_text_printf(text, " *   %s %u: ", input ? "input" : "output",
                        input ? i : i - block->input_count);
-        for (const char *at = info->name; *at != '\0'; at++) /* no end of comment in a name */
-            ul_text_printf(text, "%c", isprint((unsigned char)*at) && *at != '*' ? *at : '?');
+        put_comment_text(text, info->name);
         ul_text_put(text, " ");
         ul_type_print(text, &info->type);
         ul_text_put(text, "\n");
