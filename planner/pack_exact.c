@@ -33,7 +33,7 @@ struct exact {
     struct ul_pack_exact *state;
     struct ul_pack_sections sections;
     struct ul_arena arena;
-    struct runner runners[RUNGS * UL_PACK_KEYS];
+    struct runner runners[RUNGS * (UL_PACK_KEYS + UL_PACK_LEARNING_KEYS)];
     uint32_t runner_count;
     int32_t low, high; /* units: the least capacity still possible, and one that is reached */
     uint64_t best_bytes;
@@ -90,7 +90,7 @@ static void runner_open(struct exact *x, int32_t capacity, uint32_t key)
     uint32_t slot = 0;
     while (slot < x->runner_count && x->runners[slot].open)
         slot++;
-    if (slot == RUNGS * UL_PACK_KEYS)
+    if (slot == RUNGS * (UL_PACK_KEYS + UL_PACK_LEARNING_KEYS))
         return;
     x->runner_count += slot == x->runner_count;
     struct runner *runner = &x->runners[slot];
@@ -173,19 +173,26 @@ static bool settled_enough(const struct exact *x)
     return x->low >= x->high || x->best_bytes <= x->state->target_bytes;
 }
 
+static void rung_set(struct exact *x, int32_t capacity, uint32_t keys)
+{
+    for (uint32_t key = 0; key < keys; key++)
+        runner_open(x, capacity, key);
+    for (uint32_t key = 0; key < UL_PACK_LEARNING_KEYS; key++)
+        runner_open(x, capacity, UL_PACK_KEYS + key);
+}
+
 static void ladder_set(struct exact *x, uint32_t keys)
 {
     if (x->state->capacity_bytes != 0) {
-        for (uint32_t key = 0; key < keys; key++)
-            runner_open(x, x->high - 1, key);
+        rung_set(x, x->high - 1, keys);
         return;
     }
     int32_t last = x->high - 1;
     const int32_t rungs[RUNGS] = {x->low, x->low + (last - x->low) / 4,
                                   x->low + (last - x->low) / 2, last};
     for (uint32_t i = 0; i < RUNGS; i++) {
-        for (uint32_t key = 0; key < keys && rungs[i] <= last; key++)
-            runner_open(x, rungs[i], key);
+        if (rungs[i] <= last)
+            rung_set(x, rungs[i], keys);
     }
 }
 

@@ -27,8 +27,9 @@ struct ul_pack_sections {
     bool exact;           /* nothing was rounded or filled up: a refutation is a proof */
 };
 
-/* Ranks among equal floors: by section total, lifetime, area, in six orders of importance. */
-enum { UL_PACK_KEYS = 6 };
+/* Ranks among equal floors: by section total, lifetime, area, in six orders of importance; and,
+ * from UL_PACK_KEYS on, by what past failures have taught, with restarts. */
+enum { UL_PACK_KEYS = 6, UL_PACK_LEARNING_KEYS = 3 };
 
 enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
 
