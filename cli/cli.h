@@ -105,7 +105,8 @@ void ul_cli_job_init(struct ul_cli_job *job);
 void ul_cli_job_done(struct ul_cli_job *job);
 /* Loads with the --dim, --shape and --const that were given. */
 enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
-/* Loads, runs the passes, builds the program. */
+/* Loads, runs the passes, builds the program; with --stop-after prints the graph instead, and the
+ * job has no program. */
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
 /* Plans and checks (or reads --plan FILE and checks it), and writes plan.json's text. */
 enum ul_status ul_cli_plan(struct ul_cli_job *job) UL_MUST_CHECK;

@@ -1,6 +1,8 @@
 /* ullage compile: a model file becomes an executable, or with --emit a folder of source. */
 #include "cli/cli.h"
 
+#include <string.h>
+
 static enum ul_status build_program(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -22,7 +24,14 @@ static enum ul_status compile(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE,
                            "give one model and where the result goes: ullage compile MODEL.onnx "
                            "-o PROGRAM, or --emit DIR");
+    if (options->output != NULL && options->json != NULL && strcmp(options->output, "-") == 0 &&
+        strcmp(options->json, "-") == 0)
+        return ul_diag_set(&job->diag, UL_USAGE,
+                           "standard output takes the program (-o -) or the plan (--json -), "
+                           "not both");
     UL_TRY(ul_cli_build(job, options->files.items[0]));
+    if (job->program == NULL)
+        return UL_OK;
     UL_TRY(ul_cli_plan(job));
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->json.data, job->json.length, &job->diag));

@@ -9,6 +9,8 @@ static enum ul_status plan(struct ul_cli_job *job)
     if (options->files.count != 1)
         return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
     UL_TRY(ul_cli_build(job, options->files.items[0]));
+    if (job->program == NULL)
+        return UL_OK;
     UL_TRY(ul_cli_plan(job));
     bool on_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
     if (options->json != NULL)

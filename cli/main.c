@@ -1,7 +1,10 @@
 /* ullage: subcommands, each with a --help of its own. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct ul_cli_command *const commands[] = {
     &ul_command_compile, &ul_command_plan, &ul_command_check, &ul_command_verify,
@@ -44,8 +47,16 @@ static int run_command(const struct ul_cli_command *command, int argc, char **ar
     return (int)status;
 }
 
+/* A failed assertion aborts; whoever called learns it by the exit code. */
+static void on_abort(int signal_number)
+{
+    (void)signal_number;
+    _exit(UL_INTERNAL);
+}
+
 int main(int argc, char **argv)
 {
+    signal(SIGABRT, on_abort);
     if (argc < 2) {
         print_help(stderr);
         return UL_USAGE;

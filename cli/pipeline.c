@@ -152,6 +152,15 @@ static enum ul_status run_passes(struct ul_cli_job *job)
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
 }
 
+static void print_graph(struct ul_cli_job *job)
+{
+    struct ul_text text;
+    ul_text_init(&text, &job->keep);
+    ul_graph_print(&text, &job->graph);
+    fwrite(text.data, 1, text.length, stdout);
+    fflush(stdout);
+}
+
 enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path)
 {
     struct ul_frontend_options frontend = {.dim_count = 0};
@@ -175,6 +184,10 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     if (status != UL_OK) {
         ul_diag_prefix(&job->diag, model_path);
         return status;
+    }
+    if (job->options.stop_after != NULL) {
+        print_graph(job);
+        return UL_OK;
     }
     status = ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
     if (status != UL_OK)
@@ -350,10 +363,18 @@ static bool is_identifier(const char *name)
                length;
 }
 
+/* make drops a '-', '@' or '+' in front of a command, and then even its failure. */
+static bool is_command(const char *words)
+{
+    return strchr("-@+", words[strspn(words, " \t")]) == NULL; /* finds the end of the text too */
+}
+
 enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
 {
     const struct ul_cli_options *options = &job->options;
     const char *environment = getenv("CC");
+    if (environment != NULL && environment[0] == '\0')
+        environment = NULL;
     struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
                                    .model_sha256 = job->model.sha256,
                                    .plan_sha256 = job->plan_sha256,
@@ -369,6 +390,9 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
     if (!is_identifier(emit.prefix))
         return ul_diag_set(&job->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit.prefix);
+    if (!is_command(emit.cc))
+        return ul_diag_set(&job->diag, UL_USAGE, "--cc \"%s\" ($CC without it): expected a command",
+                           emit.cc);
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return ul_diag_set(&job->diag, UL_IO, "%s: cannot make the folder: %s", directory,
                            strerror(errno));

@@ -86,11 +86,19 @@ expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json -o pl
 expect 5 'cannot write' "$ullage" compile "$digits" --dim N=1 -o nowhere/program
 expect 7 'C compiler failed' "$ullage" compile "$digits" --dim N=1 --cc false -o program
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
+for cc in '' ' ' -cc @cc; do
+    expect 1 'expected a command' "$ullage" compile "$digits" --dim N=1 --cc "$cc" -o program
+done
+expect 1 'not both' "$ullage" compile "$digits" --dim N=1 -o - --json -
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 -o /dev/null
 [ -c /dev/null ] || { echo "FAIL: /dev/null was replaced"; failed=1; }
 
 # graph dumps
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --print-after fuse
+for command in "plan $digits" "compile $digits -o program"; do
+    expect 0 '^graph ' "$ullage" $command --dim N=1 --stop-after infer
+    expect 0 'group=' "$ullage" $command --dim N=1 --stop-after fuse
+done
 
 # nothing is left behind
 left=$(ls tmp)
