@@ -1,0 +1,1257 @@
+#!/usr/bin/env python3
+"""Small models made to break a compiler that fuses, aliases and reuses bytes.
+
+    nasty.py --list
+    nasty.py --make DIR [NAME...]             DIR/NAME/model.onnx and DIR/NAME/test_data_set_0
+    nasty.py --run ULLAGE [--full] [NAME...]  makes each, compiles it, compares with the reference
+
+The reference is onnxruntime, else ONNX's own evaluator where that has no such operator or type.
+--run compiles, runs on the data, runs again with --guard, and demands the same bytes from
+--pack none and from no passes; --full adds all that tests/e2e/model.sh checks.
+Exit: 0 ok, 1 a model failed, 77 a Python package is missing.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper, parser
+    from onnx.reference import ReferenceEvaluator
+except ImportError as error:
+    print(f"nasty.py: skipped: {error}")
+    sys.exit(77)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = {}
+
+
+class Case:
+    def __init__(self, model, inputs=None, tolerance=1e-5, outputs=None):
+        self.model = model
+        self.inputs = inputs or {}
+        self.tolerance = tolerance
+        self.outputs = outputs  # instead of the reference's
+
+
+def text(name, body, inputs=None, opset=17, tolerance=1e-5, head="", outputs=None):
+    """A model in ONNX's text form; `inputs` replaces random numbers, `outputs` the reference."""
+    source = f'<ir_version: 8, opset_import: ["": {opset}{head}]> {body}'
+    assert name not in MODELS, name
+    MODELS[name] = lambda: Case(parser.parse_model(source), inputs, tolerance, outputs)
+
+
+def built(function):
+    assert function.__name__ not in MODELS, function.__name__
+    MODELS[function.__name__] = function
+    return function
+
+
+# ---- Groups: what is used inside and outside of them ----
+
+text("diamond_residual", """
+g (float[2,4,8,8] x, float[4,4,3,3] w, float[4] b) => (float[2,4,8,8] y) {
+  c = Conv<pads=[1,1,1,1]>(x, w, b)
+  r = Relu(c)
+  s = Sigmoid(c)
+  m = Mul(r, s)
+  a = Add(m, x)
+  d = Conv<pads=[1,1,1,1]>(a, w, b)
+  e = Add(d, a)
+  f = Add(e, c)
+  y = Sub(f, r)
+}""")
+text("residual_of_itself", """
+g (float[1,4,6,6] x, float[4,4,1,1] w) => (float[1,4,6,6] y) {
+  c = Conv(x, w)
+  a = Add(c, c)
+  d = Conv(a, w)
+  e = Add(d, a)
+  y = Mul(e, e)
+}""")
+text("conv_reads_its_residual", """
+g (float[1,4,6,6] x, float[4,4,3,3] w) => (float[1,4,6,6] y) {
+  h = Relu(x)
+  c = Conv<pads=[1,1,1,1]>(h, w)
+  y = Add(c, h)
+}""")
+text("matmul_reads_its_residual", """
+g (float[6,6] x) => (float[6,6] y) {
+  h = Relu(x)
+  t = Transpose<perm=[1,0]>(h)
+  c = MatMul(h, t)
+  d = Add(c, h)
+  y = Add(d, t)
+}""")
+text("gemm_all_the_same", """
+g (float[5,5] x) => (float[5,5] y) {
+  h = Tanh(x)
+  y = Gemm<transA=1, alpha=0.5, beta=2.0>(h, h, h)
+}""")
+text("multi_output_maps", """
+g (float[3,8] x) => (float[3,8] p, float[3,8] q, float[3,8] r, float[3,8] s) {
+  h = Exp(x)
+  p = Mul(h, x)
+  q = Sub(p, h)
+  r = Div(q, h)
+  s = Max(p, q, r, x)
+}""")
+text("outputs_of_outputs", """
+g (float[4,4] x) => (float[4,4] a, float[4,4] b, float[4,4] c, float[4,4] d) {
+  a = Relu(x)
+  b = Neg(a)
+  c = Identity(b)
+  d = Transpose(b)
+}""")
+text("broadcast_in_place", """
+g (float[1,4] x, float[4,1] z) => (float[4,4] y, float[1,4] w) {
+  a = Relu(x)
+  b = Relu(z)
+  s = Add(a, b)
+  t = Sub(s, a)
+  u = Mul(b, t)
+  y = Add(u, a)
+  w = Add(a, a)
+}""")
+text("square_broadcast", """
+g (float[4,4] x, float[4] v) => (float[4,4] y) {
+  a = Relu(x)
+  t = Transpose(a)
+  s = Add(a, t)
+  u = Add(s, v)
+  k = Transpose(u)
+  y = Sub(k, u)
+}""")
+text("in_place_of_a_view", """
+g (float[2,6] x) => (float[6,2] y, float[12] z) {
+  a = Exp(x)
+  t = Transpose(a)
+  b = Neg(t)
+  s = Constant<value_ints=[12]>()
+  f = Reshape(a, s)
+  y = Add(b, t)
+  z = Mul(f, f)
+}""")
+text("softmax_twice", """
+g (float[3,7] x) => (float[3,7] y) {
+  a = Softmax<axis=1>(x)
+  b = Softmax<axis=0>(a)
+  c = Add(a, b)
+  d = Softmax<axis=-1>(c)
+  y = Sub(d, x)
+}""")
+text("layernorm_by_hand", """
+g (float[2,3,8] x, float[8] w, float[8] b) => (float[2,3,8] y) {
+  m = ReduceMean<axes=[-1]>(x)
+  d = Sub(x, m)
+  q = Mul(d, d)
+  v = ReduceMean<axes=[-1]>(q)
+  e = Constant<value_float=0.00001>()
+  ve = Add(v, e)
+  s = Sqrt(ve)
+  n = Div(d, s)
+  nw = Mul(n, w)
+  nb = Add(nw, b)
+  y = Add(nb, x)
+}""")
+text("reductions_of_one_value", """
+g (float[4,5,6] x) => (float[4,1,6] a, float[4,5] b, float c, float[5] d, int64[4,6] e) {
+  r = Abs(x)
+  a = ReduceMax<axes=[1]>(r)
+  b = ReduceMean<axes=[2], keepdims=0>(r)
+  c = ReduceL2<keepdims=0>(r)
+  d = ReduceProd<axes=[0,2], keepdims=0>(r)
+  e = ArgMax<axis=1, keepdims=0, select_last_index=1>(r)
+}""", tolerance=1e-4)
+text("split_of_split", """
+g (float[6,4] x) => (float[2,2] p, float[6,4] y) {
+  r = Relu(x)
+  a, b, c = Split<axis=0>(r)
+  d, e = Split<axis=1>(b)
+  f, h = Split<axis=0>(e)
+  p = Concat<axis=0>(h, f)
+  y = Concat<axis=0>(c, a, b)
+}""", opset=11)
+
+# ---- Concat ----
+
+text("concat_same_twice", """
+g (float[2,3] x) => (float[4,3] y, float[2,6] z) {
+  a = Exp(x)
+  y = Concat<axis=0>(a, a)
+  z = Concat<axis=1>(a, a)
+}""")
+text("concat_of_its_slices", """
+g (float[4,4] x) => (float[4,4] y) {
+  a = Exp(x)
+  i0 = Constant<value_ints=[0]>()
+  i2 = Constant<value_ints=[2]>()
+  i4 = Constant<value_ints=[4]>()
+  lo = Slice(a, i0, i2, i0)
+  hi = Slice(a, i2, i4, i0)
+  y = Concat<axis=0>(hi, lo)
+}""")
+text("split_concat_same_order", """
+g (float[4,6] x) => (float[4,6] y) {
+  a = Exp(x)
+  p, q, r = Split<axis=1>(a)
+  c = Concat<axis=1>(p, q, r)
+  y = Relu(c)
+}""", opset=11)
+text("split_concat_swapped", """
+g (float[4,6] x) => (float[4,6] y, float[4,2] z) {
+  a = Exp(x)
+  p, q, r = Split<axis=1>(a)
+  c = Concat<axis=1>(r, p, q)
+  z = Add(q, r)
+  y = Sub(c, a)
+}""", opset=11)
+text("concat_in_two_concats", """
+g (float[2,3] x) => (float[6,3] y, float[4,3] z, float[2,3] w) {
+  a = Exp(x)
+  b = Neg(x)
+  z = Concat<axis=0>(a, b)
+  y = Concat<axis=0>(b, a, b)
+  w = Relu(b)
+}""")
+text("concat_nested", """
+g (float[1,2,3,3] x) => (float[1,14,3,3] y) {
+  a = Exp(x)
+  c1 = Concat<axis=1>(x, a)
+  b = Relu(c1)
+  c2 = Concat<axis=1>(c1, b)
+  d = Tanh(c2)
+  e = Add(d, c2)
+  f, h = Split<axis=1>(e)
+  i = Concat<axis=1>(c2, a, f)
+  y = Neg(i)
+}""", opset=11)
+text("concat_with_input_and_weight", """
+g (float[2,2] x) => (float[6,2] y)
+<float[2,2] w = {1.0, 2.0, 3.0, 4.0}> {
+  a = Neg(x)
+  y = Concat<axis=0>(w, x, a)
+}""")
+text("concat_zero_operand", """
+g (float[2,2] x, float[0,2] e) => (float[4,2] y) {
+  a = Neg(x)
+  b = Exp(e)
+  y = Concat<axis=0>(b, a, e, x)
+}""")
+text("concat_then_more_in_place", """
+g (float[1,2,4,4] x, float[2,2,3,3] w) => (float[1,4,4,4] y) {
+  a = Conv<pads=[1,1,1,1]>(x, w)
+  b = Conv<pads=[1,1,1,1]>(a, w)
+  c = Concat<axis=1>(a, b)
+  d = Relu(c)
+  y = Add(d, c)
+}""")
+text("concat_of_operand_and_its_neg", """
+g (float[3,4] x) => (float[6,4] y) {
+  a = Exp(x)
+  b = Neg(a)
+  c = Concat<axis=0>(a, b)
+  d = Concat<axis=0>(b, a)
+  y = Sub(c, d)
+}""")
+text("concat_single", """
+g (float[3,4] x) => (float[3,4] y) { a = Concat<axis=1>(x) y = Concat<axis=-2>(a) }""")
+text("concat_of_transposed", """
+g (float[3,4] x) => (float[4,6] y, float[4,3] z) {
+  a = Exp(x)
+  t = Transpose(a)
+  y = Concat<axis=1>(t, t)
+  z = Neg(t)
+}""")
+text("concat_output_and_operand_output", """
+g (float[2,3] x) => (float[2,3] a, float[4,3] y) {
+  a = Exp(x)
+  y = Concat<axis=0>(a, x)
+}""")
+text("concat_f16_odd", """
+g (float16[1,3] x) => (float16[1,7] y) {
+  a = Neg(x)
+  b = Exp(x)
+  c, d = Split<axis=1>(b, s)
+  y = Concat<axis=1>(a, d, b, c)
+}""".replace("=> (float16[1,7] y)", "=> (float16[1,9] y) <int64[2] s = {1, 2}>"), tolerance=1e-2)
+
+# ---- Names of outputs, inputs and weights ----
+
+text("output_is_input", "g (float[3] x) => (float[3] x, float[3] y) { y = Neg(x) }")
+text("output_is_weight", """
+g (float[3] x) => (float[3] w, float[3] y) <float[3] w = {1.0, 2.0, 3.0}> { y = Add(x, w) }""")
+text("output_identity_of_weight", """
+g (float[3] x) => (float[3] v, float[3] y) <float[3] w = {1.0, 2.0, 3.0}> {
+  v = Identity(w)
+  y = Add(x, v)
+}""")
+text("output_view_of_input", """
+g (float[2,3] x) => (float[3,2] y, float[1,3] z) {
+  i = Constant<value_ints=[1]>()
+  e = Constant<value_ints=[2]>()
+  a = Constant<value_ints=[0]>()
+  y = Transpose(x)
+  z = Slice(x, i, e, a)
+}""")
+text("all_outputs_one_value", """
+g (float[2,2] x) => (float[2,2] a, float[2,2] b, float[4] c) {
+  h = Exp(x)
+  s = Constant<value_ints=[4]>()
+  a = Identity(h)
+  b = Identity(h)
+  c = Reshape(h, s)
+}""")
+text("unused_input", "g (float[3] x, float[2] unused) => (float[3] y) { y = Neg(x) }")
+text("nothing_but_a_constant", """
+g () => (float[2,2] y) <float[2] a = {1.0, 2.0}, float[2,1] b = {3.0, 4.0}> { y = Mul(a, b) }""")
+text("output_made_early", """
+g (float[64] x) => (float[64] early, float[64] late) {
+  early = Neg(x)
+  a = Exp(x)
+  b = Relu(a)
+  c = Sigmoid(early)
+  d = Add(b, c)
+  late = Tanh(d)
+}""")
+
+
+def rename(model, names):
+    for node in model.graph.node:
+        for field in (node.input, node.output):
+            for i, name in enumerate(field):
+                field[i] = names.get(name, name)
+    for field in (model.graph.input, model.graph.output, model.graph.initializer):
+        for info in field:
+            info.name = names.get(info.name, info.name)
+    return model
+
+
+ODD_NAMES = [
+    'quote " and \' both', "new\nline", "per%cent %s %n %d", "back\\slash\\", "*/ int main(void) {}",
+    "/* comment", "what??/", "??=define X", "//", "\ttab", "\x01\x7f", "\u00fc\u4f60\u597d\U0001f600",
+    "a=b=c", "-", "--help", "../../etc/passwd", "/dev/null", "CON", "x.npy", "$(touch hacked)",
+    "`id`", "${HOME}", "int", "main", "__LINE__", "x\\", "\\", "\\n", "\"", "'", " ", "x" * 300,
+    "R\"(", "%", "%%", "0", "-1", "a\rb", "<script>", "&amp;", "a,b", "[0]", "{}", "#", ".", "..",
+]  # fmt: skip
+
+
+def odd_names():
+    nodes = []
+    value = "in"
+    for i, name in enumerate(ODD_NAMES):
+        op = ["Relu", "Neg", "Tanh", "Softmax", "Transpose", "CumSum"][i % 6]
+        inputs = [value] if op != "CumSum" else [value, "zero"]
+        nodes.append(helper.make_node(op, inputs, [name], name=name))
+        value = name
+    zero = numpy_helper.from_array(np.array(0, np.int64), "zero")
+    graph = helper.make_graph(
+        nodes, ODD_NAMES[4],
+        [helper.make_tensor_value_info("in", TensorProto.FLOAT, [3, 3])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, [3, 3])], [zero])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model.producer_name = '"*/\n%s\\'
+    return Case(model)
+
+
+MODELS["odd_names_of_values"] = odd_names
+
+
+def odd_edges(first, second, third):
+    """Input, weight and output with odd names."""
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+    g (float[2,3] x) => (float[2,3] y) <float[3] w = {1.0, 2.0, 3.0}> { y = Add(x, w) }""")
+    return lambda: Case(rename(model, {"x": first, "w": second, "y": third}))
+
+
+for number, trio in enumerate(zip(ODD_NAMES[0::3], ODD_NAMES[1::3], ODD_NAMES[2::3])):
+    MODELS[f"odd_edges_{number}"] = odd_edges(*trio)
+
+
+@built
+def empty_names():
+    """Nodes without names, and names of nodes that occur twice."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"], name="same"),
+        helper.make_node("Exp", ["b"], ["c"], name="same"),
+        helper.make_node("MatMul", ["c", "c"], ["y"], name="same"),
+        helper.make_node("Dropout", ["y"], ["z", ""], name="x"),
+    ]
+    graph = helper.make_graph(
+        nodes, "", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 3])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 3])])  # fmt: skip
+    return Case(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+# ---- Views ----
+
+text("transposes_into_matmul", """
+g (float[2,3,4] x, float[2,3,5] z) => (float[2,4,5] y, float[2,5,4] w) {
+  a = Exp(x)
+  b = Exp(z)
+  s = Transpose<perm=[0,2,1]>(a)
+  t = Transpose<perm=[2,1,0]>(b)
+  u = Transpose<perm=[2,1,0]>(t)
+  y = MatMul(s, u)
+  w = Transpose<perm=[0,2,1]>(y)
+}""")
+text("matmul_of_views_of_one", """
+g (float[4,3,2,5] x) => (float[4,2,3,3] y) {
+  a = Exp(x)
+  q = Transpose<perm=[0,2,1,3]>(a)
+  k = Transpose<perm=[0,2,3,1]>(a)
+  y = MatMul(q, k)
+}""")
+SLICES = """
+  m1 = Constant<value_ints=[-1]>()
+  big = Constant<value_ints=[-9223372036854775807]>()
+  last = Constant<value_ints=[-2]>()
+  st = Constant<value_ints=[-2]>()
+"""
+text("negative_step_conv", f"""
+g (float[1,2,5,9] x, float[3,2,3,3] w) => (float[1,3,3,3] y) {{ {SLICES}
+  a = Neg(x)
+  ax = Constant<value_ints=[3]>()
+  r = Slice(a, m1, big, ax, st)
+  y = Conv(r, w)
+}}""")
+text("negative_step_softmax", f"""
+g (float[3,8] x) => (float[3,4] y, float[2,8] z) {{ {SLICES}
+  a = Exp(x)
+  ax1 = Constant<value_ints=[1]>()
+  ax0 = Constant<value_ints=[0]>()
+  r = Slice(a, m1, big, ax1, st)
+  y = Softmax<axis=1>(r)
+  q = Slice(a, m1, big, ax0, st)
+  z = LogSoftmax<axis=0>(q)
+}}""")
+text("negative_step_reductions", f"""
+g (float[4,5,6] x) => (float[4,3] y, float[5,3] z, int64[4,5] am, float[4,5,6] cs) {{ {SLICES}
+  a = Exp(x)
+  ax = Constant<value_ints=[2]>()
+  r = Slice(a, m1, big, ax, st)
+  y = ReduceSum<keepdims=0>(r, one)
+  z = ReduceMax<axes=[0], keepdims=0>(r)
+  am = ArgMin<axis=2, keepdims=0>(r)
+  full = Slice(a, m1, big, ax, m1)
+  zero = Constant<value_int=2>()
+  cs = CumSum<reverse=1, exclusive=1>(full, zero)
+}}""".replace("=> (", "=> (").replace("cs) {", "cs) <int64[1] one = {1}> {"))
+text("negative_step_in_place", f"""
+g (float[8] x) => (float[8] y) {{ {SLICES}
+  a = Exp(x)
+  ax = Constant<value_ints=[0]>()
+  r = Slice(a, m1, big, ax, m1)
+  s = Add(a, r)
+  q = Slice(s, m1, big, ax, m1)
+  y = Mul(q, r)
+}}""")
+text("slices_into_pool_and_norm", f"""
+g (float[1,4,8,8] x, float[4] s, float[4] b) => (float[1,4,2,2] y, float[1,4,4,4] z) {{ {SLICES}
+  a = Neg(x)
+  ax = Constant<value_ints=[2]>()
+  r = Slice(a, m1, big, ax, st)
+  t = Transpose<perm=[0,1,3,2]>(r)
+  u = Slice(t, m1, big, ax, st)
+  y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(u)
+  z = InstanceNormalization(u, s, b)
+}}""")
+text("expand_is_a_view", """
+g (float[3,1] x) => (float[2,3,4] y, float[3,4] z, float[2,3,4] raw) {
+  a = Exp(x)
+  s = Constant<value_ints=[2,3,4]>()
+  e = Expand(a, s)
+  raw = Expand(a, s)
+  y = Mul(e, e)
+  z = ReduceSum<keepdims=0>(e, ax)
+}""".replace("raw) {", "raw) <int64[1] ax = {0}> {"))
+text("expand_softmax_in_place", """
+g (float[1,5] x) => (float[3,5] y) {
+  a = Exp(x)
+  s = Constant<value_ints=[3,5]>()
+  e = Expand(a, s)
+  b = Softmax<axis=0>(e)
+  y = Add(b, e)
+}""")
+text("reshape_of_transpose", """
+g (float[2,3,4] x) => (float[6,4] y, float[3,8] z) {
+  a = Exp(x)
+  t = Transpose<perm=[1,0,2]>(a)
+  s1 = Constant<value_ints=[6,-1]>()
+  s2 = Constant<value_ints=[0,-1]>()
+  y = Reshape(t, s1)
+  r = Reshape(t, s2)
+  z = Neg(r)
+}""")
+text("rank_8", """
+g (float[2,1,2,1,3,1,2,2] x, float[1,2,1,2,1,2,1,2] z) => (float[2,2,2,3,2,2,1,2] y) {
+  a = Add(x, z)
+  r = ReduceMax<axes=[6], keepdims=1>(a)
+  t = Transpose<perm=[7,1,2,4,3,5,6,0]>(r)
+  y = Neg(t)
+}""")
+text("space_and_depth", """
+g (float[1,8,2,3] x) => (float[1,8,2,3] y, float[1,2,4,6] z) {
+  a = Exp(x)
+  z = DepthToSpace<blocksize=2, mode="CRD">(a)
+  d = SpaceToDepth<blocksize=2>(z)
+  y = Sub(d, a)
+}""")
+text("gather_of_views", """
+g (float[4,6] x, int64[2,2] i) => (float[6,2,2] y, float[2,2,6] z, float[4,4] e) {
+  a = Exp(x)
+  t = Transpose(a)
+  y = Gather<axis=1>(t, i)
+  z = Gather<axis=0>(a, i)
+  j = Constant<value_ints=[3,-1,0,0]>()
+  e = Gather<axis=1>(a, j)
+}""", {"i": np.array([[0, -1], [3, -4]], np.int64)})
+text("scatter_in_place", """
+g (float[4,3] x, int64[2,3] i, float[2,3] u) => (float[4,3] y, float[4,3] z) {
+  a = Exp(x)
+  y = ScatterElements<axis=0>(a, i, u)
+  b = Neg(a)
+  z = ScatterElements<axis=0, reduction="add">(b, i, u)
+}""", {"i": np.array([[0, 1, -1], [0, 2, 1]], np.int64)}, opset=16)
+text("scatter_of_itself", """
+g (float[4,3] x, int64[2,3] i) => (float[4,3] y, float[4,3] z) {
+  a = Exp(x)
+  s0 = Constant<value_ints=[2]>()
+  s1 = Constant<value_ints=[4]>()
+  ax = Constant<value_ints=[0]>()
+  u = Slice(a, s0, s1, ax)
+  y = ScatterElements<axis=0>(a, i, u)
+  j = Constant<value = int64[2,1] {0, 3}>()
+  z = ScatterND(y, j, u)
+}""", {"i": np.array([[0, 1, 3], [1, 2, 1]], np.int64)}, opset=16)
+text("pads_of_views", """
+g (float[3,4] x) => (float[6,7] y, float[5,6] z, float[6,3] w) {
+  a = Exp(x)
+  t = Transpose(a)
+  p1 = Constant<value_ints=[1,2,1,2]>()
+  p2 = Constant<value_ints=[1,1,1,1]>()
+  p3 = Constant<value_ints=[-1,0,3,0]>()
+  v = Constant<value_float=7.5>()
+  b = Pad<mode="reflect">(t, p1)
+  y = Identity(b)
+  z = Pad<mode="edge">(a, p2)
+  w = Pad(t, p3, v)
+}""")
+
+# ---- Sizes ----
+
+text("zero_size", """
+g (float[0,3] x, float[3,4] w) => (float[0,4] y, float[0,3] z, float[3] s, float[0,1] m) {
+  z = Relu(x)
+  y = MatMul(z, w)
+  s = ReduceSum<keepdims=0>(z, ax)
+  m = ReduceMean<axes=[1]>(z)
+}""".replace("m) {", "m) <int64[1] ax = {0}> {"))
+text("zero_inner", """
+g (float[3,0] x, float[0,4] w) => (float[3,4] y, float[3,8] z) {
+  y = MatMul(x, w)
+  p = Constant<value_ints=[0,0,0,4]>()
+  q = Pad(y, p)
+  z = Relu(q)
+}""")
+text("zero_conv_batch", """
+g (float[0,2,4,4] x, float[3,2,3,3] w) => (float[0,3,2,2] y) { y = Conv(x, w) }""")
+text("scalars", """
+g (float x, float z) => (float y, float[1] u, float[1,1] m, float s) {
+  a = Add(x, z)
+  y = Exp(a)
+  ax = Constant<value_ints=[0]>()
+  u = Unsqueeze(y, ax)
+  e = Constant<value_ints=[1,1]>()
+  r = Reshape(u, e)
+  m = MatMul(r, r)
+  n = ReduceSum<keepdims=0>(m)
+  s = Sub(n, y)
+}""")
+text("one_element_everything", """
+g (float[1,1,1,1] x, float[1,1,1,1] w) => (float[1,1,1,1] y) {
+  c = Conv(x, w)
+  s = Softmax<axis=1>(c)
+  p = MaxPool<kernel_shape=[1,1]>(s)
+  t = Transpose<perm=[3,2,1,0]>(p)
+  a = Add(t, c)
+  k = Concat<axis=2>(a, x)
+  y = ReduceMax<axes=[2]>(k)
+}""")
+text("odd_primes", """
+g (float[1,7,13,11] x, float[5,7,3,2] w, float[5] b) => (float[1,5,5,9] y) {
+  c = Conv<dilations=[2,1], strides=[2,1], pads=[1,0,0,0]>(x, w, b)
+  r = LeakyRelu<alpha=0.1>(c)
+  y = MaxPool<kernel_shape=[1,2]>(r)
+}""".replace("[1,5,5,9]", "[1,5,5,9]"), tolerance=1e-4)
+text("depthwise_asymmetric", """
+g (float[2,6,9,7] x, float[12,1,3,5] w, float[12] b) => (float[2,12,a,b] y) {
+  c = Conv<group=6, auto_pad="SAME_LOWER", strides=[2,2]>(x, w, b)
+  y = HardSwish(c)
+}""".replace("[2,12,a,b]", "[2,12,5,4]"), tolerance=1e-4)
+
+# ---- Types ----
+
+text("f16_chain", """
+g (float16[3,8] x, float16[8,4] w) => (float16[3,4] y, float16[3,1] r) {
+  a = Gelu(x)
+  y = MatMul(a, w)
+  s = Softmax(y)
+  r = ReduceMean(s, ax)
+}""".replace("r) {", "r) <int64[1] ax = {1}> {"), opset=20, tolerance=4e-3)
+text("bf16_chain", """
+g (bfloat16[3,8] x, bfloat16[8] b) => (bfloat16[3,8] y, float[3,8] z) {
+  a = Add(x, b)
+  c = Mul(a, a)
+  y = Sub(c, x)
+  z = Cast<to=1>(y)
+}""", tolerance=2e-2)
+text("int8_wraps", """
+g (int8[4] x, int8[4] z) => (int8[4] a, int8[4] s, int8[4] m, int8[4] d, int8[4] n, bool[4] l) {
+  a = Add(x, z)
+  s = Sub(x, z)
+  m = Mul(x, z)
+  d = Div(a, z)
+  n = Neg(a)
+  p = Mul(m, m)
+  l = Less(p, m)
+}""", {"x": np.array([127, -128, 100, -7], np.int8), "z": np.array([1, 3, 100, 2], np.int8)})
+text("uint8_wraps", """
+g (uint8[4] x, uint8[4] z) => (uint8[4] a, uint8[4] s, uint8[4] m, uint8[4] d, float[4] f, uint8[4] r, bool[4] l) {
+  a = Add(x, z)
+  s = Sub(z, x)
+  m = Mul(x, z)
+  d = Div(a, z)
+  f = Cast<to=1>(s)
+  sum = Add(a, x)
+  k = Constant<value = uint8[4] {1, 2, 3, 7}>()
+  r = BitShift<direction="RIGHT">(sum, k)
+  l = Greater(sum, x)
+}""", {"x": np.array([255, 128, 100, 7], np.uint8), "z": np.array([1, 129, 100, 2], np.uint8)})
+text("uint64_big", """
+g (uint64[3] x, uint64[3] z) => (uint64[3] q, uint64[3] r, bool[3] l, float[3] f, double[3] d, uint64[3] m, int64[1] am) {
+  q = Div(x, z)
+  r = Mod(x, z)
+  l = Less(x, z)
+  f = Cast<to=1>(x)
+  d = Cast<to=11>(x)
+  m = Max(x, z)
+  am = ArgMax<axis=0>(f)
+}""", {"x": np.array([2**64 - 1, 2**63, 5], np.uint64), "z": np.array([10, 2**63 + 1, 3], np.uint64)})
+text("uint32_compare_and_shift", """
+g (uint32[4] x, uint32[4] z) => (bool[4] l, uint32[4] s, uint32[4] q, uint32[4] m, double[4] d) {
+  a = Add(x, z)
+  l = Less(a, x)
+  s = BitShift<direction="LEFT">(a, z)
+  q = Div(a, z)
+  b = Sub(z, x)
+  m = Mod(b, z)
+  d = Cast<to=11>(b)
+}""", {"x": np.array([2**32 - 1, 2**31, 7, 0], np.uint32), "z": np.array([1, 31, 4, 9], np.uint32)})
+text("int_division_and_mod", """
+g (int32[8] x, int32[8] z) => (int32[8] q, int32[8] r, int32[8] f, int64[8] l) {
+  q = Div(x, z)
+  r = Mod(x, z)
+  f = Mod<fmod=1>(x, z)
+  c = Cast<to=7>(x)
+  e = Cast<to=7>(z)
+  l = Mod(c, e)
+}""", {"x": np.array([7, -7, 7, -7, 0, 5, -2**31, 2**31 - 1], np.int32),
+       "z": np.array([3, 3, -3, -3, 5, 5, 2, -2], np.int32)})  # fmt: skip
+text("int64_min_by_minus_one", """
+g (int64[2] x, int64[2] z) => (int64[2] n, int64[2] a) {
+  n = Neg(x)
+  a = Abs(z)
+}""", {"x": np.array([-2**63, 5], np.int64), "z": np.array([-2**63 + 1, -5], np.int64)})
+text("bools", """
+g (bool[2,3] p, bool[3] q) => (bool[2,3] a, bool[2,3] o, bool[2,3] x, bool[2,3] n, float[2,3] f, bool[2,3] w, bool[2,3] e) {
+  a = And(p, q)
+  o = Or(a, q)
+  x = Xor(o, p)
+  n = Not(x)
+  f = Cast<to=1>(n)
+  w = Where(p, q, n)
+  e = Equal(p, q)
+}""")
+text("bool_casts", """
+g (float[6] x, int32[3] i) => (bool[6] b, bool[3] c, float[6] f, uint8[6] u) {
+  b = Cast<to=9>(x)
+  c = Cast<to=9>(i)
+  f = Cast<to=1>(b)
+  u = Cast<to=2>(b)
+}""", {"x": np.array([0, -0.0, 0.25, -3, 256, 1e-30], np.float32), "i": np.array([0, 256, -1], np.int32)})
+NANS = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0, 1.5, -1.5, np.nan], np.float32)
+text("nans", """
+g (float[8] x, float[8] z) => (float[8] r, float[8] mx, float[8] mn, float[8] c, float[8] lr, float[8] s, bool[8] l, bool[8] ge, bool[8] i, float[8] sg) {
+  r = Relu(x)
+  mx = Max(x, z)
+  mn = Min(x, z)
+  lo = Constant<value_float=-1.0>()
+  hi = Constant<value_float=1.0>()
+  c = Clip(x, lo, hi)
+  lr = LeakyRelu(x)
+  s = Sigmoid(x)
+  l = Less(x, z)
+  ge = GreaterOrEqual(x, z)
+  i = IsNaN(x)
+  sg = Sign(z)
+}""", {"x": NANS, "z": np.array([1, 1, 1, 0.0, -0.0, np.nan, 2, np.nan], np.float32)})
+text("nan_reductions", """
+g (float[2,4] x) => (float[2] s, float[2,4] sm, float[1,1,1,2] p) {
+  s = ReduceMean<axes=[1], keepdims=0>(x)
+  sm = Softmax<axis=1>(x)
+  sh = Constant<value_ints=[1,1,2,4]>()
+  v = Reshape(x, sh)
+  p = AveragePool<kernel_shape=[2,3]>(v)
+}""", {"x": np.array([[1, np.nan, 2, 3], [np.inf, -np.inf, 0, 1]], np.float32)})
+text("minus_infinity_softmax", """
+g (float[3,4] x) => (float[3,4] a, float[3,4] b, float[3] l) {
+  a = Softmax<axis=1>(x)
+  b = LogSoftmax<axis=1>(x)
+  l = ReduceLogSumExp<axes=[1], keepdims=0>(x)
+}""", {"x": np.array([[-np.inf, 0, 1, 2], [1e30, -1e30, 1e30, 0], [1000, 999, 998, -np.inf]], np.float32)})
+text("casts_chain", """
+g (float[6] x) => (int8[6] a, uint8[6] b, int32[6] c, float16[6] h, float[6] f, int64[6] l) {
+  a = Cast<to=3>(x)
+  b = Cast<to=2>(a)
+  c = Cast<to=6>(b)
+  h = Cast<to=10>(x)
+  f = Cast<to=1>(h)
+  l = Cast<to=7>(f)
+}""", {"x": np.array([1.9, -1.9, 0.5, -0.5, 100.7, -100.2], np.float32)})
+text("double_and_float_mix", """
+g (float[4] x) => (double[4] d, float[4] f) {
+  a = Cast<to=11>(x)
+  e = Exp(a)
+  k = Constant<value = double {3.0}>()
+  d = Div(e, k)
+  f = Cast<to=1>(d)
+}""")
+text("round_half_even", """
+g (float[8] x) => (float[8] r, float[8] f, float[8] c, int32[8] i) {
+  r = Round(x)
+  f = Floor(x)
+  c = Ceil(x)
+  i = Cast<to=6>(r)
+}""", {"x": np.array([0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 8388609.0, -0.2], np.float32)})
+text("quantize_edges", """
+g (float[8] x) => (uint8[8] q, int8[8] p, float[8] d) {
+  s = Constant<value_float=0.5>()
+  z = Constant<value = uint8 {128}>()
+  y = Constant<value = int8 {-3}>()
+  q = QuantizeLinear(x, s, z)
+  p = QuantizeLinear(x, s, y)
+  d = DequantizeLinear(q, s, z)
+}""", {"x": np.array([0.25, 0.75, -0.25, 1e9, -1e9, np.inf, -np.inf, 63.5], np.float32)})
+text("qdq_conv", """
+g (float[1,2,5,5] x) => (float[1,3,3,3] y)
+<int8[3,2,3,3] wq = {1,2,3,4,5,6,7,8,9,-1,-2,-3,-4,-5,-6,-7,-8,-9,11,12,13,14,15,16,17,18,19,-128,127,3,-4,5,-6,7,-8,9,
+1,-2,3,-4,5,-6,7,-8,9,-1,2,-3,4,-5,6,-7,8,-9>, float[3] ws = {0.1, 0.02, 0.3}, int8[3] wz = {0, 0, 0}> {
+  s = Constant<value_float=0.05>()
+  z = Constant<value = uint8 {117}>()
+  q = QuantizeLinear(x, s, z)
+  d = DequantizeLinear(q, s, z)
+  w = DequantizeLinear<axis=0>(wq, ws, wz)
+  c = Conv(d, w)
+  r = Relu(c)
+  q2 = QuantizeLinear(r, s, z)
+  y = DequantizeLinear(q2, s, z)
+}""".replace("9>, float", "9}, float"), tolerance=0.1)
+text("matmul_integer_zero_points", """
+g (uint8[3,5] x, int8[5,4] w) => (int32[3,4] y, int32[3,4] z) {
+  a = Constant<value = uint8 {200}>()
+  b = Constant<value = int8[4] {-128, 127, 0, 5}>()
+  y = MatMulInteger(x, w, a, b)
+  z = MatMulInteger(x, w)
+}""", {"x": np.arange(15, dtype=np.uint8).reshape(3, 5) * 17, "w": np.arange(-10, 10, dtype=np.int8).reshape(5, 4)})
+
+# ---- Control flow ----
+
+text("loop_swaps", """
+g (float[3] x, float[3] z) => (float[3] a, float[3] b, float[5,3] s) {
+  n = Constant<value = int64 {5}>()
+  c = Constant<value = bool {1}>()
+  a, b, s = Loop(n, c, x, z) <body = body (int64 i, bool k, float[3] p, float[3] q)
+      => (bool k2, float[3] q2, float[3] p2, float[3] t) {
+    k2 = Identity(k)
+    q2 = Identity(q)
+    p2 = Identity(p)
+    t = Sub(p, q)
+  }>
+}""")
+text("loop_rotates_and_adds", """
+g (float[3] x, float[3] z) => (float[3] a, float[3] b, float[3] c) {
+  n = Constant<value = int64 {4}>()
+  w = Neg(x)
+  a, b, c = Loop(n, , x, z, w) <body = body (int64 i, bool k, float[3] p, float[3] q, float[3] r)
+      => (bool k2, float[3] o, float[3] p2, float[3] q2) {
+    k2 = Identity(k)
+    f = Cast<to=1>(i)
+    h = Add(r, f)
+    o = Add(h, x)
+    p2 = Identity(p)
+    q2 = Identity(q)
+  }>
+}""")
+text("loop_carries_view", """
+g (float[3,3] x) => (float[3,3] a, float[4,3] s) {
+  n = Constant<value = int64 {4}>()
+  a, s = Loop(n, , x) <body = body (int64 i, bool k, float[3,3] p)
+      => (bool k2, float[3,3] t, float[3] row) {
+    k2 = Identity(k)
+    t = Transpose(p)
+    z = Constant<value = int64 {0}>()
+    row = Gather<axis=1>(p, z)
+  }>
+}""")
+text("loop_stops_early", """
+g (float[2] x) => (float[2] a) {
+  n = Constant<value = int64 {10}>()
+  c = Constant<value = bool {1}>()
+  a = Loop(n, c, x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q) {
+    three = Constant<value = int64 {3}>()
+    k2 = Less(i, three)
+    one = Constant<value_float=1.0>()
+    q = Add(p, one)
+  }>
+}""")
+text("loop_zero_rounds", """
+g (float[2] x) => (float[2] a, float[0,2] s) {
+  n = Constant<value = int64 {0}>()
+  a, s = Loop(n, , x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q, float[2] t) {
+    k2 = Identity(k)
+    q = Neg(p)
+    t = Exp(p)
+  }>
+}""")
+text("loop_output_is_outer_value", """
+g (float[2] x) => (float[2] a, float[3,2] s, float[2] y) {
+  n = Constant<value = int64 {3}>()
+  h = Exp(x)
+  a, s = Loop(n, , x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q, float[2] t) {
+    k2 = Identity(k)
+    q = Identity(h)
+    t = Add(p, h)
+  }>
+  y = Neg(h)
+}""")
+text("loop_same_carried_twice", """
+g (float[2] x) => (float[2] a, float[2] b) {
+  n = Constant<value = int64 {3}>()
+  a, b = Loop(n, , x, x) <body = body (int64 i, bool k, float[2] p, float[2] q) => (bool k2, float[2] r, float[2] r) {
+    k2 = Identity(k)
+    r = Sub(p, q)
+  }>
+}""".replace("r, float[2] r)", "r, float[2] s)").replace("r = Sub(p, q)", "r = Sub(p, q)\n    s = Identity(r)"))
+text("if_in_loop", """
+g (float[2] x) => (float[2] a, float[4,2] s) {
+  n = Constant<value = int64 {4}>()
+  a, s = Loop(n, , x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q, float[2] t) {
+    k2 = Identity(k)
+    two = Constant<value = int64 {2}>()
+    m = Mod(i, two)
+    b = Cast<to=9>(m)
+    q = If(b) <then_branch = th () => (float[2] u) { u = Add(p, x) },
+               else_branch = el () => (float[2] v) { e = Exp(x) v = Sub(p, e) }>
+    t = Mul(q, p)
+  }>
+}""")
+text("nested_if", """
+g (float[2] x, bool c, bool d) => (float[2] y, float[2] z) {
+  h = Exp(x)
+  y, z = If(c) <then_branch = th () => (float[2] a, float[2] b) {
+      a = If(d) <then_branch = t2 () => (float[2] u) { u = Identity(h) },
+                 else_branch = e2 () => (float[2] v) { v = Neg(x) }>
+      b = Add(a, h)
+    }, else_branch = el () => (float[2] a1, float[2] b1) {
+      a1 = Identity(x)
+      b1 = Identity(x)
+    }>
+}""", {"c": np.array(True), "d": np.array(False)})
+text("if_else_taken", """
+g (float[2] x, bool c) => (float[2] y, float[2] w) {
+  h = Exp(x)
+  y = If(c) <then_branch = th () => (float[2] a) { a = Neg(h) },
+             else_branch = el () => (float[2] b) { b = Identity(h) }>
+  w = Add(h, y)
+}""", {"c": np.array(False)})
+text("if_of_outputs", """
+g (float[2] x, bool c) => (float[2] h, float[2] y) {
+  h = Exp(x)
+  y = If(c) <then_branch = th () => (float[2] a) { a = Identity(h) },
+             else_branch = el () => (float[2] b) { b = Relu(x) }>
+}""", {"c": np.array(True)})
+text("loop_in_loop", """
+g (float[2] x) => (float[2] a, float[3,2,2] s) {
+  n = Constant<value = int64 {3}>()
+  a, s = Loop(n, , x) <body = outer (int64 i, bool k, float[2] p) => (bool k2, float[2] q, float[2,2] t) {
+    k2 = Identity(k)
+    m = Constant<value = int64 {2}>()
+    q, t = Loop(m, , p) <body = inner (int64 j, bool l, float[2] u) => (bool l2, float[2] v, float[2] w) {
+      l2 = Identity(l)
+      ij = Add(i, j)
+      f = Cast<to=1>(ij)
+      v = Add(u, f)
+      w = Mul(u, p)
+    }>
+  }>
+}""")
+text("scan_reverse", """
+g (float[2] x, float[4,2] s, float[4,2] r) => (float[2] a, float[4,2] b, float[4,2] c) {
+  a, b, c = Scan<num_scan_inputs=2, scan_input_directions=[1,0], scan_output_directions=[0,1],
+                 body = body (float[2] p, float[2] u, float[2] v) => (float[2] q, float[2] o1, float[2] o2) {
+    q = Add(p, u)
+    o1 = Mul(q, v)
+    o2 = Sub(u, v)
+  }>(x, s, r)
+}""")
+text("scan_axes", """
+g (float[3] x, float[3,4] s) => (float[3] a, float[3,4] b) {
+  a, b = Scan<num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[-1], scan_input_directions=[1],
+              scan_output_directions=[1],
+              body = body (float[3] p, float[3] u) => (float[3] q, float[3] o) {
+    q = Add(p, u)
+    o = Identity(u)
+  }>(x, s)
+}""")
+text("scan_identity_body", """
+g (float[2] x, float[4,2] s) => (float[2] a, float[4,2] b, float[4,2] c) {
+  a, b, c = Scan<num_scan_inputs=1, body = body (float[2] p, float[2] u) => (float[2] q, float[2] o, float[2] z) {
+    q = Identity(u)
+    o = Identity(p)
+    z = Identity(x)
+  }>(x, s)
+}""")
+text("loop_counter_out", """
+g () => (int64 a, int64[4] s) {
+  n = Constant<value = int64 {4}>()
+  z = Constant<value = int64 {100}>()
+  a, s = Loop(n, , z) <body = body (int64 i, bool k, int64 p) => (bool k2, int64 q, int64 t) {
+    k2 = Identity(k)
+    q = Identity(i)
+    t = Add(p, i)
+  }>
+}""")
+
+text("loop_condition_escapes", """
+g (float[2] x) => (float[2] a, bool last, bool[t] seen) {
+  n = Constant<value = int64 {10}>()
+  c = Constant<value = bool {1}>()
+  a, last = Loop(n, c, x, c) <body = body (int64 i, bool k, float[2] p, bool b)
+      => (bool k2, float[2] q, bool b2) {
+    three = Constant<value = int64 {3}>()
+    k2 = Less(i, three)
+    q = Add(p, x)
+    b2 = Identity(k)
+  }>
+  seen = Not(last)
+}""".replace(", bool[t] seen", ", bool seen"))
+text("loop_without_condition", """
+g (float[2] x, int64 stop) => (float[2] a) {
+  n = Constant<value = int64 {6}>()
+  a = Loop(n, , x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q) {
+    k2 = Less(i, stop)
+    q = Add(p, x)
+  }>
+}""", {"stop": np.array(2, np.int64)})
+text("loop_condition_is_carried_too", """
+g (float[2] x, int64 stop) => (float[2] a, bool f) {
+  n = Constant<value = int64 {6}>()
+  c = Constant<value = bool {1}>()
+  a, f = Loop(n, c, x, c) <body = body (int64 i, bool k, float[2] p, bool b) => (bool b, float[2] q, bool b2) {
+    b2 = Less(i, stop)
+    q = Add(p, x)
+  }>
+}""", {"stop": np.array(2, np.int64)})
+text("loop_false_from_the_start", """
+g (float[2] x, bool c) => (float[2] a) {
+  n = Constant<value = int64 {6}>()
+  a = Loop(n, c, x) <body = body (int64 i, bool k, float[2] p) => (bool k2, float[2] q) {
+    k2 = Identity(k)
+    q = Add(p, x)
+  }>
+}""", {"c": np.array(False)})
+text("loop_returns_outer_and_weight", """
+g (float[2] x) => (float[2] a, float[2] b, float[2] c) <float[2] w = {5.0, 6.0}> {
+  n = Constant<value = int64 {2}>()
+  a, b, c = Loop(n, , x, x, x) <body = body (int64 i, bool k, float[2] p, float[2] q, float[2] r)
+      => (bool k2, float[2] x2, float[2] w2, float[2] p2) {
+    k2 = Identity(k)
+    x2 = Identity(x)
+    w2 = Identity(w)
+    p2 = Identity(p)
+  }>
+}""")
+text("loop_concat_inside", """
+g (float[1,4] x) => (float[1,4] a, float[3,2,4] s) {
+  n = Constant<value = int64 {3}>()
+  a, s = Loop(n, , x) <body = body (int64 i, bool k, float[1,4] p) => (bool k2, float[1,4] q, float[2,4] t) {
+    k2 = Identity(k)
+    u = Neg(p)
+    t = Concat<axis=0>(u, p)
+    l, r = Split<axis=1>(u)
+    q = Concat<axis=1>(r, l)
+  }>
+}""", opset=11)
+text("scan_zero_length", """
+g (float[2] x, float[0,2] s) => (float[2] a, float[0,2] b) {
+  a, b = Scan<num_scan_inputs=1, body = body (float[2] p, float[2] u) => (float[2] q, float[2] o) {
+    q = Add(p, u)
+    o = Mul(p, u)
+  }>(x, s)
+}""", {"x": np.array([1, 2], np.float32)},
+     outputs=[np.array([1, 2], np.float32), np.zeros((0, 2), np.float32)])
+text("scan_square_axes", """
+g (float[3] x, float[3,3] s, float[3,3] r) => (float[3] a, float[3,3] b, float[3,3] c) {
+  a, b, c = Scan<num_scan_inputs=2, scan_input_axes=[1,0], scan_output_axes=[0,1],
+              body = body (float[3] p, float[3] u, float[3] v) => (float[3] q, float[3] o, float[3] z) {
+    q = Add(p, u)
+    o = Identity(u)
+    z = Mul(v, p)
+  }>(x, s, r)
+}""")
+
+# ---- Functions and recurrent nets ----
+
+text("function_twice", """
+g (float[3] x) => (float[3] y) {
+  a = own.twice<k=2.0>(x)
+  y = own.twice<k=3.0>(a)
+}
+<domain: "own", opset_import: ["": 17]> twice<k>(v) => (w) {
+  c = Constant<value_float: float = @k>()
+  t = Mul(v, c)
+  w = Add(t, v)
+}""", head=', "own": 1')
+text("lstm_shared", """
+g (float[4,2,3] x, float[1,20,3] w, float[1,20,5] r, float[1,40] b, float[1,2,5] h0) => (float[4,1,2,5] y, float[1,2,5] h, float[1,2,5] c, float[4,1,2,5] y2) {
+  y, h, c = LSTM<hidden_size=5>(x, w, r, b, , h0, h0)
+  y2, h2, c2 = LSTM<hidden_size=5, direction="reverse">(x, w, r, b, , h, c)
+}""", tolerance=1e-4)
+text("gru_lens", """
+g (float[4,2,3] x, float[2,15,3] w, float[2,15,5] r, int32[2] l) => (float[4,2,2,5] y, float[2,2,5] h) {
+  y, h = GRU<hidden_size=5, direction="bidirectional", linear_before_reset=1>(x, w, r, , l)
+}""", {"l": np.array([4, 2], np.int32)}, tolerance=1e-4)
+
+# ---- Chains across operators ----
+
+text("relu_between_transposes", """
+g (float[1,3,4,5] x, float[3,3,1,1] w) => (float[1,4,5,3] y) {
+  t = Transpose<perm=[0,2,3,1]>(x)
+  r = Relu(t)
+  u = Transpose<perm=[0,3,1,2]>(r)
+  c = Conv(u, w)
+  v = Transpose<perm=[0,2,3,1]>(c)
+  y = Add(v, r)
+}""")
+text("channel_shuffle", """
+g (float[1,6,2,2] x) => (float[1,6,2,2] y) {
+  s = Constant<value_ints=[1,2,3,2,2]>()
+  b = Constant<value_ints=[1,6,2,2]>()
+  r = Relu(x)
+  a = Reshape(r, s)
+  t = Transpose<perm=[0,2,1,3,4]>(a)
+  u = Reshape(t, b)
+  y = Add(u, r)
+}""")
+text("batchnorm_shared_conv", """
+g (float[1,2,4,4] x, float[2] s, float[2] b, float[2] m) => (float[1,2,4,4] y, float[1,2,4,4] c)
+<float[2,2,1,1] w = {1.0, 2.0, 3.0, 4.0}, float[2] v = {1.0, 2.0}, float[2] k = {0.5, 0.25}> {
+  c = Conv(x, w)
+  n = BatchNormalization(c, k, b, m, v)
+  d = Conv(n, w)
+  y = BatchNormalization(d, k, v, k, v)
+}""", tolerance=1e-4)
+text("topk_of_view", """
+g (float[5,4] x) => (float[4,2] v, int64[4,2] i, float[4,2] w) {
+  a = Exp(x)
+  t = Transpose(a)
+  k = Constant<value_ints=[2]>()
+  v, i = TopK<axis=1, largest=0>(t, k)
+  w = Neg(v)
+}""")
+text("where_of_broadcasts", """
+g (float[3,1] x, float[4] z, bool[2,1,1] c) => (float[2,3,4] y) {
+  a = Neg(x)
+  b = Exp(z)
+  w = Where(c, a, b)
+  n = Where(c, b, w)
+  y = Sub(w, n)
+}""")
+text("resize_chain", """
+g (float[1,2,3,3] x) => (float[1,2,6,6] y) {
+  sc = Constant<value_floats=[1.0,1.0,2.0,2.0]>()
+  r = Relu(x)
+  u = Resize<mode="linear">(r, , sc)
+  v = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">(r, , sc)
+  a = Add(u, v)
+  y = Relu(a)
+}""")
+text("einsum_of_same", """
+g (float[2,3,3] x) => (float[2,3,3] y, float[2] t, float[3] d) {
+  a = Exp(x)
+  y = Einsum<equation="bij,bkj->bik">(a, a)
+  t = Einsum<equation="bii->b">(a)
+  d = Einsum<equation="bij->j">(y)
+}""", tolerance=1e-4)
+text("many_inputs_sum", """
+g (float[2,3] a, float[3] b, float[2,1] c, float[1,1] d, float e) => (float[2,3] y, float[2,3] m) {
+  y = Sum(a, b, c, d, e, a)
+  m = Mean(a, y, y, b)
+}""")
+text("prelu_shared_slope", """
+g (float[1,3,2,2] x, float[3,1,1] s) => (float[1,3,2,2] y) {
+  a = PRelu(x, s)
+  b = PRelu(a, s)
+  y = Mul(b, s)
+}""")
+text("long_elementwise", "g (float[16] x) => (float[16] y) {\n  v0 = Tanh(x)\n" + "".join(
+    f"  v{i} = {['Add(v%d, x)', 'Mul(v%d, v0)', 'Sub(x, v%d)', 'Sigmoid(v%d)'][i % 4] % (i - 1)}\n"
+    for i in range(1, 150)) + "  y = Neg(v149)\n}")
+text("side_chain_of_doublings", "g (float[1,2,4,4] x, float[2,2,1,1] w) => (float[1,2,4,4] y) {\n"
+     "  c = Conv(x, w)\n  s0 = Add(x, x)\n" + "".join(
+         f"  s{i} = {['Mul', 'Sub', 'Add'][i % 3]}(s{i - 1}, s{i - 1})\n" for i in range(1, 44)) +
+     "  y = Add(s43, c)\n}")
+text("chain_of_doublings", "g (float[2,2] x) => (float[2,2] y) {\n  s0 = Exp(x)\n" + "".join(
+    f"  s{i} = Add(s{i - 1}, s{i - 1})\n" for i in range(1, 60)) + "  y = Tanh(s59)\n}")
+text("wide_readers", "g (float[8] x) => (float[8] y) {\n  h = Exp(x)\n" + "".join(
+    f"  r{i} = {['Neg', 'Sigmoid', 'Relu', 'Tanh'][i % 4]}(h)\n" for i in range(20)) + "  y = Sum(" + ", ".join(
+    f"r{i}" for i in range(20)) + ")\n}")
+
+
+# ---- Making and running ----
+
+def random_value(rng, info):
+    kind = info.type.tensor_type
+    dims = [dim.dim_value for dim in kind.shape.dim]
+    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    if dtype == np.bool_:
+        return rng.integers(0, 2, dims).astype(dtype)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0 if np.dtype(dtype).kind == "u" else -9, 10, dims).astype(dtype)
+    return np.asarray(rng.standard_normal(dims) * 1.5).astype(dtype)
+
+
+def reference(model, inputs):
+    try:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        return session.run(None, inputs)
+    except Exception as error:  # noqa: BLE001: onnxruntime's errors have no common type
+        first = error
+    try:
+        return ReferenceEvaluator(model).run(None, inputs)
+    except Exception as error:
+        raise RuntimeError(f"no reference: {first}; {error}") from error
+
+
+def make(name, folder):
+    """Writes the model and its data; returns the case."""
+    case = MODELS[name]()
+    rng = np.random.default_rng(7)
+    weights = {tensor.name for tensor in case.model.graph.initializer}
+    inputs = {}
+    for info in case.model.graph.input:
+        if info.name not in weights:
+            value = case.inputs.get(info.name)
+            inputs[info.name] = random_value(rng, info) if value is None else value
+    data = os.path.join(folder, "test_data_set_0")
+    os.makedirs(data, exist_ok=True)
+    onnx.save(case.model, os.path.join(folder, "model.onnx"))
+    wanted = case.outputs or reference(case.model, inputs)
+    outputs = zip(case.model.graph.output, wanted)
+    for kind, pairs in (("input", inputs.items()), ("output", ((o.name, v) for o, v in outputs))):
+        for i, (value_name, value) in enumerate(pairs):
+            with open(os.path.join(data, f"{kind}_{i}.pb"), "wb") as file:
+                tensor = numpy_helper.from_array(np.asarray(value), value_name)
+                file.write(tensor.SerializeToString())
+    return case
+
+
+def run(command, folder, what):
+    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, errors="replace", timeout=300, check=False)  # fmt: skip
+    if done.returncode != 0:
+        output = (done.stdout + done.stderr)[-1500:]
+        raise RuntimeError(f"{what}: exit code {done.returncode}\n{output}")
+
+
+def inputs_of(case, folder):
+    """Options of the program: the inputs of the data."""
+    weights = {tensor.name for tensor in case.model.graph.initializer}
+    names = [info.name for info in case.model.graph.input if info.name not in weights]
+    options = []
+    for i, name in enumerate(names):
+        options += ["--input", f"{name}={folder}/test_data_set_0/input_{i}.pb"]
+    return options
+
+
+def bytes_of(folder):
+    return {entry: open(os.path.join(folder, entry), "rb").read() for entry in os.listdir(folder)}
+
+
+def check(name, ullage, full):
+    """Returns nothing, or what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="ullage-nasty-") as folder:
+        try:
+            case = make(name, folder)
+            build = [ullage, "compile", "model.onnx", "--cflags", "-O1"]
+            run(build + ["-o", "program"], folder, "compile")
+            tolerance = ["--rtol", str(case.tolerance), "--atol", str(case.tolerance)]
+            run(["./program", "--test-data", "test_data_set_0"] + tolerance, folder, "run")
+            given = inputs_of(case, folder)
+            run(["./program", "--guard"] + given, folder, "--guard")
+            run(["./program", "--output-dir", "planned"] + given, folder, "run")
+            run(build + ["--pack", "none", "-o", "plain"], folder, "compile --pack none")
+            run(["./plain", "--output-dir", "apart"] + given, folder, "run")
+            if bytes_of(folder + "/planned") != bytes_of(folder + "/apart"):
+                return "reuse of memory changes the result"
+            off = [word for row in ("simplify", "bnfold", "cse", "views", "concat", "fuse")
+                   for word in ("--no-pass", row)]  # fmt: skip
+            run(build + off + ["-o", "direct"], folder, "compile without passes")
+            run(["./direct", "--test-data", "test_data_set_0"] + tolerance, folder, "no passes")
+            if full:
+                run(["bash", os.path.join(HERE, "model.sh"), ullage, "model.onnx"], folder, "model.sh")
+        except (RuntimeError, subprocess.TimeoutExpired, OSError, UnicodeError) as error:
+            return str(error)
+    return None
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parse.add_argument("--list", action="store_true")
+    parse.add_argument("--make", metavar="DIR")
+    parse.add_argument("--run", metavar="ULLAGE")
+    parse.add_argument("--full", action="store_true", help="tests/e2e/model.sh on each as well")
+    parse.add_argument("--jobs", type=int, default=2)
+    parse.add_argument("names", nargs="*", metavar="NAME")
+    args = parse.parse_args()
+    names = args.names or list(MODELS)
+    if args.list:
+        print("\n".join(names))
+    if args.make:
+        for name in names:
+            make(name, os.path.join(args.make, name))
+    if args.run:
+        ullage = os.path.abspath(args.run)
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            results = list(pool.map(lambda name: check(name, ullage, args.full), names))
+        for name, problem in zip(names, results):
+            if problem:
+                print(f"FAIL {name}: {problem}")
+        failed = sum(problem is not None for problem in results)
+        print(f"{len(names) - failed} of {len(names)} ok")
+        sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
