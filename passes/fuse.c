@@ -528,6 +528,7 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
     uint64_t vanished = 0;
     uint64_t stored = 0;
     uint64_t extended = 0;
+    bool first_escapes = false;
     struct cost cost = cost_of(fuse, trial);
     for (uint32_t g = 0; g < count; g++) {
         if (!trial_init(fuse, &alone, &groups[g], 1))
@@ -543,15 +544,16 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
                     continue;
                 if (!escapes(fuse, trial, output))
                     vanished += size_bytes;
-                else if (cost.runs_at < before.runs_at)
-                    stored += size_bytes; /* earlier than before */
+                else if (g > 0 && (first_escapes || cost.runs_at < before.runs_at))
+                    stored += size_bytes; /* with what the first stores, or earlier */
+                else if (g == 0)
+                    first_escapes = true;
             }
         }
     }
-    bool adjacent = is_adjacent(fuse, trial);
-    if (cost.extended_bytes <= extended + vanished && (stored <= vanished || adjacent))
+    if (cost.extended_bytes <= extended + vanished && stored <= vanished)
         return true;
-    return adjacent && count == 2 && step_bytes_fit(fuse, trial, groups);
+    return count == 2 && is_adjacent(fuse, trial) && step_bytes_fit(fuse, trial, groups);
 }
 
 /* ---- Merging ---- */
