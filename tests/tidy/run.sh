@@ -63,4 +63,13 @@ else
 fi
 awk 'length($0) > 100 { print FILENAME ":" FNR ": over 100 columns"; bad = 1 } END { exit bad }' \
     $(git ls-files '*.c' '*.h') || failed=1
+
+# The counts in README are those of the lists.
+total=$(awk 'NR > 1' tests/ops/scope.tsv | wc -l)
+scope=$(awk -F'\t' 'NR > 1 && $4 == "in"' tests/ops/scope.tsv | wc -l)
+passed=$(wc -l <tests/ops/passed.txt)
+said=$(tr '\n' ' ' <README.md | grep -oE '[0-9]+ operator tests .*, [0-9]+ are in scope .* and [0-9]+ of them pass' |
+    grep -oE '^[0-9]+|[0-9]+ are in|[0-9]+ of them' | grep -oE '[0-9]+' | tr '\n' ' ')
+[ "$said" = "$total $scope $passed " ] ||
+    fail "README.md counts operator tests, those in scope and passed: '$said'; it is $total $scope $passed"
 exit $failed
