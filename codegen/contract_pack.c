@@ -93,6 +93,13 @@ static void put_inside(const struct ul_contract_out *out, uint32_t indent,
     int64_t stride = b->at.strides[plan->b_n.carrier[plan->b_n.count - 1]];
     const struct ul_buffer *buffer = &out->printer->kernel->buffers[b->buffer];
     bool same = b->transform == UL_NONE && buffer->dtype == plan->contraction->acc_dtype;
+    if (same && stride > 1 && action == UL_CONTRACT_PACK) {
+        ul_contract_line(out, indent,
+                         "ul_pack_row_%s(t_to + t_j + t_lo, (const %s *)b%" PRIu32
+                         ", t_at + %" PRId64 " * t_lo, %" PRId64 ", 0, t_hi - t_lo, t_hi - t_lo);",
+                         plan->tag, plan->type, b->buffer, stride, stride);
+        return;
+    }
     if (!same || stride != 1 || action == UL_CONTRACT_ACCUMULATE) {
         put_loop(out, indent, "t_lo", "t_hi", action);
         return;
