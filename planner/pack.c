@@ -237,29 +237,36 @@ static bool best_offer(struct best *best, uint64_t arena_bytes, const char *meth
 
 static void greedy_run(const struct ul_pack_problem *problem, struct best *best)
 {
-    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS; order++) {
-        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes);
+    static const uint64_t most_work = 1u << 26; /* huge instances get fewer orders */
+    uint64_t work = 0;
+    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < most_work; order++) {
+        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
         if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)))
             return;
     }
 }
 
-static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
-                      struct best *best, struct ul_pack_result *result)
+/* When the search must end, by the wall clock; 0: never. */
+static double deadline_of(const struct ul_pack_options *options)
 {
-    struct ul_pack_exact exact = {.capacity_bytes = options->capacity_bytes,
+    if (!(options->time_limit_seconds > 0))
+        return 0;
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
+}
+
+static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
+                      double deadline_seconds, struct best *best, struct ul_pack_result *result)
+{
+    struct ul_pack_exact exact = {.deadline_seconds = deadline_seconds,
+                                  .capacity_bytes = options->capacity_bytes,
                                   .target_bytes = best->target_bytes,
                                   .work_limit =
                                       options->work_limit != 0 ? options->work_limit : default_work,
                                   .arena_bytes = best->arena_bytes,
                                   .bound_bytes = problem->bound_bytes,
                                   .offset_bytes = best->trial_bytes};
-    if (options->time_limit_seconds > 0) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        exact.deadline_seconds =
-            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
-    }
     ul_pack_exact(problem, &exact);
     if (exact.found)
         best_offer(best, exact.arena_bytes, "exact search");
@@ -287,6 +294,7 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag)
 {
+    double deadline = deadline_of(options);
     uint64_t total_bytes = 0;
     for (uint32_t b = 0; b < buffer_count; b++)
         UL_TRY(buffer_verify(&buffers[b], b, &total_bytes, diag));
@@ -305,7 +313,7 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
     memset(result, 0, sizeof *result);
     bool exact = options->method == UL_PACK_BEST || options->method == UL_PACK_EXACT;
     if (exact && best.arena_bytes > best.target_bytes)
-        exact_run(&problem, options, &best, result);
+        exact_run(&problem, options, deadline, &best, result);
     for (uint32_t b = 0; b < buffer_count; b++)
         buffers[b].offset_bytes = best.offset_bytes[b];
     result_fill(&problem, options, &best, result);

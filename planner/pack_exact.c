@@ -18,7 +18,6 @@
 enum { RUNGS = 4, FIRST_KEYS = 3, SEARCH_BUFFERS = 2000 };
 static const uint64_t first_slice = 1u << 15;
 static const uint64_t longest_slice = 1u << 21;
-static const uint64_t dive_work = UINT64_MAX / 4;
 
 struct runner {
     struct ul_arena arena;
@@ -247,7 +246,10 @@ static void dives_at(struct exact *x, int32_t capacity)
         ul_arena_init(&arena);
         struct ul_pack_search *search =
             ul_pack_search_new(&arena, &x->sections, capacity, key, true);
-        if (ul_pack_search_run(search, dive_work, &x->state->work) == UL_PACK_FOUND) {
+        enum ul_pack_outcome outcome = UL_PACK_OPEN;
+        while (outcome == UL_PACK_OPEN && !exhausted(x))
+            outcome = ul_pack_search_run(search, longest_slice, &x->state->work);
+        if (outcome == UL_PACK_FOUND) {
             const int32_t *offsets = ul_pack_search_offsets(search);
             offsets_settle(x, offsets);
             int32_t height = offsets_height(x, offsets);
@@ -259,15 +261,28 @@ static void dives_at(struct exact *x, int32_t capacity)
     }
 }
 
+/* From the bound upward in growing steps; then between the last failure and the first success. */
 static void dives_run(struct exact *x)
 {
+    enum { REFINEMENTS = 4 };
     int32_t step = (x->high - 1 - x->low) / 16;
+    int32_t failed = x->low;
     for (int32_t capacity = x->low; capacity < x->high && !settled_enough(x);) {
         dives_at(x, capacity);
         if (exhausted(x) || step == 0)
             return;
+        if (x->high > capacity)
+            failed = capacity;
         capacity += step;
         step *= 2;
+    }
+    for (uint32_t i = 0; i < REFINEMENTS && !settled_enough(x) && !exhausted(x); i++) {
+        int32_t middle = failed + (x->high - failed) / 2;
+        if (middle <= failed || middle >= x->high)
+            return;
+        dives_at(x, middle);
+        if (x->high > middle)
+            failed = middle;
     }
 }
 
@@ -287,8 +302,10 @@ void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_exact *
         x->low = x->sections.bound;
         if (x->high <= x->low && !x->sections.exact)
             x->high = x->low + 1;
+        uint64_t visits = (uint64_t)x->sections.count * x->sections.count;
         if (x->sections.count > SEARCH_BUFFERS) {
-            dives_run(x);
+            if (visits < state->work_limit / 4)
+                dives_run(x);
         } else {
             if (state->capacity_bytes == 0)
                 dives_at(x, x->low);

@@ -244,7 +244,7 @@ static void ranks_make(struct greedy *g)
 }
 
 uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
-                        uint64_t *offset_bytes)
+                        uint64_t *offset_bytes, uint64_t *work)
 {
     struct greedy g = {.problem = problem, .offset_bytes = offset_bytes};
     ul_arena_init(&g.scratch);
@@ -259,6 +259,7 @@ uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
                 continue;
             offset_bytes[b] = buffer->pinned ? buffer->offset_bytes : lowest_allowed(&g, b);
             placed_mark(&g, b);
+            *work += g.found_count + 1;
             uint64_t end = offset_bytes[b] + buffer->size_bytes;
             top = end > top ? end : top;
         }

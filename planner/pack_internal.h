@@ -26,9 +26,10 @@ struct ul_pack_problem {
 enum { UL_PACK_GREEDY_ORDERS = 6 };
 
 /* First-fit in the given one of UL_PACK_GREEDY_ORDERS orders, pinned buffers first. Returns the
- * arena's size. Near-linear memory; time grows with the pairs of buffers that overlap. */
+ * arena's size; adds the pairs of overlapping buffers that it looked at, which is what its time
+ * grows with, to *work. */
 uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
-                        uint64_t *offset_bytes);
+                        uint64_t *offset_bytes, uint64_t *work);
 const char *ul_pack_greedy_name(uint32_t order);
 
 #endif
