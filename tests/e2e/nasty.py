@@ -4,6 +4,7 @@
     nasty.py --list
     nasty.py --make DIR [NAME...]             DIR/NAME/model.onnx and DIR/NAME/test_data_set_0
     nasty.py --run ULLAGE [--full] [NAME...]  makes each, compiles it, compares with the reference
+    nasty.py --run ULLAGE --random 100 [--seed 1]   the same with random graphs
 
 The reference is onnxruntime, else ONNX's own evaluator where that has no such operator or type.
 --run compiles, runs on the data, runs again with --guard, and demands the same bytes from
@@ -1126,6 +1127,139 @@ text("wide_readers", "g (float[8] x) => (float[8] y) {\n  h = Exp(x)\n" + "".joi
     f"r{i}" for i in range(20)) + ")\n}")
 
 
+# ---- Random graphs ----
+
+
+class RandomGraph:
+    """Grows a graph of float values by random operators; few shapes, so that values meet."""
+
+    UNARY = ["Relu", "Neg", "Tanh", "Sigmoid", "Abs", "Softplus", "Identity"]
+    BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
+    REDUCE = ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceL1"]
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.nodes, self.weights, self.values = [], [], []
+        self.inputs = []
+        for i in range(2):
+            shape = [int(d) for d in self.rng.integers(1, 5, self.rng.integers(2, 5))]
+            self.inputs.append((f"x{i}", shape))
+            self.values.append((f"x{i}", shape))
+
+    def pick(self):
+        """Late values more often than early ones."""
+        late = self.rng.random() < 0.6
+        pool = self.values[-6:] if late else self.values
+        return pool[self.rng.integers(len(pool))]
+
+    def pick_like(self, shape):
+        same = [value for value in self.values if value[1] == shape]
+        return same[self.rng.integers(len(same))]
+
+    def ints(self, values):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def floats(self, shape):
+        name = f"w{len(self.weights)}"
+        data = (self.rng.standard_normal(shape) * 0.5).astype(np.float32)
+        self.weights.append(numpy_helper.from_array(data, name))
+        return name
+
+    def emit(self, op, inputs, shapes, **attributes):
+        names = [f"v{len(self.nodes)}_{i}" for i in range(len(shapes))]
+        self.nodes.append(helper.make_node(op, inputs, names, **attributes))
+        for name, shape in zip(names, shapes):
+            if all(1 <= d <= 40 for d in shape) and int(np.prod(shape)) <= 4000:
+                self.values.append((name, list(shape)))
+
+    def grow(self):
+        rng = self.rng
+        name, shape = self.pick()
+        axis = int(rng.integers(len(shape)))
+        kind = rng.integers(17)
+        if kind <= 2:
+            self.emit(str(rng.choice(self.UNARY)), [name], [shape])
+        elif kind <= 5:
+            other = self.pick_like(shape)
+            self.emit(str(rng.choice(self.BINARY)), [name, other[0]], [shape])
+        elif kind == 6:
+            other = self.pick()
+            try:
+                result = list(np.broadcast_shapes(shape, other[1]))
+            except ValueError:
+                return
+            self.emit(str(rng.choice(self.BINARY)), [name, other[0]], [result])
+        elif kind == 7:
+            perm = [int(d) for d in rng.permutation(len(shape))]
+            self.emit("Transpose", [name], [[shape[d] for d in perm]], perm=perm)
+        elif kind == 8:
+            begin, end, step = 0, shape[axis], int(rng.integers(1, 3))
+            if rng.random() < 0.5:
+                begin, end, step = -1, -(2**62), -step
+            elif shape[axis] > 1:
+                begin = int(rng.integers(shape[axis] - 1))
+            count = len(range(shape[axis])[slice(begin, None, step)])
+            result = shape[:axis] + [count] + shape[axis + 1:]
+            rows = [self.ints([number]) for number in (begin, end, axis, step)]
+            self.emit("Slice", [name] + rows, [result])
+        elif kind == 9:
+            parts = [name] + [self.pick_like(shape)[0] for _ in range(rng.integers(1, 3))]
+            result = shape[:axis] + [shape[axis] * len(parts)] + shape[axis + 1:]
+            self.emit("Concat", parts, [result], axis=axis)
+        elif kind == 10 and shape[axis] > 1:
+            first = int(rng.integers(1, shape[axis]))
+            sizes = [first, shape[axis] - first]
+            self.emit("Split", [name, self.ints(sizes)],
+                      [shape[:axis] + [n] + shape[axis + 1:] for n in sizes], axis=axis)
+        elif kind == 11:
+            result = [int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))]
+            self.emit("Reshape", [name, self.ints(result)], [result])
+        elif kind == 12:
+            other = int(rng.integers(1, 6))
+            wide = self.floats([shape[-1], other])
+            if rng.random() < 0.5 and len(shape) == 2:
+                last, result = self.values[-1], [shape[0], other]
+                self.emit("MatMul", [name, wide], [result])
+                if last[1] == result:
+                    self.emit("Add", [self.values[-1][0], last[0]], [result])
+            else:
+                self.emit("MatMul", [name, wide], [shape[:-1] + [other]])
+        elif kind == 13:
+            self.emit("Softmax", [name], [shape], axis=axis)
+        elif kind == 14:
+            result = shape[:axis] + [1] + shape[axis + 1:]
+            self.emit(str(rng.choice(self.REDUCE)), [name], [result], axes=[axis])
+        elif kind == 15 and len(shape) == 4:
+            out = int(rng.integers(1, 4))
+            weight = self.floats([out, shape[1], 3, 3])
+            self.emit("Conv", [name, weight, self.floats([out])],
+                      [[shape[0], out, shape[2], shape[3]]], pads=[1, 1, 1, 1])
+        elif kind == 16:
+            at = [int(i) for i in rng.integers(-shape[axis], shape[axis], rng.integers(1, 4))]
+            self.emit("Gather", [name, self.ints(at)],
+                      [shape[:axis] + [len(at)] + shape[axis + 1:]], axis=axis)
+
+    def case(self, steps):
+        for _ in range(steps):
+            self.grow()
+        made = self.values[2:]
+        count = min(len(made), int(self.rng.integers(1, 4)))
+        chosen = {len(made) - 1} | {int(i) for i in self.rng.integers(0, len(made), count)}
+        describe = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                    for name, shape in self.inputs + [made[i] for i in sorted(chosen)]]  # fmt: skip
+        graph = helper.make_graph(self.nodes, "random", describe[:2], describe[2:], self.weights)
+        opsets = [helper.make_opsetid("", 17)]
+        return Case(helper.make_model(graph, opset_imports=opsets, ir_version=8), tolerance=2e-4)
+
+
+def random_graphs(seed, count):
+    for number in range(seed, seed + count):
+        MODELS[f"random_{number}"] = lambda number=number: RandomGraph(number).case(8 + number % 48)
+    return [f"random_{number}" for number in range(seed, seed + count)]
+
+
 # ---- Making and running ----
 
 def random_value(rng, info):
@@ -1232,10 +1366,14 @@ def main():
     parse.add_argument("--make", metavar="DIR")
     parse.add_argument("--run", metavar="ULLAGE")
     parse.add_argument("--full", action="store_true", help="tests/e2e/model.sh on each as well")
+    parse.add_argument("--random", type=int, default=0, metavar="N", help="random graphs")
+    parse.add_argument("--seed", type=int, default=1, help="of the first random graph")
     parse.add_argument("--jobs", type=int, default=2)
     parse.add_argument("names", nargs="*", metavar="NAME")
     args = parse.parse_args()
     names = args.names or list(MODELS)
+    if args.random:
+        names = random_graphs(args.seed, args.random)
     if args.list:
         print("\n".join(names))
     if args.make:
