@@ -243,7 +243,7 @@ static void searches_run(struct chooser *c, const struct ul_plan_options *option
         candidate_offer(c, nodes, "search over downsets");
     uint64_t visits = (uint64_t)n * (n + g->input_first[n]) + 1;
     uint32_t width = BEAM_WORK / visits < 64 ? (uint32_t)(BEAM_WORK / visits) : 64;
-    if ((wants(options, UL_ORDER_BEAM) || wants(options, UL_ORDER_SEARCH)) && width > 0 &&
+    if (wants(options, UL_ORDER_BEAM) && width > 0 &&
         ul_order_beam(&scratch, g, width, peak, nodes))
         candidate_offer(c, nodes, "beam");
     ul_arena_done(&scratch);

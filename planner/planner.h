@@ -159,18 +159,9 @@ enum ul_plan_order {
     UL_ORDER_GREEDY,
     UL_ORDER_DFS,
     UL_ORDER_DP,
-    UL_ORDER_BEAM,
-    UL_ORDER_SEARCH,
-    UL_ORDER_ILP
+    UL_ORDER_BEAM
 };
-enum ul_plan_remat {
-    UL_REMAT_BEST,
-    UL_REMAT_NONE,
-    UL_REMAT_GREEDY,
-    UL_REMAT_CHAIN,
-    UL_REMAT_ILP,
-    UL_REMAT_SEARCH
-};
+enum ul_plan_remat { UL_REMAT_BEST, UL_REMAT_NONE, UL_REMAT_GREEDY };
 
 /* Zeroed options are the defaults. */
 struct ul_plan_options {

@@ -147,7 +147,7 @@ static void orders_run(struct solver *s)
     orders_greedy(s);
     if (wants(s, UL_ORDER_DP) && !settled(s))
         orders_exact(s);
-    if ((wants(s, UL_ORDER_BEAM) || wants(s, UL_ORDER_SEARCH)) && !settled(s))
+    if (wants(s, UL_ORDER_BEAM) && !settled(s))
         orders_beam(s);
 }
 
