@@ -8,17 +8,13 @@ struct row {
     ul_pass_fn *run;
 };
 
-enum {
-    TYPES = UL_FACT_TYPES,
-    VIEWS = UL_FACT_VIEWS,
-    GROUPS = UL_FACT_GROUPS,
-    ALL = UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS
-};
+enum { TYPES = UL_FACT_TYPES, VIEWS = UL_FACT_VIEWS, GROUPS = UL_FACT_GROUPS };
 
 /* Weights are folded before equal ones become one, since only a weight of one node can be changed.
  * Views come before groups: which nodes need no kernel at all decides what can be fused. */
 static const struct row rows[] = {
-    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
+    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
+      0},
      ul_pass_dce},
     {{"infer", "Finds every type, folds constants and decides branches on the way.", UL_PASS_ANY,
       true, 0, 0, TYPES},
@@ -30,7 +26,8 @@ static const struct row rows[] = {
       UL_PASS_INFERENCE, false, TYPES, TYPES, 0},
      ul_pass_bnfold},
     {{"cse", "Computes equal things once.", UL_PASS_ANY, false, TYPES, TYPES, 0}, ul_pass_cse},
-    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, ALL, 0},
+    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
+      0},
      ul_pass_dce},
     {{"own", "Gives every value its own bytes; copies what two outputs would share.", UL_PASS_ANY,
       true, TYPES, TYPES, VIEWS},
@@ -158,6 +155,15 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
            (pass->options->training && row->info.kind == UL_PASS_INFERENCE);
 }
 
+/* Views and groups that the pass does not keep up to date go before it runs. */
+static void drop_facts(struct ul_graph *graph, const struct row *row)
+{
+    for (uint32_t v = 0; (row->info.keeps & VIEWS) == 0 && v < graph->value_count; v++)
+        graph->values[v].view.base = UL_NONE;
+    for (uint32_t n = 0; (row->info.keeps & GROUPS) == 0 && n < graph->node_count; n++)
+        graph->nodes[n].group = UL_NONE;
+}
+
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options, struct ul_diag *diag)
 {
@@ -169,6 +175,7 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
         const struct row *row = &rows[i];
         if (!is_skipped(&pass, row)) {
             UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);
+            drop_facts(graph, row);
             UL_TRY(row->run(&pass));
             UL_TRY(check_after(&pass, row, options));
             dump_after(&pass, row, options);
