@@ -160,6 +160,11 @@ struct ul_file {
 enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const char *path,
                            struct ul_diag *diag) UL_MUST_CHECK;
 void ul_file_unmap(struct ul_file *file);
+/* Says that bytes were read for the last time in a while: pages of a mapped file leave memory, so
+ * that going through a large file once does not hold all of it. Contents are kept. */
+void ul_file_release(const void *data, uint64_t size_bytes);
+/* The step in which to go through what may be a large file. */
+#define UL_FILE_CHUNK_BYTES ((uint64_t)4 << 20)
 /* Writes beside the target, then renames, so that nothing half-written is left; a target that is
  * not a regular file is written in place; "-" is standard output. */
 enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,

@@ -63,6 +63,22 @@ enum ul_status ul_file_map(struct ul_file *file, struct ul_arena *arena, const c
     return status;
 }
 
+void ul_file_release(const void *data, uint64_t size_bytes)
+{
+#ifdef MADV_PAGEOUT
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)size_bytes) & ~(page - 1);
+    int saved = errno;
+    if (begin < end)
+        madvise((void *)begin, end - begin, MADV_PAGEOUT); /* a hint: failure changes nothing */
+    errno = saved;
+#else
+    (void)data;
+    (void)size_bytes;
+#endif
+}
+
 void ul_file_unmap(struct ul_file *file)
 {
     if (file->mapped)

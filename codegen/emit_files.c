@@ -66,8 +66,15 @@ struct weight_writer {
 
 static void put_weight_bytes(struct weight_writer *writer, const void *bytes, uint64_t size_bytes)
 {
-    ul_hash_add(&writer->hash, bytes, (size_t)size_bytes);
-    fwrite(bytes, 1, (size_t)size_bytes, writer->stream);
+    for (uint64_t at = 0; at < size_bytes; at += UL_FILE_CHUNK_BYTES) {
+        const unsigned char *chunk = (const unsigned char *)bytes + at;
+        uint64_t left = size_bytes - at;
+        uint64_t part = left < UL_FILE_CHUNK_BYTES ? left : UL_FILE_CHUNK_BYTES;
+        ul_hash_add(&writer->hash, chunk, (size_t)part);
+        fwrite(chunk, 1, (size_t)part, writer->stream);
+        if (part >= UL_FILE_CHUNK_BYTES / 4)
+            ul_file_release(chunk, part);
+    }
     writer->written_bytes += size_bytes;
 }
 
