@@ -277,6 +277,10 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
     ul_file_unmap(&file);
     if (status == UL_OK)
         status = ul_plan_check(&job->scratch, job->program->problem, &job->plan, &job->diag);
+    if (status == UL_OK && job->plan.alignment_bytes < UL_PROGRAM_LEAST_ALIGN_BYTES)
+        status = ul_diag_set(
+            &job->diag, UL_MISMATCH, "its alignment is %llu bytes; elements need up to %d",
+            (unsigned long long)job->plan.alignment_bytes, UL_PROGRAM_LEAST_ALIGN_BYTES);
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
     return status;
@@ -288,6 +292,8 @@ static enum ul_status solve(struct ul_cli_job *job)
     enum ul_status status = ul_plan_solve(&job->keep, job->program->problem, &job->options.planning,
                                           &job->plan, &job->diag);
     ul_cli_progress(NULL);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, job->model.path);
     return status;
 }
 

@@ -70,6 +70,9 @@ struct ul_program_region {
 /* The spaces of the problem. Only the arena is packed and reserved. */
 enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
 
+/* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
+enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
+
 struct ul_program_options {
     bool keep_inputs; /* inputs keep their bytes through the run */
     bool weights_rom; /* weights are read-only data of the program, outside the arena */

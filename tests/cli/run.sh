@@ -41,6 +41,8 @@ expect 1 'give one model' "$ullage" plan
 expect 1 'give one model' "$ullage" compile "$digits"
 expect 1 'budget 12parsecs: expected SIZE' "$ullage" plan "$digits" --budget 12parsecs
 expect 1 'power of two' "$ullage" plan "$digits" --dim N=1 --align 3
+expect 1 'power of two from 8' "$ullage" plan "$digits" --dim N=1 --align 4
+expect 0 'needs' "$ullage" plan "$digits" --dim N=1 --align 8
 expect 1 'file\|greedy' "$ullage" plan "$digits" --order alphabetical
 expect 1 'NAME=VALUE' "$ullage" plan "$digits" --dim N
 expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
