@@ -1354,7 +1354,8 @@ def check(name, ullage, full):
             run(build + off + ["-o", "direct"], folder, "compile without passes")
             run(["./direct", "--test-data", "test_data_set_0"] + tolerance, folder, "no passes")
             if full:
-                run(["bash", os.path.join(HERE, "model.sh"), ullage, "model.onnx"], folder, "model.sh")
+                script, model = os.path.join(HERE, "model.sh"), os.path.join(folder, "model.onnx")
+                run(["bash", script, ullage, model], folder, "model.sh")
         except (RuntimeError, subprocess.TimeoutExpired, OSError, UnicodeError) as error:
             return str(error)
     return None
