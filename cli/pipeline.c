@@ -319,7 +319,8 @@ enum ul_status ul_cli_require_fit(struct ul_cli_job *job)
     const struct ul_plan_position *peak = &job->plan.positions[job->plan.peak_position];
     return ul_diag_set(&job->diag, UL_NO_FIT,
                        "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n"
-                       "The smallest budget known to work is %llu bytes; the peak is at %s.",
+                       "The smallest budget known to work is %llu bytes; the peak is at %s.\n"
+                       "A smaller batch or shape, --weights rom and --io caller make it smaller.",
                        job->report.model_name, (unsigned long long)reserved,
                        (unsigned long long)(reserved - budget), (unsigned long long)budget,
                        (unsigned long long)job->plan.smallest_budget_bytes,

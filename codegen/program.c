@@ -162,6 +162,17 @@ static uint64_t arg_bytes(const struct ul_graph *graph, const struct ul_program_
     return step->views[arg] == UL_NONE ? 0 : ul_type_bytes(&graph->values[step->views[arg]].type);
 }
 
+/* Nanoseconds on a core of 64 GFLOP/s and 16 GB/s, until a device profile says more. The most that
+ * is told keeps sums over any program in range. */
+static uint64_t step_cost(const struct ul_program_step *step)
+{
+    enum { FLOPS_PER_NANOSECOND = 64, BYTES_PER_NANOSECOND = 16 };
+    static const uint64_t most = (uint64_t)1 << 39;
+    uint64_t cost =
+        step->flop_count / FLOPS_PER_NANOSECOND + step->moved_bytes / BYTES_PER_NANOSECOND + 1;
+    return cost < most ? cost : most;
+}
+
 /* Registers the step with the planner: what it reads and writes, once per base. */
 static void step_plan(struct builder *builder, const struct ul_program_step *step, uint32_t region,
                       uint64_t scratch_bytes)
@@ -188,8 +199,8 @@ static void step_plan(struct builder *builder, const struct ul_program_step *ste
         in_place[part.in_place_count++] =
             (struct ul_plan_in_place){.output = plan_value(builder, step->in_place[i].output),
                                       .input = plan_value(builder, step->in_place[i].input)};
-    uint64_t cost = step->flop_count + step->moved_bytes; /* until a device profile says more */
-    ul_problem_add_simple_step(builder->program->problem, step->name, region, cost, &part);
+    ul_problem_add_simple_step(builder->program->problem, step->name, region, step_cost(step),
+                               &part);
 }
 
 /* What stands in a loop comes after the test that may leave it. */

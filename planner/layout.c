@@ -114,7 +114,7 @@ static enum ul_status space_layout(struct layout *l, const struct ul_plan_option
     UL_TRY(ul_pack_solve(l->arena, l->buffers, l->buffer_count, &pack, &result, diag));
     offsets_store(l, space);
     if (space == 0) {
-        plan->pack_method = result.method;
+        plan->pack_method = options->pack == UL_PACK_NONE ? "none" : result.method;
         plan->packing_proven = result.optimal && options->pack != UL_PACK_NONE;
         plan->stopped_by_time = plan->stopped_by_time || result.stopped_by_time;
     }

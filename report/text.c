@@ -16,9 +16,23 @@ static const char *row_label(struct ul_arena *arena, uint32_t row)
     return label;
 }
 
-static double mebibytes(uint64_t bytes)
+/* One unit for the whole summary, so that its columns add up to the eye. */
+struct unit {
+    const char *name;
+    double bytes;
+};
+
+static struct unit unit_of(const struct ul_report *report)
 {
-    return (double)bytes / (1024.0 * 1024.0);
+    enum { SMALL_BYTES = 10 * 1024 * 1024 };
+    if (report->plan->reserved_bytes[0] < SMALL_BYTES)
+        return (struct unit){.name = "KiB", .bytes = 1024.0};
+    return (struct unit){.name = "MiB", .bytes = 1024.0 * 1024.0};
+}
+
+static double in_unit(const struct ul_report *report, uint64_t bytes)
+{
+    return (double)bytes / unit_of(report).bytes;
 }
 
 /* A name in at most NAME_COLUMNS, cut in the middle; control and non-ASCII bytes become '?'. */
@@ -44,23 +58,27 @@ static const char *fit_name(struct ul_arena *arena, const char *name)
 static void put_verdict(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
+    const char *unit = unit_of(report).name;
     uint64_t reserved = plan->reserved_bytes[0];
-    ul_text_printf(text, "%s (target %s) needs %.2f MiB = %" PRIu64 " bytes, all of it.\n",
-                   fit_name(text->arena, report->model_name), report->target, mebibytes(reserved),
-                   reserved);
+    ul_text_printf(text, "%s (target %s) needs %.2f %s = %" PRIu64 " bytes, all of it.\n",
+                   fit_name(text->arena, report->model_name), report->target,
+                   in_unit(report, reserved), unit, reserved);
     if (report->budget_bytes == 0)
         return;
     if (plan->fits)
-        ul_text_printf(text, "It fits the budget of %.2f MiB with %.2f MiB to spare.\n",
-                       mebibytes(report->budget_bytes), mebibytes(report->budget_bytes - reserved));
+        ul_text_printf(text, "It fits the budget of %" PRIu64 " bytes with %.2f %s to spare.\n",
+                       report->budget_bytes, in_unit(report, report->budget_bytes - reserved),
+                       unit);
     else
-        ul_text_printf(text, "It does not fit the budget of %.2f MiB: %" PRIu64 " bytes short.\n",
-                       mebibytes(report->budget_bytes), reserved - report->budget_bytes);
+        ul_text_printf(
+            text, "It does not fit the budget of %" PRIu64 " bytes: %" PRIu64 " bytes short.\n",
+            report->budget_bytes, reserved - report->budget_bytes);
 }
 
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
-    ul_text_put(text, "\n  class                              MiB              bytes\n");
+    ul_text_printf(text, "\n  at the peak                        %s              bytes\n",
+                   unit_of(report).name);
     for (uint32_t row = 0; row < UL_REPORT_ROW_COUNT; row++) {
         uint64_t bytes = ul_report_row_bytes(report, row);
         /* Rows of training are no news in a plan for inference; sums must still add up. */
@@ -68,10 +86,11 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
             row == UL_PLAN_OPTIMIZER || row == UL_PLAN_GRADIENTS || row == UL_PLAN_SAVED;
         if (!optional || bytes > 0)
             ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(text->arena, row),
-                           mebibytes(bytes), bytes);
+                           in_unit(report, bytes), bytes);
     }
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", "reserved",
-                   mebibytes(report->plan->reserved_bytes[0]), report->plan->reserved_bytes[0]);
+                   in_unit(report, report->plan->reserved_bytes[0]),
+                   report->plan->reserved_bytes[0]);
 }
 
 /* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
@@ -120,8 +139,10 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
     uint32_t *alive;
     uint32_t count = alive_at_peak(report, text->arena, &alive);
     const struct ul_report_step *step = &report->steps[plan->positions[plan->peak_position].step];
-    ul_text_printf(text, "\nThe peak is at step %u of %u: %s (%.30s). Beside the weights:\n",
-                   plan->peak_position, plan->position_count, fit_name(text->arena, step->node),
+    ul_text_printf(text,
+                   "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
+                   "Beside the weights there live:\n",
+                   plan->peak_position, plan->position_count - 1, fit_name(text->arena, step->node),
                    step->op);
     uint64_t others = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -131,13 +152,15 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
             continue;
         }
         bool scratch = range->value == UL_PLAN_NONE;
-        ul_text_printf(text, "  %8.2f MiB  %-36s steps %u to %u\n", mebibytes(range->size_bytes),
+        ul_text_printf(text, "  %8.2f %s  %-36s steps %u to %u\n",
+                       in_unit(report, range->size_bytes), unit_of(report).name,
                        scratch ? "(scratch)"
                                : fit_name(text->arena, report->values[range->value].name),
                        range->begin, range->end - 1);
     }
     if (count > TOP_VALUES)
-        ul_text_printf(text, "  %8.2f MiB  %u others\n", mebibytes(others), count - TOP_VALUES);
+        ul_text_printf(text, "  %8.2f %s  %u others\n", in_unit(report, others),
+                       unit_of(report).name, count - TOP_VALUES);
 }
 
 static void put_bounds(struct ul_text *text, const struct ul_report *report)
@@ -148,8 +171,8 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
     ul_text_printf(text, "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
                    bound, gap, plan->packing_proven ? ", proven least" : "");
-    ul_text_printf(text, "no order is below %" PRIu64 " bytes%s.\n", plan->lower_bound_bytes,
-                   plan->optimal ? ": this plan is optimal" : "");
+    ul_text_printf(text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
+                   plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
     ul_text_printf(text, "Order: %s. Recompute: %s. Packing: %s. Checked independently.\n",
                    plan->order_method, plan->remat_method, plan->pack_method);
 }
