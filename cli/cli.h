@@ -127,8 +127,14 @@ void ul_cli_remove_temporary(const char *directory);
 void ul_cli_progress(const char *what);
 /* Path of a file that comes with the program: installed beside it, or in the source. */
 const char *ul_cli_data_file(struct ul_arena *arena, const char *name);
-/* Runs a program and waits; its exit code, or -1 where it could not start or was killed. */
-int ul_cli_execute(const char *const *argv);
+/* Runs a program and waits; its exit code, or -1 where it could not start or was killed. What it
+ * prints goes to the file `capture` unless that is NULL. A stop (Ctrl-C) goes to all that the
+ * program started; then this one ends by it as soon as no temporary folder is left. */
+int ul_cli_execute(const char *const *argv, const char *capture);
+
+/* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
+ * that holds something else. */
+enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;
 
 /* tensor_file.c: a constant for --const from .npy or ONNX .pb. */
 enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,

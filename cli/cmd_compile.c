@@ -1,8 +1,6 @@
 /* ullage compile: a model file becomes an executable, or with --emit a folder of source. */
 #include "cli/cli.h"
 
-#include <string.h>
-
 static enum ul_status build_program(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -24,14 +22,7 @@ static enum ul_status compile(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE,
                            "give one model and where the result goes: ullage compile MODEL.onnx "
                            "-o PROGRAM, or --emit DIR");
-    if (options->output != NULL && options->json != NULL && strcmp(options->output, "-") == 0 &&
-        strcmp(options->json, "-") == 0)
-        return ul_diag_set(&job->diag, UL_USAGE,
-                           "standard output takes the program (-o -) or the plan (--json -), "
-                           "not both");
     UL_TRY(ul_cli_build(job, options->files.items[0]));
-    if (job->program == NULL)
-        return UL_OK;
     UL_TRY(ul_cli_plan(job));
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->json.data, job->json.length, &job->diag));
@@ -46,11 +37,11 @@ static enum ul_status compile(struct ul_cli_job *job)
 }
 
 static const enum ul_cli_option_id options[] = {
-    UL_CLI_OUTPUT,  UL_CLI_EMIT,       UL_CLI_JSON,        UL_CLI_TARGET,    UL_CLI_DIM,
-    UL_CLI_SHAPE,   UL_CLI_CONST,      UL_CLI_BUDGET,      UL_CLI_ALIGN,     UL_CLI_ORDER,
-    UL_CLI_PACK,    UL_CLI_TIME_LIMIT, UL_CLI_SEED,        UL_CLI_PLAN,      UL_CLI_KEEP_INPUTS,
-    UL_CLI_WEIGHTS, UL_CLI_IO,         UL_CLI_CC,          UL_CLI_CFLAGS,    UL_CLI_MARCH,
-    UL_CLI_PREFIX,  UL_CLI_NO_PASS,    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER};
+    UL_CLI_OUTPUT,  UL_CLI_EMIT,       UL_CLI_JSON,       UL_CLI_TARGET, UL_CLI_DIM,
+    UL_CLI_SHAPE,   UL_CLI_CONST,      UL_CLI_BUDGET,     UL_CLI_ALIGN,  UL_CLI_ORDER,
+    UL_CLI_PACK,    UL_CLI_TIME_LIMIT, UL_CLI_SEED,       UL_CLI_PLAN,   UL_CLI_KEEP_INPUTS,
+    UL_CLI_WEIGHTS, UL_CLI_IO,         UL_CLI_CC,         UL_CLI_CFLAGS, UL_CLI_MARCH,
+    UL_CLI_PREFIX,  UL_CLI_NO_PASS,    UL_CLI_PRINT_AFTER};
 
 const struct ul_cli_command ul_command_compile = {
     .name = "compile",

@@ -193,7 +193,7 @@ static enum ul_status run_on_data(struct verification *verification)
     const char *atol = outer->options.atol != NULL ? outer->options.atol : "1e-7";
     const char *const argv[] = {
         verification->program, "--test-data", folder, "--rtol", rtol, "--atol", atol, NULL};
-    int code = ul_cli_execute(argv);
+    int code = ul_cli_execute(argv, NULL);
     ul_cli_remove_tree(folder);
     if (code == UL_OK)
         return UL_OK;
@@ -323,7 +323,7 @@ static enum ul_status compare_programs(struct verification *verification, const 
     for (int i = 0; i < 2; i++) {
         folders[i] = ul_arena_printf(&job->keep, "%s/outputs%d", verification->work, i);
         const char *const argv[] = {programs[i], "--random", "1", "--output-dir", folders[i], NULL};
-        int code = mkdir(folders[i], 0777) == 0 ? ul_cli_execute(argv) : -1;
+        int code = mkdir(folders[i], 0777) == 0 ? ul_cli_execute(argv, NULL) : -1;
         if (code != 0)
             return ul_diag_set(&job->diag, UL_MISMATCH, "%s: the program failed (exit code %d)",
                                verification->model, code);
@@ -379,7 +379,7 @@ static int run_onnxruntime(struct verification *verification, const char *folder
         argv[count++] = ul_arena_printf(&job->keep, "--dim=%s", job->options.dims.items[i]);
     for (uint32_t i = 0; i < job->options.shapes.count; i++)
         argv[count++] = ul_arena_printf(&job->keep, "--shape=%s", job->options.shapes.items[i]);
-    return ul_cli_execute(argv);
+    return ul_cli_execute(argv, NULL);
 }
 
 static enum ul_status verify_random(struct verification *verification)

@@ -40,6 +40,8 @@ static int run_command(const struct ul_cli_command *command, int argc, char **ar
     ul_cli_job_init(&job);
     enum ul_status status = ul_cli_parse(command, argc, argv, &job.options, &helped, &job.diag);
     if (status == UL_OK && !helped)
+        status = ul_cli_check_targets(&job);
+    if (status == UL_OK && !helped)
         status = command->run(&job);
     if (status != UL_OK)
         fprintf(stderr, "ullage: error: %s\n", job.diag.text);

@@ -441,7 +441,7 @@ enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const 
     const char *const argv[] = {
         "make", "-s", "-j2", "-C", directory, "program", runtime_library(job), NULL};
     ul_cli_progress("compiling the kernels with the C compiler");
-    int code = ul_cli_execute(argv);
+    int code = ul_cli_execute(argv, NULL);
     ul_cli_progress(NULL);
     if (code != 0)
         return ul_diag_set(&job->diag, UL_COMPILER,

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,12 +12,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* What ends a program from outside; a signal that is ignored (nohup) stays so. */
 static void stop_signals(sigset_t *signals)
 {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     sigemptyset(signals);
-    sigaddset(signals, SIGINT);
-    sigaddset(signals, SIGTERM);
-    sigaddset(signals, SIGHUP);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action;
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(signals, numbers[i]);
+    }
 }
 
 enum ul_status ul_cli_temporary(struct ul_arena *arena, const char **directory,
@@ -27,9 +32,11 @@ enum ul_status ul_cli_temporary(struct ul_arena *arena, const char **directory,
     if (mkdtemp(path) == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot make a temporary folder: %s", path,
                            strerror(errno));
-    /* From here to the removal of the folder a Ctrl-C waits; a child that runs gets it at once. */
+    /* From here to the removal of the folder a Ctrl-C waits, and so does the end by a pipe that
+     * nobody reads; a child that runs gets it at once. */
     sigset_t stops;
     stop_signals(&stops);
+    sigaddset(&stops, SIGPIPE);
     sigprocmask(SIG_BLOCK, &stops, NULL);
     *directory = path;
     return UL_OK;
@@ -54,6 +61,7 @@ void ul_cli_remove_temporary(const char *directory)
     sigset_t stops;
     ul_cli_remove_tree(directory);
     stop_signals(&stops);
+    sigaddset(&stops, SIGPIPE);
     sigprocmask(SIG_UNBLOCK, &stops, NULL); /* one that waited ends the program now */
 }
 
@@ -65,24 +73,74 @@ void ul_cli_progress(const char *what)
     }
 }
 
-int ul_cli_execute(const char *const *argv)
+static void on_child(int number)
 {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        sigset_t stops;
-        stop_signals(&stops);
-        sigprocmask(SIG_UNBLOCK, &stops, NULL);
-        execvp(argv[0], (char *const *)(uintptr_t)argv);
-        fprintf(stderr, "ullage: error: cannot run %s: %s\n", argv[0], strerror(errno));
-        _exit(127);
+    (void)number; /* a signal without a handler need not be kept for sigwait */
+}
+
+/* In a process group of its own, so that a stop reaches all that the child started; it is in the
+ * background then and must not ask the terminal for input. */
+static void become(const char *const *argv, const char *capture, const sigset_t *blocked)
+{
+    int null = open("/dev/null", O_RDONLY);
+    int file = capture != NULL ? open(capture, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    setpgid(0, 0);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    if (file >= 0) {
+        dup2(file, STDOUT_FILENO);
+        dup2(file, STDERR_FILENO);
     }
-    int status;
-    if (child < 0)
-        return -1;
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR)
+    sigprocmask(SIG_UNBLOCK, blocked, NULL);
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    fprintf(stderr, "ullage: error: cannot run %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
+}
+
+/* Passes a stop on to the child's group, and leaves it in *stop. */
+static int await(pid_t child, const sigset_t *awaited, int *stop)
+{
+    for (;;) {
+        int status;
+        int number;
+        pid_t ended = waitpid(child, &status, WNOHANG);
+        if (ended == child)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        if (ended < 0 && errno != EINTR)
             return -1;
+        if (sigwait(awaited, &number) == 0 && number != SIGCHLD) {
+            *stop = number;
+            kill(-child, SIGTERM); /* make forwards no SIGINT */
+        }
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int ul_cli_execute(const char *const *argv, const char *capture)
+{
+    sigset_t awaited;
+    sigset_t blocked;
+    sigset_t before;
+    struct sigaction handler = {.sa_handler = on_child};
+    stop_signals(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    blocked = awaited;
+    sigaddset(&blocked, SIGPIPE);
+    sigaction(SIGCHLD, &handler, NULL);
+    fflush(NULL);
+    sigprocmask(SIG_BLOCK, &awaited, &before);
+    int code = -1;
+    int stop = 0;
+    pid_t child = fork();
+    if (child == 0)
+        become(argv, capture, &blocked);
+    if (child > 0) {
+        setpgid(child, child); /* whoever comes first */
+        code = await(child, &awaited, &stop);
+    }
+    if (stop != 0) {
+        code = -1;
+        raise(stop); /* waits until nothing is left to be cleaned up */
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return code;
 }

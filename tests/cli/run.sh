@@ -97,9 +97,47 @@ expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 -o /dev/null
 
 # graph dumps
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --print-after fuse
-for command in "plan $digits" "compile $digits -o program"; do
-    expect 0 '^graph ' "$ullage" $command --dim N=1 --stop-after infer
-    expect 0 'group=' "$ullage" $command --dim N=1 --stop-after fuse
+expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --stop-after infer
+expect 0 'group=' "$ullage" plan "$digits" --dim N=1 --stop-after fuse
+for command in compile verify; do
+    expect 1 'unknown option --stop-after' "$ullage" $command "$digits" --stop-after infer
+done
+
+# results go over no input
+cp "$digits" mine.onnx
+for flag in "-o mine.onnx" "-o x --json ./mine.onnx" "-o x --const x=mine.onnx --json mine.onnx"; do
+    # shellcheck disable=SC2086
+    expect 1 'would destroy the input' "$ullage" compile mine.onnx --dim N=1 $flag
+done
+cmp mine.onnx "$digits" || { echo "FAIL: the model was overwritten"; failed=1; }
+expect 1 'would destroy the input plan.json' \
+    "$ullage" compile "$digits" --plan plan.json -o program --json plan.json
+expect 1 'same takes' "$ullage" compile "$digits" --dim N=1 -o same --json same
+mkdir sources && echo 'int x;' >sources/model.c
+expect 1 'no earlier result' "$ullage" compile "$digits" --dim N=1 --emit sources
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --emit emitted
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --emit emitted
+
+# a pipe that nobody reads, and a stop while the C compiler runs; then nothing is left behind
+"$ullage" compile "$digits" --dim N=1 -o - 2>/dev/null | head -c 10 >/dev/null
+cat >slow-cc <<'END'
+#!/bin/bash
+touch "$STARTED"
+sleep 60
+END
+chmod +x slow-cc
+for signal in TERM INT HUP; do
+    rm -f started
+    STARTED=$work/started bash -c 'trap - INT; exec "$@"' - env --default-signal=INT \
+        "$ullage" compile "$digits" --dim N=1 --cc "$work/slow-cc" -o program 2>/dev/null &
+    child=$!
+    for _ in $(seq 100); do [ -e started ] && break; sleep 0.05; done
+    SECONDS=0
+    kill -$signal $child
+    wait $child 2>/dev/null
+    got=$?
+    [ $got = $((128 + $(kill -l $signal))) ] && [ $SECONDS -lt 20 ] ||
+        { echo "FAIL: $signal ended compile with $got after $SECONDS s"; failed=1; }
 done
 
 # nothing is left behind
