@@ -4,7 +4,8 @@
  * A run is what a caller of the library form would see: inputs are copied to their places, the
  * model runs. All memory is got before the first run. The samples that fill their table end the
  * measurement early. Steps are timed in runs of their own, after the others, so that reading the
- * clock between steps does not disturb the latencies.
+ * clock between steps does not disturb the latencies; a step's time is the median over those runs,
+ * so that what else the machine does in between does not count.
  */
 #include "ul_internal.h"
 
@@ -16,7 +17,8 @@
 #include <time.h>
 
 #define SAMPLE_LIMIT 200000
-#define PROFILE_RUNS_LEAST 10
+#define PROFILE_RUNS_LEAST 3
+#define PROFILE_SAMPLE_LIMIT (UINT64_C(1) << 20) /* of all steps together */
 #define PROFILE_SECONDS 1.0
 #define STEP_NONE UINT32_MAX
 
@@ -26,9 +28,11 @@ struct bench {
     uint64_t sample_count;
     double wall_seconds;
     double mean, stddev;
-    double *step_seconds; /* total over the profiled runs */
+    double *step_seconds; /* of the run that is timed; at the end the medians */
+    double *step_samples; /* profile_limit of step 0, then of step 1 ... */
     uint32_t *order;      /* steps by time, longest first */
     uint64_t profile_count;
+    uint64_t profile_limit;
     /* the step being timed */
     uint32_t step;
     double since;
@@ -86,11 +90,18 @@ static void time_step(void *context, uint32_t step)
 
 static int measure_steps(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
 {
-    double end = now() + PROFILE_SECONDS;
+    double end = now() + fmin(PROFILE_SECONDS, s->options->duration_seconds);
     int status = UL_EXIT_OK;
+    uint32_t step_count = s->model->step_count;
     bench->step = STEP_NONE;
-    while (status == UL_EXIT_OK && (bench->profile_count < PROFILE_RUNS_LEAST || now() < end)) {
+    while (status == UL_EXIT_OK && bench->profile_count < bench->profile_limit &&
+           (bench->profile_count < PROFILE_RUNS_LEAST || now() < end)) {
+        for (uint32_t i = 0; i < step_count; i++)
+            bench->step_seconds[i] = 0.0;
         status = one_run(s, inputs, time_step, bench);
+        for (uint32_t i = 0; i < step_count; i++)
+            bench->step_samples[i * bench->profile_limit + bench->profile_count] =
+                bench->step_seconds[i];
         bench->profile_count++;
     }
     return status;
@@ -138,6 +149,13 @@ static void sort_steps(struct bench *bench, uint32_t count)
     }
 }
 
+/* Of sorted samples. */
+static double median(const double *samples, uint64_t count)
+{
+    uint64_t half = count / 2;
+    return count % 2 != 0 ? samples[half] : (samples[half - 1] + samples[half]) / 2.0;
+}
+
 static void summarise(struct bench *bench)
 {
     double sum = 0.0, squares = 0.0;
@@ -148,6 +166,11 @@ static void summarise(struct bench *bench)
     for (uint64_t i = 0; i < bench->sample_count; i++)
         squares += (bench->samples[i] - bench->mean) * (bench->samples[i] - bench->mean);
     bench->stddev = sqrt(squares / (double)bench->sample_count);
+    for (uint32_t i = 0; bench->profile_count != 0 && i < bench->s->model->step_count; i++) {
+        double *samples = bench->step_samples + i * bench->profile_limit;
+        qsort(samples, (size_t)bench->profile_count, sizeof *samples, compare_samples);
+        bench->step_seconds[i] = median(samples, bench->profile_count);
+    }
 }
 
 /* The smallest sample that is not below `share` of all (nearest rank). */
@@ -156,13 +179,6 @@ static double percentile(const struct bench *bench, double share)
     double rank = ceil(share * (double)bench->sample_count);
     uint64_t at = rank < 1.0 ? 0 : (uint64_t)rank - 1;
     return bench->samples[at < bench->sample_count ? at : bench->sample_count - 1];
-}
-
-static double median(const struct bench *bench)
-{
-    uint64_t half = bench->sample_count / 2;
-    return bench->sample_count % 2 != 0 ? bench->samples[half]
-                                        : (bench->samples[half - 1] + bench->samples[half]) / 2.0;
 }
 
 static uint64_t peak_resident_bytes(void)
@@ -179,20 +195,29 @@ static double total_flops(const struct ul_model *model)
     return total;
 }
 
+/* Did the compiler's cost model predict times? */
+static bool is_predicted(const struct ul_model *model)
+{
+    for (uint32_t i = 0; i < model->step_count; i++)
+        if (model->steps[i].predicted_seconds > 0.0)
+            return true;
+    return false;
+}
+
 static void print_summary(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
-    double flops = total_flops(model);
+    double flops = total_flops(model), middle = median(bench->samples, bench->sample_count);
     uint64_t count = bench->sample_count;
     fprintf(out, "runs        %" PRIu64 " in %.3f s\n", count, bench->wall_seconds);
     fprintf(out, "throughput  %.2f runs/s\n", (double)count / bench->wall_seconds);
     fprintf(out, "latency ms  min %.4f, mean %.4f, median %.4f, max %.4f, stddev %.4f\n",
-            bench->samples[0] * 1e3, bench->mean * 1e3, median(bench) * 1e3,
+            bench->samples[0] * 1e3, bench->mean * 1e3, middle * 1e3,
             bench->samples[count - 1] * 1e3, bench->stddev * 1e3);
     fprintf(out, "            p90 %.4f, p95 %.4f, p99 %.4f\n", percentile(bench, 0.90) * 1e3,
             percentile(bench, 0.95) * 1e3, percentile(bench, 0.99) * 1e3);
     if (flops > 0.0)
-        fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / median(bench) * 1e-9);
+        fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / middle * 1e-9);
     fprintf(out, "reserved    %" PRIu64 " bytes, process peak resident %" PRIu64 " bytes\n",
             model->arena_bytes, peak_resident_bytes());
 }
@@ -200,23 +225,24 @@ static void print_summary(const struct bench *bench, FILE *out)
 static void print_profile(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
+    bool with_predicted = is_predicted(model);
     double total = 0.0;
     for (uint32_t i = 0; i < model->step_count; i++)
         total += bench->step_seconds[i];
-    fprintf(out, "\nsteps, by time (mean of %" PRIu64 " runs)\n", bench->profile_count);
-    fputs("  share        us  predicted   GFLOP/s      GB/s  step  op  node\n", out);
+    fprintf(out, "\nsteps, by time (median of %" PRIu64 " runs)\n", bench->profile_count);
+    fprintf(out, "  share        us  %s  GFLOP/s      GB/s  step  op  node\n",
+            with_predicted ? "predicted " : "");
     for (uint32_t i = 0; i < model->step_count; i++) {
         const struct ul_step *step = &model->steps[bench->order[i]];
-        double seconds = bench->step_seconds[bench->order[i]] / (double)bench->profile_count;
-        char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "-";
+        double seconds = bench->step_seconds[bench->order[i]];
+        char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "";
         double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
-        if (step->predicted_seconds > 0.0)
-            snprintf(predicted, sizeof predicted, "%.2f", step->predicted_seconds * 1e6);
-        fprintf(out, "%6.2f%% %9.2f  %9s %9.2f %9.2f  %s  %s  %s\n",
-                total > 0.0 ? bench->step_seconds[bench->order[i]] / total * 100.0 : 0.0,
-                seconds * 1e6, predicted, (double)step->flop_count * rate,
-                (double)step->moved_bytes * rate, ul_shown(name, step->name),
-                ul_shown(op, step->op), ul_shown(node, step->node));
+        if (with_predicted)
+            snprintf(predicted, sizeof predicted, " %10.2f", step->predicted_seconds * 1e6);
+        fprintf(out, "%6.2f%% %9.2f%s %9.2f %9.2f  %s  %s  %s\n",
+                total > 0.0 ? seconds / total * 100.0 : 0.0, seconds * 1e6, predicted,
+                (double)step->flop_count * rate, (double)step->moved_bytes * rate,
+                ul_shown(name, step->name), ul_shown(op, step->op), ul_shown(node, step->node));
     }
 }
 
@@ -231,7 +257,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_open(json, "latency_seconds", '{');
     ul_json_number(json, "min", bench->samples[0]);
     ul_json_number(json, "mean", bench->mean);
-    ul_json_number(json, "median", median(bench));
+    ul_json_number(json, "median", median(bench->samples, bench->sample_count));
     ul_json_number(json, "max", bench->samples[bench->sample_count - 1]);
     ul_json_number(json, "stddev", bench->stddev);
     ul_json_number(json, "p90", percentile(bench, 0.90));
@@ -243,6 +269,8 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());
     if (bench->profile_count == 0)
         return;
+    ul_json_count(json, "profiled_runs", bench->profile_count);
+    bool with_predicted = is_predicted(model);
     ul_json_open(json, "steps", '[');
     for (uint32_t i = 0; i < model->step_count; i++) {
         const struct ul_step *step = &model->steps[bench->order[i]];
@@ -251,9 +279,9 @@ static void write_json(struct ul_json *json, const void *context)
         ul_json_text(json, "kernel", step->kernel);
         ul_json_text(json, "op", step->op);
         ul_json_text(json, "node", step->node);
-        ul_json_number(json, "seconds",
-                       bench->step_seconds[bench->order[i]] / (double)bench->profile_count);
-        ul_json_number(json, "predicted_seconds", step->predicted_seconds);
+        ul_json_number(json, "seconds", bench->step_seconds[bench->order[i]]);
+        if (with_predicted)
+            ul_json_number(json, "predicted_seconds", step->predicted_seconds);
         ul_json_count(json, "flops", step->flop_count);
         ul_json_count(json, "moved_bytes", step->moved_bytes);
         ul_json_close(json, '}');
@@ -295,15 +323,21 @@ int ul_bench(struct ul_session *s)
     unsigned char *inputs = ul_inputs_save(s);
     bench.s = s;
     bench.samples = malloc(SAMPLE_LIMIT * sizeof *bench.samples);
+    if (s->options->profile) {
+        uint64_t limit = PROFILE_SAMPLE_LIMIT / step_room;
+        bench.profile_limit = limit < PROFILE_RUNS_LEAST ? PROFILE_RUNS_LEAST : limit;
+    }
+    bench.step_samples = malloc((size_t)bench.profile_limit * step_room * sizeof(double) + 1);
     bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
     bench.order = calloc(step_room, sizeof *bench.order);
     if (inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
-        bench.order == NULL)
+        bench.step_samples == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
         status = bench_prepared(s, &bench, inputs);
     free(inputs);
     free(bench.samples);
+    free(bench.step_samples);
     free(bench.step_seconds);
     free(bench.order);
     return status;

@@ -206,6 +206,7 @@ struct ul_options {
     uint64_t seed;
     bool print;
     bool profile;
+    bool strict;
     double rtol;
     double atol;
     double warmup_seconds;

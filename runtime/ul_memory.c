@@ -33,15 +33,11 @@ enum {
     PEAK = 4     /* by a range, at the peak step */
 };
 
+/* As in plan.json. */
 static const char *const row_names[UL_ROW_COUNT] = {
-    "weights", "optimizer", "gradients", "kept activations", "activations",
-    "scratch", "inputs",    "outputs",   "alignment",        "holes",
-};
-
-/* The names of the same rows in JSON. */
-static const char *const row_keys[UL_ROW_COUNT] = {
-    "weights", "optimizer", "gradients", "kept_activations", "activations",
-    "scratch", "inputs",    "outputs",   "alignment",        "holes",
+    "weights",           "optimizer_state", "gradients", "activations_kept_for_backward",
+    "other_activations", "scratch",         "inputs",    "outputs",
+    "alignment",         "holes",
 };
 
 static uint64_t count_changed(const unsigned char *bytes, uint64_t size_bytes, unsigned char fill)
@@ -147,14 +143,14 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     if (model->steps != NULL && model->peak_step < model->step_count)
         printf("rows at step %" PRIu32 " (%s), bytes\n", model->peak_step,
                ul_shown(shown, model->steps[model->peak_step].name));
-    printf("%-18s %14s %14s %14s\n", "", "predicted", "reserved", "touched");
+    printf("%-29s %14s %14s %14s\n", "", "predicted", "reserved", "touched");
     for (int row = 0; row < UL_ROW_COUNT; row++)
         if (model->row_bytes[row] != 0 || memory->range_bytes[row] != 0)
-            printf("%-18s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", row_names[row],
+            printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", row_names[row],
                    model->row_bytes[row], memory->range_bytes[row], memory->touched_bytes[row]);
-    printf("%-18s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
+    printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
            model->arena_bytes, memory->touched_total);
-    printf("%-18s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
+    printf("%-29s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
     if (model->rom_bytes != 0)
         printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
@@ -176,12 +172,17 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_count(json, "peak_step", memory->model->peak_step);
     ul_json_open(json, "rows", '{');
     for (int row = 0; row < UL_ROW_COUNT; row++) {
-        ul_json_open(json, row_keys[row], '{');
+        ul_json_open(json, row_names[row], '{');
         ul_json_count(json, "predicted_bytes", memory->model->row_bytes[row]);
         ul_json_count(json, "reserved_bytes", memory->range_bytes[row]);
         ul_json_count(json, "touched_bytes", memory->touched_bytes[row]);
         ul_json_close(json, '}');
     }
+    ul_json_open(json, "unaccounted", '{');
+    ul_json_count(json, "predicted_bytes", 0);
+    ul_json_number(json, "reserved_bytes", (double)memory->unaccounted_bytes);
+    ul_json_count(json, "touched_bytes", 0); /* such bytes count as holes */
+    ul_json_close(json, '}');
     ul_json_close(json, '}');
 }
 

@@ -18,6 +18,7 @@ enum option {
     OPTION_TEST_DATA,
     OPTION_RTOL,
     OPTION_ATOL,
+    OPTION_STRICT,
     OPTION_BENCH,
     OPTION_PROFILE,
     OPTION_WARMUP,
@@ -52,11 +53,13 @@ static const struct row rows[] = {
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
     {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
     {OPTION_ATOL, "--atol", "X", "with --test-data: absolute tolerance (default 1e-7)"},
+    {OPTION_STRICT, "--strict", NULL,
+     "with --test-data: every element by itself, even where the norm error is at most 1e-4"},
     {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
     {OPTION_DURATION, "--duration", "SECONDS", "with --bench: at least this long (default 3)"},
-    {OPTION_ITERATIONS, "--iterations", "N", "with --bench: at least this many (default 10)"},
+    {OPTION_ITERATIONS, "--iterations", "N", "with --bench: at least this many (default 3)"},
     {OPTION_MEMORY, "--memory", NULL, "bytes: predicted, reserved, really touched"},
     {OPTION_GUARD, "--guard", NULL, "find steps that read or write outside their values"},
     {OPTION_JSON, "--json", "FILE", "with --bench, --memory, --guard, --test-data: also as JSON"},
@@ -202,6 +205,9 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
         return parse_real(s, row->name, value, &options->rtol);
     case OPTION_ATOL:
         return parse_real(s, row->name, value, &options->atol);
+    case OPTION_STRICT:
+        options->strict = true;
+        return UL_EXIT_OK;
     case OPTION_BENCH:
         return set_mode(s, options, UL_MODE_BENCH);
     case OPTION_PROFILE:
@@ -266,6 +272,8 @@ static int check(const struct ul_session *s, struct ul_options *options)
                         "--json goes with --bench, --memory, --guard or --test-data");
     if (options->mode == UL_MODE_TEST_DATA && (options->input_count != 0 || options->random))
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
+    if (options->strict && options->mode != UL_MODE_TEST_DATA)
+        return ul_error(s, UL_EXIT_USAGE, "--strict goes with --test-data");
     if (options->profile && options->mode != UL_MODE_BENCH)
         return ul_error(s, UL_EXIT_USAGE, "--profile goes with --bench");
     if (options->mode == UL_MODE_RUN && !outputs)
@@ -304,7 +312,7 @@ int ul_options_parse(const struct ul_session *s, struct ul_options *options, int
     options->atol = 1e-7;
     options->warmup_seconds = 0.2;
     options->duration_seconds = 3.0;
-    options->iterations = 10;
+    options->iterations = 3;
     options->inputs = calloc(room, sizeof *options->inputs);
     options->outputs = calloc(room, sizeof *options->outputs);
     if (options->inputs == NULL || options->outputs == NULL)

@@ -33,6 +33,10 @@ static void print_row(FILE *out, const struct ul_tensor *tensor, const void *dat
     char text[UL_SHOWN_BYTES];
     int64_t at = -1;
     double value = 0.0;
+    if (next_largest(tensor->type, data, row * width, width, value, at) < 0) {
+        fprintf(out, "    row %" PRIu64 ": all NaN\n", row);
+        return;
+    }
     fprintf(out, "    row %" PRIu64 ", largest at:", row);
     for (int i = 0; i < TOP_LIMIT; i++) {
         at = next_largest(tensor->type, data, row * width, width, value, at);
@@ -48,9 +52,10 @@ static void print_row(FILE *out, const struct ul_tensor *tensor, const void *dat
 static void print_range(FILE *out, const struct ul_tensor *tensor, const void *data, uint64_t count)
 {
     double low = HUGE_VAL, high = -HUGE_VAL, sum = 0.0;
-    uint64_t odd_count = 0;
+    uint64_t odd_count = 0, nan_count = 0;
     for (uint64_t i = 0; i < count; i++) {
         double value = ul_element_get(tensor->type, data, i);
+        nan_count += isnan(value) != 0;
         if (!isfinite(value)) {
             odd_count++;
             continue;
@@ -61,7 +66,9 @@ static void print_range(FILE *out, const struct ul_tensor *tensor, const void *d
     }
     if (odd_count < count)
         fprintf(out, "    min %g, max %g, mean %g\n", low, high, sum / (double)(count - odd_count));
-    if (odd_count != 0)
+    if (nan_count == count)
+        fputs("    all NaN\n", out);
+    else if (odd_count != 0)
         fprintf(out, "    %" PRIu64 " elements are NaN or infinite\n", odd_count);
 }
 

@@ -231,6 +231,7 @@ class Runs(Folder):
             (["--bench", "--guard"], "exclude each other"),
             (["--bench", "--output-dir", "d"], "plain run"),
             (["--profile"], "--bench"),
+            (["--strict"], "--test-data"),
             (["--json", "f", "--random", "1"], "--json goes with"),
             (["--test-data", ".", "--random", "1"], "its own inputs"),
             (["--rtol", "nan", "--test-data", "."], "number"),
@@ -525,6 +526,33 @@ class TestData(Folder):
         self.make("c", y=struct.pack("<6f", *y[:-1], float("nan")))
         run("tiny", "--test-data", "c", code=6)
 
+    def test_near_zero_by_norm(self):
+        y = list(struct.unpack("<6f", expected()[0]))
+        at = y.index(max(y))
+        near = y[:at] + [y[at] * 1.00002] + y[at + 1 :]
+        self.make("a", y=struct.pack("<6f", *near))
+        strict = ("--rtol", "1e-6", "--test-data", "a")
+        text = run("tiny", *strict).stdout.decode()
+        self.assertIn("ok by norm; 1 of 6 elements beyond rtol and atol", text)
+        self.assertRegex(text, "max abs error [^,]*, max rel error [^,]*, norm error [0-9.e-]+: ok")
+        report = json.loads(run("tiny", *strict, "--json", "-").stdout)
+        self.assertEqual((report["mismatches"], report["elements_beyond_tolerance"]), (0, 1))
+        self.assertLess(report["max_norm_error"], 1e-4)
+        text = run("tiny", *strict, "--strict", code=6).stdout.decode()
+        got, want = text.split("got ")[1].split("\n")[0].split(", want ")
+        self.assertNotEqual(got, want)
+        for special in ("nan", "inf", "-inf"):
+            self.make("b", y=struct.pack("<6f", *y[:-1], float(special)))
+            text = run("tiny", "--test-data", "b", code=6).stdout.decode()
+            self.assertIn("norm error inf: MISMATCH in 1 of 6", text)
+        self.make("c")
+        label = list(struct.unpack("<2q", expected()[1]))
+        self.put(
+            "c/output_1.pb", tensor("label", 7, (2,), struct.pack("<2q", label[0], label[1] + 1))
+        )
+        text = run("tiny", "--test-data", "c", code=6).stdout.decode()
+        self.assertIn("label: max abs error 1: MISMATCH in 1 of 2", text)
+
     def test_equal_nan_and_infinity(self):
         special = struct.pack("<6f", float("nan"), float("inf"), float("-inf"), 0, 1, 2)
         for name, (_, _, kind) in TYPES.items():
@@ -601,7 +629,7 @@ class Weights(Folder):
 class Checks(Folder):
     def test_memory(self):
         done = run("tiny", "--memory", *self.tiny_inputs())
-        self.assertIn("total                         352            352", done.stdout.decode())
+        self.assertIn("total                                    352            352", done.stdout.decode())
         report = json.loads(run("tiny", "--memory", "--json", "-").stdout)
         self.assertEqual(report["predicted_bytes"], 352)
         self.assertEqual(report["reserved_bytes"], 352)
@@ -613,15 +641,20 @@ class Checks(Folder):
         self.assertEqual(
             sum(row["touched_bytes"] for row in report["rows"].values()), report["touched_bytes"]
         )
+        self.assertEqual(
+            " ".join(report["rows"]),
+            "weights optimizer_state gradients activations_kept_for_backward other_activations "
+            "scratch inputs outputs alignment holes unaccounted",
+        )
 
     def test_memory_where_one_range_takes_over_another(self):
         run("loop", "--memory")
         report = json.loads(run("loop_peak", "--memory", "--json", "-").stdout)
-        self.assertEqual(report["rows"]["kept_activations"]["reserved_bytes"], 16)
+        self.assertEqual(report["rows"]["activations_kept_for_backward"]["reserved_bytes"], 16)
 
     def test_memory_errors(self):
         self.assertIn(
-            "the row 'kept activations' is 0 bytes in the plan and 16",
+            "the row 'activations_kept_for_backward' is 0 bytes in the plan and 16",
             stderr("loop_rows", "--memory", code=6),
         )
         self.assertIn("bytes are not accounted for", stderr("loop_sum", "--memory", code=6))
@@ -664,7 +697,10 @@ class Checks(Folder):
         text = run("tiny", *quick, "--profile", *self.tiny_inputs()).stdout.decode()
         for words in ("throughput", "p99", "median", "reserved    352 bytes", "Gemm"):
             self.assertIn(words, text)
+        self.assertIn("steps, by time (median of", text)
+        self.assertNotIn("predicted", text)
         report = json.loads(run("loop", *quick, "--profile", "--json", "-").stdout)
+        self.assertGreaterEqual(report["profiled_runs"], 3)
         self.assertGreaterEqual(report["runs"], 3)
         self.assertEqual(len(report["steps"]), 7)
         latency = report["latency_seconds"]
