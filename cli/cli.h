@@ -95,6 +95,7 @@ struct ul_cli_job {
     struct ul_model model;
     bool loaded;
     struct ul_program *program;
+    struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
     struct ul_report report;
     struct ul_text json; /* plan.json */
@@ -105,7 +106,8 @@ void ul_cli_job_init(struct ul_cli_job *job);
 void ul_cli_job_done(struct ul_cli_job *job);
 /* Loads with the --dim, --shape and --const that were given. */
 enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
-/* Loads, runs the passes, builds the program; with --stop-after prints the graph instead, and the
+/* Loads, runs the passes, builds the program; what is not said of the graph is taken from the
+ * --plan FILE, if there is one; with --stop-after prints the graph instead, and the
  * job has no program. */
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
 /* Plans and checks (or reads --plan FILE and checks it), and writes plan.json's text. */
@@ -135,6 +137,13 @@ int ul_cli_execute(const char *const *argv, const char *capture);
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else. */
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;
+
+/* plan_file.c: reads the head of options.plan, and takes from it what the command line leaves out.
+ */
+enum ul_status ul_cli_take_plan(struct ul_cli_job *job) UL_MUST_CHECK;
+/* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command's
+ * own are the same. */
+const char *ul_cli_plan_options(struct ul_cli_job *job);
 
 /* tensor_file.c: a constant for --const from .npy or ONNX .pb. */
 enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,

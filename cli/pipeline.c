@@ -175,6 +175,8 @@ enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path)
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
 {
     struct ul_program_options options;
+    if (job->options.plan != NULL)
+        UL_TRY(ul_cli_take_plan(job));
     UL_TRY(check_target(job));
     UL_TRY(program_options(job, &options));
     ul_cli_progress("reading and simplifying the model");
@@ -281,6 +283,12 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
         status = ul_diag_set(
             &job->diag, UL_MISMATCH, "its alignment is %llu bytes; elements need up to %d",
             (unsigned long long)job->plan.alignment_bytes, UL_PROGRAM_LEAST_ALIGN_BYTES);
+    if (status == UL_MISMATCH && ul_cli_plan_options(job) != NULL) {
+        const char *why = ul_arena_copy_string(&job->keep, job->diag.text);
+        job->diag = (struct ul_diag){0};
+        status = ul_diag_set(&job->diag, UL_MISMATCH, "%s (the plan was made with %s)", why,
+                             ul_cli_plan_options(job));
+    }
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
     return status;

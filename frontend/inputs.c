@@ -9,7 +9,8 @@ struct inputs {
     struct ul_builder *builder;
     struct ul_names symbols; /* name -> index into sizes */
     uint32_t symbol_count, symbol_capacity;
-    int64_t *sizes; /* -1: not bound */
+    int64_t *sizes;         /* -1: not bound */
+    struct ul_names hinted; /* symbols whose --dim is in `unbound` */
     struct ul_text unbound;
 };
 
@@ -134,6 +135,13 @@ static enum ul_status check_dims(struct inputs *inputs)
         if (dim->size < 0 || dim->size > UL_LIMIT_DIM)
             return ul_diag_set(inputs->builder->diag, UL_USAGE, "--dim %s=%lld is out of range",
                                quote(inputs, dim->name), (long long)dim->size);
+        for (uint32_t k = 0; k < i; k++) {
+            if (strcmp(options->dims[k].name, dim->name) == 0 && options->dims[k].size != dim->size)
+                return ul_diag_set(inputs->builder->diag, UL_USAGE,
+                                   "--dim %s is given twice, with the sizes %lld and %lld",
+                                   quote(inputs, dim->name), (long long)options->dims[k].size,
+                                   (long long)dim->size);
+        }
         int64_t known = inputs->sizes[ul_names_find(&inputs->symbols, dim->name)];
         if (known >= 0 && known != dim->size)
             return ul_diag_set(inputs->builder->diag, UL_USAGE,
@@ -236,12 +244,12 @@ static void close_type(struct inputs *inputs, const struct ul_model_port *port,
             continue;
         }
         type->dims[d] = inputs->sizes[ul_names_find(&inputs->symbols, dim->symbol)];
-        if (type->dims[d] >= 0)
+        if (type->dims[d] >= 0 || !ul_names_add(&inputs->hinted, dim->symbol, 0))
             continue;
         ul_text_printf(&inputs->unbound, "\n  dimension %u of input %s: give --dim ", (unsigned)d,
                        quote(inputs, port->name));
         put_word(&inputs->unbound, dim->symbol);
-        ul_text_put(&inputs->unbound, "=N");
+        ul_text_put(&inputs->unbound, "=SIZE");
     }
     for (uint32_t d = 0; d < type->rank; d++) {
         if (type->dims[d] < 0) {
@@ -311,6 +319,7 @@ enum ul_status ul_inputs_build(struct ul_builder *builder, struct ul_scope *scop
 {
     struct inputs inputs = {.builder = builder};
     ul_names_init(&inputs.symbols, builder->scratch);
+    ul_names_init(&inputs.hinted, builder->scratch);
     ul_text_init(&inputs.unbound, builder->scratch);
     *unbound = NULL;
     UL_TRY(check_names(&inputs));

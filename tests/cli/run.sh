@@ -57,7 +57,9 @@ expect 2 'text.onnx' "$ullage" plan text.onnx
 expect 2 'empty.onnx' "$ullage" plan empty.onnx
 head -c 5000 "$digits" >cut.onnx
 expect 2 'cut.onnx' "$ullage" plan cut.onnx
-expect 1 'dim N=' "$ullage" plan "$digits"
+expect 1 'dim N=SIZE' "$ullage" plan "$digits"
+expect 1 'given twice, with the sizes 4 and 5' "$ullage" plan "$digits" --dim N=4 --dim N=5
+expect 0 'needs' "$ullage" plan "$digits" --dim N=4 --dim N=4
 expect 1 'no such' "$ullage" plan "$digits" --dim M=3 --dim N=1
 
 # standard streams: a model from stdin, a plan to stdout and nothing else there
@@ -78,6 +80,11 @@ grep -q '"fits": false' small.json || { echo "FAIL: no plan was written on exit 
 expect 0 '^ok: ' "$ullage" check "$digits" plan.json
 sed 's/"model_sha256": "./"model_sha256": "0/' plan.json >other.json
 expect 6 'made for another model' "$ullage" check "$digits" other.json
+expect 6 'made for another model' \
+    "$ullage" check "$here/../frontend/cases/missing_input.onnx" plan.json
+expect 0 'reserves' "$ullage" compile "$digits" --plan plan.json -o planned
+expect 0 'needs' "$ullage" plan "$digits" --plan plan.json
+expect 6 'plan was made with --dim N=1' "$ullage" plan "$digits" --dim N=2 --plan plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
 echo '{' >broken.json

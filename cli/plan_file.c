@@ -1,0 +1,104 @@
+/* The options in a plan.json: the graph that the plan is for is built again from them. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+/* What the command line said itself stands. */
+static enum ul_status take_options(struct ul_cli_job *job)
+{
+    const struct ul_report_header *header = &job->plan_header;
+    struct ul_cli_options *options = &job->options;
+    bool no_shapes = options->dims.count == 0 && options->shapes.count == 0;
+    bool no_passes = options->no_passes.count == 0;
+    for (uint32_t i = 0; i < header->option_count; i++) {
+        const struct ul_report_option *option = &header->options[i];
+        if (strcmp(option->name, "dim") == 0) {
+            if (no_shapes)
+                ul_cli_list_add(&job->keep, &options->dims, option->value);
+        } else if (strcmp(option->name, "shape") == 0) {
+            if (no_shapes)
+                ul_cli_list_add(&job->keep, &options->shapes, option->value);
+        } else if (strcmp(option->name, "no-pass") == 0) {
+            if (no_passes)
+                ul_cli_list_add(&job->keep, &options->no_passes, option->value);
+        } else if (strcmp(option->name, "keep-inputs") == 0) {
+            options->keep_inputs = true;
+        } else if (strcmp(option->name, "weights") == 0) {
+            options->weights = options->weights != NULL ? options->weights : option->value;
+        } else if (strcmp(option->name, "io") == 0) {
+            options->io = options->io != NULL ? options->io : option->value;
+        } else if (strcmp(option->name, "const") != 0) {
+            return ul_diag_set(&job->diag, UL_UNSUPPORTED, "option %s is not known",
+                               ul_quote(&job->keep, option->name));
+        }
+    }
+    if (options->target == NULL)
+        options->target = header->target;
+    return UL_OK;
+}
+
+enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
+{
+    const char *path = job->options.plan;
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
+    enum ul_status status =
+        ul_report_read_header(&job->keep, (const char *)file.data, (size_t)file.size_bytes,
+                              &job->plan_header, &job->diag);
+    ul_file_unmap(&file);
+    if (status == UL_OK)
+        status = take_options(job);
+    if (status != UL_OK)
+        ul_diag_prefix(&job->diag, path);
+    return status;
+}
+
+/* Whether the command's own options of the graph are the plan's. */
+static bool has_plan_options(const struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    const struct {
+        const char *name;
+        const struct ul_cli_list *list;
+    } rows[] = {
+        {"dim", &options->dims}, {"shape", &options->shapes}, {"no-pass", &options->no_passes}};
+    uint32_t given = 0;
+    uint32_t planned = 0;
+    uint32_t found = 0;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        given += rows[r].list->count;
+        for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
+            const struct ul_report_option *option = &job->plan_header.options[i];
+            bool same = false;
+            if (strcmp(option->name, rows[r].name) != 0)
+                continue;
+            for (uint32_t k = 0; k < rows[r].list->count; k++)
+                same = same || strcmp(rows[r].list->items[k], option->value) == 0;
+            planned++;
+            found += same ? 1 : 0;
+        }
+    }
+    return given == planned && found == planned;
+}
+
+const char *ul_cli_plan_options(struct ul_cli_job *job)
+{
+    struct ul_text text;
+    if (has_plan_options(job))
+        return NULL;
+    ul_text_init(&text, &job->keep);
+    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
+        const struct ul_report_option *option = &job->plan_header.options[i];
+        ul_text_printf(&text, "%s--%s", i == 0 ? "" : " ", option->name);
+        if (option->value[0] == '\0')
+            continue;
+        ul_text_put(&text, " ");
+        /* A plan comes from anywhere: what could move a terminal's cursor is quoted. */
+        if (strspn(option->value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_.,:/=+@%-") == strlen(option->value))
+            ul_text_put(&text, option->value);
+        else
+            ul_text_quote(&text, option->value, strlen(option->value));
+    }
+    return job->plan_header.option_count == 0 ? "no options" : text.data;
+}
