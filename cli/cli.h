@@ -72,6 +72,7 @@ struct ul_cli_command {
     const char *name;
     const char *arguments; /* "MODEL.onnx -o PROGRAM [options]" */
     const char *summary;   /* one sentence */
+    const char *details;   /* more for its help, or NULL */
     enum ul_status (*run)(struct ul_cli_job *job);
     const enum ul_cli_option_id *options;
     uint32_t option_count;

@@ -63,7 +63,8 @@ int main(int argc, char **argv)
         print_help(stderr);
         return UL_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    bool asks = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (asks && argc == 2)) {
         print_help(stdout);
         return UL_OK;
     }
@@ -71,10 +72,15 @@ int main(int argc, char **argv)
         printf("ullage %s\n", UL_VERSION);
         return UL_OK;
     }
+    const char *name = asks ? argv[2] : argv[1];
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(argv[1], commands[i]->name) == 0)
+        if (strcmp(name, commands[i]->name) != 0)
+            continue;
+        if (!asks)
             return run_command(commands[i], argc - 1, argv + 1);
+        ul_cli_help(commands[i]);
+        return UL_OK;
     }
-    fprintf(stderr, "ullage: error: there is no command %s; see ullage --help\n", argv[1]);
+    fprintf(stderr, "ullage: error: there is no command %s; see ullage --help\n", name);
     return UL_USAGE;
 }

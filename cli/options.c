@@ -16,16 +16,16 @@ struct option_info {
 static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_OUTPUT] = {"output", "FILE", "where the result goes; - is standard output", 'o'},
     [UL_CLI_EMIT] = {"emit", "DIR", "keep the generated source in DIR; it builds with make", 0},
-    [UL_CLI_JSON] = {"json", "FILE", "write plan.json; - is standard output", 0},
+    [UL_CLI_JSON] = {"json", "FILE", "write the result as JSON; - is standard output", 0},
     [UL_CLI_TARGET] = {"target", "NAME", "c (portable C99, the default)", 0},
     [UL_CLI_DIM] = {"dim", "NAME=N", "the size of a symbolic dimension; may be repeated", 0},
     [UL_CLI_SHAPE] = {"shape", "INPUT=1,3,224,224", "the shape of an input; may be repeated", 0},
     [UL_CLI_CONST] = {"const", "INPUT=FILE", "fix an input now, from .npy or .pb; repeatable", 0},
     [UL_CLI_BUDGET] = {"budget", "SIZE", "the most that may be reserved: 64MiB, 64M, 65536", 0},
     [UL_CLI_ALIGN] = {"align", "N", "alignment of every value in bytes (default 64)", 0},
-    [UL_CLI_ORDER] = {"order", "METHOD", "file|greedy|dfs|dp|beam|best", 0},
-    [UL_CLI_REMAT] = {"remat", "METHOD", "none|greedy|best", 0},
-    [UL_CLI_PACK] = {"pack", "METHOD", "none|greedy|exact|best", 0},
+    [UL_CLI_ORDER] = {"order", "METHOD", "file|greedy|dfs|dp|beam|best (default best)", 0},
+    [UL_CLI_REMAT] = {"remat", "METHOD", "none|greedy|best (default best)", 0},
+    [UL_CLI_PACK] = {"pack", "METHOD", "none|greedy|exact|best (default best)", 0},
     [UL_CLI_TIME_LIMIT] = {"time-limit", "SECONDS", "an additional stop for searches", 0},
     [UL_CLI_SEED] = {"seed", "N", "seed of searches (default 0)", 0},
     [UL_CLI_PLAN] = {"plan", "PLAN.json", "use this plan instead of making one", 0},
@@ -53,8 +53,10 @@ void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const cha
 
 void ul_cli_help(const struct ul_cli_command *command)
 {
-    printf("usage: ullage %s %s\n\n%s\n\noptions:\n", command->name, command->arguments,
-           command->summary);
+    printf("usage: ullage %s %s\n\n%s\n", command->name, command->arguments, command->summary);
+    if (command->details != NULL)
+        printf("\n%s\n", command->details);
+    printf("\noptions:\n");
     for (uint32_t i = 0; i < command->option_count; i++) {
         const struct option_info *info = &infos[command->options[i]];
         char left[64];
@@ -63,7 +65,7 @@ void ul_cli_help(const struct ul_cli_command *command)
                  info->argument != NULL ? info->argument : "");
         printf("  %-28s %s\n", left, info->help);
     }
-    printf("  %-28s %s\n", "--help", "this text");
+    printf("  %-28s %s\n", "-h, --help", "this text");
 }
 
 static enum ul_status bad_value(struct ul_diag *diag, enum ul_cli_option_id id, const char *value)
@@ -72,7 +74,7 @@ static enum ul_status bad_value(struct ul_diag *diag, enum ul_cli_option_id id, 
                        infos[id].argument, infos[id].help);
 }
 
-/* The position of `value` among words separated by '|', or -1. */
+/* The position of `value` among words separated by '|', up to a blank, or -1. */
 static int word_index(const char *words, const char *value)
 {
     size_t length = strlen(value);
@@ -80,7 +82,7 @@ static int word_index(const char *words, const char *value)
     for (const char *at = words; at != NULL; at = strchr(at, '|'), index++) {
         if (*at == '|')
             at++;
-        if (strncmp(at, value, length) == 0 && (at[length] == '|' || at[length] == '\0'))
+        if (length > 0 && strncmp(at, value, length) == 0 && strchr("| ", at[length]) != NULL)
             return index;
     }
     return -1;
@@ -195,6 +197,7 @@ static void fill_long(const struct ul_cli_command *command, struct option *longs
         if (info->argument != NULL)
             letters[letter_count++] = ':';
     }
+    letters[letter_count++] = 'h';
     letters[letter_count] = '\0';
     longs[command->option_count] = (struct option){.name = "help", .val = HELP_VALUE};
     longs[command->option_count + 1] = (struct option){.name = NULL};
@@ -221,7 +224,7 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
                             struct ul_cli_options *options, bool *helped, struct ul_diag *diag)
 {
     struct option longs[UL_CLI_OPTION_COUNT + 2];
-    char letters[2 * UL_CLI_OPTION_COUNT + 2];
+    char letters[2 * UL_CLI_OPTION_COUNT + 3];
     fill_long(command, longs, letters);
     *helped = false;
     opterr = 0;
@@ -230,7 +233,7 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
         int code = getopt_long(argc, argv, letters, longs, NULL);
         if (code < 0)
             break;
-        if (code == HELP_VALUE) {
+        if (code == HELP_VALUE || code == 'h') {
             ul_cli_help(command);
             *helped = true;
             return UL_OK;

@@ -35,6 +35,14 @@ expect 1 'no command "?frobnicate' "$ullage" frobnicate
 for command in compile plan check verify inspect pack; do
     expect 0 "usage: ullage $command" "$ullage" $command --help
 done
+expect 0 'usage: ullage pack' "$ullage" help pack
+expect 0 'usage: ullage plan' "$ullage" plan -h
+expect 0 'usage: ullage COMMAND' "$ullage" -h
+expect 1 'no command frobnicate' "$ullage" help frobnicate
+expect 0 'write the result as JSON' "$ullage" inspect --help
+expect 0 'test_data_set_' "$ullage" verify --help
+expect 0 'default best' "$ullage" plan --help
+expect 1 'order : expected' "$ullage" plan "$digits" --order ''
 expect 1 'unknown option --frobnicate' "$ullage" plan --frobnicate
 expect 1 'option --dim needs a value' "$ullage" plan --dim
 expect 1 'give one model' "$ullage" plan
@@ -146,6 +154,14 @@ for signal in TERM INT HUP; do
     [ $got = $((128 + $(kill -l $signal))) ] && [ $SECONDS -lt 20 ] ||
         { echo "FAIL: $signal ended compile with $got after $SECONDS s"; failed=1; }
 done
+
+# verify says what it compared with; a reference that fails is no difference
+expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits"
+printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
+chmod +x python
+ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
+ULLAGE_PYTHON=$work/python expect 3 'Give test data' "$ullage" verify mine.onnx --dim N=1
+ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1
 
 # nothing is left behind
 left=$(ls tmp)
