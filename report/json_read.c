@@ -221,6 +221,33 @@ static enum ul_status read_rows(struct reader *reader, struct ul_plan *plan)
     return get_number(reader, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
 }
 
+/* What the file says of itself must hold together; the planner's checker sees to the rest. */
+static enum ul_status check_claims(struct reader *reader, struct ul_plan *plan)
+{
+    const json_t *root = reader->root;
+    uint64_t unaccounted = 0;
+    uint64_t budget = 0;
+    UL_TRY(
+        get_number(reader, json_object_get(root, "rows"), "unaccounted", INT64_MAX, &unaccounted));
+    if (json_object_get(root, "budget_bytes") != NULL)
+        UL_TRY(get_number(reader, root, "budget_bytes", INT64_MAX, &budget));
+    uint64_t reserved = plan->reserved_bytes[0];
+    if (unaccounted != 0)
+        return ul_diag_set(reader->diag, UL_MISMATCH, "\"unaccounted\" is not 0");
+    if (plan->lower_bound_bytes > plan->order_lower_bound_bytes ||
+        plan->order_lower_bound_bytes > reserved)
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"lower_bound_bytes\", \"order_lower_bound_bytes\" and "
+                           "\"reserved_bytes\" are not in ascending order");
+    if (plan->optimal != (reserved == plan->lower_bound_bytes))
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"optimal\" contradicts the lower bound and the bytes reserved");
+    if (plan->fits != (budget == 0 || reserved <= budget))
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"fits\" contradicts the budget and the bytes reserved");
+    return UL_OK;
+}
+
 static enum ul_status read_plan(struct reader *reader, const struct ul_problem *problem,
                                 struct ul_plan *plan)
 {
@@ -257,6 +284,7 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(get_string(reader, method, "remat", &plan->remat_method));
     UL_TRY(get_string(reader, method, "pack", &plan->pack_method));
     UL_TRY(read_rows(reader, plan));
+    UL_TRY(check_claims(reader, plan));
     UL_TRY(read_positions(reader, problem, plan));
     UL_TRY(read_ranges(reader, problem, plan));
     return index_ranges(reader, problem, plan);
