@@ -230,8 +230,8 @@ static void print_profile(const struct bench *bench, FILE *out)
     for (uint32_t i = 0; i < model->step_count; i++)
         total += bench->step_seconds[i];
     fprintf(out, "\nsteps, by time (median of %" PRIu64 " runs)\n", bench->profile_count);
-    fprintf(out, "  share        us  %s  GFLOP/s      GB/s  step  op  node\n",
-            with_predicted ? "predicted " : "");
+    fprintf(out, "  share        us%s   GFLOP/s      GB/s  step  op  node\n",
+            with_predicted ? "  predicted" : "");
     for (uint32_t i = 0; i < model->step_count; i++) {
         const struct ul_step *step = &model->steps[bench->order[i]];
         double seconds = bench->step_seconds[bench->order[i]];
