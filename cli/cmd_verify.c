@@ -425,7 +425,7 @@ static const char *last_line(struct ul_arena *arena, const char *path)
 
 static enum ul_status verify_random(struct verification *verification)
 {
-    enum { NO_ONNXRUNTIME = 3 }; /* the script's exit code */
+    enum { NO_ONNXRUNTIME = 3, NO_SIZE = 4 }; /* the script's exit codes */
     struct ul_cli_job *job = verification->outer;
     const char *folder = ul_arena_printf(&job->keep, "%s/set", verification->work);
     if (mkdir(folder, 0777) != 0)
@@ -434,6 +434,9 @@ static enum ul_status verify_random(struct verification *verification)
     int code = run_onnxruntime(verification, folder, printed);
     if (code == NO_ONNXRUNTIME || code == 127)
         return verify_unplanned(verification);
+    if (code == NO_SIZE)
+        return ul_diag_set(&job->diag, UL_USAGE, "%s: %s", verification->model,
+                           last_line(&job->keep, printed));
     if (code != 0)
         return ul_diag_set(&job->diag, UL_UNSUPPORTED,
                            "%s: onnxruntime gives no reference for random inputs: %s\n"

@@ -112,7 +112,7 @@ static enum ul_status check_target(struct ul_cli_job *job)
 {
     if (job->options.target == NULL)
         job->options.target = "c";
-    if (strcmp(job->options.target, "c") != 0)
+    if (ul_target_find(job->options.target) == NULL)
         return ul_diag_set(&job->diag, UL_UNSUPPORTED,
                            "--target %s: this version of ullage has the target c",
                            job->options.target);
@@ -139,7 +139,8 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
         return ul_diag_set(&job->diag, UL_USAGE, "--io %s: expected arena or caller", given->io);
     *options = (struct ul_program_options){.keep_inputs = given->keep_inputs,
                                            .weights_rom = word_is(given->weights, "rom"),
-                                           .io_caller = word_is(given->io, "caller")};
+                                           .io_caller = word_is(given->io, "caller"),
+                                           .target = ul_target_find(given->target)};
     return UL_OK;
 }
 

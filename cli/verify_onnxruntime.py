@@ -1,7 +1,7 @@
 """Random inputs for a model and onnxruntime's outputs, in ONNX's test data layout.
 
 usage: verify_onnxruntime.py MODEL.onnx DIR [--dim=NAME=N ...] [--shape=INPUT=N,N ...]
-Exit code 3: onnx or onnxruntime is not installed.
+Exit code 3: onnx or onnxruntime is not installed. 4: a size is missing, as the last line says.
 """
 
 import sys
@@ -41,7 +41,8 @@ def main():
         if port.name in shapes:
             shape = [int(n) for n in shapes[port.name].split(",")]
         if not all(isinstance(d, int) for d in shape):
-            sys.exit(f"input {port.name}: give a size for each of {port.shape} (--dim, --shape)")
+            print(f"input {port.name}: give a size for each of {port.shape} (--dim, --shape)")
+            sys.exit(4)
         ports.append((port, shape))
     # Integers are often indices (words, token types) of which only the model knows how many it has.
     for most in (10, 2, 1):

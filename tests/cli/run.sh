@@ -161,6 +161,8 @@ printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >py
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
 ULLAGE_PYTHON=$work/python expect 3 'Give test data' "$ullage" verify mine.onnx --dim N=1
+printf '#!/bin/sh\necho "input x: give a size"; exit 4\n' >python
+ULLAGE_PYTHON=$work/python expect 1 'give a size' "$ullage" verify mine.onnx
 ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1
 
 # nothing is left behind
