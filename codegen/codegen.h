@@ -77,6 +77,7 @@ struct ul_program_options {
     bool keep_inputs; /* inputs keep their bytes through the run */
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
+    const struct ul_target *target;
 };
 
 struct ul_program {
@@ -97,6 +98,27 @@ struct ul_program {
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* select.c */
+
+/* One way to run a step, as the planner sees it. */
+struct ul_implementation {
+    const char *name; /* "ullage": the compiler's own lowering */
+    uint64_t cost;    /* nanoseconds */
+    uint64_t scratch_bytes;
+};
+enum { UL_IMPLEMENTATIONS = 4 };
+
+/* A target's table. `offer` fills up to UL_IMPLEMENTATIONS entries, the own lowering first, and
+ * returns how many. */
+struct ul_target {
+    const char *name;
+    const char *summary;
+    uint32_t (*offer)(const struct ul_program_step *step, uint64_t own_scratch_bytes,
+                      struct ul_implementation *offers);
+};
+/* NULL: there is no such target. */
+const struct ul_target *ul_target_find(const char *name);
 
 /* print_c.c */
 

@@ -162,15 +162,29 @@ static uint64_t arg_bytes(const struct ul_graph *graph, const struct ul_program_
     return step->views[arg] == UL_NONE ? 0 : ul_type_bytes(&graph->values[step->views[arg]].type);
 }
 
-/* Nanoseconds on a core of 64 GFLOP/s and 16 GB/s, until a device profile says more. The most that
- * is told keeps sums over any program in range. */
-static uint64_t step_cost(const struct ul_program_step *step)
+/* What the target offers for the step becomes the planner's alternatives. */
+static void alternatives_plan(struct builder *builder, const struct ul_program_step *step,
+                              uint32_t region, uint64_t scratch_bytes,
+                              const struct ul_plan_part *part)
 {
-    enum { FLOPS_PER_NANOSECOND = 64, BYTES_PER_NANOSECOND = 16 };
-    static const uint64_t most = (uint64_t)1 << 39;
-    uint64_t cost =
-        step->flop_count / FLOPS_PER_NANOSECOND + step->moved_bytes / BYTES_PER_NANOSECOND + 1;
-    return cost < most ? cost : most;
+    struct ul_implementation offers[UL_IMPLEMENTATIONS];
+    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
+    struct ul_plan_part parts[UL_IMPLEMENTATIONS];
+    uint32_t count = builder->options->target->offer(step, scratch_bytes, offers);
+    UL_ASSERT(count >= 1 && count <= UL_IMPLEMENTATIONS);
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i] = *part;
+        parts[i].scratch_bytes = offers[i].scratch_bytes;
+        alternatives[i] = (struct ul_plan_alternative){
+            .name = offers[i].name, .parts = &parts[i], .part_count = 1, .cost = offers[i].cost};
+    }
+    struct ul_plan_step planned = {.name = step->name,
+                                   .kind =
+                                       step->kind == UL_STEP_COPY ? UL_PLAN_COPY : UL_PLAN_COMPUTE,
+                                   .region = region,
+                                   .alternatives = alternatives,
+                                   .alternative_count = count};
+    ul_problem_add_step(builder->program->problem, &planned);
 }
 
 /* Registers the step with the planner: what it reads and writes, once per base. */
@@ -181,8 +195,7 @@ static void step_plan(struct builder *builder, const struct ul_program_step *ste
     uint32_t *writes = UL_NEW_ARRAY(builder->arena, uint32_t, step->arg_count + 1);
     struct ul_plan_in_place *in_place =
         UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
-    struct ul_plan_part part = {
-        .reads = reads, .writes = writes, .in_place = in_place, .scratch_bytes = scratch_bytes};
+    struct ul_plan_part part = {.reads = reads, .writes = writes, .in_place = in_place};
     for (uint32_t i = 0; i < step->arg_count; i++) {
         if (step->args[i].base == UL_NONE)
             continue;
@@ -199,8 +212,7 @@ static void step_plan(struct builder *builder, const struct ul_program_step *ste
         in_place[part.in_place_count++] =
             (struct ul_plan_in_place){.output = plan_value(builder, step->in_place[i].output),
                                       .input = plan_value(builder, step->in_place[i].input)};
-    ul_problem_add_simple_step(builder->program->problem, step->name, region, step_cost(step),
-                               &part);
+    alternatives_plan(builder, step, region, scratch_bytes, &part);
 }
 
 /* What stands in a loop comes after the test that may leave it. */

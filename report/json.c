@@ -112,6 +112,13 @@ static void step_alternative(struct ul_text *text, const struct ul_report *repor
     put_u64(text, report->plan->positions[i].alternative);
 }
 
+static void step_implementation(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    const struct ul_plan_position *at = &report->plan->positions[i];
+    const char *name = report->problem->steps[at->step].alternatives[at->alternative].name;
+    ul_text_put_json(text, name != NULL ? name : "");
+}
+
 static void step_part(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
     put_u64(text, report->plan->positions[i].part);
@@ -254,9 +261,16 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
 {
     static const struct column steps[] = {
-        {"step", step_id},   {"name", step_name},   {"op", step_op},
-        {"node", step_node}, {"copy", step_copy},   {"alternative", step_alternative},
-        {"part", step_part}, {"flops", step_flops}, {"moved_bytes", step_moved},
+        {"step", step_id},
+        {"name", step_name},
+        {"op", step_op},
+        {"node", step_node},
+        {"copy", step_copy},
+        {"alternative", step_alternative},
+        {"implementation", step_implementation},
+        {"part", step_part},
+        {"flops", step_flops},
+        {"moved_bytes", step_moved},
     };
     static const struct column ranges[] = {
         {"value", range_value},     {"name", range_name},
