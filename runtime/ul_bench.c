@@ -237,8 +237,10 @@ static void print_profile(const struct bench *bench, FILE *out)
         double seconds = bench->step_seconds[bench->order[i]];
         char name[UL_SHOWN_BYTES], op[UL_SHOWN_BYTES], node[UL_SHOWN_BYTES], predicted[32] = "";
         double rate = seconds > 0.0 ? 1e-9 / seconds : 0.0;
-        if (with_predicted)
+        if (step->predicted_seconds > 0.0)
             snprintf(predicted, sizeof predicted, " %10.2f", step->predicted_seconds * 1e6);
+        else if (with_predicted)
+            snprintf(predicted, sizeof predicted, " %10s", "-");
         fprintf(out, "%6.2f%% %9.2f%s %9.2f %9.2f  %s  %s  %s\n",
                 total > 0.0 ? seconds / total * 100.0 : 0.0, seconds * 1e6, predicted,
                 (double)step->flop_count * rate, (double)step->moved_bytes * rate,
