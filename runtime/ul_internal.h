@@ -206,7 +206,7 @@ struct ul_options {
     uint64_t seed;
     bool print;
     bool profile;
-    bool strict;
+    bool norm;
     double rtol;
     double atol;
     double warmup_seconds;

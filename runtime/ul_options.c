@@ -18,7 +18,7 @@ enum option {
     OPTION_TEST_DATA,
     OPTION_RTOL,
     OPTION_ATOL,
-    OPTION_STRICT,
+    OPTION_NORM,
     OPTION_BENCH,
     OPTION_PROFILE,
     OPTION_WARMUP,
@@ -53,8 +53,8 @@ static const struct row rows[] = {
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
     {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
     {OPTION_ATOL, "--atol", "X", "with --test-data: absolute tolerance (default 1e-7)"},
-    {OPTION_STRICT, "--strict", NULL,
-     "with --test-data: every element by itself, even where the norm error is at most 1e-4"},
+    {OPTION_NORM, "--norm", NULL,
+     "with --test-data: an output is also right where its norm error is at most 1e-4"},
     {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
@@ -205,8 +205,8 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
         return parse_real(s, row->name, value, &options->rtol);
     case OPTION_ATOL:
         return parse_real(s, row->name, value, &options->atol);
-    case OPTION_STRICT:
-        options->strict = true;
+    case OPTION_NORM:
+        options->norm = true;
         return UL_EXIT_OK;
     case OPTION_BENCH:
         return set_mode(s, options, UL_MODE_BENCH);
@@ -272,8 +272,8 @@ static int check(const struct ul_session *s, struct ul_options *options)
                         "--json goes with --bench, --memory, --guard or --test-data");
     if (options->mode == UL_MODE_TEST_DATA && (options->input_count != 0 || options->random))
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
-    if (options->strict && options->mode != UL_MODE_TEST_DATA)
-        return ul_error(s, UL_EXIT_USAGE, "--strict goes with --test-data");
+    if (options->norm && options->mode != UL_MODE_TEST_DATA)
+        return ul_error(s, UL_EXIT_USAGE, "--norm goes with --test-data");
     if (options->profile && options->mode != UL_MODE_BENCH)
         return ul_error(s, UL_EXIT_USAGE, "--profile goes with --bench");
     if (options->mode == UL_MODE_RUN && !outputs)

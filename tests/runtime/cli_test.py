@@ -231,7 +231,7 @@ class Runs(Folder):
             (["--bench", "--guard"], "exclude each other"),
             (["--bench", "--output-dir", "d"], "plain run"),
             (["--profile"], "--bench"),
-            (["--strict"], "--test-data"),
+            (["--norm"], "--test-data"),
             (["--json", "f", "--random", "1"], "--json goes with"),
             (["--test-data", ".", "--random", "1"], "its own inputs"),
             (["--rtol", "nan", "--test-data", "."], "number"),
@@ -532,18 +532,18 @@ class TestData(Folder):
         near = y[:at] + [y[at] * 1.00002] + y[at + 1 :]
         self.make("a", y=struct.pack("<6f", *near))
         strict = ("--rtol", "1e-6", "--test-data", "a")
-        text = run("tiny", *strict).stdout.decode()
+        text = run("tiny", *strict, "--norm").stdout.decode()
         self.assertIn("ok by norm; 1 of 6 elements beyond rtol and atol", text)
         self.assertRegex(text, "max abs error [^,]*, max rel error [^,]*, norm error [0-9.e-]+: ok")
-        report = json.loads(run("tiny", *strict, "--json", "-").stdout)
+        report = json.loads(run("tiny", *strict, "--norm", "--json", "-").stdout)
         self.assertEqual((report["mismatches"], report["elements_beyond_tolerance"]), (0, 1))
         self.assertLess(report["max_norm_error"], 1e-4)
-        text = run("tiny", *strict, "--strict", code=6).stdout.decode()
+        text = run("tiny", *strict, code=6).stdout.decode()
         got, want = text.split("got ")[1].split("\n")[0].split(", want ")
         self.assertNotEqual(got, want)
         for special in ("nan", "inf", "-inf"):
             self.make("b", y=struct.pack("<6f", *y[:-1], float(special)))
-            text = run("tiny", "--test-data", "b", code=6).stdout.decode()
+            text = run("tiny", "--test-data", "b", "--norm", code=6).stdout.decode()
             self.assertIn("norm error inf: MISMATCH in 1 of 6", text)
         self.make("c")
         label = list(struct.unpack("<2q", expected()[1]))
