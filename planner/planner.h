@@ -331,6 +331,13 @@ struct ul_solve_graph {
     uint32_t *user_first; /* node_count + 1 entries */
     uint32_t *users;
     uint32_t *order; /* the published one */
+    /* What only graphs made from a problem have; NULL and 0 elsewhere. */
+    uint64_t *working_bytes; /* per node: live while it runs, and no longer */
+    uint32_t *in_place;      /* per node: an input whose bytes the output takes over where no later
+                                step reads that copy (the smaller of both sizes counts once), or
+                                UL_PLAN_NONE */
+    bool *run_once;          /* per node: may not be repeated */
+    uint64_t base_bytes;     /* live throughout, part of every peak */
 };
 
 struct ul_solve_options {
