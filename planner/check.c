@@ -617,6 +617,8 @@ static enum ul_status cost_check(const struct checker *c)
             least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
         base += least;
     }
+    if (c->problem->base_cost != 0)
+        base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
         FAIL(c, "the costs do not add up.");
     return UL_OK;

@@ -1,4 +1,5 @@
-/* The planner's pipeline: verify, order, live ranges and aliases, offsets, sums, check. */
+/* The planner's pipeline: verify, order, live ranges and aliases, offsets, sums, check; under a
+ * budget that the best order exceeds, the ladder of plans that cost more. */
 #include "planner/planner_internal.h"
 
 #include <string.h>
@@ -22,18 +23,15 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint3
 static void costs_sum(const struct ul_problem *problem, struct ul_plan *plan)
 {
     plan->cost = 0;
-    plan->base_cost = 0;
+    plan->base_cost = problem->base_cost;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
         if (at->part == 0)
             plan->cost += problem->steps[at->step].alternatives[at->alternative].cost;
     }
-    for (uint32_t s = 0; s < problem->step_count; s++) {
+    for (uint32_t s = 0; s < problem->step_count && problem->base_cost == 0; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
-        uint64_t least = step->alternatives[0].cost;
-        for (uint32_t i = 1; i < step->alternative_count; i++)
-            least = step->alternatives[i].cost < least ? step->alternatives[i].cost : least;
-        plan->base_cost += least;
+        plan->base_cost += step->alternatives[ul_step_cheapest(step)].cost;
     }
 }
 
@@ -61,16 +59,9 @@ static bool plan_better(const struct ul_plan *a, const struct ul_plan *b)
     return a->reserved_bytes[0] < b->reserved_bytes[0];
 }
 
-static void verdict_fill(struct ul_arena *arena, const struct ul_problem *problem,
-                         const struct ul_plan_options *options, struct ul_plan *plan)
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
 {
-    costs_sum(problem, plan);
-    uint64_t reserved = plan->reserved_bytes[0];
-    plan->lower_bound_bytes = ul_account_bound(arena, problem, options->alignment_bytes);
-    UL_ASSERT(plan->lower_bound_bytes <= plan->order_lower_bound_bytes);
-    plan->optimal = reserved == plan->lower_bound_bytes;
-    plan->smallest_budget_bytes = reserved;
-    plan->fits = options->budget_bytes == 0 || reserved <= options->budget_bytes;
+    plan->fits = budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
         if (capacity != 0 && plan->reserved_bytes[s] > capacity)
@@ -78,7 +69,26 @@ static void verdict_fill(struct ul_arena *arena, const struct ul_problem *proble
     }
 }
 
-/* The better of the alias modes for one order. */
+enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options, struct ul_plan *plan,
+                                struct ul_diag *diag)
+{
+    struct ul_plan other = *plan;
+    enum ul_alias_mode mode = options->pack == UL_PACK_NONE ? UL_ALIAS_NONE : UL_ALIAS_ALL;
+    UL_TRY(candidate_make(arena, problem, options, mode, plan, diag));
+    if (mode == UL_ALIAS_ALL && plan->reserved_bytes[0] > plan->order_lower_bound_bytes) {
+        UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, &other, diag));
+        if (plan_better(&other, plan))
+            *plan = other;
+    }
+    costs_sum(problem, plan);
+    plan->lower_bound_bytes = ul_account_bound(arena, problem, options->alignment_bytes);
+    UL_ASSERT(plan->lower_bound_bytes <= plan->order_lower_bound_bytes);
+    plan->optimal = plan->reserved_bytes[0] == plan->lower_bound_bytes;
+    plan->smallest_budget_bytes = plan->reserved_bytes[0];
+    return UL_OK;
+}
+
 static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem *problem,
                                  const struct ul_plan_options *options,
                                  const struct ul_order_choice *choice, struct ul_plan *plan,
@@ -87,14 +97,27 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
     ul_timeline_positions(arena, problem, choice->steps, plan);
     plan->order_method = choice->method;
     plan->remat_method = "none";
-    struct ul_plan other = *plan;
-    if (options->pack == UL_PACK_NONE)
-        return candidate_make(arena, problem, options, UL_ALIAS_NONE, plan, diag);
-    UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_ALL, plan, diag));
-    if (plan->reserved_bytes[0] == plan->order_lower_bound_bytes)
+    return ul_plan_complete(arena, problem, options, plan, diag);
+}
+
+/* The plan of least memory at the least cost. */
+static enum ul_status plan_without_budget(struct ul_arena *arena, const struct ul_problem *problem,
+                                          const struct ul_plan_options *options,
+                                          struct ul_plan *plan, struct ul_diag *diag)
+{
+    struct ul_order_choice choice;
+    ul_order_problem(arena, problem, options, &choice);
+    UL_TRY(order_plan(arena, problem, options, &choice, plan, diag));
+    if (strcmp(choice.method, "file") == 0)
         return UL_OK;
-    UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, &other, diag));
-    if (plan_better(&other, plan))
+    /* What packs worse than the file order is no gain. */
+    struct ul_plan_options file = *options;
+    struct ul_plan other = {.position_count = 0};
+    file.order = UL_ORDER_FILE;
+    ul_order_problem(arena, problem, &file, &choice);
+    if (plan->reserved_bytes[0] > choice.live_bytes)
+        UL_TRY(order_plan(arena, problem, options, &choice, &other, diag));
+    if (other.ranges != NULL && !plan_better(plan, &other))
         *plan = other;
     return UL_OK;
 }
@@ -110,20 +133,16 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
         return ul_diag_set(diag, UL_USAGE, "The alignment must be a power of two up to 1 MiB.");
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
-    struct ul_order_choice choice;
-    ul_order_problem(arena, problem, &resolved, &choice);
-    UL_TRY(order_plan(arena, problem, &resolved, &choice, plan, diag));
-    if (strcmp(choice.method, "file") != 0) {
-        /* What packs worse than the file order is no gain. */
-        struct ul_plan_options file = resolved;
-        struct ul_plan other = {.position_count = 0};
-        file.order = UL_ORDER_FILE;
-        ul_order_problem(arena, problem, &file, &choice);
-        if (plan->reserved_bytes[0] > choice.live_bytes)
-            UL_TRY(order_plan(arena, problem, &resolved, &choice, &other, diag));
-        if (other.ranges != NULL && !plan_better(plan, &other))
-            *plan = other;
-    }
-    verdict_fill(arena, problem, &resolved, plan);
-    return ul_plan_check(arena, problem, plan, diag);
+    UL_TRY(plan_without_budget(arena, problem, &resolved, plan, diag));
+    ul_plan_judge(problem, resolved.budget_bytes, plan);
+    UL_TRY(ul_plan_check(arena, problem, plan, diag));
+    if (resolved.budget_bytes == 0 || plan->reserved_bytes[0] <= resolved.budget_bytes)
+        return UL_OK;
+    struct ul_plan_ladder ladder;
+    struct ul_plan_rung rung;
+    UL_TRY(ul_ladder_build(arena, problem, &resolved, plan, &ladder, diag));
+    ul_ladder_pick(&ladder, resolved.budget_bytes, &rung);
+    *plan = rung.plan;
+    ul_plan_judge(problem, resolved.budget_bytes, plan);
+    return UL_OK;
 }

@@ -124,6 +124,8 @@ struct ul_problem {
     uint32_t step_count, step_capacity;
     uint32_t region_count, region_capacity;
     uint32_t space_count, space_capacity;
+    uint64_t base_cost; /* what overhead refers to, where this problem is a rewriting of another
+                           (the other's base cost); 0: every step once, its cheapest alternative */
 };
 
 /* problem.c */
@@ -219,7 +221,7 @@ struct ul_plan {
     uint64_t order_lower_bound_bytes; /* that sum: no packing of this order is smaller */
     uint64_t lower_bound_bytes;       /* over all orders, recomputations, packings */
     uint64_t cost;                    /* sum over the positions */
-    uint64_t base_cost;               /* every step once, its cheapest alternative */
+    uint64_t base_cost;               /* the problem's; else every step once, at its cheapest */
     bool fits;                        /* budget and capacities hold */
     bool packing_proven;              /* no packing of these ranges is smaller */
     bool optimal;                     /* reserved_bytes[0] equals lower_bound_bytes */
@@ -243,6 +245,37 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
  * position rewrites a value into a fresh copy, that is the newer one. */
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
                                                uint32_t position);
+
+/* ladder.c */
+
+/* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`
+ * says whose plan it is. */
+struct ul_plan_rung {
+    struct ul_plan plan;
+    uint32_t variant;
+};
+
+/* Plans of ever less memory and ever more cost. The first is the plan without a budget; from the
+ * second on, reserved_bytes[0] falls and the cost rises with every rung. */
+struct ul_plan_ladder {
+    struct ul_plan_rung *rungs;
+    uint32_t count;
+};
+
+/* The ladder of `problem`, whatever options->budget_bytes says: since it does not depend on a
+ * budget, the first rung that fits one is monotone in it. `base` is what ul_plan_solve made without
+ * a budget, or NULL. Each plan has passed ul_plan_check. */
+enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, const struct ul_plan *base,
+                               struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
+/* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
+ * more, and drops those that became worse than one of them. */
+void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                     const struct ul_plan_ladder *other, uint32_t variant);
+/* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
+ * `smallest_budget_bytes`, and `fits` as far as the budget goes. */
+void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
+                    struct ul_plan_rung *rung);
 
 /* check.c: shares no code with the rest of the folder. */
 

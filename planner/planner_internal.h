@@ -15,6 +15,13 @@ const struct ul_plan_part *ul_part_at(const struct ul_problem *problem,
 /* Fills ranges, value_ranges and alias decisions of `plan` from its positions. */
 void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
                        enum ul_alias_mode mode, struct ul_plan *plan);
+/* The alternative of the least cost, the first of several. */
+uint32_t ul_step_cheapest(const struct ul_plan_step *step);
+/* The positions of `steps`, which may name a step more than once: every run after the first is a
+ * recomputation. Per step the alternative, or NULL: the cheapest. */
+void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *problem,
+                          const uint32_t *steps, uint32_t step_count, const uint32_t *alternatives,
+                          struct ul_plan *plan);
 /* The positions of every step once, in the order `steps`, each by its cheapest alternative. */
 void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *problem,
                            const uint32_t *steps, struct ul_plan *plan);
@@ -37,6 +44,16 @@ struct ul_order_choice {
 /* The order of the smallest live sum found; the file order unless another is strictly better. */
 void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
                       const struct ul_plan_options *options, struct ul_order_choice *choice);
+
+/* plan.c */
+
+/* Ranges, offsets, sums and bounds for the positions that `plan` already has; of the ways to choose
+ * aliases the one that packs best. The verdict on the budget is the caller's. */
+enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options, struct ul_plan *plan,
+                                struct ul_diag *diag) UL_MUST_CHECK;
+/* `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 
 /* layout.c */
 

@@ -33,7 +33,7 @@ const struct ul_plan_part *ul_part_at(const struct ul_problem *problem,
                 .parts[position->part];
 }
 
-static uint32_t cheapest_alternative(const struct ul_plan_step *step)
+uint32_t ul_step_cheapest(const struct ul_plan_step *step)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < step->alternative_count; i++) {
@@ -43,24 +43,37 @@ static uint32_t cheapest_alternative(const struct ul_plan_step *step)
     return best;
 }
 
-void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *problem,
-                           const uint32_t *steps, struct ul_plan *plan)
+void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *problem,
+                          const uint32_t *steps, uint32_t step_count, const uint32_t *alternatives,
+                          struct ul_plan *plan)
 {
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *runs = UL_NEW_ARRAY(&scratch, uint32_t, problem->step_count);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < problem->step_count; i++) {
-        const struct ul_plan_step *step = &problem->steps[i];
-        count += step->alternatives[cheapest_alternative(step)].part_count;
+    for (uint32_t i = 0; i < step_count; i++) {
+        const struct ul_plan_step *step = &problem->steps[steps[i]];
+        uint32_t a = alternatives != NULL ? alternatives[steps[i]] : ul_step_cheapest(step);
+        count += step->alternatives[a].part_count;
     }
     plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, count);
     plan->position_count = count;
     count = 0;
-    for (uint32_t i = 0; i < problem->step_count; i++) {
+    for (uint32_t i = 0; i < step_count; i++) {
         const struct ul_plan_step *step = &problem->steps[steps[i]];
-        uint32_t alternative = cheapest_alternative(step);
-        for (uint32_t part = 0; part < step->alternatives[alternative].part_count; part++)
+        uint32_t a = alternatives != NULL ? alternatives[steps[i]] : ul_step_cheapest(step);
+        uint32_t copy = runs[steps[i]]++;
+        for (uint32_t part = 0; part < step->alternatives[a].part_count; part++)
             plan->positions[count++] = (struct ul_plan_position){
-                .step = steps[i], .alternative = alternative, .part = part};
+                .step = steps[i], .alternative = a, .part = part, .copy = copy};
     }
+    ul_arena_done(&scratch);
+}
+
+void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *problem,
+                           const uint32_t *steps, struct ul_plan *plan)
+{
+    ul_timeline_sequence(arena, problem, steps, problem->step_count, NULL, plan);
 }
 
 static bool is_read(const struct ul_plan_part *part, uint32_t value)
