@@ -1,0 +1,71 @@
+/* A small model of columns and rows, minimised by GLPK in a process of its own.
+ *
+ * Invariants: columns and rows are added in order and never removed; terms go to the row added
+ * last, those of one column add up. Every integer column has bounds.
+ * Ownership: a model lives in the arena it was made in; so does the result's `values`.
+ * Units: `work` counts simplex iterations, by which the search is limited; seconds are a stop that
+ * makes the outcome depend on the machine, and set stopped_by_time.
+ * Failure: GLPK ends its process on an error; that, no process to be had or no memory is UNKNOWN,
+ * as is any limit. What was found until then is kept. */
+#ifndef UL_ILP_H
+#define UL_ILP_H
+
+#include "planner/planner.h"
+
+struct ul_ilp_column {
+    double cost;
+    double lower, upper;
+    uint32_t newest_term; /* of this column */
+    bool integer;
+};
+
+struct ul_ilp_row {
+    double lower, upper; /* -INFINITY, INFINITY: none */
+    uint32_t first;      /* its terms: up to the first of the next row */
+};
+
+struct ul_ilp {
+    struct ul_arena *arena;
+    struct ul_ilp_column *columns;
+    struct ul_ilp_row *rows;
+    uint32_t *term_columns;
+    double *term_factors;
+    uint32_t column_count, column_capacity;
+    uint32_t row_count, row_capacity;
+    uint32_t term_count, term_capacity, factor_capacity;
+};
+
+struct ul_ilp_limits {
+    uint64_t work;         /* 0: none */
+    uint64_t memory_bytes; /* of GLPK's process, beyond the copy of ours */
+    double cpu_seconds;    /* 0: none */
+    double wall_seconds;   /* 0: none */
+};
+
+enum ul_ilp_outcome {
+    UL_ILP_UNKNOWN,    /* out of a limit, perhaps with `values` */
+    UL_ILP_OPTIMAL,    /* `values` is a solution of the least cost */
+    UL_ILP_INFEASIBLE, /* there is none */
+};
+
+struct ul_ilp_result {
+    double *values; /* per column, of the best solution found; NULL: none */
+    double cost;    /* of `values` */
+    double bound;   /* no solution costs less; -INFINITY: nothing is known */
+    uint64_t work;
+    bool stopped_by_time;
+};
+
+/* ilp.c */
+
+struct ul_ilp *ul_ilp_new(struct ul_arena *arena);
+uint32_t ul_ilp_add_column(struct ul_ilp *ilp, double cost, double lower, double upper,
+                           bool integer);
+uint32_t ul_ilp_add_row(struct ul_ilp *ilp, double lower, double upper);
+void ul_ilp_add_term(struct ul_ilp *ilp, uint32_t column, double factor);
+/* `start`, or NULL: a feasible value per column to begin with, which no solution found is worse
+ * than. */
+enum ul_ilp_outcome ul_ilp_solve(struct ul_ilp *ilp, const double *start,
+                                 const struct ul_ilp_limits *limits, struct ul_ilp_result *result);
+
+#endif
