@@ -236,7 +236,7 @@ static void remat_run(struct solver *s)
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
     UL_ASSERT(valid);
-    sequence_keep(s, remat.sequence, remat.count, peak, cost, "annealed greedy recomputation");
+    sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.method);
 }
 
 static void verdict_make(struct solver *s)

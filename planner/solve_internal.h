@@ -41,12 +41,33 @@ struct ul_remat {
     uint32_t *sequence;
     uint32_t count, capacity;
     uint64_t cost; /* UINT64_MAX: none found */
-    uint64_t smallest_peak_bytes;
+    const char *method;
+    uint64_t smallest_peak_bytes; /* in: a peak known to work */
     uint64_t work;
     bool stopped_by_time;
 };
 /* The cheapest sequence found whose peak is within the budget, the first runs in one of `orders`;
  * improves on what `remat` already holds. */
 void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count);
+
+/* remat_ilp.c */
+
+struct ul_ilp_limits;
+struct ul_remat_ilp {
+    const struct ul_solve_graph *graph;
+    const uint32_t *order; /* of the first runs, which is kept */
+    uint64_t budget_bytes;
+    uint64_t cutoff_cost;  /* only sequences that cost less are sought; UINT64_MAX: any */
+    uint32_t column_limit; /* larger models are not tried */
+    const struct ul_ilp_limits *limits;
+    /* out */
+    uint32_t *sequence; /* NULL: none found */
+    uint32_t count;
+    bool proven; /* in the reduced form nothing costs less than the sequence, or the cutoff */
+    uint64_t work;
+    bool stopped_by_time;
+};
+/* Solves the reduced integer program; false if it is too large to try. */
+bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task);
 
 #endif

@@ -1,0 +1,92 @@
+/* What the files remat*.c share: a walk that recomputes on demand, a profile of live bytes.
+ *
+ * Invariants: a sequence that leaves these files has been replayed (ul_solve_replay). Positions
+ * are indexes into a sequence or an order; scores are logarithms.
+ * Ownership: everything lives in the arena that _init is handed. */
+#ifndef UL_REMAT_INTERNAL_H
+#define UL_REMAT_INTERNAL_H
+
+#include "planner/solve_internal.h"
+
+/* remat_profile.c: sums over positions with addition to a range and the maximum of one. */
+
+struct ul_profile {
+    uint32_t leaf_count; /* a power of two */
+    int64_t *most;       /* per tree node: the maximum below it, less what is added above it */
+    int64_t *added;      /* per tree node: added to all below it */
+};
+void ul_profile_init(struct ul_profile *profile, struct ul_arena *arena, uint32_t capacity);
+void ul_profile_fill(struct ul_profile *profile, const int64_t *values, uint32_t count);
+/* Both take [begin, end), which may be empty: then nothing is added, and the maximum is 0. */
+void ul_profile_add(struct ul_profile *profile, uint32_t begin, uint32_t end, int64_t bytes);
+int64_t ul_profile_most(const struct ul_profile *profile, uint32_t begin, uint32_t end);
+
+/* remat_prune.c */
+
+/* Takes repeats out of a valid sequence within the budget wherever the earlier copy can be kept
+ * instead, the dearest first, and those that nobody reads. Returns the new count. */
+uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_bytes,
+                        uint32_t *sequence, uint32_t count);
+
+/* remat_walk.c */
+
+/* How a walk values what it may drop: weight + cost_power log cost - bytes_power log bytes -
+ * distance_power log distance to the next use; the least goes. */
+struct ul_walk_mode {
+    double cost_power, bytes_power, distance_power;
+    double target_before, target_after; /* share of the budget that it drops down to, before and
+                                           after the order's peak */
+};
+
+struct ul_walk {
+    const struct ul_solve_graph *graph;
+    const uint32_t *order;
+    uint64_t budget_bytes;
+    uint64_t cost_limit; /* dearer walks are given up */
+    struct ul_walk_mode mode;
+    double *weight; /* per node */
+    /* out */
+    uint32_t *sequence;
+    uint32_t count, capacity;
+    uint64_t cost;
+    uint64_t work; /* counts up */
+    /* fixed by init */
+    uint32_t peak_position;
+    uint32_t *use_first, *uses; /* per node: positions of its users in the order, ascending */
+    double *log_cost, *log_bytes, *log_distance;
+    /* of one run */
+    uint64_t live_bytes;
+    uint32_t now; /* position in the order */
+    uint32_t *next_use;
+    double *value; /* the score but for the distance */
+    uint8_t *state;
+    uint32_t *locks;
+    uint32_t *heap, *heap_at; /* what may be dropped, least key first; heap_at: place + 1 */
+    double *key;              /* a lower bound of the score, renewed when it comes to the top */
+    uint32_t heap_count;
+    uint32_t *frame_node, *frame_next;
+    uint32_t *victims, *stack;
+};
+
+/* `walk` has its graph, order and capacity set. */
+void ul_walk_init(struct ul_walk *walk, struct ul_arena *arena);
+/* One walk; false when it fails, which does not say that the budget is infeasible. */
+bool ul_walk_run(struct ul_walk *walk);
+
+/* remat_anneal.c */
+
+/* Anneals the weights of `walk`, which ran at cost start_cost in its mode without any (UINT64_MAX:
+ * it failed), until `work` more is done. */
+void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *walk, uint64_t start_cost,
+                     uint64_t work, uint64_t *random);
+
+/* remat.c */
+
+uint64_t ul_remat_random(uint64_t *state);
+/* In (0, 1). */
+double ul_remat_random_unit(uint64_t *state);
+bool ul_remat_exhausted(struct ul_remat *remat);
+/* Prunes a valid sequence (in its place) and keeps it if it is the cheapest within the budget. */
+void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, const char *method);
+
+#endif
