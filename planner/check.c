@@ -413,7 +413,8 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
         const struct ul_plan_part *part = part_of(c, p);
         for (uint32_t i = 0; i < part->in_place_count; i++)
             option = option || (part->in_place[i].output == to->value &&
-                                part->in_place[i].input == from->value);
+                                part->in_place[i].input == from->value &&
+                                !contains(part->writes, part->write_count, from->value));
     }
     const struct ul_plan_value *input = &c->problem->values[from->value];
     bool newest = to->alias + 1 == c->plan->value_ranges[from->value + 1];

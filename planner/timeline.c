@@ -76,10 +76,10 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
     ul_timeline_sequence(arena, problem, steps, problem->step_count, NULL, plan);
 }
 
-static bool is_read(const struct ul_plan_part *part, uint32_t value)
+static bool is_in(const uint32_t *values, uint32_t count, uint32_t value)
 {
-    for (uint32_t i = 0; i < part->read_count; i++) {
-        if (part->reads[i] == value)
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == value)
             return true;
     }
     return false;
@@ -93,7 +93,7 @@ static uint32_t written_copy(const struct ul_plan_part *part,
 {
     if (copies == 0)
         return 0;
-    if (position->copy < copies || is_read(part, value))
+    if (position->copy < copies || is_in(part->reads, part->read_count, value))
         return copies - 1;
     return position->copy;
 }
@@ -322,13 +322,14 @@ static bool needed_again(const struct timeline *t, uint32_t position, uint32_t r
 }
 
 static void option_apply(struct timeline *t, enum ul_alias_mode mode, uint32_t position,
-                         const struct ul_plan_in_place *option)
+                         const struct ul_plan_part *part, const struct ul_plan_in_place *option)
 {
     struct ul_plan *plan = t->plan;
     const struct ul_plan_value *out = &t->problem->values[option->output];
     const struct ul_plan_value *in = &t->problem->values[option->input];
     if (out->space != in->space || out->size_bytes > in->size_bytes || out->pinned ||
-        out->live_from_start || out->persistent)
+        out->live_from_start || out->persistent ||
+        is_in(part->writes, part->write_count, option->input)) /* updated: both would be written */
         return;
     uint64_t unit = plan->alignment_bytes;
     if (mode == UL_ALIAS_EQUAL &&
@@ -352,7 +353,7 @@ static void aliases_choose(struct timeline *t, enum ul_alias_mode mode)
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_part *part = ul_part_at(t->problem, &plan->positions[p]);
         for (uint32_t i = 0; i < part->in_place_count; i++)
-            option_apply(t, mode, p, &part->in_place[i]);
+            option_apply(t, mode, p, part, &part->in_place[i]);
     }
 }
 
