@@ -1,0 +1,717 @@
+/* A problem's steps as an abstract graph, for the engines of order and recomputation.
+ *
+ * Problem: the engines know nodes that make one value each, which dies after the last node that
+ * reads it. Steps write several values, update them, write slices of one another's, and some must
+ * stay together.
+ * Method: one node for each step of the root sequence, one for each tree of regions below it with
+ * all that is live inside as working bytes. A node's value is what it is the first to write and
+ * others need. What a graph of such nodes cannot say is said by nodes that are no steps and cost
+ * nothing:
+ *   input   a value that is there from the start; a gate after all of them comes before everything
+ *   hold    a value with several first writers (slices): it is made just before the first of them,
+ *           and they all read it
+ *   gate    of size 0, between many writers and many readers of one value, either way
+ *   done    of size 0, reads its step alone: who only has to come later than a step reads this one
+ *           instead, and does not keep the step's value alive
+ *   end     reads what lives to the end, and comes after everything
+ * Run at once where the order reads "hold, step, done, gate", they change no live sum, so that
+ * every order of the steps has an order of the nodes with its peak. Edges are linear in the
+ * touches of values by steps.
+ * Two forms differ in steps that make several values: REPEATABLE adds them up (they die together:
+ * the peak is overstated, and the node may be run again), SEPARATE holds all but one.
+ * Left undone: order inside of regions; of several in-place options of a node, all but one. */
+#include "planner/planner_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a node that is no step stands in file order: around the step that it was made for. */
+enum slot { SLOT_HOLD, SLOT_STEP, SLOT_DONE, SLOT_GATE, SLOT_COUNT };
+/* Before every step's: inputs, the gate behind them, and what only says that one was there. */
+enum { KEY_INPUT, KEY_START, KEY_UNREAD };
+
+struct raw_node {
+    const char *name;
+    uint64_t size_bytes, working_bytes, cost;
+    uint64_t key; /* place in file order; ties by index */
+    uint32_t in_place;
+    uint32_t done; /* the node that stands for "after this one", or UL_PLAN_NONE */
+    bool run_once;
+    bool is_read;
+};
+
+struct touch {
+    uint32_t node;
+    bool reads, writes;
+};
+
+struct edge {
+    uint32_t before, after;
+};
+
+struct linker {
+    const struct ul_problem *problem;
+    struct ul_arena *scratch;
+    uint64_t alignment_bytes;
+    enum ul_problem_graph_form form;
+    uint32_t *node_of;     /* per step */
+    uint32_t *region_node; /* per region: the node that its steps are in, or UL_PLAN_NONE */
+    uint32_t step_nodes;
+    struct raw_node *nodes;
+    uint32_t node_count, node_capacity;
+    struct edge *edges; /* the later one reads the earlier one's value */
+    uint32_t edge_count, edge_capacity;
+    struct edge *orders; /* the later one only comes later */
+    uint32_t order_count, order_capacity;
+    uint32_t *touch_first; /* per value: touches in file order, one for each node */
+    uint32_t *touch_end;
+    struct touch *touches;
+    uint8_t *takes_over; /* per value: a plain step may make it in place */
+    uint32_t *holder;    /* per value: the node whose value it is, or UL_PLAN_NONE */
+    uint32_t *primary;   /* per node: the value that it holds itself, or UL_PLAN_NONE */
+    uint32_t end;
+    bool exact;
+};
+
+static uint32_t node_add(struct linker *l, const char *name, uint64_t size_bytes, uint64_t key)
+{
+    UL_GROW(l->scratch, l->nodes, l->node_count, l->node_capacity);
+    l->nodes[l->node_count] = (struct raw_node){.name = name,
+                                                .size_bytes = size_bytes,
+                                                .key = key,
+                                                .in_place = UL_PLAN_NONE,
+                                                .done = UL_PLAN_NONE,
+                                                .run_once = true};
+    return l->node_count++;
+}
+
+static uint64_t key_of(uint32_t step_node, enum slot slot)
+{
+    return ((uint64_t)step_node + 1) * SLOT_COUNT + slot;
+}
+
+static void edge_add(struct linker *l, uint32_t before, uint32_t after)
+{
+    if (before == after)
+        return;
+    UL_GROW(l->scratch, l->edges, l->edge_count, l->edge_capacity);
+    l->edges[l->edge_count++] = (struct edge){before, after};
+    l->nodes[before].is_read = true;
+}
+
+static void order_add(struct linker *l, uint32_t before, uint32_t after)
+{
+    if (before == after)
+        return;
+    UL_GROW(l->scratch, l->orders, l->order_count, l->order_capacity);
+    l->orders[l->order_count++] = (struct edge){before, after};
+}
+
+/* ---- Steps to nodes, and who touches what ---- */
+
+/* The region below the root that `region` is in; 0 for the root itself. */
+static uint32_t tree_of(const struct ul_problem *problem, uint32_t region)
+{
+    while (region != 0 && problem->regions[region].parent != 0)
+        region = problem->regions[region].parent;
+    return region;
+}
+
+static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *step)
+{
+    const struct ul_plan_alternative *best = &step->alternatives[0];
+    for (uint32_t i = 1; i < step->alternative_count; i++) {
+        if (step->alternatives[i].cost < best->cost)
+            best = &step->alternatives[i];
+    }
+    return best;
+}
+
+static bool same_ids(const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count)
+{
+    return a_count == b_count && (a_count == 0 || memcmp(a, b, a_count * sizeof *a) == 0);
+}
+
+/* Whether a node says of the step all there is to say: whichever way it is run, it touches the
+ * same values, and all at once. */
+static bool is_plain(const struct ul_plan_step *step)
+{
+    const struct ul_plan_part *part = step->alternatives[0].parts;
+    bool plain = step->region == 0;
+    for (uint32_t i = 0; i < step->alternative_count; i++) {
+        const struct ul_plan_part *other = step->alternatives[i].parts;
+        plain = plain && step->alternatives[i].part_count == 1 &&
+                same_ids(part->reads, part->read_count, other->reads, other->read_count) &&
+                same_ids(part->writes, part->write_count, other->writes, other->write_count);
+    }
+    return plain;
+}
+
+static void steps_assign(struct linker *l)
+{
+    const struct ul_problem *problem = l->problem;
+    l->node_of = UL_NEW_ARRAY(l->scratch, uint32_t, problem->step_count);
+    l->region_node = UL_NEW_ARRAY(l->scratch, uint32_t, problem->region_count);
+    memset(l->region_node, 0xFF, problem->region_count * sizeof *l->region_node);
+    uint32_t before = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        uint32_t tree = tree_of(problem, step->region);
+        if (tree == 0 || tree != before) {
+            uint32_t node = node_add(l, step->name, 0, key_of(l->node_count, SLOT_STEP));
+            l->nodes[node].run_once = tree != 0;
+        }
+        l->node_of[s] = l->node_count - 1;
+        l->nodes[l->node_count - 1].cost += cheapest(step)->cost;
+        for (uint32_t r = step->region; r != 0; r = problem->regions[r].parent)
+            l->region_node[r] = l->node_of[s];
+        l->exact = l->exact && is_plain(step);
+        before = tree;
+    }
+    l->step_nodes = l->node_count;
+}
+
+static void takers_mark(struct linker *l)
+{
+    l->takes_over = ul_arena_alloc(l->scratch, l->problem->value_count);
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        const struct ul_plan_alternative *way = cheapest(&l->problem->steps[s]);
+        if (l->problem->steps[s].region != 0 || way->part_count != 1)
+            continue;
+        for (uint32_t i = 0; i < way->parts[0].in_place_count; i++)
+            l->takes_over[way->parts[0].in_place[i].output] = 1;
+    }
+}
+
+typedef void touch_visit(struct linker *l, uint32_t value, uint32_t step, bool writes);
+
+static void touches_visit(struct linker *l, touch_visit *visit)
+{
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        const struct ul_plan_step *step = &l->problem->steps[s];
+        for (uint32_t a = 0; a < step->alternative_count; a++) {
+            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
+                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
+                for (uint32_t j = 0; j < part->read_count; j++)
+                    visit(l, part->reads[j], s, false);
+                for (uint32_t j = 0; j < part->write_count; j++)
+                    visit(l, part->writes[j], s, true);
+            }
+        }
+    }
+}
+
+static void touch_count(struct linker *l, uint32_t value, uint32_t step, bool writes)
+{
+    (void)step;
+    (void)writes;
+    l->touch_first[value + 1]++;
+}
+
+static void touch_store(struct linker *l, uint32_t value, uint32_t step, bool writes)
+{
+    uint32_t node = l->node_of[step];
+    if (l->touch_end[value] == l->touch_first[value] ||
+        l->touches[l->touch_end[value] - 1].node != node)
+        l->touches[l->touch_end[value]++] = (struct touch){.node = node};
+    l->touches[l->touch_end[value] - 1].reads |= !writes;
+    l->touches[l->touch_end[value] - 1].writes |= writes;
+}
+
+static void touches_make(struct linker *l)
+{
+    uint32_t count = l->problem->value_count;
+    l->touch_first = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)count + 1);
+    touches_visit(l, touch_count);
+    for (uint32_t v = 0; v < count; v++)
+        l->touch_first[v + 1] += l->touch_first[v];
+    l->touch_end = ul_arena_copy(l->scratch, l->touch_first, count * sizeof *l->touch_end);
+    l->touches = UL_NEW_ARRAY(l->scratch, struct touch, l->touch_first[count]);
+    touches_visit(l, touch_store);
+}
+
+/* ---- What is live inside of a node alone ---- */
+
+static bool is_local(const struct linker *l, uint32_t value)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    return l->touch_end[value] == l->touch_first[value] + 1 && !at->live_from_start &&
+           !at->live_to_end && !at->persistent && at->span_region == UL_PLAN_NONE &&
+           !l->takes_over[value];
+}
+
+static bool range_is_local(const struct linker *l, const struct ul_plan_range *range)
+{
+    return range->space == 0 && (range->value == UL_PLAN_NONE || is_local(l, range->value));
+}
+
+/* Scratch, and the values that only one node touches, by the file order's live ranges. */
+static void working_sum(struct linker *l)
+{
+    struct ul_plan plan = {.alignment_bytes = l->alignment_bytes};
+    uint32_t *steps = UL_NEW_ARRAY(l->scratch, uint32_t, l->problem->step_count);
+    for (uint32_t s = 0; s < l->problem->step_count; s++)
+        steps[s] = s;
+    ul_timeline_positions(l->scratch, l->problem, steps, &plan);
+    ul_timeline_build(l->scratch, l->problem, UL_ALIAS_ALL, &plan);
+    uint64_t *change = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)plan.position_count + 2);
+    for (uint32_t r = 0; r < plan.range_count; r++) {
+        const struct ul_plan_range *range = &plan.ranges[r];
+        if (!range_is_local(l, range))
+            continue;
+        /* Bytes of a local range that it takes over are counted there while both are live. */
+        bool taker = range->alias != UL_PLAN_NONE && range_is_local(l, &plan.ranges[range->alias]);
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, l->alignment_bytes);
+        change[range->begin + taker] += bytes;
+        change[range->end] -= bytes;
+    }
+    uint64_t live = 0;
+    for (uint32_t p = 0; p < plan.position_count; p++) {
+        struct raw_node *node = &l->nodes[l->node_of[plan.positions[p].step]];
+        live += change[p];
+        node->working_bytes = live > node->working_bytes ? live : node->working_bytes;
+    }
+}
+
+/* ---- Which node's value a value is ---- */
+
+/* Bytes of the value that come and go; 0 if it is nowhere in space 0, or always. */
+static uint64_t moving_bytes(const struct linker *l, uint32_t value)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    if (at->space != 0 || at->persistent || at->span_region == 0 || is_local(l, value))
+        return 0;
+    return ul_size_align_or_die(at->size_bytes, l->alignment_bytes);
+}
+
+/* Writers are free among themselves, readers too; an update is both and stands alone. */
+static bool is_update(const struct touch *touch)
+{
+    return touch->reads && touch->writes;
+}
+
+/* The end of the group of touches that starts at `first`. */
+static uint32_t group_end(const struct linker *l, uint32_t value, uint32_t first)
+{
+    const struct touch *t = l->touches;
+    uint32_t i = first + 1;
+    while (i < l->touch_end[value] && !is_update(&t[first]) && !is_update(&t[i]) &&
+           t[i].writes == t[first].writes)
+        i++;
+    return i;
+}
+
+static uint32_t first_writers(const struct linker *l, uint32_t value)
+{
+    return group_end(l, value, l->touch_first[value]) - l->touch_first[value];
+}
+
+/* Whether an in-place option of step node `node` could let `out` take over `in`'s bytes. */
+static bool option_viable(const struct linker *l, const struct ul_plan_in_place *option)
+{
+    const struct ul_plan_value *out = &l->problem->values[option->output];
+    const struct ul_plan_value *in = &l->problem->values[option->input];
+    return out->space == in->space && out->size_bytes <= in->size_bytes && !out->pinned &&
+           !out->live_from_start && !out->persistent && !in->persistent && !in->live_to_end &&
+           moving_bytes(l, option->output) > 0 && moving_bytes(l, option->input) > 0;
+}
+
+static bool has_option(const struct linker *l, const struct ul_plan_part *part, uint32_t value)
+{
+    for (uint32_t i = 0; i < part->in_place_count; i++) {
+        if (part->in_place[i].output == value && option_viable(l, &part->in_place[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Of the values that only this step makes: one that may be made in place, else the largest. */
+static void primary_choose(struct linker *l, const struct ul_plan_step *step, uint32_t node)
+{
+    const struct ul_plan_part *part = cheapest(step)->parts;
+    uint64_t best_bytes = 0;
+    bool best_option = false;
+    for (uint32_t i = 0; i < part->write_count; i++) {
+        uint32_t value = part->writes[i];
+        const struct touch *first = &l->touches[l->touch_first[value]];
+        uint64_t bytes = moving_bytes(l, value);
+        if (bytes == 0 || l->problem->values[value].live_from_start || first->node != node ||
+            first_writers(l, value) != 1)
+            continue;
+        bool option = has_option(l, part, value);
+        l->exact = l->exact && !(option && best_option);
+        if (option < best_option || (option == best_option && bytes <= best_bytes))
+            continue;
+        l->primary[node] = value;
+        best_bytes = bytes;
+        best_option = option;
+    }
+}
+
+static void primaries_choose(struct linker *l)
+{
+    l->primary = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
+    memset(l->primary, 0xFF, l->step_nodes * sizeof *l->primary);
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        if (l->problem->steps[s].region == 0)
+            primary_choose(l, &l->problem->steps[s], l->node_of[s]);
+    }
+}
+
+static void holder_choose(struct linker *l, uint32_t value)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    uint64_t bytes = moving_bytes(l, value);
+    l->holder[value] = UL_PLAN_NONE;
+    if (bytes == 0)
+        return;
+    if (at->live_from_start) {
+        l->holder[value] = node_add(l, at->name, bytes, KEY_INPUT);
+        return;
+    }
+    if (l->touch_first[value] == l->touch_end[value])
+        return;
+    uint32_t first = l->touches[l->touch_first[value]].node;
+    bool alone = first_writers(l, value) == 1;
+    if (alone && (l->form == UL_PROBLEM_GRAPH_REPEATABLE || l->primary[first] == value ||
+                  l->primary[first] == UL_PLAN_NONE)) {
+        l->nodes[first].size_bytes += bytes;
+        l->holder[value] = first;
+    } else {
+        l->holder[value] = node_add(l, at->name, bytes, key_of(first, SLOT_HOLD));
+    }
+}
+
+/* ---- Edges ---- */
+
+/* All of touches [a, b) come before all of [b, c). */
+static void groups_order(struct linker *l, uint32_t a, uint32_t b, uint32_t c)
+{
+    const struct touch *t = l->touches;
+    uint32_t gate = UL_PLAN_NONE;
+    if (b - a > 1 && c - b > 1)
+        gate = node_add(l, "gate", 0, key_of(t[b - 1].node, SLOT_GATE));
+    for (uint32_t i = a; i < b; i++) {
+        if (gate != UL_PLAN_NONE)
+            order_add(l, t[i].node, gate);
+        for (uint32_t j = b; j < c && gate == UL_PLAN_NONE; j++)
+            order_add(l, t[i].node, t[j].node);
+    }
+    for (uint32_t j = b; j < c && gate != UL_PLAN_NONE; j++)
+        order_add(l, gate, t[j].node);
+}
+
+/* Repeating what writes only a part of a value, or what has effects, would not bring it back; nor
+ * would a step that reads what has changed since. */
+static void repeats_forbid(struct linker *l, uint32_t value)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    bool there = at->live_from_start || at->persistent;
+    uint32_t writers = 0;
+    uint32_t last_write = 0;
+    for (uint32_t i = l->touch_first[value]; i < l->touch_end[value]; i++) {
+        writers += l->touches[i].writes;
+        last_write = l->touches[i].writes ? i : last_write;
+    }
+    if (writers == 0 || (writers == 1 && !there && !at->pinned && !at->never_recompute))
+        return;
+    for (uint32_t i = l->touch_first[value]; i <= last_write; i++)
+        l->nodes[l->touches[i].node].run_once = true;
+}
+
+static void value_link(struct linker *l, uint32_t value)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    uint32_t holder = l->holder[value];
+    uint32_t first = l->touch_first[value];
+    uint32_t end = l->touch_end[value];
+    if (first < end)
+        repeats_forbid(l, value);
+    if (holder != UL_PLAN_NONE) {
+        for (uint32_t i = first; i < end; i++)
+            edge_add(l, holder, l->touches[i].node);
+        if (at->live_to_end)
+            edge_add(l, holder, l->end);
+        /* A region that the value spans reads it, if it is made before. */
+        uint32_t spans = at->span_region == UL_PLAN_NONE || at->span_region == 0
+                             ? UL_PLAN_NONE
+                             : l->region_node[at->span_region];
+        if (spans != UL_PLAN_NONE && l->nodes[holder].key < l->nodes[spans].key)
+            edge_add(l, holder, spans);
+    }
+    while (first < end) {
+        uint32_t middle = group_end(l, value, first);
+        uint32_t last = middle < end ? group_end(l, value, middle) : middle;
+        /* Whoever reads its value comes after the only one that makes it by that alone. */
+        if (middle - first > 1 || l->touches[first].node != holder)
+            groups_order(l, first, middle, last);
+        first = middle;
+    }
+}
+
+/* Turns what only comes later into edges: from the step if it has no value to keep alive, else
+ * from its stand-in. */
+static void orders_apply(struct linker *l)
+{
+    for (uint32_t i = 0; i < l->order_count; i++) {
+        uint32_t before = l->orders[i].before;
+        if (l->nodes[before].size_bytes > 0) {
+            if (l->nodes[before].done == UL_PLAN_NONE) {
+                uint64_t key = l->nodes[before].key;
+                key = key == KEY_INPUT ? KEY_UNREAD : key - SLOT_STEP + SLOT_DONE;
+                uint32_t done = node_add(l, "done", 0, key);
+                l->nodes[before].done = done;
+                edge_add(l, before, done);
+            }
+            before = l->nodes[before].done;
+        }
+        edge_add(l, before, l->orders[i].after);
+    }
+    l->order_count = 0;
+}
+
+static void edges_make(struct linker *l)
+{
+    for (uint32_t v = 0; v < l->problem->value_count; v++)
+        value_link(l, v);
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        const struct ul_plan_step *step = &l->problem->steps[s];
+        for (uint32_t i = 0; i < step->predecessor_count; i++)
+            order_add(l, l->node_of[step->predecessors[i]], l->node_of[s]);
+    }
+    orders_apply(l);
+    for (uint32_t v = 0; v < l->node_count; v++) {
+        if (v != l->end && !l->nodes[v].is_read)
+            order_add(l, v, l->end);
+    }
+    orders_apply(l);
+}
+
+/* Everything comes after what is there from the start. */
+static void inputs_gate(struct linker *l)
+{
+    uint32_t before = l->node_count;
+    uint8_t *reads = ul_arena_alloc(l->scratch, before);
+    uint32_t gate = UL_PLAN_NONE;
+    for (uint32_t i = 0; i < l->edge_count; i++)
+        reads[l->edges[i].after] |= l->nodes[l->edges[i].before].key != KEY_INPUT;
+    for (uint32_t v = 0; v < before; v++) {
+        if (l->nodes[v].key != KEY_INPUT)
+            continue;
+        if (gate == UL_PLAN_NONE)
+            gate = node_add(l, "start", 0, KEY_START);
+        edge_add(l, v, gate);
+    }
+    for (uint32_t v = 0; v < before && gate != UL_PLAN_NONE; v++) {
+        if (!reads[v] && l->nodes[v].key != KEY_INPUT)
+            edge_add(l, gate, v);
+    }
+}
+
+/* ---- In place ---- */
+
+/* The option that the node takes: one whose input nobody else reads if there is such a one (it
+ * dies there in every order), else the first. */
+static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint32_t step)
+{
+    const struct ul_plan_alternative *way = cheapest(&l->problem->steps[step]);
+    const struct ul_plan_part *part = &way->parts[0];
+    uint32_t node = l->node_of[step];
+    uint32_t viable = 0;
+    bool certain = false;
+    if (way->part_count != 1 || l->problem->steps[step].region != 0)
+        return;
+    for (uint32_t i = 0; i < part->in_place_count; i++) {
+        uint64_t out_bytes = moving_bytes(l, part->in_place[i].output);
+        uint64_t in_bytes = moving_bytes(l, part->in_place[i].input);
+        uint32_t input = l->holder[part->in_place[i].input];
+        if (!option_viable(l, &part->in_place[i]) || input == node)
+            continue;
+        viable++;
+        l->exact = l->exact && l->holder[part->in_place[i].output] == node;
+        /* What is shared is the lesser of both nodes' values, which may be sums. */
+        uint64_t least = l->nodes[input].size_bytes;
+        least = l->nodes[node].size_bytes < least ? l->nodes[node].size_bytes : least;
+        if (l->holder[part->in_place[i].output] != node || least > out_bytes || certain ||
+            in_bytes < out_bytes)
+            continue;
+        certain = only_reader[input] == node;
+        if (certain || l->nodes[node].in_place == UL_PLAN_NONE)
+            l->nodes[node].in_place = input;
+    }
+    l->exact = l->exact && (certain || viable < 2);
+}
+
+static void in_place_fill(struct linker *l)
+{
+    uint32_t *only_reader = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
+    memset(only_reader, 0xFF, l->node_count * sizeof *only_reader);
+    for (uint32_t i = 0; i < l->edge_count; i++) {
+        uint32_t input = l->edges[i].before;
+        uint32_t reader = l->edges[i].after;
+        if (l->nodes[input].done == reader)
+            continue; /* runs right after it */
+        bool first = only_reader[input] == UL_PLAN_NONE || only_reader[input] == reader;
+        only_reader[input] = first ? reader : l->node_count;
+    }
+    for (uint32_t s = 0; s < l->problem->step_count; s++)
+        in_place_choose(l, only_reader, s);
+}
+
+/* ---- The graph ---- */
+
+struct place {
+    uint64_t key;
+    uint32_t node;
+};
+
+static int place_compare(const void *a, const void *b)
+{
+    const struct place *x = a;
+    const struct place *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+static int edge_compare(const void *a, const void *b)
+{
+    const struct edge *x = a;
+    const struct edge *y = b;
+    if (x->before != y->before)
+        return x->before < y->before ? -1 : 1;
+    return x->after < y->after ? -1 : x->after > y->after;
+}
+
+/* Numbers the nodes in file order: final number of each. */
+static uint32_t *nodes_number(struct linker *l)
+{
+    struct place *places = UL_NEW_ARRAY(l->scratch, struct place, l->node_count);
+    uint32_t *number = UL_NEW_ARRAY(l->scratch, uint32_t, l->node_count);
+    for (uint32_t v = 0; v < l->node_count; v++)
+        places[v] = (struct place){l->nodes[v].key, v};
+    qsort(places, l->node_count, sizeof *places, place_compare);
+    for (uint32_t i = 0; i < l->node_count; i++)
+        number[places[i].node] = i;
+    return number;
+}
+
+static void graph_nodes(struct linker *l, struct ul_arena *arena, const uint32_t *number,
+                        struct ul_solve_graph *g)
+{
+    g->node_count = l->node_count;
+    g->names = UL_NEW_ARRAY(arena, const char *, g->node_count);
+    g->size_bytes = UL_NEW_ARRAY(arena, uint64_t, g->node_count);
+    g->cost = UL_NEW_ARRAY(arena, uint64_t, g->node_count);
+    g->order = UL_NEW_ARRAY(arena, uint32_t, g->node_count);
+    g->working_bytes = UL_NEW_ARRAY(arena, uint64_t, g->node_count);
+    g->in_place = UL_NEW_ARRAY(arena, uint32_t, g->node_count);
+    g->run_once = UL_NEW_ARRAY(arena, bool, g->node_count);
+    for (uint32_t v = 0; v < g->node_count; v++) {
+        const struct raw_node *node = &l->nodes[v];
+        uint32_t at = number[v];
+        g->names[at] = node->name;
+        g->size_bytes[at] = node->size_bytes;
+        g->cost[at] = node->cost;
+        g->order[at] = at;
+        g->working_bytes[at] = node->working_bytes;
+        g->in_place[at] = node->in_place == UL_PLAN_NONE ? UL_PLAN_NONE : number[node->in_place];
+        g->run_once[at] = node->run_once;
+    }
+    for (uint32_t v = 0; v < l->problem->value_count; v++) {
+        const struct ul_plan_value *value = &l->problem->values[v];
+        if (value->space == 0 && (value->persistent || value->span_region == 0))
+            g->base_bytes += ul_size_align_or_die(value->size_bytes, l->alignment_bytes);
+    }
+}
+
+static void graph_lists(struct linker *l, struct ul_arena *arena, const uint32_t *number,
+                        struct ul_solve_graph *g)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < l->edge_count; i++)
+        l->edges[i] = (struct edge){number[l->edges[i].before], number[l->edges[i].after]};
+    qsort(l->edges, l->edge_count, sizeof *l->edges, edge_compare);
+    for (uint32_t i = 0; i < l->edge_count; i++) {
+        UL_ASSERT(l->edges[i].before < l->edges[i].after);
+        if (i == 0 || edge_compare(&l->edges[i], &l->edges[kept - 1]) != 0)
+            l->edges[kept++] = l->edges[i];
+    }
+    g->user_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)g->node_count + 1);
+    g->input_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)g->node_count + 2);
+    g->users = UL_NEW_ARRAY(arena, uint32_t, kept);
+    g->inputs = UL_NEW_ARRAY(arena, uint32_t, kept);
+    for (uint32_t i = 0; i < kept; i++) {
+        g->users[i] = l->edges[i].after;
+        g->user_first[l->edges[i].before + 1]++;
+        g->input_first[l->edges[i].after + 2]++;
+    }
+    for (uint32_t v = 0; v < g->node_count; v++) {
+        g->user_first[v + 1] += g->user_first[v];
+        g->input_first[v + 2] += v + 1 < g->node_count ? g->input_first[v + 1] : 0;
+    }
+    for (uint32_t i = 0; i < kept; i++)
+        g->inputs[g->input_first[l->edges[i].after + 1]++] = l->edges[i].before;
+}
+
+static void steps_list(const struct linker *l, struct ul_arena *arena, const uint32_t *number,
+                       struct ul_problem_graph *out)
+{
+    out->step_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)l->node_count + 1);
+    out->steps = UL_NEW_ARRAY(arena, uint32_t, l->problem->step_count);
+    for (uint32_t s = 0; s < l->problem->step_count; s++)
+        out->step_first[number[l->node_of[s]] + 1]++;
+    for (uint32_t v = 0; v < l->node_count; v++)
+        out->step_first[v + 1] += out->step_first[v];
+    /* Numbers keep the file order, so each node's steps are the next ones. */
+    for (uint32_t s = 0; s < l->problem->step_count; s++)
+        out->steps[s] = s;
+}
+
+void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *problem,
+                           uint64_t alignment_bytes, enum ul_problem_graph_form form,
+                           struct ul_problem_graph *out)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct linker l = {.problem = problem,
+                       .scratch = &scratch,
+                       .alignment_bytes = alignment_bytes,
+                       .form = form,
+                       .exact = form == UL_PROBLEM_GRAPH_SEPARATE};
+    memset(out, 0, sizeof *out);
+    steps_assign(&l);
+    touches_make(&l);
+    takers_mark(&l);
+    working_sum(&l);
+    primaries_choose(&l);
+    l.holder = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        holder_choose(&l, v);
+    l.end = node_add(&l, "end", 0, UINT64_MAX);
+    edges_make(&l);
+    in_place_fill(&l);
+    inputs_gate(&l);
+    const uint32_t *number = nodes_number(&l);
+    graph_nodes(&l, arena, number, &out->graph);
+    graph_lists(&l, arena, number, &out->graph);
+    steps_list(&l, arena, number, out);
+    out->exact = l.exact;
+    ul_arena_done(&scratch);
+}
+
+uint32_t *ul_problem_graph_steps(struct ul_arena *arena, const struct ul_problem_graph *graph,
+                                 const uint32_t *nodes, uint32_t count, uint32_t *step_count)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < count; i++)
+        total += graph->step_first[nodes[i] + 1] - graph->step_first[nodes[i]];
+    UL_ASSERT(total <= UINT32_MAX);
+    uint32_t *steps = UL_NEW_ARRAY(arena, uint32_t, total);
+    *step_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = graph->step_first[nodes[i]]; k < graph->step_first[nodes[i] + 1]; k++)
+            steps[(*step_count)++] = graph->steps[k];
+    }
+    return steps;
+}
