@@ -37,8 +37,14 @@ static struct ul_plan_options options_of(void)
 
 /* ---- Plans from sequences ---- */
 
-static bool stands_alone(const struct ul_problem *problem, uint32_t step)
+/* Weights have no second copy, and regions stay whole. */
+static bool may_repeat(const struct ul_problem *problem, uint32_t step)
 {
+    const struct ul_plan_part *part = &problem->steps[step].alternatives[0].parts[0];
+    for (uint32_t i = 0; i < part->write_count; i++) {
+        if (problem->values[part->writes[i]].persistent)
+            return false;
+    }
     return problem->steps[step].region == 0;
 }
 
@@ -50,10 +56,10 @@ static void sequence_repeat(struct maker *m)
     uint32_t from = random_below(&m->random, m->step_count);
     uint32_t to = from + 1 + random_below(&m->random, m->step_count - from);
     uint32_t step = m->steps[from];
+    uint32_t before = m->problem->steps[m->steps[to - 1]].region;
     bool inside =
-        to < m->step_count && !stands_alone(m->problem, m->steps[to]) &&
-        m->problem->steps[m->steps[to]].region == m->problem->steps[m->steps[to - 1]].region;
-    if (!stands_alone(m->problem, step) || inside)
+        to < m->step_count && before != 0 && m->problem->steps[m->steps[to]].region == before;
+    if (!may_repeat(m->problem, step) || inside)
         return;
     memmove(m->steps + to + 1, m->steps + to, (m->step_count - to) * sizeof *m->steps);
     m->steps[to] = step;
