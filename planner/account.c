@@ -103,18 +103,39 @@ static uint64_t part_need(struct bound *b, const struct ul_plan_part *part)
     return need;
 }
 
+static uint64_t alternative_need(struct bound *b, const struct ul_plan_alternative *alternative)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < alternative->part_count; i++) {
+        uint64_t need = part_need(b, &alternative->parts[i]);
+        most = need > most ? need : most;
+    }
+    return most;
+}
+
 static uint64_t step_need(struct bound *b, const struct ul_plan_step *step)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < step->alternative_count; i++) {
-        uint64_t most = 0;
-        for (uint32_t j = 0; j < step->alternatives[i].part_count; j++) {
-            uint64_t need = part_need(b, &step->alternatives[i].parts[j]);
-            most = need > most ? need : most;
-        }
-        least = most < least ? most : least;
+        uint64_t need = alternative_need(b, &step->alternatives[i]);
+        least = need < least ? need : least;
     }
     return least;
+}
+
+uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
+                            uint64_t alignment_bytes)
+{
+    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
+    b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
+    uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        needs[s] = UL_NEW_ARRAY(arena, uint64_t, step->alternative_count);
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            needs[s][a] = alternative_need(&b, &step->alternatives[a]);
+    }
+    return needs;
 }
 
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,

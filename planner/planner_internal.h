@@ -34,6 +34,10 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);
 
+/* Per step and alternative: what its neediest part touches, beside what is persistent. */
+uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
+                            uint64_t alignment_bytes);
+
 /* problem_graph.c */
 
 enum ul_problem_graph_form {

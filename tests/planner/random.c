@@ -59,13 +59,20 @@ static void make_step(struct maker *m, uint32_t region)
     if (random_below(&m->state, 3) == 0)
         part.scratch_bytes = random_below(&m->state, 900);
     struct ul_plan_part parts[2] = {part, part};
-    struct ul_plan_alternative alternatives[2] = {
+    struct ul_plan_part lean = part; /* slower, with less scratch */
+    lean.scratch_bytes = part.scratch_bytes / 4;
+    struct ul_plan_alternative alternatives[3] = {
         {.name = "whole", .parts = parts, .part_count = 1, .cost = random_below(&m->state, 100)},
         {.name = "split", .parts = parts, .part_count = 2, .cost = random_below(&m->state, 100)}};
+    alternatives[2] = (struct ul_plan_alternative){
+        .name = "lean", .parts = &lean, .part_count = 1, .cost = alternatives[0].cost + 5};
+    uint32_t kinds = random_below(&m->state, 8);
     struct ul_plan_step step = {.name = "s",
                                 .region = region,
                                 .alternatives = alternatives,
-                                .alternative_count = 1 + (random_below(&m->state, 8) == 0)};
+                                .alternative_count = kinds == 0   ? 2
+                                                     : kinds == 1 ? 3
+                                                                  : 1};
     ul_problem_add_step(m->problem, &step);
     for (uint32_t i = 0; i < part.write_count; i++) {
         if (m->live_count == 0 || writes[i] != m->live[m->live_count - 1])

@@ -1,0 +1,262 @@
+/* Ladders of plans: a cheap skip is run again, a lean alternative is taken where it is needed, and
+ * on random problems a smaller budget never gets a larger arena, a cheaper plan, or another
+ * meaning. */
+#include "oracle.h"
+#include "random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct fixture {
+    struct ul_arena arena;
+    struct ul_problem *problem;
+    struct ul_diag diag;
+    struct ul_plan_options options;
+    struct ul_plan_ladder ladder;
+};
+
+static void fixture_init(struct fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    ul_arena_init(&f->arena);
+    f->problem = ul_problem_new(&f->arena);
+    f->options.work_limit = 20000;
+}
+
+static uint32_t value(struct fixture *f, enum ul_plan_class class, uint64_t size_bytes)
+{
+    struct ul_plan_value v = ul_plan_value_make("v", class, size_bytes);
+    v.live_from_start = class == UL_PLAN_INPUTS;
+    v.live_to_end = class == UL_PLAN_OUTPUTS;
+    return ul_problem_add_value(f->problem, &v);
+}
+
+static void step(struct fixture *f, uint64_t cost, uint32_t in, uint32_t also, uint32_t out)
+{
+    uint32_t reads[2] = {in, also};
+    struct ul_plan_part part = {.reads = reads,
+                                .writes = &out,
+                                .read_count = also == UL_PLAN_NONE ? 1 : 2,
+                                .write_count = 1};
+    ul_problem_add_simple_step(f->problem, "s", 0, cost, &part);
+}
+
+static struct ul_plan plan_within(struct fixture *f, uint64_t budget_bytes)
+{
+    struct ul_plan plan;
+    struct ul_plan_options options = f->options;
+    options.budget_bytes = budget_bytes;
+    enum ul_status status = ul_plan_solve(&f->arena, f->problem, &options, &plan, &f->diag);
+    assert_string_equal(f->diag.text, "");
+    assert_int_equal(status, UL_OK);
+    return plan;
+}
+
+/* x -> skip (cheap, large) -> down -> deep (needs 1024 alone) -> up + skip -> y */
+static void test_skip_is_run_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
+    uint32_t skip = value(&f, UL_PLAN_ACTIVATIONS, 512);
+    uint32_t down = value(&f, UL_PLAN_ACTIVATIONS, 64);
+    uint32_t deep = value(&f, UL_PLAN_ACTIVATIONS, 960);
+    uint32_t up = value(&f, UL_PLAN_ACTIVATIONS, 64);
+    uint32_t y = value(&f, UL_PLAN_OUTPUTS, 64);
+    step(&f, 3, x, UL_PLAN_NONE, skip);
+    step(&f, 100, skip, UL_PLAN_NONE, down);
+    step(&f, 100, down, UL_PLAN_NONE, deep);
+    step(&f, 100, deep, UL_PLAN_NONE, up);
+    step(&f, 100, up, skip, y);
+    struct ul_plan plan = plan_within(&f, 0);
+    assert_int_equal(plan.reserved_bytes[0], 512 + 64 + 960);
+    assert_int_equal(plan.cost, 403);
+    plan = plan_within(&f, 1500);
+    /* x lives until the skip is made again. */
+    assert_true(plan.fits);
+    assert_int_equal(plan.reserved_bytes[0], 64 + 64 + 960);
+    assert_int_equal(plan.cost, 406);
+    assert_int_equal(plan.base_cost, 403);
+    assert_int_equal(plan.position_count, 6);
+    assert_int_equal(plan.lower_bound_bytes, 1024);
+    plan = plan_within(&f, 1024);
+    assert_false(plan.fits);
+    assert_int_equal(plan.smallest_budget_bytes, 1088);
+    f.options.remat = UL_REMAT_NONE;
+    plan = plan_within(&f, 1500);
+    assert_false(plan.fits);
+    assert_int_equal(plan.position_count, 5);
+    ul_arena_done(&f.arena);
+}
+
+static void test_alternative_of_less_scratch(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
+    uint32_t y = value(&f, UL_PLAN_OUTPUTS, 64);
+    struct ul_plan_part part = {.reads = &x, .writes = &y, .read_count = 1, .write_count = 1};
+    struct ul_plan_part fast = part, middle = part, small = part;
+    fast.scratch_bytes = 4096;
+    middle.scratch_bytes = 1024;
+    small.scratch_bytes = 128;
+    const struct ul_plan_alternative alternatives[] = {
+        {.name = "middle", .parts = &middle, .part_count = 1, .cost = 20},
+        {.name = "fast", .parts = &fast, .part_count = 1, .cost = 10},
+        {.name = "small", .parts = &small, .part_count = 1, .cost = 30}};
+    struct ul_plan_step step_of = {
+        .name = "s", .alternatives = alternatives, .alternative_count = 3};
+    ul_problem_add_step(f.problem, &step_of);
+    assert_int_equal(plan_within(&f, 0).reserved_bytes[0], 128 + 4096);
+    assert_int_equal(plan_within(&f, 4000).reserved_bytes[0], 128 + 1024);
+    assert_int_equal(plan_within(&f, 4000).cost, 20);
+    assert_int_equal(plan_within(&f, 300).reserved_bytes[0], 128 + 128);
+    assert_int_equal(plan_within(&f, 300).cost, 30);
+    assert_int_equal(plan_within(&f, 300).base_cost, 10);
+    assert_false(plan_within(&f, 255).fits);
+    ul_arena_done(&f.arena);
+}
+
+/* ---- Random problems ---- */
+
+struct tally {
+    uint32_t ladders, recomputed, other_ways;
+};
+
+static void assert_front(const struct fixture *f, uint64_t seed, struct tally *tally)
+{
+    struct oracle oracle;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    oracle_init(&oracle, &scratch, f->problem);
+    bool recomputed = false, other_way = false;
+    for (uint32_t i = 0; i < f->ladder.count; i++) {
+        const struct ul_plan *plan = &f->ladder.rungs[i].plan;
+        const struct ul_plan *before = &f->ladder.rungs[i > 0 ? i - 1 : 0].plan;
+        struct ul_diag diag = {.status = UL_OK};
+        if (ul_plan_check(&scratch, f->problem, plan, &diag) != UL_OK)
+            fail_msg("seed %llu, rung %u: %s", (unsigned long long)seed, i, diag.text);
+        if (!oracle_accepts(&oracle, plan))
+            fail_msg("seed %llu, rung %u: another meaning", (unsigned long long)seed, i);
+        assert_true(plan->lower_bound_bytes <= plan->reserved_bytes[0]);
+        assert_true(plan->cost >= f->ladder.rungs[0].plan.cost);
+        if (i > 0)
+            assert_true(plan->reserved_bytes[0] < before->reserved_bytes[0]);
+        if (i > 1)
+            assert_true(plan->cost > before->cost);
+        for (uint32_t p = 0; p < plan->position_count; p++) {
+            recomputed = recomputed || plan->positions[p].copy > 0;
+            other_way = other_way || plan->positions[p].alternative == 2;
+        }
+    }
+    tally->ladders += f->ladder.count > 1;
+    tally->recomputed += recomputed;
+    tally->other_ways += other_way;
+    ul_arena_done(&scratch);
+}
+
+/* From the arena without a budget down to the bound and below it in steps of 2 %. */
+static void assert_sweep(const struct fixture *f)
+{
+    const struct ul_plan *first = &f->ladder.rungs[0].plan;
+    const struct ul_plan *last = &f->ladder.rungs[f->ladder.count - 1].plan;
+    uint64_t largest = UINT64_MAX;
+    uint64_t cost = 0;
+    for (uint32_t percent = 100; percent > 0; percent -= 2) {
+        uint64_t budget = first->reserved_bytes[0] * percent / 100;
+        struct ul_plan_rung rung;
+        if (budget == 0)
+            break;
+        ul_ladder_pick(&f->ladder, budget, &rung);
+        assert_true(rung.plan.reserved_bytes[0] <= largest);
+        assert_true(rung.plan.cost >= cost);
+        assert_int_equal(rung.plan.fits, rung.plan.reserved_bytes[0] <= budget);
+        assert_int_equal(rung.plan.fits, budget >= last->reserved_bytes[0]);
+        assert_int_equal(rung.plan.smallest_budget_bytes, last->reserved_bytes[0]);
+        largest = rung.plan.reserved_bytes[0];
+        cost = rung.plan.cost;
+    }
+}
+
+static void test_random_ladders(void **state)
+{
+    (void)state;
+    struct tally tally = {.ladders = 0};
+    for (uint64_t seed = 0; seed < 600; seed++) {
+        struct fixture f;
+        struct ul_plan_ladder again;
+        fixture_init(&f);
+        f.problem = random_problem(&f.arena, seed, 30);
+        f.options.remat = seed % 8 == 7 ? UL_REMAT_NONE : UL_REMAT_BEST;
+        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
+                         UL_OK);
+        assert_front(&f, seed, &tally);
+        assert_sweep(&f);
+        uint64_t middle = f.ladder.rungs[f.ladder.count / 2].plan.reserved_bytes[0];
+        if (f.problem->step_count > 0)
+            assert_int_equal(plan_within(&f, middle + 1).cost,
+                             f.ladder.rungs[f.ladder.count / 2].plan.cost);
+        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &again, &f.diag),
+                         UL_OK);
+        assert_int_equal(again.count, f.ladder.count);
+        for (uint32_t i = 0; i < again.count; i++)
+            assert_int_equal(again.rungs[i].plan.reserved_bytes[0],
+                             f.ladder.rungs[i].plan.reserved_bytes[0]);
+        ul_arena_done(&f.arena);
+    }
+    assert_true(tally.ladders >= 150);
+    assert_true(tally.recomputed >= 60);
+    assert_true(tally.other_ways >= 40);
+}
+
+static void test_merged_ladders_are_fronts(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct fixture f;
+        struct ul_plan_ladder other, merged;
+        fixture_init(&f);
+        f.problem = random_problem(&f.arena, seed, 30);
+        assert_int_equal(ul_ladder_build(&f.arena, f.problem, &f.options, NULL, &f.ladder, &f.diag),
+                         UL_OK);
+        struct ul_problem *rewritten = random_problem(&f.arena, seed + 1000, 30);
+        assert_int_equal(ul_ladder_build(&f.arena, rewritten, &f.options, NULL, &other, &f.diag),
+                         UL_OK);
+        merged = f.ladder;
+        ul_ladder_merge(&f.arena, &merged, &other, 1);
+        assert_int_equal(merged.rungs[0].variant, 0);
+        for (uint32_t i = 1; i < merged.count; i++) {
+            const struct ul_plan *plan = &merged.rungs[i].plan;
+            assert_true(plan->reserved_bytes[0] < merged.rungs[i - 1].plan.reserved_bytes[0]);
+            assert_true(i == 1 || plan->cost > merged.rungs[i - 1].plan.cost);
+        }
+        /* Nothing is lost: what either has within a budget, the merged one has no dearer. */
+        for (uint32_t i = 0; i < other.count; i++) {
+            struct ul_plan_rung rung;
+            if (other.rungs[i].plan.cost < f.ladder.rungs[0].plan.cost ||
+                other.rungs[i].plan.reserved_bytes[0] == 0)
+                continue;
+            ul_ladder_pick(&merged, other.rungs[i].plan.reserved_bytes[0], &rung);
+            assert_true(rung.plan.fits);
+            assert_true(rung.plan.cost <= other.rungs[i].plan.cost);
+        }
+        ul_arena_done(&f.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_skip_is_run_again),
+        cmocka_unit_test(test_alternative_of_less_scratch),
+        cmocka_unit_test(test_random_ladders),
+        cmocka_unit_test(test_merged_ladders_are_fronts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
