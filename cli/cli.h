@@ -38,6 +38,7 @@ enum ul_cli_option_id {
     UL_CLI_MARCH,
     UL_CLI_PREFIX,
     UL_CLI_NO_PASS,
+    UL_CLI_SPLIT,
     UL_CLI_PRINT_AFTER,
     UL_CLI_STOP_AFTER,
     UL_CLI_RTOL,
@@ -59,7 +60,7 @@ struct ul_cli_options {
     const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix, *weights, *io;
     const char *print_after, *stop_after, *rtol, *atol;
     const char *capacity, *budget_fraction;
-    struct ul_cli_list dims, shapes, consts, no_passes;
+    struct ul_cli_list dims, shapes, consts, no_passes, splits;
     struct ul_plan_options planning;
     bool keep_inputs;
 };

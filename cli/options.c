@@ -37,6 +37,9 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_MARCH] = {"march", "NAME", "processor to compile for (default native; none: plain)", 0},
     [UL_CLI_PREFIX] = {"prefix", "NAME", "of the library's names (default model)", 0},
     [UL_CLI_NO_PASS] = {"no-pass", "NAME", "switch a pass off; may be repeated", 0},
+    [UL_CLI_SPLIT] = {"split", "FIRST..LAST:AXIS:N",
+                      "compute these nodes in N pieces along batch, rows or an axis; repeatable",
+                      0},
     [UL_CLI_PRINT_AFTER] = {"print-after", "PASS", "dump the graph after a pass, or after all", 0},
     [UL_CLI_STOP_AFTER] = {"stop-after", "PASS", "end after a pass and print the graph", 0},
     [UL_CLI_RTOL] = {"rtol", "X", "relative tolerance (default 1e-3)", 0},
@@ -160,10 +163,9 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_BUDGET_FRACTION] = &options->budget_fraction,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
-        [UL_CLI_DIM] = &options->dims,
-        [UL_CLI_SHAPE] = &options->shapes,
-        [UL_CLI_CONST] = &options->consts,
-        [UL_CLI_NO_PASS] = &options->no_passes,
+        [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,
+        [UL_CLI_CONST] = &options->consts, [UL_CLI_NO_PASS] = &options->no_passes,
+        [UL_CLI_SPLIT] = &options->splits,
     };
     if (words[id] != NULL)
         *words[id] = value;

@@ -140,7 +140,8 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
     *options = (struct ul_program_options){.keep_inputs = given->keep_inputs,
                                            .weights_rom = word_is(given->weights, "rom"),
                                            .io_caller = word_is(given->io, "caller"),
-                                           .target = ul_target_find(given->target)};
+                                           .target = ul_target_find(given->target),
+                                           .profile = &job->profile};
     return UL_OK;
 }
 
@@ -151,6 +152,33 @@ static enum ul_status run_passes(struct ul_cli_job *job)
                                         .print_after = job->options.print_after,
                                         .stop_after = job->options.stop_after};
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
+}
+
+/* The last pass alone, where chains are to be computed in pieces. */
+static enum ul_status run_split(struct ul_cli_job *job)
+{
+    struct ul_passes_options options = {.only = "split",
+                                        .splits = job->options.splits.items,
+                                        .split_count = job->options.splits.count,
+                                        .print_after = job->options.print_after};
+    if (job->options.splits.count == 0)
+        return UL_OK;
+    return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
+}
+
+/* The program, and, where chains are split, that of the graph before: a piece must add up as the
+ * whole does. */
+static enum ul_status build_program(struct ul_cli_job *job, struct ul_program_options *options)
+{
+    struct ul_program *whole = NULL;
+    if (job->options.splits.count > 0) {
+        struct ul_graph *graph = UL_NEW(&job->keep, struct ul_graph);
+        ul_graph_copy(graph, &job->keep, &job->graph);
+        UL_TRY(ul_program_build(&job->keep, graph, options, &whole, &job->diag));
+        UL_TRY(run_split(job));
+    }
+    options->whole = whole;
+    return ul_program_build(&job->keep, &job->graph, options, &job->program, &job->diag);
 }
 
 static void print_graph(struct ul_cli_job *job)
@@ -183,6 +211,8 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     ul_cli_progress("reading and simplifying the model");
     UL_TRY(ul_cli_load(job, model_path));
     enum ul_status status = run_passes(job);
+    if (status == UL_OK && word_is(job->options.stop_after, "split"))
+        status = run_split(job);
     ul_cli_progress(NULL);
     if (status != UL_OK) {
         ul_diag_prefix(&job->diag, model_path);
@@ -192,7 +222,7 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
         print_graph(job);
         return UL_OK;
     }
-    status = ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
+    status = build_program(job, &options);
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, model_path);
     return status;
@@ -213,7 +243,7 @@ static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + 3;
+                    options->no_passes.count + options->splits.count + 3;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -226,6 +256,7 @@ static void describe_options(struct ul_cli_job *job)
             .value = ul_arena_printf(&job->keep, "%.*s", (int)(equals - pair), pair)};
     }
     add_options(job, list, &count, "no-pass", &options->no_passes);
+    add_options(job, list, &count, "split", &options->splits);
     if (options->keep_inputs)
         list[count++] = (struct ul_report_option){.name = "keep-inputs", .value = ""};
     if (options->weights != NULL)
@@ -251,7 +282,7 @@ static void describe(struct ul_cli_job *job)
             .op = step->op,
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(&job->graph, step->node, &job->keep),
-            .flop_count = step->flop_count,
+            .flop_count = step->work.flop_count,
             .moved_bytes = step->moved_bytes};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {

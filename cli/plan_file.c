@@ -10,6 +10,7 @@ static enum ul_status take_options(struct ul_cli_job *job)
     struct ul_cli_options *options = &job->options;
     bool no_shapes = options->dims.count == 0 && options->shapes.count == 0;
     bool no_passes = options->no_passes.count == 0;
+    bool no_splits = options->splits.count == 0;
     for (uint32_t i = 0; i < header->option_count; i++) {
         const struct ul_report_option *option = &header->options[i];
         if (strcmp(option->name, "dim") == 0) {
@@ -21,6 +22,9 @@ static enum ul_status take_options(struct ul_cli_job *job)
         } else if (strcmp(option->name, "no-pass") == 0) {
             if (no_passes)
                 ul_cli_list_add(&job->keep, &options->no_passes, option->value);
+        } else if (strcmp(option->name, "split") == 0) {
+            if (no_splits)
+                ul_cli_list_add(&job->keep, &options->splits, option->value);
         } else if (strcmp(option->name, "keep-inputs") == 0) {
             options->keep_inputs = true;
         } else if (strcmp(option->name, "weights") == 0) {
@@ -60,8 +64,10 @@ static bool has_plan_options(const struct ul_cli_job *job)
     const struct {
         const char *name;
         const struct ul_cli_list *list;
-    } rows[] = {
-        {"dim", &options->dims}, {"shape", &options->shapes}, {"no-pass", &options->no_passes}};
+    } rows[] = {{"dim", &options->dims},
+                {"shape", &options->shapes},
+                {"no-pass", &options->no_passes},
+                {"split", &options->splits}};
     uint32_t given = 0;
     uint32_t planned = 0;
     uint32_t found = 0;

@@ -20,6 +20,7 @@ struct ul_program_kernel {
     const char *text; /* its C definition, without storage class, name and opening parenthesis */
     uint64_t scratch_bytes;
     uint64_t flop_count;
+    uint32_t sum_orders; /* enum ul_contract_order */
 };
 
 /* An address: a place in a base value, plus `stride_bytes` for every round of the loop region
@@ -78,6 +79,9 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
+    /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
+     * would not give its bits. NULL: nothing was split. */
+    const struct ul_program *whole;
 };
 
 struct ul_program {

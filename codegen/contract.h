@@ -47,4 +47,17 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
 uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
                                    const struct ul_contraction *contraction);
 
+/* How sums are formed, as a set of flags. Two contractions over the same products, each with the
+ * same single flag but LOOSE, give the same bits whatever else differs in their shapes. */
+enum ul_contract_order {
+    UL_CONTRACT_IN_ORDER = 1u << 0, /* k after k into one accumulator, the padding as zeros */
+    UL_CONTRACT_SKIPPING = 1u << 1, /* the same, the padding left out: a NaN or an infinite weight
+                                       makes no NaN there */
+    UL_CONTRACT_PARTIAL = 1u << 2,  /* partial sums, as runtime/ul_contract.h adds dot products */
+    UL_CONTRACT_LOOSE = 1u << 3     /* plain loops: whether an addition is fused with its product
+                                       is left to the C compiler */
+};
+/* Of all contractions of a kernel; integers count as nothing, for every order is the same. */
+uint32_t ul_contract_orders(const struct ul_kernel *kernel);
+
 #endif

@@ -391,3 +391,38 @@ uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
     UL_ASSERT(bytes <= UL_CONTRACT_SCRATCH_BYTES);
     return bytes;
 }
+
+static uint32_t order_of(const struct ul_contract_plan *plan)
+{
+    const struct ul_operand *b = &plan->contraction->b;
+    switch (plan->schedule) {
+    case UL_CONTRACT_TILE:
+    case UL_CONTRACT_WINDOW:
+        return UL_CONTRACT_IN_ORDER;
+    case UL_CONTRACT_ROW:
+        return b->bound_count > 0 && !(b->outside < 0) && !(b->outside > 0) ? UL_CONTRACT_SKIPPING
+                                                                            : UL_CONTRACT_IN_ORDER;
+    case UL_CONTRACT_DOT:
+        return UL_CONTRACT_PARTIAL;
+    case UL_CONTRACT_PLAIN:
+        break;
+    }
+    return UL_CONTRACT_LOOSE;
+}
+
+uint32_t ul_contract_orders(const struct ul_kernel *kernel)
+{
+    struct ul_arena arena;
+    uint32_t orders = 0;
+    ul_arena_init(&arena);
+    for (uint32_t i = 0; i < kernel->contraction_count; i++) {
+        struct ul_contract_plan plan;
+        if (!ul_dtype_get(kernel->contractions[i].acc_dtype)->is_float)
+            continue;
+        ul_contract_plan_init(&plan, kernel, &kernel->contractions[i], &arena);
+        orders |= order_of(&plan);
+        ul_arena_reset(&arena);
+    }
+    ul_arena_done(&arena);
+    return orders;
+}

@@ -13,6 +13,38 @@ void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *n
     UL_ASSERT(main_block == 0);
 }
 
+static void *copy_list(struct ul_arena *arena, const void *from, uint32_t count, size_t size_bytes)
+{
+    return count == 0 ? NULL : ul_arena_copy(arena, from, ul_size_mul_or_die(size_bytes, count));
+}
+
+void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from)
+{
+    *graph = *from;
+    graph->arena = arena;
+    graph->values = copy_list(arena, from->values, from->value_count, sizeof *from->values);
+    graph->nodes = copy_list(arena, from->nodes, from->node_count, sizeof *from->nodes);
+    graph->blocks = copy_list(arena, from->blocks, from->block_count, sizeof *from->blocks);
+    graph->value_capacity = from->value_count;
+    graph->node_capacity = from->node_count;
+    graph->block_capacity = from->block_count;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        struct ul_node *node = &graph->nodes[n];
+        node->inputs = copy_list(arena, node->inputs, node->input_count, sizeof *node->inputs);
+        node->outputs = copy_list(arena, node->outputs, node->output_count, sizeof *node->outputs);
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        struct ul_block *block = &graph->blocks[b];
+        block->nodes = copy_list(arena, block->nodes, block->node_count, sizeof *block->nodes);
+        block->inputs = copy_list(arena, block->inputs, block->input_count, sizeof *block->inputs);
+        block->outputs =
+            copy_list(arena, block->outputs, block->output_count, sizeof *block->outputs);
+        block->node_capacity = block->node_count;
+        block->input_capacity = block->input_count;
+        block->output_capacity = block->output_count;
+    }
+}
+
 ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul_value_kind kind,
                                const struct ul_type *type)
 {

@@ -214,6 +214,8 @@ void ul_tensor_read(const struct ul_tensor *tensor, uint64_t begin, uint64_t cou
 /* graph.c: building and editing. */
 
 void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *name);
+/* The same graph with lists of its own; names, attributes and tensors are shared. */
+void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from);
 ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul_value_kind kind,
                                const struct ul_type *type);
 ul_value_id ul_graph_add_weight(struct ul_graph *graph, const char *name,
@@ -304,6 +306,31 @@ typedef void ul_lower_fn(struct ul_lower *lower, ul_node_id node);
 typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                         const struct ul_view *input, struct ul_view *view);
 
+/* Elements [begin, end) along `axis` of a value; axis UL_NONE: all of it. */
+struct ul_part {
+    uint32_t axis;
+    int64_t begin, end;
+};
+
+/* What a node takes to compute a part of its outputs, and how its attributes change then. */
+enum { UL_CUT_ATTRS = 4 };
+struct ul_cut {
+    const struct ul_graph *graph;
+    const struct ul_node *node;
+    struct ul_arena *arena; /* for attributes and constants */
+    struct ul_part output;  /* wanted, of every output; never all */
+    /* The answer, per input: what is taken of it (at first all), and a constant that takes its
+     * place, or NULL. */
+    struct ul_part *inputs;
+    const struct ul_tensor **constants;
+    uint32_t attr_count;
+    struct ul_attr attrs[UL_CUT_ATTRS];
+};
+/* Fills the answer in; false where parts along that axis cannot be computed apart. A part's
+ * elements must be formed exactly as those of the whole are: the same numbers are combined by the
+ * same operations in the same order. */
+typedef bool ul_cut_fn(struct ul_cut *cut);
+
 struct ul_op_info {
     const char *name;
     const char *domain; /* NULL: ai.onnx */
@@ -316,6 +343,7 @@ struct ul_op_info {
     ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
     ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
+    ul_cut_fn *cut; /* elementwise operators need none */
 };
 
 /* The row of an operator; rows are constant. */
@@ -365,6 +393,34 @@ enum ul_status ul_infer_axis(const struct ul_infer *infer, int64_t axis, uint32_
 enum ul_status ul_infer_same(struct ul_infer *infer);        /* output 0 = type of input 0 */
 enum ul_status ul_infer_elementwise(struct ul_infer *infer); /* broadcast, dtype of input 0 */
 enum ul_status ul_infer_compare(struct ul_infer *infer);     /* broadcast, bool */
+
+/* cut.c */
+
+/* Asks the row; `inputs` and `constants` have room for the node's inputs. False for what has no
+ * hook, owns blocks or draws random numbers. */
+bool ul_node_cut(struct ul_cut *cut);
+/* What hooks are written with. Takes [begin, end) of `axis` of an input that is there. */
+void ul_cut_take(struct ul_cut *cut, uint32_t input, uint32_t axis, int64_t begin, int64_t end);
+/* The same part of the axis that lies as far from the last one as the output's, unless that is
+ * broadcast or missing. */
+void ul_cut_take_broadcast(struct ul_cut *cut, uint32_t input);
+/* The part's value of an attribute. */
+void ul_cut_set_ints(struct ul_cut *cut, const char *name, const int64_t *values, uint32_t count);
+void ul_cut_set_int(struct ul_cut *cut, const char *name, int64_t value);
+void ul_cut_set_string(struct ul_cut *cut, const char *name, const char *value);
+const struct ul_type *ul_cut_input_type(const struct ul_cut *cut, uint32_t input);
+const struct ul_type *ul_cut_output_type(const struct ul_cut *cut);
+/* A window's outputs [begin, end) of one spatial dimension take inputs [low, high) and so much
+ * padding; false where they see nothing but padding. Units: elements. */
+struct ul_cut_window {
+    int64_t stride, reach, pad_begin, in; /* of the whole; reach: from a window's first element to
+                                             behind its last */
+    int64_t low, high, part_begin, part_end; /* pads of the part */
+};
+bool ul_cut_window(const struct ul_cut *cut, struct ul_cut_window *window);
+/* A part of extent 1 along `axis` of input 0 is looped over in another way where no dimension
+ * behind it is longer than 1 (ir/ops/lanes.h), and sums may then be formed in another order. */
+bool ul_cut_keeps_lanes(const struct ul_cut *cut, uint32_t axis);
 
 /* fold.c */
 

@@ -41,6 +41,9 @@ static const struct row rows[] = {
     {{"fuse", "Groups nodes that one kernel computes.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS, GROUPS},
      ul_pass_fuse},
+    {{"split", "Computes chains in pieces where it is asked to.", UL_PASS_ANY, false, TYPES | VIEWS,
+      TYPES | VIEWS | GROUPS, 0},
+     ul_pass_split},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };

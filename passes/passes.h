@@ -43,6 +43,8 @@ struct ul_passes_options {
     const char *only; /* runs this pass alone; the facts that it needs are taken to hold */
     uint32_t disabled_count;
     const char *const *disabled; /* --no-pass */
+    uint32_t split_count;
+    const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
     bool training;
     bool check_text; /* after each pass parse(print(g)) must print the same bytes */
     FILE *dump;      /* NULL: standard error */

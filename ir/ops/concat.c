@@ -49,3 +49,14 @@ void ul_lower_concat(struct ul_lower *lower, ul_node_id node)
         begin += in->dims[along];
     }
 }
+
+bool ul_cut_concat(struct ul_cut *cut)
+{
+    int64_t axis = ul_node_get_int(cut->node, "axis", 0);
+    axis += axis < 0 ? (int64_t)ul_cut_output_type(cut)->rank : 0;
+    if ((uint32_t)axis == cut->output.axis)
+        return false;
+    for (uint32_t i = 0; i < cut->node->input_count; i++)
+        ul_cut_take(cut, i, cut->output.axis, cut->output.begin, cut->output.end);
+    return true;
+}

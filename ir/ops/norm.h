@@ -4,12 +4,22 @@
 
 #include "ir/lower.h"
 
-/* norm_softmax.c. The attribute "ul_flatten_axis" (1: set by the frontend below opset 13) means:
+/* norm_softmax.c. False where the axis does not exist; bit d of the mask: dimension d. */
+bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);
+/* The attribute "ul_flatten_axis" (1: set by the frontend below opset 13) means:
  * normalise over all dimensions from `axis` on, as if the input were 2-d. */
 enum ul_status ul_infer_softmax(struct ul_infer *infer);
 void ul_lower_softmax(struct ul_lower *lower, ul_node_id node);
 void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node);
 void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node);
+
+/* norm_cut.c */
+bool ul_cut_softmax(struct ul_cut *cut);
+bool ul_cut_layer_norm(struct ul_cut *cut);    /* over what lies behind an axis */
+bool ul_cut_instance_norm(struct ul_cut *cut); /* over channels and space: along the batch */
+bool ul_cut_batch_norm(struct ul_cut *cut);    /* a map with numbers per channel */
+bool ul_cut_lrn(struct ul_cut *cut);
+bool ul_cut_lp_norm(struct ul_cut *cut);
 
 /* norm_batch.c. With training_mode = 1 a node becomes ullage::BatchNormalizationTraining during
  * inference of shapes: the one is a map, which fuses, the other needs statistics. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static bool softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
+bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
 {
     bool flatten = ul_node_get_int(node, "ul_flatten_axis", 0) != 0;
     int64_t axis = ul_node_get_int(node, "axis", -1);
@@ -23,7 +23,7 @@ enum ul_status ul_infer_softmax(struct ul_infer *infer)
     const struct ul_type *type = ul_infer_input(infer, 0);
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
     uint32_t mask;
-    if (!softmax_mask(infer->node, type->rank, &mask))
+    if (!ul_softmax_mask(infer->node, type->rank, &mask))
         return ul_infer_invalid(infer, "axis %lld does not exist in a tensor of rank %u",
                                 (long long)ul_node_get_int(infer->node, "axis", -1),
                                 (unsigned)type->rank);
@@ -46,7 +46,7 @@ static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id n
     s->input = data->inputs[0];
     s->output = data->outputs[0];
     s->dtype = ul_compute_dtype(type->dtype);
-    bool valid = softmax_mask(data, type->rank, &s->mask);
+    bool valid = ul_softmax_mask(data, type->rank, &s->mask);
     UL_ASSERT(valid);
     uint32_t kept = ul_lanes_all(type->rank) & ~s->mask;
     ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,

@@ -142,3 +142,21 @@ ul_kx ul_map_space_to_depth(struct ul_lower *lower, ul_node_id node, uint32_t ou
         ul_kx_add(kernel, ul_kx_muli(kernel, index[3], block), ul_kx_modi(kernel, within, block))};
     return ul_lower_load(lower, info->inputs[0], from);
 }
+
+bool ul_cut_transpose(struct ul_cut *cut)
+{
+    uint32_t perm[UL_LIMIT_RANK];
+    permutation(cut->node, ul_cut_output_type(cut)->rank, perm);
+    ul_cut_take(cut, 0, perm[cut->output.axis], cut->output.begin, cut->output.end);
+    return true;
+}
+
+/* Rows and columns in whole blocks. */
+bool ul_cut_depth_to_space(struct ul_cut *cut)
+{
+    int64_t block = cut->output.axis < 2 ? 1 : ul_node_get_int(cut->node, "blocksize", 1);
+    if (cut->output.axis == 1 || cut->output.begin % block != 0 || cut->output.end % block != 0)
+        return false;
+    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin / block, cut->output.end / block);
+    return true;
+}

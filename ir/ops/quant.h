@@ -21,4 +21,7 @@ ul_infer_fn ul_infer_quantize, ul_infer_dequantize, ul_infer_dynamic_quantize;
 ul_map_fn ul_map_quantize, ul_map_dequantize;
 ul_lower_fn ul_lower_dynamic_quantize;
 
+/* quant_linear.c: QuantizeLinear and DequantizeLinear. */
+bool ul_cut_quantize(struct ul_cut *cut);
+
 #endif

@@ -266,3 +266,19 @@ void ul_lower_dynamic_quantize(struct ul_lower *lower, ul_node_id node_id)
                    ul_kx_cast(kernel, UL_U32, ul_quantize(kernel, quotient, point, UL_U8)));
     ul_lower_close(lower, x->rank);
 }
+
+bool ul_cut_quantize(struct ul_cut *cut)
+{
+    struct scaling scaling;
+    const char *wrong =
+        read_scaling(&scaling, cut->node, ul_cut_input_type(cut, 0), ul_cut_input_type(cut, 1));
+    if (wrong != NULL || scaling.grain == PER_BLOCK)
+        return false;
+    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    for (uint32_t i = 1; i < cut->node->input_count; i++) {
+        if (scaling.grain == PER_AXIS && scaling.axis == cut->output.axis &&
+            cut->node->inputs[i] != UL_NONE)
+            ul_cut_take(cut, i, 0, cut->output.begin, cut->output.end);
+    }
+    return true;
+}

@@ -52,4 +52,7 @@ enum ul_status ul_infer_scan_sum(struct ul_infer *infer);
 void ul_lower_cum_sum(struct ul_lower *lower, ul_node_id node);
 void ul_lower_cum_prod(struct ul_lower *lower, ul_node_id node);
 
+/* reduce_cut.c */
+bool ul_cut_reduce(struct ul_cut *cut);
+
 #endif

@@ -70,3 +70,15 @@ ul_kx ul_map_tile(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
         from[d] = ul_kx_modi(lower->kernel, index[d], in->dims[d] > 0 ? in->dims[d] : 1);
     return ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from);
 }
+
+bool ul_cut_expand(struct ul_cut *cut)
+{
+    const struct ul_type *out = ul_cut_output_type(cut);
+    int64_t dims[UL_LIMIT_RANK];
+    int64_t rank = (int64_t)out->rank;
+    for (uint32_t d = 0; d < out->rank; d++)
+        dims[d] = d == cut->output.axis ? cut->output.end - cut->output.begin : out->dims[d];
+    cut->constants[1] = ul_tensor_new_ints(cut->arena, UL_I64, 1, &rank, dims);
+    ul_cut_take_broadcast(cut, 0);
+    return true;
+}

@@ -237,3 +237,57 @@ bool ul_view_identity(const struct ul_graph *graph, const struct ul_node *node, 
     *view = *input;
     return true;
 }
+
+/* The first dimension of [begin, end) longer than 1, or `end`. */
+static uint32_t leading(const struct ul_type *type, uint32_t begin, uint32_t end)
+{
+    while (begin < end && type->dims[begin] == 1)
+        begin++;
+    return begin;
+}
+
+/* Elements of one step along `axis`, counted within its group. */
+static int64_t step_elements(const struct ul_type *type, uint32_t axis, uint32_t end)
+{
+    int64_t count = 1;
+    for (uint32_t d = axis + 1; d < end; d++)
+        count *= type->dims[d];
+    return count;
+}
+
+static void set_shape(struct ul_cut *cut)
+{
+    const struct ul_type *out = ul_cut_output_type(cut);
+    int64_t dims[UL_LIMIT_RANK];
+    int64_t rank = (int64_t)out->rank;
+    for (uint32_t d = 0; d < out->rank; d++)
+        dims[d] = d == cut->output.axis ? cut->output.end - cut->output.begin : out->dims[d];
+    cut->constants[1] = ul_tensor_new_ints(cut->arena, UL_I64, 1, &rank, dims);
+}
+
+/* A part stays one where the axis leads its group before and after: its elements then lie between
+ * two places of the common order. Other parts are no parts of the input. */
+bool ul_cut_reshape(struct ul_cut *cut)
+{
+    const struct ul_type *in = ul_cut_input_type(cut, 0);
+    const struct ul_type *out = ul_cut_output_type(cut);
+    struct group group = {0};
+    if (ul_type_elements(in) == 0)
+        return false;
+    do {
+        if (!group_next(in, out, &group))
+            return false;
+    } while (group.b_end <= cut->output.axis);
+    uint32_t from = leading(in, group.a_begin, group.a_end);
+    if (leading(out, group.b_begin, group.b_end) != cut->output.axis || from == group.a_end)
+        return false;
+    int64_t in_step = step_elements(in, from, group.a_end);
+    int64_t out_step = step_elements(out, cut->output.axis, group.b_end);
+    if (cut->output.begin * out_step % in_step != 0 || cut->output.end * out_step % in_step != 0)
+        return false;
+    ul_cut_take(cut, 0, from, cut->output.begin * out_step / in_step,
+                cut->output.end * out_step / in_step);
+    if (cut->node->op == UL_OP_Reshape)
+        set_shape(cut);
+    return true;
+}

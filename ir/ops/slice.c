@@ -228,3 +228,35 @@ bool ul_view_split(const struct ul_graph *graph, const struct ul_node *node, uin
     box_view(&graph->values[node->inputs[0]].type, &box, input, view);
     return true;
 }
+
+/* Along a dimension that is taken whole, whatever the node says of it holds for a part too. */
+bool ul_cut_slice(struct ul_cut *cut)
+{
+    const struct ul_type *input = ul_cut_input_type(cut, 0);
+    uint32_t axis = cut->output.axis;
+    struct box box;
+    for (uint32_t i = 1; i < cut->node->input_count; i++) {
+        if (cut->node->inputs[i] != UL_NONE &&
+            cut->graph->values[cut->node->inputs[i]].tensor == NULL)
+            return false;
+    }
+    slice_box(cut->graph, cut->node, &box);
+    uint64_t count = ul_type_elements(ul_cut_input_type(cut, 1));
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t named = constant(cut->graph, cut->node, 3, i, (int64_t)i);
+        if (named == (int64_t)axis || named + (int64_t)input->rank == (int64_t)axis)
+            return false;
+    }
+    ul_cut_take(cut, 0, axis, cut->output.begin, cut->output.end);
+    return true;
+}
+
+bool ul_cut_split(struct ul_cut *cut)
+{
+    int64_t axis = ul_node_get_int(cut->node, "axis", 0);
+    axis += axis < 0 ? (int64_t)ul_cut_output_type(cut)->rank : 0;
+    if ((uint32_t)axis == cut->output.axis)
+        return false;
+    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    return true;
+}

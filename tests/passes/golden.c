@@ -1,5 +1,5 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole.
+ * them. The files are compared as a whole. A line "# --split TEXT" of an .ir is an option.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -59,6 +59,24 @@ static const char *slurp(struct run *run, const char *path)
     return text;
 }
 
+/* The rest of every line that begins with "# --split ". */
+static void read_splits(struct run *run, const char *text, struct ul_passes_options *options)
+{
+    static const char mark[] = "# --split ";
+    const char **splits = NULL;
+    uint32_t capacity = 0;
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, mark, strlen(mark)) != 0)
+            continue;
+        line += strlen(mark);
+        UL_GROW(&run->arena, splits, options->split_count, capacity);
+        splits[options->split_count++] =
+            ul_arena_printf(&run->arena, "%.*s", (int)strcspn(line, "\n"), line);
+    }
+    options->splits = splits;
+}
+
 static enum ul_status run_case(struct run *run, const char *pass, const char *text,
                                const char **out)
 {
@@ -71,6 +89,7 @@ static enum ul_status run_case(struct run *run, const char *pass, const char *te
     ul_arena_init(&scratch);
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
+    read_splits(run, text, &options);
     enum ul_status status = ul_graph_parse(&graph, &run->arena, text, NULL, &diag);
     if (status == UL_OK)
         status = ul_passes_run(&graph, &scratch, &options, &diag);

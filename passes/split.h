@@ -1,0 +1,71 @@
+/* Partial execution: the parts of passes/split*.c. For these files alone.
+ *
+ * A chain is what lies on the ways from one step to another; a step is a node or a group of nodes
+ * that one kernel computes. Its results are cut along one axis into pieces, and the chain is
+ * copied once for each piece:
+ *
+ *      a -> F -> .. -> L -> b        Slice(a) -> F1 -> .. -> L1 --+
+ *                                    Slice(a) -> F2 -> .. -> L2 --+-> Concat = b
+ *
+ * Slices are views, and each piece's results are written into their place in b, so that the Concat
+ * is no step. Ownership: all lives in the graph's arena or in the pass's scratch. Failure: UL_USAGE
+ * for a text that names no chain, UL_UNSUPPORTED for a chain that cannot be computed in pieces. */
+#ifndef UL_SPLIT_H
+#define UL_SPLIT_H
+
+#include "passes/passes_internal.h"
+
+/* "FIRST..LAST:AXIS:COUNT" as it was read. */
+struct ul_split {
+    const char *text;
+    ul_node_id first, last;
+    const char *axis; /* "batch", "rows" or a number */
+    int64_t piece_count;
+};
+
+/* The chain: whole steps, in one block. */
+struct ul_split_chain {
+    const struct ul_split *split;
+    ul_block_id block;
+    uint32_t node_count;
+    ul_node_id *nodes; /* in execution order */
+    bool *inside;      /* per node of the graph */
+    uint32_t output_count;
+    ul_value_id *outputs; /* of the last step: what is needed outside */
+    uint32_t axis;        /* of the outputs */
+    int64_t extent;       /* of the outputs along it */
+};
+
+/* split_chain.c */
+
+/* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
+ * several. */
+ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name);
+enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *split,
+                                   struct ul_split_chain *chain) UL_MUST_CHECK;
+/* Nodes of one group, or a node alone: the end of the step that begins at nodes[begin]. */
+uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
+                           uint32_t begin);
+
+/* split_parts.c */
+
+/* What one piece computes of each value of the graph. */
+struct ul_split_parts {
+    const struct ul_split_chain *chain;
+    struct ul_part *parts; /* per value; of the chain's: axis UL_NONE where nothing is needed */
+};
+/* The parts of all of the chain's values that outputs [begin, end) need. */
+enum ul_status ul_split_find_parts(struct ul_pass *pass, const struct ul_split_chain *chain,
+                                   int64_t begin, int64_t end,
+                                   struct ul_split_parts *parts) UL_MUST_CHECK;
+/* Asks the node's row about its part; room for the answer comes from `arena`. */
+bool ul_split_cut(const struct ul_graph *graph, const struct ul_split_parts *parts, ul_node_id node,
+                  struct ul_arena *arena, struct ul_cut *cut);
+
+/* split_build.c */
+
+/* Puts the pieces in the chain's place. */
+enum ul_status ul_split_build(struct ul_pass *pass,
+                              const struct ul_split_chain *chain) UL_MUST_CHECK;
+
+#endif

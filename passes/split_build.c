@@ -1,0 +1,426 @@
+/* The pieces of a split: for each, slices of what the chain reads and a copy of its nodes, whose
+ * results lie in their place of the whole results; then a Concat that only says so.
+ *
+ * Groups stay what they are, each piece having its own, so that a piece's kernel computes an
+ * element by the very expression that the whole kernel has. A copied node names the one that it
+ * was copied from ("ul_part_of"): the program compares how both form their sums. */
+#include "passes/split.h"
+
+/* A slice that was made for this piece. */
+struct slice {
+    ul_value_id value, made;
+    struct ul_part part;
+};
+
+struct build {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    const struct ul_split_chain *chain;
+    const bool *is_view; /* per node of the chain: it needed no kernel */
+    struct ul_split_parts parts;
+    int64_t piece;
+    ul_value_id *copies; /* per value of the graph before: its copy of this piece, or UL_NONE */
+    struct slice *slices;
+    uint32_t slice_count, slice_capacity;
+    /* Nodes of this piece, and which of the chain they are copies of (UL_NONE: a slice). */
+    ul_node_id *nodes, *origins;
+    uint32_t node_count, node_capacity, origin_capacity;
+    ul_value_id *results; /* per output of the chain and piece */
+    uint32_t piece_count;
+    uint32_t group, group_from; /* the last group made, and of what */
+    uint32_t value_count;       /* of the graph before */
+};
+
+static const char *piece_name(const struct build *build, const char *name)
+{
+    return ul_arena_printf(build->graph->arena, "%s [%lld/%u]", name, (long long)build->piece + 1,
+                           (unsigned)build->piece_count);
+}
+
+static void note_node(struct build *build, ul_node_id node, ul_node_id origin)
+{
+    UL_GROW(build->pass->scratch, build->nodes, build->node_count, build->node_capacity);
+    uint32_t count = build->node_count;
+    UL_GROW(build->pass->scratch, build->origins, count, build->origin_capacity);
+    build->nodes[build->node_count] = node;
+    build->origins[build->node_count++] = origin;
+}
+
+/* ---- Views ---- */
+
+/* Elements [begin, ..) along the axis of what lies at `view`. */
+static void move_view(const struct ul_type *type, uint32_t axis, int64_t begin,
+                      struct ul_view *view)
+{
+    view->offset_bytes +=
+        begin * view->strides[axis] * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+}
+
+/* Outputs in the bytes of the input, where the row can; else in their own. */
+static void view_outputs(struct ul_graph *graph, ul_node_id id)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    ul_view_fn *hook = ul_op_get(node->op)->view;
+    const struct ul_view *input = &graph->values[node->inputs[0]].view;
+    bool all = true;
+    struct ul_view view;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        all = all && hook(graph, node, i, input, &view);
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        view = ul_view_own(graph, node->outputs[i]);
+        if (all)
+            (void)hook(graph, node, i, input, &view);
+        graph->values[node->outputs[i]].view = view;
+    }
+}
+
+static bool is_moved(const struct build *build, uint32_t index)
+{
+    ul_node_id origin = build->origins[index];
+    return origin == UL_NONE ||
+           (build->is_view[origin] && ul_op_get(build->graph->nodes[origin].op)->view != NULL);
+}
+
+/* Operands of a copied Concat lie in it where those of the Concat did. */
+static void place_operands(const struct build *build, ul_node_id id, ul_node_id origin)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    const struct ul_value *output = &graph->values[node->outputs[0]];
+    int64_t axis = ul_node_get_int(node, "axis", 0);
+    axis += axis < 0 ? (int64_t)output->type.rank : 0;
+    struct ul_view view = output->view;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id from = graph->nodes[origin].inputs[i];
+        struct ul_value *value = &graph->values[node->inputs[i]];
+        bool copied = from < build->value_count && build->copies[from] == node->inputs[i];
+        if (copied && value->view.base == node->inputs[i] &&
+            ul_concat_is_placed(graph, &graph->nodes[origin], i))
+            value->view = view;
+        move_view(&value->type, (uint32_t)axis, value->type.dims[axis], &view);
+    }
+}
+
+/* All nodes of the piece are there: Concats take their operands in, the last first, and then what
+ * only views follows. */
+static void lay_out(const struct build *build)
+{
+    for (uint32_t n = build->node_count; n-- > 0;) {
+        ul_node_id origin = build->origins[n];
+        if (origin != UL_NONE && build->graph->nodes[origin].op == UL_OP_Concat)
+            place_operands(build, build->nodes[n], origin);
+    }
+    for (uint32_t n = 0; n < build->node_count; n++) {
+        if (is_moved(build, n))
+            view_outputs(build->graph, build->nodes[n]);
+    }
+}
+
+/* ---- Inputs ---- */
+
+static ul_value_id add_constant(struct build *build, const struct ul_tensor *tensor)
+{
+    ul_value_id value = ul_graph_add_weight(build->graph, "", tensor);
+    build->graph->values[value].view = ul_view_own(build->graph, value);
+    return value;
+}
+
+static ul_value_id add_index(struct build *build, int64_t index)
+{
+    int64_t one = 1;
+    return add_constant(build, ul_tensor_new_ints(build->graph->arena, UL_I64, 1, &one, &index));
+}
+
+/* A weight of equal elements has no bytes to be viewed: a smaller one takes its place. */
+static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_part *part)
+{
+    const struct ul_tensor *tensor = build->graph->values[value].tensor;
+    struct ul_type type = tensor->type;
+    type.dims[part->axis] = part->end - part->begin;
+    return add_constant(build, ul_tensor_new_splat(build->graph->arena, &type, tensor->splat));
+}
+
+static ul_value_id add_slice(struct build *build, ul_value_id value, const struct ul_part *part)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_tensor *tensor = ul_edit_constant(graph, value);
+    if (tensor != NULL && tensor->data == NULL)
+        return cut_splat(build, value, part);
+    const char *name = graph->values[value].name;
+    /* A slice of what the piece itself has made keeps that name. */
+    name = value < build->value_count ? piece_name(build, name) : name;
+    ul_node_id id = ul_graph_add_node(graph, build->chain->block, UL_OP_Slice, name, 4, 1);
+    ul_value_id inputs[4] = {value, add_index(build, part->begin), add_index(build, part->end),
+                             add_index(build, part->axis)};
+    for (uint32_t i = 0; i < 4; i++)
+        graph->nodes[id].inputs[i] = inputs[i];
+    ul_value_id made = graph->nodes[id].outputs[0];
+    graph->values[made].type = graph->values[value].type;
+    graph->values[made].type.dims[part->axis] = part->end - part->begin;
+    view_outputs(graph, id);
+    note_node(build, id, UL_NONE);
+    return made;
+}
+
+/* The value that stands for `part` of `value`, a value of the chain's copy or from outside, in
+ * this piece. `part` counts from the value's own first element. */
+static ul_value_id slice_of(struct build *build, ul_value_id value, const struct ul_part *part)
+{
+    const struct ul_type *type = &build->graph->values[value].type;
+    if (part->axis == UL_NONE || (part->begin == 0 && part->end == type->dims[part->axis]))
+        return value;
+    for (uint32_t i = 0; i < build->slice_count; i++) {
+        const struct slice *old = &build->slices[i];
+        if (old->value == value && old->part.axis == part->axis && old->part.begin == part->begin &&
+            old->part.end == part->end)
+            return old->made;
+    }
+    ul_value_id made = add_slice(build, value, part);
+    UL_GROW(build->pass->scratch, build->slices, build->slice_count, build->slice_capacity);
+    build->slices[build->slice_count++] =
+        (struct slice){.value = value, .made = made, .part = *part};
+    return made;
+}
+
+/* What stands for input `input` of a node of the chain, of which the piece takes `part`. */
+static ul_value_id input_of(struct build *build, ul_node_id node, uint32_t input,
+                            const struct ul_cut *cut)
+{
+    ul_value_id value = build->graph->nodes[node].inputs[input];
+    struct ul_part part = cut->inputs[input];
+    if (value == UL_NONE)
+        return UL_NONE;
+    if (cut->constants[input] != NULL)
+        return add_constant(build, cut->constants[input]);
+    if (build->copies[value] == UL_NONE)
+        return slice_of(build, value, &part);
+    part.begin -= build->parts.parts[value].begin;
+    part.end -= build->parts.parts[value].begin;
+    return slice_of(build, build->copies[value], &part);
+}
+
+/* ---- Nodes ---- */
+
+static uint32_t group_of(struct build *build, uint32_t from)
+{
+    if (from == UL_NONE)
+        return UL_NONE;
+    if (from != build->group_from) {
+        build->group++;
+        build->group_from = from;
+    }
+    return build->group;
+}
+
+/* Types follow from the rules; that they are the parts expected is the rows' promise. */
+static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id origin)
+{
+    struct ul_graph *graph = build->graph;
+    UL_TRY(ul_node_infer(graph, id, build->pass->scratch, build->pass->diag));
+    for (uint32_t i = 0; i < graph->nodes[id].output_count; i++) {
+        ul_value_id from = graph->nodes[origin].outputs[i];
+        struct ul_type wanted = graph->values[from].type;
+        const struct ul_part *part = &build->parts.parts[from];
+        wanted.dims[part->axis] = part->end - part->begin;
+        if (!ul_type_equal(&wanted, &graph->values[graph->nodes[id].outputs[i]].type))
+            return ul_diag_set(build->pass->diag, UL_INTERNAL, "a part of %s has another shape",
+                               ul_node_describe(graph, origin, build->pass->scratch));
+    }
+    return UL_OK;
+}
+
+static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul_value_id *inputs,
+                                const struct ul_cut *cut)
+{
+    struct ul_graph *graph = build->graph;
+    struct ul_node old = graph->nodes[origin];
+    ul_node_id id =
+        ul_graph_add_node(graph, build->chain->block, old.op, piece_name(build, old.name),
+                          old.input_count, old.output_count);
+    struct ul_node *node = &graph->nodes[id];
+    node->source = old.source;
+    node->attrs = old.attrs;
+    node->attr_count = old.attr_count;
+    node->group = group_of(build, old.group);
+    for (uint32_t i = 0; i < old.input_count; i++)
+        node->inputs[i] = inputs[i];
+    for (uint32_t i = 0; i < cut->attr_count; i++)
+        ul_node_set_attr(graph, id, &cut->attrs[i]);
+    ul_node_set_int(graph, id, "ul_part_of", (int64_t)origin);
+    UL_TRY(infer_copy(build, id, origin));
+    for (uint32_t i = 0; i < old.output_count; i++) {
+        ul_value_id made = graph->nodes[id].outputs[i];
+        graph->values[made].name = piece_name(build, graph->values[old.outputs[i]].name);
+        graph->values[made].view = ul_view_own(graph, made);
+        build->copies[old.outputs[i]] = made;
+    }
+    note_node(build, id, origin);
+    return UL_OK;
+}
+
+static bool is_of_step(const struct ul_graph *graph, ul_value_id value, const ul_node_id *nodes,
+                       uint32_t count)
+{
+    for (uint32_t n = 0; value != UL_NONE && n < count; n++) {
+        if (graph->values[value].kind == UL_VALUE_NODE && graph->values[value].producer == nodes[n])
+            return true;
+    }
+    return false;
+}
+
+/* An input that the step itself makes: nothing can stand between, so all of it must be taken. */
+static enum ul_status take_of_step(struct build *build, ul_node_id node, uint32_t input,
+                                   const struct ul_cut *cut, ul_value_id *made)
+{
+    ul_value_id value = build->graph->nodes[node].inputs[input];
+    const struct ul_part *whole = &build->parts.parts[value];
+    const struct ul_part *part = &cut->inputs[input];
+    *made = build->copies[value];
+    if (part->axis == whole->axis && part->begin == whole->begin && part->end == whole->end)
+        return UL_OK;
+    struct ul_arena *scratch = build->pass->scratch;
+    return ul_diag_set(build->pass->diag, UL_UNSUPPORTED,
+                       "%s: %s takes less of a value than the rest of its step",
+                       ul_quote(scratch, build->chain->split->text),
+                       ul_node_describe(build->graph, node, scratch));
+}
+
+/* One step: slices first, since nothing may stand between the nodes of a group. */
+static enum ul_status copy_step(struct build *build, const ul_node_id *nodes, uint32_t count)
+{
+    struct ul_graph *graph = build->graph;
+    struct ul_arena *scratch = build->pass->scratch;
+    struct ul_cut *cuts = UL_NEW_ARRAY(scratch, struct ul_cut, count);
+    ul_value_id **inputs = UL_NEW_ARRAY(scratch, ul_value_id *, count);
+    for (uint32_t n = 0; n < count; n++) {
+        uint32_t input_count = graph->nodes[nodes[n]].input_count;
+        bool cut = ul_split_cut(graph, &build->parts, nodes[n], graph->arena, &cuts[n]);
+        UL_ASSERT(cut);
+        inputs[n] = UL_NEW_ARRAY(scratch, ul_value_id, input_count);
+        for (uint32_t i = 0; i < input_count; i++) {
+            if (!is_of_step(graph, graph->nodes[nodes[n]].inputs[i], nodes, count))
+                inputs[n][i] = input_of(build, nodes[n], i, &cuts[n]);
+        }
+    }
+    for (uint32_t n = 0; n < count; n++) {
+        for (uint32_t i = 0; i < graph->nodes[nodes[n]].input_count; i++) {
+            if (is_of_step(graph, graph->nodes[nodes[n]].inputs[i], nodes, count))
+                UL_TRY(take_of_step(build, nodes[n], i, &cuts[n], &inputs[n][i]));
+        }
+        UL_TRY(copy_node(build, nodes[n], inputs[n], &cuts[n]));
+    }
+    return UL_OK;
+}
+
+/* ---- Pieces ---- */
+
+static enum ul_status build_piece(struct build *build, int64_t begin, int64_t end)
+{
+    const struct ul_split_chain *chain = build->chain;
+    struct ul_graph *graph = build->graph;
+    UL_TRY(ul_split_find_parts(build->pass, chain, begin, end, &build->parts));
+    build->slice_count = build->node_count = 0;
+    build->group_from = UL_NONE;
+    for (uint32_t v = 0; v < build->value_count; v++)
+        build->copies[v] = UL_NONE;
+    for (uint32_t at = 0, after; at < chain->node_count; at = after) {
+        after = ul_split_step_end(graph, chain->nodes, chain->node_count, at);
+        UL_TRY(copy_step(build, chain->nodes + at, after - at));
+    }
+    for (uint32_t i = 0; i < chain->output_count; i++) {
+        ul_value_id result = build->copies[chain->outputs[i]];
+        struct ul_view view = graph->values[chain->outputs[i]].view;
+        move_view(&graph->values[result].type, chain->axis, begin, &view);
+        graph->values[result].view = view;
+        build->results[i * build->piece_count + (uint32_t)build->piece] = result;
+    }
+    lay_out(build);
+    return UL_OK;
+}
+
+/* The whole result, which keeps its id, from its pieces. */
+static void join(struct build *build, uint32_t output)
+{
+    struct ul_graph *graph = build->graph;
+    ul_value_id whole = build->chain->outputs[output];
+    struct ul_value *value = &graph->values[whole];
+    ul_node_id producer = value->producer;
+    uint32_t place = value->producer_output;
+    ul_node_id id = ul_graph_add_node(graph, build->chain->block, UL_OP_Concat, value->name,
+                                      build->piece_count, 1);
+    ul_value_id fresh = graph->nodes[id].outputs[0];
+    ul_node_set_int(graph, id, "axis", build->chain->axis);
+    for (uint32_t i = 0; i < build->piece_count; i++)
+        graph->nodes[id].inputs[i] = build->results[output * build->piece_count + i];
+    /* The two values change places: the node that goes takes the fresh one with it. */
+    graph->nodes[id].outputs[0] = whole;
+    graph->nodes[producer].outputs[place] = fresh;
+    graph->values[whole].producer = id;
+    graph->values[whole].producer_output = 0;
+    graph->values[fresh].producer = producer;
+    graph->values[fresh].producer_output = place;
+    UL_ASSERT(ul_node_is_view(graph, id));
+}
+
+/* The block's nodes before the chain's last, the pieces (which were added at the end), the rest. */
+static void reorder(struct build *build, uint32_t old_count)
+{
+    const struct ul_split_chain *chain = build->chain;
+    struct ul_block *block = &build->graph->blocks[chain->block];
+    ul_node_id *order = UL_NEW_ARRAY(build->pass->scratch, ul_node_id, block->node_count);
+    uint32_t count = 0;
+    uint32_t at = 0;
+    bool passed = false;
+    for (; at < old_count && !passed; at++) {
+        passed = block->nodes[at] == chain->nodes[chain->node_count - 1];
+        order[count++] = block->nodes[at];
+    }
+    for (uint32_t n = old_count; n < block->node_count; n++)
+        order[count++] = block->nodes[n];
+    for (; at < old_count; at++)
+        order[count++] = block->nodes[at];
+    UL_ASSERT(passed && count == block->node_count);
+    for (uint32_t n = 0; n < count; n++)
+        block->nodes[n] = order[n];
+}
+
+static uint32_t last_group(const struct ul_graph *graph)
+{
+    uint32_t last = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (graph->nodes[n].group != UL_NONE && graph->nodes[n].group > last)
+            last = graph->nodes[n].group;
+    }
+    return last;
+}
+
+enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain *chain)
+{
+    struct ul_graph *graph = pass->graph;
+    int64_t wanted = chain->split->piece_count;
+    int64_t size = (chain->extent + wanted - 1) / wanted;
+    struct build build = {.pass = pass, .graph = graph, .chain = chain};
+    uint32_t old_count = graph->blocks[chain->block].node_count;
+    /* All pieces but the last are of one size, and so have their kernels in common. */
+    build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
+    build.value_count = graph->value_count;
+    build.group = last_group(graph);
+    build.copies = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
+    build.results =
+        UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)chain->output_count * build.piece_count);
+    bool *is_view = UL_NEW_ARRAY(pass->scratch, bool, graph->node_count);
+    for (uint32_t n = 0; n < chain->node_count; n++)
+        is_view[chain->nodes[n]] = ul_node_is_view(graph, chain->nodes[n]);
+    build.is_view = is_view;
+    for (int64_t begin = 0; begin < chain->extent; begin += size, build.piece++) {
+        int64_t end = begin + size < chain->extent ? begin + size : chain->extent;
+        UL_TRY(build_piece(&build, begin, end));
+    }
+    for (uint32_t i = 0; i < chain->output_count; i++)
+        join(&build, i);
+    reorder(&build, old_count);
+    for (uint32_t n = 0; n < chain->node_count; n++)
+        ul_graph_remove_node(graph, chain->nodes[n]);
+    ul_graph_sweep(graph);
+    return UL_OK;
+}

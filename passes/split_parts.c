@@ -1,0 +1,102 @@
+/* Which part of every value of a chain one piece computes: found backwards from the piece's
+ * results, each operator saying what it takes of its inputs. A value with several readers is
+ * computed once, as far as any of them reads; where another is content with less, it gets a slice
+ * of it. So rows around a window (the halo) are computed by two pieces: that is what a split
+ * costs. */
+#include "passes/split.h"
+
+bool ul_split_cut(const struct ul_graph *graph, const struct ul_split_parts *parts, ul_node_id id,
+                  struct ul_arena *arena, struct ul_cut *cut)
+{
+    const struct ul_node *node = &graph->nodes[id];
+    *cut = (struct ul_cut){.graph = graph, .node = node, .arena = arena};
+    cut->inputs = UL_NEW_ARRAY(arena, struct ul_part, node->input_count);
+    cut->constants = UL_NEW_ARRAY(arena, const struct ul_tensor *, node->input_count);
+    cut->output = parts->parts[node->outputs[0]];
+    return ul_node_cut(cut);
+}
+
+/* Adds what a reader needs to what others do; false where they cut it along different axes. */
+static bool widen(struct ul_part *part, const struct ul_part *more)
+{
+    if (part->axis == UL_NONE) {
+        *part = *more;
+        return true;
+    }
+    if (part->axis != more->axis)
+        return false;
+    part->begin = part->begin < more->begin ? part->begin : more->begin;
+    part->end = part->end > more->end ? part->end : more->end;
+    return true;
+}
+
+static enum ul_status fail(struct ul_pass *pass, const struct ul_split_chain *chain,
+                           ul_node_id node, const char *why)
+{
+    return ul_diag_set(pass->diag, UL_UNSUPPORTED, "%s: %s %s",
+                       ul_quote(pass->scratch, chain->split->text),
+                       ul_node_describe(pass->graph, node, pass->scratch), why);
+}
+
+static bool is_inside(const struct ul_graph *graph, const struct ul_split_chain *chain,
+                      ul_value_id value)
+{
+    return graph->values[value].kind == UL_VALUE_NODE &&
+           chain->inside[graph->values[value].producer];
+}
+
+/* The outputs of a node are computed together: all get the part of the widest. */
+static bool join_outputs(const struct ul_graph *graph, const struct ul_node *node,
+                         struct ul_part *parts)
+{
+    struct ul_part joined = {.axis = UL_NONE};
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_part *part = &parts[node->outputs[i]];
+        if (part->axis != UL_NONE && !widen(&joined, part))
+            return false;
+    }
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_type *type = &graph->values[node->outputs[i]].type;
+        if (joined.axis >= type->rank || joined.end > type->dims[joined.axis])
+            return false;
+        parts[node->outputs[i]] = joined;
+    }
+    return true;
+}
+
+static enum ul_status find_node_parts(struct ul_pass *pass, struct ul_split_parts *parts,
+                                      ul_node_id id)
+{
+    const struct ul_graph *graph = pass->graph;
+    const struct ul_node *node = &graph->nodes[id];
+    struct ul_cut cut;
+    if (!join_outputs(graph, node, parts->parts))
+        return fail(pass, parts->chain, id, "has results that are cut along different axes");
+    if (!ul_split_cut(graph, parts, id, pass->scratch, &cut))
+        return fail(pass, parts->chain, id, "cannot be computed in pieces along that axis");
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == UL_NONE || !is_inside(graph, parts->chain, node->inputs[i]))
+            continue;
+        if (cut.inputs[i].axis == UL_NONE)
+            return fail(pass, parts->chain, id, "needs all of a value of the chain");
+        if (!widen(&parts->parts[node->inputs[i]], &cut.inputs[i]))
+            return fail(pass, parts->chain, id, "cuts a value along another axis than others do");
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_split_find_parts(struct ul_pass *pass, const struct ul_split_chain *chain,
+                                   int64_t begin, int64_t end, struct ul_split_parts *parts)
+{
+    const struct ul_graph *graph = pass->graph;
+    *parts = (struct ul_split_parts){.chain = chain};
+    parts->parts = UL_NEW_ARRAY(pass->scratch, struct ul_part, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        parts->parts[v].axis = UL_NONE;
+    for (uint32_t i = 0; i < chain->output_count; i++)
+        parts->parts[chain->outputs[i]] =
+            (struct ul_part){.axis = chain->axis, .begin = begin, .end = end};
+    for (uint32_t n = chain->node_count; n-- > 0;)
+        UL_TRY(find_node_parts(pass, parts, chain->nodes[n]));
+    return UL_OK;
+}
