@@ -140,8 +140,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
     *options = (struct ul_program_options){.keep_inputs = given->keep_inputs,
                                            .weights_rom = word_is(given->weights, "rom"),
                                            .io_caller = word_is(given->io, "caller"),
-                                           .target = ul_target_find(given->target),
-                                           .profile = &job->profile};
+                                           .target = ul_target_find(given->target)};
     return UL_OK;
 }
 
@@ -282,7 +281,7 @@ static void describe(struct ul_cli_job *job)
             .op = step->op,
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(&job->graph, step->node, &job->keep),
-            .flop_count = step->work.flop_count,
+            .flop_count = step->flop_count,
             .moved_bytes = step->moved_bytes};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {
