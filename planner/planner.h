@@ -163,7 +163,7 @@ enum ul_plan_order {
     UL_ORDER_DP,
     UL_ORDER_BEAM
 };
-enum ul_plan_remat { UL_REMAT_BEST, UL_REMAT_NONE, UL_REMAT_GREEDY };
+enum ul_plan_remat { UL_REMAT_BEST, UL_REMAT_NONE, UL_REMAT_GREEDY, UL_REMAT_SEARCH };
 
 /* Zeroed options are the defaults. */
 struct ul_plan_options {

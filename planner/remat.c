@@ -3,8 +3,9 @@
  * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the
  * budget holds, at the least cost.
  * Method: walks in many variants (remat_walk.c), then walks with annealed weights
- * (remat_anneal.c). Every result is pruned (remat_prune.c) and replayed before it is kept. When
- * nothing fits, the budget is raised until something does. Searches stop by counted work. */
+ * (remat_anneal.c) or annealed whole sequences (remat_search.c). Every result is pruned
+ * (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is raised until
+ * something does. Searches stop by counted work. */
 #include "planner/remat_internal.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, 
         return;
     remat->cost = cost;
     remat->count = count;
-    remat->method = method;
+    remat->found_by = method;
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
 }
 
@@ -137,6 +138,32 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
     }
 }
 
+/* Annealings of whole sequences, each twice as long as two before, from the best sequence and from
+ * the bare orders in turn; until the work is used up or most of it has changed nothing. */
+static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orders,
+                             uint32_t order_count)
+{
+    uint64_t random = remat->seed;
+    uint64_t start = remat->work;
+    uint64_t share = 4000000 + 400000 * (uint64_t)remat->graph->node_count;
+    uint64_t improved = start; /* the work at which the best was last improved */
+    for (uint32_t round = 0; !ul_remat_exhausted(remat); round++) {
+        if (remat->cost != UINT64_MAX && remat->work - start > 6 * (improved - start) + 16 * share)
+            break;
+        uint64_t left = remat->work_limit - remat->work;
+        uint64_t work = share << round / 2 < left ? share << round / 2 : left;
+        uint64_t cost = remat->cost;
+        bool from_best = remat->cost != UINT64_MAX && round % 2 == 0;
+        const uint32_t *order = orders[order_count - 1 - round / 2 % order_count];
+        if (from_best)
+            ul_remat_anneal_sequence(remat, remat->sequence, remat->count, work, &random);
+        else
+            ul_remat_anneal_sequence(remat, order, remat->graph->node_count, work, &random);
+        if (remat->cost < cost)
+            improved = remat->work;
+    }
+}
+
 void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count)
 {
     struct ul_arena scratch;
@@ -149,9 +176,13 @@ void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint
                                     .budget_bytes = remat->budget_bytes,
                                     .capacity = remat->capacity};
         ul_walk_init(&walks[i], &scratch);
-        best[i] = variants_try(remat, &walks[i]);
+        if (remat->method != UL_REMAT_SEARCH)
+            best[i] = variants_try(remat, &walks[i]);
     }
-    anneal_all(remat, walks, best, order_count);
+    if (remat->method == UL_REMAT_GREEDY)
+        anneal_all(remat, walks, best, order_count);
+    else
+        sequences_anneal(remat, orders, order_count);
     if (remat->cost == UINT64_MAX)
         budget_find(remat, walks, order_count);
     ul_arena_done(&scratch);

@@ -73,6 +73,78 @@ void ul_walk_init(struct ul_walk *walk, struct ul_arena *arena);
 /* One walk; false when it fails, which does not say that the budget is infeasible. */
 bool ul_walk_run(struct ul_walk *walk);
 
+/* remat_schedule.c: a sequence that can be edited anywhere, its live bytes always known.
+ *
+ * Steps lie in slots in order of time, with empty slots between them. Per node, `touches` are the
+ * slots that make (even) or read (odd) its value, ascending: slot * 2 + is_read. Between two
+ * touches the value is live exactly if the later one reads. Edits are logged and can be undone. */
+
+struct ul_touches {
+    uint32_t *at;
+    uint32_t count, capacity;
+};
+
+enum ul_edit_kind { UL_EDIT_INSERT, UL_EDIT_REMOVE, UL_EDIT_SHIFT };
+struct ul_edit {
+    enum ul_edit_kind kind;
+    uint32_t slot;
+    uint32_t other; /* the node removed, or the slot shifted to */
+};
+
+struct ul_schedule {
+    const struct ul_solve_graph *graph;
+    struct ul_arena *arena;
+    int64_t budget_bytes;
+    uint32_t slot_count;
+    uint32_t block_shift;
+    uint32_t *node_at;    /* per slot, or UL_PLAN_NONE */
+    bool *shared;         /* per slot: its output takes over an input's bytes */
+    int64_t *live;        /* per slot, less its block's; far below 0 in empty slots */
+    int64_t *block_live;  /* per block: part of all of its slots */
+    int64_t *block_most;  /* per block: the largest of `live` */
+    double *block_excess; /* per block: sum over its slots of what is above the budget */
+    uint32_t over_count;  /* blocks with an excess */
+    double excess;
+    uint64_t cost;
+    uint32_t step_count;
+    struct ul_touches *touches; /* per node */
+    uint32_t *run_count;        /* per node */
+    uint32_t *repeated;         /* nodes that run more than once */
+    uint32_t *repeated_at;      /* per node: its place there */
+    uint32_t repeated_count;
+    struct ul_edit *log;
+    uint32_t log_count, log_capacity;
+    uint32_t *spare; /* step_capacity entries */
+    uint32_t step_capacity;
+    uint64_t work; /* counts up */
+};
+
+/* Room for sequences of up to `step_capacity` steps; graph, arena and budget are set. */
+void ul_schedule_init(struct ul_schedule *schedule, uint32_t step_capacity);
+/* Spreads a valid sequence over the slots and forgets the log. */
+void ul_schedule_load(struct ul_schedule *schedule, const uint32_t *sequence, uint32_t count);
+/* Returns the number of steps. */
+uint32_t ul_schedule_store(const struct ul_schedule *schedule, uint32_t *sequence);
+/* False, and nothing changes, if an input was never made before. `slot` is empty. */
+bool ul_schedule_insert(struct ul_schedule *schedule, uint32_t slot, uint32_t node);
+/* False, and nothing changes, if somebody reads what only this step makes, or the log of a node
+ * would hold no run. */
+bool ul_schedule_remove(struct ul_schedule *schedule, uint32_t slot);
+/* An empty slot right before the step in *slot, which may be moved to make it; UL_PLAN_NONE if
+ * there is none near. */
+uint32_t ul_schedule_open(struct ul_schedule *schedule, uint32_t *slot);
+/* The first touch of `node` at or after `slot`: an index into its touches, or their count. */
+uint32_t ul_schedule_find(const struct ul_schedule *schedule, uint32_t node, uint32_t slot);
+int64_t ul_schedule_most(const struct ul_schedule *schedule, uint32_t begin, uint32_t end);
+/* Undoes the log down to `log_count` entries. */
+void ul_schedule_undo(struct ul_schedule *schedule, uint32_t log_count);
+
+/* remat_search.c */
+
+/* Anneals a whole sequence, order and repeats, from the one given, until `work` more is done. */
+void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
+                              uint64_t work, uint64_t *random);
+
 /* remat_anneal.c */
 
 /* Anneals the weights of `walk`, which ran at cost start_cost in its mode without any (UINT64_MAX:

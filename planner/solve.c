@@ -8,6 +8,7 @@
 enum { STATE_LIMIT = 1 << 20, BEAM_NODES = 20000 };
 static const uint64_t state_memory_bytes = (uint64_t)1 << 28;
 static const uint64_t default_work = (uint64_t)1 << 31;
+static const uint64_t default_remat_work = (uint64_t)1 << 33;
 
 /* One replay: per position, the copy that an output made in place takes over and the last read. */
 struct replay {
@@ -219,13 +220,16 @@ static void remat_run(struct solver *s)
     uint32_t n = s->graph->node_count;
     struct ul_remat remat = {.graph = s->graph,
                              .budget_bytes = s->options->budget_bytes,
+                             .method = s->options->remat,
                              .seed = s->options->seed,
-                             .work_limit = s->work_limit,
+                             .work_limit = s->options->work_limit,
                              .deadline_seconds = s->deadline_seconds,
                              .capacity = n * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
+    if (remat.work_limit == 0)
+        remat.work_limit = default_remat_work;
     /* The order of the least peak may need fewer repeats than the published one. */
     const uint32_t *const orders[] = {s->graph->order, r->order};
     ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
@@ -236,7 +240,7 @@ static void remat_run(struct solver *s)
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
     UL_ASSERT(valid);
-    sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.method);
+    sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
 }
 
 static void verdict_make(struct solver *s)

@@ -34,14 +34,15 @@ bool ul_order_beam(struct ul_arena *scratch, const struct ul_solve_graph *graph,
 struct ul_remat {
     const struct ul_solve_graph *graph;
     uint64_t budget_bytes;
+    enum ul_plan_remat method; /* greedy: walks alone; search: sequences alone; best: both */
     uint64_t seed;
     uint64_t work_limit;
     double deadline_seconds; /* 0: none */
-    /* out */
+    /* out; in: a sequence within the budget, if cost says so */
     uint32_t *sequence;
     uint32_t count, capacity;
     uint64_t cost; /* UINT64_MAX: none found */
-    const char *method;
+    const char *found_by;
     uint64_t smallest_peak_bytes; /* in: a peak known to work */
     uint64_t work;
     bool stopped_by_time;

@@ -158,7 +158,8 @@ static void test_search_against_exhaustive(void **unused)
         add_options(&arena, seed, &g);
         uint64_t peak, cost;
         assert_true(ul_solve_replay(&g, g.order, NODES, &peak, &cost));
-        for (uint64_t budget = peak > 4 ? peak - 4 : 1; budget <= peak; budget++) {
+        uint64_t order_peak = peak;
+        for (uint64_t budget = peak > 4 ? peak - 4 : 1; budget <= order_peak; budget++) {
             uint64_t least = exhaustive_cost(&g, budget);
             struct ul_remat remat = search(&arena, &g, budget, 30000);
             feasible += least != UINT64_MAX;
