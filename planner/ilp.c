@@ -64,9 +64,14 @@ void ul_ilp_add_term(struct ul_ilp *ilp, uint32_t column, double factor)
 
 /* ---- The child ---- */
 
-enum record_kind { RECORD_SOLUTION = 1, RECORD_BOUND, RECORD_OPTIMAL, RECORD_INFEASIBLE };
+enum record_kind {
+    RECORD_SOLUTION = 1, /* followed by a value per column */
+    RECORD_REDUCED,      /* followed by a reduced cost per column */
+    RECORD_BOUND,
+    RECORD_OPTIMAL, /* so is the solution sent last */
+    RECORD_INFEASIBLE
+};
 
-/* What goes through the pipe; a SOLUTION is followed by one double per column. */
 struct record {
     uint64_t kind;
     double number; /* the cost of a solution, or the bound */
@@ -76,11 +81,11 @@ struct record {
 struct child {
     const struct ul_ilp *ilp;
     const struct ul_ilp_limits *limits;
-    const double *start;
     glp_prob *problem;
     double *values; /* per column */
     double bound;
     int pipe;
+    bool relax;
     bool stopped; /* by a limit */
 };
 
@@ -110,27 +115,33 @@ static void send_record(const struct child *c, enum record_kind kind, double num
     send_bytes(c, &record, sizeof record);
 }
 
+static void send_values(const struct child *c, enum record_kind kind, double number)
+{
+    send_record(c, kind, number);
+    send_bytes(c, c->values, c->ilp->column_count * sizeof *c->values);
+}
+
 static void send_solution(struct child *c)
 {
     for (uint32_t i = 0; i < c->ilp->column_count; i++)
         c->values[i] = glp_mip_col_val(c->problem, (int)i + 1);
-    send_record(c, RECORD_SOLUTION, glp_mip_obj_val(c->problem));
-    send_bytes(c, c->values, c->ilp->column_count * sizeof *c->values);
+    send_values(c, RECORD_SOLUTION, glp_mip_obj_val(c->problem));
+}
+
+static void send_relaxation(struct child *c)
+{
+    for (uint32_t i = 0; i < c->ilp->column_count; i++)
+        c->values[i] = glp_get_col_prim(c->problem, (int)i + 1);
+    send_values(c, RECORD_SOLUTION, c->bound);
+    for (uint32_t i = 0; i < c->ilp->column_count; i++)
+        c->values[i] = glp_get_col_dual(c->problem, (int)i + 1);
+    send_values(c, RECORD_REDUCED, c->bound);
+    send_record(c, RECORD_OPTIMAL, c->bound);
 }
 
 static bool work_exhausted(const struct child *c)
 {
     return c->limits->work != 0 && child_work(c) >= c->limits->work;
-}
-
-static void start_offer(struct child *c, glp_tree *tree)
-{
-    if (c->start == NULL)
-        return;
-    double *columns = UL_NEW_ARRAY(c->ilp->arena, double, (uint64_t)c->ilp->column_count + 1);
-    memcpy(columns + 1, c->start, c->ilp->column_count * sizeof *columns);
-    c->start = NULL;
-    glp_ios_heur_sol(tree, columns);
 }
 
 static void tree_callback(glp_tree *tree, void *info)
@@ -144,8 +155,6 @@ static void tree_callback(glp_tree *tree, void *info)
     }
     if (glp_ios_reason(tree) == GLP_IBINGO)
         send_solution(c);
-    if (glp_ios_reason(tree) == GLP_IHEUR)
-        start_offer(c, tree);
     if (work_exhausted(c)) {
         c->stopped = true;
         glp_ios_terminate(tree);
@@ -223,10 +232,8 @@ static void tree_search(struct child *c)
     control.msg_lev = GLP_MSG_OFF;
     control.br_tech = GLP_BR_PCH;
     control.bt_tech = GLP_BT_BLB;
-    control.gmi_cuts = GLP_ON;
     control.mir_cuts = GLP_ON;
     control.cov_cuts = GLP_ON;
-    control.clq_cuts = GLP_ON;
     control.cb_func = tree_callback;
     control.cb_info = c;
     if (glp_intopt(c->problem, &control) != 0 || c->stopped)
@@ -271,7 +278,10 @@ UL_NORETURN static void child_run(struct child *c)
     c->values = UL_NEW_ARRAY(c->ilp->arena, double, c->ilp->column_count);
     problem_make(c);
     relaxation_solve(c);
-    tree_search(c);
+    if (c->relax)
+        send_relaxation(c);
+    else
+        tree_search(c);
     _exit(0);
 }
 
@@ -317,29 +327,31 @@ static bool receive_bytes(struct parent *p, void *data, size_t size_bytes)
     return true;
 }
 
-static void records_receive(struct parent *p)
+/* False at the end. */
+static bool record_receive(struct parent *p, double *values)
 {
     struct ul_ilp_result *result = p->result;
-    uint32_t count = p->ilp->column_count;
-    double *values = UL_NEW_ARRAY(p->ilp->arena, double, count);
     struct record record;
-    while (receive_bytes(p, &record, sizeof record)) {
-        result->work = record.work;
-        if (record.kind == RECORD_SOLUTION) {
-            if (!receive_bytes(p, values, count * sizeof *values))
-                return;
-            if (result->values == NULL)
-                result->values = UL_NEW_ARRAY(p->ilp->arena, double, count);
-            memcpy(result->values, values, count * sizeof *values);
-            result->cost = record.number;
-        } else {
-            result->bound = record.number;
-            if (record.kind == RECORD_OPTIMAL && result->values != NULL)
-                p->outcome = UL_ILP_OPTIMAL;
-            if (record.kind == RECORD_INFEASIBLE)
-                p->outcome = UL_ILP_INFEASIBLE;
-        }
+    if (!receive_bytes(p, &record, sizeof record))
+        return false;
+    result->work = record.work;
+    uint32_t count = p->ilp->column_count;
+    if (record.kind == RECORD_SOLUTION || record.kind == RECORD_REDUCED) {
+        if (!receive_bytes(p, values, count * sizeof *values))
+            return false;
+        double **into = record.kind == RECORD_SOLUTION ? &result->values : &result->reduced_costs;
+        if (*into == NULL)
+            *into = UL_NEW_ARRAY(p->ilp->arena, double, count);
+        memcpy(*into, values, count * sizeof *values);
+        result->cost = record.number;
+        return true;
     }
+    result->bound = record.number;
+    if (record.kind == RECORD_OPTIMAL && result->values != NULL)
+        p->outcome = UL_ILP_OPTIMAL;
+    if (record.kind == RECORD_INFEASIBLE)
+        p->outcome = UL_ILP_INFEASIBLE;
+    return true;
 }
 
 /* Whether the child was ended by its limit of processor time. */
@@ -353,33 +365,49 @@ static bool child_reap(pid_t process)
     return WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL);
 }
 
-enum ul_ilp_outcome ul_ilp_solve(struct ul_ilp *ilp, const double *start,
-                                 const struct ul_ilp_limits *limits, struct ul_ilp_result *result)
+static void parent_run(struct parent *p, pid_t process, const struct ul_ilp_limits *limits)
+{
+    double *values = UL_NEW_ARRAY(p->ilp->arena, double, p->ilp->column_count);
+    if (limits->wall_seconds > 0)
+        p->deadline = clock_seconds() + limits->wall_seconds;
+    while (record_receive(p, values))
+        continue;
+    kill(process, SIGKILL);
+    bool killed = child_reap(process);
+    if (p->outcome == UL_ILP_UNKNOWN && killed && limits->cpu_seconds > 0)
+        p->result->stopped_by_time = true;
+}
+
+static enum ul_ilp_outcome process_run(struct ul_ilp *ilp, const struct ul_ilp_limits *limits,
+                                       bool relax, struct ul_ilp_result *result)
 {
     *result = (struct ul_ilp_result){.cost = INFINITY, .bound = -INFINITY};
-    if (ilp->column_count >= INT32_MAX || ilp->row_count >= INT32_MAX)
-        return UL_ILP_UNKNOWN;
     int ends[2];
-    if (pipe(ends) != 0)
+    if (ilp->column_count >= INT32_MAX || ilp->row_count >= INT32_MAX || pipe(ends) != 0)
         return UL_ILP_UNKNOWN;
     pid_t process = fork();
     if (process == 0) {
         close(ends[0]);
         struct child child = {
-            .ilp = ilp, .limits = limits, .start = start, .bound = -DBL_MAX, .pipe = ends[1]};
+            .ilp = ilp, .limits = limits, .bound = -DBL_MAX, .pipe = ends[1], .relax = relax};
         child_run(&child);
     }
     close(ends[1]);
     struct parent parent = {.ilp = ilp, .result = result, .pipe = ends[0]};
-    if (limits->wall_seconds > 0)
-        parent.deadline = clock_seconds() + limits->wall_seconds;
-    if (process > 0) {
-        records_receive(&parent);
-        kill(process, SIGKILL);
-        bool killed = child_reap(process);
-        bool undecided = parent.outcome == UL_ILP_UNKNOWN;
-        result->stopped_by_time |= undecided && killed && limits->cpu_seconds > 0;
-    }
+    if (process > 0)
+        parent_run(&parent, process, limits);
     close(ends[0]);
     return parent.outcome;
+}
+
+enum ul_ilp_outcome ul_ilp_relax(struct ul_ilp *ilp, const struct ul_ilp_limits *limits,
+                                 struct ul_ilp_result *result)
+{
+    return process_run(ilp, limits, true, result);
+}
+
+enum ul_ilp_outcome ul_ilp_solve(struct ul_ilp *ilp, const struct ul_ilp_limits *limits,
+                                 struct ul_ilp_result *result)
+{
+    return process_run(ilp, limits, false, result);
 }

@@ -49,9 +49,10 @@ enum ul_ilp_outcome {
 };
 
 struct ul_ilp_result {
-    double *values; /* per column, of the best solution found; NULL: none */
-    double cost;    /* of `values` */
-    double bound;   /* no solution costs less; -INFINITY: nothing is known */
+    double *values;        /* per column, of the best solution found; NULL: none */
+    double *reduced_costs; /* per column, of a relaxation */
+    double cost;           /* of `values` */
+    double bound;          /* no solution costs less; -INFINITY: nothing is known */
     uint64_t work;
     bool stopped_by_time;
 };
@@ -63,9 +64,10 @@ uint32_t ul_ilp_add_column(struct ul_ilp *ilp, double cost, double lower, double
                            bool integer);
 uint32_t ul_ilp_add_row(struct ul_ilp *ilp, double lower, double upper);
 void ul_ilp_add_term(struct ul_ilp *ilp, uint32_t column, double factor);
-/* `start`, or NULL: a feasible value per column to begin with, which no solution found is worse
- * than. */
-enum ul_ilp_outcome ul_ilp_solve(struct ul_ilp *ilp, const double *start,
-                                 const struct ul_ilp_limits *limits, struct ul_ilp_result *result);
+/* The relaxation alone, every column continuous. */
+enum ul_ilp_outcome ul_ilp_relax(struct ul_ilp *ilp, const struct ul_ilp_limits *limits,
+                                 struct ul_ilp_result *result);
+enum ul_ilp_outcome ul_ilp_solve(struct ul_ilp *ilp, const struct ul_ilp_limits *limits,
+                                 struct ul_ilp_result *result);
 
 #endif

@@ -4,30 +4,25 @@
 
 #include "planner/planner.h"
 
-/* order_greedy.c: orders of every node once, in near-linear time. */
+/* order_run.c */
 
-/* Always the ready node that frees most and allocates least. */
-void ul_order_greedy(struct ul_arena *scratch, const struct ul_solve_graph *graph, uint32_t *order);
-/* Each node as late as its first user allows, the largest input of a user first. */
-void ul_order_depth_first(struct ul_arena *scratch, const struct ul_solve_graph *graph,
-                          uint32_t *order);
-
-/* order_downsets.c */
-
-enum ul_order_outcome { UL_ORDER_UNKNOWN, UL_ORDER_PROVEN, UL_ORDER_IMPROVED };
-/* Searches the sets of nodes that are done for the order of the smallest peak below
- * `upper_bytes`. Raises *lower_bytes to what every order without recomputation is proven to need.
- * PROVEN: nothing is below upper_bytes; IMPROVED: `order` is optimal; UNKNOWN: out of states. */
-enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch,
-                                        const struct ul_solve_graph *graph, uint64_t upper_bytes,
-                                        uint32_t state_limit, uint64_t *lower_bytes,
-                                        uint32_t *order);
-
-/* order_beam.c */
-
-/* The best order among those that keep within the `width` most promising sets at every length. */
-bool ul_order_beam(struct ul_arena *scratch, const struct ul_solve_graph *graph, uint32_t width,
-                   uint64_t upper_bytes, uint32_t *order);
+/* A search for the order of every node once that has the smallest peak. */
+struct ul_order_run {
+    const struct ul_solve_graph *graph;
+    enum ul_plan_order method;
+    uint64_t seed;
+    uint64_t work_limit;     /* counted visits of nodes; 0: the default */
+    double deadline_seconds; /* 0: none */
+    uint64_t enough_bytes;   /* an order within this ends the search */
+    /* out */
+    uint32_t *order; /* the published one unless another is better */
+    uint64_t peak_bytes;
+    uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
+    uint64_t work;
+    const char *method_name;
+    bool stopped_by_time;
+};
+void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
 
 /* remat.c */
 
@@ -54,16 +49,26 @@ void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint
 /* remat_ilp.c */
 
 struct ul_ilp_limits;
+/* A sequence that is known, with the task's order of first runs. */
+struct ul_remat_hint {
+    const uint32_t *sequence;
+    uint32_t count;
+};
 struct ul_remat_ilp {
     const struct ul_solve_graph *graph;
     const uint32_t *order; /* of the first runs, which is kept */
     uint64_t budget_bytes;
-    uint64_t cutoff_cost;  /* only sequences that cost less are sought; UINT64_MAX: any */
-    uint32_t column_limit; /* larger models are not tried */
+    uint64_t cutoff_cost; /* only sequences that cost less are sought; UINT64_MAX: any */
+    uint32_t node_limit, column_limit; /* larger programs are not tried */
+    const struct ul_remat_hint *hints; /* if any: only what they run again, and what is near */
+    uint32_t hint_count;
+    uint32_t hint_radius; /* stages */
     const struct ul_ilp_limits *limits;
     /* out */
     uint32_t *sequence; /* NULL: none found */
     uint32_t count;
+    uint64_t cost;
+    double bound_units;
     bool proven; /* in the reduced form nothing costs less than the sequence, or the cutoff */
     uint64_t work;
     bool stopped_by_time;
