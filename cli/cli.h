@@ -45,6 +45,8 @@ enum ul_cli_option_id {
     UL_CLI_ATOL,
     UL_CLI_CAPACITY,
     UL_CLI_BUDGET_FRACTION,
+    UL_CLI_SWEEP,
+    UL_CLI_CSV,
     UL_CLI_OPTION_COUNT
 };
 
@@ -60,8 +62,11 @@ struct ul_cli_options {
     const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix, *weights, *io;
     const char *print_after, *stop_after, *rtol, *atol;
     const char *capacity, *budget_fraction;
+    const char *remat; /* as typed, or NULL */
+    const char *csv;
     struct ul_cli_list dims, shapes, consts, no_passes, splits;
     struct ul_plan_options planning;
+    bool sweep;
     bool keep_inputs;
 };
 
@@ -99,6 +104,7 @@ struct ul_cli_job {
     struct ul_program *program;
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
+    struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];
@@ -114,8 +120,6 @@ enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path) UL_MU
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path) UL_MUST_CHECK;
 /* Plans and checks (or reads --plan FILE and checks it), and writes plan.json's text. */
 enum ul_status ul_cli_plan(struct ul_cli_job *job) UL_MUST_CHECK;
-/* UL_NO_FIT with the shortfall when the plan exceeds the budget. */
-enum ul_status ul_cli_require_fit(struct ul_cli_job *job) UL_MUST_CHECK;
 /* Emits into `directory`, which is made where it does not exist. */
 enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory) UL_MUST_CHECK;
 /* Runs make in `directory` and moves the program to `output`. */
@@ -135,6 +139,17 @@ const char *ul_cli_data_file(struct ul_arena *arena, const char *name);
  * prints goes to the file `capture` unless that is NULL. A stop (Ctrl-C) goes to all that the
  * program started; then this one ends by it as soon as no temporary folder is left. */
 int ul_cli_execute(const char *const *argv, const char *capture);
+
+/* budget.c */
+
+/* Plans: without a budget, or, where that is too much, the cheapest plan of the ladder that fits;
+ * with --sweep the ladder is made anyway. */
+enum ul_status ul_cli_solve(struct ul_cli_job *job) UL_MUST_CHECK;
+/* UL_NO_FIT when the plan exceeds the budget: the shortfall, the smallest budget known to work, the
+ * peak and what is alive there. */
+enum ul_status ul_cli_require_fit(struct ul_cli_job *job) UL_MUST_CHECK;
+/* The ladder as a table: to --json, --csv, else to standard output. */
+enum ul_status ul_cli_sweep(struct ul_cli_job *job) UL_MUST_CHECK;
 
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else. */

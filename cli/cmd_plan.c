@@ -11,7 +11,13 @@ static enum ul_status plan(struct ul_cli_job *job)
     UL_TRY(ul_cli_build(job, options->files.items[0]));
     if (job->program == NULL)
         return UL_OK;
+    if (options->csv != NULL && !options->sweep)
+        return ul_diag_set(&job->diag, UL_USAGE, "--csv writes the table of --sweep: give both");
+    if (options->sweep && options->plan != NULL)
+        return ul_diag_set(&job->diag, UL_USAGE, "--sweep makes plans: it takes no --plan");
     UL_TRY(ul_cli_plan(job));
+    if (options->sweep)
+        return ul_cli_sweep(job);
     bool on_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
     if (options->json != NULL)
         UL_TRY(ul_file_write(options->json, job->json.data, job->json.length, &job->diag));
@@ -26,10 +32,11 @@ static enum ul_status plan(struct ul_cli_job *job)
 }
 
 static const enum ul_cli_option_id options[] = {
-    UL_CLI_JSON,    UL_CLI_TARGET, UL_CLI_DIM,         UL_CLI_SHAPE,     UL_CLI_CONST,
-    UL_CLI_BUDGET,  UL_CLI_ALIGN,  UL_CLI_ORDER,       UL_CLI_PACK,      UL_CLI_TIME_LIMIT,
-    UL_CLI_SEED,    UL_CLI_PLAN,   UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,   UL_CLI_IO,
-    UL_CLI_NO_PASS, UL_CLI_SPLIT,  UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER};
+    UL_CLI_JSON,        UL_CLI_TARGET,    UL_CLI_DIM,        UL_CLI_SHAPE,   UL_CLI_CONST,
+    UL_CLI_BUDGET,      UL_CLI_SWEEP,     UL_CLI_CSV,        UL_CLI_REMAT,   UL_CLI_ALIGN,
+    UL_CLI_ORDER,       UL_CLI_PACK,      UL_CLI_TIME_LIMIT, UL_CLI_SEED,    UL_CLI_PLAN,
+    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,   UL_CLI_IO,         UL_CLI_NO_PASS, UL_CLI_SPLIT,
+    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER};
 
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",

@@ -24,7 +24,7 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_BUDGET] = {"budget", "SIZE", "the most that may be reserved: 64MiB, 64M, 65536", 0},
     [UL_CLI_ALIGN] = {"align", "N", "alignment of every value in bytes (default 64)", 0},
     [UL_CLI_ORDER] = {"order", "METHOD", "file|greedy|dfs|dp|beam|best (default best)", 0},
-    [UL_CLI_REMAT] = {"remat", "METHOD", "none|greedy|best (default best)", 0},
+    [UL_CLI_REMAT] = {"remat", "METHOD", "none|greedy|search|best (default best)", 0},
     [UL_CLI_PACK] = {"pack", "METHOD", "none|greedy|exact|best (default best)", 0},
     [UL_CLI_TIME_LIMIT] = {"time-limit", "SECONDS", "an additional stop for searches", 0},
     [UL_CLI_SEED] = {"seed", "N", "seed of searches (default 0)", 0},
@@ -45,6 +45,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_RTOL] = {"rtol", "X", "relative tolerance (default 1e-3)", 0},
     [UL_CLI_ATOL] = {"atol", "X", "absolute tolerance (default 1e-7)", 0},
     [UL_CLI_CAPACITY] = {"capacity", "SIZE", "stop at the first packing that fits", 0},
+    [UL_CLI_SWEEP] = {"sweep", NULL, "the plans of ever smaller budgets, as a table", 0},
+    [UL_CLI_CSV] = {"csv", "FILE", "write the table of --sweep as CSV; - is standard output", 0},
     [UL_CLI_BUDGET_FRACTION] = {"budget-fraction", "F", "of the published order's peak", 0},
 };
 
@@ -96,12 +98,15 @@ static enum ul_status set_method(struct ul_cli_options *options, enum ul_cli_opt
 {
     static const enum ul_plan_order orders[] = {UL_ORDER_FILE, UL_ORDER_GREEDY, UL_ORDER_DFS,
                                                 UL_ORDER_DP,   UL_ORDER_BEAM,   UL_ORDER_BEST};
-    static const enum ul_plan_remat remats[] = {UL_REMAT_NONE, UL_REMAT_GREEDY, UL_REMAT_BEST};
+    static const enum ul_plan_remat remats[] = {UL_REMAT_NONE, UL_REMAT_GREEDY, UL_REMAT_SEARCH,
+                                                UL_REMAT_BEST};
     static const enum ul_plan_pack packs[] = {UL_PACK_NONE, UL_PACK_GREEDY, UL_PACK_EXACT,
                                               UL_PACK_BEST};
     int index = word_index(infos[id].help, value);
     if (index < 0)
         return bad_value(diag, id, value);
+    if (id == UL_CLI_REMAT)
+        options->remat = value;
     if (id == UL_CLI_ORDER)
         options->planning.order = orders[index];
     else if (id == UL_CLI_REMAT)
@@ -161,6 +166,7 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_ATOL] = &options->atol,
         [UL_CLI_CAPACITY] = &options->capacity,
         [UL_CLI_BUDGET_FRACTION] = &options->budget_fraction,
+        [UL_CLI_CSV] = &options->csv,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,
@@ -173,6 +179,8 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         ul_cli_list_add(options->arena, lists[id], value);
     else if (id == UL_CLI_KEEP_INPUTS)
         options->keep_inputs = true;
+    else if (id == UL_CLI_SWEEP)
+        options->sweep = true;
     else if (id == UL_CLI_ORDER || id == UL_CLI_REMAT || id == UL_CLI_PACK)
         return set_method(options, id, value, diag);
     else

@@ -242,7 +242,7 @@ static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 3;
+                    options->no_passes.count + options->splits.count + 4;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -262,6 +262,8 @@ static void describe_options(struct ul_cli_job *job)
         list[count++] = (struct ul_report_option){.name = "weights", .value = options->weights};
     if (options->io != NULL)
         list[count++] = (struct ul_report_option){.name = "io", .value = options->io};
+    if (options->remat != NULL)
+        list[count++] = (struct ul_report_option){.name = "remat", .value = options->remat};
     job->report.options = list;
     job->report.option_count = count;
 }
@@ -325,45 +327,17 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
     return status;
 }
 
-static enum ul_status solve(struct ul_cli_job *job)
-{
-    ul_cli_progress("planning");
-    enum ul_status status = ul_plan_solve(&job->keep, job->program->problem, &job->options.planning,
-                                          &job->plan, &job->diag);
-    ul_cli_progress(NULL);
-    if (status != UL_OK)
-        ul_diag_prefix(&job->diag, job->model.path);
-    return status;
-}
-
 enum ul_status ul_cli_plan(struct ul_cli_job *job)
 {
     if (job->options.plan != NULL)
         UL_TRY(read_plan(job, job->options.plan));
     else
-        UL_TRY(solve(job));
+        UL_TRY(ul_cli_solve(job));
     describe(job);
     ul_text_init(&job->json, &job->keep);
     ul_report_put_json(&job->json, &job->report);
     ul_hash_hex(job->json.data, job->json.length, job->plan_sha256);
     return UL_OK;
-}
-
-enum ul_status ul_cli_require_fit(struct ul_cli_job *job)
-{
-    uint64_t budget = job->options.planning.budget_bytes;
-    uint64_t reserved = job->plan.reserved_bytes[0];
-    if (budget == 0 || reserved <= budget)
-        return UL_OK;
-    const struct ul_plan_position *peak = &job->plan.positions[job->plan.peak_position];
-    return ul_diag_set(&job->diag, UL_NO_FIT,
-                       "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n"
-                       "The smallest budget known to work is %llu bytes; the peak is at %s.\n"
-                       "A smaller batch or shape, --weights rom and --io caller make it smaller.",
-                       job->report.model_name, (unsigned long long)reserved,
-                       (unsigned long long)(reserved - budget), (unsigned long long)budget,
-                       (unsigned long long)job->plan.smallest_budget_bytes,
-                       ul_quote(&job->keep, job->report.steps[peak->step].node));
 }
 
 /* ---- emit and make ---- */

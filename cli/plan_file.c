@@ -31,7 +31,7 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->weights = options->weights != NULL ? options->weights : option->value;
         } else if (strcmp(option->name, "io") == 0) {
             options->io = options->io != NULL ? options->io : option->value;
-        } else if (strcmp(option->name, "const") != 0) {
+        } else if (strcmp(option->name, "const") != 0 && strcmp(option->name, "remat") != 0) {
             return ul_diag_set(&job->diag, UL_UNSUPPORTED, "option %s is not known",
                                ul_quote(&job->keep, option->name));
         }

@@ -238,7 +238,10 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     if (report->budget_bytes > 0)
         put_key_number(text, "budget_bytes", report->budget_bytes);
     put_key_bool(text, "fits", plan->fits);
-    put_key_bool(text, "proven", plan->packing_proven);
+    /* Of what does not fit: that nothing does. */
+    put_key_bool(text, "proven",
+                 plan->fits ? plan->packing_proven
+                            : report->budget_bytes < plan->lower_bound_bytes);
     put_key_bool(text, "optimal", plan->optimal);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);

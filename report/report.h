@@ -69,4 +69,17 @@ enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, siz
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
 
+/* Ranges alive at the peak other than weights, of an alias chain its newest member; the `wanted`
+ * biggest first, in order. Returns how many there are. */
+uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                         uint32_t **alive);
+
+/* ladder.c: one row a plan, from the plan without a budget to the smallest. */
+void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
+                               const struct ul_plan_ladder *ladder);
+void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
+                              const struct ul_plan_ladder *ladder);
+void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
+                               const struct ul_plan_ladder *ladder);
+
 #endif

@@ -109,9 +109,8 @@ static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t 
     }
 }
 
-/* Ranges alive at the peak other than weights, biggest first; of a chain its newest member. */
-static uint32_t alive_at_peak(const struct ul_report *report, struct ul_arena *arena,
-                              uint32_t **alive)
+uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                         uint32_t **alive)
 {
     const struct ul_plan *plan = report->plan;
     bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
@@ -127,7 +126,7 @@ static uint32_t alive_at_peak(const struct ul_report *report, struct ul_arena *a
             range->class != UL_PLAN_WEIGHTS && !taken_over[i])
             (*alive)[count++] = i;
     }
-    biggest_first(plan, *alive, count, TOP_VALUES);
+    biggest_first(plan, *alive, count, wanted);
     return count;
 }
 
@@ -137,7 +136,7 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
     if (plan->position_count == 0)
         return;
     uint32_t *alive;
-    uint32_t count = alive_at_peak(report, text->arena, &alive);
+    uint32_t count = ul_report_alive(report, text->arena, TOP_VALUES, &alive);
     const struct ul_report_step *step = &report->steps[plan->positions[plan->peak_position].step];
     ul_text_printf(text,
                    "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"

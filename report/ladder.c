@@ -1,0 +1,88 @@
+/* A ladder of plans as a table, for terminals, as CSV and as JSON: what each byte less costs.
+ * report/README.md documents the columns. */
+#include "report/report.h"
+
+#include <inttypes.h>
+
+static uint32_t recomputed_steps(const struct ul_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        count += plan->positions[p].copy > 0 && plan->positions[p].part == 0;
+    return count;
+}
+
+static double overhead_of(const struct ul_plan *plan)
+{
+    if (plan->base_cost == 0)
+        return 0;
+    return ((double)plan->cost - (double)plan->base_cost) / (double)plan->base_cost;
+}
+
+static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32_t i)
+{
+    return &ladder->rungs[i].plan;
+}
+
+void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
+                               const struct ul_plan_ladder *ladder)
+{
+    uint64_t largest = plan_at(ladder, 0)->reserved_bytes[0];
+    ul_text_printf(text,
+                   "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
+                   "       reserved bytes  of the first   more time   steps again   recompute\n",
+                   ul_quote(text->arena, report->model_name), report->target);
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        const struct ul_plan *plan = plan_at(ladder, i);
+        uint64_t reserved = plan->reserved_bytes[0];
+        ul_text_printf(text, "  %19" PRIu64 "  %10.2f %%  %8.3f %%  %12u   %s\n", reserved,
+                       largest == 0 ? 100.0 : 100.0 * (double)reserved / (double)largest,
+                       100.0 * overhead_of(plan), recomputed_steps(plan), plan->remat_method);
+    }
+    const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
+    ul_text_printf(text, "\nNothing is below %" PRIu64 " bytes%s.\n", last->lower_bound_bytes,
+                   last->optimal ? ": the last plan is as small as can be" : "");
+}
+
+void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
+                              const struct ul_plan_ladder *ladder)
+{
+    (void)report;
+    ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
+                      "recomputed_steps,order,remat,pack\r\n");
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        const struct ul_plan *plan = plan_at(ladder, i);
+        ul_text_printf(text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%s,%s,%s\r\n",
+                       plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
+                       plan->base_cost, overhead_of(plan), recomputed_steps(plan),
+                       plan->order_method, plan->remat_method, plan->pack_method);
+    }
+}
+
+void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *report,
+                               const struct ul_plan_ladder *ladder)
+{
+    ul_text_put(text, "{\n  \"format\": \"ullage-ladder\",\n  \"version\": 1,\n  \"model\": ");
+    ul_text_put_json(text, report->model_name);
+    ul_text_put(text, ",\n  \"model_sha256\": ");
+    ul_text_put_json(text, report->model_sha256);
+    ul_text_put(text, ",\n  \"target\": ");
+    ul_text_put_json(text, report->target);
+    ul_text_put(text, ",\n  \"plans\": [");
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        const struct ul_plan *plan = plan_at(ladder, i);
+        ul_text_printf(text,
+                       "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"lower_bound_bytes\": %" PRIu64
+                       ", \"cost\": %" PRIu64 ", \"base_cost\": %" PRIu64
+                       ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"method\": {\"order\": ",
+                       i == 0 ? "" : ",", plan->reserved_bytes[0], plan->lower_bound_bytes,
+                       plan->cost, plan->base_cost, overhead_of(plan), recomputed_steps(plan));
+        ul_text_put_json(text, plan->order_method);
+        ul_text_put(text, ", \"remat\": ");
+        ul_text_put_json(text, plan->remat_method);
+        ul_text_put(text, ", \"pack\": ");
+        ul_text_put_json(text, plan->pack_method);
+        ul_text_put(text, "}}");
+    }
+    ul_text_put(text, "\n  ]\n}\n");
+}
