@@ -3,10 +3,12 @@
  * Problem: no single order suits every instance: each finds some packings at once and loses
  * itself on others; and no single capacity suits the search for the least one, since a capacity
  * far below the optimum, or just below it, may take for ever to refute.
- * Method: a ladder of capacities between the bound and the best packing known. On every rung one
- * search for each order; all run in turn for equal slices of work, and resume where they stopped.
+ * Method: a ladder of capacities between the bound and the best packing known. One rung is always
+ * the bound: instances often reach it. The others lie below what has been found, the nearer the
+ * longer nothing is found. On every rung one search for each order; all of them run in turn, and
+ * resume where they stopped.
  * A packing found removes the rungs at or above it; a refutation those at or below it and raises
- * the bound. The ladder is then set again in what is left.
+ * the bound.
  * Instances too large to backtrack in get single dives, one for each order and rung, instead. */
 #include "planner/pack_exact.h"
 #include "planner/pack_search.h"
@@ -15,15 +17,18 @@
 #include <string.h>
 #include <time.h>
 
-enum { RUNGS = 4, FIRST_KEYS = 3, SEARCH_BUFFERS = 2000 };
-static const uint64_t first_slice = 1u << 15;
-static const uint64_t longest_slice = 1u << 21;
+/* The orders that do not learn refute; those that learn find, and get most of the work. */
+enum { RUNGS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
+enum { SEARCH_BUFFERS = 2000, LEARNING_SHARE = 4 };
+static const uint64_t first_slice = 1u << 14;
+static const uint64_t longest_slice = 1u << 19;
+static const uint64_t least_patience = 1u << 24;
 
-struct runner {
+struct rung {
     struct ul_arena arena;
-    struct ul_pack_search *search;
+    struct ul_pack_search *searches[LANES];
     int32_t capacity;
-    uint32_t key;
+    uint64_t slice;
     bool open;
 };
 
@@ -32,9 +37,9 @@ struct exact {
     struct ul_pack_exact *state;
     struct ul_pack_sections sections;
     struct ul_arena arena;
-    struct runner runners[RUNGS * (UL_PACK_KEYS + UL_PACK_LEARNING_KEYS)];
-    uint32_t runner_count;
+    struct rung rungs[RUNGS];
     int32_t low, high; /* units: the least capacity still possible, and one that is reached */
+    uint64_t patience; /* work without a change after which a nearer rung is set */
     uint64_t best_bytes;
 };
 
@@ -55,49 +60,6 @@ static bool exhausted(struct exact *x)
         return true;
     }
     return false;
-}
-
-static void runner_close(struct runner *runner)
-{
-    if (runner->open)
-        ul_arena_done(&runner->arena);
-    runner->open = false;
-}
-
-static void runners_close(struct exact *x, int32_t from, int32_t to)
-{
-    for (uint32_t i = 0; i < x->runner_count; i++) {
-        if (x->runners[i].capacity >= from && x->runners[i].capacity <= to)
-            runner_close(&x->runners[i]);
-    }
-}
-
-static bool runner_exists(const struct exact *x, int32_t capacity, uint32_t key)
-{
-    for (uint32_t i = 0; i < x->runner_count; i++) {
-        const struct runner *runner = &x->runners[i];
-        if (runner->open && runner->capacity == capacity && runner->key == key)
-            return true;
-    }
-    return false;
-}
-
-static void runner_open(struct exact *x, int32_t capacity, uint32_t key)
-{
-    if (runner_exists(x, capacity, key))
-        return;
-    uint32_t slot = 0;
-    while (slot < x->runner_count && x->runners[slot].open)
-        slot++;
-    if (slot == RUNGS * (UL_PACK_KEYS + UL_PACK_LEARNING_KEYS))
-        return;
-    x->runner_count += slot == x->runner_count;
-    struct runner *runner = &x->runners[slot];
-    ul_arena_init(&runner->arena);
-    runner->search = ul_pack_search_new(&runner->arena, &x->sections, capacity, key, false);
-    runner->capacity = capacity;
-    runner->key = key;
-    runner->open = true;
 }
 
 /* ---- Settling: offsets in bytes from a packing in units ---- */
@@ -172,68 +134,139 @@ static bool settled_enough(const struct exact *x)
     return x->low >= x->high || x->best_bytes <= x->state->target_bytes;
 }
 
-static void rung_set(struct exact *x, int32_t capacity, uint32_t keys)
+static void rung_close(struct rung *rung)
 {
-    for (uint32_t key = 0; key < keys; key++)
-        runner_open(x, capacity, key);
-    for (uint32_t key = 0; key < UL_PACK_LEARNING_KEYS; key++)
-        runner_open(x, capacity, UL_PACK_KEYS + key);
+    if (rung->open)
+        ul_arena_done(&rung->arena);
+    rung->open = false;
 }
 
-static void ladder_set(struct exact *x, uint32_t keys)
+static void rungs_close(struct exact *x, int32_t from, int32_t to)
 {
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        if (x->rungs[i].capacity >= from && x->rungs[i].capacity <= to)
+            rung_close(&x->rungs[i]);
+    }
+}
+
+/* Nothing happens if the rung exists, or if there is no place left for it. */
+static void rung_open(struct exact *x, int32_t capacity)
+{
+    struct rung *rung = NULL;
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        if (!x->rungs[i].open)
+            rung = &x->rungs[i];
+        else if (x->rungs[i].capacity == capacity)
+            return;
+    }
+    if (rung == NULL)
+        return;
+    ul_arena_init(&rung->arena);
+    for (uint32_t i = 0; i < LANES; i++) {
+        uint32_t key = i < STATIC_KEYS ? i : UL_PACK_KEYS + i - STATIC_KEYS;
+        rung->searches[i] = ul_pack_search_new(&rung->arena, &x->sections, capacity, key, false);
+    }
+    rung->capacity = capacity;
+    rung->slice = first_slice;
+    rung->open = true;
+}
+
+/* The highest rung, or NULL if there is none above the bound's. */
+static struct rung *rung_highest(struct exact *x)
+{
+    struct rung *highest = NULL;
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        struct rung *rung = &x->rungs[i];
+        if (rung->open && rung->capacity > (highest != NULL ? highest->capacity : x->low))
+            highest = rung;
+    }
+    return highest;
+}
+
+/* The first rung above the bound's lies a quarter of the way down to it, each further one halfway
+ * up from there. */
+static void ladder_set(struct exact *x, bool impatient)
+{
+    int32_t last = x->high - 1;
     if (x->state->capacity_bytes != 0) {
-        rung_set(x, x->high - 1, keys);
+        rung_open(x, last);
         return;
     }
-    int32_t last = x->high - 1;
-    const int32_t rungs[RUNGS] = {x->low, x->low + (last - x->low) / 4,
-                                  x->low + (last - x->low) / 2, last};
-    for (uint32_t i = 0; i < RUNGS; i++) {
-        if (rungs[i] <= last)
-            rung_set(x, rungs[i], keys);
-    }
+    rung_open(x, x->low);
+    const struct rung *highest = rung_highest(x);
+    if (highest == NULL)
+        rung_open(x, last - (last - x->low) / 4);
+    else if (impatient && highest->capacity < last)
+        rung_open(x, highest->capacity + (last - highest->capacity + 1) / 2);
 }
 
 /* True if the ladder has changed. */
-static bool runner_finish(struct exact *x, struct runner *runner, enum ul_pack_outcome outcome)
+static bool search_finish(struct exact *x, const struct rung *rung,
+                          const struct ul_pack_search *search, enum ul_pack_outcome outcome)
 {
     if (outcome == UL_PACK_OPEN)
         return false;
-    if (outcome == UL_PACK_FOUND) {
-        const int32_t *offsets = ul_pack_search_offsets(runner->search);
-        offsets_settle(x, offsets);
-        int32_t height = offsets_height(x, offsets);
-        x->high = height < x->high ? height : x->high;
-        runners_close(x, x->high, INT32_MAX);
-    } else {
-        x->low = runner->capacity + 1 > x->low ? runner->capacity + 1 : x->low;
-        runners_close(x, INT32_MIN, x->low - 1);
+    if (outcome == UL_PACK_REFUTED) {
+        x->low = rung->capacity + 1 > x->low ? rung->capacity + 1 : x->low;
+        rungs_close(x, INT32_MIN, x->low - 1);
+        return true;
     }
+    const int32_t *offsets = ul_pack_search_offsets(search);
+    offsets_settle(x, offsets);
+    int32_t height = offsets_height(x, offsets);
+    x->high = height < x->high ? height : x->high;
+    rungs_close(x, x->high, INT32_MAX);
     return true;
+}
+
+/* One slice for every order of the rung. True if the ladder has changed. */
+static bool rung_run(struct exact *x, struct rung *rung)
+{
+    for (uint32_t i = 0; i < LANES && !exhausted(x); i++) {
+        uint64_t slice = i < STATIC_KEYS ? rung->slice : LEARNING_SHARE * rung->slice;
+        struct ul_pack_search *search = rung->searches[i];
+        enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->state->work);
+        if (search_finish(x, rung, search, outcome))
+            return true;
+    }
+    if (rung->slice < longest_slice)
+        rung->slice *= 2;
+    return false;
+}
+
+/* One turn of the ladder: every rung once, the highest as often as all others together. True if
+ * the ladder has changed. */
+static bool ladder_turn(struct exact *x)
+{
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        struct rung *highest = rung_highest(x);
+        if (!x->rungs[i].open || &x->rungs[i] == highest)
+            continue;
+        if (rung_run(x, &x->rungs[i]) || (highest != NULL && rung_run(x, highest)))
+            return true;
+    }
+    return false;
 }
 
 static void ladder_run(struct exact *x)
 {
-    uint32_t keys = FIRST_KEYS;
-    ladder_set(x, keys);
-    uint64_t slice = first_slice;
+    uint64_t changed_at = x->state->work;
+    x->patience = least_patience;
+    ladder_set(x, false);
     while (!settled_enough(x) && !exhausted(x)) {
-        bool changed = false;
-        for (uint32_t i = 0; i < x->runner_count && !changed && !exhausted(x); i++) {
-            struct runner *runner = &x->runners[i];
-            if (runner->open)
-                changed = runner_finish(x, runner,
-                                        ul_pack_search_run(runner->search, slice, &x->state->work));
+        bool changed = ladder_turn(x);
+        uint64_t since = x->state->work - changed_at;
+        bool impatient = !changed && since > x->patience;
+        if (changed) {
+            x->patience = 2 * since > least_patience ? 2 * since : least_patience;
+            changed_at = x->state->work;
+        } else if (impatient) {
+            x->patience *= 2;
         }
-        if (!changed && slice < longest_slice)
-            slice *= 2;
-        if (slice == longest_slice)
-            keys = UL_PACK_KEYS;
         if (!settled_enough(x))
-            ladder_set(x, keys);
+            ladder_set(x, impatient);
     }
-    runners_close(x, INT32_MIN, INT32_MAX);
+    rungs_close(x, INT32_MIN, INT32_MAX);
 }
 
 /* ---- Dives ---- */

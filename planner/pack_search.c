@@ -89,6 +89,7 @@ struct ul_pack_search {
     double blame_step;
     uint32_t restarts;
     uint64_t restart_work, work_since; /* of a search that learns: until its next restart */
+    uint32_t failures;                 /* since its last one */
     uint64_t root_mark;                /* of the pool, before the root frame */
 };
 
@@ -176,12 +177,11 @@ static const uint8_t key_parts[UL_PACK_KEYS][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 
  * finds the way, and how soon, varies so much that the learning rankings differ in this. */
 static bool takes_largest(const struct ul_pack_search *s)
 {
-    enum { LONG_ROUND = 256 };
     switch (s->key - UL_PACK_KEYS) {
     case 0:
-        return s->restarts % 2 == 0;
+        return false;
     case 1:
-        return s->restarts / LONG_ROUND % 2 == 0;
+        return true;
     default:
         return s->restarts % 4 == 0;
     }
@@ -355,6 +355,7 @@ static bool section_blame(struct ul_pack_search *s, int32_t t)
 {
     static const double growth = 1.005, largest = 1e200;
     s->blame[t] += s->blame_step;
+    s->failures++;
     s->blame_step *= growth;
     if (s->blame_step > largest) {
         for (uint32_t i = 0; i < s->sections->section_count; i++)
@@ -695,11 +696,21 @@ static void search_restart(struct ul_pack_search *s)
     placements_undo(s, 0);
     s->restarts++;
     s->work_since = 0;
+    s->failures = 0;
     s->restart_work += s->restart_work / 512;
     s->depth = 0;
     s->pool_used = s->root_mark;
     ranks_make(s, &s->root, s->sections->count);
     root_push(s);
+}
+
+/* Some after so many failures, others after so much work. */
+static bool is_time_to_restart(const struct ul_pack_search *s)
+{
+    enum { FAILURES = 100 };
+    if (s->key < UL_PACK_KEYS)
+        return false;
+    return s->key < UL_PACK_KEYS + 2 ? s->failures > FAILURES : s->work_since > s->restart_work;
 }
 
 enum ul_pack_outcome ul_pack_search_run(struct ul_pack_search *search, uint64_t work,
@@ -711,8 +722,7 @@ enum ul_pack_outcome ul_pack_search_run(struct ul_pack_search *search, uint64_t 
         done += visits;
         search->work_since += visits;
         search_step(search);
-        if (search->key >= UL_PACK_KEYS && search->outcome == UL_PACK_OPEN &&
-            search->work_since > search->restart_work)
+        if (search->outcome == UL_PACK_OPEN && is_time_to_restart(search))
             search_restart(search);
     }
     *used += done;
