@@ -47,6 +47,8 @@ enum ul_cli_option_id {
     UL_CLI_BUDGET_FRACTION,
     UL_CLI_SWEEP,
     UL_CLI_CSV,
+    UL_CLI_PROFILE,
+    UL_CLI_LIST,
     UL_CLI_OPTION_COUNT
 };
 
@@ -64,10 +66,12 @@ struct ul_cli_options {
     const char *capacity, *budget_fraction;
     const char *remat; /* as typed, or NULL */
     const char *csv;
+    const char *profile, *profile_text,
+        *profile_sha256; /* the last two: of a profile from a file */
     struct ul_cli_list dims, shapes, consts, no_passes, splits;
     struct ul_plan_options planning;
     bool sweep;
-    bool keep_inputs;
+    bool keep_inputs, list;
 };
 
 struct ul_cli_job;
@@ -101,6 +105,7 @@ struct ul_cli_job {
     struct ul_graph graph;
     struct ul_model model;
     bool loaded;
+    struct ul_profile profile;
     struct ul_program *program;
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
@@ -161,6 +166,13 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command's
  * own are the same. */
 const char *ul_cli_plan_options(struct ul_cli_job *job);
+
+/* profile_option.c: fills job->profile from --profile, the plan, or the default. */
+enum ul_status ul_cli_take_profile(struct ul_cli_job *job) UL_MUST_CHECK;
+/* Adds up to three options for plan.json. */
+enum { UL_CLI_PROFILE_OPTIONS = 3 };
+void ul_cli_describe_profile(struct ul_cli_job *job, struct ul_report_option *list,
+                             uint32_t *count);
 
 /* tensor_file.c: a constant for --const from .npy or ONNX .pb. */
 enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,

@@ -48,6 +48,9 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_SWEEP] = {"sweep", NULL, "the plans of ever smaller budgets, as a table", 0},
     [UL_CLI_CSV] = {"csv", "FILE", "write the table of --sweep as CSV; - is standard output", 0},
     [UL_CLI_BUDGET_FRACTION] = {"budget-fraction", "F", "of the published order's peak", 0},
+    [UL_CLI_PROFILE] = {"profile", "NAME|FILE", "the device whose time counts; see ullage profile",
+                        0},
+    [UL_CLI_LIST] = {"list", NULL, "print the built-in profiles", 0},
 };
 
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item)
@@ -167,6 +170,7 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_CAPACITY] = &options->capacity,
         [UL_CLI_BUDGET_FRACTION] = &options->budget_fraction,
         [UL_CLI_CSV] = &options->csv,
+        [UL_CLI_PROFILE] = &options->profile,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,
@@ -181,6 +185,8 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         options->keep_inputs = true;
     else if (id == UL_CLI_SWEEP)
         options->sweep = true;
+    else if (id == UL_CLI_LIST)
+        options->list = true;
     else if (id == UL_CLI_ORDER || id == UL_CLI_REMAT || id == UL_CLI_PACK)
         return set_method(options, id, value, diag);
     else

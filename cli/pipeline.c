@@ -140,7 +140,8 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
     *options = (struct ul_program_options){.keep_inputs = given->keep_inputs,
                                            .weights_rom = word_is(given->weights, "rom"),
                                            .io_caller = word_is(given->io, "caller"),
-                                           .target = ul_target_find(given->target)};
+                                           .target = ul_target_find(given->target),
+                                           .profile = &job->profile};
     return UL_OK;
 }
 
@@ -206,6 +207,7 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     if (job->options.plan != NULL)
         UL_TRY(ul_cli_take_plan(job));
     UL_TRY(check_target(job));
+    UL_TRY(ul_cli_take_profile(job));
     UL_TRY(program_options(job, &options));
     ul_cli_progress("reading and simplifying the model");
     UL_TRY(ul_cli_load(job, model_path));
@@ -242,7 +244,7 @@ static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 4;
+                    options->no_passes.count + options->splits.count + 4 + UL_CLI_PROFILE_OPTIONS;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -264,6 +266,7 @@ static void describe_options(struct ul_cli_job *job)
         list[count++] = (struct ul_report_option){.name = "io", .value = options->io};
     if (options->remat != NULL)
         list[count++] = (struct ul_report_option){.name = "remat", .value = options->remat};
+    ul_cli_describe_profile(job, list, &count);
     job->report.options = list;
     job->report.option_count = count;
 }
@@ -283,7 +286,7 @@ static void describe(struct ul_cli_job *job)
             .op = step->op,
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(&job->graph, step->node, &job->keep),
-            .flop_count = step->flop_count,
+            .flop_count = step->work.flop_count,
             .moved_bytes = step->moved_bytes};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {

@@ -10,6 +10,7 @@ static enum ul_status take_options(struct ul_cli_job *job)
     struct ul_cli_options *options = &job->options;
     bool no_shapes = options->dims.count == 0 && options->shapes.count == 0;
     bool no_passes = options->no_passes.count == 0;
+    bool own_profile = options->profile != NULL;
     bool no_splits = options->splits.count == 0;
     for (uint32_t i = 0; i < header->option_count; i++) {
         const struct ul_report_option *option = &header->options[i];
@@ -31,6 +32,12 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->weights = options->weights != NULL ? options->weights : option->value;
         } else if (strcmp(option->name, "io") == 0) {
             options->io = options->io != NULL ? options->io : option->value;
+        } else if (strcmp(option->name, "profile") == 0) {
+            options->profile = own_profile ? options->profile : option->value;
+        } else if (strcmp(option->name, "profile-sha256") == 0) {
+            options->profile_sha256 = own_profile ? NULL : option->value;
+        } else if (strcmp(option->name, "profile-text") == 0) {
+            options->profile_text = own_profile ? NULL : option->value;
         } else if (strcmp(option->name, "const") != 0 && strcmp(option->name, "remat") != 0) {
             return ul_diag_set(&job->diag, UL_UNSUPPORTED, "option %s is not known",
                                ul_quote(&job->keep, option->name));
@@ -95,6 +102,8 @@ const char *ul_cli_plan_options(struct ul_cli_job *job)
     ul_text_init(&text, &job->keep);
     for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
         const struct ul_report_option *option = &job->plan_header.options[i];
+        if (strncmp(option->name, "profile-", strlen("profile-")) == 0)
+            continue; /* what the profile is, not how it was asked for */
         ul_text_printf(&text, "%s--%s", i == 0 ? "" : " ", option->name);
         if (option->value[0] == '\0')
             continue;

@@ -12,6 +12,71 @@
 #include "ir/lower.h"
 #include "planner/planner.h"
 
+/* cost.c */
+
+/* What limits an operation on a device; a profile has a rate for each. */
+enum ul_work_kind {
+    UL_WORK_MATMUL_F32,  /* products and sums of tiled contractions, by the type of the operands */
+    UL_WORK_MATMUL_TF32, /* f32 with factors rounded to 19 bits: where an implementation says so */
+    UL_WORK_MATMUL_F64,
+    UL_WORK_MATMUL_F16, /* of 16 bits or fewer, summed in f32 */
+    UL_WORK_MATMUL_INT8,
+    UL_WORK_WINDOW,  /* the same of contractions without reuse: depthwise convolution */
+    UL_WORK_VECTOR,  /* arithmetic, loads and stores in loops that fill vector lanes */
+    UL_WORK_SPECIAL, /* exp, log, tanh, erf there */
+    UL_WORK_SCALAR,  /* anything in other loops: strided, data-dependent, sequential */
+    UL_WORK_KINDS
+};
+
+struct ul_work {
+    uint64_t flop_count; /* exact for counted loops */
+    uint64_t counts[UL_WORK_KINDS];
+};
+
+/* The work of one call; adds to accesses[i] how many elements of buffer i it loads and stores. */
+void ul_kernel_count_work(const struct ul_kernel *kernel, struct ul_arena *scratch,
+                          struct ul_work *work, uint64_t *accesses);
+
+/* profile.c */
+
+/* Memory of a size: what a step moves goes at the rate of the first level that holds it all. */
+struct ul_profile_level {
+    uint64_t capacity_bytes; /* UINT64_MAX: memory itself, the last level */
+    double rate;             /* bytes per nanosecond */
+};
+enum { UL_PROFILE_LEVELS = 8 };
+
+/* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
+ * the kinds of work, and bytes / rate of their level; plus the overhead of a step. */
+struct ul_profile {
+    const char *name;
+    const char *source;          /* a data sheet, or how it was measured */
+    double rates[UL_WORK_KINDS]; /* operations per nanosecond */
+    double overhead_ns;
+    uint64_t memory_bytes; /* 0: not known */
+    uint32_t level_count;  /* at least 1 */
+    struct ul_profile_level levels[UL_PROFILE_LEVELS];
+};
+
+/* The most that a step may cost, in nanoseconds: sums over any program stay in range. */
+#define UL_PROFILE_MOST_NS ((uint64_t)1 << 39)
+/* Nanoseconds, rounded up, at least 1; `rounds`: how often the step runs. The same on every
+ * machine: no product is added to anything, which a compiler could fuse. */
+uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
+                         uint64_t moved_bytes, uint64_t rounds);
+/* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
+#define UL_PROFILE_DEFAULT "generic-core"
+const struct ul_profile *ul_profile_find(const char *name);
+uint32_t ul_profile_count(void);
+const struct ul_profile *ul_profile_at(uint32_t index);
+
+/* profile_json.c: the file of a profile, on one line where `compact` (codegen/README.md). */
+const char *ul_work_kind_name(enum ul_work_kind kind);
+void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile, bool compact);
+/* UL_INVALID with the key that is missing or out of range. */
+enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, size_t length,
+                                    struct ul_profile *profile, struct ul_diag *diag) UL_MUST_CHECK;
+
 /* program.c */
 
 /* One function of the program. */
@@ -19,7 +84,8 @@ struct ul_program_kernel {
     const char *name; /* k0, k1 ... */
     const char *text; /* its C definition, without storage class, name and opening parenthesis */
     uint64_t scratch_bytes;
-    uint64_t flop_count;
+    struct ul_work work;
+    uint64_t *accesses;  /* per buffer of its kernel: elements loaded and stored */
     uint32_t sum_orders; /* enum ul_contract_order */
 };
 
@@ -52,8 +118,9 @@ struct ul_program_step {
     bool *written;      /* per argument */
     ul_value_id *views; /* per argument: the value that lies there, or UL_NONE */
     uint64_t copy_bytes;
-    uint64_t moved_bytes;
-    uint64_t flop_count;
+    uint64_t moved_bytes; /* read and written, each byte of an argument once */
+    struct ul_work work;  /* of one call; a loop calls `rounds` times */
+    uint64_t rounds;
     uint32_t in_place_count;
     const struct ul_in_place *in_place; /* base values */
 };
@@ -79,6 +146,7 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
+    const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
@@ -118,8 +186,8 @@ enum { UL_IMPLEMENTATIONS = 4 };
 struct ul_target {
     const char *name;
     const char *summary;
-    uint32_t (*offer)(const struct ul_program_step *step, uint64_t own_scratch_bytes,
-                      struct ul_implementation *offers);
+    uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,
+                      uint64_t own_scratch_bytes, struct ul_implementation *offers);
 };
 /* NULL: there is no such target. */
 const struct ul_target *ul_target_find(const char *name);
@@ -131,9 +199,6 @@ const struct ul_target *ul_target_find(const char *name);
  * has any, then `run`. */
 enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *kernel,
                                  uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
-
-/* cost.c: floating-point operations of one call, exact for counted loops. */
-uint64_t ul_kernel_count_flops(const struct ul_kernel *kernel);
 
 /* emit_c.c */
 

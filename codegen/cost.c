@@ -1,6 +1,35 @@
-/* Work of one call of a kernel: floating-point operations, counted by walking its loops. Loops
- * whose count is an expression are taken at their greatest; both branches of an IF count. */
+/* What one call of a kernel does, in counts that a device profile turns into time: floating-point
+ * operations, and operations by the unit that limits them (enum ul_work_kind), both by walking the
+ * kernel's loops. Loops whose count is an expression are taken at their greatest; both branches of
+ * an IF count.
+ *
+ * Method. The innermost loop decides how fast its body runs. It fills vector lanes when its
+ * iterations are independent, no loop stands inside and every access moves by 0 or 1 element a
+ * round; then loads, stores and arithmetic count one each and index arithmetic nothing, for it
+ * stays in registers. In any other loop everything counts, indexes too, as SCALAR.
+ *
+ *      for i (parallel): y[i] = exp(x[i]) + 1         VECTOR 3 (load, add, store), SPECIAL 1
+ *      for i (reduce):   s = s + x[7 * i]             SCALAR 3 (multiply, load, add)
+ *
+ * A contraction counts its products for the unit that its schedule uses, and what it packs as
+ * VECTOR. Left undone: lanes that a ragged edge of a tile leaves idle. */
 #include "codegen/codegen.h"
+#include "codegen/contract_internal.h"
+
+/* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
+#define UNKNOWN INT64_MIN
+
+/* A function without lanes of its own, in scalar operations: a call of libm. */
+enum { SCALAR_SPECIAL = 12 };
+
+struct walk {
+    const struct ul_kernel *kernel;
+    struct ul_arena *scratch;
+    struct ul_work *work;
+    uint64_t *accesses; /* per buffer */
+    int64_t *strides;   /* per variable, along the innermost loop */
+    bool vector;        /* the innermost loop fills lanes */
+};
 
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
 {
@@ -14,67 +43,284 @@ static uint64_t saturating_add(uint64_t a, uint64_t b)
     return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
 }
 
-static uint64_t count_expr(const struct ul_kernel *kernel, ul_kx id)
+static void count(struct walk *walk, enum ul_work_kind kind, uint64_t operations)
+{
+    walk->work->counts[kind] = saturating_add(walk->work->counts[kind], operations);
+}
+
+static void count_flops(struct walk *walk, uint64_t operations)
+{
+    walk->work->flop_count = saturating_add(walk->work->flop_count, operations);
+}
+
+static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
+{
+    walk->accesses[buffer] = saturating_add(walk->accesses[buffer], times);
+}
+
+/* ---- operands ---- */
+
+static bool has_b(const struct ul_kx_data *expr)
+{
+    return expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
+}
+
+static bool has_c(const struct ul_kx_data *expr)
+{
+    return expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA;
+}
+
+static bool is_leaf(const struct ul_kx_data *expr)
+{
+    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
+}
+
+/* A function, not an instruction; the runtime has lanes for these few, on f32. */
+static bool is_function(enum ul_kx_op op)
+{
+    return (op >= UL_KX_EXP && op <= UL_KX_ERF) || op == UL_KX_POW || op == UL_KX_ATAN2 ||
+           op == UL_KX_MOD || op == UL_KX_FMOD || op == UL_KX_RANDOM;
+}
+
+static bool has_lanes(const struct ul_kx_data *expr)
+{
+    return expr->dtype == UL_F32 && (expr->op == UL_KX_EXP || expr->op == UL_KX_LOG ||
+                                     expr->op == UL_KX_TANH || expr->op == UL_KX_ERF);
+}
+
+/* ---- strides ---- */
+
+static int64_t stride_of(const struct walk *walk, ul_kx id);
+
+static int64_t stride_of_sum(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    int64_t a = stride_of(walk, expr->a);
+    int64_t b = stride_of(walk, expr->b);
+    if (a == UNKNOWN || b == UNKNOWN)
+        return UNKNOWN;
+    uint64_t sum = (uint64_t)a + (expr->op == UL_KX_ADD ? (uint64_t)b : 0 - (uint64_t)b);
+    return (int64_t)sum;
+}
+
+static int64_t stride_of_product(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    int64_t stride = stride_of(walk, expr->a);
+    int64_t factor;
+    if (stride == 0 && stride_of(walk, expr->b) == 0)
+        return 0;
+    if (stride == UNKNOWN || !ul_kx_is_int(walk->kernel, expr->b, &factor))
+        return UNKNOWN;
+    return (int64_t)((uint64_t)stride * (uint64_t)factor);
+}
+
+static int64_t stride_of(const struct walk *walk, ul_kx id)
+{
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT)
+        return 0;
+    if (expr->op == UL_KX_VAR)
+        return walk->strides[expr->var];
+    if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB)
+        return stride_of_sum(walk, expr);
+    if (expr->op == UL_KX_MUL)
+        return stride_of_product(walk, expr);
+    bool fixed = stride_of(walk, expr->a) == 0;
+    fixed = fixed && (!has_b(expr) || stride_of(walk, expr->b) == 0);
+    fixed = fixed && (!has_c(expr) || stride_of(walk, expr->c) == 0);
+    return fixed ? 0 : UNKNOWN;
+}
+
+static bool moves_by_one(const struct walk *walk, ul_kx index)
+{
+    int64_t stride = stride_of(walk, index);
+    return stride == 0 || stride == 1;
+}
+
+static bool loads_move_by_one(const struct walk *walk, ul_kx id)
 {
     if (id == UL_NONE)
-        return 0;
-    const struct ul_kx_data *expr = &kernel->exprs[id];
-    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR)
-        return 0;
-    uint64_t count = 0;
-    bool counts = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
-                  expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
-    if (counts)
-        count = expr->op == UL_KX_FMA ? 2 : 1;
-    count += count_expr(kernel, expr->a);
-    if (expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM)
-        count += count_expr(kernel, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
-        count += count_expr(kernel, expr->c);
-    return count;
+        return true;
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (is_leaf(expr))
+        return true;
+    if (expr->op == UL_KX_LOAD)
+        return moves_by_one(walk, expr->a);
+    return loads_move_by_one(walk, expr->a) && (!has_b(expr) || loads_move_by_one(walk, expr->b)) &&
+           (!has_c(expr) || loads_move_by_one(walk, expr->c));
 }
 
-static uint64_t count_list(const struct ul_kernel *kernel, ul_ks first);
-
-static uint64_t count_contraction(const struct ul_kernel *kernel,
-                                  const struct ul_contraction *contraction)
+/* Whether a list may stand in lanes; learns the strides of the variables that it declares. */
+static bool fills_lanes(struct walk *walk, ul_ks first)
 {
-    uint64_t outer = 1;
-    uint64_t inner = 1;
-    for (uint32_t i = 0; i < contraction->m_count + contraction->n_count + contraction->k_count;
-         i++) {
-        uint64_t extent = (uint64_t)contraction->extents[i];
-        if (i < contraction->m_count + contraction->n_count)
-            outer = saturating_mul(outer, extent);
-        else
-            inner = saturating_mul(inner, extent);
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+        if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_CONTRACT || stmt->kind == UL_KS_BREAK)
+            return false;
+        if (!loads_move_by_one(walk, stmt->value))
+            return false;
+        if (stmt->kind == UL_KS_STORE && !moves_by_one(walk, stmt->index))
+            return false;
+        if (stmt->kind == UL_KS_IF &&
+            (!fills_lanes(walk, stmt->body) || !fills_lanes(walk, stmt->orelse)))
+            return false;
+        if (stmt->kind == UL_KS_LET)
+            walk->strides[stmt->var] = stride_of(walk, stmt->value);
+        else if (stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
+            walk->strides[stmt->var] = UNKNOWN;
     }
-    uint64_t epilogue = count_list(kernel, contraction->epilogue);
-    return saturating_mul(outer, saturating_add(saturating_mul(2, inner), epilogue));
+    return true;
 }
 
-static uint64_t count_list(const struct ul_kernel *kernel, ul_ks first)
+/* What the loop's own variables were along it means nothing to the loops inside. */
+static void forget_strides(struct walk *walk, ul_ks first)
 {
-    uint64_t count = 0;
-    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &kernel->stmts[id];
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+        if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
+            walk->strides[stmt->var] = 0;
+        if (stmt->kind != UL_KS_IF)
+            continue;
+        forget_strides(walk, stmt->body);
+        forget_strides(walk, stmt->orelse);
+    }
+}
+
+/* ---- counting ---- */
+
+static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
+{
+    bool special = is_function(expr->op);
+    bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
+                  expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
+    if (floats)
+        count_flops(walk, expr->op == UL_KX_FMA ? saturating_mul(times, 2) : times);
+    if (special && walk->vector && has_lanes(expr))
+        count(walk, UL_WORK_SPECIAL, times);
+    else if (special)
+        count(walk, UL_WORK_SCALAR, saturating_mul(times, SCALAR_SPECIAL));
+    else
+        count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+}
+
+/* Indexes of accesses in lanes are the loop's own counter. */
+static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
+{
+    if (id == UL_NONE)
+        return;
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (is_leaf(expr))
+        return;
+    count_operation(walk, expr, times);
+    if (expr->op == UL_KX_LOAD) {
+        count_access(walk, expr->var, times);
+        if (walk->vector)
+            return;
+    }
+    count_expr(walk, expr->a, times);
+    if (has_b(expr))
+        count_expr(walk, expr->b, times);
+    if (has_c(expr))
+        count_expr(walk, expr->c, times);
+}
+
+static void count_list(struct walk *walk, ul_ks first, uint64_t times);
+
+static enum ul_work_kind product_kind(const struct ul_kernel *kernel,
+                                      const struct ul_contract_plan *plan)
+{
+    const struct ul_contraction *contraction = plan->contraction;
+    const struct ul_dtype_info *a = ul_dtype_get(kernel->buffers[contraction->a.buffer].dtype);
+    const struct ul_dtype_info *b = ul_dtype_get(kernel->buffers[contraction->b.buffer].dtype);
+    if (plan->schedule == UL_CONTRACT_PLAIN)
+        return UL_WORK_SCALAR;
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        return UL_WORK_WINDOW;
+    if (contraction->acc_dtype == UL_F64)
+        return UL_WORK_MATMUL_F64;
+    if (a->size_bytes == 1 && b->size_bytes == 1 && !a->is_float && !b->is_float)
+        return UL_WORK_MATMUL_INT8;
+    bool half = a->is_float && b->is_float && a->size_bytes <= 2 && b->size_bytes <= 2;
+    return half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32;
+}
+
+/* Elements of both operands that go through a panel. */
+static uint64_t packed_elements(const struct ul_contract_plan *plan)
+{
+    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
+        return 0;
+    uint64_t m = (uint64_t)plan->m;
+    uint64_t n = (uint64_t)plan->n;
+    uint64_t k = (uint64_t)plan->k;
+    bool packs_b = plan->schedule == UL_CONTRACT_TILE && !plan->reads_b_in_place;
+    uint64_t block =
+        (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
+    uint64_t blocks = block == 0 ? 1 : (n + block - 1) / block;
+    uint64_t of_a = plan->packs_a ? saturating_mul(blocks, saturating_mul(m, k)) : 0;
+    return saturating_add(packs_b ? saturating_mul(n, k) : 0, of_a);
+}
+
+static void count_contraction(struct walk *walk, const struct ul_contraction *contraction,
+                              uint64_t times)
+{
+    enum { SCALAR_PRODUCT = 8 }; /* two indexes, two loads, a product and a sum */
+    struct ul_contract_plan plan;
+    ul_contract_plan_init(&plan, walk->kernel, contraction, walk->scratch);
+    uint64_t outer = saturating_mul(times, saturating_mul((uint64_t)plan.m, (uint64_t)plan.n));
+    uint64_t products = saturating_mul(outer, (uint64_t)plan.k);
+    enum ul_work_kind kind = product_kind(walk->kernel, &plan);
+    count_flops(walk, saturating_mul(products, 2));
+    count(walk, kind, saturating_mul(products, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
+    count(walk, UL_WORK_VECTOR, saturating_mul(times, packed_elements(&plan)));
+    count_access(walk, contraction->a.buffer, products);
+    count_access(walk, contraction->b.buffer, products);
+    walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
+    count_list(walk, contraction->epilogue, outer);
+    walk->vector = false;
+}
+
+static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t times)
+{
+    walk->strides[stmt->var] = 1;
+    walk->vector = (stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body);
+    walk->strides[stmt->var] = 0;
+    forget_strides(walk, stmt->body);
+    uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
+    count_list(walk, stmt->body, saturating_mul(times, rounds));
+    walk->vector = false;
+}
+
+static void count_list(struct walk *walk, ul_ks first, uint64_t times)
+{
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
         if (stmt->kind == UL_KS_CONTRACT) {
-            count = saturating_add(
-                count, count_contraction(kernel, &kernel->contractions[stmt->contraction]));
+            count_contraction(walk, &walk->kernel->contractions[stmt->contraction], times);
             continue;
         }
-        uint64_t body =
-            saturating_add(count_list(kernel, stmt->body), count_list(kernel, stmt->orelse));
-        if (stmt->kind == UL_KS_FOR)
-            body = saturating_mul(body, (uint64_t)kernel->vars[stmt->var].high + 1);
-        else
-            body = saturating_add(body, count_expr(kernel, stmt->value));
-        count = saturating_add(count, body);
+        if (stmt->kind == UL_KS_FOR) {
+            count_for(walk, stmt, times);
+            continue;
+        }
+        count_expr(walk, stmt->value, times);
+        if (stmt->kind == UL_KS_STORE) {
+            count_access(walk, stmt->buffer, times);
+            count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+            if (!walk->vector)
+                count_expr(walk, stmt->index, times);
+        }
+        count_list(walk, stmt->body, times);
+        count_list(walk, stmt->orelse, times);
     }
-    return count;
 }
 
-uint64_t ul_kernel_count_flops(const struct ul_kernel *kernel)
+void ul_kernel_count_work(const struct ul_kernel *kernel, struct ul_arena *scratch,
+                          struct ul_work *work, uint64_t *accesses)
 {
-    return count_list(kernel, kernel->first);
+    *work = (struct ul_work){.flop_count = 0};
+    struct walk walk = {.kernel = kernel,
+                        .scratch = scratch,
+                        .work = work,
+                        .accesses = accesses,
+                        .strides = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count)};
+    count_list(&walk, kernel->first, 1);
 }

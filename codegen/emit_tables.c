@@ -223,12 +223,15 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
 }
 
 static void put_one_step(struct ul_emitter *emitter, const struct ul_program_step *step,
-                         uint32_t copy, uint32_t view_begin, uint32_t view_count)
+                         const struct ul_plan_position *at, uint32_t view_begin,
+                         uint32_t view_count)
 {
     struct ul_text *text = emitter->text;
     const struct ul_node *node = &emitter->program->graph->nodes[step->node];
-    const char *name =
-        copy == 0 ? step->name : ul_arena_printf(emitter->arena, "%s again %u", step->name, copy);
+    const char *name = at->copy == 0
+                           ? step->name
+                           : ul_arena_printf(emitter->arena, "%s again %u", step->name, at->copy);
+    const struct ul_plan_step *planned = &emitter->program->problem->steps[at->step];
     ul_text_put(text, "    {");
     ul_emit_string(text, name);
     ul_text_put(text, ", ");
@@ -239,8 +242,9 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_emit_string(text, node->name);
     ul_text_put(text, ", ");
     ul_emit_string(text, step->op);
-    ul_text_printf(text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", 0},\n", view_begin, view_count,
-                   step->flop_count, step->moved_bytes);
+    ul_text_printf(text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g},\n", view_begin, view_count,
+                   step->work.flop_count, step->moved_bytes,
+                   (double)planned->alternatives[at->alternative].cost * 1e-9);
 }
 
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
@@ -256,7 +260,7 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_program_step *step = &emitter->program->steps[plan->positions[p].step];
         uint32_t count = put_views(emitter, &shapes, &views, step, p);
-        put_one_step(emitter, step, plan->positions[p].copy, view_count, count);
+        put_one_step(emitter, step, &plan->positions[p], view_count, count);
         view_count += count;
     }
     if (plan->position_count > 0)

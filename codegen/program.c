@@ -16,6 +16,7 @@
 
 struct builder {
     struct ul_arena *arena;
+    struct ul_arena scratch; /* while one kernel is added */
     const struct ul_graph *graph;
     const struct ul_program_options *options;
     struct ul_program *program;
@@ -130,7 +131,9 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     added->name = ul_arena_printf(builder->arena, "k%u", program->kernel_count);
     added->text = text.data;
     added->scratch_bytes = scratch_bytes;
-    added->flop_count = ul_kernel_count_flops(kernel);
+    added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
+    ul_kernel_count_work(kernel, &builder->scratch, &added->work, added->accesses);
+    ul_arena_reset(&builder->scratch);
     added->sum_orders = ul_contract_orders(kernel);
     *slot = program->kernel_count;
     *id = program->kernel_count++;
@@ -157,12 +160,38 @@ static uint32_t region_add(struct builder *builder, enum ul_plan_region_kind kin
     return program->region_count++;
 }
 
+/* What a step without a kernel moves through one argument. */
 static uint64_t arg_bytes(const struct ul_graph *graph, const struct ul_program_step *step,
                           uint32_t arg)
 {
     if (step->kind == UL_STEP_COPY)
         return step->copy_bytes;
     return step->views[arg] == UL_NONE ? 0 : ul_type_bytes(&graph->values[step->views[arg]].type);
+}
+
+/* A kernel moves what it accesses, and a byte that it accesses again once: of a table, the rows
+ * that are looked up. */
+static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                             uint64_t accesses)
+{
+    uint64_t bytes;
+    uint64_t whole = buffer->view == UL_NONE ? 0 : ul_type_bytes(&graph->values[buffer->view].type);
+    if (!ul_size_mul(accesses, ul_dtype_get(buffer->dtype)->size_bytes, &bytes))
+        return whole;
+    return bytes < whole ? bytes : whole;
+}
+
+/* How often a step of `region` runs; both branches count. */
+static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
+{
+    uint64_t rounds = 1;
+    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
+        bool fits = program->regions[r].kind != UL_PLAN_LOOP ||
+                    ul_size_mul(rounds, (uint64_t)program->regions[r].rounds, &rounds);
+        if (!fits)
+            return UINT64_MAX;
+    }
+    return rounds;
 }
 
 /* What the target offers for the step becomes the planner's alternatives. */
@@ -173,7 +202,8 @@ static void alternatives_plan(struct builder *builder, const struct ul_program_s
     struct ul_implementation offers[UL_IMPLEMENTATIONS];
     struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
     struct ul_plan_part parts[UL_IMPLEMENTATIONS];
-    uint32_t count = builder->options->target->offer(step, scratch_bytes, offers);
+    uint32_t count =
+        builder->options->target->offer(step, builder->options->profile, scratch_bytes, offers);
     UL_ASSERT(count >= 1 && count <= UL_IMPLEMENTATIONS);
     for (uint32_t i = 0; i < count; i++) {
         parts[i] = *part;
@@ -234,10 +264,11 @@ static void step_add(struct builder *builder, struct ul_program_step *step, uint
                      uint64_t scratch_bytes)
 {
     struct ul_program *program = builder->program;
-    for (uint32_t i = 0; i < step->arg_count; i++)
+    for (uint32_t i = 0; i < step->arg_count && step->kind != UL_STEP_KERNEL; i++)
         step->moved_bytes += arg_bytes(builder->graph, step, i);
     UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
     step->region = region;
+    step->rounds = rounds_of(program, region);
     program->steps[program->step_count++] = *step;
     step_plan(builder, step, region, scratch_bytes);
     test_first(builder, region);
@@ -342,6 +373,7 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         return status;
     }
     UL_TRY(check_piece(builder, last, step.kernel));
+    const struct ul_program_kernel *function = &builder->program->kernels[step.kernel];
     step_args_init(builder, &step, kernel->buffer_count);
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
@@ -350,12 +382,12 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         step.args[step.arg_count] = address_of(buffer->value, buffer->offset_bytes);
         step.written[step.arg_count] = buffer->role == UL_BUFFER_OUTPUT;
         step.views[step.arg_count] = buffer->view;
+        step.moved_bytes += buffer_bytes(graph, buffer, function->accesses[i]);
         step.arg_count++;
     }
-    const struct ul_program_kernel *function = &builder->program->kernels[step.kernel];
     step.name = step_name(builder, graph->nodes[last].name);
     step.op = group_ops(builder, nodes, count);
-    step.flop_count = function->flop_count;
+    step.work = function->work;
     step.in_place_count = result.in_place_count;
     step.in_place = result.in_place;
     step_add(builder, &step, region, function->scratch_bytes);
@@ -652,6 +684,20 @@ static void find_escapes(struct builder *builder)
     }
 }
 
+static enum ul_status build_root(struct builder *builder)
+{
+    const struct ul_graph *graph = builder->graph;
+    region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
+    find_escapes(builder);
+    find_whole_steps(builder);
+    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
+        plan_value(builder, graph->blocks[0].inputs[i]);
+    UL_TRY(build_block(builder, 0, 0));
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
+        plan_value(builder, view_of(graph, graph->blocks[0].outputs[i]).base);
+    return UL_OK;
+}
+
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag)
@@ -672,14 +718,10 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     /* One region for the root, up to two for a block. */
     builder.tests = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->block_count + 2);
     memset(builder.tests, 0xFF, (2 * (size_t)graph->block_count + 2) * sizeof *builder.tests);
-    region_add(&builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
-    find_escapes(&builder);
-    find_whole_steps(&builder);
-    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
-        plan_value(&builder, graph->blocks[0].inputs[i]);
-    UL_TRY(build_block(&builder, 0, 0));
-    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
-        plan_value(&builder, view_of(graph, graph->blocks[0].outputs[i]).base);
-    *program = built;
-    return UL_OK;
+    ul_arena_init(&builder.scratch);
+    enum ul_status status = build_root(&builder);
+    ul_arena_done(&builder.scratch);
+    if (status == UL_OK)
+        *program = built;
+    return status;
 }

@@ -162,6 +162,30 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
                        unit_of(report).name, count - TOP_VALUES);
 }
 
+/* The device profile that costs were taken from, or NULL. */
+static const char *profile_of(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, "profile") == 0)
+            return report->options[i].value;
+    }
+    return NULL;
+}
+
+static void put_time(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    const char *profile = profile_of(report);
+    uint64_t more = plan->cost - plan->base_cost;
+    if (profile == NULL)
+        return;
+    ul_text_printf(text, "Predicted: %.4g ms a run on %s", (double)plan->cost * 1e-6,
+                   fit_name(text->arena, profile));
+    if (more > 0)
+        ul_text_printf(text, ", %.2f %% of it again", 100.0 * (double)more / (double)plan->cost);
+    ul_text_put(text, ".\n");
+}
+
 static void put_bounds(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -174,6 +198,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                    plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
     ul_text_printf(text, "Order: %s. Recompute: %s. Packing: %s. Checked independently.\n",
                    plan->order_method, plan->remat_method, plan->pack_method);
+    put_time(text, report);
 }
 
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report)

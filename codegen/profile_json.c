@@ -1,0 +1,171 @@
+/* The file of a device profile, written and read (codegen/README.md documents every key). */
+#include "codegen/codegen.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static const char *const kind_names[UL_WORK_KINDS] = {
+    [UL_WORK_MATMUL_F32] = "matmul_f32",   [UL_WORK_MATMUL_TF32] = "matmul_tf32",
+    [UL_WORK_MATMUL_F64] = "matmul_f64",   [UL_WORK_MATMUL_F16] = "matmul_f16",
+    [UL_WORK_MATMUL_INT8] = "matmul_int8", [UL_WORK_WINDOW] = "window",
+    [UL_WORK_VECTOR] = "vector",           [UL_WORK_SPECIAL] = "special",
+    [UL_WORK_SCALAR] = "scalar",
+};
+
+const char *ul_work_kind_name(enum ul_work_kind kind)
+{
+    UL_ASSERT(kind < UL_WORK_KINDS);
+    return kind_names[kind];
+}
+
+/* ---- writing ---- */
+
+static void put_rates(struct ul_text *text, const struct ul_profile *profile, const char *line)
+{
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        ul_text_printf(text, "%s%s\"%s\": %.9g", kind == 0 ? "" : ",", line, kind_names[kind],
+                       profile->rates[kind]);
+}
+
+static void put_levels(struct ul_text *text, const struct ul_profile *profile, const char *line)
+{
+    for (uint32_t i = 0; i < profile->level_count; i++) {
+        const struct ul_profile_level *level = &profile->levels[i];
+        ul_text_printf(text, "%s%s{\"up_to_bytes\": ", i == 0 ? "" : ",", line);
+        if (level->capacity_bytes == UINT64_MAX)
+            ul_text_put(text, "null");
+        else
+            ul_text_printf(text, "%llu", (unsigned long long)level->capacity_bytes);
+        ul_text_printf(text, ", \"gigabytes_per_second\": %.9g}", level->rate);
+    }
+}
+
+void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile, bool compact)
+{
+    const char *line = compact ? " " : "\n  ";
+    const char *inner = compact ? " " : "\n    ";
+    ul_text_printf(text, "{%s\"format\": \"ullage-profile\",%s\"version\": 1,%s\"name\": ",
+                   compact ? "" : "\n  ", line, line);
+    ul_text_put_json(text, profile->name);
+    ul_text_printf(text, ",%s\"source\": ", line);
+    ul_text_put_json(text, profile->source);
+    ul_text_printf(text, ",%s\"overhead_nanoseconds\": %.9g,%s\"memory_bytes\": %llu", line,
+                   profile->overhead_ns, line, (unsigned long long)profile->memory_bytes);
+    ul_text_printf(text, ",%s\"giga_operations_per_second\": {", line);
+    put_rates(text, profile, inner);
+    ul_text_printf(text, "%s},%s\"memory_levels\": [", compact ? "" : "\n  ", line);
+    put_levels(text, profile, inner);
+    ul_text_put(text, compact ? "]}" : "\n  ]\n}\n");
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    struct ul_arena *arena;
+    struct ul_diag *diag;
+    const json_t *root;
+    struct ul_profile *profile;
+};
+
+static enum ul_status read_string(struct reader *reader, const char *key, const char **out)
+{
+    const char *value = json_string_value(json_object_get(reader->root, key));
+    if (value == NULL)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"%s\" is missing or no string", key);
+    *out = ul_arena_copy_string(reader->arena, value);
+    return UL_OK;
+}
+
+/* Numbers that make no cost overflow or vanish. */
+static enum ul_status read_number(struct reader *reader, const json_t *object, const char *key,
+                                  double least, double *out)
+{
+    const json_t *value = json_object_get(object, key);
+    *out = json_number_value(value);
+    if (!json_is_number(value) || !(*out >= least) || *out > 1e15)
+        return ul_diag_set(reader->diag, UL_INVALID,
+                           "\"%s\" is missing, or no number from %g to 1e15", key, least);
+    return UL_OK;
+}
+
+static enum ul_status read_level(struct reader *reader, const json_t *item, uint32_t index)
+{
+    struct ul_profile_level *level = &reader->profile->levels[index];
+    bool last = index + 1 == reader->profile->level_count;
+    const json_t *capacity = json_object_get(item, "up_to_bytes");
+    UL_TRY(read_number(reader, item, "gigabytes_per_second", 1e-3, &level->rate));
+    level->capacity_bytes = UINT64_MAX;
+    if (last && json_is_null(capacity))
+        return UL_OK;
+    if (!last && json_is_integer(capacity) && json_integer_value(capacity) > 0) {
+        level->capacity_bytes = (uint64_t)json_integer_value(capacity);
+        if (index == 0 || level->capacity_bytes > level[-1].capacity_bytes)
+            return UL_OK;
+    }
+    return ul_diag_set(reader->diag, UL_INVALID,
+                       "\"memory_levels\" %u: \"up_to_bytes\" is a size, above the one before, and "
+                       "null in the last level alone",
+                       index);
+}
+
+static enum ul_status read_levels(struct reader *reader)
+{
+    const json_t *levels = json_object_get(reader->root, "memory_levels");
+    size_t level_count = json_array_size(levels);
+    if (level_count < 1 || level_count > UL_PROFILE_LEVELS)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"memory_levels\": expected 1 to %d of them",
+                           UL_PROFILE_LEVELS);
+    reader->profile->level_count = (uint32_t)level_count;
+    for (uint32_t i = 0; i < level_count; i++)
+        UL_TRY(read_level(reader, json_array_get(levels, i), i));
+    return UL_OK;
+}
+
+/* Names stand in reports, on terminals too. */
+static bool is_plain_name(const char *name)
+{
+    size_t length = strlen(name);
+    return length >= 1 && length <= 60 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 "
+                        "-_.,()@+/") == length;
+}
+
+static enum ul_status read_profile(struct reader *reader)
+{
+    struct ul_profile *profile = reader->profile;
+    const json_t *rates = json_object_get(reader->root, "giga_operations_per_second");
+    const char *format = json_string_value(json_object_get(reader->root, "format"));
+    double memory = 0;
+    if (format == NULL || strcmp(format, "ullage-profile") != 0)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"format\" is not \"ullage-profile\"");
+    if (json_integer_value(json_object_get(reader->root, "version")) != 1)
+        return ul_diag_set(reader->diag, UL_UNSUPPORTED,
+                           "\"version\" is not 1, the one that this ullage reads");
+    UL_TRY(read_string(reader, "name", &profile->name));
+    UL_TRY(read_string(reader, "source", &profile->source));
+    if (!is_plain_name(profile->name))
+        return ul_diag_set(
+            reader->diag, UL_INVALID,
+            "\"name\": expected 1 to 60 letters, digits, blanks or any of -_.,()@+/");
+    UL_TRY(read_number(reader, reader->root, "overhead_nanoseconds", 0, &profile->overhead_ns));
+    if (json_object_get(reader->root, "memory_bytes") != NULL)
+        UL_TRY(read_number(reader, reader->root, "memory_bytes", 0, &memory));
+    profile->memory_bytes = (uint64_t)memory;
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        UL_TRY(read_number(reader, rates, kind_names[kind], 1e-3, &profile->rates[kind]));
+    return read_levels(reader);
+}
+
+enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, size_t length,
+                                    struct ul_profile *profile, struct ul_diag *diag)
+{
+    json_error_t error;
+    json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
+    struct reader reader = {.arena = arena, .diag = diag, .root = root, .profile = profile};
+    *profile = (struct ul_profile){.name = NULL};
+    if (root == NULL)
+        return ul_diag_set(diag, UL_INVALID, "line %d: %s", error.line, error.text);
+    enum ul_status status = read_profile(&reader);
+    json_decref(root);
+    return status;
+}
