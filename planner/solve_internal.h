@@ -76,4 +76,31 @@ struct ul_remat_ilp {
 /* Solves the reduced integer program; false if it is too large to try. */
 bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task);
 
+/* remat_exact.c: over all orders and recomputations; graphs with in_place are UNKNOWN to it. */
+
+enum ul_remat_outcome {
+    UL_REMAT_UNKNOWN,      /* out of states, or not served */
+    UL_REMAT_IMPROVED,     /* out of states, with a schedule below repeat_limit */
+    UL_REMAT_OPTIMAL,      /* the schedule is the cheapest of all */
+    UL_REMAT_NONE_CHEAPER, /* proven: no schedule costs less than repeat_limit */
+};
+struct ul_remat_exact {
+    const struct ul_solve_graph *graph;
+    struct ul_arena *arena; /* gets the sequence */
+    uint64_t budget_bytes;
+    uint64_t repeat_limit; /* cost of the repeats of the best known; UINT64_MAX: none */
+    uint32_t state_limit;
+    uint64_t work_limit;
+    /* out */
+    enum ul_remat_outcome outcome;
+    uint64_t repeat_bound; /* what the repeats cost at least */
+    uint32_t *sequence;
+    uint32_t count;
+    uint64_t repeat_cost; /* of the sequence */
+    uint32_t states, expanded;
+    uint64_t work;
+};
+/* The cheapest schedule within the budget, or the proof that there is none below the limit. */
+void ul_remat_exact_run(struct ul_remat_exact *job);
+
 #endif
