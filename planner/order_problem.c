@@ -29,6 +29,8 @@ static uint64_t live_sum_of(const struct chooser *c, struct ul_arena *scratch,
     return plan.order_lower_bound_bytes;
 }
 
+static const uint64_t work_limit = (uint64_t)1 << 26;
+
 /* `nodes` is an order of the graph. */
 static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char *method)
 {
@@ -44,34 +46,6 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
         c->choice->method = method;
         memcpy(c->choice->steps, steps, count * sizeof *steps);
     }
-    ul_arena_done(&scratch);
-}
-
-static bool wants(const struct ul_plan_options *options, enum ul_plan_order order)
-{
-    return options->order == UL_ORDER_BEST || options->order == order;
-}
-
-static void searches_run(struct chooser *c, const struct ul_plan_options *options)
-{
-    enum { STATES = 1 << 16, LARGE = 1500, BEAM_WORK = 1 << 27 };
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    const struct ul_solve_graph *g = &c->graph->graph;
-    uint32_t n = g->node_count;
-    uint32_t *nodes = UL_NEW_ARRAY(&scratch, uint32_t, n);
-    uint64_t peak, cost;
-    bool valid = ul_solve_replay(g, g->order, n, &peak, &cost);
-    UL_ASSERT(valid);
-    uint64_t lower_bytes = 0;
-    if (wants(options, UL_ORDER_DP) && n <= LARGE &&
-        ul_order_downsets(&scratch, g, peak, STATES, &lower_bytes, nodes) == UL_ORDER_IMPROVED)
-        candidate_offer(c, nodes, "search over downsets");
-    uint64_t visits = (uint64_t)n * (n + g->input_first[n]) + 1;
-    uint32_t width = BEAM_WORK / visits < 64 ? (uint32_t)(BEAM_WORK / visits) : 64;
-    if (wants(options, UL_ORDER_BEAM) && width > 0 &&
-        ul_order_beam(&scratch, g, width, peak, nodes))
-        candidate_offer(c, nodes, "beam");
     ul_arena_done(&scratch);
 }
 
@@ -95,17 +69,12 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
         ul_problem_graph_make(&scratch, problem, options->alignment_bytes,
                               UL_PROBLEM_GRAPH_SEPARATE, &graph);
         c.graph = &graph;
-        uint32_t *nodes = UL_NEW_ARRAY(&scratch, uint32_t, graph.graph.node_count);
-        if (wants(options, UL_ORDER_GREEDY)) {
-            ul_order_greedy(&scratch, &graph.graph, nodes);
-            candidate_offer(&c, nodes, "greedy");
-        }
-        if (wants(options, UL_ORDER_DFS)) {
-            ul_order_depth_first(&scratch, &graph.graph, nodes);
-            candidate_offer(&c, nodes, "depth-first");
-        }
-        if (choice->live_bytes > bound)
-            searches_run(&c, options);
+        struct ul_order_run run = {.graph = &graph.graph,
+                                   .method = options->order,
+                                   .seed = options->seed,
+                                   .work_limit = work_limit};
+        ul_order_run(&scratch, &run);
+        candidate_offer(&c, run.order, run.method_name);
     }
     ul_arena_done(&scratch);
 }

@@ -127,22 +127,35 @@ static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *ste
     return best;
 }
 
-static bool same_ids(const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count)
+static bool has_ids(const uint32_t *all, uint32_t all_count, const uint32_t *ids, uint32_t count)
 {
-    return a_count == b_count && (a_count == 0 || memcmp(a, b, a_count * sizeof *a) == 0);
+    if (all_count == count && (count == 0 || memcmp(all, ids, count * sizeof *ids) == 0))
+        return true;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = 0;
+        while (at < all_count && all[at] != ids[i])
+            at++;
+        if (at == all_count)
+            return false;
+    }
+    return true;
 }
 
-/* Whether a node says of the step all there is to say: whichever way it is run, it touches the
- * same values, and all at once. */
+/* Whether a node says of the step all there is to say: it touches its values all at once, and
+ * those of other ways to run it are among them. */
 static bool is_plain(const struct ul_plan_step *step)
 {
-    const struct ul_plan_part *part = step->alternatives[0].parts;
-    bool plain = step->region == 0;
-    for (uint32_t i = 0; i < step->alternative_count; i++) {
-        const struct ul_plan_part *other = step->alternatives[i].parts;
-        plain = plain && step->alternatives[i].part_count == 1 &&
-                same_ids(part->reads, part->read_count, other->reads, other->read_count) &&
-                same_ids(part->writes, part->write_count, other->writes, other->write_count);
+    const struct ul_plan_alternative *way = cheapest(step);
+    bool plain = step->region == 0 && way->part_count == 1;
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
+            const struct ul_plan_part *part = &step->alternatives[a].parts[i];
+            plain =
+                plain &&
+                has_ids(way->parts->reads, way->parts->read_count, part->reads, part->read_count) &&
+                has_ids(way->parts->writes, way->parts->write_count, part->writes,
+                        part->write_count);
+        }
     }
     return plain;
 }

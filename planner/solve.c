@@ -5,8 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { STATE_LIMIT = 1 << 20, BEAM_NODES = 20000 };
-static const uint64_t state_memory_bytes = (uint64_t)1 << 28;
 static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = (uint64_t)1 << 33;
 
@@ -124,11 +122,6 @@ static void order_offer(struct solver *s, const uint32_t *order, const char *met
         sequence_keep(s, order, s->graph->node_count, peak, cost, method);
 }
 
-static bool wants(const struct solver *s, enum ul_plan_order order)
-{
-    return s->options->order == UL_ORDER_BEST || s->options->order == order;
-}
-
 /* Whether the order is as good as it needs to be. */
 static bool settled(const struct solver *s)
 {
@@ -138,63 +131,19 @@ static bool settled(const struct solver *s)
     return s->result->peak_bytes <= enough;
 }
 
-static void orders_greedy(struct solver *s)
-{
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, s->graph->node_count);
-    if (wants(s, UL_ORDER_GREEDY)) {
-        ul_order_greedy(&scratch, s->graph, order);
-        order_offer(s, order, "greedy");
-    }
-    if (wants(s, UL_ORDER_DFS)) {
-        ul_order_depth_first(&scratch, s->graph, order);
-        order_offer(s, order, "depth-first");
-    }
-    ul_arena_done(&scratch);
-}
-
-static void orders_beam(struct solver *s)
-{
-    uint32_t n = s->graph->node_count;
-    uint64_t visits = (uint64_t)n * (n + s->graph->input_first[n]) + 1;
-    for (uint32_t width = 16; width <= 4096 && !settled(s); width *= 4) {
-        if (visits * width > s->work_limit / 2)
-            return;
-        for (bool better = true; better && !settled(s);) {
-            struct ul_arena scratch;
-            ul_arena_init(&scratch);
-            uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, n);
-            better = ul_order_beam(&scratch, s->graph, width, s->result->peak_bytes, order);
-            if (better)
-                order_offer(s, order, "beam");
-            ul_arena_done(&scratch);
-        }
-    }
-}
-
-static void orders_exact(struct solver *s)
-{
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    uint32_t n = s->graph->node_count;
-    uint64_t most = state_memory_bytes / (n / 8 + 64);
-    uint32_t limit = most < STATE_LIMIT ? (uint32_t)most : STATE_LIMIT;
-    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, n);
-    enum ul_order_outcome outcome = ul_order_downsets(&scratch, s->graph, s->result->peak_bytes,
-                                                      limit, &s->order_bound_bytes, order);
-    if (outcome == UL_ORDER_IMPROVED)
-        order_offer(s, order, "search over downsets");
-    ul_arena_done(&scratch);
-}
-
 static void orders_run(struct solver *s)
 {
-    orders_greedy(s);
-    if (wants(s, UL_ORDER_DP) && !settled(s))
-        orders_exact(s);
-    if (wants(s, UL_ORDER_BEAM) && !settled(s))
-        orders_beam(s);
+    struct ul_order_run run = {.graph = s->graph,
+                               .method = s->options->order,
+                               .seed = s->options->seed,
+                               .work_limit = s->options->work_limit,
+                               .deadline_seconds = s->deadline_seconds,
+                               .enough_bytes = s->options->budget_bytes,
+                               .lower_bytes = s->order_bound_bytes};
+    ul_order_run(s->arena, &run);
+    s->order_bound_bytes = run.lower_bytes;
+    s->result->stopped_by_time = run.stopped_by_time;
+    order_offer(s, run.order, run.method_name);
 }
 
 /* What a node needs by itself bounds every order and every recomputation. */

@@ -148,10 +148,175 @@ static void test_problem_graphs_keep_live_sums(void **state)
     assert_true(exact > 4000);
 }
 
+/* ---- Orders of small graphs, against all there are ---- */
+
+enum { MOST_NODES = 14 };
+
+static void graph_users(struct ul_arena *arena, struct ul_solve_graph *g)
+{
+    uint32_t n = g->node_count;
+    g->user_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n + 1);
+    g->users = UL_NEW_ARRAY(arena, uint32_t, g->input_first[n]);
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        for (uint32_t u = v + 1; u < n; u++) {
+            for (uint32_t i = g->input_first[u]; i < g->input_first[u + 1]; i++) {
+                if (g->inputs[i] == v)
+                    g->users[count++] = u;
+            }
+        }
+        g->user_first[v + 1] = count;
+    }
+}
+
+/* A graph with everything in it that a problem's may have. */
+static void make_graph(struct ul_arena *arena, uint64_t seed, uint32_t n, struct ul_solve_graph *g)
+{
+    uint64_t state = seed * 101 + 13;
+    bool extras = seed % 4 != 0;
+    uint32_t reach = 2 + random_below(&state, n);
+    memset(g, 0, sizeof *g);
+    g->node_count = n;
+    g->size_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
+    g->cost = UL_NEW_ARRAY(arena, uint64_t, n);
+    g->order = UL_NEW_ARRAY(arena, uint32_t, n);
+    g->input_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n + 1);
+    g->inputs = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n * n);
+    g->working_bytes = extras ? UL_NEW_ARRAY(arena, uint64_t, n) : NULL;
+    g->in_place = extras ? UL_NEW_ARRAY(arena, uint32_t, n) : NULL;
+    g->base_bytes = extras ? random_below(&state, 20) : 0;
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < n; v++) {
+        g->order[v] = v;
+        g->size_bytes[v] = random_below(&state, 5) == 0 ? 0 : random_below(&state, 30);
+        for (uint32_t u = v > reach ? v - reach : 0; u < v; u++) {
+            if (random_below(&state, 3) == 0)
+                g->inputs[count++] = u;
+        }
+        g->input_first[v + 1] = count;
+        if (!extras)
+            continue;
+        uint32_t inputs = count - g->input_first[v];
+        g->working_bytes[v] = random_below(&state, 3) == 0 ? random_below(&state, 20) : 0;
+        g->in_place[v] = inputs > 0 && random_below(&state, 2) == 0
+                             ? g->inputs[count - 1 - random_below(&state, inputs)]
+                             : UL_PLAN_NONE;
+    }
+    graph_users(arena, g);
+}
+
+/* The live sum while `v` runs with the nodes of `done` run before, and after it in *after. */
+static uint64_t step_bytes(const struct ul_solve_graph *g, uint32_t done, uint32_t v,
+                           uint64_t *after)
+{
+    uint64_t during = g->base_bytes + (g->working_bytes != NULL ? g->working_bytes[v] : 0);
+    *after = g->base_bytes;
+    for (uint32_t u = 0; u < g->node_count; u++) {
+        if (u != v && (done >> u & 1) == 0)
+            continue;
+        bool needed = u == v;
+        bool needed_after = false;
+        bool needed_by_v = false;
+        for (uint32_t i = g->user_first[u]; i < g->user_first[u + 1]; i++) {
+            needed = needed || (done >> g->users[i] & 1) == 0;
+            needed_by_v = needed_by_v || g->users[i] == v;
+            needed_after = needed_after || ((done >> g->users[i] & 1) == 0 && g->users[i] != v);
+        }
+        during += needed ? g->size_bytes[u] : 0;
+        *after += needed_after ? g->size_bytes[u] : 0;
+        if (needed_by_v && !needed_after && g->in_place != NULL && g->in_place[v] == u)
+            during -= g->size_bytes[u] < g->size_bytes[v] ? g->size_bytes[u] : g->size_bytes[v];
+    }
+    return during;
+}
+
+static uint32_t inputs_of(const struct ul_solve_graph *g, uint32_t v)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
+        mask |= 1u << g->inputs[i];
+    return mask;
+}
+
+/* The least peak over all orders, by all sets. */
+static uint64_t least_peak(const struct ul_solve_graph *g)
+{
+    static uint64_t best[1u << MOST_NODES];
+    uint32_t n = g->node_count;
+    memset(best, 0xFF, sizeof *best << n);
+    best[0] = g->base_bytes;
+    for (uint32_t done = 0; done < 1u << n; done++) {
+        for (uint32_t v = 0; v < n && best[done] != UINT64_MAX; v++) {
+            uint32_t inputs = inputs_of(g, v);
+            uint64_t after;
+            if ((done >> v & 1) != 0 || (inputs & done) != inputs)
+                continue;
+            uint64_t peak = step_bytes(g, done, v, &after);
+            peak = peak > best[done] ? peak : best[done];
+            if (peak < best[done | 1u << v])
+                best[done | 1u << v] = peak;
+        }
+    }
+    return best[(1u << n) - 1];
+}
+
+static void test_orders_are_the_best_there_are(void **state)
+{
+    (void)state;
+    uint32_t open[UL_ORDER_BEAM + 1] = {0};
+    for (uint64_t seed = 0; seed < 6000; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        uint32_t n = 1 + (uint32_t)(seed % (seed % 16 == 0 ? MOST_NODES : 9));
+        make_graph(&arena, seed, n, &graph);
+        uint64_t least = least_peak(&graph);
+        uint64_t peak, cost;
+        assert_true(ul_solve_replay(&graph, graph.order, n, &peak, &cost));
+        uint64_t published = peak;
+        for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_BEAM; method++) {
+            struct ul_order_run run = {.graph = &graph, .method = method, .seed = seed};
+            ul_order_run(&arena, &run);
+            assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
+            assert_int_equal(peak, run.peak_bytes);
+            assert_true(least <= peak && peak <= published);
+            assert_true(run.lower_bytes <= least);
+            if (method == UL_ORDER_BEST || method == UL_ORDER_DP)
+                assert_int_equal(peak, least);
+            if (method == UL_ORDER_BEST)
+                assert_int_equal(run.lower_bytes, least);
+            open[method] += peak > least;
+        }
+        ul_arena_done(&arena);
+    }
+    assert_true(open[UL_ORDER_FILE] > open[UL_ORDER_GREEDY]);
+    assert_true(open[UL_ORDER_GREEDY] > open[UL_ORDER_BEAM]);
+}
+
+static void test_orders_are_the_same_every_time(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        make_graph(&arena, seed, 60, &graph);
+        struct ul_order_run first = {.graph = &graph, .work_limit = 1 << 20, .seed = seed};
+        struct ul_order_run second = first;
+        ul_order_run(&arena, &first);
+        ul_order_run(&arena, &second);
+        assert_memory_equal(first.order, second.order, 60 * sizeof *first.order);
+        assert_int_equal(first.lower_bytes, second.lower_bytes);
+        ul_arena_done(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_problem_graphs_keep_live_sums),
+        cmocka_unit_test(test_orders_are_the_best_there_are),
+        cmocka_unit_test(test_orders_are_the_same_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
