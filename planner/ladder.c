@@ -100,6 +100,7 @@ struct choice {
     uint32_t *alternatives;
     struct ul_problem_graph graph;
     uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
+    bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
     uint32_t order_count;
 };
 
@@ -155,8 +156,9 @@ static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint
 
 /* Packs a sequence of steps and takes it into the ladder if it is good enough. */
 static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
-                                     const uint32_t *alternatives, const char *method)
+                                     const struct choice *choice, const char *method)
 {
+    const uint32_t *alternatives = choice->alternatives;
     struct ul_arena scratch;
     struct ul_plan live = {.alignment_bytes = c->options.alignment_bytes};
     enum ul_status status = UL_OK;
@@ -173,10 +175,15 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
         ul_plan_judge(c->problem, 0, &plan);
         if (status == UL_OK)
             status = ul_plan_check(&scratch, c->problem, &plan, c->diag);
+        bool refused = status == UL_MISMATCH && choice->rewritten;
+        if (refused) {
+            *c->diag = (struct ul_diag){.status = UL_OK};
+            status = UL_OK;
+        }
         struct ul_plan_rung rung = {.variant = 0};
         uint32_t place;
         rung.plan = plan;
-        if (status == UL_OK && plan.fits && rung_place(c->ladder, &rung, &place)) {
+        if (status == UL_OK && !refused && plan.fits && rung_place(c->ladder, &rung, &place)) {
             rung.plan = plan_keep(c->arena, c->problem, &plan);
             rung_add(c->arena, c->ladder, &rung);
         }
@@ -256,8 +263,10 @@ static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *
 {
     choice->alternatives = alternatives;
     struct ul_problem fixed = problem_fix(c, alternatives);
-    ul_problem_graph_make(&c->scratch, &fixed, c->options.alignment_bytes,
-                          UL_PROBLEM_GRAPH_REPEATABLE, &choice->graph);
+    struct ul_problem rewriting;
+    choice->rewritten = ul_ladder_values(&c->scratch, &fixed, &rewriting);
+    ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
+                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->graph);
     uint32_t n = choice->graph.graph.node_count;
     choice->orders[0] = order_nodes(c, &choice->graph, c->base_steps);
     choice->orders[1] = choice->graph.graph.order;
@@ -348,7 +357,7 @@ static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
     if (remat.cost != UINT64_MAX && ul_solve_replay(g, remat.sequence, remat.count, &peak, &cost)) {
         uint32_t *steps =
             ul_problem_graph_steps(&scratch, &choice->graph, remat.sequence, remat.count, &count);
-        status = sequence_offer(c, steps, count, choice->alternatives, remat_name(c));
+        status = sequence_offer(c, steps, count, choice, remat_name(c));
         *peak_bytes = peak;
     }
     ul_arena_done(&scratch);
@@ -364,7 +373,7 @@ static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t 
     uint64_t cost;
     ul_solve_replay(&choice->graph.graph, choice->orders[0], choice->graph.graph.node_count,
                     peak_bytes, &cost);
-    return sequence_offer(c, c->base_steps, c->problem->step_count, choice->alternatives, "none");
+    return sequence_offer(c, c->base_steps, c->problem->step_count, choice, "none");
 }
 
 struct rungs {

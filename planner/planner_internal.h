@@ -81,6 +81,13 @@ enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem 
 /* `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 
+/* ladder_values.c */
+
+/* Fills `to` with a rewriting of `from` (one alternative a step), of the same steps, in which no
+ * value of the root sequence is written by several steps; false if there is nothing to rewrite. A
+ * valid sequence of its steps need not be one of `from`: the checker decides. */
+bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, struct ul_problem *to);
+
 /* layout.c */
 
 /* Offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and

@@ -1,0 +1,227 @@
+/* A problem in which a value that several steps write is one value for each of them.
+ *
+ * Problem: in the abstract graph a node makes its value whole, so that of a value written by
+ * slices (a Concat whose producers write into it) or updated none of the writers could be run
+ * again: a skip connection would have to be kept.
+ * Method: what a write leaves behind is a value of its own, in the place of the one before it:
+ *
+ *     s: write slice of v              s: writes v.1
+ *     r: read the slice                r: reads v.1, must come before t, and runs once
+ *     t: write the rest of v           t: reads v.1, writes v (in place of v.1)
+ *     u: read v                        u: reads v
+ *
+ * s, and s and t together, may now be run again. Plans are made of the original problem's steps: a
+ * sequence whose reads there would not see what they should is not a plan, and the checker says so.
+ * Left undone: writers of a value keep their file order; steps in regions keep their values. */
+#include "planner/planner_internal.h"
+
+#include <string.h>
+
+struct splitter {
+    struct ul_arena *arena;
+    const struct ul_problem *from;
+    struct ul_problem *to;
+    uint32_t *writers;  /* per value of `from`: steps that write it */
+    uint32_t *versions; /* per value: how many were written so far; 0 for values left as they are */
+    uint32_t *current;  /* per value: what a read finds now */
+    uint32_t **readers; /* per value: steps that read the current version, until the next write */
+    uint32_t *reader_count, *reader_capacity;
+    bool *splits; /* per value */
+};
+
+static bool is_in(const uint32_t *values, uint32_t count, uint32_t value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == value)
+            return true;
+    }
+    return false;
+}
+
+static const struct ul_plan_part *part_of(const struct splitter *s, uint32_t step)
+{
+    return s->from->steps[step].alternatives[0].parts;
+}
+
+/* Several writers of the root sequence, each of one part that writes no other such value. */
+static void values_choose(struct splitter *s)
+{
+    const struct ul_problem *from = s->from;
+    for (uint32_t i = 0; i < from->step_count; i++) {
+        const struct ul_plan_part *part = part_of(s, i);
+        for (uint32_t k = 0; k < part->write_count; k++)
+            s->writers[part->writes[k]] += !is_in(part->writes, k, part->writes[k]);
+    }
+    for (uint32_t v = 0; v < from->value_count; v++) {
+        const struct ul_plan_value *value = &from->values[v];
+        s->splits[v] = s->writers[v] > 1 && value->space == 0 && !value->live_from_start &&
+                       !value->persistent && !value->pinned && !value->never_recompute &&
+                       value->span_region == UL_PLAN_NONE;
+    }
+    for (uint32_t i = 0; i < from->step_count; i++) {
+        const struct ul_plan_step *step = &from->steps[i];
+        bool plain = step->region == 0 && step->alternatives[0].part_count == 1;
+        for (uint32_t p = 0; p < step->alternatives[0].part_count; p++) {
+            const struct ul_plan_part *part = &step->alternatives[0].parts[p];
+            uint32_t shared = 0;
+            for (uint32_t k = 0; k < part->write_count; k++)
+                shared += s->writers[part->writes[k]] > 1;
+            for (uint32_t k = 0; k < part->read_count && !plain; k++)
+                s->splits[part->reads[k]] = false;
+            for (uint32_t k = 0; k < part->write_count && (!plain || shared > 1); k++)
+                s->splits[part->writes[k]] = false;
+        }
+    }
+}
+
+static uint32_t version_add(struct splitter *s, uint32_t value)
+{
+    if (++s->versions[value] == s->writers[value])
+        return value; /* the last is the value itself */
+    struct ul_plan_value version = s->from->values[value];
+    version.live_to_end = false;
+    return ul_problem_add_value(s->to, &version);
+}
+
+/* What a step reads of a version that another step will change: it comes before that, and only
+ * then finds what it should. */
+static void reader_note(struct splitter *s, uint32_t value, uint32_t step)
+{
+    UL_GROW(s->arena, s->readers[value], s->reader_count[value], s->reader_capacity[value]);
+    s->readers[value][s->reader_count[value]++] = step;
+}
+
+struct rewriting {
+    struct ul_plan_part part;
+    uint32_t *reads, *writes, *predecessors;
+    struct ul_plan_in_place *in_place;
+    uint32_t predecessor_count;
+    bool runs_once;
+};
+
+static void rewriting_init(struct splitter *s, struct rewriting *r, uint32_t step)
+{
+    const struct ul_plan_step *from = &s->from->steps[step];
+    const struct ul_plan_part *part = part_of(s, step);
+    uint64_t most = from->predecessor_count;
+    for (uint32_t i = 0; i < part->write_count; i++)
+        most += s->reader_count[part->writes[i]];
+    r->part = *part;
+    r->part.read_count = r->part.write_count = r->part.in_place_count = 0;
+    r->reads = UL_NEW_ARRAY(s->arena, uint32_t, (uint64_t)part->read_count + part->write_count);
+    r->writes = UL_NEW_ARRAY(s->arena, uint32_t, part->write_count);
+    r->in_place = UL_NEW_ARRAY(s->arena, struct ul_plan_in_place,
+                               (uint64_t)part->in_place_count + part->write_count);
+    r->predecessors = UL_NEW_ARRAY(s->arena, uint32_t, most);
+    r->predecessor_count = from->predecessor_count;
+    r->runs_once = false;
+    if (from->predecessor_count > 0)
+        memcpy(r->predecessors, from->predecessors,
+               from->predecessor_count * sizeof *r->predecessors);
+}
+
+static void reads_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
+{
+    const struct ul_plan_part *part = part_of(s, step);
+    for (uint32_t i = 0; i < part->read_count; i++) {
+        uint32_t v = part->reads[i];
+        r->reads[r->part.read_count++] = s->current[v];
+        bool changes = s->splits[v] && s->versions[v] < s->writers[v];
+        if (!changes || is_in(part->writes, part->write_count, v))
+            continue;
+        reader_note(s, v, step);
+        r->runs_once = true;
+    }
+}
+
+static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
+{
+    const struct ul_plan_part *part = part_of(s, step);
+    for (uint32_t i = 0; i < part->write_count; i++) {
+        uint32_t v = part->writes[i];
+        uint32_t before = s->current[v];
+        if (!s->splits[v] || is_in(part->writes, i, v)) {
+            r->writes[r->part.write_count++] = s->current[v];
+            continue;
+        }
+        bool first = s->versions[v] == 0;
+        s->current[v] = version_add(s, v);
+        r->writes[r->part.write_count++] = s->current[v];
+        if (first)
+            continue;
+        if (!is_in(part->reads, part->read_count, v))
+            r->reads[r->part.read_count++] = before;
+        r->in_place[r->part.in_place_count++] =
+            (struct ul_plan_in_place){.output = s->current[v], .input = before};
+        for (uint32_t k = 0; k < s->reader_count[v]; k++)
+            r->predecessors[r->predecessor_count++] = s->readers[v][k];
+        s->reader_count[v] = 0;
+    }
+}
+
+/* The step's own options, but for those that the value's other writers rule out. */
+static void options_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
+{
+    const struct ul_plan_part *part = part_of(s, step);
+    for (uint32_t i = 0; i < part->in_place_count; i++) {
+        uint32_t out = part->in_place[i].output;
+        uint32_t in = part->in_place[i].input;
+        bool later = s->splits[out] && s->versions[out] > 1;
+        bool needed = s->splits[in] && (s->versions[in] < s->writers[in] ||
+                                        is_in(part->writes, part->write_count, in));
+        if (!later && !needed)
+            r->in_place[r->part.in_place_count++] =
+                (struct ul_plan_in_place){.output = s->current[out], .input = s->current[in]};
+    }
+}
+
+static void step_rewrite(struct splitter *s, uint32_t step)
+{
+    struct rewriting r;
+    struct ul_plan_step *to = &s->to->steps[step];
+    rewriting_init(s, &r, step);
+    reads_rewrite(s, &r, step);
+    writes_rewrite(s, &r, step);
+    options_rewrite(s, &r, step);
+    struct ul_plan_part *part = UL_NEW(s->arena, struct ul_plan_part);
+    struct ul_plan_alternative *alternative = UL_NEW(s->arena, struct ul_plan_alternative);
+    *part = r.part;
+    part->reads = r.reads;
+    part->writes = r.writes;
+    part->in_place = r.in_place;
+    *alternative = to->alternatives[0];
+    alternative->parts = part;
+    to->alternatives = alternative;
+    to->predecessors = r.predecessors;
+    to->predecessor_count = r.predecessor_count;
+    for (uint32_t i = 0; i < part->write_count && r.runs_once; i++)
+        s->to->values[part->writes[i]].never_recompute = true;
+}
+
+bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, struct ul_problem *to)
+{
+    struct splitter s = {.arena = arena, .from = from, .to = to};
+    bool any = false;
+    s.writers = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    s.versions = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    s.current = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    s.readers = UL_NEW_ARRAY(arena, uint32_t *, from->value_count);
+    s.reader_count = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    s.reader_capacity = UL_NEW_ARRAY(arena, uint32_t, from->value_count);
+    s.splits = UL_NEW_ARRAY(arena, bool, from->value_count);
+    *to = *from;
+    to->arena = arena;
+    to->values = ul_arena_copy(arena, from->values, from->value_count * sizeof *from->values);
+    to->value_capacity = from->value_count;
+    to->steps = ul_arena_copy(arena, from->steps, from->step_count * sizeof *from->steps);
+    values_choose(&s);
+    for (uint32_t v = 0; v < from->value_count; v++) {
+        s.current[v] = v;
+        any = any || s.splits[v];
+    }
+    for (uint32_t i = 0; i < from->step_count && any; i++) {
+        if (from->steps[i].region == 0 && from->steps[i].alternatives[0].part_count == 1)
+            step_rewrite(&s, i);
+    }
+    return any;
+}
