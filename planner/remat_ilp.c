@@ -39,13 +39,9 @@ struct form {
     struct ul_arena *arena;
     struct ul_ilp *ilp;
     uint32_t n;
-    const uint32_t *order; /* from here on, nodes are named by their positions in it */
-    uint32_t *place;       /* a node's position */
-    uint32_t *input_first, *inputs;
-    uint32_t *reader_first, *readers; /* ascending */
-    uint32_t *touch; /* per node: the end of the consecutive stages from its own that touch it */
-    uint32_t *need;  /* per node: the last stage that may need its value */
-    uint32_t gap;    /* the first stage in which something may run again */
+    const uint32_t *order;   /* from here on, nodes are named by their positions in it */
+    struct ul_stages stages; /* the graph by these */
+    uint32_t *need;          /* per node: the last stage that may need its value */
     /* Per stage and node; keep has one stage more, and one bit for a node's stages after touch
      * up to the gap, that of the gap. */
     uint8_t *rerun_domain, *keep_domain;
@@ -63,7 +59,7 @@ static uint64_t cell(const struct form *f, uint32_t stage, uint32_t i)
 /* Where the bit of keep lies. */
 static uint64_t keep_cell(const struct form *f, uint32_t stage, uint32_t i)
 {
-    return cell(f, stage > f->touch[i] && stage < f->gap ? f->gap : stage, i);
+    return cell(f, stage > f->stages.touch[i] && stage < f->stages.gap ? f->stages.gap : stage, i);
 }
 
 static uint32_t *rerun_at(const struct form *f, uint32_t stage, uint32_t i)
@@ -78,74 +74,33 @@ static uint32_t *keep_at(const struct form *f, uint32_t stage, uint32_t i)
 
 static uint64_t bytes_of(const struct form *f, uint32_t i)
 {
-    return f->graph->size_bytes[f->order[i]];
+    return f->stages.size_bytes[i];
 }
 
 static uint64_t cost_of(const struct form *f, uint32_t i)
 {
-    return f->graph->cost[f->order[i]];
-}
-
-/* The graph by positions. */
-static void nodes_rename(struct form *f)
-{
-    const struct ul_solve_graph *g = f->graph;
-    uint32_t edges = g->input_first[f->n];
-    f->place = UL_NEW_ARRAY(f->arena, uint32_t, f->n);
-    f->input_first = UL_NEW_ARRAY(f->arena, uint32_t, (uint64_t)f->n + 1);
-    f->reader_first = UL_NEW_ARRAY(f->arena, uint32_t, (uint64_t)f->n + 2);
-    f->inputs = UL_NEW_ARRAY(f->arena, uint32_t, edges);
-    f->readers = UL_NEW_ARRAY(f->arena, uint32_t, edges);
-    for (uint32_t i = 0; i < f->n; i++)
-        f->place[f->order[i]] = i;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < f->n; i++) {
-        uint32_t v = f->order[i];
-        for (uint32_t e = g->input_first[v]; e < g->input_first[v + 1]; e++)
-            f->inputs[count++] = f->place[g->inputs[e]];
-        f->input_first[i + 1] = count;
-    }
-    for (uint32_t e = 0; e < edges; e++)
-        f->reader_first[f->inputs[e] + 2]++;
-    for (uint32_t i = 0; i < f->n; i++)
-        f->reader_first[i + 2] += f->reader_first[i + 1];
-    for (uint32_t i = 0; i < f->n; i++) {
-        for (uint32_t e = f->input_first[i]; e < f->input_first[i + 1]; e++)
-            f->readers[f->reader_first[f->inputs[e] + 1]++] = i;
-    }
+    return f->stages.cost[i];
 }
 
 static bool may_rerun(const struct form *f, uint32_t i)
 {
     if (f->graph->run_once != NULL && f->graph->run_once[f->order[i]])
         return false;
-    return f->need[i] > f->touch[i];
+    return f->need[i] > f->stages.touch[i];
 }
 
-/* touch, need and gap. A value is needed by the first runs of its readers, and by their reruns,
- * which come as late as their own values are needed. */
-static void stages_find(struct form *f)
+/* The last stage that needs each value: that of a first run that reads it, or of a rerun, which
+ * comes as late as the reader's own value is needed. */
+static void needs_find(struct form *f)
 {
-    f->touch = UL_NEW_ARRAY(f->arena, uint32_t, f->n);
     f->need = UL_NEW_ARRAY(f->arena, uint32_t, f->n);
-    f->gap = f->n;
     for (uint32_t i = 0; i < f->n; i++)
-        f->touch[i] = f->need[i] = i;
-    for (uint32_t t = 0; t < f->n; t++) {
-        for (uint32_t e = f->input_first[t]; e < f->input_first[t + 1]; e++) {
-            uint32_t i = f->inputs[e];
-            if (f->touch[i] + 1 >= t)
-                f->touch[i] = t;
-            else if (f->gap == f->n)
-                f->gap = t;
-            f->need[i] = t;
-        }
-    }
+        f->need[i] = i;
     for (uint32_t t = f->n; t-- > 0;) {
-        for (uint32_t e = f->input_first[t]; e < f->input_first[t + 1]; e++) {
-            uint32_t i = f->inputs[e];
-            if (may_rerun(f, t) && f->need[t] > f->need[i])
-                f->need[i] = f->need[t];
+        uint32_t last = may_rerun(f, t) ? f->need[t] : t;
+        for (uint32_t e = f->stages.input_first[t]; e < f->stages.input_first[t + 1]; e++) {
+            if (f->need[f->stages.inputs[e]] < last)
+                f->need[f->stages.inputs[e]] = last;
         }
     }
 }
@@ -156,7 +111,7 @@ static void hint_mark(const struct form *f, const struct ul_remat_hint *hint, ui
     uint8_t *made = ul_arena_alloc(f->arena, f->n);
     uint32_t stage = 0;
     for (uint32_t p = 0; p < hint->count; p++) {
-        uint32_t i = f->place[hint->sequence[p]];
+        uint32_t i = f->stages.place[hint->sequence[p]];
         if (!made[i])
             stage = i + 1;
         else if (stage < f->n)
@@ -175,10 +130,10 @@ static void neighbours_mark(const struct form *f, const uint8_t *marks, uint8_t 
             uint32_t last = t + radius < f->n ? t + radius : f->n - 1;
             for (uint32_t s = t > radius ? t - radius : 0; s <= last; s++)
                 wide[cell(f, s, i)] = 1;
-            for (uint32_t e = f->input_first[i]; e < f->input_first[i + 1]; e++)
-                wide[cell(f, t, f->inputs[e])] = 1;
-            for (uint32_t e = f->reader_first[i]; e < f->reader_first[i + 1]; e++)
-                wide[cell(f, t, f->readers[e])] = 1;
+            for (uint32_t e = f->stages.input_first[i]; e < f->stages.input_first[i + 1]; e++)
+                wide[cell(f, t, f->stages.inputs[e])] = 1;
+            for (uint32_t e = f->stages.reader_first[i]; e < f->stages.reader_first[i + 1]; e++)
+                wide[cell(f, t, f->stages.readers[e])] = 1;
         }
     }
 }
@@ -201,9 +156,9 @@ static void domains_make(struct form *f)
     for (uint32_t i = 0; i < f->n; i++) {
         f->rerun_domain[cell(f, i, i)] = ALWAYS;
         for (uint32_t t = i + 1; t <= f->need[i]; t++) {
-            bool always = t <= f->touch[i] || !may_rerun(f, i);
+            bool always = t <= f->stages.touch[i] || !may_rerun(f, i);
             f->keep_domain[keep_cell(f, t, i)] = always ? ALWAYS : FREE;
-            if (t >= f->gap && t > f->touch[i] + 1 && may_rerun(f, i) &&
+            if (t >= f->stages.gap && t > f->stages.touch[i] + 1 && may_rerun(f, i) &&
                 (wide == NULL || wide[cell(f, t, i)]))
                 f->rerun_domain[cell(f, t, i)] = FREE;
         }
@@ -222,14 +177,14 @@ static bool keep_possible(const struct form *f, uint32_t t, uint32_t i)
 
 static bool rerun_useful(const struct form *f, uint32_t t, uint32_t i)
 {
-    for (uint32_t e = f->input_first[i]; e < f->input_first[i + 1]; e++) {
-        if (!keep_possible(f, t, f->inputs[e]) && !rerun_possible(f, t, f->inputs[e]))
+    for (uint32_t e = f->stages.input_first[i]; e < f->stages.input_first[i + 1]; e++) {
+        if (!keep_possible(f, t, f->stages.inputs[e]) && !rerun_possible(f, t, f->stages.inputs[e]))
             return false;
     }
     if (keep_possible(f, t + 1, i))
         return true;
-    for (uint32_t e = f->reader_first[i]; e < f->reader_first[i + 1]; e++) {
-        if (f->readers[e] <= t && rerun_possible(f, t, f->readers[e]))
+    for (uint32_t e = f->stages.reader_first[i]; e < f->stages.reader_first[i + 1]; e++) {
+        if (f->stages.readers[e] <= t && rerun_possible(f, t, f->stages.readers[e]))
             return true;
     }
     return false;
@@ -244,9 +199,10 @@ static bool rerun_propagate(struct form *f, uint32_t t, uint32_t i)
         *own = NEVER;
         return true;
     }
-    for (uint32_t e = f->input_first[i]; *own == ALWAYS && e < f->input_first[i + 1]; e++) {
-        uint8_t *rerun = &f->rerun_domain[cell(f, t, f->inputs[e])];
-        uint8_t *keep = &f->keep_domain[keep_cell(f, t, f->inputs[e])];
+    for (uint32_t e = f->stages.input_first[i]; *own == ALWAYS && e < f->stages.input_first[i + 1];
+         e++) {
+        uint8_t *rerun = &f->rerun_domain[cell(f, t, f->stages.inputs[e])];
+        uint8_t *keep = &f->keep_domain[keep_cell(f, t, f->stages.inputs[e])];
         if (*rerun == NEVER && *keep == FREE) {
             *keep = ALWAYS;
             changed = true;
@@ -348,9 +304,9 @@ static void presence_rows(struct form *f)
     for (uint32_t t = 0; t < f->n; t++) {
         for (uint32_t i = 0; i <= t; i++) {
             if (*rerun_at(f, t, i) != ZERO) {
-                for (uint32_t e = f->input_first[i]; e < f->input_first[i + 1]; e++)
-                    at_most_either(f, *rerun_at(f, t, i), *keep_at(f, t, f->inputs[e]),
-                                   *rerun_at(f, t, f->inputs[e]));
+                for (uint32_t e = f->stages.input_first[i]; e < f->stages.input_first[i + 1]; e++)
+                    at_most_either(f, *rerun_at(f, t, i), *keep_at(f, t, f->stages.inputs[e]),
+                                   *rerun_at(f, t, f->stages.inputs[e]));
             }
             at_most_either(f, *keep_at(f, t + 1, i), *keep_at(f, t, i), *rerun_at(f, t, i));
         }
@@ -386,16 +342,16 @@ static void memory_row(struct form *f, uint32_t t, uint32_t k, const uint32_t *h
     uint64_t most = 0;
     for (uint32_t i = 0; i < t; i++)
         most += (i < k ? held[i] : *keep_at(f, t, i)) != ZERO || i == k ? bytes_of(f, i) : 0;
-    uint64_t own = bytes_of(f, k) + (g->working_bytes != NULL ? g->working_bytes[v] : 0);
+    uint64_t own = bytes_of(f, k) + f->stages.working_bytes[k];
     if (most + own <= f->budget_bytes || f->too_big)
         return;
     struct row row = row_new(f, 1);
     row_add(&row, *rerun_at(f, t, k), (double)own / budget);
     uint32_t taken = UL_PLAN_NONE;
     if (g->in_place != NULL && g->in_place[v] != UL_PLAN_NONE) {
-        for (uint32_t e = f->input_first[k]; e < f->input_first[k + 1]; e++) {
-            if (f->order[f->inputs[e]] == g->in_place[v])
-                taken = f->inputs[e];
+        for (uint32_t e = f->stages.input_first[k]; e < f->stages.input_first[k + 1]; e++) {
+            if (f->order[f->stages.inputs[e]] == g->in_place[v])
+                taken = f->stages.inputs[e];
         }
     }
     for (uint32_t i = 0; i < t; i++) {
@@ -422,8 +378,8 @@ static void stage_memory_rows(struct form *f, uint32_t t)
         if (*rerun_at(f, t, k) == ZERO)
             continue;
         memcpy(after, held, f->n * sizeof *after);
-        for (uint32_t e = f->input_first[k]; e < f->input_first[k + 1]; e++) {
-            uint32_t i = f->inputs[e];
+        for (uint32_t e = f->stages.input_first[k]; e < f->stages.input_first[k + 1]; e++) {
+            uint32_t i = f->stages.inputs[e];
             held[i] = join(f, held[i], *rerun_at(f, t, k));
         }
         memory_row(f, t, k, held, after);
@@ -433,7 +389,7 @@ static void stage_memory_rows(struct form *f, uint32_t t)
 /* Nothing runs again that nobody reads: not needed, but it tightens the relaxation. */
 static void purpose_rows(struct form *f)
 {
-    for (uint32_t t = f->gap; t < f->n; t++) {
+    for (uint32_t t = f->stages.gap; t < f->n; t++) {
         for (uint32_t i = 0; i < t; i++) {
             uint32_t rerun = *rerun_at(f, t, i);
             if (rerun == ZERO)
@@ -441,9 +397,9 @@ static void purpose_rows(struct form *f)
             struct row row = row_new(f, 0);
             row_add(&row, rerun, 1);
             row_add(&row, *keep_at(f, t + 1, i), -1);
-            for (uint32_t e = f->reader_first[i]; e < f->reader_first[i + 1]; e++) {
-                if (f->readers[e] <= t)
-                    row_add(&row, *rerun_at(f, t, f->readers[e]), -1);
+            for (uint32_t e = f->stages.reader_first[i]; e < f->stages.reader_first[i + 1]; e++) {
+                if (f->stages.readers[e] <= t)
+                    row_add(&row, *rerun_at(f, t, f->stages.readers[e]), -1);
             }
         }
     }
@@ -498,10 +454,10 @@ static uint32_t sequence_strip(const struct form *f, uint32_t *sequence, uint32_
     uint32_t *copy = UL_NEW_ARRAY(f->arena, uint32_t, f->n); /* position + 1 */
     uint8_t *read = ul_arena_alloc(f->arena, count);
     for (uint32_t p = 0; p < count; p++) {
-        uint32_t i = f->place[sequence[p]];
+        uint32_t i = f->stages.place[sequence[p]];
         read[p] = copy[i] == 0;
-        for (uint32_t e = f->input_first[i]; e < f->input_first[i + 1]; e++)
-            read[copy[f->inputs[e]] - 1] = 1;
+        for (uint32_t e = f->stages.input_first[i]; e < f->stages.input_first[i + 1]; e++)
+            read[copy[f->stages.inputs[e]] - 1] = 1;
         copy[i] = p + 1;
     }
     uint32_t left = 0;
@@ -659,8 +615,8 @@ bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task)
                         .order = task->order,
                         .budget_bytes = task->budget_bytes - g->base_bytes,
                         .cost_unit = cost_divisor(g)};
-    nodes_rename(&form);
-    stages_find(&form);
+    ul_stages_init(arena, g, task->order, &form.stages);
+    needs_find(&form);
     domains_make(&form);
     program_make(&form);
     return !form.too_big && form_solve(&form);

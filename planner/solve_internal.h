@@ -46,6 +46,21 @@ struct ul_remat {
  * improves on what `remat` already holds. */
 void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count);
 
+/* remat_stages.c */
+
+/* A graph by the positions of an order, in which all arrays are: stage t runs node t first. */
+struct ul_stages {
+    uint32_t count;
+    uint64_t *size_bytes, *working_bytes, *cost;
+    uint32_t *place; /* per node of the graph: its position */
+    uint32_t *input_first, *inputs;
+    uint32_t *reader_first, *readers; /* ascending */
+    uint32_t *touch; /* the end of the consecutive stages from its own that touch the value */
+    uint32_t gap;    /* the first stage to read what the one before it did not touch, or count */
+};
+void ul_stages_init(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                    const uint32_t *order, struct ul_stages *stages);
+
 /* remat_ilp.c */
 
 struct ul_ilp_limits;
