@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Programs under a budget: they fit it, compute the same bits, and stay within their values.
+
+    budget.py --run ULLAGE [--small NAME]... [MODEL.onnx]...
+
+Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
+down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
+several of them must reserve no more, pass --guard, --memory and `check`, and give the bits of the
+program without any reuse. Below the smallest budget, exit code 4 and plan.json say so.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    from onnx import parser, save
+except ImportError as error:
+    print(f"budget.py: skipped: {error}")
+    sys.exit(77)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+# Each holds a large value over a step that needs much itself; making it again is cheap.
+CHEAP = {
+    "upsampled_skip": """
+g (float[1,4,16,16] x, float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3)
+  => (float[1,4,64,64] y) {
+  sizes = Constant <value = int64[4] {1, 4, 64, 64}> ()
+  skip = Resize <mode = "nearest"> (x, , , sizes)
+  down = Conv <strides = [4, 4]> (skip, w0)
+  deep = Conv <pads = [1, 1, 1, 1]> (down, w1)
+  full = Relu (deep)
+  back = Conv <pads = [1, 1, 1, 1]> (full, w2)
+  flat = Conv (back, w3)
+  up = Resize <mode = "nearest"> (flat, , , sizes)
+  y = Concat <axis = 1> (skip, up)
+}""".replace("float[1,4,64,64] y", "float[1,8,64,64] y"),
+    "noise_twice": """
+g (float[1,8,8] x, float[8,2048] w0, float[2048,8] w1) => (float[1,64,128] y) {
+  shape = Constant <value = int64[3] {1, 64, 128}> ()
+  noise = RandomNormal <shape = [1, 64, 128], mean = 0.5> ()
+  mean = ReduceMean <axes = [1, 2]> (noise)
+  a = Add (x, mean)
+  wide = MatMul (a, w0)
+  act = Tanh (wide)
+  b = MatMul (act, w1)
+  top = ReduceMax <axes = [1, 2]> (b)
+  scaled = Mul (noise, noise)
+  y = Add (scaled, top)
+}""",
+}
+
+
+def run(command, folder, *codes):
+    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=600)
+    if done.returncode not in (codes or (0,)):
+        said = (done.stderr + done.stdout).decode("utf-8", "replace")[-600:]
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{said}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def outputs_of(program, folder):
+    target = os.path.join(folder, os.path.basename(program) + "-out")
+    os.makedirs(target)
+    # Random indexes may be out of range, which is said with 2 after the outputs are written.
+    run([program, "--random", "1", "--output-dir", target], folder, 0, 2)
+    return {name: open(os.path.join(target, name), "rb").read() for name in os.listdir(target)}
+
+
+def load(folder, name):
+    with open(os.path.join(folder, name)) as file:
+        return json.load(file)
+
+
+def check_program(ullage, model, folder, budget, wanted):
+    """Returns how many steps run again."""
+    name = f"./p{budget}"
+    run([ullage, "compile", model, "--budget", str(budget), "-o", name, "--json", "plan.json",
+         "--cflags", "-O1"], folder)  # fmt: skip
+    plan = load(folder, "plan.json")
+    if not plan["fits"] or plan["reserved_bytes"] > budget:
+        raise RuntimeError(f"budget {budget}: reserves {plan['reserved_bytes']}")
+    run([ullage, "check", model, "plan.json"], folder)
+    run([name, "--random", "1", "--guard"], folder)
+    table = run([name, "--random", "1", "--memory"], folder)
+    if not any(line.split() == ["unaccounted", "0"] for line in table.splitlines()):
+        raise RuntimeError(f"budget {budget}: unaccounted bytes\n{table}")
+    if outputs_of(name, folder) != wanted:
+        raise RuntimeError(f"budget {budget}: other bits than without reuse")
+    again = sum(copy > 0 for copy in plan["steps"]["copy"])
+    if again == 0 and plan["cost"] > plan["base_cost"]:
+        raise RuntimeError(f"budget {budget}: costs more for nothing")
+    return again
+
+
+def check_sweep(ullage, model, folder, rungs):
+    """Budgets in steps of 2 %, by commands of their own, agree with the ladder."""
+    first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
+    largest, cost = first, 0
+    for percent in range(98, 0, -2):
+        budget = first * percent // 100
+        code = 0 if budget >= last else 4
+        run([ullage, "plan", model, "--budget", str(budget), "--json", "swept.json"], folder, code)
+        plan = load(folder, "swept.json")
+        if (
+            plan["fits"] != (code == 0)
+            or plan["reserved_bytes"] > largest
+            or plan["cost"] < cost
+            or plan["smallest_budget_bytes"] != last
+            or plan["proven"] < (not plan["fits"] and budget < plan["lower_bound_bytes"])
+        ):
+            raise RuntimeError(f"budget {budget}: not what the ladder says")
+        largest, cost = plan["reserved_bytes"], plan["cost"]
+        if code == 4:
+            break
+
+
+def check(ullage, model, folder, must_repeat):
+    run([ullage, "plan", model, "--sweep", "--json", "ladder.json"], folder)
+    rungs = load(folder, "ladder.json")["plans"]
+    run([ullage, "compile", model, "--pack", "none", "-o", "./plain", "--cflags", "-O1"], folder)
+    wanted = outputs_of("./plain", folder)
+    budgets = sorted({rungs[i]["reserved_bytes"] for i in (0, 1 % len(rungs), len(rungs) // 2, -1)})
+    again = max(check_program(ullage, model, folder, budget, wanted) for budget in budgets)
+    check_sweep(ullage, model, folder, rungs)
+    if must_repeat and again == 0:
+        raise RuntimeError("no step was run again")
+    first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
+    print(f"ok {os.path.basename(model)}: {first} to {last} bytes, {len(rungs)} plans, "
+          f"{again} steps again at {100 * rungs[-1]['overhead']:.2f} % more time")  # fmt: skip
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parse.add_argument("--run", metavar="ULLAGE", required=True)
+    parse.add_argument("--small", metavar="NAME", action="append", default=[])
+    parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
+    args = parse.parse_args()
+    ullage = os.path.abspath(args.run)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="ullage-budget-") as work:
+        jobs = [(os.path.abspath(model), False) for model in args.models]
+        for name, body in CHEAP.items():
+            jobs.append((os.path.join(work, name + ".onnx"), True))
+            save(parser.parse_model(HEAD + body), jobs[-1][0])
+        for name in args.small:
+            jobs.append((os.path.join(work, name + ".onnx"), name == "unet"))
+            make = os.path.join(ROOT, "models", "make.py")
+            run([sys.executable, make, name, "--small", "-o", jobs[-1][0]], work)
+        for model, must_repeat in jobs:
+            try:
+                with tempfile.TemporaryDirectory(prefix="ullage-budget-") as folder:
+                    check(ullage, model, folder, must_repeat)
+            except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
+                print(f"FAIL {os.path.basename(model)}: {error}")
+                failed += 1
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
