@@ -12,8 +12,9 @@ static uint64_t reserved_of(const struct ul_cli_job *job)
 /* The ladder below the plan without a budget, which job->plan is. */
 static enum ul_status make_ladder(struct ul_cli_job *job)
 {
-    return ul_ladder_build(&job->keep, job->program->problem, &job->options.planning, &job->plan,
-                           &job->ladder, &job->diag);
+    UL_TRY(ul_ladder_build(&job->keep, job->program->problem, &job->options.planning, &job->plan,
+                           &job->ladder, &job->diag));
+    return ul_cli_merge_splits(job, &job->plan);
 }
 
 static enum ul_status solve(struct ul_cli_job *job)
@@ -29,7 +30,7 @@ static enum ul_status solve(struct ul_cli_job *job)
     UL_TRY(make_ladder(job));
     ul_ladder_pick(&job->ladder, fits ? 0 : budget, &rung);
     job->plan = rung.plan;
-    return UL_OK;
+    return ul_cli_take_variant(job, rung.variant);
 }
 
 enum ul_status ul_cli_solve(struct ul_cli_job *job)

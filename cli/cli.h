@@ -109,7 +109,8 @@ struct ul_cli_job {
     struct ul_program *program;
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
-    struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
+    struct ul_plan_ladder ladder;       /* empty where the plan without a budget does */
+    struct ul_cli_list *variant_splits; /* per variant of the ladder */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];
@@ -155,6 +156,13 @@ enum ul_status ul_cli_solve(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_require_fit(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The ladder as a table: to --json, --csv, else to standard output. */
 enum ul_status ul_cli_sweep(struct ul_cli_job *job) UL_MUST_CHECK;
+
+/* splits.c: merges into job->ladder the plans of programs that compute chains in pieces, found from
+ * the peak of the plan without a budget; and makes the job's program the one of a rung's variant.
+ */
+enum ul_status ul_cli_merge_splits(struct ul_cli_job *job,
+                                   const struct ul_plan *free_plan) UL_MUST_CHECK;
+enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;
 
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else. */

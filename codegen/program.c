@@ -194,6 +194,60 @@ static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
     return rounds;
 }
 
+/* ---- Pieces ---- */
+
+static void find_whole_steps(struct builder *builder)
+{
+    const struct ul_program *whole = builder->options->whole;
+    if (whole == NULL)
+        return;
+    builder->whole_steps = UL_NEW_ARRAY(builder->arena, uint32_t, whole->graph->node_count);
+    memset(builder->whole_steps, 0xFF, whole->graph->node_count * sizeof(uint32_t));
+    for (uint32_t s = 0; s < whole->step_count; s++) {
+        if (whole->steps[s].kind == UL_STEP_KERNEL)
+            builder->whole_steps[whole->steps[s].node] = s;
+    }
+    /* What splits cost more refers to the program without them. */
+    for (uint32_t s = 0; s < whole->problem->step_count; s++) {
+        const struct ul_plan_step *step = &whole->problem->steps[s];
+        uint64_t least = step->alternatives[0].cost;
+        for (uint32_t a = 1; a < step->alternative_count; a++)
+            least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
+        builder->program->problem->base_cost += least;
+    }
+}
+
+/* The step of the unsplit program that a node computes a part of, or UL_NONE. */
+static uint32_t whole_step_of(const struct builder *builder, ul_node_id node)
+{
+    const struct ul_program *whole = builder->options->whole;
+    int64_t origin = ul_node_get_int(&builder->graph->nodes[node], "ul_part_of", -1);
+    if (whole == NULL || origin < 0 || origin >= whole->graph->node_count)
+        return UL_NONE;
+    return builder->whole_steps[origin];
+}
+
+static double elements_of(const struct ul_graph *graph, ul_node_id node)
+{
+    return (double)ul_type_elements(&graph->values[graph->nodes[node].outputs[0]].type);
+}
+
+/* A piece is not taken to be faster than its share of the whole: that it stays in a smaller cache
+ * says nothing of the pieces around it, and splitting for the sake of time is not meant. */
+static uint64_t piece_cost(const struct builder *builder, const struct ul_program_step *step,
+                           uint32_t alternative, uint64_t cost)
+{
+    const struct ul_program *whole = builder->options->whole;
+    uint32_t from = step->kind == UL_STEP_KERNEL ? whole_step_of(builder, step->node) : UL_NONE;
+    if (from == UL_NONE || alternative >= whole->problem->steps[from].alternative_count)
+        return cost;
+    double share = elements_of(builder->graph, step->node) /
+                   elements_of(whole->graph, whole->steps[from].node);
+    double least = (double)whole->problem->steps[from].alternatives[alternative].cost * share;
+    uint64_t rounded = (uint64_t)least + 1;
+    return cost > rounded ? cost : rounded;
+}
+
 /* What the target offers for the step becomes the planner's alternatives. */
 static void alternatives_plan(struct builder *builder, const struct ul_program_step *step,
                               uint32_t region, uint64_t scratch_bytes,
@@ -206,6 +260,7 @@ static void alternatives_plan(struct builder *builder, const struct ul_program_s
         builder->options->target->offer(step, builder->options->profile, scratch_bytes, offers);
     UL_ASSERT(count >= 1 && count <= UL_IMPLEMENTATIONS);
     for (uint32_t i = 0; i < count; i++) {
+        offers[i].cost = piece_cost(builder, step, i, offers[i].cost);
         parts[i] = *part;
         parts[i].scratch_bytes = offers[i].scratch_bytes;
         alternatives[i] = (struct ul_plan_alternative){
@@ -329,12 +384,9 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
 {
     const struct ul_program *whole = builder->options->whole;
     uint32_t orders = builder->program->kernels[kernel].sum_orders;
-    int64_t origin = ul_node_get_int(&builder->graph->nodes[node], "ul_part_of", -1);
-    if (origin < 0 || whole == NULL)
+    uint32_t step = whole_step_of(builder, node);
+    if (whole == NULL || ul_node_find_attr(&builder->graph->nodes[node], "ul_part_of") == NULL)
         return UL_OK;
-    uint32_t step = UL_NONE;
-    if (origin < whole->graph->node_count)
-        step = builder->whole_steps[origin];
     bool same = step == UL_NONE ? orders == 0
                                 : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
     bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
@@ -343,19 +395,6 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
     return ul_diag_set(builder->diag, UL_UNSUPPORTED,
                        "%s would add in another order than all of it at once",
                        ul_node_describe(builder->graph, node, builder->arena));
-}
-
-static void find_whole_steps(struct builder *builder)
-{
-    const struct ul_program *whole = builder->options->whole;
-    if (whole == NULL)
-        return;
-    builder->whole_steps = UL_NEW_ARRAY(builder->arena, uint32_t, whole->graph->node_count);
-    memset(builder->whole_steps, 0xFF, whole->graph->node_count * sizeof(uint32_t));
-    for (uint32_t s = 0; s < whole->step_count; s++) {
-        if (whole->steps[s].kind == UL_STEP_KERNEL)
-            builder->whole_steps[whole->steps[s].node] = s;
-    }
 }
 
 static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,

@@ -60,4 +60,18 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
 
+/* split_suggest.c */
+
+/* A split that lowers the live sum of the graph as it stands. */
+struct ul_split_offer {
+    const char *text;    /* for ul_passes_options.splits */
+    uint64_t live_bytes; /* the largest live sum then, weights not counted */
+    uint64_t work;       /* elements that the pieces compute: more than whole, for the halo */
+};
+/* Splits of chains around `node`, of the graph as the pipeline leaves it; from the smallest live
+ * sum on, each with less work than those before it. Returns how many, at most `most`; what is
+ * tried is bounded by the size of the graph alone. The texts are kept in `arena`. */
+uint32_t ul_splits_suggest(const struct ul_graph *graph, ul_node_id node, struct ul_arena *arena,
+                           struct ul_split_offer *offers, uint32_t most);
+
 #endif

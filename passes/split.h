@@ -38,11 +38,16 @@ struct ul_split_chain {
 
 /* split_chain.c */
 
+/* A name by which ul_split_find_node finds the node again, or NULL. */
+const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node);
 /* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
  * several. */
 ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name);
+/* The chain without its axis. */
 enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *split,
                                    struct ul_split_chain *chain) UL_MUST_CHECK;
+/* Reads the split's axis and compares the number of pieces with what lies along it. */
+enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *chain) UL_MUST_CHECK;
 /* Nodes of one group, or a node alone: the end of the step that begins at nodes[begin]. */
 uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                            uint32_t begin);

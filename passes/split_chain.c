@@ -23,6 +23,17 @@ ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name)
     return count == 1 ? found : UL_NONE;
 }
 
+const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node)
+{
+    const struct ul_node *info = &graph->nodes[node];
+    const char *names[2] = {info->name, graph->values[info->outputs[0]].name};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (names[i][0] != '\0' && ul_split_find_node(graph, names[i]) == node)
+            return names[i];
+    }
+    return NULL;
+}
+
 uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                            uint32_t begin)
 {
@@ -191,7 +202,7 @@ static enum ul_status collect(struct ul_pass *pass, struct ul_split_chain *chain
     return UL_OK;
 }
 
-static enum ul_status set_axis(struct ul_pass *pass, struct ul_split_chain *chain)
+enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *chain)
 {
     const struct ul_split *split = chain->split;
     const struct ul_type *type = &pass->graph->values[chain->outputs[0]].type;
@@ -234,6 +245,5 @@ enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *
                            ul_quote(pass->scratch, split->text));
     mark_forward(pass, chain);
     keep_backward(pass, chain);
-    UL_TRY(collect(pass, chain));
-    return set_axis(pass, chain);
+    return collect(pass, chain);
 }
