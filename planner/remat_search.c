@@ -137,19 +137,29 @@ static uint32_t slot_over(struct annealer *a)
     return UL_PLAN_NONE;
 }
 
-/* A value that is kept across `slot`, not used there: *at is its next read; or UL_PLAN_NONE. */
+/* A value that is kept across `slot`, not used there: *at is its next read; or UL_PLAN_NONE. Of
+ * several at random, mostly the cheapest to repeat per byte. */
 static uint32_t idle_at(struct annealer *a, uint32_t slot, uint32_t *at)
 {
-    enum { TRIES = 24 };
+    enum { TRIES = 32 };
     struct ul_schedule *s = &a->schedule;
-    for (uint32_t i = 0; i < TRIES; i++) {
-        uint32_t v = below(a, s->graph->node_count);
-        *at = ul_schedule_find(s, v, slot);
-        if (*at > 0 && reads_at(&s->touches[v], *at) && s->touches[v].at[*at] / 2 != slot &&
-            s->graph->size_bytes[v] > 0 && may_repeat(a, v))
-            return v;
+    const struct ul_solve_graph *g = s->graph;
+    uint32_t best = UL_PLAN_NONE;
+    uint32_t wanted = 1 + below(a, 8);
+    for (uint32_t i = 0; i < TRIES && wanted > 0; i++) {
+        uint32_t v = below(a, g->node_count);
+        uint32_t next = ul_schedule_find(s, v, slot);
+        if (next == 0 || !reads_at(&s->touches[v], next) || s->touches[v].at[next] / 2 == slot ||
+            g->size_bytes[v] == 0 || !may_repeat(a, v))
+            continue;
+        wanted--;
+        if (best != UL_PLAN_NONE && (double)g->cost[v] * (double)g->size_bytes[best] >=
+                                        (double)g->cost[best] * (double)g->size_bytes[v])
+            continue;
+        best = v;
+        *at = next;
     }
-    return UL_PLAN_NONE;
+    return best;
 }
 
 static uint32_t idle_anywhere(struct annealer *a, uint32_t *at)
