@@ -238,14 +238,16 @@ static bool rung_run(struct exact *x, struct rung *rung)
  * the ladder has changed. */
 static bool ladder_turn(struct exact *x)
 {
+    struct rung *highest = rung_highest(x);
+    bool alone = true;
     for (uint32_t i = 0; i < RUNGS; i++) {
-        struct rung *highest = rung_highest(x);
         if (!x->rungs[i].open || &x->rungs[i] == highest)
             continue;
+        alone = false;
         if (rung_run(x, &x->rungs[i]) || (highest != NULL && rung_run(x, highest)))
             return true;
     }
-    return false;
+    return alone && rung_run(x, highest);
 }
 
 static void ladder_run(struct exact *x)

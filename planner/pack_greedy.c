@@ -1,15 +1,14 @@
 /* First-fit packing in a fixed order of the buffers.
  *
  * Problem: give each buffer the lowest offset at which it collides with nothing placed before.
- * Method: the pieces, sorted by begin, carry a tree of the latest end among the placed ones, so
- * that the placed pieces which overlap a lifetime are found without visiting the others. Each
- * forbids an open interval of offsets; the lowest allowed one is found by a sweep over them:
+ * Method: each placed piece that overlaps its lifetime forbids an open interval of offsets; the
+ * lowest allowed one is found by a sweep over them:
  *
  *     placed pieces      [####]      [######]
  *     forbidden       (---------)(------------)      (each widened below by the piece's size)
  *     allowed         ^ here     ^ or here
  *
- * Left undone: nothing is moved once placed; that is the exact search's affair. */
+ * Left undone: nothing is moved once placed; that is the exact search's and repair's affair. */
 #include "planner/pack_internal.h"
 
 #include <string.h>
@@ -21,13 +20,9 @@ struct forbidden {
 struct greedy {
     const struct ul_pack_problem *problem;
     struct ul_arena scratch;
-    uint32_t *by_begin;   /* pieces sorted by begin */
-    uint32_t *rank;       /* inverse of by_begin */
-    uint32_t *placed_end; /* tree over ranks: latest end among placed pieces */
-    uint32_t leaf_count;
+    struct ul_pack_placed placed;
     struct forbidden *found;
     uint32_t found_count, found_capacity;
-    const struct ul_pack_piece *query;
     uint64_t *offset_bytes;
 };
 
@@ -77,45 +72,16 @@ static void forbidden_sort(struct forbidden *a, int64_t count)
     }
 }
 
-static void found_add(struct greedy *g, uint32_t piece)
+static void found_add(struct greedy *g, const struct ul_pack_piece *query, uint32_t piece)
 {
     const struct ul_pack_piece *placed = &g->problem->pieces[piece];
     int64_t at = (int64_t)g->offset_bytes[placed->buffer];
-    int64_t lower = at + (int64_t)placed->lower_bytes - (int64_t)g->query->upper_bytes;
-    int64_t upper = at + (int64_t)placed->upper_bytes - (int64_t)g->query->lower_bytes;
+    int64_t lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes;
+    int64_t upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes;
     if (lower >= upper)
         return;
     UL_GROW(&g->scratch, g->found, g->found_count, g->found_capacity);
     g->found[g->found_count++] = (struct forbidden){lower, upper};
-}
-
-/* All placed pieces of ranks [first, first + width) below `limit` that end after the query
- * begins. */
-static void tree_collect(struct greedy *g, uint32_t node, uint32_t first, uint32_t width,
-                         uint32_t limit)
-{
-    if (first >= limit || g->placed_end[node] <= g->query->begin)
-        return;
-    if (width == 1) {
-        found_add(g, g->by_begin[first]);
-        return;
-    }
-    tree_collect(g, node * 2, first, width / 2, limit);
-    tree_collect(g, node * 2 + 1, first + width / 2, width / 2, limit);
-}
-
-static uint32_t rank_limit(const struct greedy *g, uint32_t end)
-{
-    uint32_t low = 0;
-    uint32_t high = g->problem->piece_first[g->problem->buffer_count];
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (g->problem->pieces[g->by_begin[middle]].begin < end)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static uint64_t align_up(uint64_t offset, uint64_t alignment)
@@ -131,8 +97,9 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
     const struct ul_pack_problem *problem = g->problem;
     g->found_count = 0;
     for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        g->query = &problem->pieces[p];
-        tree_collect(g, 1, 0, g->leaf_count, rank_limit(g, g->query->end));
+        ul_pack_placed_find(&g->placed, &problem->pieces[p]);
+        for (uint32_t i = 0; i < g->placed.found_count; i++)
+            found_add(g, &problem->pieces[p], g->placed.found[i]);
     }
     forbidden_sort(g->found, g->found_count);
     uint64_t alignment = problem->buffers[buffer].alignment_bytes;
@@ -142,17 +109,6 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
             offset = align_up((uint64_t)g->found[i].upper, alignment);
     }
     return offset;
-}
-
-static void placed_mark(struct greedy *g, uint32_t buffer)
-{
-    const struct ul_pack_problem *problem = g->problem;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        uint32_t end = problem->pieces[p].end;
-        for (uint32_t node = g->leaf_count + g->rank[p]; node > 0 && g->placed_end[node] < end;
-             node /= 2)
-            g->placed_end[node] = end;
-    }
 }
 
 struct key {
@@ -223,32 +179,12 @@ static struct key *keys_make(struct greedy *g, uint32_t order)
     return keys;
 }
 
-/* Pieces sorted by begin, by the same sort. */
-static void ranks_make(struct greedy *g)
-{
-    const struct ul_pack_problem *problem = g->problem;
-    uint32_t count = problem->piece_first[problem->buffer_count];
-    struct key *keys = UL_NEW_ARRAY(&g->scratch, struct key, count);
-    for (uint32_t p = 0; p < count; p++)
-        keys[p] = (struct key){.third = problem->pieces[p].begin, .buffer = p};
-    keys_sort(keys, UL_NEW_ARRAY(&g->scratch, struct key, count), count);
-    g->by_begin = UL_NEW_ARRAY(&g->scratch, uint32_t, count);
-    g->rank = UL_NEW_ARRAY(&g->scratch, uint32_t, count);
-    for (uint32_t i = 0; i < count; i++) {
-        g->by_begin[i] = keys[i].buffer;
-        g->rank[keys[i].buffer] = i;
-    }
-    for (g->leaf_count = 1; g->leaf_count < count; g->leaf_count *= 2)
-        continue;
-    g->placed_end = UL_NEW_ARRAY(&g->scratch, uint32_t, 2 * (uint64_t)g->leaf_count);
-}
-
 uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
                         uint64_t *offset_bytes, uint64_t *work)
 {
     struct greedy g = {.problem = problem, .offset_bytes = offset_bytes};
     ul_arena_init(&g.scratch);
-    ranks_make(&g);
+    ul_pack_placed_init(&g.placed, &g.scratch, problem);
     const struct key *keys = keys_make(&g, order);
     uint64_t top = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
@@ -258,7 +194,7 @@ uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
             if (buffer->pinned != (pass == 0))
                 continue;
             offset_bytes[b] = buffer->pinned ? buffer->offset_bytes : lowest_allowed(&g, b);
-            placed_mark(&g, b);
+            ul_pack_placed_add(&g.placed, b);
             *work += g.found_count + 1;
             uint64_t end = offset_bytes[b] + buffer->size_bytes;
             top = end > top ? end : top;

@@ -21,6 +21,26 @@ struct ul_pack_problem {
     uint64_t bound_bytes;         /* largest live sum, or the highest pinned end */
 };
 
+/* pack_placed.c */
+
+struct ul_pack_placed {
+    const struct ul_pack_problem *problem;
+    uint32_t *by_begin;   /* pieces sorted by begin */
+    uint32_t *rank;       /* inverse of by_begin */
+    uint32_t *latest_end; /* tree over ranks, of the placed pieces */
+    uint32_t leaf_count;
+    uint32_t *found; /* pieces, by begin */
+    uint32_t found_count;
+};
+
+/* Nothing is placed at first. The arrays are the arena's. */
+void ul_pack_placed_init(struct ul_pack_placed *placed, struct ul_arena *arena,
+                         const struct ul_pack_problem *problem);
+void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer);
+void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer);
+/* The placed pieces that overlap the query's lifetime. */
+void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_piece *query);
+
 /* pack_greedy.c */
 
 enum { UL_PACK_GREEDY_ORDERS = 6 };
