@@ -170,6 +170,7 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     live.cost = sequence_cost(c, steps, count, alternatives);
     if (is_promising(c, &live)) {
         plan.order_method = c->base->order_method;
+        plan.orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
         plan.remat_method = count > c->problem->step_count ? method : "none";
         status = ul_plan_complete(&scratch, c->problem, &c->options, &plan, c->diag);
         ul_plan_judge(c->problem, 0, &plan);
@@ -379,7 +380,6 @@ static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t 
 struct rungs {
     uint64_t top_bytes, floor_bytes;
     uint32_t count;
-    uint32_t failed; /* in a row */
     uint64_t reached_bytes;
     struct choice alone, beside; /* of alternatives */
 };
@@ -397,22 +397,24 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     if (c->has_alternatives)
         UL_TRY(rung_try(c, &r->beside, limit_bytes, &other_bytes));
     peak_bytes = other_bytes < peak_bytes ? other_bytes : peak_bytes;
-    r->failed = peak_bytes > limit_bytes ? r->failed + 1 : 0;
     r->reached_bytes = peak_bytes < r->reached_bytes ? peak_bytes : r->reached_bytes;
     return UL_OK;
 }
 
-/* Evenly from the peak of the base plan to the floor; a limit that an earlier rung is within
- * already is passed over, and several failures in a row end the climb at the floor. */
+/* Down from the peak of the base plan in even steps, each from where the last one came to; the
+ * steps get shorter where nothing is found, down to a few per mille of the way. */
 static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
 {
-    enum { MOST_FAILED = 3 };
+    enum { SHORTEST = 256 };
     uint64_t room = r->top_bytes > r->floor_bytes ? r->top_bytes - r->floor_bytes : 0;
+    uint64_t stride = room / r->count + 1;
     r->reached_bytes = r->top_bytes;
-    for (uint32_t k = 1; k <= r->count && r->failed < MOST_FAILED; k++) {
-        uint64_t limit = r->top_bytes - room / r->count * k - room % r->count * k / r->count;
-        if (limit < r->reached_bytes)
-            UL_TRY(rung_climb(c, r, limit));
+    while (r->reached_bytes > r->floor_bytes && stride > room / SHORTEST) {
+        uint64_t before = r->reached_bytes;
+        uint64_t limit = before - r->floor_bytes > stride ? before - stride : r->floor_bytes;
+        UL_TRY(rung_climb(c, r, limit));
+        if (r->reached_bytes == before)
+            stride /= 2;
     }
     return UL_OK;
 }
@@ -501,7 +503,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 static enum ul_status climb_run(struct climb *c)
 {
     enum { WORK_EACH = 1 << 23 };
-    struct rungs r = {.failed = 0};
+    struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->rung_work = c->options.work_limit != 0 ? c->options.work_limit : WORK_EACH;
     return rungs_climb(c, &r);

@@ -79,7 +79,7 @@ struct ul_order_mask {
 
 struct ul_order_sets {
     const struct ul_order_core *core;
-    uint32_t words; /* of a set */
+    uint32_t words;       /* of a set */
     uint32_t *need_first; /* per node: masks of its preds */
     struct ul_order_mask *needs;
     uint32_t *value_first; /* per value: masks of the nodes that touch it */

@@ -64,6 +64,7 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
         choice->steps[s] = s;
     choice->live_bytes = live_sum_of(&c, &scratch, choice->steps);
     uint64_t bound = ul_account_bound(&scratch, problem, options->alignment_bytes);
+    choice->orders_lower_bytes = bound;
     if (options->order != UL_ORDER_FILE && choice->live_bytes > bound) {
         struct ul_problem_graph graph;
         ul_problem_graph_make(&scratch, problem, options->alignment_bytes,
@@ -75,6 +76,9 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
                                    .work_limit = work_limit};
         ul_order_run(&scratch, &run);
         candidate_offer(&c, run.order, run.method_name);
+        if (graph.exact && run.lower_bytes > bound)
+            choice->orders_lower_bytes = run.lower_bytes;
+        UL_ASSERT(choice->orders_lower_bytes <= choice->live_bytes);
     }
     ul_arena_done(&scratch);
 }

@@ -108,6 +108,8 @@ static enum ul_status plan_without_budget(struct ul_arena *arena, const struct u
     struct ul_order_choice choice;
     ul_order_problem(arena, problem, options, &choice);
     UL_TRY(order_plan(arena, problem, options, &choice, plan, diag));
+    uint64_t orders_lower_bytes = choice.orders_lower_bytes;
+    plan->orders_lower_bound_bytes = orders_lower_bytes;
     if (strcmp(choice.method, "file") == 0)
         return UL_OK;
     /* What packs worse than the file order is no gain. */
@@ -119,6 +121,7 @@ static enum ul_status plan_without_budget(struct ul_arena *arena, const struct u
         UL_TRY(order_plan(arena, problem, options, &choice, &other, diag));
     if (other.ranges != NULL && !plan_better(plan, &other))
         *plan = other;
+    plan->orders_lower_bound_bytes = orders_lower_bytes;
     return UL_OK;
 }
 

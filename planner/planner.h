@@ -161,9 +161,17 @@ enum ul_plan_order {
     UL_ORDER_GREEDY,
     UL_ORDER_DFS,
     UL_ORDER_DP,
-    UL_ORDER_BEAM
+    UL_ORDER_BEAM,
+    UL_ORDER_ILP
 };
-enum ul_plan_remat { UL_REMAT_BEST, UL_REMAT_NONE, UL_REMAT_GREEDY, UL_REMAT_SEARCH };
+enum ul_plan_remat {
+    UL_REMAT_BEST,
+    UL_REMAT_NONE,
+    UL_REMAT_GREEDY,
+    UL_REMAT_SEARCH,
+    UL_REMAT_CHAIN,
+    UL_REMAT_ILP
+};
 
 /* Zeroed options are the defaults. */
 struct ul_plan_options {
@@ -217,14 +225,16 @@ struct ul_plan {
     uint32_t space_count;
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
-    uint32_t peak_position;           /* first of the largest padded live sum of space 0 */
-    uint64_t order_lower_bound_bytes; /* that sum: no packing of this order is smaller */
-    uint64_t lower_bound_bytes;       /* over all orders, recomputations, packings */
-    uint64_t cost;                    /* sum over the positions */
-    uint64_t base_cost;               /* the problem's; else every step once, at its cheapest */
-    bool fits;                        /* budget and capacities hold */
-    bool packing_proven;              /* no packing of these ranges is smaller */
-    bool optimal;                     /* reserved_bytes[0] equals lower_bound_bytes */
+    uint32_t peak_position;            /* first of the largest padded live sum of space 0 */
+    uint64_t order_lower_bound_bytes;  /* that sum: no packing of this order is smaller */
+    uint64_t orders_lower_bound_bytes; /* of that sum, over all orders of every step once, by its
+                                          cheapest alternative, as far as it is proven */
+    uint64_t lower_bound_bytes;        /* over all orders, recomputations, packings */
+    uint64_t cost;                     /* sum over the positions */
+    uint64_t base_cost;                /* the problem's; else every step once, at its cheapest */
+    bool fits;                         /* budget and capacities hold */
+    bool packing_proven;               /* no packing of these ranges is smaller */
+    bool optimal;                      /* reserved_bytes[0] equals lower_bound_bytes */
     bool stopped_by_time;
     uint64_t smallest_budget_bytes; /* smallest reserved that the search saw */
     const char *order_method;

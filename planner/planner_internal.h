@@ -64,7 +64,8 @@ uint32_t *ul_problem_graph_steps(struct ul_arena *arena, const struct ul_problem
 
 struct ul_order_choice {
     uint32_t *steps;
-    uint64_t live_bytes; /* its largest live sum, in-place options taken */
+    uint64_t live_bytes;         /* its largest live sum, in-place options taken */
+    uint64_t orders_lower_bytes; /* no order is proven to have a smaller one than this */
     const char *method;
 };
 /* The order of the smallest live sum found; the file order unless another is strictly better. */

@@ -233,6 +233,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_string(text, "target", report->target);
     put_key_number(text, "reserved_bytes", plan->reserved_bytes[0]);
     put_key_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
+    put_key_number(text, "orders_lower_bound_bytes", plan->orders_lower_bound_bytes);
     put_key_number(text, "lower_bound_bytes", plan->lower_bound_bytes);
     put_key_number(text, "alignment_bytes", plan->alignment_bytes);
     if (report->budget_bytes > 0)

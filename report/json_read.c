@@ -239,6 +239,9 @@ static enum ul_status check_claims(struct reader *reader, struct ul_plan *plan)
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"lower_bound_bytes\", \"order_lower_bound_bytes\" and "
                            "\"reserved_bytes\" are not in ascending order");
+    if (plan->lower_bound_bytes > plan->orders_lower_bound_bytes)
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"lower_bound_bytes\" is above \"orders_lower_bound_bytes\"");
     if (plan->optimal != (reserved == plan->lower_bound_bytes))
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"optimal\" contradicts the lower bound and the bytes reserved");
@@ -268,6 +271,8 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
                            "\"reserved_bytes\" differs from that of the first space");
     UL_TRY(get_number(reader, root, "order_lower_bound_bytes", INT64_MAX,
                       &plan->order_lower_bound_bytes));
+    UL_TRY(get_number(reader, root, "orders_lower_bound_bytes", INT64_MAX,
+                      &plan->orders_lower_bound_bytes));
     UL_TRY(get_number(reader, root, "lower_bound_bytes", INT64_MAX, &plan->lower_bound_bytes));
     UL_TRY(get_number(reader, root, "alignment_bytes", INT64_MAX, &plan->alignment_bytes));
     UL_TRY(

@@ -194,6 +194,11 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
     ul_text_printf(text, "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
                    bound, gap, plan->packing_proven ? ", proven least" : "");
+    if (plan->orders_lower_bound_bytes > plan->lower_bound_bytes &&
+        plan->orders_lower_bound_bytes <= bound)
+        ul_text_printf(text, "no order without recomputation is below %" PRIu64 " bytes%s;\n",
+                       plan->orders_lower_bound_bytes,
+                       plan->orders_lower_bound_bytes == reserved ? ": none is better" : "");
     ul_text_printf(text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
                    plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
     ul_text_printf(text, "Order: %s. Recompute: %s. Packing: %s. Checked independently.\n",
