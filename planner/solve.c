@@ -163,6 +163,23 @@ static void bounds_make(struct solver *s)
     s->order_bound_bytes = s->result->lower_bound_bytes;
 }
 
+/* What recomputes by another principle than the search, and improves on it. */
+static void remat_exactly(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
+                          uint32_t order_count)
+{
+    static const struct ul_remat_effort most = {
+        .work = 1000000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 600};
+    static const struct ul_remat_effort little = {
+        .work = 10000, .columns = 2000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 10};
+    enum ul_plan_remat method = s->options->remat;
+    if (method == UL_REMAT_BEST || method == UL_REMAT_CHAIN) {
+        for (uint32_t i = 0; i < order_count; i++)
+            ul_remat_chain(remat, orders[i]);
+    }
+    if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
+        ul_remat_programs(remat, method == UL_REMAT_ILP ? &most : &little, orders, order_count);
+}
+
 static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
@@ -181,7 +198,12 @@ static void remat_run(struct solver *s)
         remat.work_limit = default_remat_work;
     /* The order of the least peak may need fewer repeats than the published one. */
     const uint32_t *const orders[] = {s->graph->order, r->order};
-    ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
+    uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
+    if (remat.method == UL_REMAT_ILP)
+        remat.method = UL_REMAT_BEST;
+    if (remat.method != UL_REMAT_CHAIN)
+        ul_remat_search(&remat, orders, order_count);
+    remat_exactly(s, &remat, orders, order_count);
     r->stopped_by_time = remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX)
@@ -190,6 +212,7 @@ static void remat_run(struct solver *s)
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
     UL_ASSERT(valid);
     sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
+    r->optimal_within = remat.proven_within;
 }
 
 static void verdict_make(struct solver *s)

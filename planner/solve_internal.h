@@ -38,6 +38,7 @@ struct ul_remat {
     uint32_t count, capacity;
     uint64_t cost; /* UINT64_MAX: none found */
     const char *found_by;
+    const char *proven_within;    /* what a proof covers that nothing costs less, or NULL */
     uint64_t smallest_peak_bytes; /* in: a peak known to work */
     uint64_t work;
     bool stopped_by_time;
@@ -60,6 +61,12 @@ struct ul_stages {
 };
 void ul_stages_init(struct ul_arena *arena, const struct ul_solve_graph *graph,
                     const uint32_t *order, struct ul_stages *stages);
+
+/* remat_chain.c */
+
+/* Offers the best checkpoints on the chain of blocks that `order` runs through, if it does;
+ * otherwise nothing. */
+void ul_remat_chain(struct ul_remat *remat, const uint32_t *order);
 
 /* remat_ilp.c */
 
@@ -90,6 +97,20 @@ struct ul_remat_ilp {
 };
 /* Solves the reduced integer program; false if it is too large to try. */
 bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task);
+
+/* ilp_remat.c */
+
+/* How much each program may take. */
+struct ul_remat_effort {
+    uint64_t work;         /* simplex iterations */
+    uint32_t columns;      /* larger programs are not tried */
+    uint64_t memory_bytes; /* of the solver */
+    double cpu_seconds;    /* a stop that should not be met; 0: none */
+};
+/* Improves on what `remat` holds by integer programs, its deadline being a limit of them all. */
+void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
+                       const uint32_t *const *orders, uint32_t order_count);
+
 
 /* remat_exact.c: over all orders and recomputations; graphs with in_place are UNKNOWN to it. */
 
