@@ -57,7 +57,7 @@ struct chain {
     struct ul_arena *arena;
     const uint32_t *order; /* nodes are named by their positions in it */
     struct ul_stages stages;
-    uint32_t turn;           /* the gap between forward and backward */
+    uint32_t turn;           /* the stage in which backward begins */
     uint32_t *forward_last;  /* per forward node: its last reader before `turn`, or itself */
     uint32_t *backward_last; /* and its last reader from there on, or 0 */
     bool *always;            /* per forward node: kept whatever is chosen */
@@ -496,6 +496,46 @@ static bool always_find(struct chain *c, uint32_t reach)
     return any;
 }
 
+/* Where most values wait for a reader: all of forward's do when backward begins. */
+static uint32_t widest_stage(const struct chain *c)
+{
+    const struct ul_stages *s = &c->stages;
+    uint32_t *ends = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)s->count + 1);
+    uint32_t waiting = 0, most = 0, widest = 0;
+    for (uint32_t t = 0; t < s->count; t++) {
+        waiting -= ends[t];
+        if (waiting > most) {
+            most = waiting;
+            widest = t;
+        }
+        uint32_t readers = s->reader_first[t + 1] - s->reader_first[t];
+        if (readers > 0) {
+            ends[s->readers[s->reader_first[t + 1] - 1] + 1]++;
+            waiting++;
+        }
+    }
+    return widest;
+}
+
+static void turn_try(struct chain *c, uint32_t turn)
+{
+    c->turn = turn;
+    lasts_find(c);
+    c->always = UL_NEW_ARRAY(c->arena, bool, turn);
+    bool whole = true;
+    for (uint32_t reach = turn; reach > 2; reach /= 2) {
+        if (!always_find(c, reach) && !whole)
+            continue;
+        c->exact = true;
+        turns_find(c);
+        fixed_find(c);
+        blocks_make(c);
+        if (c->block_count > 1 && chain_search(c))
+            chain_offer(c, whole);
+        whole = false;
+    }
+}
+
 void ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
 {
     const struct ul_solve_graph *graph = remat->graph;
@@ -503,22 +543,12 @@ void ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
     ul_arena_init(&scratch);
     struct chain c = {.remat = remat, .graph = graph, .arena = &scratch, .order = order};
     ul_stages_init(&scratch, graph, order, &c.stages);
-    c.turn = c.stages.gap;
-    lasts_find(&c);
-    c.always = UL_NEW_ARRAY(&scratch, bool, c.turn);
     c.runs = ul_arena_alloc(&scratch, c.stages.count);
     c.read_last = UL_NEW_ARRAY(&scratch, uint32_t, c.stages.count);
-    bool whole = true;
-    for (uint32_t reach = c.turn; reach > 2 && c.turn < c.stages.count; reach /= 2) {
-        if (!always_find(&c, reach) && !whole)
-            continue;
-        c.exact = true;
-        turns_find(&c);
-        fixed_find(&c);
-        blocks_make(&c);
-        if (c.block_count > 1 && chain_search(&c))
-            chain_offer(&c, whole);
-        whole = false;
-    }
+    uint32_t widest = widest_stage(&c);
+    if (c.stages.gap < c.stages.count)
+        turn_try(&c, c.stages.gap);
+    if (widest != c.stages.gap)
+        turn_try(&c, widest);
     ul_arena_done(&scratch);
 }
