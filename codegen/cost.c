@@ -3,32 +3,36 @@
  * kernel's loops. Loops whose count is an expression are taken at their greatest; both branches of
  * an IF count.
  *
- * Method. The innermost loop decides how fast its body runs. It fills vector lanes when its
- * iterations are independent, no loop stands inside and every access moves by 0 or 1 element a
- * round; then loads, stores and arithmetic count one each and index arithmetic nothing, for it
- * stays in registers. In any other loop everything counts, indexes too, as SCALAR.
+ * Method. A loop fills vector lanes when its iterations are independent, the loops inside are short
+ * enough for a C compiler to unroll, and every access moves by 0 or 1 element a round, or by a few
+ * where no function is called: then shuffles gather the lanes. What runs in lanes counts as VECTOR
+ * or SPECIAL, anything else as SCALAR: loads, stores and arithmetic one each, affine indexes
+ * nothing, for they stay in registers. A sum carried from round to round waits for itself.
  *
  *      for i (parallel): y[i] = exp(x[i]) + 1         VECTOR 3 (load, add, store), SPECIAL 1
- *      for i (reduce):   s = s + x[7 * i]             SCALAR 3 (multiply, load, add)
+ *      for i (reduce):   s = s + x[7 * i]             SCALAR 2 + CARRIED
  *
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
- * VECTOR. Left undone: lanes that a ragged edge of a tile leaves idle. */
+ * VECTOR. */
 #include "codegen/codegen.h"
 #include "codegen/contract_internal.h"
 
 /* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
 #define UNKNOWN INT64_MIN
 
-/* A function without lanes of its own, in scalar operations: a call of libm. */
-enum { SCALAR_SPECIAL = 12 };
+/* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
+ * window's plane, a run of elements that is packed; and the rounds of a loop that still is
+ * unrolled. */
+enum { SCALAR_SPECIAL = 12, CARRIED = 4, WINDOW_ROW = 80, PACKED_ROW = 8, UNROLLED = 16 };
 
 struct walk {
     const struct ul_kernel *kernel;
     struct ul_arena *scratch;
     struct ul_work *work;
     uint64_t *accesses; /* per buffer */
-    int64_t *strides;   /* per variable, along the innermost loop */
-    bool vector;        /* the innermost loop fills lanes */
+    int64_t *strides;   /* per variable, along the loop that is asked about */
+    int64_t most_stride;
+    bool vector; /* inside of a loop that fills lanes */
 };
 
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
@@ -76,10 +80,12 @@ static bool is_leaf(const struct ul_kx_data *expr)
 }
 
 /* A function, not an instruction; the runtime has lanes for these few, on f32. */
-static bool is_function(enum ul_kx_op op)
+static bool is_function(const struct ul_kx_data *expr)
 {
+    enum ul_kx_op op = expr->op;
+    bool divides = op == UL_KX_MOD || op == UL_KX_FMOD;
     return (op >= UL_KX_EXP && op <= UL_KX_ERF) || op == UL_KX_POW || op == UL_KX_ATAN2 ||
-           op == UL_KX_MOD || op == UL_KX_FMOD || op == UL_KX_RANDOM;
+           op == UL_KX_RANDOM || (divides && ul_dtype_get(expr->dtype)->is_float);
 }
 
 static bool has_lanes(const struct ul_kx_data *expr)
@@ -130,13 +136,13 @@ static int64_t stride_of(const struct walk *walk, ul_kx id)
     return fixed ? 0 : UNKNOWN;
 }
 
-static bool moves_by_one(const struct walk *walk, ul_kx index)
+static bool moves_little(const struct walk *walk, ul_kx index)
 {
     int64_t stride = stride_of(walk, index);
-    return stride == 0 || stride == 1;
+    return stride >= 0 && stride <= walk->most_stride;
 }
 
-static bool loads_move_by_one(const struct walk *walk, ul_kx id)
+static bool loads_move_little(const struct walk *walk, ul_kx id)
 {
     if (id == UL_NONE)
         return true;
@@ -144,9 +150,36 @@ static bool loads_move_by_one(const struct walk *walk, ul_kx id)
     if (is_leaf(expr))
         return true;
     if (expr->op == UL_KX_LOAD)
-        return moves_by_one(walk, expr->a);
-    return loads_move_by_one(walk, expr->a) && (!has_b(expr) || loads_move_by_one(walk, expr->b)) &&
-           (!has_c(expr) || loads_move_by_one(walk, expr->c));
+        return moves_little(walk, expr->a);
+    return loads_move_little(walk, expr->a) && (!has_b(expr) || loads_move_little(walk, expr->b)) &&
+           (!has_c(expr) || loads_move_little(walk, expr->c));
+}
+
+static bool is_unrolled(const struct walk *walk, const struct ul_ks_data *stmt)
+{
+    int64_t rounds;
+    return ul_kx_is_int(walk->kernel, stmt->value, &rounds) && rounds <= UNROLLED;
+}
+
+static bool calls_function(const struct ul_kernel *kernel, ul_kx id)
+{
+    if (id == UL_NONE || is_leaf(&kernel->exprs[id]))
+        return false;
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    return is_function(expr) || calls_function(kernel, expr->a) ||
+           (has_b(expr) && calls_function(kernel, expr->b)) ||
+           (has_c(expr) && calls_function(kernel, expr->c));
+}
+
+static bool list_calls_function(const struct ul_kernel *kernel, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (calls_function(kernel, stmt->value) || list_calls_function(kernel, stmt->body) ||
+            list_calls_function(kernel, stmt->orelse))
+            return true;
+    }
+    return false;
 }
 
 /* Whether a list may stand in lanes; learns the strides of the variables that it declares. */
@@ -154,19 +187,20 @@ static bool fills_lanes(struct walk *walk, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
-        if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_CONTRACT || stmt->kind == UL_KS_BREAK)
+        if (stmt->kind == UL_KS_CONTRACT || stmt->kind == UL_KS_BREAK)
             return false;
-        if (!loads_move_by_one(walk, stmt->value))
+        if (stmt->kind == UL_KS_FOR && !is_unrolled(walk, stmt))
             return false;
-        if (stmt->kind == UL_KS_STORE && !moves_by_one(walk, stmt->index))
+        if (!loads_move_little(walk, stmt->value))
             return false;
-        if (stmt->kind == UL_KS_IF &&
-            (!fills_lanes(walk, stmt->body) || !fills_lanes(walk, stmt->orelse)))
+        if (stmt->kind == UL_KS_STORE && !moves_little(walk, stmt->index))
+            return false;
+        if (!fills_lanes(walk, stmt->body) || !fills_lanes(walk, stmt->orelse))
             return false;
         if (stmt->kind == UL_KS_LET)
             walk->strides[stmt->var] = stride_of(walk, stmt->value);
         else if (stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
-            walk->strides[stmt->var] = UNKNOWN;
+            walk->strides[stmt->var] = UNKNOWN; /* as an index */
     }
     return true;
 }
@@ -178,7 +212,7 @@ static void forget_strides(struct walk *walk, ul_ks first)
         const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
         if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
             walk->strides[stmt->var] = 0;
-        if (stmt->kind != UL_KS_IF)
+        if (stmt->body == UL_NONE && stmt->orelse == UL_NONE)
             continue;
         forget_strides(walk, stmt->body);
         forget_strides(walk, stmt->orelse);
@@ -187,9 +221,11 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 /* ---- counting ---- */
 
+static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
+
 static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
 {
-    bool special = is_function(expr->op);
+    bool special = is_function(expr);
     bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
                   expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
     if (floats)
@@ -202,7 +238,26 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
 }
 
-/* Indexes of accesses in lanes are the loop's own counter. */
+static bool is_affine(const struct ul_kx_data *expr)
+{
+    return expr->dtype == UL_I64 &&
+           (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB || expr->op == UL_KX_MUL);
+}
+
+/* An index, without its affine parts. */
+static void count_index(struct walk *walk, ul_kx id, uint64_t times)
+{
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (is_leaf(expr))
+        return;
+    if (!is_affine(expr)) {
+        count_expr(walk, id, times);
+        return;
+    }
+    count_index(walk, expr->a, times);
+    count_index(walk, expr->b, times);
+}
+
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
 {
     if (id == UL_NONE)
@@ -213,8 +268,8 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
     count_operation(walk, expr, times);
     if (expr->op == UL_KX_LOAD) {
         count_access(walk, expr->var, times);
-        if (walk->vector)
-            return;
+        count_index(walk, expr->a, times);
+        return;
     }
     count_expr(walk, expr->a, times);
     if (has_b(expr))
@@ -259,6 +314,27 @@ static uint64_t packed_elements(const struct ul_contract_plan *plan)
     return saturating_add(packs_b ? saturating_mul(n, k) : 0, of_a);
 }
 
+/* Runs of elements that lie side by side in what is packed or padded: rows of the image. */
+static uint64_t packed_rows(const struct ul_contraction *contraction,
+                            const struct ul_contract_plan *plan)
+{
+    int64_t row = contraction->extents[contraction->m_count + contraction->n_count - 1];
+    uint64_t rows = (uint64_t)(plan->n / (row > 0 ? row : 1));
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        return saturating_mul(rows, WINDOW_ROW);
+    if (plan->schedule != UL_CONTRACT_TILE || plan->reads_b_in_place || plan->b_n.count < 2)
+        return 0;
+    return saturating_mul(saturating_mul(rows, (uint64_t)plan->k), PACKED_ROW);
+}
+
+/* Columns of a tile come in whole vectors of 64 bytes. */
+static uint64_t padded_columns(const struct ul_contract_plan *plan)
+{
+    uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
+    uint64_t n = (uint64_t)plan->n;
+    return plan->schedule == UL_CONTRACT_TILE ? (n + lanes - 1) / lanes * lanes : n;
+}
+
 static void count_contraction(struct walk *walk, const struct ul_contraction *contraction,
                               uint64_t times)
 {
@@ -269,8 +345,11 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     uint64_t products = saturating_mul(outer, (uint64_t)plan.k);
     enum ul_work_kind kind = product_kind(walk->kernel, &plan);
     count_flops(walk, saturating_mul(products, 2));
-    count(walk, kind, saturating_mul(products, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
+    uint64_t filled = saturating_mul(saturating_mul(times, (uint64_t)plan.m),
+                                     saturating_mul(padded_columns(&plan), (uint64_t)plan.k));
+    count(walk, kind, saturating_mul(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count(walk, UL_WORK_VECTOR, saturating_mul(times, packed_elements(&plan)));
+    count(walk, UL_WORK_SCALAR, saturating_mul(times, packed_rows(contraction, &plan)));
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
     walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
@@ -280,13 +359,16 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
 
 static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t times)
 {
+    bool inside = walk->vector;
     walk->strides[stmt->var] = 1;
-    walk->vector = (stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body);
+    walk->most_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
+    walk->vector =
+        inside || ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
     uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
     count_list(walk, stmt->body, saturating_mul(times, rounds));
-    walk->vector = false;
+    walk->vector = inside;
 }
 
 static void count_list(struct walk *walk, ul_ks first, uint64_t times)
@@ -305,9 +387,10 @@ static void count_list(struct walk *walk, ul_ks first, uint64_t times)
         if (stmt->kind == UL_KS_STORE) {
             count_access(walk, stmt->buffer, times);
             count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
-            if (!walk->vector)
-                count_expr(walk, stmt->index, times);
+            count_index(walk, stmt->index, times);
         }
+        if (stmt->kind == UL_KS_SET && !walk->vector)
+            count(walk, UL_WORK_SCALAR, saturating_mul(times, CARRIED));
         count_list(walk, stmt->body, times);
         count_list(walk, stmt->orelse, times);
     }

@@ -29,6 +29,7 @@ struct bench {
     double wall_seconds;
     double mean, stddev;
     double *step_seconds; /* of the run that is timed; at the end the medians */
+    double *step_least;   /* of all runs */
     double *step_samples; /* profile_limit of step 0, then of step 1 ... */
     uint32_t *order;      /* steps by time, longest first */
     uint64_t profile_count;
@@ -170,6 +171,7 @@ static void summarise(struct bench *bench)
         double *samples = bench->step_samples + i * bench->profile_limit;
         qsort(samples, (size_t)bench->profile_count, sizeof *samples, compare_samples);
         bench->step_seconds[i] = median(samples, bench->profile_count);
+        bench->step_least[i] = samples[0];
     }
 }
 
@@ -282,6 +284,7 @@ static void write_json(struct ul_json *json, const void *context)
         ul_json_text(json, "op", step->op);
         ul_json_text(json, "node", step->node);
         ul_json_number(json, "seconds", bench->step_seconds[bench->order[i]]);
+        ul_json_number(json, "least_seconds", bench->step_least[bench->order[i]]);
         if (with_predicted)
             ul_json_number(json, "predicted_seconds", step->predicted_seconds);
         ul_json_count(json, "flops", step->flop_count);
@@ -331,9 +334,10 @@ int ul_bench(struct ul_session *s)
     }
     bench.step_samples = malloc((size_t)bench.profile_limit * step_room * sizeof(double) + 1);
     bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
+    bench.step_least = calloc(step_room, sizeof *bench.step_least);
     bench.order = calloc(step_room, sizeof *bench.order);
     if (inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
-        bench.step_samples == NULL || bench.order == NULL)
+        bench.step_samples == NULL || bench.step_least == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
         status = bench_prepared(s, &bench, inputs);
@@ -341,6 +345,7 @@ int ul_bench(struct ul_session *s)
     free(bench.samples);
     free(bench.step_samples);
     free(bench.step_seconds);
+    free(bench.step_least);
     free(bench.order);
     return status;
 }
