@@ -273,6 +273,40 @@ static bool change_move(struct annealer *a)
     return run_move(a, slot, &target);
 }
 
+/* Takes a value out of a slot above the budget: makes it after the slot, or lets the last who reads
+ * it run before. */
+static bool change_clear(struct annealer *a)
+{
+    struct ul_schedule *s = &a->schedule;
+    uint32_t at;
+    uint32_t over = s->over_count > 0 ? slot_over(a) : UL_PLAN_NONE;
+    uint32_t v = over != UL_PLAN_NONE ? idle_at(a, over, &at) : UL_PLAN_NONE;
+    if (v == UL_PLAN_NONE)
+        return false;
+    const struct ul_touches *t = &s->touches[v];
+    bool made = t->at[at - 1] % 2 == 0;
+    bool last = !reads_at(t, at + 1);
+    uint32_t low, high, slot;
+    if (made && (!last || chance(a, 50))) {
+        slot = t->at[at - 1] / 2;
+        low = over + 1;
+        high = t->at[at] / 2;
+    } else if (last) {
+        slot = t->at[at] / 2;
+        move_range(a, s->node_at[slot], slot, &low, &high);
+        low++;
+        high = over;
+    } else {
+        return false;
+    }
+    if (high < low)
+        return false;
+    uint32_t target = low + below(a, high - low + 1);
+    while (target < s->slot_count && s->node_at[target] == UL_PLAN_NONE)
+        target++;
+    return target < s->slot_count && target != slot && target <= high && run_move(a, slot, &target);
+}
+
 /* ---- Annealing ---- */
 
 static double energy_of(const struct annealer *a)
@@ -296,12 +330,14 @@ static void change_try(struct annealer *a)
     double limit = energy_of(a) - a->temperature * log(ul_remat_random_unit(a->random));
     uint32_t kind = below(a, 100);
     bool changed;
-    if (kind < 20)
+    if (kind < 5)
         changed = change_drop(a);
-    else if (kind < 45)
+    else if (kind < 15)
         changed = change_repeat(a);
-    else if (kind < 65)
+    else if (kind < 45)
         changed = change_swap(a);
+    else if (kind < 60)
+        changed = change_clear(a);
     else
         changed = change_move(a);
     if (!changed || energy_of(a) > limit) {
