@@ -86,9 +86,10 @@ struct ul_order_sets {
     struct ul_order_mask *values;
     uint32_t *succ_first; /* per node: whose pred it is */
     uint32_t *succs;
-    uint64_t *keys; /* per node: its part of a set's hash */
-    uint64_t *set;  /* for a chain */
-    uint64_t work;  /* visits so far */
+    uint32_t *reach; /* per node: nobody from it on can run before the node of this number less 1 */
+    uint64_t *keys;  /* per node: its part of a set's hash */
+    uint64_t *set;   /* for a chain */
+    uint64_t work;   /* visits so far */
 };
 void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core,
                         struct ul_order_sets *sets);
@@ -191,6 +192,14 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
                                         uint64_t upper_bytes, uint64_t *lower_bytes,
                                         uint32_t *order);
 
+/* order_ilp.c */
+
+/* The same by integer programs, for small cores that are not reversed; `order` holds a valid one
+ * before, and the best found after, also where the outcome is UNKNOWN. */
+enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_order_core *core,
+                                   struct ul_order_effort *effort, uint64_t upper_bytes,
+                                   uint64_t *lower_bytes, uint32_t *order);
+
 /* order_beam.c */
 
 struct ul_order_beam_options {
@@ -204,5 +213,12 @@ struct ul_order_beam_options {
 bool ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
                    struct ul_order_effort *effort, const struct ul_order_beam_options *options,
                    uint32_t *order);
+
+/* order_search.c */
+
+/* Improves `order`, whose peak is *peak_bytes, where its peak is, in windows that grow; ends when
+ * it is within enough_bytes, when nothing helps, or when effort is spent. */
+void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *effort,
+                      uint64_t enough_bytes, uint32_t *order, uint64_t *peak_bytes);
 
 #endif
