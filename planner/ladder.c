@@ -347,6 +347,7 @@ static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
     ul_arena_init(&scratch);
     struct ul_remat remat = {.graph = g,
                              .budget_bytes = limit_bytes,
+                             .method = c->options.remat,
                              .seed = c->options.seed,
                              .work_limit = c->rung_work,
                              .capacity = g->node_count * 8 + 1000,
@@ -402,14 +403,14 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
 }
 
 /* Down from the peak of the base plan in even steps, each from where the last one came to; the
- * steps get shorter where nothing is found, down to a few per mille of the way. */
+ * steps get shorter where nothing is found. */
 static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
 {
-    enum { SHORTEST = 256 };
+    enum { SHORTEST = 4 };
     uint64_t room = r->top_bytes > r->floor_bytes ? r->top_bytes - r->floor_bytes : 0;
     uint64_t stride = room / r->count + 1;
     r->reached_bytes = r->top_bytes;
-    while (r->reached_bytes > r->floor_bytes && stride > room / SHORTEST) {
+    while (r->reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST) {
         uint64_t before = r->reached_bytes;
         uint64_t limit = before - r->floor_bytes > stride ? before - stride : r->floor_bytes;
         UL_TRY(rung_climb(c, r, limit));
@@ -502,10 +503,14 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 
 static enum ul_status climb_run(struct climb *c)
 {
-    enum { WORK_EACH = 1 << 23 };
+    enum { SEARCH_WORK = 1 << 22, STEP_WORK = 1 << 12, PACK_WORK = 1 << 21 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
-    c->rung_work = c->options.work_limit != 0 ? c->options.work_limit : WORK_EACH;
+    c->rung_work = c->options.work_limit;
+    if (c->rung_work == 0)
+        c->rung_work = SEARCH_WORK + STEP_WORK * (uint64_t)c->problem->step_count;
+    if (c->options.work_limit == 0)
+        c->options.work_limit = PACK_WORK;
     return rungs_climb(c, &r);
 }
 

@@ -69,6 +69,19 @@ void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, stru
     }
 }
 
+/* Whether leaving out the aliases that shrink would change anything. */
+static bool has_shrinking_alias(const struct ul_plan *plan)
+{
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->alias != UL_PLAN_NONE &&
+            ul_size_align_or_die(range->size_bytes, plan->alignment_bytes) <
+                ul_size_align_or_die(plan->ranges[range->alias].size_bytes, plan->alignment_bytes))
+            return true;
+    }
+    return false;
+}
+
 enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, struct ul_plan *plan,
                                 struct ul_diag *diag)
@@ -76,7 +89,8 @@ enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem 
     struct ul_plan other = *plan;
     enum ul_alias_mode mode = options->pack == UL_PACK_NONE ? UL_ALIAS_NONE : UL_ALIAS_ALL;
     UL_TRY(candidate_make(arena, problem, options, mode, plan, diag));
-    if (mode == UL_ALIAS_ALL && plan->reserved_bytes[0] > plan->order_lower_bound_bytes) {
+    if (mode == UL_ALIAS_ALL && plan->reserved_bytes[0] > plan->order_lower_bound_bytes &&
+        has_shrinking_alias(plan)) {
         UL_TRY(candidate_make(arena, problem, options, UL_ALIAS_EQUAL, &other, diag));
         if (plan_better(&other, plan))
             *plan = other;
