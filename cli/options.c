@@ -23,7 +23,7 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_CONST] = {"const", "INPUT=FILE", "fix an input now, from .npy or .pb; repeatable", 0},
     [UL_CLI_BUDGET] = {"budget", "SIZE", "the most that may be reserved: 64MiB, 64M, 65536", 0},
     [UL_CLI_ALIGN] = {"align", "N", "alignment of every value in bytes (default 64)", 0},
-    [UL_CLI_ORDER] = {"order", "METHOD", "file|greedy|dfs|dp|beam|ilp|best (default best)", 0},
+    [UL_CLI_ORDER] = {"order", "METHOD", "file|greedy|dfs|dp|beam|search|ilp|best", 0},
     [UL_CLI_REMAT] = {"remat", "METHOD", "none|greedy|search|chain|ilp|best (default best)", 0},
     [UL_CLI_PACK] = {"pack", "METHOD", "none|greedy|exact|best (default best)", 0},
     [UL_CLI_TIME_LIMIT] = {"time-limit", "SECONDS", "an additional stop for searches", 0},
@@ -100,8 +100,8 @@ static enum ul_status set_method(struct ul_cli_options *options, enum ul_cli_opt
                                  const char *value, struct ul_diag *diag)
 {
     static const enum ul_plan_order orders[] = {UL_ORDER_FILE, UL_ORDER_GREEDY, UL_ORDER_DFS,
-                                                UL_ORDER_DP,   UL_ORDER_BEAM,   UL_ORDER_ILP,
-                                                UL_ORDER_BEST};
+                                                UL_ORDER_DP,   UL_ORDER_BEAM,   UL_ORDER_SEARCH,
+                                                UL_ORDER_ILP,  UL_ORDER_BEST};
     static const enum ul_plan_remat remats[] = {UL_REMAT_NONE,  UL_REMAT_GREEDY, UL_REMAT_SEARCH,
                                                 UL_REMAT_CHAIN, UL_REMAT_ILP,    UL_REMAT_BEST};
     static const enum ul_plan_pack packs[] = {UL_PACK_NONE, UL_PACK_GREEDY, UL_PACK_EXACT,

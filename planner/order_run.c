@@ -200,41 +200,75 @@ static void part_exact(struct runner *r, struct part *part, uint32_t state_limit
     ul_arena_done(&scratch);
 }
 
-static void part_beam(struct runner *r, struct part *part, uint32_t width, bool backwards)
+/* The cross-check, only where it is asked for. */
+static void part_ilp(struct runner *r, struct part *part)
 {
-    for (bool better = true; better && open_part(r, part);) {
-        struct ul_arena scratch;
-        struct ul_order_core reversed;
-        ul_arena_init(&scratch);
-        uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
-        struct ul_order_beam_options options = {.width = width, .upper_bytes = part->peak_bytes};
-        if (backwards)
-            ul_order_core_reverse(&scratch, &part->core, &reversed);
-        better = ul_order_beam(&scratch, backwards ? &reversed : &part->core, &r->effort, &options,
-                               order);
-        if (better && backwards)
-            part_offer_reversed(part, order, "beam, backwards");
-        else if (better)
-            part_offer(part, order, "beam");
-        ul_arena_done(&scratch);
-    }
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *order =
+        ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
+    if (r->lower_bytes > part->lower_bytes)
+        part->lower_bytes = r->lower_bytes;
+    ul_order_ilp(&scratch, &part->core, &r->effort, part->peak_bytes, &part->lower_bytes, order);
+    part_offer(part, order, "integer program");
+    if (part->lower_bytes > r->lower_bytes)
+        r->lower_bytes = part->lower_bytes;
+    ul_arena_done(&scratch);
 }
 
+/* One run of the beam; whether it found a better order. */
+static bool part_beam(struct runner *r, struct part *part, uint32_t width, bool backwards)
+{
+    struct ul_arena scratch;
+    struct ul_order_core reversed;
+    ul_arena_init(&scratch);
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
+    struct ul_order_beam_options options = {.width = width, .upper_bytes = part->peak_bytes};
+    if (backwards)
+        ul_order_core_reverse(&scratch, &part->core, &reversed);
+    bool better =
+        ul_order_beam(&scratch, backwards ? &reversed : &part->core, &r->effort, &options, order);
+    if (better && backwards)
+        part_offer_reversed(part, order, "beam, backwards");
+    else if (better)
+        part_offer(part, order, "beam");
+    ul_arena_done(&scratch);
+    return better;
+}
+
+static void part_windows(struct runner *r, struct part *part)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *order =
+        ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
+    uint64_t peak_bytes = part->peak_bytes;
+    ul_order_windows(&part->core, &r->effort, enough_bytes(r), order, &peak_bytes);
+    part_offer(part, order, "windows");
+    ul_arena_done(&scratch);
+}
+
+/* Exact search first with few states, then with ever more, and beams of ever more width. */
 static void part_search(struct runner *r, struct part *part)
 {
-    enum { FIRST_STATES = 1 << 12, MOST_STATES = 1 << 20, FIRST_WIDTH = 16, MOST_WIDTH = 1 << 14 };
+    enum { FIRST_STATES = 1 << 12, MOST_STATES = 1 << 18, FIRST_WIDTH = 8, MOST_WIDTH = 1 << 9 };
     uint32_t width = FIRST_WIDTH;
+    bool backwards_pays = true;
     for (uint32_t states = FIRST_STATES; states <= MOST_STATES; states *= 4) {
         for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
             if (open_part(r, part))
                 part_exact(r, part, states, backwards != 0);
         }
-        for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_BEAM); backwards++)
-            part_beam(r, part, width, backwards != 0);
+        if (wants(r, UL_ORDER_BEAM) && open_part(r, part)) {
+            part_beam(r, part, width, false);
+            backwards_pays = backwards_pays && part_beam(r, part, width, true);
+        }
         if (!open_part(r, part) || ul_order_effort_spent(&r->effort))
             return;
         width *= 4;
     }
+    if (wants(r, UL_ORDER_SEARCH))
+        part_windows(r, part);
 }
 
 /* ---- The whole ---- */
@@ -280,7 +314,10 @@ static void parts_search(struct runner *r)
         struct part *part = largest_part(r);
         if (!open_part(r, part) || ul_order_effort_spent(&r->effort))
             return;
-        part_search(r, part);
+        if (r->run->method == UL_ORDER_ILP)
+            part_ilp(r, part);
+        else
+            part_search(r, part);
         if (open_part(r, part))
             return; /* the peak stays here, whatever the others do */
     }

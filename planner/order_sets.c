@@ -73,6 +73,14 @@ void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core
     *sets = (struct ul_order_sets){.core = core, .words = core->node_count / 64 + 1};
     needs_make(arena, sets);
     values_make(arena, sets);
+    sets->reach = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)core->node_count + 1);
+    sets->reach[core->node_count] = UINT32_MAX;
+    for (uint32_t v = core->node_count; v-- > 0;) {
+        uint32_t last = 0;
+        for (uint32_t k = core->pred_first[v]; k < core->pred_first[v + 1]; k++)
+            last = core->preds[k] + 1 > last ? core->preds[k] + 1 : last;
+        sets->reach[v] = last < sets->reach[v + 1] ? last : sets->reach[v + 1];
+    }
     sets->set = UL_NEW_ARRAY(arena, uint64_t, sets->words);
     sets->keys = UL_NEW_ARRAY(arena, uint64_t, core->node_count);
     for (uint32_t v = 0; v < core->node_count; v++) {
@@ -88,10 +96,14 @@ uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, ui
 {
     uint32_t n = sets->core->node_count;
     uint32_t count = 0;
-    for (uint32_t w = 0; w < sets->words; w++) {
+    uint32_t top = sets->words; /* words in use */
+    while (top > 0 && set[top - 1] == 0)
+        top--;
+    uint32_t done = top == 0 ? 0 : top * 64 - (uint32_t)__builtin_clzll(set[top - 1]);
+    for (uint32_t w = 0; w < sets->words && (w * 64 < n && sets->reach[w * 64] <= done); w++) {
         for (uint64_t open = ~set[w]; open != 0; open &= open - 1) {
             uint32_t node = w * 64 + (uint32_t)__builtin_ctzll(open);
-            if (node >= n)
+            if (node >= n || sets->reach[node] > done)
                 break;
             sets->work++;
             if (ul_order_set_ready(sets, set, node))

@@ -162,6 +162,7 @@ enum ul_plan_order {
     UL_ORDER_DFS,
     UL_ORDER_DP,
     UL_ORDER_BEAM,
+    UL_ORDER_SEARCH,
     UL_ORDER_ILP
 };
 enum ul_plan_remat {

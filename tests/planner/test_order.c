@@ -263,7 +263,7 @@ static uint64_t least_peak(const struct ul_solve_graph *g)
 static void test_orders_are_the_best_there_are(void **state)
 {
     (void)state;
-    uint32_t open[UL_ORDER_BEAM + 1] = {0};
+    uint32_t open[UL_ORDER_SEARCH + 1] = {0};
     for (uint64_t seed = 0; seed < 6000; seed++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
@@ -274,7 +274,7 @@ static void test_orders_are_the_best_there_are(void **state)
         uint64_t peak, cost;
         assert_true(ul_solve_replay(&graph, graph.order, n, &peak, &cost));
         uint64_t published = peak;
-        for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_BEAM; method++) {
+        for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_SEARCH; method++) {
             struct ul_order_run run = {.graph = &graph, .method = method, .seed = seed};
             ul_order_run(&arena, &run);
             assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
