@@ -19,23 +19,6 @@
 
 #include <string.h>
 
-struct state {
-    uint64_t cost;  /* of the repeats so far */
-    uint64_t bound; /* of the repeats of any schedule through here */
-    uint32_t parent;
-    uint32_t next; /* among states that have run the same; UL_PLAN_NONE ends */
-    uint32_t runs; /* where its runs are listed */
-    uint16_t run_count;
-    uint16_t done_count;
-    bool dominated;
-};
-
-struct open_state {
-    uint64_t bound;
-    uint32_t done_count;
-    uint32_t state;
-};
-
 /* A state in the making. */
 struct draft {
     uint64_t *done, *resident;
@@ -51,19 +34,14 @@ struct search {
     struct exact_problem problem;
     struct exact_bound *bound;
     struct ul_arena *arena;
-    uint64_t *sets; /* per state: done, resident */
-    struct state *states;
-    uint32_t state_count;
-    uint32_t *table; /* open addressing on what has run: first state of the list + 1 */
-    uint32_t table_size, table_used;
-    struct open_state *open;
-    uint32_t open_count;
+    struct exact_store store;
     uint16_t *runs;
     uint32_t run_count, run_capacity;
     struct draft base, draft;
     uint32_t *droppable;
     uint32_t droppable_count;
     uint32_t *dropped;
+    uint64_t *useful, *useful_base;
     uint32_t run_now; /* the step for which room is made */
     uint64_t limit; /* cost of repeats that is known to do */
     uint64_t threshold; /* successors with a higher bound wait */
@@ -71,145 +49,27 @@ struct search {
     uint32_t best;  /* the state of the cheapest schedule found */
 };
 
-static bool open_before(const struct open_state *a, const struct open_state *b)
-{
-    if (a->bound != b->bound)
-        return a->bound < b->bound;
-    if (a->done_count != b->done_count)
-        return a->done_count > b->done_count;
-    return a->state > b->state;
-}
-
-static void open_push(struct search *s, struct open_state entry)
-{
-    uint32_t at = s->open_count++;
-    while (at > 0 && open_before(&entry, &s->open[(at - 1) / 2])) {
-        s->open[at] = s->open[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    s->open[at] = entry;
-}
-
-static struct open_state open_pop(struct search *s)
-{
-    struct open_state top = s->open[0];
-    struct open_state last = s->open[--s->open_count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= s->open_count)
-            break;
-        if (child + 1 < s->open_count && open_before(&s->open[child + 1], &s->open[child]))
-            child++;
-        if (!open_before(&s->open[child], &last))
-            break;
-        s->open[at] = s->open[child];
-        at = child;
-    }
-    s->open[at] = last;
-    return top;
-}
-
-static uint64_t *state_done(const struct search *s, uint32_t state)
-{
-    return s->sets + (size_t)state * 2 * s->problem.words;
-}
-
-static uint64_t *state_resident(const struct search *s, uint32_t state)
-{
-    return state_done(s, state) + s->problem.words;
-}
-
-static uint64_t set_hash(const uint64_t *set, uint32_t words)
-{
-    uint64_t hash = UINT64_C(0x9E3779B97F4A7C15);
-    for (uint32_t i = 0; i < words; i++) {
-        hash ^= set[i];
-        hash *= UINT64_C(0xBF58476D1CE4E5B9);
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
-/* Where the list of what has run `done` starts, or is to start. */
-static uint32_t *table_at(struct search *s, const uint64_t *done)
-{
-    uint32_t words = s->problem.words;
-    uint32_t mask = s->table_size - 1;
-    uint32_t at = (uint32_t)set_hash(done, words) & mask;
-    while (s->table[at] != 0 &&
-           memcmp(state_done(s, s->table[at] - 1), done, words * sizeof *done) != 0)
-        at = (at + 1) & mask;
-    return &s->table[at];
-}
-
-static void table_grow(struct search *s)
-{
-    const uint32_t *old = s->table;
-    uint32_t old_size = s->table_size;
-    s->table_size = old_size == 0 ? 1024 : old_size * 2;
-    s->table = UL_NEW_ARRAY(s->arena, uint32_t, s->table_size);
-    for (uint32_t i = 0; i < old_size; i++) {
-        if (old[i] != 0)
-            *table_at(s, state_done(s, old[i] - 1)) = old[i];
-    }
-}
-
-/* Whether a known state is as good as the draft; marks those that the draft beats. */
-static bool is_dominated(struct search *s, const struct draft *d, uint32_t *first)
-{
-    uint32_t words = s->problem.words;
-    uint32_t *link = first;
-    for (uint32_t at = *first; at != UL_PLAN_NONE; at = *link) {
-        struct state *known = &s->states[at];
-        s->job->work++;
-        if (known->cost <= d->cost && set_within(d->resident, state_resident(s, at), words))
-            return true;
-        if (known->cost >= d->cost && set_within(state_resident(s, at), d->resident, words)) {
-            known->dominated = true;
-            *link = known->next;
-        } else {
-            link = &known->next;
-        }
-    }
-    return false;
-}
-
 static void state_keep(struct search *s, const struct draft *d)
 {
-    uint32_t words = s->problem.words;
-    uint32_t *entry = table_at(s, d->done);
-    uint32_t first = *entry != 0 ? *entry - 1 : UL_PLAN_NONE;
-    if (is_dominated(s, d, &first)) {
-        *entry = first + 1;
+    uint32_t at =
+        exact_store_add(&s->store, d->done, d->done_count, d->resident, d->cost);
+    if (at == UL_PLAN_NONE)
         return;
-    }
-    uint32_t at = s->state_count++;
-    memcpy(state_done(s, at), d->done, words * sizeof *d->done);
-    memcpy(state_resident(s, at), d->resident, words * sizeof *d->resident);
-    s->states[at] = (struct state){.cost = d->cost,
-                                   .bound = d->bound,
-                                   .parent = d->parent,
-                                   .next = first,
-                                   .runs = s->run_count,
-                                   .run_count = (uint16_t)d->run_count,
-                                   .done_count = (uint16_t)d->done_count};
+    struct exact_state *state = &s->store.states[at];
+    state->bound = d->bound;
+    state->parent = d->parent;
+    state->runs = s->run_count;
+    state->run_count = (uint16_t)d->run_count;
     for (uint32_t i = 0; i < d->run_count; i++) {
         UL_GROW(s->arena, s->runs, s->run_count, s->run_capacity);
         s->runs[s->run_count++] = d->runs[i];
     }
-    s->table_used += *entry == 0;
-    *entry = at + 1;
-    if (s->table_used * 2 > s->table_size)
-        table_grow(s);
-    if (d->done_count == s->problem.count) {
-        if (d->cost < s->limit) {
-            s->limit = d->cost;
-            s->best = at;
-        }
-        return;
+    if (d->done_count < s->problem.count) {
+        exact_store_push(&s->store, at);
+    } else if (d->cost < s->limit) {
+        s->limit = d->cost;
+        s->best = at;
     }
-    open_push(s, (struct open_state){d->bound, d->done_count, at});
 }
 
 static void draft_init(struct search *s, struct draft *d)
@@ -316,6 +176,18 @@ static bool draft_bound(struct search *s, struct draft *d)
     return d->bound <= s->threshold && d->bound < s->limit;
 }
 
+/* Drops what no schedule below the cutoff has a use for. */
+static void draft_clear(struct search *s, struct draft *d)
+{
+    const struct exact_problem *p = &s->problem;
+    struct exact_sets sets = {d->done, d->resident};
+    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful);
+    for (uint32_t i = 0; i < p->words; i++) {
+        for (uint64_t left = d->resident[i] & ~s->useful[i]; left != 0; left &= left - 1)
+            draft_drop(s, d, i * 64 + word_lowest(left));
+    }
+}
+
 /* Makes what is forced after a run, and keeps the state if it is below the cutoff. */
 static void draft_settle(struct search *s, struct draft *d)
 {
@@ -332,7 +204,8 @@ static void draft_settle(struct search *s, struct draft *d)
             return;
         at = UINT32_MAX;
     }
-    if (s->state_count < s->job->state_limit)
+    draft_clear(s, d);
+    if (s->store.state_count < s->store.state_limit)
         state_keep(s, d);
 }
 
@@ -391,52 +264,56 @@ static void run_try(struct search *s, uint32_t bit)
     drops_try(s, 0, 0, need > p->capacity ? need - p->capacity : 0);
 }
 
-static void state_expand(struct search *s, uint32_t at)
+static void state_load(const struct search *s, struct draft *d, uint32_t at)
 {
-    uint64_t slack = (s->limit - s->states[at].bound) / 16;
-    s->threshold = s->states[at].bound + slack;
-    s->beyond = EXACT_NEVER;
     const struct exact_problem *p = &s->problem;
-    const struct state *state = &s->states[at];
-    struct draft *d = &s->base;
-    memcpy(d->done, state_done(s, at), p->words * sizeof *d->done);
-    memcpy(d->resident, state_resident(s, at), p->words * sizeof *d->resident);
+    const struct exact_state *state = &s->store.states[at];
+    const struct exact_group *group = &s->store.groups[state->group];
+    memcpy(d->done, group->done, p->words * sizeof *d->done);
+    memcpy(d->resident, s->store.resident + (size_t)at * p->words, p->words * sizeof *d->resident);
     d->cost = state->cost;
     d->bound = state->bound;
-    d->done_count = state->done_count;
+    d->done_count = group->done_count;
     d->parent = at;
     d->live_bytes = 0;
     for (uint32_t bit = 0; bit < p->count; bit++)
         d->live_bytes += set_has(d->resident, bit) ? p->size[bit] : 0;
+}
+
+static void state_expand(struct search *s, uint32_t at)
+{
+    const struct exact_problem *p = &s->problem;
+    struct draft *d = &s->base;
+    state_load(s, d, at);
+    s->threshold = d->bound + (s->limit - d->bound) / 16;
+    s->beyond = EXACT_NEVER;
+    struct exact_sets sets = {d->done, d->resident};
+    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful_base);
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t bit = p->ranked[i];
         if (!is_ready(s, d, bit))
             continue;
-        if (set_has(d->done, bit) &&
-            (p->repeat[bit] >= EXACT_NEVER ||
-             set_within(p->after + (size_t)bit * p->words, d->done, p->words)))
+        if (set_has(d->done, bit) && !set_has(s->useful_base, bit))
             continue;
         run_try(s, bit);
     }
     if (s->beyond < s->limit) {
-        s->states[at].bound = s->beyond;
-        open_push(s, (struct open_state){s->beyond, s->states[at].done_count, at});
+        s->store.states[at].bound = s->beyond;
+        exact_store_push(&s->store, at);
     }
 }
 
 static void search_init(struct search *s)
 {
     struct exact_problem *p = &s->problem;
-    uint64_t most = (uint64_t)s->job->state_limit + 1;
+    exact_store_init(&s->store, s->arena, p->words, s->job->state_limit);
     s->bound = exact_bound_new(s->arena, p);
-    s->sets = UL_NEW_ARRAY(s->arena, uint64_t, most * 2 * p->words);
-    s->states = UL_NEW_ARRAY(s->arena, struct state, most);
-    s->open = UL_NEW_ARRAY(s->arena, struct open_state, most);
     s->droppable = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
     s->dropped = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
+    s->useful = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
+    s->useful_base = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
     draft_init(s, &s->base);
     draft_init(s, &s->draft);
-    table_grow(s);
 }
 
 /* The runs that lead to a state, as nodes of the graph. */
@@ -444,12 +321,12 @@ static void sequence_write(struct search *s, uint32_t at)
 {
     struct ul_remat_exact *job = s->job;
     uint32_t count = 0;
-    for (uint32_t i = at; i != UL_PLAN_NONE; i = s->states[i].parent)
-        count += s->states[i].run_count;
+    for (uint32_t i = at; i != UL_PLAN_NONE; i = s->store.states[i].parent)
+        count += s->store.states[i].run_count;
     job->sequence = UL_NEW_ARRAY(job->arena, uint32_t, count);
     job->count = count;
-    for (; at != UL_PLAN_NONE; at = s->states[at].parent) {
-        const struct state *state = &s->states[at];
+    for (; at != UL_PLAN_NONE; at = s->store.states[at].parent) {
+        const struct exact_state *state = &s->store.states[at];
         for (uint32_t i = state->run_count; i-- > 0;)
             job->sequence[--count] = s->problem.node[s->runs[state->runs + i]];
     }
@@ -472,18 +349,17 @@ void ul_remat_exact_run(struct ul_remat_exact *job)
     s.threshold = EXACT_NEVER;
     draft_settle(&s, &s.draft);
     uint64_t open_bound = s.limit;
-    while (s.open_count > 0 && s.state_count < job->state_limit) {
-        struct open_state top = open_pop(&s);
-        if (top.bound >= s.limit)
+    while (s.store.state_count < job->state_limit) {
+        uint32_t at = exact_store_pop(&s.store);
+        if (at == UL_PLAN_NONE || s.store.states[at].bound >= s.limit)
             break;
-        if (s.states[top.state].dominated)
-            continue;
-        open_bound = top.bound;
+        open_bound = s.store.states[at].bound;
         job->expanded++;
-        state_expand(&s, top.state);
+        state_expand(&s, at);
     }
-    job->states = s.state_count;
-    bool finished = s.state_count < job->state_limit;
+    job->states = s.store.state_count;
+    job->work += s.store.looked / 8;
+    bool finished = job->states < job->state_limit;
     job->repeat_bound = finished ? s.limit : open_bound;
     if (s.best != UL_PLAN_NONE) {
         sequence_write(&s, s.best);

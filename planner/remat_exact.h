@@ -96,5 +96,59 @@ struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_p
  * `floor`, and cares for no more than `limit`: exact only in between. Adds to *work. */
 uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uint64_t floor,
                          uint64_t limit, uint64_t *work);
+/* What has run and may be of use to a schedule whose repeats after the state cost less than
+ * `limit`: to be kept where it is resident, to be repeated where it is not. A value that no first
+ * run to come reads is of use only by way of repeats of its users. */
+void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint64_t limit,
+                        uint64_t *useful);
+
+/* remat_exact_store.c */
+
+struct exact_state {
+    uint64_t cost;  /* of the repeats so far */
+    uint64_t bound; /* of the repeats of any schedule through here */
+    uint32_t parent;
+    uint32_t group; /* what has run */
+    uint32_t runs;  /* where its runs are listed */
+    uint16_t run_count;
+    bool dominated;
+};
+
+struct exact_open {
+    uint64_t bound;
+    uint32_t done_count;
+    uint32_t state;
+};
+
+struct exact_group {
+    uint64_t *done;
+    uint32_t done_count;
+    struct block *blocks; /* newest first */
+};
+
+struct exact_store {
+    struct ul_arena *arena;
+    uint32_t words;
+    uint64_t *resident; /* per state */
+    struct exact_state *states;
+    uint32_t state_count, state_limit;
+    struct exact_open *open; /* a heap */
+    uint32_t open_count;
+    struct exact_group *groups;
+    uint32_t group_count, group_capacity;
+    uint32_t *table; /* open addressing: group + 1 */
+    uint32_t table_size;
+    uint64_t looked; /* entries gone through */
+};
+
+void exact_store_init(struct exact_store *store, struct ul_arena *arena, uint32_t words,
+                      uint32_t state_limit);
+/* Adds a state, of which the caller sets the rest; UL_PLAN_NONE if another one beats it. */
+uint32_t exact_store_add(struct exact_store *store, const uint64_t *done, uint32_t done_count,
+                         const uint64_t *resident, uint64_t cost);
+/* Opens a state by its bound. */
+void exact_store_push(struct exact_store *store, uint32_t state);
+/* The open state of the least bound, the longest run of these; UL_PLAN_NONE if none is left. */
+uint32_t exact_store_pop(struct exact_store *store);
 
 #endif

@@ -22,6 +22,7 @@ enum { COVER_NODES = 4000, ROWS = 3 };
 
 struct cover_item {
     uint64_t size, cost;
+    uint64_t better; /* bits of earlier items that are at least as good */
 };
 
 struct exact_bound {
@@ -33,6 +34,7 @@ struct exact_bound {
     uint32_t cover_count;
     uint64_t best, enough;
     uint64_t nodes;
+    uint64_t *reach; /* per bit that has run: cost of more repeats until a first run reads one */
     struct {
         uint32_t bit;
         uint64_t value;
@@ -47,6 +49,7 @@ struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_p
     b->repeats = UL_NEW_ARRAY(arena, uint64_t, problem->words);
     b->items = UL_NEW_ARRAY(arena, uint64_t, problem->words);
     b->cover = UL_NEW_ARRAY(arena, struct cover_item, problem->count);
+    b->reach = UL_NEW_ARRAY(arena, uint64_t, problem->count);
     return b;
 }
 
@@ -114,18 +117,35 @@ static uint64_t cover_fraction(const struct exact_bound *b, uint32_t from, uint6
     return EXACT_NEVER;
 }
 
+/* Per item: the earlier ones that are no smaller and no dearer. */
+static void cover_rank(struct exact_bound *b)
+{
+    for (uint32_t i = 0; i < b->cover_count; i++) {
+        struct cover_item *item = &b->cover[i];
+        item->better = 0;
+        for (uint32_t j = 0; j < i && j < 64; j++) {
+            if (b->cover[j].size >= item->size && b->cover[j].cost <= item->cost)
+                item->better |= (uint64_t)1 << j;
+        }
+    }
+}
+
 /* The knapsack from item `from` on, depth first; b->best is the cheapest yet. Ends once that is
- * at most b->enough. */
-static void cover_search(struct exact_bound *b, uint32_t from, uint64_t wanted, uint64_t cost)
+ * at most b->enough. What was left out rules out what it would have been better than. */
+static void cover_search(struct exact_bound *b, uint32_t from, uint64_t wanted, uint64_t cost,
+                         uint64_t left_out)
 {
     for (uint32_t i = from; i < b->cover_count && b->best > b->enough; i++) {
+        const struct cover_item *item = &b->cover[i];
+        if ((item->better & left_out) != 0)
+            continue;
         if (b->nodes++ >= COVER_NODES || cost + cover_fraction(b, i, wanted) >= b->best)
             return;
-        const struct cover_item *item = &b->cover[i];
         if (item->size >= wanted)
             b->best = cost + item->cost < b->best ? cost + item->cost : b->best;
         else
-            cover_search(b, i + 1, wanted - item->size, cost + item->cost);
+            cover_search(b, i + 1, wanted - item->size, cost + item->cost, left_out);
+        left_out |= i < 64 ? (uint64_t)1 << i : 0;
     }
 }
 
@@ -175,7 +195,8 @@ static uint64_t rows_solve(struct exact_bound *b, struct exact_sets state, uint6
         b->enough = value;
         b->best = limit;
         b->nodes = 0;
-        cover_search(b, 0, wanted, 0);
+        cover_rank(b);
+        cover_search(b, 0, wanted, 0, 0);
         *work += b->nodes;
         uint64_t found = b->nodes < COVER_NODES ? b->best : b->rows[i].value;
         value = found > value ? found : value;
@@ -207,4 +228,43 @@ uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uin
     }
     uint64_t enough = floor > cost ? floor - cost : 0;
     return cost + rows_solve(bound, state, enough, limit - cost, work);
+}
+
+/* What it costs at least, beyond the repeats that are needed anyway, to make use of `bit`. */
+static uint64_t reach_of(const struct exact_bound *b, struct exact_sets state, uint32_t bit)
+{
+    const struct exact_problem *p = b->problem;
+    const uint64_t *users = p->users + (size_t)bit * p->words;
+    if (!set_within(users, state.done, p->words))
+        return 0;
+    uint64_t least = EXACT_NEVER;
+    for (uint32_t i = 0; i < p->words; i++) {
+        for (uint64_t left = users[i]; left != 0; left &= left - 1) {
+            uint32_t user = i * 64 + word_lowest(left);
+            uint64_t cost = b->reach[user];
+            if (!set_has(b->repeats, user))
+                cost += p->repeat[user];
+            least = cost < least ? cost : least;
+        }
+    }
+    return least;
+}
+
+void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint64_t limit,
+                        uint64_t *useful)
+{
+    const struct exact_problem *p = bound->problem;
+    uint64_t cost = repeats_find(bound, state);
+    uint64_t spare = cost < limit ? limit - cost : 0;
+    memset(useful, 0, p->words * sizeof *useful);
+    for (uint32_t at = p->count; at-- > 0;) {
+        uint32_t bit = p->ranked[at];
+        if (!set_has(state.done, bit))
+            continue;
+        uint64_t reach = reach_of(bound, state, bit);
+        bound->reach[bit] = reach;
+        bool again = !set_has(state.resident, bit) && !set_has(bound->repeats, bit);
+        if (reach + (again ? p->repeat[bit] : 0) < spare)
+            set_add(useful, bit);
+    }
 }
