@@ -88,11 +88,13 @@ enum ul_status ul_cli_require_fit(struct ul_cli_job *job)
                    job->report.model_name, (unsigned long long)reserved,
                    (unsigned long long)(reserved - budget), (unsigned long long)budget,
                    (unsigned long long)job->plan.smallest_budget_bytes);
-    if (budget < job->plan.lower_bound_bytes)
-        ul_text_printf(&text, "; it is proven that this program cannot do with less than %llu.",
-                       (unsigned long long)job->plan.lower_bound_bytes);
+    uint64_t floor_bytes = ul_report_floor_bytes(&job->report);
+    if (budget < floor_bytes)
+        ul_text_printf(&text, "; it is proven that %llu are needed.",
+                       (unsigned long long)floor_bytes);
     else
-        ul_text_put(&text, "; that nothing smaller exists is not proven.");
+        ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
+                       (unsigned long long)floor_bytes);
     put_alive(job, &text);
     ul_text_put(&text,
                 "\nA smaller batch or shape, --weights rom and --io caller make it smaller.");

@@ -3,6 +3,7 @@
 #include "report/report.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 const char *ul_report_row_name(uint32_t row)
 {
@@ -36,6 +37,35 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
     for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
         sum += rows->class_bytes[i];
     return report->plan->reserved_bytes[0] - sum;
+}
+
+/* Whether other programs, with steps computed in pieces, were no choice. */
+static bool is_only_program(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        const struct ul_report_option *option = &report->options[i];
+        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t ul_report_floor_bytes(const struct ul_report *report)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t always = 0, start = 0, end = 0;
+    if (is_only_program(report))
+        return report->plan->lower_bound_bytes;
+    for (uint32_t i = 0; i < problem->value_count; i++) {
+        const struct ul_plan_value *value = &problem->values[i];
+        uint64_t bytes = value->space == 0 ? ul_size_align_or_die(value->size_bytes,
+                                                                  report->plan->alignment_bytes)
+                                           : 0;
+        always += value->persistent ? bytes : 0;
+        start += value->live_from_start && !value->persistent ? bytes : 0;
+        end += value->live_to_end && !value->persistent ? bytes : 0;
+    }
+    return always + (start > end ? start : end);
 }
 
 static void put_key_string(struct ul_text *text, const char *key, const char *value)
@@ -242,7 +272,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     /* Of what does not fit: that nothing does. */
     put_key_bool(text, "proven",
                  plan->fits ? plan->packing_proven
-                            : report->budget_bytes < plan->lower_bound_bytes);
+                            : report->budget_bytes < ul_report_floor_bytes(report));
     put_key_bool(text, "optimal", plan->optimal);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);

@@ -40,8 +40,11 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
                        100.0 * overhead_of(plan), recomputed_steps(plan), plan->remat_method);
     }
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
-    ul_text_printf(text, "\nNothing is below %" PRIu64 " bytes%s.\n", last->lower_bound_bytes,
-                   last->optimal ? ": the last plan is as small as can be" : "");
+    ul_text_printf(text,
+                   "\nNo plan of these kernels is below %" PRIu64 " bytes%s;\n"
+                   "no program of this model needs less than %" PRIu64 ".\n",
+                   last->lower_bound_bytes, last->optimal ? ", and the last has just that" : "",
+                   ul_report_floor_bytes(report));
 }
 
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,

@@ -51,6 +51,10 @@ const char *ul_report_row_name(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 
 /* json.c: the text of plan.json (report/README.md). */
+
+/* What every program of this model needs, however its steps are split: weights, with all inputs or
+ * all outputs; where splits were no choice, the lower bound of the program. */
+uint64_t ul_report_floor_bytes(const struct ul_report *report);
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 /* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
 struct ul_report_header {

@@ -77,11 +77,11 @@ def load(folder, name):
         return json.load(file)
 
 
-def check_program(ullage, model, folder, budget, wanted):
+def check_program(ullage, model, options, folder, budget, wanted):
     """Returns how many steps run again."""
     name = f"./p{budget}"
     run([ullage, "compile", model, "--budget", str(budget), "-o", name, "--json", "plan.json",
-         "--cflags", "-O1"], folder)  # fmt: skip
+         "--cflags", "-O1"] + options, folder)  # fmt: skip
     plan = load(folder, "plan.json")
     if not plan["fits"] or plan["reserved_bytes"] > budget:
         raise RuntimeError(f"budget {budget}: reserves {plan['reserved_bytes']}")
@@ -93,26 +93,28 @@ def check_program(ullage, model, folder, budget, wanted):
     if outputs_of(name, folder) != wanted:
         raise RuntimeError(f"budget {budget}: other bits than without reuse")
     again = sum(copy > 0 for copy in plan["steps"]["copy"])
-    if again == 0 and plan["cost"] > plan["base_cost"]:
+    splits = any(name == "split" for name, _ in plan["options"])
+    if again == 0 and not splits and plan["cost"] > plan["base_cost"]:
         raise RuntimeError(f"budget {budget}: costs more for nothing")
     return again
 
 
-def check_sweep(ullage, model, folder, rungs):
+def check_sweep(ullage, model, options, folder, rungs):
     """Budgets in steps of 2 %, by commands of their own, agree with the ladder."""
     first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
     largest, cost = first, 0
     for percent in range(98, 0, -2):
         budget = first * percent // 100
         code = 0 if budget >= last else 4
-        run([ullage, "plan", model, "--budget", str(budget), "--json", "swept.json"], folder, code)
+        run([ullage, "plan", model, "--budget", str(budget), "--json", "swept.json"] + options,
+            folder, code)  # fmt: skip
         plan = load(folder, "swept.json")
         if (
             plan["fits"] != (code == 0)
             or plan["reserved_bytes"] > largest
             or plan["cost"] < cost
             or plan["smallest_budget_bytes"] != last
-            or plan["proven"] < (not plan["fits"] and budget < plan["lower_bound_bytes"])
+            or (plan["proven"] and code == 4 and budget >= plan["lower_bound_bytes"])
         ):
             raise RuntimeError(f"budget {budget}: not what the ladder says")
         largest, cost = plan["reserved_bytes"], plan["cost"]
@@ -121,13 +123,15 @@ def check_sweep(ullage, model, folder, rungs):
 
 
 def check(ullage, model, folder, must_repeat):
-    run([ullage, "plan", model, "--sweep", "--json", "ladder.json"], folder)
+    options = ["--no-pass", "split"] if must_repeat else []
+    run([ullage, "plan", model, "--sweep", "--json", "ladder.json"] + options, folder)
     rungs = load(folder, "ladder.json")["plans"]
-    run([ullage, "compile", model, "--pack", "none", "-o", "./plain", "--cflags", "-O1"], folder)
+    run([ullage, "compile", model, "--pack", "none", "-o", "./plain", "--cflags", "-O1"] + options,
+        folder)  # fmt: skip
     wanted = outputs_of("./plain", folder)
     budgets = sorted({rungs[i]["reserved_bytes"] for i in (0, 1 % len(rungs), len(rungs) // 2, -1)})
-    again = max(check_program(ullage, model, folder, budget, wanted) for budget in budgets)
-    check_sweep(ullage, model, folder, rungs)
+    again = max(check_program(ullage, model, options, folder, budget, wanted) for budget in budgets)
+    check_sweep(ullage, model, options, folder, rungs)
     if must_repeat and again == 0:
         raise RuntimeError("no step was run again")
     first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
@@ -149,7 +153,7 @@ def main():
             jobs.append((os.path.join(work, name + ".onnx"), True))
             save(parser.parse_model(HEAD + body), jobs[-1][0])
         for name in args.small:
-            jobs.append((os.path.join(work, name + ".onnx"), name == "unet"))
+            jobs.append((os.path.join(work, name + ".onnx"), False))
             make = os.path.join(ROOT, "models", "make.py")
             run([sys.executable, make, name, "--small", "-o", jobs[-1][0]], work)
         for model, must_repeat in jobs:
