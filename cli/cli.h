@@ -188,6 +188,6 @@ enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,
                                   struct ul_diag *diag) UL_MUST_CHECK;
 
 extern const struct ul_cli_command ul_command_compile, ul_command_plan, ul_command_check,
-    ul_command_verify, ul_command_inspect, ul_command_pack, ul_command_solve;
+    ul_command_verify, ul_command_inspect, ul_command_pack, ul_command_solve, ul_command_profile;
 
 #endif

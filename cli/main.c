@@ -17,6 +17,7 @@ static const struct ul_cli_command *const commands[] = {
 #ifdef ULLAGE_HAS_SOLVE
     &ul_command_solve,
 #endif
+    &ul_command_profile,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -230,8 +230,9 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
                   expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
     if (floats)
         count_flops(walk, expr->op == UL_KX_FMA ? saturating_mul(times, 2) : times);
+    bool is_long = expr->op == UL_KX_TANH || expr->op == UL_KX_ERF; /* about two of the others */
     if (special && walk->vector && has_lanes(expr))
-        count(walk, UL_WORK_SPECIAL, times);
+        count(walk, UL_WORK_SPECIAL, is_long ? saturating_mul(times, 2) : times);
     else if (special)
         count(walk, UL_WORK_SCALAR, saturating_mul(times, SCALAR_SPECIAL));
     else

@@ -1,0 +1,132 @@
+/* ullage profile: measures this machine into a device profile, or lists the built-in ones. */
+#define _XOPEN_SOURCE 700
+#include "cli/profile_internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 60 }; /* the longest name of a profile */
+
+/* The processor as the system calls it, in the characters that a profile's name may have. */
+static const char *processor_name(struct ul_arena *arena)
+{
+    char line[256];
+    char *name = ul_arena_copy_string(arena, "measured machine");
+    FILE *stream = fopen("/proc/cpuinfo", "r");
+    while (stream != NULL && fgets(line, sizeof line, stream) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", strlen("model name")) != 0 || colon == NULL)
+            continue;
+        name = ul_arena_printf(arena, "%.*s", NAME_BYTES, colon + 1 + strspn(colon + 1, " \t"));
+        break;
+    }
+    if (stream != NULL)
+        fclose(stream);
+    name[strcspn(name, "\n")] = '\0';
+    for (char *at = name; *at != '\0'; at++) {
+        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_.,()@+/",
+                   *at) == NULL)
+            *at = '_';
+    }
+    return name[0] != '\0' ? name : "measured machine";
+}
+
+static uint64_t memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
+static void print_profile(const struct ul_profile *profile)
+{
+    static const char *const meanings[UL_WORK_KINDS] = {
+        [UL_WORK_MATMUL_F32] = "products and sums of tiled f32 contractions",
+        [UL_WORK_MATMUL_TF32] = "the same with factors of 19 bits",
+        [UL_WORK_MATMUL_F64] = "of f64",
+        [UL_WORK_MATMUL_F16] = "of 16-bit floats",
+        [UL_WORK_MATMUL_INT8] = "of 8-bit integers",
+        [UL_WORK_WINDOW] = "of depthwise convolution",
+        [UL_WORK_VECTOR] = "loads, stores and arithmetic in vector lanes",
+        [UL_WORK_SPECIAL] = "exp, log, tanh, erf there",
+        [UL_WORK_SCALAR] = "anything in other loops",
+    };
+    printf("%s: %s\n\n", profile->name, profile->source);
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        printf("  %-12s %9.2f Gop/s   %s\n", ul_work_kind_name((enum ul_work_kind)kind),
+               profile->rates[kind], meanings[kind]);
+    for (uint32_t i = 0; i < profile->level_count; i++) {
+        const struct ul_profile_level *level = &profile->levels[i];
+        if (level->capacity_bytes == UINT64_MAX)
+            printf("  memory       %9.2f GB/s    beyond\n", level->rate);
+        else
+            printf("  memory       %9.2f GB/s    up to %llu bytes a step\n", level->rate,
+                   (unsigned long long)level->capacity_bytes);
+    }
+    printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
+}
+
+static void print_list(void)
+{
+    printf("%-16s %8s %8s %8s %8s %8s %6s %6s  %s\n", "profile", "f32", "tf32", "f16", "int8",
+           "GB/s", "GiB", "ns", "source");
+    for (uint32_t i = 0; i < ul_profile_count(); i++) {
+        const struct ul_profile *profile = ul_profile_at(i);
+        printf("%-16s %8.5g %8.5g %8.5g %8.5g %8.5g %6.4g %6.4g  %s\n", profile->name,
+               profile->rates[UL_WORK_MATMUL_F32] / 1e3, profile->rates[UL_WORK_MATMUL_TF32] / 1e3,
+               profile->rates[UL_WORK_MATMUL_F16] / 1e3, profile->rates[UL_WORK_MATMUL_INT8] / 1e3,
+               profile->levels[profile->level_count - 1].rate,
+               (double)(profile->memory_bytes >> 20) / 1024, profile->overhead_ns, profile->source);
+    }
+    printf("\nf32 to int8: 10^12 operations a second in contractions; ns: overhead of a step.\n");
+}
+
+static enum ul_status measure(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    struct ul_measured measured[UL_MEASURE_PROGRAMS];
+    struct ul_profile profile = {.name = processor_name(&job->keep)};
+    struct ul_text text;
+    for (int i = 0; i < UL_MEASURE_PROGRAMS; i++)
+        UL_TRY(ul_profile_measure(job, (enum ul_measure_program)i, &measured[i]));
+    profile.source =
+        ul_arena_printf(&job->keep, "measured by ullage %s, one thread, %s", UL_VERSION,
+                        options->cflags != NULL ? options->cflags : "-O3 -march=native");
+    profile.memory_bytes = memory_bytes();
+    ul_profile_fit(&job->keep, measured, &profile);
+    if (options->output != NULL) {
+        ul_text_init(&text, &job->keep);
+        ul_profile_put_json(&text, &profile, false);
+        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->diag));
+    }
+    if (options->output == NULL || strcmp(options->output, "-") != 0)
+        print_profile(&profile);
+    return UL_OK;
+}
+
+static enum ul_status profile(struct ul_cli_job *job)
+{
+    if (job->options.files.count != 0)
+        return ul_diag_set(&job->diag, UL_USAGE,
+                           "%s: this command takes no file; -o FILE says where the profile goes",
+                           job->options.files.items[0]);
+    if (!job->options.list)
+        return measure(job);
+    if (job->options.output != NULL)
+        return ul_diag_set(&job->diag, UL_USAGE, "--list prints: it takes no -o");
+    print_list();
+    return UL_OK;
+}
+
+static const enum ul_cli_option_id options[] = {UL_CLI_OUTPUT, UL_CLI_LIST, UL_CLI_CC,
+                                                UL_CLI_CFLAGS, UL_CLI_MARCH};
+
+const struct ul_cli_command ul_command_profile = {
+    .name = "profile",
+    .arguments = "[-o FILE] [options]",
+    .summary = "Measures this machine into a device profile for --profile.",
+    .details = "It compiles and runs small programs for about ten seconds; nothing else should\n"
+               "run meanwhile. A plan names the profile that its times are from.",
+    .run = profile,
+    .options = options,
+    .option_count = sizeof options / sizeof *options};

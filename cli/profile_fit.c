@@ -1,0 +1,82 @@
+/* Rates from measured steps. A step takes the sum of its kinds of work, each by its rate, and the
+ * overhead; so kinds are fitted one after the other, those first that steps do beside others, and
+ * what is known is taken off before the next is fitted. Of several steps of a kind the median
+ * counts: one that a neighbour disturbed, or that a compiler had luck with, must not decide. */
+#include "cli/profile_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Time of the step without its overhead and its known work, at least a quarter of all. */
+static double time_left(const struct ul_profile *profile, const struct ul_measured_step *step,
+                        enum ul_work_kind kind)
+{
+    double left = step->least_ns - profile->overhead_ns;
+    for (uint32_t k = 0; k < UL_WORK_KINDS; k++) {
+        if (k != (uint32_t)kind && profile->rates[k] > 0)
+            left -= (double)step->work->counts[k] / profile->rates[k];
+    }
+    return left > step->least_ns / 4 ? left : step->least_ns / 4;
+}
+
+static void fit_rate(struct ul_arena *arena, const struct ul_measured *measured,
+                     enum ul_work_kind kind, struct ul_profile *profile)
+{
+    double *found = UL_NEW_ARRAY(arena, double, measured->step_count);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < measured->step_count; i++) {
+        const struct ul_measured_step *step = &measured->steps[i];
+        if (strcmp(step->label, ul_work_kind_name(kind)) == 0 && step->work->counts[kind] > 0)
+            found[count++] = (double)step->work->counts[kind] / time_left(profile, step, kind);
+    }
+    UL_ASSERT(count > 0);
+    qsort(found, count, sizeof *found, compare_doubles);
+    profile->rates[kind] = found[count / 2];
+}
+
+/* A level for each size of the memory program, from the fastest step of the size; a size that is
+ * no slower than the one before joins its level. Between two sizes the geometric mean divides. */
+static void fit_levels(const struct ul_measured *measured, struct ul_profile *profile)
+{
+    enum { APART = 4 }; /* half of the ratio of neighbouring sizes, roughly */
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < measured->step_count;) {
+        uint64_t moved = measured->steps[i].moved_bytes;
+        double rate = 0;
+        for (; i < measured->step_count && measured->steps[i].moved_bytes == moved; i++) {
+            double busy = measured->steps[i].least_ns - profile->overhead_ns;
+            double least = measured->steps[i].least_ns / 4;
+            double found = (double)moved / (busy > least ? busy : least);
+            rate = found > rate ? found : rate;
+        }
+        if (count > 0 && rate >= 0.95 * profile->levels[count - 1].rate)
+            count--;
+        else
+            profile->levels[count].rate = rate;
+        UL_ASSERT(count < UL_PROFILE_LEVELS);
+        profile->levels[count].capacity_bytes = moved * APART;
+        count++;
+    }
+    profile->levels[count - 1].capacity_bytes = UINT64_MAX;
+    profile->level_count = count;
+}
+
+void ul_profile_fit(struct ul_arena *arena, const struct ul_measured measured[UL_MEASURE_PROGRAMS],
+                    struct ul_profile *profile)
+{
+    static const enum ul_work_kind order[] = {
+        UL_WORK_VECTOR,     UL_WORK_SPECIAL,    UL_WORK_SCALAR,     UL_WORK_WINDOW,
+        UL_WORK_MATMUL_F32, UL_WORK_MATMUL_F64, UL_WORK_MATMUL_F16, UL_WORK_MATMUL_INT8};
+    const struct ul_measured *empty = &measured[UL_MEASURE_OVERHEAD];
+    profile->overhead_ns = empty->run_ns / (double)empty->step_count;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        fit_rate(arena, &measured[UL_MEASURE_RATES], order[i], profile);
+    profile->rates[UL_WORK_MATMUL_TF32] = profile->rates[UL_WORK_MATMUL_F32];
+    fit_levels(&measured[UL_MEASURE_MEMORY], profile);
+}

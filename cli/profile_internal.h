@@ -1,0 +1,40 @@
+/* What the files of `ullage profile` share: benchmarks, and the times of their steps.
+ *
+ * Units: nanoseconds, operations and bytes per nanosecond.
+ */
+#ifndef UL_CLI_PROFILE_INTERNAL_H
+#define UL_CLI_PROFILE_INTERNAL_H
+
+#include "cli/cli.h"
+
+/* One step of a program that was measured. */
+struct ul_measured_step {
+    const char *label; /* of its row: what it is for */
+    const struct ul_work *work;
+    uint64_t moved_bytes;
+    double least_ns;
+};
+
+struct ul_measured {
+    uint32_t step_count;
+    struct ul_measured_step *steps; /* in execution order */
+    double run_ns;                  /* the least latency of a run without a clock between steps */
+};
+
+enum ul_measure_program {
+    UL_MEASURE_RATES,    /* one operator a step, labelled by the kind of work that limits it */
+    UL_MEASURE_MEMORY,   /* one operation an element on ever larger values, labelled "memory" */
+    UL_MEASURE_OVERHEAD, /* many steps on one element, labelled "step" */
+    UL_MEASURE_PROGRAMS
+};
+
+/* profile_measure.c: compiles the program through the whole pipeline, as the options --cc, --cflags
+ * and --march say, and runs it. UL_COMPILER where the C compiler fails. */
+enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
+                                  struct ul_measured *measured) UL_MUST_CHECK;
+
+/* profile_fit.c: rates from what was measured; names and source are the caller's. */
+void ul_profile_fit(struct ul_arena *arena, const struct ul_measured measured[UL_MEASURE_PROGRAMS],
+                    struct ul_profile *profile);
+
+#endif
