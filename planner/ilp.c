@@ -175,8 +175,8 @@ static void problem_make(struct child *c)
     const struct ul_ilp *ilp = c->ilp;
     c->problem = glp_create_prob();
     glp_set_obj_dir(c->problem, GLP_MIN);
-    if (ilp->column_count > 0)
-        glp_add_cols(c->problem, (int)ilp->column_count);
+    /* One more, which is nothing: GLPK refuses to solve what has none. */
+    glp_add_cols(c->problem, (int)ilp->column_count + 1);
     for (uint32_t i = 0; i < ilp->column_count; i++) {
         const struct ul_ilp_column *column = &ilp->columns[i];
         int at = (int)i + 1;
@@ -186,8 +186,7 @@ static void problem_make(struct child *c)
                          column->upper);
         glp_set_obj_coef(c->problem, at, column->cost);
     }
-    if (ilp->row_count > 0)
-        glp_add_rows(c->problem, (int)ilp->row_count);
+    glp_add_rows(c->problem, (int)ilp->row_count + 1);
     int *columns = UL_NEW_ARRAY(ilp->arena, int, (uint64_t)ilp->column_count + 1);
     double *factors = UL_NEW_ARRAY(ilp->arena, double, (uint64_t)ilp->column_count + 1);
     for (uint32_t i = 0; i < ilp->row_count; i++) {
@@ -236,11 +235,16 @@ static void tree_search(struct child *c)
     control.cov_cuts = GLP_ON;
     control.cb_func = tree_callback;
     control.cb_info = c;
-    if (glp_intopt(c->problem, &control) != 0 || c->stopped)
-        _exit(1);
-    if (glp_mip_status(c->problem) == GLP_OPT)
+    int failed = glp_intopt(c->problem, &control);
+    int status = glp_mip_status(c->problem);
+    /* Not every solution comes by the callback. */
+    if (status == GLP_OPT || status == GLP_FEAS)
+        send_solution(c);
+    if (c->stopped || failed != 0)
+        send_record(c, RECORD_BOUND, c->bound);
+    else if (status == GLP_OPT)
         send_record(c, RECORD_OPTIMAL, glp_mip_obj_val(c->problem));
-    else if (glp_mip_status(c->problem) == GLP_NOFEAS)
+    else if (status == GLP_NOFEAS)
         send_record(c, RECORD_INFEASIBLE, INFINITY);
 }
 

@@ -155,8 +155,10 @@ static void domains_make(struct form *f)
     }
     for (uint32_t i = 0; i < f->n; i++) {
         f->rerun_domain[cell(f, i, i)] = ALWAYS;
+        uint32_t readers = f->stages.reader_first[i + 1] - f->stages.reader_first[i];
+        uint32_t last = readers > 0 ? f->stages.readers[f->stages.reader_first[i + 1] - 1] : i;
         for (uint32_t t = i + 1; t <= f->need[i]; t++) {
-            bool always = t <= f->stages.touch[i] || !may_rerun(f, i);
+            bool always = t <= f->stages.touch[i] || (t <= last && !may_rerun(f, i));
             f->keep_domain[keep_cell(f, t, i)] = always ? ALWAYS : FREE;
             if (t >= f->stages.gap && t > f->stages.touch[i] + 1 && may_rerun(f, i) &&
                 (wide == NULL || wide[cell(f, t, i)]))
@@ -616,6 +618,9 @@ bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task)
                         .budget_bytes = task->budget_bytes - g->base_bytes,
                         .cost_unit = cost_divisor(g)};
     ul_stages_init(arena, g, task->order, &form.stages);
+    task->proven = task->cutoff_cost <= base_cost_of(&form);
+    if (task->proven)
+        return true;
     needs_find(&form);
     domains_make(&form);
     program_make(&form);
