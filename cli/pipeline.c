@@ -287,7 +287,7 @@ static void describe(struct ul_cli_job *job)
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(&job->graph, step->node, &job->keep),
             .flop_count = step->work.flop_count,
-            .moved_bytes = step->moved_bytes};
+            .moved_bytes = step->traffic.moved_bytes};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {
         const struct ul_value *value = &job->graph.values[program->graph_values[i]];

@@ -166,7 +166,7 @@ static enum ul_status take_times(struct ul_cli_job *job, const json_t *root,
         measured->steps[i] = (struct ul_measured_step){
             .label = ul_arena_copy_string(job->options.arena, job->graph.nodes[step->node].name),
             .work = work,
-            .moved_bytes = step->moved_bytes};
+            .moved_bytes = step->traffic.moved_bytes};
         for (size_t k = 0; k < json_array_size(steps); k++) {
             const json_t *item = json_array_get(steps, k);
             const char *name = json_string_value(json_object_get(item, "name"));

@@ -47,7 +47,7 @@ struct ul_profile_level {
 enum { UL_PROFILE_LEVELS = 8 };
 
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
- * the kinds of work, and bytes / rate of their level; plus the overhead of a step. */
+ * the kinds of work, and bytes / rate of their levels; plus the overhead of a step. */
 struct ul_profile {
     const char *name;
     const char *source;          /* a data sheet, or how it was measured */
@@ -60,10 +60,17 @@ struct ul_profile {
 
 /* The most that a step may cost, in nanoseconds: sums over any program stay in range. */
 #define UL_PROFILE_MOST_NS ((uint64_t)1 << 39)
+/* What a step reads and writes, each byte of an argument once. Weights were last used a whole run
+ * ago: the memory that holds all of them is where they are. */
+struct ul_traffic {
+    uint64_t moved_bytes;
+    uint64_t weight_bytes;     /* of those */
+    uint64_t all_weight_bytes; /* of the program */
+};
 /* Nanoseconds, rounded up, at least 1; `rounds`: how often the step runs. The same on every
  * machine: no product is added to anything, which a compiler could fuse. */
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
-                         uint64_t moved_bytes, uint64_t rounds);
+                         const struct ul_traffic *traffic, uint64_t rounds);
 /* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
 #define UL_PROFILE_DEFAULT "generic-core"
 const struct ul_profile *ul_profile_find(const char *name);
@@ -118,8 +125,8 @@ struct ul_program_step {
     bool *written;      /* per argument */
     ul_value_id *views; /* per argument: the value that lies there, or UL_NONE */
     uint64_t copy_bytes;
-    uint64_t moved_bytes; /* read and written, each byte of an argument once */
-    struct ul_work work;  /* of one call; a loop calls `rounds` times */
+    struct ul_traffic traffic;
+    struct ul_work work; /* of one call; a loop calls `rounds` times */
     uint64_t rounds;
     uint32_t in_place_count;
     const struct ul_in_place *in_place; /* base values */

@@ -243,7 +243,7 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_text_put(text, ", ");
     ul_emit_string(text, step->op);
     ul_text_printf(text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g},\n", view_begin, view_count,
-                   step->work.flop_count, step->moved_bytes,
+                   step->work.flop_count, step->traffic.moved_bytes,
                    (double)planned->alternatives[at->alternative].cost * 1e-9);
 }
 

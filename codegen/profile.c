@@ -106,20 +106,26 @@ const struct ul_profile *ul_profile_find(const char *name)
     return NULL;
 }
 
-uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
-                         uint64_t moved_bytes, uint64_t rounds)
+static double rate_for(const struct ul_profile *profile, uint64_t held_bytes)
 {
-    double busy_ns = 0;
     uint32_t level = 0;
+    while (held_bytes > profile->levels[level].capacity_bytes)
+        level++;
+    return profile->levels[level].rate;
+}
+
+uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
+                         const struct ul_traffic *traffic, uint64_t rounds)
+{
+    static const double most = (double)UL_PROFILE_MOST_NS;
+    UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
+    double busy_ns = 0;
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
         busy_ns += (double)work->counts[kind] / profile->rates[kind];
-    while (moved_bytes > profile->levels[level].capacity_bytes)
-        level++;
-    double moving_ns = (double)moved_bytes / profile->levels[level].rate;
+    double moving_ns = (double)(traffic->moved_bytes - traffic->weight_bytes) /
+                       rate_for(profile, traffic->moved_bytes);
+    moving_ns += (double)traffic->weight_bytes / rate_for(profile, traffic->all_weight_bytes);
     double once_ns = (busy_ns > moving_ns ? busy_ns : moving_ns) + profile->overhead_ns;
-    double most = (double)UL_PROFILE_MOST_NS;
-    if (once_ns >= most || rounds == 0)
-        return rounds == 0 ? 1 : UL_PROFILE_MOST_NS;
     double all_ns = once_ns * (double)rounds;
     if (all_ns >= most)
         return UL_PROFILE_MOST_NS;

@@ -17,6 +17,7 @@
 struct builder {
     struct ul_arena *arena;
     struct ul_arena scratch; /* while one kernel is added */
+    uint64_t weight_bytes;
     const struct ul_graph *graph;
     const struct ul_program_options *options;
     struct ul_program *program;
@@ -181,6 +182,15 @@ static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffe
     return bytes < whole ? bytes : whole;
 }
 
+static void count_traffic(struct ul_traffic *traffic, const struct ul_graph *graph,
+                          const struct ul_buffer *buffer, uint64_t accesses)
+{
+    uint64_t bytes = buffer_bytes(graph, buffer, accesses);
+    traffic->moved_bytes += bytes;
+    if (graph->values[buffer->value].kind == UL_VALUE_WEIGHT)
+        traffic->weight_bytes += bytes;
+}
+
 /* How often a step of `region` runs; both branches count. */
 static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
 {
@@ -320,10 +330,11 @@ static void step_add(struct builder *builder, struct ul_program_step *step, uint
 {
     struct ul_program *program = builder->program;
     for (uint32_t i = 0; i < step->arg_count && step->kind != UL_STEP_KERNEL; i++)
-        step->moved_bytes += arg_bytes(builder->graph, step, i);
+        step->traffic.moved_bytes += arg_bytes(builder->graph, step, i);
     UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
     step->region = region;
     step->rounds = rounds_of(program, region);
+    step->traffic.all_weight_bytes = builder->weight_bytes;
     program->steps[program->step_count++] = *step;
     step_plan(builder, step, region, scratch_bytes);
     test_first(builder, region);
@@ -421,7 +432,7 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         step.args[step.arg_count] = address_of(buffer->value, buffer->offset_bytes);
         step.written[step.arg_count] = buffer->role == UL_BUFFER_OUTPUT;
         step.views[step.arg_count] = buffer->view;
-        step.moved_bytes += buffer_bytes(graph, buffer, function->accesses[i]);
+        count_traffic(&step.traffic, graph, buffer, function->accesses[i]);
         step.arg_count++;
     }
     step.name = step_name(builder, graph->nodes[last].name);
@@ -757,6 +768,10 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     /* One region for the root, up to two for a block. */
     builder.tests = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->block_count + 2);
     memset(builder.tests, 0xFF, (2 * (size_t)graph->block_count + 2) * sizeof *builder.tests);
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].kind == UL_VALUE_WEIGHT)
+            builder.weight_bytes += ul_type_bytes(&graph->values[i].type);
+    }
     ul_arena_init(&builder.scratch);
     enum ul_status status = build_root(&builder);
     ul_arena_done(&builder.scratch);

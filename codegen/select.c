@@ -10,7 +10,7 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
 {
     offers[0] = (struct ul_implementation){
         .name = "ullage",
-        .cost = ul_profile_cost(profile, &step->work, step->moved_bytes, step->rounds),
+        .cost = ul_profile_cost(profile, &step->work, &step->traffic, step->rounds),
         .scratch_bytes = own_scratch_bytes};
     return 1;
 }
