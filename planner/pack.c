@@ -1,8 +1,8 @@
 /* The packer's entry: checks the buffers, bounds the arena from below, runs the methods from the
  * cheapest to the dearest and keeps the best.
  *
- * Methods: first-fit in several orders, stopped early when one meets the bound; then the exact
- * search, which may also raise the bound. */
+ * Methods: first-fit in several orders, stopped early when one meets the bound; repair of the best
+ * for large instances; and the exact search, which may also raise the bound. */
 #include "planner/pack_exact.h"
 #include "planner/pack_internal.h"
 
@@ -156,8 +156,14 @@ static void bounds_make(struct ul_pack_problem *problem)
     struct event *sums;
     uint32_t count = sums_make(problem, &scratch, &sums);
     uint64_t *tree = UL_NEW_ARRAY(&scratch, uint64_t, 2 * (uint64_t)count + 2);
-    for (uint32_t i = 0; i < count; i++)
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
         tree[count + i] = sums[i].change_bytes;
+        if (tree[count + i] > most) {
+            most = tree[count + i];
+            problem->peak_time = sums[i].time;
+        }
+    }
     for (uint32_t i = count; i-- > 1;)
         tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
     problem->peak_bytes = UL_NEW_ARRAY(problem->arena, uint64_t, problem->buffer_count);
@@ -220,8 +226,14 @@ struct best {
     uint64_t *trial_bytes;
     uint64_t arena_bytes;
     uint64_t target_bytes; /* nothing below is worth looking for */
+    uint32_t buffer_count;
     const char *method;
 };
+
+static uint64_t options_work(const struct ul_pack_options *options)
+{
+    return options->work_limit != 0 ? options->work_limit : default_work;
+}
 
 static bool best_offer(struct best *best, uint64_t arena_bytes, const char *method)
 {
@@ -246,33 +258,78 @@ static void greedy_run(const struct ul_pack_problem *problem, struct best *best)
     }
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+bool ul_pack_exhausted(struct ul_pack_effort *effort)
+{
+    if (effort->work >= effort->work_limit)
+        return true;
+    if (effort->deadline_seconds > 0 && seconds_now() >= effort->deadline_seconds)
+        effort->stopped_by_time = true;
+    return effort->stopped_by_time;
+}
+
 /* When the search must end, by the wall clock; 0: never. */
 static double deadline_of(const struct ul_pack_options *options)
 {
-    if (!(options->time_limit_seconds > 0))
-        return 0;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
+    return options->time_limit_seconds > 0 ? seconds_now() + options->time_limit_seconds : 0;
+}
+
+static bool effort_done(struct ul_pack_effort *effort, struct best *best, const char *method)
+{
+    if (effort->found) {
+        memcpy(best->offset_bytes, effort->offset_bytes,
+               sizeof *best->offset_bytes * best->buffer_count);
+        best->arena_bytes = effort->arena_bytes;
+        best->method = method;
+    }
+    effort->found = false;
+    return effort->arena_bytes <= effort->target_bytes || ul_pack_exhausted(effort);
+}
+
+/* Small instances are searched, those too large for it repaired; in between, and where the search
+ * does not see the instance as it is, repair comes first. */
+static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
+                        struct ul_pack_effort *effort, struct best *best)
+{
+    enum { SMALL = 400 };
+    static const uint64_t patience = (uint64_t)1 << 29;
+    bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
+    bool plain = true;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
+    if (large || !plain || problem->buffer_count > SMALL) {
+        uint64_t allowed = large ? patience : patience / 128;
+        allowed = allowed < options_work(options) / 4 ? allowed : options_work(options) / 4;
+        ul_pack_repair(problem, effort, allowed);
+        if (effort_done(effort, best, "repair"))
+            return;
+    }
+    if (!large)
+        ul_pack_exact(problem, effort);
+    effort_done(effort, best, "exact search");
 }
 
 static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
                       double deadline_seconds, struct best *best, struct ul_pack_result *result)
 {
-    struct ul_pack_exact exact = {.deadline_seconds = deadline_seconds,
-                                  .capacity_bytes = options->capacity_bytes,
-                                  .target_bytes = best->target_bytes,
-                                  .work_limit =
-                                      options->work_limit != 0 ? options->work_limit : default_work,
-                                  .arena_bytes = best->arena_bytes,
-                                  .bound_bytes = problem->bound_bytes,
-                                  .offset_bytes = best->trial_bytes};
-    ul_pack_exact(problem, &exact);
-    if (exact.found)
-        best_offer(best, exact.arena_bytes, "exact search");
-    problem->bound_bytes = exact.bound_bytes;
-    result->work = exact.work;
-    result->stopped_by_time = exact.stopped_by_time;
+    memcpy(best->trial_bytes, best->offset_bytes, sizeof *best->trial_bytes * best->buffer_count);
+    struct ul_pack_effort effort = {.deadline_seconds = deadline_seconds,
+                                    .capacity_bytes = options->capacity_bytes,
+                                    .target_bytes = best->target_bytes,
+                                    .work_limit = options_work(options),
+                                    .arena_bytes = best->arena_bytes,
+                                    .bound_bytes = problem->bound_bytes,
+                                    .offset_bytes = best->trial_bytes};
+    efforts_run(problem, options, &effort, best);
+    problem->bound_bytes = effort.bound_bytes;
+    result->work = effort.work;
+    result->stopped_by_time = effort.stopped_by_time;
 }
 
 static void result_fill(const struct ul_pack_problem *problem,
@@ -306,7 +363,8 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
     struct best best = {.offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
                         .trial_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
                         .arena_bytes = UINT64_MAX,
-                        .target_bytes = problem.bound_bytes};
+                        .target_bytes = problem.bound_bytes,
+                        .buffer_count = buffer_count};
     if (options->capacity_bytes > best.target_bytes)
         best.target_bytes = options->capacity_bytes;
     greedy_run(&problem, &best);

@@ -9,17 +9,16 @@
  * resume where they stopped.
  * A packing found removes the rungs at or above it; a refutation those at or below it and raises
  * the bound.
- * Instances too large to backtrack in get single dives, one for each order and rung, instead. */
+ * A single dive at the bound comes first. */
 #include "planner/pack_exact.h"
 #include "planner/pack_search.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* The orders that do not learn refute; those that learn find, and get most of the work. */
 enum { RUNGS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
-enum { SEARCH_BUFFERS = 2000, LEARNING_SHARE = 4 };
+enum { LEARNING_SHARE = 4 };
 static const uint64_t first_slice = 1u << 14;
 static const uint64_t longest_slice = 1u << 19;
 static const uint64_t least_patience = 1u << 24;
@@ -34,7 +33,7 @@ struct rung {
 
 struct exact {
     const struct ul_pack_problem *problem;
-    struct ul_pack_exact *state;
+    struct ul_pack_effort *state;
     struct ul_pack_sections sections;
     struct ul_arena arena;
     struct rung rungs[RUNGS];
@@ -42,25 +41,6 @@ struct exact {
     uint64_t patience; /* work without a change after which a nearer rung is set */
     uint64_t best_bytes;
 };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static bool exhausted(struct exact *x)
-{
-    struct ul_pack_exact *state = x->state;
-    if (state->work >= state->work_limit)
-        return true;
-    if (state->deadline_seconds > 0 && seconds_now() >= state->deadline_seconds) {
-        state->stopped_by_time = true;
-        return true;
-    }
-    return false;
-}
 
 /* ---- Settling: offsets in bytes from a packing in units ---- */
 
@@ -222,7 +202,7 @@ static bool search_finish(struct exact *x, const struct rung *rung,
 /* One slice for every order of the rung. True if the ladder has changed. */
 static bool rung_run(struct exact *x, struct rung *rung)
 {
-    for (uint32_t i = 0; i < LANES && !exhausted(x); i++) {
+    for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(x->state); i++) {
         uint64_t slice = i < STATIC_KEYS ? rung->slice : LEARNING_SHARE * rung->slice;
         struct ul_pack_search *search = rung->searches[i];
         enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->state->work);
@@ -255,7 +235,7 @@ static void ladder_run(struct exact *x)
     uint64_t changed_at = x->state->work;
     x->patience = least_patience;
     ladder_set(x, false);
-    while (!settled_enough(x) && !exhausted(x)) {
+    while (!settled_enough(x) && !ul_pack_exhausted(x->state)) {
         bool changed = ladder_turn(x);
         uint64_t since = x->state->work - changed_at;
         bool impatient = !changed && since > x->patience;
@@ -276,13 +256,14 @@ static void ladder_run(struct exact *x)
 /* One dive for each order at this capacity, until one arrives. */
 static void dives_at(struct exact *x, int32_t capacity)
 {
-    for (uint32_t key = 0; key < UL_PACK_KEYS && !exhausted(x) && !settled_enough(x); key++) {
+    for (uint32_t key = 0; key < UL_PACK_KEYS && !ul_pack_exhausted(x->state) && !settled_enough(x);
+         key++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_pack_search *search =
             ul_pack_search_new(&arena, &x->sections, capacity, key, true);
         enum ul_pack_outcome outcome = UL_PACK_OPEN;
-        while (outcome == UL_PACK_OPEN && !exhausted(x))
+        while (outcome == UL_PACK_OPEN && !ul_pack_exhausted(x->state))
             outcome = ul_pack_search_run(search, longest_slice, &x->state->work);
         if (outcome == UL_PACK_FOUND) {
             const int32_t *offsets = ul_pack_search_offsets(search);
@@ -296,32 +277,7 @@ static void dives_at(struct exact *x, int32_t capacity)
     }
 }
 
-/* From the bound upward in growing steps; then between the last failure and the first success. */
-static void dives_run(struct exact *x)
-{
-    enum { REFINEMENTS = 4 };
-    int32_t step = (x->high - 1 - x->low) / 16;
-    int32_t failed = x->low;
-    for (int32_t capacity = x->low; capacity < x->high && !settled_enough(x);) {
-        dives_at(x, capacity);
-        if (exhausted(x) || step == 0)
-            return;
-        if (x->high > capacity)
-            failed = capacity;
-        capacity += step;
-        step *= 2;
-    }
-    for (uint32_t i = 0; i < REFINEMENTS && !settled_enough(x) && !exhausted(x); i++) {
-        int32_t middle = failed + (x->high - failed) / 2;
-        if (middle <= failed || middle >= x->high)
-            return;
-        dives_at(x, middle);
-        if (x->high > middle)
-            failed = middle;
-    }
-}
-
-void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_exact *state)
+void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *state)
 {
     struct exact *x = UL_NEW(problem->arena, struct exact);
     x->problem = problem;
@@ -337,15 +293,9 @@ void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_exact *
         x->low = x->sections.bound;
         if (x->high <= x->low && !x->sections.exact)
             x->high = x->low + 1;
-        uint64_t visits = (uint64_t)x->sections.count * x->sections.count;
-        if (x->sections.count > SEARCH_BUFFERS) {
-            if (visits < state->work_limit / 4)
-                dives_run(x);
-        } else {
-            if (state->capacity_bytes == 0)
-                dives_at(x, x->low);
-            ladder_run(x);
-        }
+        if (state->capacity_bytes == 0)
+            dives_at(x, x->low);
+        ladder_run(x);
         uint64_t bound = (uint64_t)x->low * unit;
         if (x->sections.exact && bound > state->bound_bytes)
             state->bound_bytes = bound;

@@ -1,23 +1,17 @@
-/* The exact packer's driver, as pack.c calls it. */
+/* The drivers of the methods that take their time, as pack.c calls them. */
 #ifndef UL_PACK_EXACT_H
 #define UL_PACK_EXACT_H
 
 #include "planner/pack_internal.h"
 
-struct ul_pack_exact {
-    uint64_t capacity_bytes; /* 0: minimise */
-    uint64_t target_bytes;   /* nothing below is worth looking for */
-    uint64_t work_limit;     /* element visits */
-    double deadline_seconds; /* of the wall clock; 0: none */
-    uint64_t arena_bytes;    /* in: the best known; out: the best found */
-    uint64_t bound_bytes;    /* in and out: what is proven to be needed */
-    uint64_t *offset_bytes;  /* out, if found */
-    uint64_t work;           /* used so far */
-    bool found;              /* something better than the best known */
-    bool stopped_by_time;
-};
+enum { UL_PACK_EXACT_BUFFERS = 2000 };
 
-/* Leaves pinned buffers alone: an instance with some is returned as it came. */
-void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_exact *state);
+/* pack_exact.c: leaves pinned buffers alone: an instance with some is returned as it came. */
+void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *effort);
+
+/* pack_ladder.c: goes on until the target is met, or nothing better has been found for `patience`
+ * of work. */
+void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
+                    uint64_t patience);
 
 #endif

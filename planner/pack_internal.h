@@ -19,7 +19,29 @@ struct ul_pack_problem {
     uint32_t *piece_first;        /* buffer_count + 1 entries */
     uint64_t *peak_bytes;         /* per buffer: largest live sum over its lifetime */
     uint64_t bound_bytes;         /* largest live sum, or the highest pinned end */
+    uint32_t peak_time;           /* when the live sum is largest, first */
 };
+
+/* What the methods that take their time share with the driver. */
+struct ul_pack_effort {
+    uint64_t capacity_bytes; /* 0: minimise */
+    uint64_t target_bytes;   /* nothing below is worth looking for */
+    uint64_t work_limit;     /* element visits */
+    double deadline_seconds; /* of the wall clock; 0: none */
+    uint64_t arena_bytes;    /* in: the best known; out: the best found */
+    uint64_t bound_bytes;    /* in and out: what is proven to be needed */
+    uint64_t *offset_bytes;  /* in and out: of that packing */
+    uint64_t work;           /* used so far */
+    bool found;              /* something better than the best known */
+    bool stopped_by_time;
+};
+
+enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
+
+/* pack.c */
+
+/* True if the work or the time has run out. */
+bool ul_pack_exhausted(struct ul_pack_effort *effort);
 
 /* pack_placed.c */
 
@@ -51,5 +73,21 @@ enum { UL_PACK_GREEDY_ORDERS = 6 };
 uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
                         uint64_t *offset_bytes, uint64_t *work);
 const char *ul_pack_greedy_name(uint32_t order);
+
+/* pack_repair.c */
+
+struct ul_pack_repair;
+
+/* From a packing of any height. */
+struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
+                                          const struct ul_pack_problem *problem,
+                                          uint64_t capacity_bytes, const uint64_t *start_bytes,
+                                          bool anchored);
+/* Goes on for about `work` element visits; adds what it used to *used. REFUTED means that this
+ * repair cannot go on, no more. */
+enum ul_pack_outcome ul_pack_repair_run(struct ul_pack_repair *repair, uint64_t work,
+                                        uint64_t *used);
+/* After FOUND. */
+const uint64_t *ul_pack_repair_offsets(const struct ul_pack_repair *repair);
 
 #endif

@@ -31,8 +31,6 @@ struct ul_pack_sections {
  * from UL_PACK_KEYS on, by what past failures have taught, with restarts. */
 enum { UL_PACK_KEYS = 6, UL_PACK_LEARNING_KEYS = 3 };
 
-enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
-
 struct ul_pack_search;
 
 /* pack_sections.c: false if the instance cannot be brought into this form (pinned buffers). */
