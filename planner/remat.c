@@ -141,27 +141,36 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
     }
 }
 
-/* Annealings of whole sequences, each twice as long as two before, from the best sequence and from
- * the bare orders in turn; until the work is used up or most of it has changed nothing. */
+/* One annealing of a whole sequence: in turn from the best one, from a bare order, and from the
+ * best one but cold, which keeps most of it. Where there is no best one yet, from orders. */
+static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *orders,
+                            uint32_t order_count, uint32_t round, uint64_t work, uint64_t *random)
+{
+    uint32_t n = remat->graph->node_count;
+    const uint32_t *order = orders[order_count - 1 - round / 3 % order_count];
+    if (remat->cost == UINT64_MAX || round % 3 == 1)
+        ul_remat_anneal_sequence(remat, order, n, 1.0, work, random);
+    else
+        ul_remat_anneal_sequence(remat, remat->sequence, remat->count, round % 3 == 0 ? 0.1 : 1.0,
+                                 work, random);
+}
+
+/* Annealings of whole sequences, ever longer, until the work is used up or most of it has changed
+ * nothing. */
 static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                              uint32_t order_count)
 {
     uint64_t random = remat->seed;
     uint64_t start = remat->work;
-    uint64_t share = 4000000 + 400000 * (uint64_t)remat->graph->node_count;
+    uint64_t share = 4000000 + 300000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
     for (uint32_t round = 0; !ul_remat_exhausted(remat); round++) {
         if (remat->cost != UINT64_MAX && remat->work - start > 6 * (improved - start) + 16 * share)
             break;
         uint64_t left = remat->work_limit - remat->work;
-        uint64_t work = share << round / 2 < left ? share << round / 2 : left;
+        uint64_t work = share << round / 3 < left ? share << round / 3 : left;
         uint64_t cost = remat->cost;
-        bool from_best = remat->cost != UINT64_MAX && round % 2 == 0;
-        const uint32_t *order = orders[order_count - 1 - round / 2 % order_count];
-        if (from_best)
-            ul_remat_anneal_sequence(remat, remat->sequence, remat->count, work, &random);
-        else
-            ul_remat_anneal_sequence(remat, order, remat->graph->node_count, work, &random);
+        sequence_anneal(remat, orders, order_count, round, work, &random);
         if (remat->cost < cost)
             improved = remat->work;
     }

@@ -141,9 +141,10 @@ void ul_schedule_undo(struct ul_schedule *schedule, uint32_t log_count);
 
 /* remat_search.c */
 
-/* Anneals a whole sequence, order and repeats, from the one given, until `work` more is done. */
+/* Anneals a whole sequence, order and repeats, from the one given, until `work` more is done; from
+ * a temperature of `heat` times the cost of a repeat. */
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
-                              uint64_t work, uint64_t *random);
+                              double heat, uint64_t work, uint64_t *random);
 
 /* remat_anneal.c */
 

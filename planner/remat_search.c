@@ -356,12 +356,15 @@ static void spread_again(struct annealer *a)
     a->crowded = false;
 }
 
-/* The penalty follows the share of changes that left an excess. */
-static void penalty_adapt(struct annealer *a, uint32_t over, uint32_t of)
+/* The penalty follows the share of changes that left an excess: nearly all at first, so that the
+ * search crosses what is infeasible, less than half at the end. */
+static void penalty_adapt(struct annealer *a, uint32_t over, uint32_t of, double progress)
 {
-    if (over * 10 > of * 6)
+    double wanted = 0.97 - 0.52 * progress;
+    double share = (double)over / of;
+    if (share > wanted + 0.25 * (1.0 - wanted))
         a->penalty *= 1.05;
-    else if (over * 10 < of * 3)
+    else if (share < wanted - 0.15)
         a->penalty /= 1.05;
 }
 
@@ -380,7 +383,7 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
             change_try(a);
             over += s->over_count > 0;
         }
-        penalty_adapt(a, over, BATCH);
+        penalty_adapt(a, over, BATCH, progress);
         if (a->crowded || ++batches % 100 == 0)
             spread_again(a);
         a->remat->work += s->work - before + BATCH * 20;
@@ -388,7 +391,7 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
 }
 
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
-                              uint64_t work, uint64_t *random)
+                              double heat, uint64_t work, uint64_t *random)
 {
     const struct ul_solve_graph *g = remat->graph;
     struct ul_arena scratch;
@@ -407,6 +410,6 @@ void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, 
     if (count > g->node_count && a.schedule.cost > a.base_cost)
         scale = (double)(a.schedule.cost - a.base_cost) / (count - g->node_count);
     a.penalty = scale / (bytes / g->node_count) * 0.1;
-    anneal_once(&a, scale, scale * 0.01, work);
+    anneal_once(&a, scale * heat, scale * heat * 0.01, work);
     ul_arena_done(&scratch);
 }
