@@ -503,12 +503,14 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 
 static enum ul_status climb_run(struct climb *c)
 {
-    enum { SEARCH_WORK = 1 << 22, STEP_WORK = 1 << 12, PACK_WORK = 1 << 21 };
+    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 21, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->rung_work = c->options.work_limit;
+    uint32_t count = c->problem->step_count;
     if (c->rung_work == 0)
-        c->rung_work = SEARCH_WORK + STEP_WORK * (uint64_t)c->problem->step_count;
+        c->rung_work = (uint64_t)SEARCH_WORK * SMALL / (count < SMALL ? SMALL : count) +
+                       STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
     return rungs_climb(c, &r);
