@@ -247,22 +247,24 @@ static bool best_offer(struct best *best, uint64_t arena_bytes, const char *meth
     return best->arena_bytes <= best->target_bytes;
 }
 
-static void greedy_run(const struct ul_pack_problem *problem, struct best *best)
-{
-    static const uint64_t most_work = 1u << 26; /* huge instances get fewer orders */
-    uint64_t work = 0;
-    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < most_work; order++) {
-        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
-        if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)))
-            return;
-    }
-}
-
 static double seconds_now(void)
 {
     struct timespec now;
     timespec_get(&now, TIME_UTC);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void greedy_run(const struct ul_pack_problem *problem, double deadline_seconds,
+                       struct best *best)
+{
+    static const uint64_t most_work = 1u << 26; /* huge instances get fewer orders */
+    uint64_t work = 0;
+    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < most_work; order++) {
+        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
+        if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)) ||
+            (deadline_seconds > 0 && seconds_now() >= deadline_seconds))
+            return;
+    }
 }
 
 bool ul_pack_exhausted(struct ul_pack_effort *effort)
@@ -367,7 +369,7 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
                         .buffer_count = buffer_count};
     if (options->capacity_bytes > best.target_bytes)
         best.target_bytes = options->capacity_bytes;
-    greedy_run(&problem, &best);
+    greedy_run(&problem, deadline, &best);
     memset(result, 0, sizeof *result);
     bool exact = options->method == UL_PACK_BEST || options->method == UL_PACK_EXACT;
     if (exact && best.arena_bytes > best.target_bytes)
