@@ -157,9 +157,8 @@ enum ul_status ul_cli_require_fit(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The ladder as a table: to --json, --csv, else to standard output. */
 enum ul_status ul_cli_sweep(struct ul_cli_job *job) UL_MUST_CHECK;
 
-/* splits.c: merges into job->ladder the plans of programs that compute chains in pieces, found from
- * the peak of the plan without a budget; and makes the job's program the one of a rung's variant.
- */
+/* splits.c: merges into job->ladder the plans of programs that compute chains in pieces; and makes
+ * the job's program the one of a rung's variant. `free_plan` is the plan without a budget. */
 enum ul_status ul_cli_merge_splits(struct ul_cli_job *job,
                                    const struct ul_plan *free_plan) UL_MUST_CHECK;
 enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;

@@ -2,26 +2,24 @@
  * that was built, and the ladders of all of them as one.
  *
  * Problem: which chains to split, where and how often, is a search over programs, and each has to
- * be lowered and planned to be judged. Method: at the peak of the best program so far the live sum
- * suggests a few splits (passes/split_suggest.c); each is built and planned without a budget, and
- * the smallest is where the next round goes on, until a round brings nothing. What is tried does
- * not depend on the budget, so that the ladder stays one ladder:
+ * be lowered and planned to be judged. Method: targets for the live sum, from that of the program
+ * down. For each, passes/split_search.c finds splits that keep it; that program is built, and
+ * planned without a budget. Where a target cannot be kept, others above it are tried by halving.
  *
- *      program --peak--> split A, split B, ..      the smallest: B
- *      program + B --peak--> split C, ..           until nothing falls
+ *      1.0 * live: no split      0.9: A      0.8: A, B      0.7: none      0.75: A, C
  *
  * The plans of all variants are merged into the ladder; those at the front give their own rungs
- * with recomputation as well. Left undone: going on from any but the smallest of a round. */
+ * with recomputation as well. What is tried does not depend on the budget, so that the ladder stays
+ * one ladder. */
 #include "cli/cli.h"
 
 #include <string.h>
 
 enum {
-    MOST_ROUNDS = 6,
-    MOST_OFFERS = 6, /* splits of a round */
-    MOST_VARIANTS = MOST_ROUNDS * MOST_OFFERS + 1,
-    MOST_LADDERS = 4,      /* variants that are also searched for recomputations */
-    MOST_STEPS = 60 * 1000 /* of all variants together */
+    MOST_HALVINGS = 3,
+    MOST_VARIANTS = 16,
+    MOST_LADDERS = 4,       /* variants that are also searched for recomputations */
+    MOST_STEPS = 100 * 1000 /* of all variants together */
 };
 
 struct variant {
@@ -80,18 +78,32 @@ static enum ul_status build_variant(struct search *search, struct variant *varia
                          &variant->plan, diag);
 }
 
-/* Tries the splits of `from` and one more. A split that cannot be built is none; what else goes
+static bool is_known(const struct search *search, const char *const *texts, uint32_t count)
+{
+    for (uint32_t i = 0; i < search->count; i++) {
+        const struct ul_cli_list *splits = &search->variants[i].splits;
+        bool same = splits->count == count;
+        for (uint32_t k = 0; same && k < count; k++)
+            same = strcmp(splits->items[k], texts[k]) == 0;
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* Builds and plans a program with these splits. One that cannot be built is none; what else goes
  * wrong is a failure. */
-static enum ul_status try_split(struct search *search, const struct variant *from, const char *text)
+static enum ul_status try_splits(struct search *search, const char *const *texts, uint32_t count)
 {
     struct variant *variant = &search->variants[search->count];
     struct ul_diag diag = {0};
+    if (is_known(search, texts, count) || search->count == MOST_VARIANTS ||
+        search->steps > MOST_STEPS)
+        return UL_OK;
     *variant = (struct variant){.program = NULL};
     ul_arena_init(&variant->arena);
-    for (uint32_t i = 0; i < from->splits.count; i++)
-        ul_cli_list_add(&search->job->keep, &variant->splits, from->splits.items[i]);
-    ul_cli_list_add(&search->job->keep, &variant->splits,
-                    ul_arena_copy_string(&search->job->keep, text));
+    for (uint32_t i = 0; i < count; i++)
+        ul_cli_list_add(&search->job->keep, &variant->splits, texts[i]);
     enum ul_status status = build_variant(search, variant, &diag);
     if (status == UL_OK) {
         search->steps += variant->program->step_count;
@@ -105,35 +117,138 @@ static enum ul_status try_split(struct search *search, const struct variant *fro
     return status;
 }
 
-/* ---- Rounds ---- */
+/* ---- Targets ---- */
 
-/* The node whose step has the largest live sum. */
-static ul_node_id peak_node(const struct variant *variant)
+/* What the kernels cost, and what they may take over. */
+static const struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
 {
-    const struct ul_plan *plan = &variant->plan;
-    return variant->program->steps[plan->positions[plan->peak_position].step].node;
+    const struct ul_program *program = job->program;
+    struct ul_split_facts *facts = UL_NEW(&job->keep, struct ul_split_facts);
+    uint64_t *costs = UL_NEW_ARRAY(&job->keep, uint64_t, job->graph.node_count);
+    uint32_t *first = UL_NEW_ARRAY(&job->keep, uint32_t, (uint64_t)job->graph.value_count + 2);
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const struct ul_program_step *step = &program->steps[s];
+        if (step->kind == UL_STEP_KERNEL)
+            costs[step->node] = program->problem->steps[s].alternatives[0].cost;
+        for (uint32_t i = 0; i < step->in_place_count; i++, count++)
+            first[step->in_place[i].output + 2]++;
+    }
+    for (uint32_t v = 0; v < job->graph.value_count; v++)
+        first[v + 2] += first[v + 1];
+    ul_value_id *inputs = UL_NEW_ARRAY(&job->keep, ul_value_id, count);
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const struct ul_program_step *step = &program->steps[s];
+        for (uint32_t i = 0; i < step->in_place_count; i++)
+            inputs[first[step->in_place[i].output + 1]++] = step->in_place[i].input;
+    }
+    facts->node_costs = costs;
+    facts->step_cost = (uint64_t)program->options.profile->overhead_ns;
+    facts->first = first;
+    facts->inputs = inputs;
+    return facts;
 }
 
-/* The variants of one round; `best` is the smallest so far. False: nothing fell. */
-static enum ul_status run_round(struct search *search, uint32_t *best, bool *falls)
+/* The nodes of the main block in the order of the plan, each step's together; what only views
+ * stands before its first reader. */
+struct planned_order {
+    const struct ul_graph *graph;
+    bool *listed; /* per node */
+    ul_node_id *nodes;
+    uint32_t count;
+};
+
+/* Views are followed back to what they are of, which has run. */
+static void list_node(struct planned_order *order, ul_node_id id)
 {
-    struct ul_split_offer offers[MOST_OFFERS];
-    struct ul_arena texts;
-    uint32_t from = *best;
-    enum ul_status status = UL_OK;
-    ul_arena_init(&texts);
-    const struct variant *base = &search->variants[from];
-    uint32_t count = ul_splits_suggest(&base->graph, peak_node(base), &texts, offers, MOST_OFFERS);
-    for (uint32_t i = 0; i < count && status == UL_OK && search->steps < MOST_STEPS; i++) {
-        uint32_t before = search->count;
-        status = try_split(search, &search->variants[from], offers[i].text);
-        if (search->count > before &&
-            is_better(&search->variants[before], &search->variants[*best]))
-            *best = before;
+    const struct ul_node *node = &order->graph->nodes[id];
+    order->listed[id] = true;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == UL_NONE ||
+            order->graph->values[node->inputs[i]].kind != UL_VALUE_NODE)
+            continue;
+        ul_node_id producer = order->graph->values[node->inputs[i]].producer;
+        if (!order->listed[producer])
+            list_node(order, producer);
     }
-    ul_arena_done(&texts);
-    *falls = reserved_of(&search->variants[*best]) < reserved_of(&search->variants[from]);
-    return status;
+    order->nodes[order->count++] = id;
+}
+
+static void list_step(struct planned_order *order, ul_node_id last)
+{
+    const struct ul_graph *graph = order->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    uint32_t group = graph->nodes[last].group;
+    for (uint32_t pass = 0; group != UL_NONE && pass < 2; pass++) {
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            if (node->group != group)
+                continue;
+            /* First what the group needs, for its nodes stand together. */
+            for (uint32_t i = 0; pass == 0 && i < node->input_count; i++) {
+                const struct ul_value *value =
+                    node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+                if (value != NULL && value->kind == UL_VALUE_NODE &&
+                    graph->nodes[value->producer].group != group && !order->listed[value->producer])
+                    list_node(order, value->producer);
+            }
+            if (pass == 1 && !order->listed[block->nodes[n]])
+                list_node(order, block->nodes[n]);
+        }
+    }
+    if (!order->listed[last])
+        list_node(order, last);
+}
+
+/* The graph in the order of the plan: what the live sums are that splits have to lower. */
+static struct ul_graph *planned_graph(struct search *search)
+{
+    struct ul_cli_job *job = search->job;
+    const struct ul_plan *plan = &search->variants[0].plan;
+    struct ul_graph *graph = UL_NEW(&job->keep, struct ul_graph);
+    ul_graph_copy(graph, &job->keep, &job->graph);
+    struct ul_block *block = &graph->blocks[0];
+    struct planned_order order = {.graph = graph};
+    order.listed = UL_NEW_ARRAY(&job->keep, bool, graph->node_count);
+    order.nodes = UL_NEW_ARRAY(&job->keep, ul_node_id, graph->node_count);
+    for (uint32_t p = 0; graph->block_count == 1 && p < plan->position_count; p++)
+        list_step(&order, job->program->steps[plan->positions[p].step].node);
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        if (!order.listed[block->nodes[n]])
+            order.nodes[order.count++] = block->nodes[n];
+    }
+    UL_ASSERT(order.count == block->node_count);
+    for (uint32_t n = 0; n < order.count; n++)
+        block->nodes[n] = order.nodes[n];
+    return graph;
+}
+
+static enum ul_status try_targets(struct search *search)
+{
+    struct ul_cli_job *job = search->job;
+    struct ul_split_search *splits =
+        ul_split_search_new(&job->keep, planned_graph(search), kernel_facts(job));
+    double whole = (double)ul_split_search_live_bytes(splits);
+    double reached = 1.0;
+    double missed = 0.0;
+    uint32_t halvings = 0;
+    while (halvings <= MOST_HALVINGS && search->count < MOST_VARIANTS) {
+        const char *const *texts;
+        uint32_t count;
+        double target =
+            missed > 0.0 ? (reached + missed) / 2 : reached - (reached > 0.95 ? 0.05 : 0.1);
+        if (target < 0.05)
+            break;
+        bool found = ul_split_search_reach(splits, (uint64_t)(whole * target), &texts, &count);
+        if (found) {
+            UL_TRY(try_splits(search, texts, count));
+            reached = target;
+        } else {
+            missed = target;
+        }
+        halvings += missed > 0.0;
+    }
+    return UL_OK;
 }
 
 /* ---- One ladder ---- */
@@ -216,9 +331,6 @@ static bool is_disabled(const struct ul_cli_job *job)
 enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan *free_plan)
 {
     struct search search = {.job = job, .planning = job->options.planning};
-    enum ul_status status = UL_OK;
-    uint32_t best = 0;
-    bool falls = true;
     if (is_disabled(job) || free_plan->position_count == 0)
         return UL_OK;
     search.planning.budget_bytes = 0;
@@ -226,8 +338,7 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
     search.count = 1;
-    for (uint32_t r = 0; r < MOST_ROUNDS && falls && status == UL_OK; r++)
-        status = run_round(&search, &best, &falls);
+    enum ul_status status = try_targets(&search);
     if (status == UL_OK)
         status = merge_all(&search);
     job->variant_splits = UL_NEW_ARRAY(&job->keep, struct ul_cli_list, search.count);

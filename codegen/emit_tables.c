@@ -199,6 +199,41 @@ static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
     return shapes->begins[shapes->begin_count - 1];
 }
 
+/* One view that is written at a position; `part`: a place that is written in part. */
+static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                     const struct ul_value *value, bool part, uint32_t position)
+{
+    struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
+    part = part && place.space == UL_EMIT_ARENA;
+    ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
+                   part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
+                   place.offset_bytes + (uint64_t)value->view.offset_bytes, (int)value->type.dtype,
+                   value->type.rank, shape_get(emitter, shapes, value));
+}
+
+/* The operands that a Concat copies, where others are in their place already: those may not have
+ * been written yet. Returns how many, or 0 where it writes all of its output. */
+static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                           const struct ul_value *value, uint32_t position)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_node *node =
+        value->kind == UL_VALUE_NODE ? &graph->nodes[value->producer] : NULL;
+    uint32_t placed = 0;
+    if (node == NULL || node->op != UL_OP_Concat)
+        return 0;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        placed += ul_concat_is_placed(graph, node, i);
+    for (uint32_t i = 0; placed > 0 && i < node->input_count; i++) {
+        struct ul_value slice = graph->values[node->inputs[i]];
+        if (ul_concat_is_placed(graph, node, i))
+            continue;
+        slice.view = ul_concat_slice(graph, node, i);
+        put_view(emitter, shapes, views, &slice, false, position);
+    }
+    return placed > 0 ? node->input_count - placed : 0;
+}
+
 /* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
  * a place that is written in part. Returns how many. */
 static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
@@ -211,13 +246,10 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
         if (!step->written[i] || written == UL_NONE)
             continue;
         const struct ul_value *value = &emitter->program->graph->values[written];
-        struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
-        bool part = moves && place.space == UL_EMIT_ARENA;
-        ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
-                       part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
-                       place.offset_bytes + (uint64_t)value->view.offset_bytes,
-                       (int)value->type.dtype, value->type.rank, shape_get(emitter, shapes, value));
-        count++;
+        uint32_t copied = moves ? 0 : put_copied(emitter, shapes, views, value, position);
+        if (copied == 0)
+            put_view(emitter, shapes, views, value, moves, position);
+        count += copied == 0 ? 1 : copied;
     }
     return count;
 }

@@ -262,6 +262,9 @@ const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, stru
 /* view.c: true when the views pass left nothing to do for the node: its outputs are views of input
  * 0, or (Concat) its inputs lie in the output already. Such a node gets no kernel. */
 bool ul_node_is_view(const struct ul_graph *graph, ul_node_id node);
+/* Where an operand of a Concat belongs in the output. */
+struct ul_view ul_concat_slice(const struct ul_graph *graph, const struct ul_node *node,
+                               uint32_t input);
 /* An operand of a Concat that the concat pass has had produced in its slice of the output. */
 bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input);
 

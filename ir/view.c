@@ -29,11 +29,18 @@ static bool lies_in(const struct ul_graph *graph, ul_value_id operand, const str
     return value->view.base != UL_NONE && view_equal(&value->view, slice, &value->type);
 }
 
-bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+struct ul_view ul_concat_slice(const struct ul_graph *graph, const struct ul_node *node,
+                               uint32_t input)
 {
     struct ul_view slice = graph->values[node->outputs[0]].view;
     for (uint32_t i = 0; slice.base != UL_NONE && i < input; i++)
         slice_next(graph, node, i, &slice);
+    return slice;
+}
+
+bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    struct ul_view slice = ul_concat_slice(graph, node, input);
     return lies_in(graph, node->inputs[input], &slice);
 }
 

@@ -146,6 +146,16 @@ static void touch_all(struct live *live, const struct ul_node_list *order, const
         touch(live, base_of(graph, main_block->outputs[i]), live->position_count - 1);
 }
 
+/* Whether a base that is read at the position may be taken over by one as large that begins there.
+ */
+static bool can_be_taken(const struct live *live, ul_value_id base, ul_value_id output, uint32_t at,
+                         const bool *taken)
+{
+    const struct ul_graph *graph = live->graph;
+    return counts(graph, base) && live->end[base] == at && live->begin[base] < at && !taken[base] &&
+           ul_type_bytes(&graph->values[base].type) == ul_type_bytes(&graph->values[output].type);
+}
+
 /* Elementwise outputs that take over an operand: they begin one position later, as if the operand
  * had lived on. Each operand is taken over once. */
 static void take_over(struct live *live, const struct ul_node_list *order, bool *taken)
@@ -161,27 +171,90 @@ static void take_over(struct live *live, const struct ul_node_list *order, bool 
         if (base_of(graph, output) != output || live->begin[output] != at)
             continue;
         for (uint32_t i = 0; i < node->input_count; i++) {
-            ul_value_id input = node->inputs[i];
-            if (input == UL_NONE)
+            ul_value_id base =
+                node->inputs[i] == UL_NONE ? UL_NONE : base_of(graph, node->inputs[i]);
+            if (base == UL_NONE || !can_be_taken(live, base, output, at, taken))
                 continue;
-            ul_value_id base = base_of(graph, input);
-            if (counts(graph, base) && live->end[base] == at && live->begin[base] < at &&
-                !taken[base] &&
-                ul_type_bytes(&graph->values[base].type) ==
-                    ul_type_bytes(&graph->values[output].type)) {
-                taken[base] = true;
-                live->begin[output] = at + 1;
+            taken[base] = true;
+            live->begin[output] = at + 1;
+            break;
+        }
+    }
+}
+
+/* The value that the facts speak of: itself, or what it is a piece of. */
+static ul_value_id origin_of(const struct ul_graph *graph, const struct ul_live_facts *facts,
+                             ul_value_id id)
+{
+    const struct ul_value *value = &graph->values[id];
+    if (id < facts->graph->value_count)
+        return id;
+    if (value->kind != UL_VALUE_NODE)
+        return UL_NONE;
+    int64_t from = ul_node_get_int(&graph->nodes[value->producer], "ul_part_of", -1);
+    if (from < 0 || from >= facts->graph->node_count)
+        return UL_NONE;
+    return facts->graph->nodes[from].outputs[value->producer_output];
+}
+
+/* The base that `output` takes over among what nodes [begin, end) of one step read, or UL_NONE. */
+static ul_value_id taken_over(const struct live *live, const struct ul_node_list *order,
+                              uint32_t begin, uint32_t end, const struct ul_live_facts *facts,
+                              ul_value_id output, const bool *taken)
+{
+    const struct ul_graph *graph = live->graph;
+    ul_value_id origin = origin_of(graph, facts, output);
+    uint32_t at = live->position[order->nodes[end - 1]];
+    if (origin == UL_NONE || base_of(graph, output) != output || live->begin[output] != at)
+        return UL_NONE;
+    const struct ul_split_facts *kernels = facts->kernels;
+    for (uint32_t f = kernels->first[origin]; f < kernels->first[origin + 1]; f++) {
+        for (uint32_t n = begin; n < end; n++) {
+            const struct ul_node *node = &graph->nodes[order->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                ul_value_id base =
+                    node->inputs[i] == UL_NONE ? UL_NONE : base_of(graph, node->inputs[i]);
+                if (base != UL_NONE && origin_of(graph, facts, base) == kernels->inputs[f] &&
+                    can_be_taken(live, base, output, at, taken))
+                    return base;
+            }
+        }
+    }
+    return UL_NONE;
+}
+
+/* The same by facts of kernels. */
+static void take_over_by_facts(struct live *live, const struct ul_node_list *order,
+                               const struct ul_live_facts *facts, bool *taken)
+{
+    const struct ul_graph *graph = live->graph;
+    for (uint32_t begin = 0, end; begin < order->count; begin = end) {
+        uint32_t group = graph->nodes[order->nodes[begin]].group;
+        for (end = begin + 1; group != UL_NONE && end < order->count; end++) {
+            if (graph->nodes[order->nodes[end]].group != group)
                 break;
+        }
+        for (uint32_t n = begin; n < end; n++) {
+            const struct ul_node *node = &graph->nodes[order->nodes[n]];
+            for (uint32_t i = 0; i < node->output_count; i++) {
+                ul_value_id base =
+                    taken_over(live, order, begin, end, facts, node->outputs[i], taken);
+                if (base == UL_NONE)
+                    continue;
+                taken[base] = true;
+                live->begin[node->outputs[i]]++;
             }
         }
     }
 }
 
-uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *order,
-                      struct ul_arena *scratch)
+void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order,
+                  const struct ul_live_facts *facts, struct ul_arena *scratch,
+                  struct ul_live *found)
 {
+    *found = (struct ul_live){.position_count = 0};
     if (order->count == 0)
-        return 0;
+        return;
     struct live live = {.graph = graph};
     live.begin = UL_NEW_ARRAY(scratch, uint32_t, graph->value_count);
     live.end = UL_NEW_ARRAY(scratch, uint32_t, graph->value_count);
@@ -189,7 +262,11 @@ uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *o
     memset(live.begin, 0xFF, graph->value_count * sizeof *live.begin);
     number_steps(&live, order);
     touch_all(&live, order, find_escapes(graph, order, scratch));
-    take_over(&live, order, UL_NEW_ARRAY(scratch, bool, graph->value_count));
+    bool *taken = UL_NEW_ARRAY(scratch, bool, graph->value_count);
+    if (facts == NULL)
+        take_over(&live, order, taken);
+    else
+        take_over_by_facts(&live, order, facts, taken);
     int64_t *change = UL_NEW_ARRAY(scratch, int64_t, (uint64_t)live.position_count + 2);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (live.begin[v] > live.end[v] || !counts(graph, v))
@@ -198,11 +275,22 @@ uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *o
         change[live.begin[v]] += size_bytes;
         change[live.end[v] + 1] -= size_bytes;
     }
+    found->positions = live.position;
+    found->position_count = live.position_count;
+    found->sums_bytes = UL_NEW_ARRAY(scratch, uint64_t, live.position_count);
     int64_t sum = 0;
-    int64_t peak = 0;
     for (uint32_t p = 0; p < live.position_count; p++) {
         sum += change[p];
-        peak = sum > peak ? sum : peak;
+        found->sums_bytes[p] = (uint64_t)sum;
+        if (found->sums_bytes[p] > found->sums_bytes[found->peak])
+            found->peak = p;
     }
-    return (uint64_t)peak;
+}
+
+uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *order,
+                      struct ul_arena *scratch)
+{
+    struct ul_live live;
+    ul_live_find(graph, order, NULL, scratch, &live);
+    return live.position_count == 0 ? 0 : live.sums_bytes[live.peak];
 }

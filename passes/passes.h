@@ -60,18 +60,26 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
 
-/* split_suggest.c */
+/* split_search.c: splits that bring the live sum (weights not counted) down to a target. */
 
-/* A split that lowers the live sum of the graph as it stands. */
-struct ul_split_offer {
-    const char *text;    /* for ul_passes_options.splits */
-    uint64_t live_bytes; /* the largest live sum then, weights not counted */
-    uint64_t work;       /* elements that the pieces compute: more than whole, for the halo */
+/* What is known of the kernels of a graph. */
+struct ul_split_facts {
+    const uint64_t *node_costs; /* per node: of the kernel that it is the last of, else 0 */
+    uint64_t step_cost;         /* of running one kernel more */
+    /* Output v may take over the bytes of inputs[first[v]] .. inputs[first[v + 1] - 1]. */
+    const uint32_t *first;
+    const ul_value_id *inputs;
 };
-/* Splits of chains around `node`, of the graph as the pipeline leaves it; from the smallest live
- * sum on, each with less work than those before it. Returns how many, at most `most`; what is
- * tried is bounded by the size of the graph alone. The texts are kept in `arena`. */
-uint32_t ul_splits_suggest(const struct ul_graph *graph, ul_node_id node, struct ul_arena *arena,
-                           struct ul_split_offer *offers, uint32_t most);
+struct ul_split_search;
+/* For the graph as the pipeline leaves it. What is handed over must outlive the search, which lives
+ * in `arena`. */
+struct ul_split_search *ul_split_search_new(struct ul_arena *arena, const struct ul_graph *graph,
+                                            const struct ul_split_facts *facts);
+/* Of the graph without splits. */
+uint64_t ul_split_search_live_bytes(const struct ul_split_search *search);
+/* Texts for ul_passes_options.splits that cost little; false when none were found. The work of all
+ * calls together is bounded. */
+bool ul_split_search_reach(struct ul_split_search *search, uint64_t target_bytes,
+                           const char *const **texts, uint32_t *count);
 
 #endif

@@ -28,8 +28,9 @@ struct ul_split_chain {
     const struct ul_split *split;
     ul_block_id block;
     uint32_t node_count;
-    ul_node_id *nodes; /* in execution order */
-    bool *inside;      /* per node of the graph */
+    ul_node_id *nodes;    /* in execution order */
+    bool *inside;         /* per node of the graph */
+    uint32_t value_count; /* of the graph before anything was copied */
     uint32_t output_count;
     ul_value_id *outputs; /* of the last step: what is needed outside */
     uint32_t axis;        /* of the outputs */
@@ -59,9 +60,10 @@ struct ul_split_parts {
     const struct ul_split_chain *chain;
     struct ul_part *parts; /* per value; of the chain's: axis UL_NONE where nothing is needed */
 };
+void ul_split_parts_init(struct ul_pass *pass, const struct ul_split_chain *chain,
+                         struct ul_split_parts *parts);
 /* The parts of all of the chain's values that outputs [begin, end) need. */
-enum ul_status ul_split_find_parts(struct ul_pass *pass, const struct ul_split_chain *chain,
-                                   int64_t begin, int64_t end,
+enum ul_status ul_split_find_parts(struct ul_pass *pass, int64_t begin, int64_t end,
                                    struct ul_split_parts *parts) UL_MUST_CHECK;
 /* Asks the node's row about its part; room for the answer comes from `arena`. */
 bool ul_split_cut(const struct ul_graph *graph, const struct ul_split_parts *parts, ul_node_id node,

@@ -86,18 +86,13 @@ static void place_operands(const struct build *build, ul_node_id id, ul_node_id 
 {
     struct ul_graph *graph = build->graph;
     const struct ul_node *node = &graph->nodes[id];
-    const struct ul_value *output = &graph->values[node->outputs[0]];
-    int64_t axis = ul_node_get_int(node, "axis", 0);
-    axis += axis < 0 ? (int64_t)output->type.rank : 0;
-    struct ul_view view = output->view;
     for (uint32_t i = 0; i < node->input_count; i++) {
         ul_value_id from = graph->nodes[origin].inputs[i];
         struct ul_value *value = &graph->values[node->inputs[i]];
         bool copied = from < build->value_count && build->copies[from] == node->inputs[i];
         if (copied && value->view.base == node->inputs[i] &&
             ul_concat_is_placed(graph, &graph->nodes[origin], i))
-            value->view = view;
-        move_view(&value->type, (uint32_t)axis, value->type.dims[axis], &view);
+            value->view = ul_concat_slice(graph, node, i);
     }
 }
 
@@ -318,11 +313,9 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
 {
     const struct ul_split_chain *chain = build->chain;
     struct ul_graph *graph = build->graph;
-    UL_TRY(ul_split_find_parts(build->pass, chain, begin, end, &build->parts));
+    UL_TRY(ul_split_find_parts(build->pass, begin, end, &build->parts));
     build->slice_count = build->node_count = 0;
     build->group_from = UL_NONE;
-    for (uint32_t v = 0; v < build->value_count; v++)
-        build->copies[v] = UL_NONE;
     for (uint32_t at = 0, after; at < chain->node_count; at = after) {
         after = ul_split_step_end(graph, chain->nodes, chain->node_count, at);
         UL_TRY(copy_step(build, chain->nodes + at, after - at));
@@ -403,9 +396,12 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     uint32_t old_count = graph->blocks[chain->block].node_count;
     /* All pieces but the last are of one size, and so have their kernels in common. */
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
-    build.value_count = graph->value_count;
+    build.value_count = chain->value_count;
+    ul_split_parts_init(pass, chain, &build.parts);
     build.group = last_group(graph);
     build.copies = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
+    for (uint32_t v = 0; v < build.value_count; v++)
+        build.copies[v] = UL_NONE; /* each piece overwrites what it copies */
     build.results =
         UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)chain->output_count * build.piece_count);
     bool *is_view = UL_NEW_ARRAY(pass->scratch, bool, graph->node_count);

@@ -238,7 +238,9 @@ enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *
                                    struct ul_split_chain *chain)
 {
     const struct ul_graph *graph = pass->graph;
-    *chain = (struct ul_split_chain){.split = split, .block = graph->nodes[split->first].parent};
+    *chain = (struct ul_split_chain){.split = split,
+                                     .block = graph->nodes[split->first].parent,
+                                     .value_count = graph->value_count};
     chain->inside = UL_NEW_ARRAY(pass->scratch, bool, graph->node_count);
     if (graph->nodes[split->last].parent != chain->block)
         return ul_diag_set(pass->diag, UL_USAGE, "%s: its nodes stand in different blocks",

@@ -85,14 +85,23 @@ static enum ul_status find_node_parts(struct ul_pass *pass, struct ul_split_part
     return UL_OK;
 }
 
-enum ul_status ul_split_find_parts(struct ul_pass *pass, const struct ul_split_chain *chain,
-                                   int64_t begin, int64_t end, struct ul_split_parts *parts)
+void ul_split_parts_init(struct ul_pass *pass, const struct ul_split_chain *chain,
+                         struct ul_split_parts *parts)
+{
+    *parts = (struct ul_split_parts){.chain = chain};
+    parts->parts = UL_NEW_ARRAY(pass->scratch, struct ul_part, chain->value_count);
+}
+
+enum ul_status ul_split_find_parts(struct ul_pass *pass, int64_t begin, int64_t end,
+                                   struct ul_split_parts *parts)
 {
     const struct ul_graph *graph = pass->graph;
-    *parts = (struct ul_split_parts){.chain = chain};
-    parts->parts = UL_NEW_ARRAY(pass->scratch, struct ul_part, graph->value_count);
-    for (uint32_t v = 0; v < graph->value_count; v++)
-        parts->parts[v].axis = UL_NONE;
+    const struct ul_split_chain *chain = parts->chain;
+    for (uint32_t n = 0; n < chain->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[chain->nodes[n]];
+        for (uint32_t i = 0; i < node->output_count; i++)
+            parts->parts[node->outputs[i]].axis = UL_NONE;
+    }
     for (uint32_t i = 0; i < chain->output_count; i++)
         parts->parts[chain->outputs[i]] =
             (struct ul_part){.axis = chain->axis, .begin = begin, .end = end};
