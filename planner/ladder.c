@@ -20,6 +20,7 @@
 #include "planner/solve_internal.h"
 
 #include <string.h>
+#include <time.h>
 
 /* ---- The front ---- */
 
@@ -118,6 +119,8 @@ struct climb {
     uint64_t persistent_bytes;
     bool has_alternatives;
     uint64_t rung_work;
+    double deadline_seconds; /* 0: none */
+    bool stopped_by_time;
 };
 
 static struct ul_plan plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
@@ -350,6 +353,7 @@ static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
                              .method = c->options.remat,
                              .seed = c->options.seed,
                              .work_limit = c->rung_work,
+                             .deadline_seconds = c->deadline_seconds,
                              .capacity = g->node_count * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = limit_bytes};
@@ -402,6 +406,23 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     return UL_OK;
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Only where a time limit was given; what is left of it is for the packing. */
+static bool is_late(struct climb *c)
+{
+    if (c->deadline_seconds > 0) {
+        c->options.time_limit_seconds = c->deadline_seconds - seconds_now();
+        c->stopped_by_time = c->stopped_by_time || c->options.time_limit_seconds <= 0;
+    }
+    return c->stopped_by_time;
+}
+
 /* Down from the peak of the base plan in even steps, each from where the last one came to; the
  * steps get shorter where nothing is found. */
 static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
@@ -410,7 +431,8 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
     uint64_t room = r->top_bytes > r->floor_bytes ? r->top_bytes - r->floor_bytes : 0;
     uint64_t stride = room / r->count + 1;
     r->reached_bytes = r->top_bytes;
-    while (r->reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST) {
+    while (r->reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST &&
+           !is_late(c)) {
         uint64_t before = r->reached_bytes;
         uint64_t limit = before - r->floor_bytes > stride ? before - stride : r->floor_bytes;
         UL_TRY(rung_climb(c, r, limit));
@@ -503,7 +525,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 
 static enum ul_status climb_run(struct climb *c)
 {
-    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 21, SMALL = 400 };
+    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 22, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->rung_work = c->options.work_limit;
@@ -533,10 +555,13 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     rung_add(arena, ladder, &first);
     if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
         return UL_OK;
-    struct ul_plan lowest = first.plan;
-    c.base = &lowest;
+    if (c.options.time_limit_seconds > 0)
+        c.deadline_seconds = seconds_now() + c.options.time_limit_seconds;
+    c.base = &first.plan;
     ul_arena_init(&c.scratch);
     enum ul_status status = climb_run(&c);
     ul_arena_done(&c.scratch);
+    for (uint32_t i = 0; i < ladder->count && c.stopped_by_time; i++)
+        ladder->rungs[i].plan.stopped_by_time = true;
     return status;
 }

@@ -201,8 +201,14 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                        plan->orders_lower_bound_bytes == reserved ? ": none is better" : "");
     ul_text_printf(text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
                    plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
-    ul_text_printf(text, "Order: %s. Recompute: %s. Packing: %s. Checked independently.\n",
-                   plan->order_method, plan->remat_method, plan->pack_method);
+    uint32_t again = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        again += plan->positions[p].copy > 0 && plan->positions[p].part == 0;
+    if (again > 0)
+        ul_text_printf(text, "%u %s again. ", again, again == 1 ? "step runs" : "steps run");
+    ul_text_printf(text, "Order: %s. Recompute: %s.%sPacking: %s. Checked independently.\n",
+                   plan->order_method, plan->remat_method, again > 0 ? "\n" : " ",
+                   plan->pack_method);
     put_time(text, report);
 }
 

@@ -82,6 +82,18 @@ expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
+for word in 'smallest budget known to work' 'peak is at step' 'proven' 'scratch$'; do
+    expect 4 "$word" "$ullage" plan "$digits" --dim N=1 --budget 1000
+done
+expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
+expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv -
+expect 0 '"format": "ullage-ladder"' "$ullage" plan "$digits" --dim N=1 --sweep --json -
+expect 1 'give both' "$ullage" plan "$digits" --dim N=1 --csv -
+expect 1 'takes no --plan' "$ullage" plan "$digits" --plan plan.json --sweep
+expect 1 'remat magic: expected' "$ullage" plan "$digits" --dim N=1 --remat magic
+expect 0 '\["remat", "none"\]' "$ullage" plan "$digits" --dim N=1 --remat none --json -
+"$ullage" plan "$digits" --dim N=1 --remat greedy --json remat.json >/dev/null
+expect 0 '^ok: ' "$ullage" check "$digits" remat.json
 grep -q '"fits": false' small.json || { echo "FAIL: no plan was written on exit 4"; failed=1; }
 
 # plans: another model's, an edited one, no plan at all
