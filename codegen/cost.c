@@ -21,9 +21,18 @@
 #define UNKNOWN INT64_MIN
 
 /* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
- * window's plane, a run of elements that is packed; and the rounds of a loop that still is
- * unrolled. */
-enum { SCALAR_SPECIAL = 12, CARRIED = 4, WINDOW_ROW = 80, PACKED_ROW = 8, UNROLLED = 16 };
+ * window's plane, a run of elements that is packed, and an element that is packed from among
+ * others; then the rounds of a loop that still is unrolled, and how much longer a product at the
+ * end of a window's row takes, where no whole vector is left. */
+enum {
+    SCALAR_SPECIAL = 12,
+    CARRIED = 4,
+    WINDOW_ROW = 150,
+    PACKED_ROW = 48,
+    PACKED_STRIDED = 6,
+    UNROLLED = 16,
+    RAGGED = 6
+};
 
 struct walk {
     const struct ul_kernel *kernel;
@@ -299,41 +308,61 @@ static enum ul_work_kind product_kind(const struct ul_kernel *kernel,
     return half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32;
 }
 
-/* Elements of both operands that go through a panel. */
-static uint64_t packed_elements(const struct ul_contract_plan *plan)
+static int64_t row_extent(const struct ul_contraction *contraction)
 {
-    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
-        return 0;
-    uint64_t m = (uint64_t)plan->m;
+    int64_t row = contraction->extents[contraction->m_count + contraction->n_count - 1];
+    return contraction->n_count > 0 && row > 0 ? row : 1;
+}
+
+static bool packs_b(const struct ul_contract_plan *plan)
+{
+    return plan->schedule == UL_CONTRACT_TILE && !plan->reads_b_in_place;
+}
+
+/* Whether neighbours in a row of b are apart in memory: every other pixel, a transposed matrix. */
+static bool is_strided(const struct ul_contract_plan *plan)
+{
+    const struct ul_contract_dims *n = &plan->b_n;
+    return n->count > 0 && plan->contraction->b.at.strides[n->carrier[n->count - 1]] > 1;
+}
+
+/* What goes through panels: elements, and the rows of an image that they come in. */
+static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
+{
     uint64_t n = (uint64_t)plan->n;
-    uint64_t k = (uint64_t)plan->k;
-    bool packs_b = plan->schedule == UL_CONTRACT_TILE && !plan->reads_b_in_place;
+    uint64_t k = saturating_mul(times, (uint64_t)plan->k);
+    uint64_t rows = n / (uint64_t)row_extent(plan->contraction);
     uint64_t block =
         (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
     uint64_t blocks = block == 0 ? 1 : (n + block - 1) / block;
-    uint64_t of_a = plan->packs_a ? saturating_mul(blocks, saturating_mul(m, k)) : 0;
-    return saturating_add(packs_b ? saturating_mul(n, k) : 0, of_a);
-}
-
-/* Runs of elements that lie side by side in what is packed or padded: rows of the image. */
-static uint64_t packed_rows(const struct ul_contraction *contraction,
-                            const struct ul_contract_plan *plan)
-{
-    int64_t row = contraction->extents[contraction->m_count + contraction->n_count - 1];
-    uint64_t rows = (uint64_t)(plan->n / (row > 0 ? row : 1));
+    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
+        return;
+    if (plan->packs_a)
+        count(walk, UL_WORK_VECTOR, saturating_mul(blocks, saturating_mul((uint64_t)plan->m, k)));
     if (plan->schedule == UL_CONTRACT_WINDOW)
-        return saturating_mul(rows, WINDOW_ROW);
-    if (plan->schedule != UL_CONTRACT_TILE || plan->reads_b_in_place || plan->b_n.count < 2)
-        return 0;
-    return saturating_mul(saturating_mul(rows, (uint64_t)plan->k), PACKED_ROW);
+        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(times, rows), WINDOW_ROW));
+    if (!packs_b(plan))
+        return;
+    if (is_strided(plan))
+        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(n, k), PACKED_STRIDED));
+    else
+        count(walk, UL_WORK_VECTOR, saturating_mul(n, k));
+    if (plan->b_n.count > 1)
+        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(rows, k), PACKED_ROW));
 }
 
-/* Columns of a tile come in whole vectors of 64 bytes. */
-static uint64_t padded_columns(const struct ul_contract_plan *plan)
+/* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads, with a
+ * slower rest of each row in a window. */
+static uint64_t filled_columns(const struct ul_contract_plan *plan)
 {
     uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
     uint64_t n = (uint64_t)plan->n;
-    return plan->schedule == UL_CONTRACT_TILE ? (n + lanes - 1) / lanes * lanes : n;
+    uint64_t row = (uint64_t)row_extent(plan->contraction);
+    if (plan->schedule == UL_CONTRACT_TILE)
+        return (n + lanes - 1) / lanes * lanes;
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        return n / row * (row - row % lanes + RAGGED * (row % lanes));
+    return n;
 }
 
 static void count_contraction(struct walk *walk, const struct ul_contraction *contraction,
@@ -347,10 +376,9 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     enum ul_work_kind kind = product_kind(walk->kernel, &plan);
     count_flops(walk, saturating_mul(products, 2));
     uint64_t filled = saturating_mul(saturating_mul(times, (uint64_t)plan.m),
-                                     saturating_mul(padded_columns(&plan), (uint64_t)plan.k));
+                                     saturating_mul(filled_columns(&plan), (uint64_t)plan.k));
     count(walk, kind, saturating_mul(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
-    count(walk, UL_WORK_VECTOR, saturating_mul(times, packed_elements(&plan)));
-    count(walk, UL_WORK_SCALAR, saturating_mul(times, packed_rows(contraction, &plan)));
+    count_packing(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
     walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
