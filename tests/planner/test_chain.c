@@ -165,10 +165,116 @@ static void test_chains_are_optimal(void **state)
     assert_true(found > 1000);
 }
 
+/* Blocks of a residual network: a value goes round three nodes and is added to their result. */
+static void make_residual(struct ul_arena *arena, uint64_t seed, uint32_t block_count,
+                          struct ul_solve_graph *graph)
+{
+    uint64_t state = seed * 5 + 1;
+    struct builder b;
+    builder_init(&b, arena);
+    uint32_t *ends = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)block_count + 1);
+    ends[0] = node_put(&b, 10, 5);
+    for (uint32_t k = 0; k < block_count; k++) {
+        uint32_t v = ends[k];
+        for (uint32_t i = 0; i < 3; i++) {
+            uint32_t next = node_put(&b, 5 + random_below(&state, 30), random_below(&state, 9));
+            edge_put(&b, v, next);
+            v = next;
+        }
+        ends[k + 1] = node_put(&b, 10, 2);
+        edge_put(&b, v, ends[k + 1]);
+        edge_put(&b, ends[k], ends[k + 1]);
+    }
+    uint32_t gradient = node_put(&b, 1, 1);
+    edge_put(&b, ends[block_count], gradient);
+    for (uint32_t k = block_count; k-- > 0;) {
+        uint32_t add = node_put(&b, 10, 1);
+        edge_put(&b, gradient, add);
+        edge_put(&b, ends[k + 1], add);
+        uint32_t inner = add;
+        for (uint32_t i = 3; i-- > 0;) {
+            uint32_t next = node_put(&b, 10, 3);
+            edge_put(&b, inner, next);
+            edge_put(&b, ends[k] + 1 + i, next);
+            edge_put(&b, i > 0 ? ends[k] + i : ends[k], next);
+            inner = next;
+        }
+        gradient = node_put(&b, 10, 1);
+        edge_put(&b, add, gradient);
+        edge_put(&b, inner, gradient);
+    }
+    graph_read(&b, graph);
+}
+
+/* Less than the values of all blocks, more than those of their ends. */
+static void test_residual_blocks_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t block_count = 4; block_count <= 256; block_count *= 4) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        uint64_t peak, base, after, cost;
+        make_residual(&arena, block_count, block_count, &graph);
+        assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
+        uint64_t budget = block_count == 256 ? peak / 6
+                          : block_count == 4 ? peak * 4 / 5
+                                             : peak / 2;
+        struct ul_remat remat = chain_run(&arena, &graph, budget);
+        assert_true(remat.cost != UINT64_MAX && remat.cost > base && remat.cost < base * 2);
+        assert_true(ul_solve_replay(&graph, remat.sequence, remat.count, &after, &cost));
+        assert_true(after <= budget && cost == remat.cost);
+        ul_arena_done(&arena);
+    }
+}
+
+/* 1000 blocks; a graph without a chain yields nothing. */
+static void test_long_chains_are_fast(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_solve_graph graph;
+    uint64_t peak, base, after, cost, last = 0;
+    make_chain(&arena, 1, 1000, 1000, &graph);
+    assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
+    for (uint64_t part = 2; part <= 12; part += 5) {
+        struct ul_remat remat = chain_run(&arena, &graph, peak / part);
+        assert_true(remat.cost != UINT64_MAX && remat.cost > last);
+        assert_true(ul_solve_replay(&graph, remat.sequence, remat.count, &after, &cost));
+        assert_true(after <= peak / part);
+        last = remat.cost;
+    }
+    ul_arena_done(&arena);
+}
+
+static void test_others_yield_nothing(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_solve_graph graph;
+    struct builder b;
+    builder_init(&b, &arena);
+    for (uint32_t v = 0; v < 12; v++) {
+        node_put(&b, 5, 1);
+        for (uint32_t u = 0; u < v; u++)
+            edge_put(&b, u, v);
+    }
+    graph_read(&b, &graph);
+    struct ul_remat remat = chain_run(&arena, &graph, 55);
+    assert_true(remat.cost == UINT64_MAX);
+    assert_null(remat.found_by);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chains_are_optimal),
+        cmocka_unit_test(test_residual_blocks_are_found),
+        cmocka_unit_test(test_long_chains_are_fast),
+        cmocka_unit_test(test_others_yield_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
