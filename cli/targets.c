@@ -31,6 +31,8 @@ static enum ul_status check_target(struct ul_cli_job *job, const char *flag, con
     }
     if (options->plan != NULL && is_same_file(target, options->plan))
         input = options->plan;
+    if (options->profile != NULL && is_same_file(target, options->profile))
+        input = options->profile;
     if (input == NULL)
         return UL_OK;
     return ul_diag_set(&job->diag, UL_USAGE, "%s %s would destroy the input %s; give another name",

@@ -145,6 +145,37 @@ expect 1 'no earlier result' "$ullage" compile "$digits" --dim N=1 --emit source
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --emit emitted
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --emit emitted
 
+# device profiles: built-in, measured, from a file; a plan holds what check needs
+expect 0 '^generic-core .*' "$ullage" profile --list
+expect 0 '^h100-sxm .*data sheet' "$ullage" profile --list
+expect 1 'takes no -o' "$ullage" profile --list -o x
+expect 1 'takes no file' "$ullage" profile x
+expect 7 'C compiler failed' "$ullage" profile -o machine.json --cc false
+[ -e machine.json ] && { echo "FAIL: a failed profile left a file"; failed=1; }
+expect 5 'profile --list' "$ullage" plan "$digits" --dim N=1 --profile abacus
+echo '{' >machine.json
+expect 2 'machine.json: line' "$ullage" plan "$digits" --dim N=1 --profile machine.json
+expect 0 'on generic-core' "$ullage" plan "$digits" --dim N=1
+expect 0 'on t4' "$ullage" plan "$digits" --dim N=1 --profile t4 --json t4.json
+expect 0 '^ok' "$ullage" check "$digits" t4.json
+sed 's/"t4"/"l4"/' t4.json >other.json
+expect 6 'costs' "$ullage" check "$digits" other.json
+cat >machine.json <<'END'
+{"format": "ullage-profile", "version": 1, "name": "abacus", "source": "beads",
+ "overhead_nanoseconds": 1e6, "memory_levels": [{"up_to_bytes": null, "gigabytes_per_second": 0.001}],
+ "giga_operations_per_second": {"matmul_f32": 0.001, "matmul_tf32": 0.001, "matmul_f64": 0.001,
+ "matmul_f16": 0.001, "matmul_int8": 0.001, "window": 0.001, "vector": 0.001, "special": 0.001,
+ "scalar": 0.001}}
+END
+expect 0 'on abacus' "$ullage" plan "$digits" --dim N=1 --profile machine.json --json abacus.json
+expect 1 'would destroy the input' \
+    "$ullage" plan "$digits" --dim N=1 --profile machine.json --json machine.json
+grep -q '"profile-sha256"' abacus.json || { echo "FAIL: no hash of the profile"; failed=1; }
+rm machine.json
+expect 0 '^ok' "$ullage" check "$digits" abacus.json
+expect 0 'on abacus' "$ullage" plan "$digits" --plan abacus.json --json again.json
+cmp abacus.json again.json || { echo "FAIL: a plan with a profile does not come back"; failed=1; }
+
 # a pipe that nobody reads, and a stop while the C compiler runs; then nothing is left behind
 "$ullage" compile "$digits" --dim N=1 -o - 2>/dev/null | head -c 10 >/dev/null
 cat >slow-cc <<'END'

@@ -1,0 +1,248 @@
+/* Device profiles: what a step costs, the file that they are written to and read from, and how the
+ * work of a kernel is counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+
+/* A device on which sums are easy: 1 operation and 10 or 2 bytes a nanosecond, 5 ns a step. */
+static struct ul_profile plain_profile(void)
+{
+    struct ul_profile profile = {.name = "plain",
+                                 .source = "a test",
+                                 .overhead_ns = 5,
+                                 .level_count = 2,
+                                 .levels = {{1000, 10}, {UINT64_MAX, 2}}};
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        profile.rates[kind] = 1;
+    return profile;
+}
+
+static uint64_t cost_of(uint64_t vector, uint64_t scalar, struct ul_traffic traffic,
+                        uint64_t rounds)
+{
+    struct ul_profile profile = plain_profile();
+    struct ul_work work = {.flop_count = 0};
+    work.counts[UL_WORK_VECTOR] = vector;
+    work.counts[UL_WORK_SCALAR] = scalar;
+    return ul_profile_cost(&profile, &work, &traffic, rounds);
+}
+
+static void cost_is_the_larger_of_work_and_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(cost_of(0, 0, (struct ul_traffic){0, 0, 0}, 1), 5);
+    assert_int_equal(cost_of(40, 60, (struct ul_traffic){0, 0, 0}, 1), 105);
+    assert_int_equal(cost_of(40, 60, (struct ul_traffic){1000, 0, 0}, 1), 105);
+    assert_int_equal(cost_of(40, 50, (struct ul_traffic){1000, 0, 0}, 1), 105);
+    assert_int_equal(cost_of(0, 0, (struct ul_traffic){1001, 0, 0}, 1), 506); /* rounded up */
+    assert_int_equal(cost_of(0, 0, (struct ul_traffic){1000, 0, 0}, 3), 315);
+}
+
+static void weights_are_where_all_of_them_fit(void **state)
+{
+    (void)state;
+    assert_int_equal(cost_of(0, 0, (struct ul_traffic){1000, 500, 500}, 1), 105);
+    assert_int_equal(cost_of(0, 0, (struct ul_traffic){1000, 500, 5000}, 1), 305);
+}
+
+static void costs_stay_in_range(void **state)
+{
+    (void)state;
+    assert_int_equal(cost_of(UINT64_MAX, UINT64_MAX, (struct ul_traffic){0, 0, 0}, UINT64_MAX),
+                     UL_PROFILE_MOST_NS);
+    assert_int_equal(cost_of(1, 0, (struct ul_traffic){0, 0, 0}, 0), 1);
+    assert_int_equal(cost_of(1, 0, (struct ul_traffic){UINT64_MAX, UINT64_MAX, UINT64_MAX}, 1),
+                     UL_PROFILE_MOST_NS);
+}
+
+static enum ul_status read_back(struct ul_arena *arena, const char *json,
+                                struct ul_profile *profile)
+{
+    struct ul_diag diag = {UL_OK, ""};
+    return ul_profile_read_json(arena, json, strlen(json), profile, &diag);
+}
+
+/* Both forms of every built-in profile come back the same. */
+static void files_come_back(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    assert_true(ul_profile_count() > 10);
+    for (uint32_t i = 0; i < 2 * ul_profile_count(); i++) {
+        struct ul_text first, second;
+        struct ul_profile profile;
+        ul_text_init(&first, &arena);
+        ul_text_init(&second, &arena);
+        ul_profile_put_json(&first, ul_profile_at(i / 2), i % 2 != 0);
+        assert_int_equal(read_back(&arena, first.data, &profile), UL_OK);
+        ul_profile_put_json(&second, &profile, i % 2 != 0);
+        assert_string_equal(first.data, second.data);
+        assert_ptr_equal(ul_profile_find(profile.name), ul_profile_at(i / 2));
+    }
+    assert_null(ul_profile_find("abacus"));
+    assert_non_null(ul_profile_find(UL_PROFILE_DEFAULT));
+    ul_arena_done(&arena);
+}
+
+/* The default profile's file with one part replaced. */
+static const char *with(struct ul_arena *arena, const char *part, const char *other)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    ul_profile_put_json(&text, ul_profile_find(UL_PROFILE_DEFAULT), true);
+    const char *at = strstr(text.data, part);
+    assert_non_null(at);
+    return ul_arena_printf(arena, "%.*s%s%s", (int)(at - text.data), text.data, other,
+                           at + strlen(part));
+}
+
+static void bad_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part, *other;
+        enum ul_status status;
+    } cases[] = {
+        {"\"version\": 1", "\"version\": 1 ", UL_OK},
+        {"{", "[", UL_INVALID},
+        {"ullage-profile", "ullage-plan", UL_INVALID},
+        {"\"version\": 1", "\"version\": 2", UL_UNSUPPORTED},
+        {"\"name\": \"generic-core\"", "\"name\": \"\\u001b[2J\"", UL_INVALID},
+        {"\"name\": \"generic-core\"", "\"name\": \"\"", UL_INVALID},
+        {"\"name\"", "\"nam\"", UL_INVALID},
+        {"\"vector\": 20", "\"vector\": 0", UL_INVALID},
+        {"\"vector\": 20", "\"vector\": -1", UL_INVALID},
+        {"\"vector\": 20", "\"vector\": 1e300", UL_INVALID},
+        {"\"vector\": 20", "\"vector\": \"20\"", UL_INVALID},
+        {"\"overhead_nanoseconds\": 5", "\"overhead_nanoseconds\": -5", UL_INVALID},
+        {"\"up_to_bytes\": 65536", "\"up_to_bytes\": null", UL_INVALID},
+        {"\"up_to_bytes\": 65536", "\"up_to_bytes\": 0", UL_INVALID},
+        {"\"up_to_bytes\": 65536", "\"up_to_bytes\": 65536000", UL_INVALID},
+        {"\"up_to_bytes\": null", "\"up_to_bytes\": 65536000000", UL_INVALID},
+        {"\"memory_levels\": [", "\"memory_levels\": [], \"x\": [", UL_INVALID},
+    };
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ul_profile profile;
+        const char *json = with(&arena, cases[i].part, cases[i].other);
+        assert_int_equal(read_back(&arena, json, &profile), cases[i].status);
+    }
+    ul_arena_done(&arena);
+}
+
+/* ---- work ---- */
+
+struct counted {
+    struct ul_arena arena;
+    struct ul_kernel kernel;
+    uint32_t x, y;
+    struct ul_work work;
+    uint64_t accesses[2];
+};
+
+static void begin(struct counted *counted)
+{
+    memset(counted, 0, sizeof *counted);
+    ul_arena_init(&counted->arena);
+    ul_kernel_init(&counted->kernel, &counted->arena);
+    counted->x = ul_kernel_add_buffer(&counted->kernel, UL_BUFFER_INPUT, UL_F32, 700);
+    counted->y = ul_kernel_add_buffer(&counted->kernel, UL_BUFFER_OUTPUT, UL_F32, 700);
+}
+
+static void end(struct counted *counted)
+{
+    ul_kernel_count_work(&counted->kernel, &counted->arena, &counted->work, counted->accesses);
+    ul_arena_done(&counted->arena);
+}
+
+/* y[i] = exp(x[i]) + 1 */
+static void lanes_are_filled(void **state)
+{
+    (void)state;
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    ul_kx i = ul_ks_for(k, 100, UL_FOR_PARALLEL);
+    ul_kx e = ul_kx_unary(k, UL_KX_EXP, ul_kx_load(k, c.x, i));
+    ul_ks_store(k, c.y, i, ul_kx_binary(k, UL_KX_ADD, e, ul_kx_float(k, UL_F32, 1)));
+    ul_ks_end(k);
+    end(&c);
+    assert_int_equal(c.work.flop_count, 200);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 300);
+    assert_int_equal(c.work.counts[UL_WORK_SPECIAL], 100);
+    assert_int_equal(c.work.counts[UL_WORK_SCALAR], 0);
+    assert_int_equal(c.accesses[c.x], 100);
+    assert_int_equal(c.accesses[c.y], 100);
+}
+
+/* y[i] = x[stride * i], and with a function around it. */
+static void count_strided(struct counted *c, int64_t stride, bool calls)
+{
+    begin(c);
+    struct ul_kernel *k = &c->kernel;
+    ul_kx i = ul_ks_for(k, 7, UL_FOR_PARALLEL);
+    ul_kx value = ul_kx_load(k, c->x, ul_kx_muli(k, i, stride));
+    ul_ks_store(k, c->y, i, calls ? ul_kx_unary(k, UL_KX_EXP, value) : value);
+    ul_ks_end(k);
+    end(c);
+}
+
+static void strides_empty_lanes(void **state)
+{
+    (void)state;
+    struct counted c;
+    count_strided(&c, 2, false);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 14);
+    count_strided(&c, 99, false);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 0);
+    assert_int_equal(c.work.counts[UL_WORK_SCALAR], 14);
+    count_strided(&c, 2, true);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 0);
+    assert_true(c.work.counts[UL_WORK_SCALAR] > 14);
+}
+
+/* s = s + x[i], one after the other; a long loop is no lanes for the loop around it. */
+static void sums_wait_for_themselves(void **state)
+{
+    (void)state;
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    ul_kx row = ul_ks_for(k, 7, UL_FOR_PARALLEL);
+    uint32_t sum = ul_ks_var(k, UL_F32, ul_kx_float(k, UL_F32, 0));
+    ul_kx i = ul_ks_for(k, 100, UL_FOR_REDUCE);
+    ul_kx element = ul_kx_load(k, c.x, ul_kx_add(k, ul_kx_muli(k, row, 100), i));
+    ul_ks_set(k, sum, ul_kx_binary(k, UL_KX_ADD, ul_kx_var(k, sum), element));
+    ul_ks_end(k);
+    ul_ks_store(k, c.y, row, ul_kx_var(k, sum));
+    ul_ks_end(k);
+    end(&c);
+    assert_int_equal(c.work.flop_count, 700);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 0);
+    assert_true(c.work.counts[UL_WORK_SCALAR] > 3 * 700);
+    assert_int_equal(c.accesses[c.x], 700);
+    assert_int_equal(c.accesses[c.y], 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cost_is_the_larger_of_work_and_bytes),
+        cmocka_unit_test(weights_are_where_all_of_them_fit),
+        cmocka_unit_test(costs_stay_in_range),
+        cmocka_unit_test(files_come_back),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(lanes_are_filled),
+        cmocka_unit_test(strides_empty_lanes),
+        cmocka_unit_test(sums_wait_for_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
