@@ -99,6 +99,8 @@ struct solver {
     uint64_t work_limit;
     double deadline_seconds;
     uint64_t order_bound_bytes; /* of every order without recomputation */
+    uint64_t repeat_bound;      /* what repeats cost at least */
+    bool misfit_proven;         /* over all orders and recomputations */
 };
 
 static void sequence_keep(struct solver *s, const uint32_t *sequence, uint32_t count,
@@ -163,35 +165,77 @@ static void bounds_make(struct solver *s)
     s->order_bound_bytes = s->result->lower_bound_bytes;
 }
 
-/* What recomputes by another principle than the search, and improves on it. */
-static void remat_exactly(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
-                          uint32_t order_count)
+/* Integer programs improve on what the search found, and prove. */
+static void remat_programs(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
+                           uint32_t order_count)
 {
     static const struct ul_remat_effort most = {
         .work = 1000000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 600};
     static const struct ul_remat_effort little = {
         .work = 10000, .columns = 2000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 10};
     enum ul_plan_remat method = s->options->remat;
+    if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
+        ul_remat_programs(remat, method == UL_REMAT_ILP ? &most : &little, orders, order_count);
+}
+
+/* Chains first, for the search to start from. */
+static void remat_search(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
+                         uint32_t order_count)
+{
+    enum ul_plan_remat method = s->options->remat;
     if (method == UL_REMAT_BEST || method == UL_REMAT_CHAIN) {
         for (uint32_t i = 0; i < order_count; i++)
             ul_remat_chain(remat, orders[i]);
     }
-    if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
-        ul_remat_programs(remat, method == UL_REMAT_ILP ? &most : &little, orders, order_count);
+    uint64_t cost = remat->cost;
+    remat->method = method == UL_REMAT_ILP ? UL_REMAT_BEST : method;
+    if (method != UL_REMAT_CHAIN)
+        ul_remat_search(remat, orders, order_count);
+    if (remat->cost < cost)
+        remat->proven_within = NULL; /* it goes beyond that */
+}
+
+/* Over all orders and recomputations, below what is known; true if that settles it. */
+static bool remat_exact(struct solver *s, uint64_t work_limit)
+{
+    struct ul_solve_result *r = s->result;
+    bool fits = r->peak_bytes <= s->options->budget_bytes;
+    if (s->options->remat != UL_REMAT_BEST || s->options->order != UL_ORDER_BEST)
+        return false;
+    struct ul_remat_exact job = {.graph = s->graph,
+                                 .arena = s->arena,
+                                 .budget_bytes = s->options->budget_bytes,
+                                 .repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX,
+                                 .state_limit = STATE_LIMIT,
+                                 .work_limit = work_limit,
+                                 .deadline_seconds = s->deadline_seconds};
+    ul_remat_exact_run(&job);
+    if (job.repeat_bound > s->repeat_bound)
+        s->repeat_bound = job.repeat_bound;
+    r->stopped_by_time = r->stopped_by_time || job.stopped_by_time;
+    if (job.sequence != NULL) {
+        uint64_t peak, cost;
+        bool valid = ul_solve_replay(s->graph, job.sequence, job.count, &peak, &cost);
+        UL_ASSERT(valid && peak <= job.budget_bytes && cost == r->base_cost + job.repeat_cost);
+        sequence_keep(s, job.sequence, job.count, peak, cost, "search over computed and resident");
+    }
+    s->misfit_proven = job.outcome == UL_REMAT_NONE_CHEAPER && !fits;
+    return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
 }
 
 static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
     uint32_t n = s->graph->node_count;
+    if (remat_exact(s, exact_work_first))
+        return;
     struct ul_remat remat = {.graph = s->graph,
                              .budget_bytes = s->options->budget_bytes,
-                             .method = s->options->remat,
                              .seed = s->options->seed,
                              .work_limit = s->options->work_limit,
                              .deadline_seconds = s->deadline_seconds,
                              .capacity = n * 8 + 1000,
-                             .cost = UINT64_MAX,
+                             .cost = r->peak_bytes <= s->options->budget_bytes ? r->cost : UINT64_MAX,
                              .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
     if (remat.work_limit == 0)
@@ -199,11 +243,8 @@ static void remat_run(struct solver *s)
     /* The order of the least peak may need fewer repeats than the published one. */
     const uint32_t *const orders[] = {s->graph->order, r->order};
     uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
-    if (remat.method == UL_REMAT_ILP)
-        remat.method = UL_REMAT_BEST;
-    if (remat.method != UL_REMAT_CHAIN)
-        ul_remat_search(&remat, orders, order_count);
-    remat_exactly(s, &remat, orders, order_count);
+    remat_search(s, &remat, orders, order_count);
+    remat_programs(s, &remat, orders, order_count);
     r->stopped_by_time = remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX)
