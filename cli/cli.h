@@ -109,8 +109,7 @@ struct ul_cli_job {
     struct ul_program *program;
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
-    struct ul_plan_ladder ladder;       /* empty where the plan without a budget does */
-    struct ul_cli_list *variant_splits; /* per variant of the ladder */
+    struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];

@@ -174,30 +174,35 @@ static void list_node(struct planned_order *order, ul_node_id id)
     order->nodes[order->count++] = id;
 }
 
-static void list_step(struct planned_order *order, ul_node_id last)
+/* Nodes [begin, end) of the block are one step: first what it needs, for its nodes stand together.
+ */
+static void list_step(struct planned_order *order, const ul_node_id *nodes, uint32_t count)
 {
     const struct ul_graph *graph = order->graph;
-    const struct ul_block *block = &graph->blocks[0];
-    uint32_t group = graph->nodes[last].group;
-    for (uint32_t pass = 0; group != UL_NONE && pass < 2; pass++) {
-        for (uint32_t n = 0; n < block->node_count; n++) {
-            const struct ul_node *node = &graph->nodes[block->nodes[n]];
-            if (node->group != group)
-                continue;
-            /* First what the group needs, for its nodes stand together. */
-            for (uint32_t i = 0; pass == 0 && i < node->input_count; i++) {
-                const struct ul_value *value =
-                    node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
-                if (value != NULL && value->kind == UL_VALUE_NODE &&
-                    graph->nodes[value->producer].group != group && !order->listed[value->producer])
-                    list_node(order, value->producer);
-            }
-            if (pass == 1 && !order->listed[block->nodes[n]])
-                list_node(order, block->nodes[n]);
+    uint32_t group = graph->nodes[nodes[0]].group;
+    for (uint32_t n = 0; group != UL_NONE && n < count; n++) {
+        const struct ul_node *node = &graph->nodes[nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            const struct ul_value *value =
+                node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+            if (value != NULL && value->kind == UL_VALUE_NODE &&
+                graph->nodes[value->producer].group != group && !order->listed[value->producer])
+                list_node(order, value->producer);
         }
     }
-    if (!order->listed[last])
-        list_node(order, last);
+    for (uint32_t n = 0; n < count; n++) {
+        if (!order->listed[nodes[n]])
+            list_node(order, nodes[n]);
+    }
+}
+
+/* Of each node its place in the block. */
+static uint32_t *places_of(struct ul_cli_job *job, const struct ul_block *block)
+{
+    uint32_t *places = UL_NEW_ARRAY(&job->keep, uint32_t, job->graph.node_count);
+    for (uint32_t n = 0; n < block->node_count; n++)
+        places[block->nodes[n]] = n;
+    return places;
 }
 
 /* The graph in the order of the plan: what the live sums are that splits have to lower. */
@@ -211,8 +216,16 @@ static struct ul_graph *planned_graph(struct search *search)
     struct planned_order order = {.graph = graph};
     order.listed = UL_NEW_ARRAY(&job->keep, bool, graph->node_count);
     order.nodes = UL_NEW_ARRAY(&job->keep, ul_node_id, graph->node_count);
-    for (uint32_t p = 0; graph->block_count == 1 && p < plan->position_count; p++)
-        list_step(&order, job->program->steps[plan->positions[p].step].node);
+    const uint32_t *places = places_of(job, block);
+    for (uint32_t p = 0; graph->block_count == 1 && p < plan->position_count; p++) {
+        uint32_t last = places[job->program->steps[plan->positions[p].step].node];
+        uint32_t group = graph->nodes[block->nodes[last]].group;
+        uint32_t first = last;
+        while (group != UL_NONE && first > 0 &&
+               graph->nodes[block->nodes[first - 1]].group == group)
+            first--;
+        list_step(&order, block->nodes + first, last - first + 1);
+    }
     for (uint32_t n = 0; n < block->node_count; n++) {
         if (!order.listed[block->nodes[n]])
             order.nodes[order.count++] = block->nodes[n];
@@ -341,9 +354,12 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     enum ul_status status = try_targets(&search);
     if (status == UL_OK)
         status = merge_all(&search);
-    job->variant_splits = UL_NEW_ARRAY(&job->keep, struct ul_cli_list, search.count);
+    struct ul_report_splits *splits =
+        UL_NEW_ARRAY(&job->keep, struct ul_report_splits, search.count);
     for (uint32_t i = 0; i < search.count; i++)
-        job->variant_splits[i] = search.variants[i].splits;
+        splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
+                                              .texts = search.variants[i].splits.items};
+    job->report.variants = splits;
     for (uint32_t i = 1; i < search.count; i++)
         ul_arena_done(&search.variants[i].arena);
     return status;
@@ -361,7 +377,9 @@ enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant)
     *whole = *job->program;
     whole->graph = graph;
     options.whole = whole;
-    job->options.splits = job->variant_splits[variant];
+    const struct ul_report_splits *splits = &job->report.variants[variant];
+    for (uint32_t i = 0; i < splits->count; i++)
+        ul_cli_list_add(&job->keep, &job->options.splits, splits->texts[i]);
     ul_graph_copy(&job->graph, &job->keep, graph);
     UL_TRY(split_graph(&job->graph, &job->options.splits, &job->diag));
     return ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);

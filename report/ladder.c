@@ -24,20 +24,30 @@ static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32
     return &ladder->rungs[i].plan;
 }
 
+static struct ul_report_splits splits_at(const struct ul_report *report,
+                                         const struct ul_plan_ladder *ladder, uint32_t i)
+{
+    if (report->variants == NULL)
+        return (struct ul_report_splits){.count = 0};
+    return report->variants[ladder->rungs[i].variant];
+}
+
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
     uint64_t largest = plan_at(ladder, 0)->reserved_bytes[0];
     ul_text_printf(text,
                    "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
-                   "       reserved bytes  of the first   more time   steps again   recompute\n",
+                   "       reserved bytes  of the first   more time   steps again  splits   "
+                   "recompute\n",
                    ul_quote(text->arena, report->model_name), report->target);
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
         uint64_t reserved = plan->reserved_bytes[0];
-        ul_text_printf(text, "  %19" PRIu64 "  %10.2f %%  %8.3f %%  %12u   %s\n", reserved,
+        ul_text_printf(text, "  %19" PRIu64 "  %10.2f %%  %8.3f %%  %12u  %6u   %s\n", reserved,
                        largest == 0 ? 100.0 : 100.0 * (double)reserved / (double)largest,
-                       100.0 * overhead_of(plan), recomputed_steps(plan), plan->remat_method);
+                       100.0 * overhead_of(plan), recomputed_steps(plan),
+                       splits_at(report, ladder, i).count, plan->remat_method);
     }
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
     ul_text_printf(text,
@@ -50,15 +60,15 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
 void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *report,
                               const struct ul_plan_ladder *ladder)
 {
-    (void)report;
     ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
-                      "recomputed_steps,order,remat,pack\r\n");
+                      "recomputed_steps,splits,order,remat,pack\r\n");
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
-        ul_text_printf(text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%s,%s,%s\r\n",
-                       plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
-                       plan->base_cost, overhead_of(plan), recomputed_steps(plan),
-                       plan->order_method, plan->remat_method, plan->pack_method);
+        ul_text_printf(
+            text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,%s,%s,%s\r\n",
+            plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost, plan->base_cost,
+            overhead_of(plan), recomputed_steps(plan), splits_at(report, ladder, i).count,
+            plan->order_method, plan->remat_method, plan->pack_method);
     }
 }
 
@@ -77,9 +87,15 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
         ul_text_printf(text,
                        "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"lower_bound_bytes\": %" PRIu64
                        ", \"cost\": %" PRIu64 ", \"base_cost\": %" PRIu64
-                       ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"method\": {\"order\": ",
+                       ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"splits\": [",
                        i == 0 ? "" : ",", plan->reserved_bytes[0], plan->lower_bound_bytes,
                        plan->cost, plan->base_cost, overhead_of(plan), recomputed_steps(plan));
+        struct ul_report_splits splits = splits_at(report, ladder, i);
+        for (uint32_t k = 0; k < splits.count; k++) {
+            ul_text_put(text, k == 0 ? "" : ", ");
+            ul_text_put_json(text, splits.texts[k]);
+        }
+        ul_text_put(text, "], \"method\": {\"order\": ");
         ul_text_put_json(text, plan->order_method);
         ul_text_put(text, ", \"remat\": ");
         ul_text_put_json(text, plan->remat_method);

@@ -32,6 +32,12 @@ struct ul_report_value {
 };
 
 /* What a plan is about. */
+/* The chains that a variant of the program computes in pieces, as the option --split has them. */
+struct ul_report_splits {
+    uint32_t count;
+    const char *const *texts;
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -41,8 +47,9 @@ struct ul_report {
     uint64_t budget_bytes; /* 0: none */
     uint32_t option_count;
     const struct ul_report_option *options;
-    const struct ul_report_step *steps;   /* per problem step */
-    const struct ul_report_value *values; /* per problem value */
+    const struct ul_report_step *steps;      /* per problem step */
+    const struct ul_report_value *values;    /* per problem value */
+    const struct ul_report_splits *variants; /* per variant of a ladder; NULL: there is but one */
 };
 
 /* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */

@@ -186,6 +186,27 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, ".\n");
 }
 
+/* What is computed in pieces. */
+static void put_splits(struct ul_text *text, const struct ul_report *report)
+{
+    enum { MOST_NAMED = 6 };
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < report->option_count; i++)
+        count += strcmp(report->options[i].name, "split") == 0;
+    if (count == 0)
+        return;
+    ul_text_printf(text, "\nIn pieces, FIRST..LAST:AXIS:PIECES:\n");
+    uint32_t named = 0;
+    for (uint32_t i = 0; i < report->option_count && named < MOST_NAMED; i++) {
+        if (strcmp(report->options[i].name, "split") != 0)
+            continue;
+        ul_text_printf(text, "      %s\n", ul_quote(text->arena, report->options[i].value));
+        named++;
+    }
+    if (count > named)
+        ul_text_printf(text, "      and %u more\n", count - named);
+}
+
 static void put_bounds(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -217,5 +238,6 @@ void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
     put_verdict(text, report);
     put_rows(text, report);
     put_peak(text, report);
+    put_splits(text, report);
     put_bounds(text, report);
 }
