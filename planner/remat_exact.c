@@ -18,6 +18,7 @@
 #include "planner/remat_exact.h"
 
 #include <string.h>
+#include <time.h>
 
 /* A state in the making. */
 struct draft {
@@ -43,16 +44,29 @@ struct search {
     uint32_t *dropped;
     uint64_t *useful, *useful_base;
     uint32_t run_now; /* the step for which room is made */
-    uint64_t limit; /* cost of repeats that is known to do */
-    uint64_t threshold; /* successors with a higher bound wait */
-    uint64_t beyond;    /* the least bound of those that wait */
-    uint32_t best;  /* the state of the cheapest schedule found */
+    uint64_t limit;   /* schedules whose repeats cost as much are not wanted */
+    uint64_t looks;   /* at the clock, which is seldom read */
+    uint32_t best;    /* the state of the cheapest schedule found */
 };
+
+/* Out of states, work or time. */
+static bool is_over(struct search *s)
+{
+    enum { LOOKS = 1024 };
+    struct ul_remat_exact *job = s->job;
+    if (job->deadline_seconds > 0 && !job->stopped_by_time && s->looks++ % LOOKS == 0) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        job->stopped_by_time =
+            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 >= job->deadline_seconds;
+    }
+    return s->store.state_count >= job->state_limit || job->work >= job->work_limit ||
+           job->stopped_by_time;
+}
 
 static void state_keep(struct search *s, const struct draft *d)
 {
-    uint32_t at =
-        exact_store_add(&s->store, d->done, d->done_count, d->resident, d->cost);
+    uint32_t at = exact_store_add(&s->store, d->done, d->done_count, d->resident, d->cost);
     if (at == UL_PLAN_NONE)
         return;
     struct exact_state *state = &s->store.states[at];
@@ -155,25 +169,17 @@ static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
     return freed >= p->size[bit] && d->bound + least >= s->limit;
 }
 
-/* Raises the draft's bound; false if that is above the threshold, which is noted. */
+/* Raises the draft's bound; false once that reaches the cutoff. */
 static bool draft_bound(struct search *s, struct draft *d)
 {
     struct exact_sets sets = {d->done, d->resident};
-    if (d->cost >= s->limit)
+    if (d->cost >= s->limit || d->bound >= s->limit)
         return false;
-    uint64_t limit = s->threshold < s->limit ? s->threshold + 1 : s->limit;
-    if (d->bound < limit && d->cost < limit) {
-        uint64_t floor = d->bound > d->cost ? d->bound - d->cost : 0;
-        uint64_t rest =
-            exact_bound_get(s->bound, sets, floor, limit - d->cost, &s->job->work);
-        if (d->cost + rest > d->bound)
-            d->bound = d->cost + rest;
-    } else if (d->cost > d->bound) {
-        d->bound = d->cost;
-    }
-    if (d->bound > s->threshold && d->bound < s->beyond)
-        s->beyond = d->bound;
-    return d->bound <= s->threshold && d->bound < s->limit;
+    uint64_t floor = d->bound > d->cost ? d->bound - d->cost : 0;
+    uint64_t rest = exact_bound_get(s->bound, sets, floor, s->limit - d->cost, &s->job->work);
+    if (d->cost + rest > d->bound)
+        d->bound = d->cost + rest;
+    return d->bound < s->limit;
 }
 
 /* Drops what no schedule below the cutoff has a use for. */
@@ -205,7 +211,7 @@ static void draft_settle(struct search *s, struct draft *d)
         at = UINT32_MAX;
     }
     draft_clear(s, d);
-    if (s->store.state_count < s->store.state_limit)
+    if (!is_over(s))
         state_keep(s, d);
 }
 
@@ -230,7 +236,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
         draft_settle(s, &s->draft);
         return;
     }
-    for (uint32_t i = from; i < s->droppable_count; i++) {
+    for (uint32_t i = from; i < s->droppable_count && !is_over(s); i++) {
         uint32_t bit = s->droppable[i];
         uint64_t size = p->size[bit];
         if (is_wasteful(s, count, size, wanted))
@@ -285,8 +291,6 @@ static void state_expand(struct search *s, uint32_t at)
     const struct exact_problem *p = &s->problem;
     struct draft *d = &s->base;
     state_load(s, d, at);
-    s->threshold = d->bound + (s->limit - d->bound) / 16;
-    s->beyond = EXACT_NEVER;
     struct exact_sets sets = {d->done, d->resident};
     exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful_base);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -296,10 +300,6 @@ static void state_expand(struct search *s, uint32_t at)
         if (set_has(d->done, bit) && !set_has(s->useful_base, bit))
             continue;
         run_try(s, bit);
-    }
-    if (s->beyond < s->limit) {
-        s->store.states[at].bound = s->beyond;
-        exact_store_push(&s->store, at);
     }
 }
 
@@ -332,41 +332,86 @@ static void sequence_write(struct search *s, uint32_t at)
     }
 }
 
-void ul_remat_exact_run(struct ul_remat_exact *job)
+/* One search for schedules below `limit`. */
+static void rung_run(struct ul_remat_exact *job, const struct exact_problem *problem,
+                     uint64_t limit)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct search s = {.job = job, .arena = &scratch, .best = UL_PLAN_NONE};
-    job->outcome = UL_REMAT_UNKNOWN;
-    job->repeat_bound = 0;
-    if (!exact_problem_make(&scratch, job->graph, job->budget_bytes, &s.problem)) {
-        ul_arena_done(&scratch);
-        return;
-    }
-    s.limit = job->repeat_limit < EXACT_NEVER ? job->repeat_limit : EXACT_NEVER;
+    struct search s = {.job = job, .arena = &scratch, .problem = *problem, .limit = limit};
+    s.best = UL_PLAN_NONE;
     search_init(&s);
     s.draft.parent = UL_PLAN_NONE;
-    s.threshold = EXACT_NEVER;
     draft_settle(&s, &s.draft);
-    uint64_t open_bound = s.limit;
-    while (s.store.state_count < job->state_limit) {
+    uint64_t open_bound = 0;
+    while (!is_over(&s)) {
         uint32_t at = exact_store_pop(&s.store);
         if (at == UL_PLAN_NONE || s.store.states[at].bound >= s.limit)
             break;
         open_bound = s.store.states[at].bound;
         job->expanded++;
         state_expand(&s, at);
+        job->work += s.store.looked / 64;
+        s.store.looked = 0;
     }
-    job->states = s.store.state_count;
-    job->work += s.store.looked / 8;
-    bool finished = job->states < job->state_limit;
-    job->repeat_bound = finished ? s.limit : open_bound;
+    bool finished = !is_over(&s);
+    job->states += s.store.state_count;
+    uint64_t bound = finished ? s.limit : open_bound;
+    job->repeat_bound = bound > job->repeat_bound ? bound : job->repeat_bound;
+    job->outcome = finished ? UL_REMAT_NONE_CHEAPER : UL_REMAT_UNKNOWN;
     if (s.best != UL_PLAN_NONE) {
         sequence_write(&s, s.best);
         job->repeat_cost = s.limit;
         job->outcome = finished ? UL_REMAT_OPTIMAL : UL_REMAT_IMPROVED;
-    } else if (finished) {
-        job->outcome = UL_REMAT_NONE_CHEAPER;
+    }
+    ul_arena_done(&scratch);
+}
+
+/* What every schedule's repeats cost. */
+static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_problem *problem,
+                           uint64_t limit)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint64_t *none = UL_NEW_ARRAY(&scratch, uint64_t, problem->words);
+    struct exact_sets sets = {none, none};
+    struct exact_bound *bound = exact_bound_new(&scratch, problem);
+    uint64_t least = exact_bound_get(bound, sets, 0, limit, &job->work);
+    ul_arena_done(&scratch);
+    return least;
+}
+
+/* Low cutoffs first: they make the search small, and prove that nothing is below. */
+static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *problem)
+{
+    uint64_t limit = job->repeat_limit < EXACT_NEVER ? job->repeat_limit : EXACT_NEVER;
+    uint64_t least = root_bound(job, problem, limit);
+    uint64_t step = limit < EXACT_NEVER && limit > least ? (limit - least) / 8 : least / 8;
+    step = step > problem->cost_unit ? step : problem->cost_unit;
+    job->repeat_bound = least < limit ? least : limit;
+    for (;;) {
+        uint64_t rung = job->repeat_bound + step;
+        if (rung >= limit || rung > problem->cost_sum)
+            rung = limit;
+        rung_run(job, problem, rung);
+        if (job->outcome != UL_REMAT_NONE_CHEAPER || rung == limit)
+            return;
+        step *= 2;
+    }
+}
+
+void ul_remat_exact_run(struct ul_remat_exact *job)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct exact_problem problem;
+    job->outcome = UL_REMAT_UNKNOWN;
+    job->repeat_bound = 0;
+    if (exact_problem_make(&scratch, job->graph, job->budget_bytes, &problem)) {
+        if (problem.impossible)
+            job->outcome = UL_REMAT_NONE_CHEAPER;
+        else
+            ladder_run(job, &problem);
     }
     ul_arena_done(&scratch);
 }

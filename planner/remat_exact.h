@@ -22,6 +22,8 @@ struct exact_problem {
     uint64_t *room;     /* bytes that a run leaves to others */
     uint64_t capacity;  /* bytes for the live sum */
     uint64_t cost_unit; /* divides every cost */
+    uint64_t cost_sum;  /* of a repeat of everything */
+    bool impossible;    /* some run does not fit */
     uint32_t *ranked;   /* bits in an order of the graph */
     uint32_t *tight;    /* bits whose run may not leave room for all that is needed later */
     uint32_t tight_count;

@@ -159,8 +159,7 @@ static uint64_t cover_make(struct exact_bound *b, struct exact_sets state, uint3
     uint64_t sum = 0;
     b->cover_count = 0;
     for (uint32_t i = 0; i < p->words; i++) {
-        uint64_t left =
-            beyond[i] & (state.done[i] | before[i]) & ~(b->repeats[i] & ~needed[i]);
+        uint64_t left = beyond[i] & (state.done[i] | before[i]) & ~(b->repeats[i] & ~needed[i]);
         for (; left != 0; left &= left - 1) {
             uint32_t item = i * 64 + word_lowest(left);
             sum += p->size[item];

@@ -49,8 +49,10 @@ static void bits_number(struct exact_problem *p, struct ul_arena *arena,
         p->size[bit] = g->size_bytes[v];
         p->repeat[bit] = once ? EXACT_NEVER : g->cost[v];
         p->step[bit] = g->size_bytes[v] + (g->working_bytes != NULL ? g->working_bytes[v] : 0);
-        if (!once)
-            p->cost_unit = divisor_of(p->cost_unit, g->cost[v]);
+        if (once)
+            continue;
+        p->cost_unit = divisor_of(p->cost_unit, g->cost[v]);
+        p->cost_sum += g->cost[v];
     }
     if (p->cost_unit == 0)
         p->cost_unit = 1;
@@ -90,8 +92,8 @@ static void relations_make(struct exact_problem *p, const struct ul_solve_graph 
     }
 }
 
-/* What a run leaves to others, and what others may want of it. False if a run does not fit. */
-static bool rooms_make(struct exact_problem *p)
+/* What a run leaves to others, and what others may want of it. */
+static void rooms_make(struct exact_problem *p)
 {
     for (uint32_t at = 0; at < p->count; at++) {
         uint32_t bit = p->ranked[at];
@@ -108,13 +110,14 @@ static bool rooms_make(struct exact_problem *p)
             set_add(row(p->beyond, p, bit), other);
             wanted += p->size[other];
         }
-        if (need > p->capacity)
-            return false;
+        if (need > p->capacity) {
+            p->impossible = true;
+            return;
+        }
         p->room[bit] = p->capacity - need;
         if (wanted > p->room[bit])
             p->tight[p->tight_count++] = bit;
     }
-    return true;
 }
 
 bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *graph,
@@ -139,5 +142,6 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
     uint32_t *bit_of = UL_NEW_ARRAY(arena, uint32_t, n);
     bits_number(problem, arena, graph, bit_of);
     relations_make(problem, graph, bit_of);
-    return rooms_make(problem);
+    rooms_make(problem);
+    return true;
 }

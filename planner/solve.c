@@ -7,6 +7,7 @@
 
 static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = (uint64_t)1 << 33;
+static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 16 times it after */
 
 /* One replay: per position, the copy that an output made in place takes over and the last read. */
 struct replay {
@@ -207,7 +208,8 @@ static bool remat_exact(struct solver *s, uint64_t work_limit)
                                  .budget_bytes = s->options->budget_bytes,
                                  .repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX,
                                  .state_limit = STATE_LIMIT,
-                                 .work_limit = work_limit,
+                                 .work_limit = s->options->work_limit != 0 ? s->options->work_limit
+                                                                           : work_limit,
                                  .deadline_seconds = s->deadline_seconds};
     ul_remat_exact_run(&job);
     if (job.repeat_bound > s->repeat_bound)
@@ -227,7 +229,7 @@ static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
     uint32_t n = s->graph->node_count;
-    if (remat_exact(s, exact_work_first))
+    if (remat_exact(s, exact_work))
         return;
     struct ul_remat remat = {.graph = s->graph,
                              .budget_bytes = s->options->budget_bytes,
@@ -235,11 +237,17 @@ static void remat_run(struct solver *s)
                              .work_limit = s->options->work_limit,
                              .deadline_seconds = s->deadline_seconds,
                              .capacity = n * 8 + 1000,
-                             .cost = r->peak_bytes <= s->options->budget_bytes ? r->cost : UINT64_MAX,
+                             .cost = UINT64_MAX,
                              .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
     if (remat.work_limit == 0)
         remat.work_limit = default_remat_work;
+    if (r->peak_bytes <= remat.budget_bytes && r->order_count <= remat.capacity) {
+        memcpy(remat.sequence, r->order, sizeof *r->order * r->order_count);
+        remat.count = r->order_count;
+        remat.cost = r->cost;
+        remat.found_by = r->method;
+    }
     /* The order of the least peak may need fewer repeats than the published one. */
     const uint32_t *const orders[] = {s->graph->order, r->order};
     uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
@@ -247,13 +255,16 @@ static void remat_run(struct solver *s)
     remat_programs(s, &remat, orders, order_count);
     r->stopped_by_time = remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
-    if (remat.cost == UINT64_MAX)
+    if (remat.cost == UINT64_MAX) {
+        remat_exact(s, exact_work << 4);
         return;
+    }
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
     UL_ASSERT(valid);
     sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
     r->optimal_within = remat.proven_within;
+    remat_exact(s, exact_work << 4);
 }
 
 static void verdict_make(struct solver *s)
@@ -261,15 +272,15 @@ static void verdict_make(struct solver *s)
     struct ul_solve_result *r = s->result;
     uint64_t budget = s->options->budget_bytes;
     r->recomputes = r->order_count - s->graph->node_count;
-    r->cost_bound = r->base_cost;
+    r->cost_bound = r->base_cost + s->repeat_bound;
     r->fits = budget == 0 || r->peak_bytes <= budget;
-    r->proven = r->fits || budget < r->lower_bound_bytes;
+    r->proven = r->fits || budget < r->lower_bound_bytes || s->misfit_proven;
     if (budget == 0) {
         r->optimal = r->peak_bytes == r->lower_bound_bytes;
         if (r->peak_bytes == s->order_bound_bytes)
             r->optimal_within = "orders without recomputation";
     } else {
-        r->optimal = r->fits && r->cost == r->base_cost;
+        r->optimal = r->fits && r->cost == r->cost_bound;
     }
     if (r->peak_bytes < r->smallest_budget_bytes)
         r->smallest_budget_bytes = r->peak_bytes;

@@ -33,6 +33,7 @@ struct ul_remat {
     uint64_t seed;
     uint64_t work_limit;
     double deadline_seconds; /* 0: none */
+    bool first_ends;         /* the first sequence within the budget ends the search */
     /* out; in: a sequence within the budget, if cost says so */
     uint32_t *sequence;
     uint32_t count, capacity;
@@ -127,7 +128,9 @@ struct ul_remat_exact {
     uint64_t repeat_limit; /* cost of the repeats of the best known; UINT64_MAX: none */
     uint32_t state_limit;
     uint64_t work_limit;
+    double deadline_seconds; /* 0: none */
     /* out */
+    bool stopped_by_time;
     enum ul_remat_outcome outcome;
     uint64_t repeat_bound; /* what the repeats cost at least */
     uint32_t *sequence;
