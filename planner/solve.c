@@ -8,6 +8,7 @@
 static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = (uint64_t)1 << 33;
 static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 16 times it after */
+static const uint32_t exact_states = (uint32_t)1 << 22;
 
 /* One replay: per position, the copy that an output made in place takes over and the last read. */
 struct replay {
@@ -207,7 +208,7 @@ static bool remat_exact(struct solver *s, uint64_t work_limit)
                                  .arena = s->arena,
                                  .budget_bytes = s->options->budget_bytes,
                                  .repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX,
-                                 .state_limit = STATE_LIMIT,
+                                 .state_limit = exact_states,
                                  .work_limit = s->options->work_limit != 0 ? s->options->work_limit
                                                                            : work_limit,
                                  .deadline_seconds = s->deadline_seconds};
