@@ -300,6 +300,25 @@ static void peak_anchor(struct ul_pack_repair *r)
     }
 }
 
+/* Whether it lies on something placed: what is stacked by its windows at the peak can collide where
+ * the windows are wider. */
+static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    int64_t offset = (int64_t)r->offset_bytes[buffer];
+    r->block_count = 0;
+    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
+        ul_pack_placed_find(&r->placed, &problem->pieces[p]);
+        for (uint32_t i = 0; i < r->placed.found_count; i++)
+            block_add(r, &problem->pieces[p], &problem->pieces[r->placed.found[i]]);
+    }
+    for (uint32_t i = 0; i < r->block_count; i++) {
+        if (r->blocks[i].lower < offset && offset < r->blocks[i].upper)
+            return true;
+    }
+    return false;
+}
+
 struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
                                           const struct ul_pack_problem *problem,
                                           uint64_t capacity_bytes, const uint64_t *start_bytes,
@@ -328,6 +347,8 @@ struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
     for (uint32_t b = 0; b < count; b++) {
         uint64_t size = problem->buffers[b].size_bytes;
         bool stays = anchored ? r->fixed[b] : start_bytes[b] + size <= capacity_bytes;
+        if (stays && anchored)
+            r->hopeless = r->hopeless || lies_on_placed(r, b);
         if (stays)
             ul_pack_placed_add(&r->placed, b);
         else
