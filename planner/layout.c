@@ -6,8 +6,14 @@
  *     bytes |xxxxxx          |
  *           |xxxxxxyyyyy     |      a gap [end of x, end of y) with window [0, |y|)
  *           |xxxxxxyyyyyzzzz |
+ *
+ * What lives all the time, weights above all, crosses every moment: nothing else ever uses its
+ * bytes, and a packing stays one when it is taken out and put below everything else. So it stands
+ * there from the beginning, and the packer sees the others alone.
  */
 #include "planner/planner_internal.h"
+
+#include <string.h>
 
 struct layout {
     struct ul_arena *arena;
@@ -80,6 +86,48 @@ static void buffers_make(struct layout *l, uint32_t space)
     }
 }
 
+/* Puts what lives all the time at the bottom, moves the others to the front of the list, and
+ * returns the bytes below them. Only where any multiple of the common alignment is as good as
+ * another. */
+static uint64_t bottom_fill(struct layout *l, uint32_t *other_count)
+{
+    static const uint64_t most = (uint64_t)1 << 60; /* the packer says what is too much */
+    uint32_t begin = UINT32_MAX;
+    uint32_t end = 0;
+    uint64_t bottom = 0;
+    uint64_t sum = 0;
+    bool plain = true;
+    *other_count = l->buffer_count;
+    for (uint32_t i = 0; i < l->buffer_count; i++) {
+        const struct ul_pack_buffer *buffer = &l->buffers[i];
+        begin = buffer->begin < begin ? buffer->begin : begin;
+        end = buffer->end > end ? buffer->end : end;
+        plain = plain && !buffer->pinned && buffer->alignment_bytes == l->plan->alignment_bytes;
+        plain = plain && ul_size_add(sum, buffer->size_bytes, &sum) && sum < most;
+    }
+    if (!plain)
+        return 0;
+    struct ul_pack_buffer *whole = UL_NEW_ARRAY(l->arena, struct ul_pack_buffer, l->buffer_count);
+    uint32_t *whole_heads = UL_NEW_ARRAY(l->arena, uint32_t, l->buffer_count);
+    uint32_t whole_count = 0;
+    *other_count = 0;
+    for (uint32_t i = 0; i < l->buffer_count; i++) {
+        struct ul_pack_buffer buffer = l->buffers[i];
+        if (buffer.begin == begin && buffer.end == end && buffer.gap_count == 0) {
+            buffer.offset_bytes = bottom;
+            bottom += buffer.size_bytes;
+            whole_heads[whole_count] = l->heads[i];
+            whole[whole_count++] = buffer;
+        } else {
+            l->heads[*other_count] = l->heads[i];
+            l->buffers[(*other_count)++] = buffer;
+        }
+    }
+    memcpy(l->buffers + *other_count, whole, whole_count * sizeof *whole);
+    memcpy(l->heads + *other_count, whole_heads, whole_count * sizeof *whole_heads);
+    return bottom;
+}
+
 static void offsets_store(struct layout *l, uint32_t space)
 {
     struct ul_plan *plan = l->plan;
@@ -111,7 +159,11 @@ static enum ul_status space_layout(struct layout *l, const struct ul_plan_option
                                    .time_limit_seconds = options->time_limit_seconds,
                                    .seed = options->seed};
     struct ul_pack_result result;
-    UL_TRY(ul_pack_solve(l->arena, l->buffers, l->buffer_count, &pack, &result, diag));
+    uint32_t other_count;
+    uint64_t bottom = bottom_fill(l, &other_count);
+    UL_TRY(ul_pack_solve(l->arena, l->buffers, other_count, &pack, &result, diag));
+    for (uint32_t i = 0; i < other_count; i++)
+        l->buffers[i].offset_bytes += bottom;
     offsets_store(l, space);
     if (space == 0) {
         plan->pack_method = options->pack == UL_PACK_NONE ? "none" : result.method;
