@@ -15,11 +15,13 @@ struct candidate {
     uint32_t node;
 };
 
+/* The words of a level's sets that differ are [low, high): on long cores a narrow band. */
 struct level {
     uint64_t *set_words;
     uint64_t *live_bytes;
     uint64_t *hash;
     uint32_t count;
+    uint32_t low, high;
 };
 
 struct beam {
@@ -32,6 +34,7 @@ struct beam {
     uint32_t *table; /* of candidates by hash: index + 1 */
     uint32_t table_size;
     uint32_t *parents, *nodes; /* per level and place, for the way back */
+    bool truncated;            /* a set was dropped for width */
 };
 
 static bool candidate_before(const struct candidate *a, const struct candidate *b)
@@ -129,26 +132,65 @@ static void candidates_select(struct candidate *c, uint32_t count, uint32_t kept
     }
 }
 
+/* Makes all rows of the next level full below `low` and empty from `high` on. */
+static void level_limit(struct beam *b, uint32_t low, uint32_t high)
+{
+    struct level *level = &b->next;
+    for (uint32_t i = 0; i < b->options->width; i++) {
+        uint64_t *set = level->set_words + (uint64_t)i * b->sets.words;
+        if (level->low < low)
+            memset(set + level->low, 0xFF, (low - level->low) * sizeof *set);
+        if (level->high > high)
+            memset(set + high, 0, (level->high - high) * sizeof *set);
+    }
+    level->low = low;
+    level->high = high;
+}
+
+static void candidate_keep(struct beam *b, const struct candidate *c, uint32_t depth, uint32_t i)
+{
+    uint32_t words = b->sets.words;
+    uint64_t place = (uint64_t)depth * b->options->width + i;
+    uint64_t *set = b->next.set_words + (uint64_t)i * words;
+    memcpy(set + b->next.low, b->now.set_words + (uint64_t)c->parent * words + b->next.low,
+           (b->next.high - b->next.low) * sizeof *set);
+    ul_order_set_add(set, c->node);
+    b->next.live_bytes[i] = c->live_bytes;
+    b->next.hash[i] = c->hash;
+    b->parents[place] = c->parent;
+    b->nodes[place] = c->node;
+}
+
 static void level_keep(struct beam *b, uint32_t depth)
 {
     uint32_t width = b->options->width;
-    uint32_t words = b->sets.words;
-    if (b->candidate_count > width)
+    uint32_t low = b->sets.words;
+    uint32_t high = b->now.high;
+    if (b->candidate_count > width) {
         candidates_select(b->candidates, b->candidate_count, width);
+        b->truncated = true;
+    }
     b->next.count = b->candidate_count < width ? b->candidate_count : width;
     for (uint32_t i = 0; i < b->next.count; i++) {
-        const struct candidate *c = &b->candidates[i];
-        uint64_t *set = b->next.set_words + (uint64_t)i * words;
-        memcpy(set, b->now.set_words + (uint64_t)c->parent * words, words * sizeof *set);
-        ul_order_set_add(set, c->node);
-        b->next.live_bytes[i] = c->live_bytes;
-        b->next.hash[i] = c->hash;
-        b->parents[(uint64_t)depth * width + i] = c->parent;
-        b->nodes[(uint64_t)depth * width + i] = c->node;
+        uint32_t word = b->candidates[i].node / 64;
+        high = word + 1 > high ? word + 1 : high;
+    }
+    level_limit(b, b->now.low, high);
+    for (uint32_t i = 0; i < b->next.count; i++) {
+        candidate_keep(b, &b->candidates[i], depth, i);
+        const uint64_t *set = b->next.set_words + (uint64_t)i * b->sets.words;
+        uint32_t full = b->now.low;
+        while (full < high && set[full] == UINT64_MAX)
+            full++;
+        low = full < low ? full : low;
     }
     struct level swapped = b->now;
     b->now = b->next;
     b->next = swapped;
+    if (b->now.count > 0) {
+        b->now.low = low;
+        ul_order_sets_limit(&b->sets, low, high);
+    }
     b->candidate_count = 0;
     memset(b->table, 0, b->table_size * sizeof *b->table);
 }
@@ -176,9 +218,9 @@ static void beam_init(struct beam *b, struct ul_arena *scratch, const struct ul_
     b->now.count = 1;
 }
 
-bool ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
-                   struct ul_order_effort *effort, const struct ul_order_beam_options *options,
-                   uint32_t *order)
+enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
+                                    struct ul_order_effort *effort,
+                                    const struct ul_order_beam_options *options, uint32_t *order)
 {
     struct beam b = {.options = options};
     beam_init(&b, scratch, core);
@@ -186,15 +228,17 @@ bool ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
         uint64_t before = b.sets.work;
         for (uint32_t i = 0; i < b.now.count; i++)
             set_expand(&b, scratch, i);
-        effort->work += b.sets.work - before;
+        effort->work += b.sets.work - before + (uint64_t)b.now.count * (b.now.high - b.now.low);
         level_keep(&b, depth);
-        if (b.now.count == 0 || ul_order_effort_spent(effort))
-            return false;
+        if (b.now.count == 0)
+            return b.truncated ? UL_ORDER_UNKNOWN : UL_ORDER_PROVEN;
+        if (ul_order_effort_spent(effort))
+            return UL_ORDER_UNKNOWN;
     }
     uint32_t at = 0;
     for (uint32_t depth = core->node_count; depth-- > 0;) {
         order[depth] = b.nodes[(uint64_t)depth * options->width + at];
         at = b.parents[(uint64_t)depth * options->width + at];
     }
-    return true;
+    return UL_ORDER_IMPROVED;
 }

@@ -153,6 +153,8 @@ static void state_expand(struct search *s, uint32_t from)
 static void search_init(struct search *s, struct ul_arena *scratch)
 {
     uint32_t n = s->sets.core->node_count;
+    if (n < 24 && s->state_limit > 8u << n) /* a set may be met on several ways */
+        s->state_limit = 8u << n;
     uint64_t places = (uint64_t)s->state_limit + n + UL_ORDER_CHAIN;
     s->words = s->sets.words;
     for (s->table_size = 1024; s->table_size / 2 < places; s->table_size *= 2)

@@ -80,6 +80,7 @@ struct ul_order_mask {
 struct ul_order_sets {
     const struct ul_order_core *core;
     uint32_t words;       /* of a set */
+    uint32_t low, high;   /* words that differ: below all bits are set, from high on none */
     uint32_t *need_first; /* per node: masks of its preds */
     struct ul_order_mask *needs;
     uint32_t *value_first; /* per value: masks of the nodes that touch it */
@@ -146,6 +147,10 @@ static inline struct ul_order_step ul_order_set_step(const struct ul_order_sets 
                                   live_bytes + made - freed};
 }
 
+/* Says that all sets to come are full below word `low`, which never falls, and empty from word
+ * `high` on. */
+void ul_order_sets_limit(struct ul_order_sets *sets, uint32_t low, uint32_t high);
+
 /* A node that may run next. */
 struct ul_order_ready {
     struct ul_order_step step;
@@ -208,11 +213,12 @@ struct ul_order_beam_options {
     uint64_t seed;        /* of the noise on what sets are judged by */
     uint64_t noise_bytes; /* 0: none */
 };
-/* The order found among the `width` most promising sets of every length; false if none is below
- * the bound, or effort is spent. */
-bool ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
-                   struct ul_order_effort *effort, const struct ul_order_beam_options *options,
-                   uint32_t *order);
+/* The order found among the `width` most promising sets of every length: IMPROVED if it is below
+ * the bound, UNKNOWN if effort is spent or sets were dropped for width, PROVEN if none was (but
+ * that two sets of equal hash are taken for one). */
+enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
+                                    struct ul_order_effort *effort,
+                                    const struct ul_order_beam_options *options, uint32_t *order);
 
 /* order_search.c */
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { WORK_PER_NODE = 1 << 12 };
 static const uint64_t default_work = (uint64_t)1 << 28;
 
 struct part {
@@ -216,8 +217,8 @@ static void part_ilp(struct runner *r, struct part *part)
     ul_arena_done(&scratch);
 }
 
-/* One run of the beam; whether it found a better order. */
-static bool part_beam(struct runner *r, struct part *part, uint32_t width, bool backwards)
+static enum ul_order_outcome part_beam(struct runner *r, struct part *part, uint32_t width,
+                                       bool backwards)
 {
     struct ul_arena scratch;
     struct ul_order_core reversed;
@@ -226,49 +227,101 @@ static bool part_beam(struct runner *r, struct part *part, uint32_t width, bool 
     struct ul_order_beam_options options = {.width = width, .upper_bytes = part->peak_bytes};
     if (backwards)
         ul_order_core_reverse(&scratch, &part->core, &reversed);
-    bool better =
+    enum ul_order_outcome outcome =
         ul_order_beam(&scratch, backwards ? &reversed : &part->core, &r->effort, &options, order);
-    if (better && backwards)
+    if (outcome == UL_ORDER_IMPROVED && backwards)
         part_offer_reversed(part, order, "beam, backwards");
-    else if (better)
+    else if (outcome == UL_ORDER_IMPROVED)
         part_offer(part, order, "beam");
     ul_arena_done(&scratch);
-    return better;
+    return outcome;
 }
 
-static void part_windows(struct runner *r, struct part *part)
+/* Gives what follows one of `share` parts of the work that is left; returns the limit to put back.
+ */
+static uint64_t effort_share(struct runner *r, uint32_t share)
+{
+    uint64_t limit = r->effort.work_limit;
+    r->effort.work_limit = r->effort.work + (limit - r->effort.work) / share;
+    return limit;
+}
+
+static void part_windows(struct runner *r, struct part *part, uint32_t share)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint32_t *order =
         ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
     uint64_t peak_bytes = part->peak_bytes;
+    uint64_t limit = effort_share(r, share);
     ul_order_windows(&part->core, &r->effort, enough_bytes(r), order, &peak_bytes);
+    r->effort.work_limit = limit;
     part_offer(part, order, "windows");
     ul_arena_done(&scratch);
 }
 
-/* Exact search first with few states, then with ever more, and beams of ever more width. */
+/* States that an exact search of the part may take: sets of large cores are large. */
+static uint32_t states_most(const struct part *part, uint32_t wanted)
+{
+    enum { MEMORY_BYTES = 1 << 27, STATE_BYTES = 96 };
+    uint32_t most = MEMORY_BYTES / (part->core.node_count / 8 + STATE_BYTES);
+    return wanted < most ? wanted : most;
+}
+
+/* Backwards for no more than forwards took, as long as it pays. */
+static bool part_beams(struct runner *r, struct part *part, uint32_t width, bool *backwards_pays)
+{
+    uint64_t before = r->effort.work;
+    if (part_beam(r, part, width, false) == UL_ORDER_PROVEN)
+        return false;
+    if (*backwards_pays && open_part(r, part) && !ul_order_effort_spent(&r->effort)) {
+        uint64_t limit = r->effort.work_limit;
+        uint64_t most = r->effort.work + (r->effort.work - before);
+        r->effort.work_limit = most < limit ? most : limit;
+        *backwards_pays = part_beam(r, part, width, true) == UL_ORDER_IMPROVED;
+        r->effort.work_limit = limit;
+    }
+    return true;
+}
+
+/* One round, each method with the effort of its turn; whether another may help. */
+static bool part_round(struct runner *r, struct part *part, uint32_t states, uint32_t width,
+                       bool *backwards_pays)
+{
+    enum { EXACT_SHARE = 8, BEAM_SHARE = 4 };
+    for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
+        uint64_t limit = effort_share(r, r->run->method == UL_ORDER_DP ? 1 : EXACT_SHARE);
+        if (open_part(r, part) && !ul_order_effort_spent(&r->effort))
+            part_exact(r, part, states_most(part, states), backwards != 0);
+        r->effort.work_limit = limit;
+    }
+    bool more = open_part(r, part) && !ul_order_effort_spent(&r->effort);
+    if (more && wants(r, UL_ORDER_BEAM)) {
+        uint64_t limit = effort_share(r, r->run->method == UL_ORDER_BEAM ? 1 : BEAM_SHARE);
+        more = part_beams(r, part, width, backwards_pays);
+        r->effort.work_limit = limit;
+    }
+    return more && open_part(r, part) && !ul_order_effort_spent(&r->effort);
+}
+
 static void part_search(struct runner *r, struct part *part)
 {
-    enum { FIRST_STATES = 1 << 12, MOST_STATES = 1 << 18, FIRST_WIDTH = 8, MOST_WIDTH = 1 << 9 };
-    uint32_t width = FIRST_WIDTH;
+    enum { FIRST_STATES = 1 << 12, MOST_STATES = 1 << 20, FIRST_WIDTH = 8, FIRST_ROUNDS = 2 };
     bool backwards_pays = true;
+    uint32_t width = FIRST_WIDTH;
+    uint32_t rounds = 0;
+    if (r->run->method == UL_ORDER_ILP)
+        part_ilp(r, part);
     for (uint32_t states = FIRST_STATES; states <= MOST_STATES; states *= 4) {
-        for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
-            if (open_part(r, part))
-                part_exact(r, part, states, backwards != 0);
-        }
-        if (wants(r, UL_ORDER_BEAM) && open_part(r, part)) {
-            part_beam(r, part, width, false);
-            backwards_pays = backwards_pays && part_beam(r, part, width, true);
-        }
-        if (!open_part(r, part) || ul_order_effort_spent(&r->effort))
+        if (!part_round(r, part, states, width, &backwards_pays))
             return;
+        bool costly = r->effort.work > r->effort.work_limit / 8;
+        if ((++rounds >= FIRST_ROUNDS || costly) && wants(r, UL_ORDER_SEARCH))
+            part_windows(r, part, 3);
         width *= 4;
     }
-    if (wants(r, UL_ORDER_SEARCH))
-        part_windows(r, part);
+    if (wants(r, UL_ORDER_SEARCH) && open_part(r, part))
+        part_windows(r, part, 1);
 }
 
 /* ---- The whole ---- */
@@ -328,7 +381,8 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     struct runner r = {.run = run, .lower_bytes = run->lower_bytes};
     uint32_t n = run->graph->node_count;
     uint64_t cost;
-    r.effort.work_limit = run->work_limit != 0 ? run->work_limit : default_work;
+    r.effort.work_limit =
+        run->work_limit != 0 ? run->work_limit : default_work + (uint64_t)n * WORK_PER_NODE;
     r.effort.deadline_seconds = run->deadline_seconds;
     ul_arena_init(&r.scratch);
     run->order = ul_arena_copy(arena, run->graph->order, n * sizeof *run->order);

@@ -27,6 +27,7 @@ struct windows {
     uint32_t place;        /* of the peak */
     uint64_t before_bytes; /* live before the window */
     uint32_t size, width;
+    bool whole; /* the last window was all of the core */
 };
 
 static void peak_find(struct windows *w, struct ul_arena *scratch, uint64_t *before_bytes)
@@ -34,25 +35,25 @@ static void peak_find(struct windows *w, struct ul_arena *scratch, uint64_t *bef
     uint32_t n = w->core->node_count;
     uint64_t *during_bytes = UL_NEW_ARRAY(scratch, uint64_t, n);
     w->peak_bytes = ul_order_core_profile(scratch, w->core, w->order, before_bytes, during_bytes);
-    w->effort->work += n + w->core->touch_first[n];
+    w->effort->work += 4 * ((uint64_t)n + w->core->touch_first[n]);
     for (w->place = 0; w->place + 1 < n && during_bytes[w->place] != w->peak_bytes; w->place++)
         continue;
 }
 
-static bool window_improve(struct windows *w, struct ul_arena *scratch,
-                           const struct ul_order_core *slice, uint32_t *order)
+static enum ul_order_outcome window_search(struct windows *w, struct ul_arena *scratch,
+                                           const struct ul_order_core *slice, uint32_t *order)
 {
     uint64_t lower = 0;
     enum ul_order_outcome outcome = ul_order_downsets(
         scratch, slice, w->effort, w->width * STATES_PER_WIDTH, w->peak_bytes, &lower, order);
     if (outcome != UL_ORDER_UNKNOWN)
-        return outcome == UL_ORDER_IMPROVED;
+        return outcome;
     struct ul_order_beam_options options = {.width = w->width, .upper_bytes = w->peak_bytes};
     return ul_order_beam(scratch, slice, w->effort, &options, order);
 }
 
-/* One window around the peak; whether that lowered the sums there. */
-static bool window_try(struct windows *w)
+/* One window around the peak; IMPROVED if that lowered the sums there, PROVEN if it cannot. */
+static enum ul_order_outcome window_try(struct windows *w)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
@@ -67,11 +68,12 @@ static bool window_try(struct windows *w)
     ul_order_slicer_init(&scratch, w->core, w->order, &slicer);
     ul_order_slice(&scratch, &slicer, begin, end, before_bytes[begin], &slice);
     uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, end - begin);
-    bool improved = window_improve(w, &scratch, &slice, order);
-    for (uint32_t i = 0; i < end - begin && improved; i++)
+    enum ul_order_outcome outcome = window_search(w, &scratch, &slice, order);
+    w->whole = end - begin == n;
+    for (uint32_t i = 0; i < end - begin && outcome == UL_ORDER_IMPROVED; i++)
         w->order[begin + i] = slice.nodes[order[i]];
     ul_arena_done(&scratch);
-    return improved;
+    return outcome;
 }
 
 void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *effort,
@@ -84,9 +86,10 @@ void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *
                         .size = FIRST_SIZE,
                         .width = FIRST_WIDTH};
     while (w.peak_bytes > enough_bytes && !ul_order_effort_spent(effort)) {
-        if (window_try(&w))
+        enum ul_order_outcome outcome = window_try(&w);
+        if (outcome == UL_ORDER_IMPROVED)
             continue;
-        if (w.size >= 2 * core->node_count && w.width >= MOST_WIDTH)
+        if (w.whole && (outcome == UL_ORDER_PROVEN || w.width >= MOST_WIDTH))
             break;
         w.size = w.size < 2 * core->node_count ? w.size / 2 * 3 : w.size;
         w.width = w.width < MOST_WIDTH ? w.width / 2 * 3 : w.width;

@@ -71,6 +71,7 @@ void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core
                         struct ul_order_sets *sets)
 {
     *sets = (struct ul_order_sets){.core = core, .words = core->node_count / 64 + 1};
+    sets->high = sets->words;
     needs_make(arena, sets);
     values_make(arena, sets);
     sets->reach = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)core->node_count + 1);
@@ -91,16 +92,26 @@ void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core
     }
 }
 
+void ul_order_sets_limit(struct ul_order_sets *sets, uint32_t low, uint32_t high)
+{
+    for (uint32_t w = sets->low; w < low; w++)
+        sets->set[w] = UINT64_MAX;
+    for (uint32_t w = high; w < sets->high; w++)
+        sets->set[w] = 0;
+    sets->low = low;
+    sets->high = high;
+}
+
 uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
                              struct ul_order_ready *ready)
 {
     uint32_t n = sets->core->node_count;
     uint32_t count = 0;
-    uint32_t top = sets->words; /* words in use */
-    while (top > 0 && set[top - 1] == 0)
+    uint32_t top = sets->high; /* words in use */
+    while (top > sets->low && set[top - 1] == 0)
         top--;
-    uint32_t done = top == 0 ? 0 : top * 64 - (uint32_t)__builtin_clzll(set[top - 1]);
-    for (uint32_t w = 0; w < sets->words && (w * 64 < n && sets->reach[w * 64] <= done); w++) {
+    uint32_t done = top * 64 - (top > sets->low ? (uint32_t)__builtin_clzll(set[top - 1]) : 0);
+    for (uint32_t w = sets->low; w * 64 < n && sets->reach[w * 64] <= done; w++) {
         for (uint64_t open = ~set[w]; open != 0; open &= open - 1) {
             uint32_t node = w * 64 + (uint32_t)__builtin_ctzll(open);
             if (node >= n || sets->reach[node] > done)
@@ -139,16 +150,20 @@ static uint32_t chain_follow(struct ul_order_sets *sets, const uint64_t *set, ui
                              uint64_t most_bytes, struct ul_order_ready chain[UL_ORDER_CHAIN])
 {
     uint32_t count = 1;
-    memcpy(sets->set, set, sets->words * sizeof *set);
-    while (count < UL_ORDER_CHAIN) {
+    bool found = false;
+    memcpy(sets->set + sets->low, set + sets->low, (sets->high - sets->low) * sizeof *set);
+    while (count < UL_ORDER_CHAIN && !found) {
         const struct ul_order_ready *last = &chain[count - 1];
         ul_order_set_add(sets->set, last->node);
         if (!chain_next(sets, last->step.after_bytes, most_bytes, last->node, &chain[count]))
-            return 0;
-        if (chain[count++].step.after_bytes <= live_bytes)
-            return count;
+            break;
+        found = chain[count++].step.after_bytes <= live_bytes;
     }
-    return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (chain[i].node / 64 >= sets->high)
+            sets->set[chain[i].node / 64] = 0;
+    }
+    return found ? count : 0;
 }
 
 uint32_t ul_order_sets_chain(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
