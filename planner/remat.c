@@ -26,7 +26,7 @@ double ul_remat_random_unit(uint64_t *state)
 
 bool ul_remat_exhausted(struct ul_remat *remat)
 {
-    if (remat->work >= remat->work_limit)
+    if (remat->work >= remat->work_limit || (remat->first_ends && remat->cost != UINT64_MAX))
         return true;
     if (remat->deadline_seconds > 0) {
         struct timespec now;
@@ -97,32 +97,93 @@ static struct variant variants_try(struct ul_remat *remat, struct ul_walk *w)
 
 /* ---- A budget that works, where the one asked for does not ---- */
 
-/* Bisects between what is known to fail and to work; walks are not monotone in the budget, so that
- * this finds a small budget, not the smallest. */
-static void budget_find(struct ul_remat *remat, struct ul_walk *walks, uint32_t walk_count)
+struct finder {
+    struct ul_remat *remat;
+    struct ul_walk *walks;
+    uint32_t walk_count;
+    uint32_t *sequence; /* of the smallest peak known */
+    uint32_t count;
+};
+
+static void smallest_offer(struct finder *f, uint32_t *sequence, uint32_t count)
 {
-    enum { STEPS = 12, TRIES = 4 };
-    uint64_t low = remat->budget_bytes;
-    for (uint32_t step = 0; step < STEPS && low + 1 < remat->smallest_peak_bytes; step++) {
-        uint64_t middle = low + (remat->smallest_peak_bytes - low) / 2;
-        bool found = false;
-        for (uint32_t i = 0; i < walk_count * TRIES && !found; i++) {
-            struct ul_walk *w = &walks[i % walk_count];
-            uint64_t peak, cost;
-            w->mode = modes[i / walk_count];
-            w->budget_bytes = middle;
-            w->cost_limit = UINT64_MAX;
-            if (!ul_walk_run(w))
-                continue;
-            found = ul_solve_replay(remat->graph, w->sequence, w->count, &peak, &cost);
-            UL_ASSERT(found && peak <= middle);
-            remat->smallest_peak_bytes = peak;
-            if (peak <= remat->budget_bytes)
-                ul_remat_offer(remat, w->sequence, w->count, "walk");
-        }
-        if (!found)
-            low = middle;
+    struct ul_remat *remat = f->remat;
+    uint64_t peak, cost;
+    bool valid = ul_solve_replay(remat->graph, sequence, count, &peak, &cost);
+    UL_ASSERT(valid && peak < remat->smallest_peak_bytes);
+    remat->smallest_peak_bytes = peak;
+    f->count = count;
+    memcpy(f->sequence, sequence, count * sizeof *sequence);
+    if (peak <= remat->budget_bytes)
+        ul_remat_offer(remat, sequence, count, "walk");
+}
+
+static bool walks_probe(struct finder *f, uint64_t budget_bytes)
+{
+    enum { TRIES = 4, LARGE = 20000 };
+    uint32_t tries = f->remat->graph->node_count < LARGE ? TRIES : 1;
+    for (uint32_t i = 0; i < f->walk_count * tries; i++) {
+        struct ul_walk *w = &f->walks[i % f->walk_count];
+        memset(w->weight, 0, w->graph->node_count * sizeof *w->weight);
+        w->mode = modes[i / f->walk_count];
+        w->budget_bytes = budget_bytes;
+        w->cost_limit = UINT64_MAX;
+        if (!ul_walk_run(w))
+            continue;
+        smallest_offer(f, w->sequence, w->count);
+        return true;
     }
+    return false;
+}
+
+static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *random)
+{
+    static const uint64_t most_work = 100000000;
+    struct ul_remat probe = *f->remat;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    probe.budget_bytes = budget_bytes;
+    probe.cost = UINT64_MAX;
+    probe.first_ends = true;
+    probe.sequence = UL_NEW_ARRAY(&scratch, uint32_t, probe.capacity);
+    probe.work = 0;
+    probe.work_limit = probe.work_limit / 16 < most_work ? probe.work_limit / 16 : most_work;
+    ul_remat_anneal_sequence(&probe, f->sequence, f->count, 0.3, probe.work_limit, random);
+    bool found = probe.cost != UINT64_MAX;
+    if (found)
+        smallest_offer(f, probe.sequence, probe.count);
+    f->remat->work += probe.work;
+    f->remat->stopped_by_time = probe.stopped_by_time;
+    ul_arena_done(&scratch);
+    return found;
+}
+
+/* Bisects between what fails and what works, first by walks, then by short annealings of what the
+ * walks have found. Neither is monotone in the budget, so that this finds a small budget, not the
+ * smallest. */
+static void budget_find(struct ul_remat *remat, const uint32_t *order, struct ul_walk *walks,
+                        uint32_t walk_count)
+{
+    enum { STEPS = 9, ANNEALED_STEPS = 5 };
+    uint32_t n = remat->graph->node_count;
+    uint64_t random = remat->seed;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct finder f = {.remat = remat, .walks = walks, .walk_count = walk_count, .count = n};
+    f.sequence = UL_NEW_ARRAY(&scratch, uint32_t, remat->capacity);
+    memcpy(f.sequence, order, n * sizeof *order);
+    for (uint32_t phase = 0; phase < 2; phase++) {
+        uint64_t low = remat->budget_bytes;
+        uint32_t steps = phase == 0 ? STEPS : ANNEALED_STEPS;
+        for (uint32_t step = 0; step < steps && low + 1 < remat->smallest_peak_bytes; step++) {
+            uint64_t middle = low + (remat->smallest_peak_bytes - low) / 2;
+            bool found =
+                phase == 0 ? walks_probe(&f, middle) : sequences_probe(&f, middle, &random);
+            if (!found)
+                low = middle;
+        }
+    }
+    ul_arena_done(&scratch);
 }
 
 static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const struct variant *best,
@@ -160,12 +221,15 @@ static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *order
 static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                              uint32_t order_count)
 {
-    uint64_t random = remat->seed;
     uint64_t start = remat->work;
+    uint64_t random = remat->seed + start; /* a second call goes other ways */
+    uint64_t base = 0;
+    for (uint32_t v = 0; v < remat->graph->node_count; v++)
+        base += remat->graph->cost[v];
     uint64_t share = 4000000 + 300000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
-    for (uint32_t round = 0; !ul_remat_exhausted(remat); round++) {
-        if (remat->cost != UINT64_MAX && remat->work - start > 6 * (improved - start) + 16 * share)
+    for (uint32_t round = 0; !ul_remat_exhausted(remat) && remat->cost > base; round++) {
+        if (remat->work - start > 6 * (improved - start) + 40 * share)
             break;
         uint64_t left = remat->work_limit - remat->work;
         uint64_t work = share << round / 3 < left ? share << round / 3 : left;
@@ -196,6 +260,6 @@ void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint
     else
         sequences_anneal(remat, orders, order_count);
     if (remat->cost == UINT64_MAX)
-        budget_find(remat, walks, order_count);
+        budget_find(remat, orders[order_count - 1], walks, order_count);
     ul_arena_done(&scratch);
 }

@@ -102,6 +102,8 @@ struct ul_schedule {
     int64_t *live;        /* per slot, less its block's; far below 0 in empty slots */
     int64_t *block_live;  /* per block: part of all of its slots */
     int64_t *block_most;  /* per block: the largest of `live` */
+    int64_t *block_least; /* per block: the smallest of `live` where there is a step */
+    uint32_t *block_steps;
     double *block_excess; /* per block: sum over its slots of what is above the budget */
     uint32_t over_count;  /* blocks with an excess */
     double excess;

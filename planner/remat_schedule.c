@@ -27,10 +27,18 @@ static void block_renew(struct ul_schedule *s, uint32_t block)
 {
     uint32_t begin = block << s->block_shift;
     uint32_t end = (block + 1) << s->block_shift;
-    int64_t most = INT64_MIN;
-    for (uint32_t i = begin; i < end; i++)
+    int64_t most = INT64_MIN, least = INT64_MAX;
+    uint32_t steps = 0;
+    for (uint32_t i = begin; i < end; i++) {
         most = s->live[i] > most ? s->live[i] : most;
+        if (s->node_at[i] == UL_PLAN_NONE)
+            continue;
+        least = s->live[i] < least ? s->live[i] : least;
+        steps++;
+    }
     s->block_most[block] = most;
+    s->block_least[block] = least;
+    s->block_steps[block] = steps;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
     double excess = 0;
@@ -50,7 +58,14 @@ static void block_add(struct ul_schedule *s, uint32_t block, int64_t bytes)
 {
     s->block_live[block] += bytes;
     s->work++;
-    if (s->block_excess[block] > 0 || s->block_most[block] + s->block_live[block] > s->budget_bytes)
+    int64_t room = s->budget_bytes - s->block_live[block];
+    if (s->block_steps[block] > 0 && s->block_least[block] > room &&
+        s->block_least[block] > room + bytes) { /* every step was and is above the budget */
+        double more = (double)bytes * s->block_steps[block];
+        s->block_excess[block] += more;
+        s->excess += more;
+    } else if (s->block_excess[block] > 0 ||
+               s->block_most[block] + s->block_live[block] > s->budget_bytes)
         block_renew(s, block);
 }
 
@@ -383,6 +398,8 @@ void ul_schedule_init(struct ul_schedule *s, uint32_t step_capacity)
     s->live = UL_NEW_ARRAY(s->arena, int64_t, s->slot_count);
     s->block_live = UL_NEW_ARRAY(s->arena, int64_t, block_count);
     s->block_most = UL_NEW_ARRAY(s->arena, int64_t, block_count);
+    s->block_least = UL_NEW_ARRAY(s->arena, int64_t, block_count);
+    s->block_steps = UL_NEW_ARRAY(s->arena, uint32_t, block_count);
     s->block_excess = UL_NEW_ARRAY(s->arena, double, block_count);
     s->touches = UL_NEW_ARRAY(s->arena, struct ul_touches, n);
     s->run_count = UL_NEW_ARRAY(s->arena, uint32_t, n);
@@ -414,6 +431,7 @@ void ul_schedule_load(struct ul_schedule *s, const uint32_t *sequence, uint32_t 
     for (uint32_t b = 0; b < block_count; b++) {
         s->block_live[b] = (int64_t)s->graph->base_bytes;
         s->block_most[b] = -empty_bytes;
+        s->block_steps[b] = 0;
         s->block_excess[b] = 0;
     }
     /* In order of time, every touch is the last one of its node. */

@@ -22,6 +22,7 @@ struct annealer {
     uint64_t *random;
     uint64_t base_cost;
     double temperature, penalty;
+    uint64_t offer_due; /* work at which a long sequence may be offered again */
     bool crowded;
     uint32_t chain_left; /* repeats that one change may still put in */
 };
@@ -315,13 +316,18 @@ static double energy_of(const struct annealer *a)
     return cost + (a->schedule.over_count > 0 ? a->penalty * a->schedule.excess : 0.0);
 }
 
-static void best_keep(struct annealer *a)
+/* To offer a long sequence costs as much as many changes, so that not every small gain is. */
+static void best_keep(struct annealer *a, bool at_once)
 {
+    enum { SHORT = 2000 };
     struct ul_schedule *s = &a->schedule;
-    if (s->over_count > 0 || s->cost >= a->remat->cost)
+    if (s->over_count > 0 || s->cost >= a->remat->cost ||
+        (!at_once && s->step_count > SHORT && s->work < a->offer_due &&
+         a->remat->cost != UINT64_MAX))
         return;
     uint32_t count = ul_schedule_store(s, s->spare);
     ul_remat_offer(a->remat, s->spare, count, "annealed sequence");
+    a->offer_due = s->work + 1000 * (uint64_t)count;
 }
 
 static void change_try(struct annealer *a)
@@ -345,7 +351,7 @@ static void change_try(struct annealer *a)
         return;
     }
     s->log_count = 0;
-    best_keep(a);
+    best_keep(a, false);
 }
 
 static void spread_again(struct annealer *a)
@@ -379,15 +385,18 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
         a->temperature = hot * pow(cold / hot, progress);
         uint64_t before = s->work;
         uint32_t over = 0;
-        for (uint32_t i = 0; i < BATCH; i++) {
+        for (uint32_t i = 0; i < BATCH && s->work - before <= work / 16; i++) {
             change_try(a);
             over += s->over_count > 0;
         }
         penalty_adapt(a, over, BATCH, progress);
         if (a->crowded || ++batches % 100 == 0)
             spread_again(a);
-        a->remat->work += s->work - before + BATCH * 20;
+        a->remat->work += s->work - before + BATCH * 50;
     }
+    for (uint32_t i = 0; i < BATCH * BATCH && s->over_count > 0; i++)
+        change_try(a);
+    best_keep(a, true);
 }
 
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
