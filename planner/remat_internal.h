@@ -97,15 +97,15 @@ struct ul_schedule {
     int64_t budget_bytes;
     uint32_t slot_count;
     uint32_t block_shift;
-    uint32_t *node_at;    /* per slot, or UL_PLAN_NONE */
-    bool *shared;         /* per slot: its output takes over an input's bytes */
-    int64_t *live;        /* per slot, less its block's; far below 0 in empty slots */
-    int64_t *block_live;  /* per block: part of all of its slots */
-    int64_t *block_most;  /* per block: the largest of `live` */
-    int64_t *block_least; /* per block: the smallest of `live` where there is a step */
-    uint32_t *block_steps;
-    double *block_excess; /* per block: sum over its slots of what is above the budget */
-    uint32_t over_count;  /* blocks with an excess */
+    uint32_t *node_at;     /* per slot, or UL_PLAN_NONE */
+    bool *shared;          /* per slot: its output takes over an input's bytes */
+    int64_t *live;         /* per slot, less its block's; far below 0 in empty slots */
+    int64_t *block_live;   /* per block: part of all of its slots */
+    int64_t *block_most;   /* per block: the largest of `live` */
+    int64_t *block_least;  /* per block with an excess: the smallest of `live` at its steps, */
+    uint32_t *block_steps; /* and how many there are; else 0 */
+    double *block_excess;  /* per block: sum over its slots of what is above the budget */
+    uint32_t over_count;   /* blocks with an excess */
     double excess;
     uint64_t cost;
     uint32_t step_count;

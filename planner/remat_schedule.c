@@ -29,23 +29,23 @@ static void block_renew(struct ul_schedule *s, uint32_t block)
     uint32_t end = (block + 1) << s->block_shift;
     int64_t most = INT64_MIN, least = INT64_MAX;
     uint32_t steps = 0;
-    for (uint32_t i = begin; i < end; i++) {
+    for (uint32_t i = begin; i < end; i++)
         most = s->live[i] > most ? s->live[i] : most;
-        if (s->node_at[i] == UL_PLAN_NONE)
-            continue;
-        least = s->live[i] < least ? s->live[i] : least;
-        steps++;
-    }
     s->block_most[block] = most;
-    s->block_least[block] = least;
-    s->block_steps[block] = steps;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
     double excess = 0;
     if (most > room) {
-        for (uint32_t i = begin; i < end; i++)
+        for (uint32_t i = begin; i < end; i++) {
+            if (s->node_at[i] == UL_PLAN_NONE)
+                continue;
             excess += s->live[i] > room ? (double)(s->live[i] - room) : 0.0;
+            least = s->live[i] < least ? s->live[i] : least;
+            steps++;
+        }
     }
+    s->block_least[block] = least;
+    s->block_steps[block] = steps;
     if ((excess > 0) != (before > 0))
         s->over_count += excess > 0 ? 1 : UINT32_MAX;
     s->excess += excess - before;
