@@ -174,6 +174,25 @@ static enum ul_status check_value(struct ul_pass *pass, struct ul_split_chain *c
     return UL_OK;
 }
 
+/* What is made outside must not lie in a value that goes with the chain (a Concat of it). */
+static enum ul_status check_bases(struct ul_pass *pass, const struct ul_split_chain *chain)
+{
+    const struct ul_graph *graph = pass->graph;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE || value->view.base == v ||
+            (value->kind == UL_VALUE_NODE && chain->inside[value->producer]))
+            continue;
+        const struct ul_value *base = &graph->values[value->view.base];
+        bool stays = base->kind != UL_VALUE_NODE || !chain->inside[base->producer];
+        for (uint32_t i = 0; !stays && i < chain->output_count; i++)
+            stays = chain->outputs[i] == value->view.base;
+        if (!stays)
+            return fail(pass, chain, base->producer, "holds what is made outside of the chain");
+    }
+    return UL_OK;
+}
+
 static enum ul_status collect(struct ul_pass *pass, struct ul_split_chain *chain)
 {
     const struct ul_graph *graph = pass->graph;
@@ -247,5 +266,6 @@ enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *
                            ul_quote(pass->scratch, split->text));
     mark_forward(pass, chain);
     keep_backward(pass, chain);
-    return collect(pass, chain);
+    UL_TRY(collect(pass, chain));
+    return check_bases(pass, chain);
 }

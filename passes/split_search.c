@@ -21,7 +21,7 @@
 enum {
     MOST_SIDE = 16,   /* steps of a chain to either side of the peak */
     MOST_PIECES = 64, /* of one split */
-    MOST_SPLITS = 128
+    MOST_SPLITS = 512
 };
 /* Nodes of graphs that are copied or walked over, and nodes that are built, by one search. */
 #define MOST_VISITS ((uint64_t)40 * 1000 * 1000)

@@ -192,3 +192,17 @@ ul_kx ul_map_reverse_sequence(struct ul_lower *lower, ul_node_id node, uint32_t 
                                      steps, false);
     return ul_lower_load(lower, info->inputs[0], from);
 }
+
+/* Along a dimension of the data that no index goes into, or along one of the indexes. */
+bool ul_cut_gather(struct ul_cut *cut)
+{
+    uint32_t index_rank = ul_cut_input_type(cut, 1)->rank;
+    uint32_t axis = axis_get(cut->node, ul_cut_input_type(cut, 0)->rank);
+    uint32_t at = cut->output.axis;
+    if (at >= axis && at < axis + index_rank)
+        ul_cut_take(cut, 1, at - axis, cut->output.begin, cut->output.end);
+    else
+        ul_cut_take(cut, 0, at < axis ? at : at - index_rank + 1, cut->output.begin,
+                    cut->output.end);
+    return true;
+}

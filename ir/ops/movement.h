@@ -42,12 +42,14 @@ ul_cut_fn ul_cut_concat;
 
 ul_infer_fn ul_infer_pad, ul_infer_center_crop_pad;
 ul_map_fn ul_map_pad;
+ul_cut_fn ul_cut_pad;
 
 /* gather.c */
 
 ul_infer_fn ul_infer_gather, ul_infer_gather_elements, ul_infer_gather_nd;
 ul_infer_fn ul_infer_reverse_sequence;
 ul_map_fn ul_map_gather, ul_map_gather_elements, ul_map_gather_nd, ul_map_reverse_sequence;
+ul_cut_fn ul_cut_gather;
 
 /* generate.c: what depends on shapes and coordinates */
 

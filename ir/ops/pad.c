@@ -211,3 +211,16 @@ ul_kx ul_map_pad(struct ul_lower *lower, ul_node_id node, uint32_t output, const
     }
     return ul_lower_load(lower, info->inputs[0], from);
 }
+
+/* Along a dimension that stays as it is. */
+bool ul_cut_pad(struct ul_cut *cut)
+{
+    struct pads pads;
+    if (cut->node->op != UL_OP_Pad)
+        return false;
+    pads_get(cut->graph, cut->node, &pads);
+    if (pads.begin[cut->output.axis] != 0 || pads.end[cut->output.axis] != 0)
+        return false;
+    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    return true;
+}

@@ -210,3 +210,14 @@ enum ul_status ul_infer_resize(struct ul_infer *infer)
     ul_infer_set_type(infer, 0, &type);
     return UL_OK;
 }
+
+/* Along a dimension that stays as it is: the scales say nothing of how long it is. */
+bool ul_cut_resize(struct ul_cut *cut)
+{
+    struct ul_resize_plan plan;
+    ul_resize_plan_get(cut->graph, cut->node, &plan);
+    if (!plan.axes[cut->output.axis].is_kept || constant(cut->graph, cut->node, 3) != NULL)
+        return false;
+    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    return true;
+}

@@ -53,4 +53,7 @@ ul_kx ul_kx_addf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_mulf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_divf(struct ul_kernel *kernel, ul_kx a, double b);
 
+/* resize.c */
+bool ul_cut_resize(struct ul_cut *cut);
+
 #endif
