@@ -13,6 +13,7 @@
 
 enum { WORK_PER_NODE = 1 << 12 };
 static const uint64_t default_work = (uint64_t)1 << 28;
+static const char published_name[] = "published order";
 
 struct part {
     struct ul_order_core core;
@@ -82,7 +83,7 @@ static void part_add(struct runner *r, struct ul_order_slicer *slicer, uint32_t 
     UL_GROW(&r->scratch, r->parts, r->part_count, r->part_capacity);
     struct part *part = &r->parts[r->part_count++];
     part->begin = begin;
-    part->method = "published order";
+    part->method = published_name;
     ul_order_slice(&r->scratch, slicer, begin, end, before_bytes[begin], &part->core);
     part->order = UL_NEW_ARRAY(&r->scratch, uint32_t, end - begin);
     for (uint32_t i = 0; i < end - begin; i++)
@@ -337,7 +338,7 @@ static struct part *largest_part(struct runner *r)
 }
 
 /* Every part that the peak allows keeps its published order. */
-static void result_make(struct ul_arena *arena, struct runner *r)
+static void result_make(struct runner *r)
 {
     const struct part *largest = largest_part(r);
     uint32_t n = r->core.node_count;
@@ -348,12 +349,11 @@ static void result_make(struct ul_arena *arena, struct runner *r)
         bool keep = part->first_peak_bytes <= largest->peak_bytes;
         if (part->first_peak_bytes > first_peak_bytes) {
             first_peak_bytes = part->first_peak_bytes;
-            r->run->method_name = keep ? "published order" : part->method;
+            r->run->method_name = keep ? published_name : part->method;
         }
         for (uint32_t i = 0; i < part->core.node_count; i++)
             order[part->begin + i] = part->core.nodes[keep ? i : part->order[i]];
     }
-    (void)arena;
     ul_order_core_expand(&r->scratch, r->run->graph, &r->core, order, r->run->order);
 }
 
@@ -386,7 +386,7 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     r.effort.deadline_seconds = run->deadline_seconds;
     ul_arena_init(&r.scratch);
     run->order = ul_arena_copy(arena, run->graph->order, n * sizeof *run->order);
-    run->method_name = "published order";
+    run->method_name = published_name;
     bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
     UL_ASSERT(valid);
     ul_order_core_make(&r.scratch, run->graph, run->graph->order, &r.core);
@@ -394,9 +394,11 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     if (r.part_count > 0 && run->method != UL_ORDER_FILE) {
         uint64_t published = run->peak_bytes;
         parts_search(&r);
-        result_make(arena, &r);
+        result_make(&r);
         valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
         UL_ASSERT(valid && run->peak_bytes <= published);
+        if (run->peak_bytes < published && run->method_name == published_name)
+            run->method_name = "published order, sources late";
     }
     run->lower_bytes = r.lower_bytes;
     run->work = r.effort.work;

@@ -110,12 +110,18 @@ static void test_problem_graphs_keep_live_sums(void **state)
         ul_arena_init(&arena);
         struct ul_problem *problem = random_problem(&arena, seed, 14);
         uint64_t unread = unread_bytes(&arena, problem);
+        struct ul_plan_options options = {.alignment_bytes = 64};
+        struct ul_order_choice choice;
+        ul_order_problem(&arena, problem, &options, &choice);
+        assert_int_equal(live_sum(&arena, problem, choice.steps), choice.live_bytes);
         for (int form = 0; form < 2; form++) {
             struct ul_problem_graph pg;
             ul_problem_graph_make(&arena, problem, 64, (enum ul_problem_graph_form)form, &pg);
             uint32_t n = pg.graph.node_count;
             uint32_t *order = UL_NEW_ARRAY(&arena, uint32_t, n);
             uint64_t draw = seed;
+            if (pg.exact && unread == 0)
+                assert_int_equal(choice.live_bytes, choice.orders_lower_bytes);
             for (int i = 0; i < 4; i++) {
                 uint64_t peak, tidy_peak, cost;
                 uint32_t step_count;
@@ -127,6 +133,9 @@ static void test_problem_graphs_keep_live_sums(void **state)
                 assert_int_equal(step_count, problem->step_count);
                 uint64_t live = live_sum(&arena, problem, steps);
                 assert_true(live <= peak + unread);
+                assert_true(choice.orders_lower_bytes <= live);
+                assert_true(i > 0 || choice.live_bytes <= live);
+                assert_true(!pg.exact || unread > 0 || choice.live_bytes <= live);
                 struct tidy t = {.pg = &pg, .done = ul_arena_alloc(&arena, n)};
                 t.order = UL_NEW_ARRAY(&arena, uint32_t, n);
                 for (uint32_t k = 0; k < n; k++)
