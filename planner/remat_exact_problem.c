@@ -124,9 +124,12 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
                         uint64_t budget_bytes, struct exact_problem *problem)
 {
     uint32_t n = graph->node_count;
-    if (n == 0 || n > MOST_NODES || graph->in_place != NULL || budget_bytes < graph->base_bytes)
+    if (n == 0 || n > MOST_NODES || graph->in_place != NULL)
         return false;
     *problem = (struct exact_problem){.count = n, .words = (n + 63) / 64};
+    problem->impossible = budget_bytes < graph->base_bytes;
+    if (problem->impossible)
+        return true;
     problem->capacity = budget_bytes - graph->base_bytes;
     problem->node = UL_NEW_ARRAY(arena, uint32_t, n);
     problem->ranked = UL_NEW_ARRAY(arena, uint32_t, n);
