@@ -300,7 +300,7 @@ static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_op
                         struct ul_pack_effort *effort, struct best *best)
 {
     enum { SMALL = 400 };
-    static const uint64_t patience = (uint64_t)1 << 29;
+    static const uint64_t patience = (uint64_t)400 << 20;
     bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
     bool plain = true;
     for (uint32_t b = 0; b < problem->buffer_count; b++)

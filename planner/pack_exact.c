@@ -78,7 +78,9 @@ static void offsets_settle(struct exact *x, const int32_t *offsets)
         uint64_t offset = 0;
         for (int32_t t = s->begin[at]; t < s->end[at]; t++)
             offset = floor[t] > offset ? floor[t] : offset;
-        if (buffer->alignment_bytes > 1 && offset % buffer->alignment_bytes != 0)
+        if (buffer->pinned)
+            offset = buffer->offset_bytes;
+        else if (buffer->alignment_bytes > 1 && offset % buffer->alignment_bytes != 0)
             offset += buffer->alignment_bytes - offset % buffer->alignment_bytes;
         trial[s->id[at]] = offset;
         for (uint32_t j = s->step_first[at]; j < s->step_first[at + 1]; j++) {

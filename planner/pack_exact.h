@@ -6,7 +6,8 @@
 
 enum { UL_PACK_EXACT_BUFFERS = 2000 };
 
-/* pack_exact.c: leaves pinned buffers alone: an instance with some is returned as it came. */
+/* pack_exact.c: an instance that cannot be brought into the search's form is returned as it came.
+ */
 void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *effort);
 
 /* pack_ladder.c: goes on until the target is met, or nothing better has been found for `patience`

@@ -98,15 +98,15 @@ void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort
     while (effort->arena_bytes > effort->target_bytes && !ul_pack_exhausted(effort) &&
            effort->work - found_at < patience) {
         rungs_set(&l);
+        uint64_t before = effort->work;
         bool found = rung_run(&l, &l.rungs[0]) || rung_run(&l, &l.rungs[1]);
-        bool stuck = l.rungs[0].open && l.rungs[0].repairs[0] == NULL &&
-                     l.rungs[0].repairs[1] == NULL && l.part >= LAST_PART;
-        if (stuck)
+        bool idle = !found && effort->work == before; /* no repair goes on */
+        if (idle && l.part >= LAST_PART)
             break;
         if (found) {
             found_at = changed_at = effort->work;
             l.part = l.part > FIRST_PART ? l.part / 2 : FIRST_PART;
-        } else if (effort->work - changed_at > stay && l.part < LAST_PART) {
+        } else if (idle || (effort->work - changed_at > stay && l.part < LAST_PART)) {
             changed_at = effort->work;
             l.part *= 2;
         }

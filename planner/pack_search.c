@@ -25,111 +25,101 @@
  * so much work the search starts again with the most blamed first (the weighted degrees of
  * Boussemart et al., ECAI 2004, on sections). They find, but seldom refute.
  *
- * An AND-OR search on an explicit stack, so that it can stop and resume. A frame owns the floors
- * and lower bounds of its buffers; what its children change is theirs.
+ * An AND-OR search on an explicit stack, so that it can stop and resume. All state is in flat
+ * arrays; a trail of what was changed brings them back. Buffers are numbered by their begin, so
+ * that the parts of a cut are ranges.
  *
  * Source: the canonical order, dominance and sections follow M. Moffitt, "MiniMalloc: A
  * Lightweight Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023).
- * Left undone: pinned buffers. */
+ * Left undone: learning from a failure more than the section where it showed. */
 #include "planner/pack_search.h"
 
 #include <string.h>
 
-/* Columns of the buffers of a subproblem, in no particular order. */
-struct elements {
-    int32_t *id, *begin, *end, *size, *rank;
-    int32_t *rise; /* the least size that overlaps it */
-};
-enum { ELEMENT_COLUMNS = 6 };
 static const uint64_t first_restart_work = 50000;
 
+/* A floor, and a reach, that nothing has: those of what is placed. */
+enum { PLACED = INT32_MAX / 2 };
+
+struct change {
+    uint32_t slot; /* of the values */
+    int32_t old;
+};
+
+struct part {
+    uint32_t first, end; /* buffers, some of them placed */
+    uint32_t count;      /* those that are not */
+};
+
 struct frame {
-    struct elements e;
-    int32_t *floor, *lower;
-    uint32_t count;
-    int32_t *candidates; /* elements, best first */
-    uint32_t candidate_count, next_candidate;
-    int32_t least_end; /* of all, each on its floor: candidates lie below */
-    int64_t tried_key; /* dive: floor and rank of the candidate tried last */
+    struct part part;
+    uint32_t low_first; /* in the list of low buffers; those before next_low are in order */
+    uint32_t low_count, next_low;
     uint32_t tries;
-    bool placed;          /* the candidate before next_candidate is in place */
-    int32_t at;           /* where it was among the elements */
-    uint32_t placed_mark; /* placements before it */
-    uint64_t pool_mark;   /* of the pool, before the placement */
-    uint64_t split_mark;  /* of the pool, after the split */
-    int32_t *child_floor, *child_lower;
-    int32_t *parts; /* first elements of the children, part_count + 1 entries; split only */
-    struct elements split;
-    int32_t *split_floor, *split_lower;
-    uint32_t part_count, next_part;
+    int32_t placed; /* buffer, or -1 */
+    uint64_t trail_mark;
+    uint32_t placed_mark, low_mark, part_first;
+    uint32_t part_count, next_part; /* children, if it was split */
 };
 
 struct ul_pack_search {
-    struct elements root;
+    struct ul_arena *arena;
     const struct ul_pack_sections *sections;
     int32_t capacity;
     uint32_t key;
     bool dive;
     enum ul_pack_outcome outcome;
+    int32_t *values;  /* what the trail brings back: the four below */
+    int32_t *floor;   /* per buffer */
+    int32_t *reach;   /* per buffer: its least offset in the subproblem, at least its floor */
+    int32_t *rank;    /* per buffer */
+    int32_t *rise;    /* per buffer: the least size that overlaps it */
+    int32_t *latest;  /* per buffer: its largest offset */
     int32_t *rest;    /* per section: unplaced units */
     int32_t *links;   /* per section: unplaced buffers that go on into the next */
-    int32_t *witness; /* per section: a buffer with room, perhaps placed since */
-    int32_t *reach;   /* per buffer: least offset in the subproblem; out of reach once placed */
+    int32_t *witness; /* per section: two buffers with room, perhaps placed since */
     int32_t *offset;  /* per buffer, or -1 */
-    int32_t *trail;   /* placed buffers */
-    uint32_t trail_count;
+    int32_t *placed;  /* buffers, in the order of their placement */
+    uint32_t placed_count;
+    struct change *trail;
+    uint32_t trail_count, trail_capacity;
+    int64_t *low; /* per open frame: keys of the buffers whose floors are below every end */
+    uint32_t low_count, low_capacity;
+    struct part *parts;
+    uint32_t part_count, part_capacity;
     struct frame *frames;
-    int32_t *dive_floor[2], *dive_lower[2]; /* a dive's levels take turns */
     uint32_t depth;
-    int32_t *pool;
-    uint64_t pool_used, pool_capacity;
-    int32_t *scratch_a, *scratch_b; /* per section, for ranks and rises */
+    int32_t first, last;            /* sections to look at: those of the buffers that changed */
+    int32_t *scratch_a, *scratch_b; /* per section or buffer */
     struct rank_key *keys, *keys_spare;
     double *blame; /* per section: branches that it has ended, late ones weighing more */
     double blame_step;
     uint32_t restarts;
+    uint64_t work;
     uint64_t restart_work, work_since; /* of a search that learns: until its next restart */
     uint32_t failures;                 /* since its last one */
-    uint64_t root_mark;                /* of the pool, before the root frame */
 };
 
 struct rank_key {
     int64_t first, second, third;
-    int32_t element;
     int32_t id;
 };
 
-static int32_t *pool_take(struct ul_pack_search *s, uint64_t count)
+/* ---- The trail ---- */
+
+static void value_set(struct ul_pack_search *s, const int32_t *at, int32_t value)
 {
-    int32_t *taken = s->pool + s->pool_used;
-    s->pool_used += count;
-    UL_ASSERT(s->pool_used <= s->pool_capacity);
-    return taken;
+    uint32_t slot = (uint32_t)(at - s->values);
+    UL_GROW(s->arena, s->trail, s->trail_count, s->trail_capacity);
+    s->trail[s->trail_count++] = (struct change){slot, s->values[slot]};
+    s->values[slot] = value;
 }
 
-static void elements_take(struct ul_pack_search *s, struct elements *e, uint32_t count)
+static void trail_undo(struct ul_pack_search *s, uint64_t mark)
 {
-    e->id = pool_take(s, count);
-    e->begin = pool_take(s, count);
-    e->end = pool_take(s, count);
-    e->size = pool_take(s, count);
-    e->rank = pool_take(s, count);
-    e->rise = pool_take(s, count);
-}
-
-static struct elements elements_from(const struct elements *e, int32_t first)
-{
-    return (struct elements){e->id + first,   e->begin + first, e->end + first,
-                             e->size + first, e->rank + first,  e->rise + first};
-}
-
-static void elements_swap(const struct elements *e, int32_t a, int32_t b)
-{
-    int32_t *const columns[ELEMENT_COLUMNS] = {e->id, e->begin, e->end, e->size, e->rank, e->rise};
-    for (uint32_t i = 0; i < ELEMENT_COLUMNS; i++) {
-        int32_t swap = columns[i][a];
-        columns[i][a] = columns[i][b];
-        columns[i][b] = swap;
+    while (s->trail_count > mark) {
+        struct change change = s->trail[--s->trail_count];
+        s->values[change.slot] = change.old;
     }
 }
 
@@ -197,16 +187,20 @@ static int64_t blame_of(const struct ul_pack_search *s, int32_t begin, int32_t e
     return (int64_t)((takes_largest(s) ? most : sum) / s->blame_step * 1048576.0);
 }
 
-static void ranks_make(struct ul_pack_search *s, const struct elements *e, uint32_t count)
+static void ranks_make(struct ul_pack_search *s, const struct part *part)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t total = largest_rest(s, e->begin[i], e->end[i]);
-        int64_t lifetime = e->end[i] - e->begin[i];
-        int64_t size = e->size[i];
-        struct rank_key *k = &s->keys[i];
-        *k = (struct rank_key){.element = (int32_t)i, .id = e->id[i]};
+    const struct ul_pack_sections *in = s->sections;
+    uint32_t count = 0;
+    for (uint32_t b = part->first; b < part->end; b++) {
+        if (s->offset[b] >= 0)
+            continue;
+        int64_t total = largest_rest(s, in->begin[b], in->end[b]);
+        int64_t lifetime = in->end[b] - in->begin[b];
+        int64_t size = in->size[b];
+        struct rank_key *k = &s->keys[count++];
+        *k = (struct rank_key){.id = (int32_t)b};
         if (s->key >= UL_PACK_KEYS) {
-            k->first = blame_of(s, e->begin[i], e->end[i]);
+            k->first = blame_of(s, in->begin[b], in->end[b]);
             k->second = total;
             k->third = lifetime * size;
             continue;
@@ -218,24 +212,22 @@ static void ranks_make(struct ul_pack_search *s, const struct elements *e, uint3
     }
     keys_sort(s->keys, s->keys_spare, count);
     for (uint32_t i = 0; i < count; i++)
-        e->rank[s->keys[i].element] = (int32_t)i;
+        value_set(s, &s->rank[s->keys[i].id], (int32_t)i);
+    s->work += 4 * (uint64_t)count;
 }
 
 /* The two least sizes of each section give each buffer the least that is not its own. */
-static void rises_make(struct ul_pack_search *s, const struct elements *e, uint32_t count)
+static void rises_make(struct ul_pack_search *s, const struct part *part)
 {
+    const struct ul_pack_sections *in = s->sections;
     int32_t *least = s->scratch_a;
     int32_t *second = s->scratch_b;
-    int32_t first = INT32_MAX, last = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        first = e->begin[i] < first ? e->begin[i] : first;
-        last = e->end[i] > last ? e->end[i] : last;
+    for (uint32_t b = part->first; b < part->end; b++) {
+        for (int32_t t = in->begin[b]; t < in->end[b]; t++)
+            least[t] = second[t] = INT32_MAX / 4;
     }
-    for (int32_t t = first; t < last; t++)
-        least[t] = second[t] = INT32_MAX / 2;
-    const struct ul_pack_sections *in = s->sections;
-    for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t j = in->step_first[e->id[i]]; j < in->step_first[e->id[i] + 1]; j++) {
+    for (uint32_t b = part->first; b < part->end; b++) {
+        for (uint32_t j = in->step_first[b]; j < in->step_first[b + 1] && s->offset[b] < 0; j++) {
             int32_t size = in->step_size[j];
             for (int32_t t = in->step_begin[j]; t < in->step_end[j]; t++) {
                 second[t] = size < least[t] ? least[t] : size < second[t] ? size : second[t];
@@ -243,20 +235,33 @@ static void rises_make(struct ul_pack_search *s, const struct elements *e, uint3
             }
         }
     }
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t rise = INT32_MAX / 2;
-        for (uint32_t j = in->step_first[e->id[i]]; j < in->step_first[e->id[i] + 1]; j++) {
+    for (uint32_t b = part->first; b < part->end; b++) {
+        if (s->offset[b] >= 0)
+            continue;
+        int32_t rise = INT32_MAX / 4;
+        for (uint32_t j = in->step_first[b]; j < in->step_first[b + 1]; j++) {
             int32_t size = in->step_size[j];
             for (int32_t t = in->step_begin[j]; t < in->step_end[j]; t++) {
                 int32_t other = size == least[t] ? second[t] : least[t];
                 rise = other < rise ? other : rise;
             }
         }
-        e->rise[i] = rise;
+        value_set(s, &s->rise[b], rise);
     }
 }
 
 /* ---- Placing ---- */
+
+/* Floor, rank and id in one number. */
+static int64_t low_key(const struct ul_pack_search *s, uint32_t id)
+{
+    return ((int64_t)s->floor[id] << 32) | (int64_t)s->rank[id] << 16 | (int64_t)id;
+}
+
+static int32_t low_id(int64_t key)
+{
+    return (int32_t)(key & 0xffff);
+}
 
 static void rest_change(struct ul_pack_search *s, int32_t id, int32_t sign)
 {
@@ -272,8 +277,8 @@ static void rest_change(struct ul_pack_search *s, int32_t id, int32_t sign)
 
 static void placements_undo(struct ul_pack_search *s, uint32_t mark)
 {
-    while (s->trail_count > mark) {
-        int32_t id = s->trail[--s->trail_count];
+    while (s->placed_count > mark) {
+        int32_t id = s->placed[--s->placed_count];
         s->offset[id] = -1;
         rest_change(s, id, 1);
     }
@@ -284,65 +289,63 @@ static int32_t align_up(int32_t offset, int32_t alignment)
     return (offset + alignment - 1) / alignment * alignment;
 }
 
-/* The children's floors and lower bounds after the last element, `count`, goes to its floor.
- * Returns the largest end that is then certain. */
-static int32_t floors_push(const struct frame *f, uint32_t count)
+/* False if the buffer no longer fits. */
+static bool reach_raise(struct ul_pack_search *s, int32_t id, int32_t reach)
 {
-    int32_t *restrict floor = f->child_floor;
-    int32_t *restrict lower = f->child_lower;
-    const int32_t *restrict old_floor = f->floor;
-    const int32_t *restrict old_lower = f->lower;
-    uint32_t at = count;
-    const int32_t *restrict begin = f->e.begin;
-    const int32_t *restrict end = f->e.end;
-    const int32_t *restrict size = f->e.size;
-    const int32_t *restrict rank = f->e.rank;
-    const int32_t *restrict rise = f->e.rise;
-    int32_t o = f->floor[at], top = o + f->e.size[at];
-    int32_t v_begin = begin[at], v_end = end[at], v_rank = rank[at];
-    int32_t highest = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t fl = old_floor[i];
-        int32_t lo = old_lower[i];
-        bool passed = (fl < o) | ((fl == o) & (rank[i] < v_rank));
-        int32_t raised = o + rise[i];
-        lo = (passed & (raised > lo)) ? raised : lo;
-        bool overlaps = (begin[i] < v_end) & (end[i] > v_begin);
-        fl = (overlaps & (top > fl)) ? top : fl;
-        floor[i] = fl;
-        lower[i] = lo;
-        int32_t reached = (fl > lo ? fl : lo) + size[i];
-        highest = reached > highest ? reached : highest;
-    }
-    return highest;
+    if (reach > s->latest[id])
+        return false;
+    value_set(s, &s->reach[id], reach);
+    const struct ul_pack_sections *in = s->sections;
+    s->first = in->begin[id] < s->first ? in->begin[id] : s->first;
+    s->last = in->end[id] > s->last ? in->end[id] : s->last;
+    return true;
 }
 
-/* The same for buffers that narrow over time, or with alignments. */
-static int32_t floors_push_general(const struct ul_pack_search *s, const struct frame *f,
-                                   uint32_t count)
+/* The highest end of `id`, at `offset`, in the sections of `other`. */
+static int32_t end_under(const struct ul_pack_sections *in, int32_t id, int32_t offset,
+                         int32_t other)
+{
+    int32_t size = 0;
+    for (uint32_t j = in->step_first[id]; j < in->step_first[id + 1]; j++) {
+        if (in->begin[other] < in->step_end[j] && in->end[other] > in->step_begin[j] &&
+            in->step_size[j] > size)
+            size = in->step_size[j];
+    }
+    return align_up(offset + size, in->alignment[other]);
+}
+
+/* Raises what overlaps the buffer that has gone to `offset`. */
+static bool floors_push(struct ul_pack_search *s, int32_t id, int32_t offset)
 {
     const struct ul_pack_sections *in = s->sections;
-    uint32_t at = count;
-    int32_t o = f->floor[at], id = f->e.id[at];
-    int32_t highest = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t fl = f->floor[i];
-        int32_t lo = f->lower[i];
-        bool passed = fl < o || (fl == o && f->e.rank[i] < f->e.rank[at]);
-        if (passed && o + f->e.rise[i] > lo)
-            lo = o + f->e.rise[i];
-        for (uint32_t j = in->step_first[id]; j < in->step_first[id + 1]; j++) {
-            if (f->e.begin[i] < in->step_end[j] && f->e.end[i] > in->step_begin[j] &&
-                o + in->step_size[j] > fl)
-                fl = o + in->step_size[j];
-        }
-        fl = align_up(fl, in->alignment[f->e.id[i]]);
-        f->child_floor[i] = fl;
-        f->child_lower[i] = lo;
-        int32_t reached = (fl > lo ? fl : lo) + f->e.size[i];
-        highest = reached > highest ? reached : highest;
+    bool general = in->aligned || in->stepped;
+    int32_t top = offset + in->size[id];
+    for (uint32_t i = in->overlap_first[id]; i < in->overlap_first[id + 1]; i++) {
+        int32_t other = in->overlaps[i];
+        if (s->floor[other] >= top)
+            continue;
+        int32_t floor = general ? end_under(in, id, offset, other) : top;
+        if (s->floor[other] >= floor)
+            continue;
+        value_set(s, &s->floor[other], floor);
+        if (s->reach[other] < floor && !reach_raise(s, other, floor))
+            return false;
     }
-    return highest;
+    s->work += (in->overlap_first[id + 1] - in->overlap_first[id]) / 2;
+    return true;
+}
+
+/* Raises those that came before the buffer in the order of (floor, rank) and are passed over. */
+static bool passed_raise(struct ul_pack_search *s, const struct frame *f, uint32_t passed,
+                         int32_t offset)
+{
+    for (uint32_t i = 0; i < passed; i++) {
+        int32_t id = low_id(s->low[f->low_first + i]);
+        int32_t reach = offset + s->rise[id];
+        if (reach > s->reach[id] && !reach_raise(s, id, reach))
+            return false;
+    }
+    return true;
 }
 
 static bool has_room(const struct ul_pack_search *s, int32_t id, int32_t room)
@@ -353,7 +356,7 @@ static bool has_room(const struct ul_pack_search *s, int32_t id, int32_t room)
 /* Remembers that section `t` has ended a branch; the later, the heavier. */
 static bool section_blame(struct ul_pack_search *s, int32_t t)
 {
-    static const double growth = 1.005, largest = 1e200;
+    static const double growth = 1.008, largest = 1e200;
     s->blame[t] += s->blame_step;
     s->failures++;
     s->blame_step *= growth;
@@ -375,8 +378,7 @@ static bool section_raise(struct ul_pack_search *s, int32_t t, int32_t room, int
         int32_t id = (int32_t)in->members[i];
         if (s->reach[id] >= above || id == only || (only < 0 && s->reach[id] <= room))
             continue;
-        s->reach[id] = above;
-        if (above + in->size[id] > s->capacity)
+        if (!reach_raise(s, id, above))
             return section_blame(s, t);
         *raised = true;
     }
@@ -413,163 +415,106 @@ static bool section_holds(struct ul_pack_search *s, int32_t t, bool *raised)
     return section_raise(s, t, room, other >= 0 ? -1 : found, above, raised);
 }
 
-static bool sections_hold(struct ul_pack_search *s, const struct frame *f, uint32_t count)
+static bool sections_hold(struct ul_pack_search *s)
 {
-    if (s->sections->member_first == NULL)
-        return true;
-    int32_t first = INT32_MAX, last = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t floor = f->child_floor[i];
-        int32_t lower = f->child_lower[i];
-        s->reach[f->e.id[i]] = floor > lower ? floor : lower;
-        first = f->e.begin[i] < first ? f->e.begin[i] : first;
-        last = f->e.end[i] > last ? f->e.end[i] : last;
-    }
-    bool any = false;
     bool raised = true;
     while (raised) {
         raised = false;
-        for (int32_t t = first; t < last; t++) {
+        s->work += (uint64_t)(s->last - s->first) / 2;
+        for (int32_t t = s->first; t < s->last; t++) {
             if (!section_holds(s, t, &raised))
                 return false;
         }
-        any = any || raised;
-    }
-    for (uint32_t i = 0; any && i < count; i++) {
-        int32_t reach = s->reach[f->e.id[i]];
-        if (reach > f->child_floor[i])
-            f->child_lower[i] = reach;
     }
     return true;
 }
 
 /* ---- Frames ---- */
 
-static void candidates_sort(const struct frame *f, int32_t *list, uint32_t count)
+/* Brings the first of those from `at` on to the front: few are ever looked at, so that sorting all
+ * would not pay. */
+static void low_select(int64_t *low, uint32_t at, uint32_t count)
 {
-    for (uint32_t i = 1; i < count; i++) {
-        int32_t moving = list[i];
-        uint32_t j = i;
-        for (; j > 0 && (f->floor[list[j - 1]] > f->floor[moving] ||
-                         (f->floor[list[j - 1]] == f->floor[moving] &&
-                          f->e.rank[list[j - 1]] > f->e.rank[moving]));
-             j--)
-            list[j] = list[j - 1];
-        list[j] = moving;
-    }
+    uint32_t least = at;
+    for (uint32_t i = at + 1; i < count; i++)
+        least = low[i] < low[least] ? i : least;
+    int64_t swap = low[at];
+    low[at] = low[least];
+    low[least] = swap;
 }
 
-static bool is_candidate(const struct ul_pack_search *s, const struct frame *f, uint32_t i)
+/* The buffers whose floors are below every end, each on its floor: candidates, and those that
+ * they pass. */
+static void low_list(struct ul_pack_search *s, struct frame *f)
 {
-    if (f->floor[i] >= f->least_end || f->floor[i] < f->lower[i])
+    const int32_t *size = s->sections->size;
+    const int32_t *floor = s->floor;
+    int32_t least_end = INT32_MAX;
+    for (uint32_t b = f->part.first; b < f->part.end; b++) {
+        int32_t end = floor[b] + size[b];
+        least_end = end < least_end ? end : least_end;
+    }
+    f->low_first = s->low_count;
+    while (s->low_capacity < s->low_count + f->part.count)
+        s->low = ul_arena_grow(s->arena, s->low, sizeof *s->low, s->low_count, &s->low_capacity);
+    int64_t *low = s->low + s->low_count;
+    uint32_t count = 0;
+    for (uint32_t b = f->part.first; b < f->part.end; b++) {
+        if (floor[b] < least_end && floor[b] < PLACED)
+            low[count++] = low_key(s, b);
+    }
+    f->low_count = count;
+    s->low_count += count;
+    s->work += (f->part.end - f->part.first) / 2;
+}
+
+static bool is_candidate(const struct ul_pack_search *s, int32_t id)
+{
+    if (s->floor[id] < s->reach[id])
         return false;
-    uint32_t twin = s->sections->twin[f->e.id[i]];
+    uint32_t twin = s->sections->twin[id];
     return twin == UL_PLAN_NONE || s->offset[twin] >= 0;
 }
 
-static void candidates_make(struct ul_pack_search *s, struct frame *f)
-{
-    f->least_end = INT32_MAX;
-    for (uint32_t i = 0; i < f->count; i++) {
-        int32_t end = f->floor[i] + f->e.size[i];
-        f->least_end = end < f->least_end ? end : f->least_end;
-    }
-    if (s->dive)
-        return;
-    f->candidates = pool_take(s, f->count);
-    for (uint32_t i = 0; i < f->count; i++) {
-        if (is_candidate(s, f, i))
-            f->candidates[f->candidate_count++] = (int32_t)i;
-    }
-    candidates_sort(f, f->candidates, f->candidate_count);
-}
-
-/* A dive seldom looks at a second candidate: it finds the next one instead of sorting them all.
- * -1: there is none after the one tried last. */
-static int32_t candidate_find(const struct ul_pack_search *s, const struct frame *f)
-{
-    int64_t best_key = INT64_MAX;
-    int32_t best = -1;
-    for (uint32_t i = 0; i < f->count; i++) {
-        int64_t key = ((int64_t)f->floor[i] << 32) + f->e.rank[i] + 1;
-        if (key > f->tried_key && key < best_key && is_candidate(s, f, i)) {
-            best_key = key;
-            best = (int32_t)i;
-        }
-    }
-    return best;
-}
-
-static void frame_push(struct ul_pack_search *s, struct elements e, uint32_t count, int32_t *floor,
-                       int32_t *lower)
+static void frame_push(struct ul_pack_search *s, struct part part)
 {
     struct frame *f = &s->frames[s->depth++];
-    memset(f, 0, sizeof *f);
-    f->e = e;
-    f->count = count;
-    f->floor = floor;
-    f->lower = lower;
-    candidates_make(s, f);
+    *f = (struct frame){.part = part, .placed = -1};
+    low_list(s, f);
 }
 
-/* Cuts the elements that remain into the runs of sections that something still links. */
+static void part_add(struct ul_pack_search *s, struct frame *f, struct part part)
+{
+    ranks_make(s, &part);
+    rises_make(s, &part);
+    UL_GROW(s->arena, s->parts, s->part_count, s->part_capacity);
+    s->parts[s->part_count++] = part;
+    f->part_count++;
+}
+
+/* Cuts what remains into the runs of sections that something still links. */
 static void frame_split(struct ul_pack_search *s, struct frame *f)
 {
-    uint32_t count = f->count - 1;
-    int32_t *part_of = s->scratch_a; /* per section */
-    int32_t first = INT32_MAX, last = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        first = f->e.begin[i] < first ? f->e.begin[i] : first;
-        last = f->e.end[i] > last ? f->e.end[i] : last;
+    const struct ul_pack_sections *in = s->sections;
+    f->part_first = s->part_count;
+    struct part part = {.first = f->part.first};
+    int32_t reached = 0; /* sections before it belong to the part */
+    for (uint32_t b = f->part.first; b < f->part.end; b++) {
+        if (s->offset[b] >= 0)
+            continue;
+        if (part.count > 0 && in->begin[b] >= reached) {
+            part.end = b;
+            part_add(s, f, part);
+            part = (struct part){.first = b};
+        }
+        part.count++;
+        reached = in->end[b] > reached ? in->end[b] : reached;
     }
-    int32_t part = 0;
-    for (int32_t t = first; t < last; t++) {
-        part_of[t] = part;
-        part += s->links[t] == 0;
-    }
-    int32_t *sizes = pool_take(s, (uint64_t)part + 2);
-    memset(sizes, 0, sizeof *sizes * ((size_t)part + 2));
-    for (uint32_t i = 0; i < count; i++)
-        sizes[part_of[f->e.begin[i]] + 1]++;
-    for (int32_t i = 0; i <= part; i++)
-        sizes[i + 1] += sizes[i];
-    elements_take(s, &f->split, count);
-    f->split_floor = pool_take(s, count);
-    f->split_lower = pool_take(s, count);
-    int32_t *next = s->scratch_b;
-    for (int32_t i = 0; i <= part; i++)
-        next[i] = sizes[i];
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t to = next[part_of[f->e.begin[i]]]++;
-        f->split.id[to] = f->e.id[i];
-        f->split.begin[to] = f->e.begin[i];
-        f->split.end[to] = f->e.end[i];
-        f->split.size[to] = f->e.size[i];
-        f->split_floor[to] = f->child_floor[i];
-        f->split_lower[to] = f->child_lower[i];
-    }
-    /* Sections without anything left make empty parts, which are dropped here. */
-    f->parts = sizes;
-    for (int32_t i = 0; i <= part; i++) {
-        if (sizes[i + 1] > sizes[f->part_count])
-            sizes[++f->part_count] = sizes[i + 1];
-    }
-    for (uint32_t i = 0; i < f->part_count; i++) {
-        struct elements e = elements_from(&f->split, sizes[i]);
-        uint32_t part_size = (uint32_t)(sizes[i + 1] - sizes[i]);
-        ranks_make(s, &e, part_size);
-        rises_make(s, &e, part_size);
-    }
+    part.end = f->part.end;
+    part_add(s, f, part);
 }
 
-static void part_push(struct ul_pack_search *s, struct frame *f)
-{
-    int32_t first = f->parts[f->next_part];
-    int32_t end = f->parts[++f->next_part];
-    frame_push(s, elements_from(&f->split, first), (uint32_t)(end - first), f->split_floor + first,
-               f->split_lower + first);
-}
-
+/* Whether nothing unplaced goes on from some section of the buffer to the next. */
 static bool is_cut(const struct ul_pack_search *s, int32_t id)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -580,127 +525,110 @@ static bool is_cut(const struct ul_pack_search *s, int32_t id)
     return false;
 }
 
-static void placed_swap(const struct frame *f)
+/* False if what remains cannot fit. */
+static bool candidate_place(struct ul_pack_search *s, struct frame *f, uint32_t index)
 {
-    int32_t last = (int32_t)f->count - 1;
-    elements_swap(&f->e, f->at, last);
-    int32_t swap = f->floor[f->at];
-    f->floor[f->at] = f->floor[last];
-    f->floor[last] = swap;
-    swap = f->lower[f->at];
-    f->lower[f->at] = f->lower[last];
-    f->lower[last] = swap;
-}
-
-/* Puts the next candidate behind the others, which the children share, and in place. False if
- * what remains cannot fit. */
-static bool candidate_place(struct ul_pack_search *s, struct frame *f, int32_t at)
-{
-    uint32_t count = f->count - 1;
-    f->at = at;
-    f->placed = true;
-    f->placed_mark = s->trail_count;
-    f->pool_mark = s->pool_used;
+    int32_t id = low_id(s->low[f->low_first + index]);
+    int32_t offset = s->floor[id];
+    f->placed = id;
+    f->trail_mark = s->trail_count;
+    f->placed_mark = s->placed_count;
+    f->low_mark = s->low_count;
+    f->part_first = s->part_count;
     f->part_count = f->next_part = 0;
-    placed_swap(f);
-    int32_t id = f->e.id[count];
-    s->trail[s->trail_count++] = id;
-    s->offset[id] = f->floor[count];
-    s->reach[id] = INT32_MAX; /* no room anywhere, until it is among the unplaced again */
+    s->offset[id] = offset;
+    s->placed[s->placed_count++] = id;
+    value_set(s, &s->floor[id], PLACED);
+    value_set(s, &s->reach[id], PLACED);
     rest_change(s, id, -1);
-    if (s->dive) {
-        f->child_floor = s->dive_floor[s->depth % 2];
-        f->child_lower = s->dive_lower[s->depth % 2];
-    } else {
-        f->child_floor = pool_take(s, count);
-        f->child_lower = pool_take(s, count);
-    }
-    bool general = s->sections->aligned || s->sections->stepped;
-    int32_t highest = general ? floors_push_general(s, f, count) : floors_push(f, count);
-    return highest <= s->capacity && sections_hold(s, f, count);
+    s->first = s->sections->begin[id];
+    s->last = s->sections->end[id];
+    s->work += (uint64_t)(s->last - s->first) / 2 + index / 2 + 8;
+    return passed_raise(s, f, index, offset) && floors_push(s, id, offset) && sections_hold(s);
 }
 
 static void candidate_undo(struct ul_pack_search *s, struct frame *f)
 {
+    trail_undo(s, f->trail_mark);
     placements_undo(s, f->placed_mark);
-    placed_swap(f);
-    s->pool_used = f->pool_mark;
-    f->placed = false;
+    s->low_count = f->low_mark;
+    s->part_count = f->part_first;
+    f->placed = -1;
 }
 
-/* The top frame is solved: goes on with the next part of the nearest frame that has one. */
+/* The top frame is solved: goes on with the next part of the nearest frame that has one. What was
+ * placed in the solved part stays. */
 static void solved_pop(struct ul_pack_search *s)
 {
     while (--s->depth > 0) {
         struct frame *parent = &s->frames[s->depth - 1];
         if (parent->next_part < parent->part_count) {
-            s->pool_used = parent->split_mark;
-            part_push(s, parent);
+            s->low_count = parent->low_mark;
+            s->part_count = parent->part_first + parent->part_count;
+            frame_push(s, s->parts[parent->part_first + parent->next_part++]);
             return;
         }
     }
     s->outcome = UL_PACK_FOUND;
 }
 
-/* The next candidate of the frame, or -1. */
-static int32_t candidate_next(struct ul_pack_search *s, struct frame *f)
+/* The index of the next candidate, or low_count. */
+static uint32_t candidate_next(struct ul_pack_search *s, struct frame *f)
 {
-    enum { DIVE_TRIES = 32 };
-    if (!s->dive)
-        return f->next_candidate < f->candidate_count ? f->candidates[f->next_candidate++] : -1;
-    int32_t at = f->tries++ < DIVE_TRIES ? candidate_find(s, f) : -1;
-    if (at >= 0)
-        f->tried_key = ((int64_t)f->floor[at] << 32) + f->e.rank[at] + 1;
-    return at;
+    int64_t *low = s->low + f->low_first;
+    for (; f->next_low < f->low_count; f->next_low++) {
+        low_select(low, f->next_low, f->low_count);
+        s->work += (f->low_count - f->next_low) / 4;
+        if (is_candidate(s, low_id(low[f->next_low])))
+            return f->next_low++;
+    }
+    return f->low_count;
 }
 
-/* A dive's frame below the top is final: its floors have been reused. */
 static void search_step(struct ul_pack_search *s)
 {
+    enum { DIVE_TRIES = 32 };
     struct frame *f = &s->frames[s->depth - 1];
-    if (f->placed)
+    if (f->placed >= 0)
         candidate_undo(s, f);
-    int32_t at = candidate_next(s, f);
-    if (at < 0) {
+    uint32_t index = candidate_next(s, f);
+    if (index == f->low_count || (s->dive && f->tries++ == DIVE_TRIES)) {
         if (--s->depth == 0 || s->dive)
             s->outcome = UL_PACK_REFUTED;
         return;
     }
-    if (!candidate_place(s, f, at))
+    if (!candidate_place(s, f, index))
         return;
-    if (f->count == 1) {
+    struct part part = f->part;
+    part.count--;
+    if (part.count == 0) {
         solved_pop(s);
-    } else if (!s->dive && is_cut(s, f->e.id[f->count - 1])) {
+    } else if (!s->dive && is_cut(s, f->placed)) {
         frame_split(s, f);
-        f->split_mark = s->pool_used;
-        part_push(s, f);
+        frame_push(s, s->parts[f->part_first + f->next_part++]);
     } else {
-        frame_push(s, f->e, f->count - 1, f->child_floor, f->child_lower);
+        frame_push(s, part);
     }
 }
 
 static void root_push(struct ul_pack_search *s)
 {
-    uint32_t n = s->sections->count;
-    int32_t *floor = pool_take(s, n);
-    int32_t *lower = pool_take(s, n);
-    memset(floor, 0, n * sizeof *floor);
-    memset(lower, 0, n * sizeof *lower);
-    frame_push(s, s->root, n, floor, lower);
+    frame_push(s, (struct part){.end = s->sections->count, .count = s->sections->count});
 }
 
-/* Starts again from the root, ranked by the blame learned so far. The swaps that open frames have
- * made among the root's elements do no harm: their order has no meaning. */
+/* Starts again from the root, ranked by the blame learned so far. */
 static void search_restart(struct ul_pack_search *s)
 {
     placements_undo(s, 0);
+    trail_undo(s, 0);
     s->restarts++;
     s->work_since = 0;
     s->failures = 0;
     s->restart_work += s->restart_work / 512;
     s->depth = 0;
-    s->pool_used = s->root_mark;
-    ranks_make(s, &s->root, s->sections->count);
+    s->low_count = s->part_count = 0;
+    ranks_make(s, &(struct part){.end = s->sections->count});
+    s->trail_count = 0; /* these ranks stay */
     root_push(s);
 }
 
@@ -718,10 +646,10 @@ enum ul_pack_outcome ul_pack_search_run(struct ul_pack_search *search, uint64_t 
 {
     uint64_t done = 0;
     while (search->outcome == UL_PACK_OPEN && done < work) {
-        uint64_t visits = search->frames[search->depth - 1].count + 8;
-        done += visits;
-        search->work_since += visits;
+        search->work = 0;
         search_step(search);
+        done += search->work;
+        search->work_since += search->work;
         if (search->outcome == UL_PACK_OPEN && is_time_to_restart(search))
             search_restart(search);
     }
@@ -735,64 +663,64 @@ const int32_t *ul_pack_search_offsets(const struct ul_pack_search *search)
     return search->offset;
 }
 
-static void columns_fill(struct ul_pack_search *s, const struct elements *e)
+static void buffers_start(struct ul_pack_search *s)
 {
     const struct ul_pack_sections *in = s->sections;
     for (uint32_t b = 0; b < in->count; b++) {
-        e->id[b] = (int32_t)b;
-        e->begin[b] = in->begin[b];
-        e->end[b] = in->end[b];
-        e->size[b] = in->size[b];
         s->offset[b] = -1;
+        s->latest[b] = s->capacity - in->size[b];
+        if (in->pin[b] >= 0) {
+            /* Its floor is where it is pinned, and it may not rise. */
+            if (in->pin[b] > s->latest[b])
+                s->outcome = UL_PACK_REFUTED;
+            s->floor[b] = s->reach[b] = s->latest[b] = in->pin[b];
+        }
+        if (s->latest[b] < 0)
+            s->outcome = UL_PACK_REFUTED;
         rest_change(s, (int32_t)b, 1);
     }
-    ranks_make(s, e, in->count);
-    rises_make(s, e, in->count);
+    struct part all = {.end = in->count, .count = in->count};
+    ranks_make(s, &all);
+    rises_make(s, &all);
+    s->trail_count = 0;
 }
 
 struct ul_pack_search *ul_pack_search_new(struct ul_arena *arena,
                                           const struct ul_pack_sections *sections, int32_t capacity,
                                           uint32_t key, bool dive)
 {
-    enum { COLUMNS_PER_LEVEL = ELEMENT_COLUMNS + 6 };
     uint64_t n = sections->count;
     uint64_t m = sections->section_count;
+    UL_ASSERT(n <= UINT16_MAX);
     struct ul_pack_search *s = UL_NEW(arena, struct ul_pack_search);
+    s->arena = arena;
     s->sections = sections;
     s->capacity = capacity;
     s->key = key;
     s->dive = dive;
+    s->values = UL_NEW_ARRAY(arena, int32_t, 4 * n);
+    s->floor = s->values;
+    s->reach = s->values + n;
+    s->rank = s->values + 2 * n;
+    s->rise = s->values + 3 * n;
+    s->latest = UL_NEW_ARRAY(arena, int32_t, n);
     s->rest = UL_NEW_ARRAY(arena, int32_t, m);
     s->links = UL_NEW_ARRAY(arena, int32_t, m);
     s->witness = UL_NEW_ARRAY(arena, int32_t, 2 * m);
-    s->scratch_a = UL_NEW_ARRAY(arena, int32_t, m + n + 2);
-    s->scratch_b = UL_NEW_ARRAY(arena, int32_t, m + n + 2);
-    s->reach = UL_NEW_ARRAY(arena, int32_t, n);
+    s->scratch_a = UL_NEW_ARRAY(arena, int32_t, m + n);
+    s->scratch_b = UL_NEW_ARRAY(arena, int32_t, m + n);
     s->offset = UL_NEW_ARRAY(arena, int32_t, n);
-    s->trail = UL_NEW_ARRAY(arena, int32_t, n);
+    s->placed = UL_NEW_ARRAY(arena, int32_t, n);
     s->keys = UL_NEW_ARRAY(arena, struct rank_key, n);
     s->keys_spare = UL_NEW_ARRAY(arena, struct rank_key, n);
     s->frames = UL_NEW_ARRAY(arena, struct frame, n + 1);
-    /* A level's columns shrink by one element each time; a dive reuses two sets of floors. */
-    s->pool_capacity = dive ? n * (ELEMENT_COLUMNS + 8) : (n + 2) * (n + 2) / 2 * COLUMNS_PER_LEVEL;
-    s->pool_capacity += 16 * (n + 2) + m;
-    s->pool = UL_NEW_ARRAY(arena, int32_t, s->pool_capacity);
     s->blame = UL_NEW_ARRAY(arena, double, m);
     s->blame_step = 1;
     s->restart_work = first_restart_work;
-    elements_take(s, &s->root, (uint32_t)n);
-    columns_fill(s, &s->root);
-    for (uint32_t i = 0; i < 2 && dive; i++) {
-        s->dive_floor[i] = pool_take(s, n);
-        s->dive_lower[i] = pool_take(s, n);
-    }
-    s->root_mark = s->pool_used;
-    root_push(s);
-    for (uint64_t b = 0; b < n; b++) {
-        if (sections->size[b] > capacity)
-            s->outcome = UL_PACK_REFUTED;
-    }
+    buffers_start(s);
     if (sections->bound > capacity)
         s->outcome = UL_PACK_REFUTED;
+    if (s->outcome == UL_PACK_OPEN)
+        root_push(s);
     return s;
 }

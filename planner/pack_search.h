@@ -10,13 +10,16 @@ struct ul_pack_sections {
     uint64_t unit_bytes;
     uint32_t count; /* buffers; ids are those of the pack problem */
     uint32_t section_count;
-    uint32_t *id;         /* the pack problem's buffer of each */
+    uint32_t *id;         /* the pack problem's buffer of each, by begin */
     int32_t *begin, *end; /* per buffer: sections */
     int32_t *size;        /* per buffer: units */
     int32_t *alignment;   /* per buffer: units, at least 1 */
+    int32_t *pin;         /* per buffer: its offset, or -1 */
     uint32_t *step_first; /* per buffer: its steps (pieces), count + 1 entries */
     int32_t *step_begin, *step_end, *step_size;
-    /* Per section: its buffers, section_count + 1 entries; NULL where that is too much. */
+    uint32_t *overlap_first; /* per buffer: those that share a section, count + 1 entries */
+    int32_t *overlaps;
+    /* Per section: its buffers, section_count + 1 entries. */
     uint32_t *member_first;
     uint32_t *members;
     int32_t *member_size; /* units of the member in that section */
@@ -33,7 +36,8 @@ enum { UL_PACK_KEYS = 6, UL_PACK_LEARNING_KEYS = 3 };
 
 struct ul_pack_search;
 
-/* pack_sections.c: false if the instance cannot be brought into this form (pinned buffers). */
+/* pack_sections.c: false if the instance cannot be brought into this form: buffers are pinned, and
+ * rounding or filling up would be needed. */
 bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem *problem,
                            struct ul_pack_sections *sections);
 

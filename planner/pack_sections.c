@@ -19,6 +19,7 @@
 struct cut {
     uint32_t time;
     bool begins;
+    uint32_t buffer;
 };
 
 static int cut_compare(const void *a, const void *b)
@@ -27,7 +28,9 @@ static int cut_compare(const void *a, const void *b)
     const struct cut *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    return (int)x->begins - (int)y->begins; /* ends first: lifetimes are half-open */
+    if (x->begins != y->begins)
+        return (int)x->begins - (int)y->begins; /* ends first: lifetimes are half-open */
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)
@@ -48,6 +51,8 @@ static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
         const struct ul_pack_buffer *buffer = &problem->buffers[b];
         total += buffer->size_bytes + buffer->alignment_bytes;
         unit = common_divisor(unit, buffer->size_bytes);
+        if (buffer->pinned)
+            unit = common_divisor(unit, buffer->offset_bytes);
         if (buffer->alignment_bytes > 1)
             unit = common_divisor(unit, buffer->alignment_bytes);
         for (uint32_t p = problem->piece_first[b]; p < problem->piece_first[b + 1]; p++)
@@ -85,8 +90,8 @@ static uint32_t *times_make(struct ul_arena *arena, const struct ul_pack_problem
     uint32_t pieces = problem->piece_first[problem->buffer_count];
     struct cut *cuts = UL_NEW_ARRAY(arena, struct cut, 2 * (uint64_t)pieces);
     for (uint32_t p = 0; p < pieces; p++) {
-        cuts[2 * p] = (struct cut){problem->pieces[p].begin, true};
-        cuts[2 * p + 1] = (struct cut){problem->pieces[p].end, false};
+        cuts[2 * p] = (struct cut){problem->pieces[p].begin, true, 0};
+        cuts[2 * p + 1] = (struct cut){problem->pieces[p].end, false, 0};
     }
     if (pieces > 0)
         qsort(cuts, 2 * (size_t)pieces, sizeof *cuts, cut_compare);
@@ -112,7 +117,10 @@ static void buffer_convert(const struct ul_pack_problem *problem, struct ul_pack
     uint32_t step = s->step_first[at];
     s->id[at] = b;
     s->size[at] = units(s, buffer->size_bytes);
-    s->alignment[at] = buffer->alignment_bytes > 1 ? units(s, buffer->alignment_bytes) : 1;
+    s->pin[at] = buffer->pinned ? units(s, buffer->offset_bytes) : -1;
+    s->alignment[at] = 1;
+    if (buffer->alignment_bytes > 1 && !buffer->pinned)
+        s->alignment[at] = units(s, buffer->alignment_bytes);
     s->aligned = s->aligned || s->alignment[at] > 1;
     uint32_t time = buffer->begin;
     for (uint32_t p = problem->piece_first[b]; p < problem->piece_first[b + 1]; p++) {
@@ -219,9 +227,47 @@ static void twins_find(struct ul_arena *arena, struct ul_pack_sections *s)
         if (i == 0 || x->steps != 1)
             continue;
         const struct shape *y = x - 1;
-        if (y->steps == 1 && y->begin == x->begin && y->end == x->end && y->size == x->size &&
+        if (s->pin[x->buffer] < 0 && s->pin[y->buffer] < 0 && y->steps == 1 &&
+            y->begin == x->begin && y->end == x->end && y->size == x->size &&
             y->alignment == x->alignment)
             s->twin[x->buffer] = y->buffer;
+    }
+}
+
+/* The problem's buffers by begin, so that a run of sections is a range of them. */
+static const struct cut *order_make(struct ul_arena *arena, const struct ul_pack_problem *problem)
+{
+    struct cut *order = UL_NEW_ARRAY(arena, struct cut, problem->buffer_count);
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        uint32_t first = problem->piece_first[b];
+        bool empty = first == problem->piece_first[b + 1];
+        order[b] = (struct cut){empty ? 0 : problem->pieces[first].begin, true, b};
+    }
+    if (problem->buffer_count > 0)
+        qsort(order, problem->buffer_count, sizeof *order, cut_compare);
+    return order;
+}
+
+/* For each buffer, those that share a section with it: a later one begins before it ends. */
+static void overlaps_make(struct ul_arena *arena, struct ul_pack_sections *s)
+{
+    s->overlap_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)s->count + 1);
+    for (uint32_t b = 0; b < s->count; b++) {
+        for (uint32_t c = b + 1; c < s->count && s->begin[c] < s->end[b]; c++) {
+            s->overlap_first[b + 1]++;
+            s->overlap_first[c + 1]++;
+        }
+    }
+    for (uint32_t b = 0; b < s->count; b++)
+        s->overlap_first[b + 1] += s->overlap_first[b];
+    s->overlaps = UL_NEW_ARRAY(arena, int32_t, s->overlap_first[s->count]);
+    uint32_t *next =
+        ul_arena_copy(arena, s->overlap_first, sizeof *next * ((uint64_t)s->count + 1));
+    for (uint32_t b = 0; b < s->count; b++) {
+        for (uint32_t c = b + 1; c < s->count && s->begin[c] < s->end[b]; c++) {
+            s->overlaps[next[b]++] = (int32_t)c;
+            s->overlaps[next[c]++] = (int32_t)b;
+        }
     }
 }
 
@@ -229,13 +275,14 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
                            struct ul_pack_sections *sections)
 {
     memset(sections, 0, sizeof *sections);
-    for (uint32_t b = 0; b < problem->buffer_count; b++) {
-        if (problem->buffers[b].pinned)
-            return false;
-    }
     struct ul_pack_sections *s = sections;
     s->exact = true;
     s->unit_bytes = unit_choose(problem, &s->exact);
+    bool pinned = false;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        pinned = pinned || problem->buffers[b].pinned;
+    if (pinned && !s->exact)
+        return false; /* rounded up, pinned buffers could collide */
     uint32_t *times = times_make(arena, problem, &s->section_count);
     uint32_t pieces = problem->piece_first[problem->buffer_count];
     s->id = UL_NEW_ARRAY(arena, uint32_t, problem->buffer_count);
@@ -247,12 +294,18 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
     s->step_begin = UL_NEW_ARRAY(arena, int32_t, pieces);
     s->step_end = UL_NEW_ARRAY(arena, int32_t, pieces);
     s->step_size = UL_NEW_ARRAY(arena, int32_t, pieces);
-    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+    s->pin = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
+    const struct cut *order = order_make(arena, problem);
+    for (uint32_t i = 0; i < problem->buffer_count; i++) {
+        uint32_t b = order[i].buffer;
         if (problem->piece_first[b] < problem->piece_first[b + 1])
             buffer_convert(problem, s, times, b);
     }
+    if (s->count == 0 || (pinned && !s->exact))
+        return false; /* filled up, they could too */
     bound_make(arena, s);
     members_make(arena, s);
+    overlaps_make(arena, s);
     twins_find(arena, s);
-    return s->count > 0;
+    return true;
 }
