@@ -6,8 +6,11 @@
 #include "planner/solve_internal.h"
 
 #include <string.h>
+#include <time.h>
 
-/* ---- Candidates ---- */
+/* Less than a search asked for by itself would do: most graphs are proven long before. */
+enum { WORK_PER_NODE = 1 << 12 };
+static const uint64_t default_work = (uint64_t)1 << 26;
 
 struct chooser {
     struct ul_arena *arena;
@@ -29,8 +32,6 @@ static uint64_t live_sum_of(const struct chooser *c, struct ul_arena *scratch,
     return plan.order_lower_bound_bytes;
 }
 
-static const uint64_t work_limit = (uint64_t)1 << 26;
-
 /* `nodes` is an order of the graph. */
 static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char *method)
 {
@@ -49,6 +50,37 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
     ul_arena_done(&scratch);
 }
 
+/* Half of a time limit is left to the packing. */
+static double deadline_of(const struct ul_plan_options *options)
+{
+    struct timespec now;
+    if (options->time_limit_seconds <= 0)
+        return 0;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds / 2;
+}
+
+static void graph_search(struct chooser *c, struct ul_arena *scratch,
+                         const struct ul_plan_options *options)
+{
+    struct ul_problem_graph graph;
+    ul_problem_graph_make(scratch, c->problem, options->alignment_bytes, UL_PROBLEM_GRAPH_SEPARATE,
+                          &graph);
+    c->graph = &graph;
+    uint64_t work = default_work + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
+    struct ul_order_run run = {.graph = &graph.graph,
+                               .method = options->order,
+                               .seed = options->seed,
+                               .work_limit = options->work_limit != 0 ? options->work_limit : work,
+                               .deadline_seconds = deadline_of(options)};
+    ul_order_run(scratch, &run);
+    candidate_offer(c, run.order, run.method_name);
+    c->choice->stopped_by_time = run.stopped_by_time;
+    if (graph.exact && run.lower_bytes > c->choice->orders_lower_bytes)
+        c->choice->orders_lower_bytes = run.lower_bytes;
+    UL_ASSERT(c->choice->orders_lower_bytes <= c->choice->live_bytes);
+}
+
 void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
                       const struct ul_plan_options *options, struct ul_order_choice *choice)
 {
@@ -65,20 +97,8 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     choice->live_bytes = live_sum_of(&c, &scratch, choice->steps);
     uint64_t bound = ul_account_bound(&scratch, problem, options->alignment_bytes);
     choice->orders_lower_bytes = bound;
-    if (options->order != UL_ORDER_FILE && choice->live_bytes > bound) {
-        struct ul_problem_graph graph;
-        ul_problem_graph_make(&scratch, problem, options->alignment_bytes,
-                              UL_PROBLEM_GRAPH_SEPARATE, &graph);
-        c.graph = &graph;
-        struct ul_order_run run = {.graph = &graph.graph,
-                                   .method = options->order,
-                                   .seed = options->seed,
-                                   .work_limit = work_limit};
-        ul_order_run(&scratch, &run);
-        candidate_offer(&c, run.order, run.method_name);
-        if (graph.exact && run.lower_bytes > bound)
-            choice->orders_lower_bytes = run.lower_bytes;
-        UL_ASSERT(choice->orders_lower_bytes <= choice->live_bytes);
-    }
+    choice->stopped_by_time = false;
+    if (options->order != UL_ORDER_FILE && choice->live_bytes > bound)
+        graph_search(&c, &scratch, options);
     ul_arena_done(&scratch);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WORK_PER_NODE = 1 << 12 };
+enum { WORK_PER_NODE = 1 << 14 };
 static const uint64_t default_work = (uint64_t)1 << 28;
 static const char published_name[] = "published order";
 

@@ -110,6 +110,7 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
 {
     ul_timeline_positions(arena, problem, choice->steps, plan);
     plan->order_method = choice->method;
+    plan->stopped_by_time = choice->stopped_by_time;
     plan->remat_method = "none";
     return ul_plan_complete(arena, problem, options, plan, diag);
 }

@@ -67,6 +67,7 @@ struct ul_order_choice {
     uint64_t live_bytes;         /* its largest live sum, in-place options taken */
     uint64_t orders_lower_bytes; /* no order is proven to have a smaller one than this */
     const char *method;
+    bool stopped_by_time;
 };
 /* The order of the smallest live sum found; the file order unless another is strictly better. */
 void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
