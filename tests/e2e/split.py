@@ -219,7 +219,13 @@ def run(ullage, model, folder, label, options, environment):
     program = os.path.join(folder, label)
     outputs = program + ".out"
     os.mkdir(outputs)
-    done = command(ullage, "compile", model, "-o", program, *options, env=environment)
+    plan = program + ".json"
+    done = command(ullage, "compile", model, "-o", program, "--json", plan, *options,
+                   env=environment)  # fmt: skip
+    if done.returncode == 0:
+        done = command(ullage, "check", model, plan)
+    if done.returncode == 0:
+        done = command(program, "--random", 3, "--guard")
     if done.returncode == 0:
         done = command(program, "--random", 3, "--output-dir", outputs)
     if done.returncode != 0:
