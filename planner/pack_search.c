@@ -94,7 +94,7 @@ struct ul_pack_search {
     struct rank_key *keys, *keys_spare;
     double *blame; /* per section: branches that it has ended, late ones weighing more */
     double blame_step;
-    uint32_t restarts;
+    uint32_t restarts, epoch_end;
     uint64_t work;
     uint64_t restart_work, work_since; /* of a search that learns: until its next restart */
     uint32_t failures;                 /* since its last one */
@@ -616,6 +616,20 @@ static void root_push(struct ul_pack_search *s)
     frame_push(s, (struct part){.end = s->sections->count, .count = s->sections->count});
 }
 
+/* Some ways of learning lead nowhere: after so many restarts, the next time after more, all blame
+ * is forgotten but for a little chance, so that the next way differs. */
+static void epoch_start(struct ul_pack_search *s)
+{
+    static const uint32_t first_epoch = 150;
+    uint64_t state = s->epoch_end + 1;
+    for (uint32_t t = 0; t < s->sections->section_count; t++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        s->blame[t] = (double)(state >> 40) / (double)(1 << 24) / 1024;
+    }
+    s->blame_step = 1;
+    s->epoch_end += s->epoch_end / 4 + first_epoch;
+}
+
 /* Starts again from the root, ranked by the blame learned so far. */
 static void search_restart(struct ul_pack_search *s)
 {
@@ -625,6 +639,8 @@ static void search_restart(struct ul_pack_search *s)
     s->work_since = 0;
     s->failures = 0;
     s->restart_work += s->restart_work / 512;
+    if (s->restarts == s->epoch_end)
+        epoch_start(s);
     s->depth = 0;
     s->low_count = s->part_count = 0;
     ranks_make(s, &(struct part){.end = s->sections->count});
@@ -715,7 +731,7 @@ struct ul_pack_search *ul_pack_search_new(struct ul_arena *arena,
     s->keys_spare = UL_NEW_ARRAY(arena, struct rank_key, n);
     s->frames = UL_NEW_ARRAY(arena, struct frame, n + 1);
     s->blame = UL_NEW_ARRAY(arena, double, m);
-    s->blame_step = 1;
+    epoch_start(s);
     s->restart_work = first_restart_work;
     buffers_start(s);
     if (sections->bound > capacity)
