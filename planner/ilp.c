@@ -84,15 +84,17 @@ struct child {
     glp_prob *problem;
     double *values; /* per column */
     double bound;
+    uint64_t branchings;
     int pipe;
     bool relax;
     bool stopped; /* by a limit */
 };
 
+/* GLPK does not count the iterations by which it tries what to branch on. */
 static uint64_t child_work(const struct child *c)
 {
     int count = glp_get_it_cnt(c->problem);
-    return count > 0 ? (uint64_t)count : 0;
+    return (count > 0 ? (uint64_t)count : 0) + c->branchings * UL_ILP_BRANCH_WORK;
 }
 
 static void send_bytes(const struct child *c, const void *data, size_t size_bytes)
@@ -155,6 +157,7 @@ static void tree_callback(glp_tree *tree, void *info)
     }
     if (glp_ios_reason(tree) == GLP_IBINGO)
         send_solution(c);
+    c->branchings += glp_ios_reason(tree) == GLP_IBRANCH;
     if (work_exhausted(c)) {
         c->stopped = true;
         glp_ios_terminate(tree);

@@ -101,17 +101,16 @@ bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task);
 
 /* ilp_remat.c */
 
-/* How much each program may take. */
+/* How much the programs may take. */
 struct ul_remat_effort {
-    uint64_t work;         /* simplex iterations */
+    uint64_t work;         /* of all of them, as planner/ilp.h counts it */
     uint32_t columns;      /* larger programs are not tried */
     uint64_t memory_bytes; /* of the solver */
-    double cpu_seconds;    /* a stop that should not be met; 0: none */
+    double cpu_seconds;    /* of each: a stop that should not be met; 0: none */
 };
 /* Improves on what `remat` holds by integer programs, its deadline being a limit of them all. */
 void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
                        const uint32_t *const *orders, uint32_t order_count);
-
 
 /* remat_exact.c: over all orders and recomputations; graphs with in_place are UNKNOWN to it. */
 
