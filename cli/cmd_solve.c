@@ -129,6 +129,12 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                            "budget known to work is %llu",
                            (unsigned long long)budget_bytes,
                            (unsigned long long)result->smallest_budget_bytes);
+    if (result->lower_bound_bytes <= budget_bytes)
+        return ul_diag_set(&job->diag, UL_NO_FIT,
+                           "no schedule fits %llu bytes (proven over all orders and "
+                           "recomputations); the smallest budget known to work is %llu",
+                           (unsigned long long)budget_bytes,
+                           (unsigned long long)result->smallest_budget_bytes);
     return ul_diag_set(&job->diag, UL_NO_FIT,
                        "no schedule fits %llu bytes (proven): node %u (%s) alone needs %llu; the "
                        "smallest budget known to work is %llu",

@@ -7,7 +7,7 @@
 
 static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = (uint64_t)1 << 33;
-static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 16 times it after */
+static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
 static const uint32_t exact_states = (uint32_t)1 << 22;
 
 /* One replay: per position, the copy that an output made in place takes over and the last read. */
@@ -172,9 +172,9 @@ static void remat_programs(struct solver *s, struct ul_remat *remat, const uint3
                            uint32_t order_count)
 {
     static const struct ul_remat_effort most = {
-        .work = 1000000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 600};
+        .work = 60000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
     static const struct ul_remat_effort little = {
-        .work = 10000, .columns = 2000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 10};
+        .work = 8000, .columns = 8000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 30};
     enum ul_plan_remat method = s->options->remat;
     if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
         ul_remat_programs(remat, method == UL_REMAT_ILP ? &most : &little, orders, order_count);
@@ -226,12 +226,40 @@ static bool remat_exact(struct solver *s, uint64_t work_limit)
     return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
 }
 
+/* Where the budget is proven to be too small: how far up a schedule is found. */
+static void misfit_measure(struct solver *s)
+{
+    struct ul_solve_result *r = s->result;
+    uint64_t low = s->options->budget_bytes, high = r->peak_bytes;
+    for (uint32_t i = 0; i < 16 && high - low > high / 1000; i++) {
+        struct ul_remat_exact job = {.graph = s->graph,
+                                     .arena = s->arena,
+                                     .budget_bytes = low + (high - low) / 2,
+                                     .repeat_limit = UINT64_MAX,
+                                     .state_limit = exact_states,
+                                     .work_limit = exact_work / 4,
+                                     .deadline_seconds = s->deadline_seconds};
+        ul_remat_exact_run(&job);
+        uint64_t peak = UINT64_MAX, cost;
+        bool found = job.sequence != NULL &&
+                     ul_solve_replay(s->graph, job.sequence, job.count, &peak, &cost);
+        if (!found && job.outcome != UL_REMAT_NONE_CHEAPER)
+            break;
+        low = found ? low : job.budget_bytes;
+        high = found ? peak : high;
+    }
+    r->smallest_budget_bytes = high;
+}
+
 static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
     uint32_t n = s->graph->node_count;
-    if (remat_exact(s, exact_work))
+    if (remat_exact(s, exact_work)) {
+        if (s->misfit_proven)
+            misfit_measure(s);
         return;
+    }
     struct ul_remat remat = {.graph = s->graph,
                              .budget_bytes = s->options->budget_bytes,
                              .seed = s->options->seed,
@@ -257,7 +285,7 @@ static void remat_run(struct solver *s)
     r->stopped_by_time = remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX) {
-        remat_exact(s, exact_work << 4);
+        remat_exact(s, exact_work << 3);
         return;
     }
     uint64_t peak, cost;
@@ -265,7 +293,7 @@ static void remat_run(struct solver *s)
     UL_ASSERT(valid);
     sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
     r->optimal_within = remat.proven_within;
-    remat_exact(s, exact_work << 4);
+    remat_exact(s, exact_work << 3);
 }
 
 static void verdict_make(struct solver *s)
