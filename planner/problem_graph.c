@@ -644,7 +644,8 @@ static void graph_lists(struct linker *l, struct ul_arena *arena, const uint32_t
     uint32_t kept = 0;
     for (uint32_t i = 0; i < l->edge_count; i++)
         l->edges[i] = (struct edge){number[l->edges[i].before], number[l->edges[i].after]};
-    qsort(l->edges, l->edge_count, sizeof *l->edges, edge_compare);
+    if (l->edge_count > 0)
+        qsort(l->edges, l->edge_count, sizeof *l->edges, edge_compare);
     for (uint32_t i = 0; i < l->edge_count; i++) {
         UL_ASSERT(l->edges[i].before < l->edges[i].after);
         if (i == 0 || edge_compare(&l->edges[i], &l->edges[kept - 1]) != 0)
