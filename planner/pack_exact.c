@@ -28,6 +28,7 @@ struct rung {
     struct ul_pack_search *searches[LANES];
     int32_t capacity;
     uint64_t slice;
+    uint32_t turns;
     bool open;
 };
 
@@ -150,6 +151,7 @@ static void rung_open(struct exact *x, int32_t capacity)
     }
     rung->capacity = capacity;
     rung->slice = first_slice;
+    rung->turns = 0;
     rung->open = true;
 }
 
@@ -216,17 +218,28 @@ static bool rung_run(struct exact *x, struct rung *rung)
     return false;
 }
 
-/* One turn of the ladder: every rung once, the highest as often as all others together. True if
- * the ladder has changed. */
+/* After this many turns a rung gets fewer. */
+static bool is_its_turn(struct rung *rung)
+{
+    enum { FIRST_TURNS = 10, SELDOM = 4 };
+    rung->turns++;
+    return rung->turns < FIRST_TURNS || rung->turns % SELDOM == 0;
+}
+
+/* One turn of the ladder: each other rung, and after it the highest. True if the ladder has
+ * changed. */
 static bool ladder_turn(struct exact *x)
 {
     struct rung *highest = rung_highest(x);
     bool alone = true;
     for (uint32_t i = 0; i < RUNGS; i++) {
-        if (!x->rungs[i].open || &x->rungs[i] == highest)
+        struct rung *rung = &x->rungs[i];
+        if (!rung->open || rung == highest)
             continue;
         alone = false;
-        if (rung_run(x, &x->rungs[i]) || (highest != NULL && rung_run(x, highest)))
+        if (is_its_turn(rung) && rung_run(x, rung))
+            return true;
+        if (highest != NULL && rung_run(x, highest))
             return true;
     }
     return alone && rung_run(x, highest);
