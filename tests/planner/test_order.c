@@ -1,4 +1,5 @@
 /* Orders: problems as graphs, and every method against all orders of small random graphs. */
+#include "planner/order_internal.h"
 #include "planner/planner_internal.h"
 #include "planner/solve_internal.h"
 #include "random.h"
@@ -320,11 +321,73 @@ static void test_orders_are_the_same_every_time(void **state)
     }
 }
 
+/* The least peak of a core, by exact search. */
+static uint64_t core_least(struct ul_arena *arena, const struct ul_order_core *core)
+{
+    struct ul_order_effort effort = {.work_limit = UINT64_MAX};
+    uint32_t *order = UL_NEW_ARRAY(arena, uint32_t, core->node_count);
+    uint64_t lower = 0;
+    assert_int_equal(ul_order_downsets(arena, core, &effort, 1 << 20, UINT64_MAX, &lower, order),
+                     UL_ORDER_IMPROVED);
+    assert_int_equal(ul_order_core_profile(arena, core, order, NULL, NULL), lower);
+    return lower;
+}
+
+/* Too large to try all orders: forwards, backwards and in parts must agree. */
+static void test_both_ways_and_parts_agree(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        struct ul_order_core core, reversed, twice;
+        make_graph(&arena, seed, 24 + (uint32_t)(seed % 8), &graph);
+        ul_order_core_make(&arena, &graph, graph.order, &core);
+        ul_order_core_reverse(&arena, &core, &reversed);
+        ul_order_core_reverse(&arena, &reversed, &twice);
+        assert_int_equal(twice.start_bytes, core.start_bytes);
+        uint64_t least = core_least(&arena, &core);
+        assert_int_equal(core_least(&arena, &reversed), least);
+        struct ul_order_run run = {.graph = &graph, .seed = seed};
+        ul_order_run(&arena, &run);
+        assert_int_equal(run.peak_bytes, least);
+        assert_int_equal(run.lower_bytes, least);
+        ul_arena_done(&arena);
+    }
+}
+
+/* With hardly any work allowed, whatever is found must be right. */
+static void test_orders_of_larger_graphs_are_valid(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        uint32_t n = 100 + (uint32_t)(seed * 7 % 300);
+        make_graph(&arena, seed, n, &graph);
+        uint64_t published, peak, cost;
+        assert_true(ul_solve_replay(&graph, graph.order, n, &published, &cost));
+        for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_SEARCH; method++) {
+            struct ul_order_run run = {
+                .graph = &graph, .method = method, .seed = seed, .work_limit = 300000};
+            ul_order_run(&arena, &run);
+            assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
+            assert_int_equal(peak, run.peak_bytes);
+            assert_true(run.lower_bytes <= peak && peak <= published);
+        }
+        ul_arena_done(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_problem_graphs_keep_live_sums),
         cmocka_unit_test(test_orders_are_the_best_there_are),
+        cmocka_unit_test(test_both_ways_and_parts_agree),
+        cmocka_unit_test(test_orders_of_larger_graphs_are_valid),
         cmocka_unit_test(test_orders_are_the_same_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
