@@ -525,7 +525,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 
 static enum ul_status climb_run(struct climb *c)
 {
-    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 22, SMALL = 400 };
+    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->rung_work = c->options.work_limit;
