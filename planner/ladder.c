@@ -485,7 +485,7 @@ static void beside_make(struct climb *c)
 /* Fewer rungs for larger problems: the work of a walk grows with the steps. */
 static uint32_t rung_count(const struct ul_problem *problem)
 {
-    enum { MOST = 48, LEAST = 8, STEPS = 24000 };
+    enum { MOST = 48, LEAST = 6, STEPS = 24000 };
     uint32_t count = problem->step_count == 0 ? MOST : STEPS / problem->step_count;
     return count > MOST ? MOST : count < LEAST ? LEAST : count;
 }
