@@ -105,14 +105,134 @@ static void test_small_instances(void **state)
         struct ul_pack_result result;
         solve(&arena, buffers, SMALL, &options, &result);
         assert_valid(buffers, SMALL, result.arena_bytes);
-        assert_true(result.lower_bound_bytes <= least);
-        if (buffers[0].pinned)
-            assert_true(result.arena_bytes >= least);
-        else
-            assert_int_equal(result.arena_bytes, least);
-        assert_true(buffers[0].pinned || result.optimal);
+        assert_int_equal(result.arena_bytes, least);
+        assert_int_equal(result.lower_bound_bytes, least);
+        assert_true(result.optimal);
         ul_arena_done(&arena);
     }
+}
+
+/* A capacity just reached, and one just missed. */
+static void test_small_capacities(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_pack_buffer *buffers = random_buffers(&arena, seed, SMALL, 6, seed % 2 == 0);
+        struct ul_pack_buffer copy[SMALL];
+        memcpy(copy, buffers, sizeof copy);
+        uint64_t least = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
+        for (uint64_t missing = 0; missing < 2; missing++) {
+            struct ul_pack_options options = {.method = UL_PACK_BEST,
+                                              .capacity_bytes = least - missing};
+            struct ul_pack_result result;
+            if (options.capacity_bytes == 0)
+                continue;
+            solve(&arena, buffers, SMALL, &options, &result);
+            assert_valid(buffers, SMALL, result.arena_bytes);
+            assert_int_equal(result.fits, missing == 0);
+            assert_true(result.proven);
+        }
+        ul_arena_done(&arena);
+    }
+}
+
+/* The bytes of `at` in use at `time`, from `lower` on. */
+static uint64_t used(const struct ul_pack_buffer *at, uint32_t time, uint64_t *lower)
+{
+    *lower = at->offset_bytes;
+    if (time < at->begin || time >= at->end)
+        return 0;
+    for (uint32_t i = 0; i < at->gap_count; i++) {
+        const struct ul_pack_gap *gap = &at->gaps[i];
+        if (gap->begin <= time && time < gap->end) {
+            *lower += gap->window_lower_bytes;
+            return gap->window_upper_bytes - gap->window_lower_bytes;
+        }
+    }
+    return at->size_bytes;
+}
+
+static void assert_valid_with_gaps(const struct ul_pack_buffer *buffers, uint32_t count,
+                                   uint32_t time)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at, other;
+        uint64_t size = used(&buffers[i], time, &at);
+        for (uint32_t j = 0; j < i && size > 0; j++) {
+            uint64_t other_size = used(&buffers[j], time, &other);
+            assert_true(other_size == 0 || at + size <= other || other + other_size <= at);
+        }
+    }
+}
+
+static void test_gaps_are_valid(void **state)
+{
+    enum { COUNT = 24, TIMES = 20 };
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        uint64_t random = seed;
+        struct ul_pack_buffer *buffers = random_buffers(&arena, seed, COUNT, TIMES, false);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            struct ul_pack_buffer *b = &buffers[i];
+            if (b->end - b->begin < 3 || random_below(&random, 2) == 0)
+                continue;
+            struct ul_pack_gap *gap = UL_NEW(&arena, struct ul_pack_gap);
+            gap->begin = b->begin + 1 + random_below(&random, 2);
+            gap->end = gap->begin + 1 + random_below(&random, b->end - gap->begin);
+            gap->window_lower_bytes =
+                random_below(&random, (uint32_t)b->size_bytes + 1) * random_below(&random, 2);
+            gap->window_upper_bytes =
+                gap->window_lower_bytes +
+                random_below(&random, (uint32_t)(b->size_bytes - gap->window_lower_bytes) + 1);
+            b->gaps = gap;
+            b->gap_count = 1;
+        }
+        struct ul_pack_options options = {.method = UL_PACK_BEST, .work_limit = 1u << 18};
+        struct ul_pack_result result;
+        solve(&arena, buffers, COUNT, &options, &result);
+        for (uint32_t time = 0; time < 2 * TIMES; time++)
+            assert_valid_with_gaps(buffers, COUNT, time);
+        assert_true(result.lower_bound_bytes <= result.arena_bytes);
+        ul_arena_done(&arena);
+    }
+}
+
+/* Too many to search: a full section in the middle, room elsewhere. Repair has to meet the bound,
+ * and to do the same again. */
+static void test_large_instance_is_repaired(void **state)
+{
+    enum { PEAK = 200, AROUND = 3000, MIDDLE = 1000 };
+    (void)state;
+    uint64_t tops[2];
+    for (uint32_t run = 0; run < 2; run++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        uint64_t random = 7;
+        struct ul_pack_buffer *buffers = UL_NEW_ARRAY(&arena, struct ul_pack_buffer, PEAK + AROUND);
+        for (uint32_t i = 0; i < PEAK + AROUND; i++) {
+            struct ul_pack_buffer *b = &buffers[i];
+            uint32_t lifetime = i < PEAK ? 50 : 5;
+            b->begin = i < PEAK ? MIDDLE - random_below(&random, lifetime)
+                                : random_below(&random, 2 * MIDDLE);
+            b->end = i < PEAK ? MIDDLE + 1 + random_below(&random, lifetime) : b->begin + lifetime;
+            b->size_bytes = 64 * (1 + random_below(&random, 1000));
+            if (i >= PEAK && b->begin <= MIDDLE && b->end > MIDDLE)
+                b->end = b->begin < MIDDLE ? MIDDLE : (b->begin = MIDDLE + 1) + lifetime;
+        }
+        struct ul_pack_options options = {.method = UL_PACK_BEST, .work_limit = 1u << 26};
+        struct ul_pack_result result;
+        solve(&arena, buffers, PEAK + AROUND, &options, &result);
+        assert_valid(buffers, PEAK + AROUND, result.arena_bytes);
+        assert_true(result.optimal);
+        assert_string_equal(result.method, "repair");
+        tops[run] = buffers[PEAK / 2].offset_bytes;
+        ul_arena_done(&arena);
+    }
+    assert_int_equal(tops[0], tops[1]);
 }
 
 static void test_gap_lets_another_in(void **state)
@@ -152,7 +272,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_is_valid),
         cmocka_unit_test(test_small_instances),
+        cmocka_unit_test(test_small_capacities),
         cmocka_unit_test(test_gap_lets_another_in),
+        cmocka_unit_test(test_gaps_are_valid),
+        cmocka_unit_test(test_large_instance_is_repaired),
         cmocka_unit_test(test_pins_that_collide_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
