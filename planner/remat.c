@@ -148,7 +148,9 @@ static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *r
     probe.sequence = UL_NEW_ARRAY(&scratch, uint32_t, probe.capacity);
     probe.work = 0;
     probe.work_limit = probe.work_limit / 16 < most_work ? probe.work_limit / 16 : most_work;
-    ul_remat_anneal_sequence(&probe, f->sequence, f->count, 0.3, probe.work_limit, random);
+    ul_remat_anneal_sequence(&probe, f->sequence, f->count,
+                             (struct ul_heat){.repeats = 0.3, .over_share = 0.95}, probe.work_limit,
+                             random);
     bool found = probe.cost != UINT64_MAX;
     if (found)
         smallest_offer(f, probe.sequence, probe.count);
@@ -202,18 +204,21 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
     }
 }
 
-/* One annealing of a whole sequence: in turn from the best one, from a bare order, and from the
- * best one but cold, which keeps most of it. Where there is no best one yet, from orders. */
+/* One annealing of a whole sequence: in turn from the best one but cold, which keeps most of it,
+ * from a bare order, and from the best one; near the edge of the feasible or far beyond it. Where
+ * there is no best one yet, from orders. */
 static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                             uint32_t order_count, uint32_t round, uint64_t work, uint64_t *random)
 {
     uint32_t n = remat->graph->node_count;
     const uint32_t *order = orders[order_count - 1 - round / 3 % order_count];
-    if (remat->cost == UINT64_MAX || round % 3 == 1)
-        ul_remat_anneal_sequence(remat, order, n, 1.0, work, random);
-    else
-        ul_remat_anneal_sequence(remat, remat->sequence, remat->count, round % 3 == 0 ? 0.1 : 1.0,
-                                 work, random);
+    bool bare = remat->cost == UINT64_MAX || round % 3 == 1;
+    struct ul_heat heat = {.repeats = round % 3 == 0 ? 0.1 : 1.0,
+                           .over_share = round / 3 % 2 == 0 ? 0.45 : 0.95};
+    if (bare)
+        heat.repeats = 1.0;
+    ul_remat_anneal_sequence(remat, bare ? order : remat->sequence, bare ? n : remat->count, heat,
+                             work, random);
 }
 
 /* Annealings of whole sequences, ever longer, until the work is used up or most of it has changed
@@ -226,10 +231,10 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
     uint64_t base = 0;
     for (uint32_t v = 0; v < remat->graph->node_count; v++)
         base += remat->graph->cost[v];
-    uint64_t share = 4000000 + 300000 * (uint64_t)remat->graph->node_count;
+    uint64_t share = 30000000 + 250000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
     for (uint32_t round = 0; !ul_remat_exhausted(remat) && remat->cost > base; round++) {
-        if (remat->work - start > 6 * (improved - start) + 40 * share)
+        if (remat->work - start > 4 * (improved - start) + 24 * share)
             break;
         uint64_t left = remat->work_limit - remat->work;
         uint64_t work = share << round / 3 < left ? share << round / 3 : left;

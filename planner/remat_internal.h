@@ -143,10 +143,14 @@ void ul_schedule_undo(struct ul_schedule *schedule, uint32_t log_count);
 
 /* remat_search.c */
 
-/* Anneals a whole sequence, order and repeats, from the one given, until `work` more is done; from
- * a temperature of `heat` times the cost of a repeat. */
+/* How freely an annealing starts. */
+struct ul_heat {
+    double repeats;    /* the temperature, in costs of a repeat */
+    double over_share; /* the share of states above the budget */
+};
+/* Anneals a whole sequence, order and repeats, from the one given, until `work` more is done. */
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
-                              double heat, uint64_t work, uint64_t *random);
+                              struct ul_heat heat, uint64_t work, uint64_t *random);
 
 /* remat_anneal.c */
 

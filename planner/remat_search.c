@@ -21,6 +21,7 @@ struct annealer {
     struct ul_schedule schedule;
     uint64_t *random;
     uint64_t base_cost;
+    struct ul_heat heat;
     double temperature, penalty;
     uint64_t offer_due; /* work at which a long sequence may be offered again */
     bool crowded;
@@ -362,11 +363,12 @@ static void spread_again(struct annealer *a)
     a->crowded = false;
 }
 
-/* The penalty follows the share of changes that left an excess: nearly all at first, so that the
- * search crosses what is infeasible, less than half at the end. */
+/* The penalty follows the share of changes that left an excess: what the heat says at first, so
+ * that the search crosses what is infeasible, less than half at the end. */
 static void penalty_adapt(struct annealer *a, uint32_t over, uint32_t of, double progress)
 {
-    double wanted = 0.97 - 0.52 * progress;
+    static const double last = 0.4;
+    double wanted = a->heat.over_share + (last - a->heat.over_share) * progress;
     double share = (double)over / of;
     if (share > wanted + 0.25 * (1.0 - wanted))
         a->penalty *= 1.05;
@@ -400,12 +402,12 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
 }
 
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
-                              double heat, uint64_t work, uint64_t *random)
+                              struct ul_heat heat, uint64_t work, uint64_t *random)
 {
     const struct ul_solve_graph *g = remat->graph;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct annealer a = {.remat = remat, .random = random};
+    struct annealer a = {.remat = remat, .random = random, .heat = heat};
     a.schedule = (struct ul_schedule){
         .graph = g, .arena = &scratch, .budget_bytes = (int64_t)remat->budget_bytes};
     double bytes = 1;
@@ -419,6 +421,6 @@ void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, 
     if (count > g->node_count && a.schedule.cost > a.base_cost)
         scale = (double)(a.schedule.cost - a.base_cost) / (count - g->node_count);
     a.penalty = scale / (bytes / g->node_count) * 0.1;
-    anneal_once(&a, scale * heat, scale * heat * 0.01, work);
+    anneal_once(&a, scale * heat.repeats, scale * heat.repeats * 0.01, work);
     ul_arena_done(&scratch);
 }
