@@ -172,7 +172,7 @@ static void remat_programs(struct solver *s, struct ul_remat *remat, const uint3
                            uint32_t order_count)
 {
     static const struct ul_remat_effort most = {
-        .work = 60000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
+        .work = 200000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
     static const struct ul_remat_effort little = {
         .work = 8000, .columns = 8000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 30};
     enum ul_plan_remat method = s->options->remat;
@@ -310,6 +310,8 @@ static void verdict_make(struct solver *s)
             r->optimal_within = "orders without recomputation";
     } else {
         r->optimal = r->fits && r->cost == r->cost_bound;
+        if (r->optimal)
+            r->optimal_within = NULL;
     }
     if (r->peak_bytes < r->smallest_budget_bytes)
         r->smallest_budget_bytes = r->peak_bytes;
