@@ -25,6 +25,12 @@ struct part {
     const char *method;
 };
 
+/* The limits of all, while a method has its turn within lower ones. */
+struct turn {
+    uint64_t work_limit;
+    double deadline_seconds;
+};
+
 struct runner {
     struct ul_arena scratch;
     struct ul_order_run *run;
@@ -35,14 +41,17 @@ struct runner {
     uint64_t lower_bytes; /* of all orders, so far */
 };
 
+static double now_seconds(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 bool ul_order_effort_spent(struct ul_order_effort *effort)
 {
-    if (effort->deadline_seconds > 0 && !effort->stopped_by_time) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-        effort->stopped_by_time = seconds >= effort->deadline_seconds;
-    }
+    if (effort->deadline_seconds > 0 && !effort->stopped_by_time)
+        effort->stopped_by_time = now_seconds() >= effort->deadline_seconds;
     return effort->stopped_by_time || effort->work >= effort->work_limit;
 }
 
@@ -238,13 +247,24 @@ static enum ul_order_outcome part_beam(struct runner *r, struct part *part, uint
     return outcome;
 }
 
-/* Gives what follows one of `share` parts of the work that is left; returns the limit to put back.
- */
-static uint64_t effort_share(struct runner *r, uint32_t share)
+/* Gives what follows one of `share` parts of the work and the time that are left. */
+static struct turn turn_begin(struct runner *r, uint32_t share)
 {
-    uint64_t limit = r->effort.work_limit;
-    r->effort.work_limit = r->effort.work + (limit - r->effort.work) / share;
-    return limit;
+    struct ul_order_effort *e = &r->effort;
+    struct turn whole = {.work_limit = e->work_limit, .deadline_seconds = e->deadline_seconds};
+    e->work_limit = e->work + (e->work_limit - e->work) / share;
+    if (e->deadline_seconds > 0) {
+        double now = now_seconds();
+        e->deadline_seconds = now + (e->deadline_seconds - now) / share;
+    }
+    return whole;
+}
+
+static void turn_end(struct runner *r, struct turn whole)
+{
+    r->effort.work_limit = whole.work_limit;
+    r->effort.deadline_seconds = whole.deadline_seconds;
+    r->effort.stopped_by_time = false; /* of the turn; the next look at the clock tells */
 }
 
 static void part_windows(struct runner *r, struct part *part, uint32_t share)
@@ -254,9 +274,9 @@ static void part_windows(struct runner *r, struct part *part, uint32_t share)
     uint32_t *order =
         ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
     uint64_t peak_bytes = part->peak_bytes;
-    uint64_t limit = effort_share(r, share);
+    struct turn whole = turn_begin(r, share);
     ul_order_windows(&part->core, &r->effort, enough_bytes(r), order, &peak_bytes);
-    r->effort.work_limit = limit;
+    turn_end(r, whole);
     part_offer(part, order, "windows");
     ul_arena_done(&scratch);
 }
@@ -291,16 +311,16 @@ static bool part_round(struct runner *r, struct part *part, uint32_t states, uin
 {
     enum { EXACT_SHARE = 8, BEAM_SHARE = 4 };
     for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
-        uint64_t limit = effort_share(r, r->run->method == UL_ORDER_DP ? 1 : EXACT_SHARE);
+        struct turn whole = turn_begin(r, r->run->method == UL_ORDER_DP ? 1 : EXACT_SHARE);
         if (open_part(r, part) && !ul_order_effort_spent(&r->effort))
             part_exact(r, part, states_most(part, states), backwards != 0);
-        r->effort.work_limit = limit;
+        turn_end(r, whole);
     }
     bool more = open_part(r, part) && !ul_order_effort_spent(&r->effort);
     if (more && wants(r, UL_ORDER_BEAM)) {
-        uint64_t limit = effort_share(r, r->run->method == UL_ORDER_BEAM ? 1 : BEAM_SHARE);
+        struct turn whole = turn_begin(r, r->run->method == UL_ORDER_BEAM ? 1 : BEAM_SHARE);
         more = part_beams(r, part, width, backwards_pays);
-        r->effort.work_limit = limit;
+        turn_end(r, whole);
     }
     return more && open_part(r, part) && !ul_order_effort_spent(&r->effort);
 }
@@ -402,6 +422,7 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     }
     run->lower_bytes = r.lower_bytes;
     run->work = r.effort.work;
-    run->stopped_by_time = r.effort.stopped_by_time;
+    run->stopped_by_time = run->peak_bytes > r.lower_bytes && ul_order_effort_spent(&r.effort) &&
+                           r.effort.stopped_by_time;
     ul_arena_done(&r.scratch);
 }
