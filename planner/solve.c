@@ -114,6 +114,7 @@ static void sequence_keep(struct solver *s, const uint32_t *sequence, uint32_t c
     r->peak_bytes = peak_bytes;
     r->cost = cost;
     r->method = method;
+    r->optimal_within = NULL; /* a proof is of what it was made for */
 }
 
 /* An order of every node once: the smaller peak wins. */
