@@ -6,7 +6,7 @@
 #include <time.h>
 
 static const uint64_t default_work = (uint64_t)1 << 31;
-static const uint64_t default_remat_work = (uint64_t)1 << 33;
+static const uint64_t default_remat_work = 6000000000;
 static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
 static const uint32_t exact_states = (uint32_t)1 << 22;
 
