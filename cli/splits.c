@@ -11,9 +11,11 @@
  * The plans of all variants are merged into the ladder; those at the front give their own rungs
  * with recomputation as well. What is tried does not depend on the budget, so that the ladder stays
  * one ladder. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
 #include <string.h>
+#include <time.h>
 
 enum {
     MOST_HALVINGS = 3,
@@ -36,7 +38,26 @@ struct search {
     uint32_t count;
     struct variant *variants; /* variant 0 is the job's own program */
     uint64_t steps;
+    double deadline_seconds; /* 0: none */
+    bool stopped_by_time;
 };
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Hands what is left of a time limit to the next part of the search; false: nothing is. */
+static bool has_time(struct search *search)
+{
+    if (search->deadline_seconds <= 0)
+        return true;
+    search->planning.time_limit_seconds = search->deadline_seconds - seconds_now();
+    search->stopped_by_time = search->stopped_by_time || search->planning.time_limit_seconds <= 0;
+    return search->planning.time_limit_seconds > 0;
+}
 
 static uint64_t reserved_of(const struct variant *variant)
 {
@@ -149,90 +170,61 @@ static const struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
     return facts;
 }
 
-/* The nodes of the main block in the order of the plan, each step's together; what only views
- * stands before its first reader. */
-struct planned_order {
-    const struct ul_graph *graph;
-    bool *listed; /* per node */
-    ul_node_id *nodes;
-    uint32_t count;
-};
-
-/* Views are followed back to what they are of, which has run. */
-static void list_node(struct planned_order *order, ul_node_id id)
+/* Per node of the main block: when its step runs, from 1 on; of what has no step, when the last of
+ * its inputs is there, and then behind it. Twice the position, so that there is room between. */
+static uint32_t *ranks_of(struct search *search, const struct ul_graph *graph)
 {
-    const struct ul_node *node = &order->graph->nodes[id];
-    order->listed[id] = true;
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i] == UL_NONE ||
-            order->graph->values[node->inputs[i]].kind != UL_VALUE_NODE)
-            continue;
-        ul_node_id producer = order->graph->values[node->inputs[i]].producer;
-        if (!order->listed[producer])
-            list_node(order, producer);
+    struct ul_cli_job *job = search->job;
+    const struct ul_plan *plan = &search->variants[0].plan;
+    const struct ul_block *block = &graph->blocks[0];
+    uint32_t *ranks = UL_NEW_ARRAY(&job->keep, uint32_t, graph->node_count);
+    uint32_t *places = UL_NEW_ARRAY(&job->keep, uint32_t, graph->node_count);
+    for (uint32_t n = 0; n < block->node_count; n++)
+        places[block->nodes[n]] = n;
+    for (uint32_t p = plan->position_count; p-- > 0;) {
+        uint32_t at = places[job->program->steps[plan->positions[p].step].node];
+        uint32_t group = graph->nodes[block->nodes[at]].group;
+        ranks[block->nodes[at]] = 2 * p + 2;
+        while (group != UL_NONE && at > 0 && graph->nodes[block->nodes[at - 1]].group == group)
+            ranks[block->nodes[--at]] = 2 * p + 2;
     }
-    order->nodes[order->count++] = id;
-}
-
-/* Nodes [begin, end) of the block are one step: first what it needs, for its nodes stand together.
- */
-static void list_step(struct planned_order *order, const ul_node_id *nodes, uint32_t count)
-{
-    const struct ul_graph *graph = order->graph;
-    uint32_t group = graph->nodes[nodes[0]].group;
-    for (uint32_t n = 0; group != UL_NONE && n < count; n++) {
-        const struct ul_node *node = &graph->nodes[nodes[n]];
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[block->nodes[n]];
+        if (ranks[block->nodes[n]] != 0)
+            continue;
         for (uint32_t i = 0; i < node->input_count; i++) {
             const struct ul_value *value =
                 node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
-            if (value != NULL && value->kind == UL_VALUE_NODE &&
-                graph->nodes[value->producer].group != group && !order->listed[value->producer])
-                list_node(order, value->producer);
+            uint32_t made =
+                value != NULL && value->kind == UL_VALUE_NODE ? ranks[value->producer] | 1u : 1;
+            if (made > ranks[block->nodes[n]])
+                ranks[block->nodes[n]] = made;
         }
     }
-    for (uint32_t n = 0; n < count; n++) {
-        if (!order->listed[nodes[n]])
-            list_node(order, nodes[n]);
-    }
-}
-
-/* Of each node its place in the block. */
-static uint32_t *places_of(struct ul_cli_job *job, const struct ul_block *block)
-{
-    uint32_t *places = UL_NEW_ARRAY(&job->keep, uint32_t, job->graph.node_count);
-    for (uint32_t n = 0; n < block->node_count; n++)
-        places[block->nodes[n]] = n;
-    return places;
+    return ranks;
 }
 
 /* The graph in the order of the plan: what the live sums are that splits have to lower. */
 static struct ul_graph *planned_graph(struct search *search)
 {
     struct ul_cli_job *job = search->job;
-    const struct ul_plan *plan = &search->variants[0].plan;
     struct ul_graph *graph = UL_NEW(&job->keep, struct ul_graph);
     ul_graph_copy(graph, &job->keep, &job->graph);
+    if (graph->block_count > 1)
+        return graph; /* steps of loops and branches stay where they are */
     struct ul_block *block = &graph->blocks[0];
-    struct planned_order order = {.graph = graph};
-    order.listed = UL_NEW_ARRAY(&job->keep, bool, graph->node_count);
-    order.nodes = UL_NEW_ARRAY(&job->keep, ul_node_id, graph->node_count);
-    const uint32_t *places = places_of(job, block);
-    for (uint32_t p = 0; graph->block_count == 1 && p < plan->position_count; p++) {
-        uint32_t last = places[job->program->steps[plan->positions[p].step].node];
-        uint32_t group = graph->nodes[block->nodes[last]].group;
-        uint32_t first = last;
-        while (group != UL_NONE && first > 0 &&
-               graph->nodes[block->nodes[first - 1]].group == group)
-            first--;
-        list_step(&order, block->nodes + first, last - first + 1);
-    }
-    for (uint32_t n = 0; n < block->node_count; n++) {
-        if (!order.listed[block->nodes[n]])
-            order.nodes[order.count++] = block->nodes[n];
-    }
-    UL_ASSERT(order.count == block->node_count);
-    for (uint32_t n = 0; n < order.count; n++)
-        block->nodes[n] = order.nodes[n];
+    uint32_t rank_count = 2 * search->variants[0].plan.position_count + 2;
+    const uint32_t *ranks = ranks_of(search, graph);
+    uint32_t *begins = UL_NEW_ARRAY(&job->keep, uint32_t, (uint64_t)rank_count + 1);
+    ul_node_id *nodes = UL_NEW_ARRAY(&job->keep, ul_node_id, block->node_count);
+    for (uint32_t n = 0; n < block->node_count; n++)
+        begins[ranks[block->nodes[n]] + 1]++;
+    for (uint32_t r = 0; r < rank_count; r++)
+        begins[r + 1] += begins[r];
+    for (uint32_t n = 0; n < block->node_count; n++)
+        nodes[begins[ranks[block->nodes[n]]]++] = block->nodes[n];
+    for (uint32_t n = 0; n < block->node_count; n++)
+        block->nodes[n] = nodes[n];
     return graph;
 }
 
@@ -245,7 +237,7 @@ static enum ul_status try_targets(struct search *search)
     double reached = 1.0;
     double missed = 0.0;
     uint32_t halvings = 0;
-    while (halvings <= MOST_HALVINGS && search->count < MOST_VARIANTS) {
+    while (halvings <= MOST_HALVINGS && search->count < MOST_VARIANTS && has_time(search)) {
         const char *const *texts;
         uint32_t count;
         double target =
@@ -289,6 +281,8 @@ static enum ul_status merge_plan(struct search *search, uint32_t index)
     struct ul_plan_rung rung = {.variant = index};
     const struct ul_problem *problem = search->variants[index].program->problem;
     struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
+    if (!has_time(search))
+        return UL_OK;
     UL_TRY(ul_plan_solve(&job->keep, problem, &search->planning, &rung.plan, &job->diag));
     ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
     return UL_OK;
@@ -299,8 +293,10 @@ static enum ul_status merge_ladder(struct search *search, uint32_t index)
     struct ul_cli_job *job = search->job;
     const struct variant *variant = &search->variants[index];
     struct ul_plan_ladder ladder = {.count = 0};
-    UL_TRY(ul_ladder_build(&job->keep, variant->program->problem, &job->options.planning,
-                           &variant->plan, &ladder, &job->diag));
+    if (!has_time(search))
+        return UL_OK;
+    UL_TRY(ul_ladder_build(&job->keep, variant->program->problem, &search->planning, &variant->plan,
+                           &ladder, &job->diag));
     ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
     return UL_OK;
 }
@@ -347,6 +343,8 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     if (is_disabled(job) || free_plan->position_count == 0)
         return UL_OK;
     search.planning.budget_bytes = 0;
+    if (search.planning.time_limit_seconds > 0)
+        search.deadline_seconds = seconds_now() + search.planning.time_limit_seconds;
     search.variants = UL_NEW_ARRAY(&job->keep, struct variant, MOST_VARIANTS);
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
@@ -360,6 +358,8 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
         splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
                                               .texts = search.variants[i].splits.items};
     job->report.variants = splits;
+    for (uint32_t i = 0; search.stopped_by_time && i < job->ladder.count; i++)
+        job->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < search.count; i++)
         ul_arena_done(&search.variants[i].arena);
     return status;
