@@ -300,14 +300,16 @@ static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_op
                         struct ul_pack_effort *effort, struct best *best)
 {
     enum { SMALL = 400 };
-    static const uint64_t patience = (uint64_t)400 << 20;
+    static const uint64_t most_work = (uint64_t)480 << 20, a_little = 1u << 22;
     bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
     bool plain = true;
     for (uint32_t b = 0; b < problem->buffer_count; b++)
         plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
     if (large || !plain || problem->buffer_count > SMALL) {
-        uint64_t allowed = large ? patience : patience / 128;
-        allowed = allowed < options_work(options) / 4 ? allowed : options_work(options) / 4;
+        uint64_t allowed =
+            options_work(options) / 4 < a_little ? options_work(options) / 4 : a_little;
+        if (large)
+            allowed = options->time_limit_seconds > 0 ? UINT64_MAX : most_work;
         ul_pack_repair(problem, effort, allowed);
         if (effort_done(effort, best, "repair"))
             return;

@@ -10,9 +10,8 @@ enum { UL_PACK_EXACT_BUFFERS = 2000 };
  */
 void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *effort);
 
-/* pack_ladder.c: goes on until the target is met, or nothing better has been found for `patience`
- * of work. */
+/* pack_ladder.c: goes on until the target is met or that much work is done. */
 void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
-                    uint64_t patience);
+                    uint64_t most_work);
 
 #endif

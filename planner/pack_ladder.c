@@ -1,4 +1,4 @@
-/* Runs repairs until the packing fits, or nothing better has been found for long.
+/* Runs repairs until the packing fits, or the work is used up.
  *
  * Problem: a repair neither ends nor proves; which capacity should it try?
  * Method: one rung at the least capacity worth having, one a part of the way down to it from the
@@ -88,15 +88,15 @@ static void rungs_set(struct ladder *l)
 }
 
 void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
-                    uint64_t patience)
+                    uint64_t most_work)
 {
     enum { FIRST_PART = 2, LAST_PART = 4096 };
+    static const uint64_t patience = 1u << 24;
     struct ladder l = {.problem = problem, .effort = effort, .part = FIRST_PART};
-    uint64_t found_at = effort->work;
+    uint64_t started_at = effort->work;
     uint64_t changed_at = effort->work;
-    uint64_t stay = patience / 16;
     while (effort->arena_bytes > effort->target_bytes && !ul_pack_exhausted(effort) &&
-           effort->work - found_at < patience) {
+           effort->work - started_at < most_work) {
         rungs_set(&l);
         uint64_t before = effort->work;
         bool found = rung_run(&l, &l.rungs[0]) || rung_run(&l, &l.rungs[1]);
@@ -104,9 +104,9 @@ void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort
         if (idle && l.part >= LAST_PART)
             break;
         if (found) {
-            found_at = changed_at = effort->work;
+            changed_at = effort->work;
             l.part = l.part > FIRST_PART ? l.part / 2 : FIRST_PART;
-        } else if (idle || (effort->work - changed_at > stay && l.part < LAST_PART)) {
+        } else if (idle || (effort->work - changed_at > patience && l.part < LAST_PART)) {
             changed_at = effort->work;
             l.part *= 2;
         }
