@@ -94,6 +94,33 @@ static void test_skip_is_run_again(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* The skip is the first slice of a value whose rest is written after the deep step. */
+static void test_slice_is_written_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
+    uint32_t joined = value(&f, UL_PLAN_ACTIVATIONS, 512);
+    uint32_t down = value(&f, UL_PLAN_ACTIVATIONS, 64);
+    uint32_t deep = value(&f, UL_PLAN_ACTIVATIONS, 960);
+    uint32_t up = value(&f, UL_PLAN_ACTIVATIONS, 64);
+    uint32_t y = value(&f, UL_PLAN_OUTPUTS, 64);
+    step(&f, 3, x, UL_PLAN_NONE, joined);
+    step(&f, 100, joined, UL_PLAN_NONE, down);
+    step(&f, 100, down, UL_PLAN_NONE, deep);
+    step(&f, 100, deep, UL_PLAN_NONE, up);
+    step(&f, 100, up, UL_PLAN_NONE, joined);
+    step(&f, 100, joined, UL_PLAN_NONE, y);
+    assert_int_equal(plan_within(&f, 0).reserved_bytes[0], 512 + 64 + 960);
+    struct ul_plan plan = plan_within(&f, 1500);
+    assert_true(plan.fits);
+    assert_int_equal(plan.reserved_bytes[0], 64 + 64 + 960);
+    assert_int_equal(plan.cost, plan.base_cost + 3);
+    assert_int_equal(plan.value_ranges[joined + 1] - plan.value_ranges[joined], 2);
+    ul_arena_done(&f.arena);
+}
+
 static void test_alternative_of_less_scratch(void **state)
 {
     (void)state;
@@ -254,6 +281,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_skip_is_run_again),
+        cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
         cmocka_unit_test(test_random_ladders),
         cmocka_unit_test(test_merged_ladders_are_fronts),
