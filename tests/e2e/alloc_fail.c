@@ -29,7 +29,8 @@ static enum ul_status compile(const char *path, const char *dim, struct ul_diag 
     struct ul_frontend_dim size = {.name = name, .size = equals != NULL ? atoll(equals + 1) : 0};
     struct ul_frontend_options frontend = {.dims = &size, .dim_count = equals != NULL ? 1 : 0};
     struct ul_passes_options passes = {.disabled_count = 0};
-    struct ul_program_options options = {.target = ul_target_find("c")};
+    struct ul_program_options options = {.target = ul_target_find("c"),
+                                         .profile = ul_profile_at(0)};
     struct ul_plan_options planning = {.seed = 0};
     ul_arena_init(&keep);
     ul_arena_init(&scratch);
