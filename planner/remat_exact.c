@@ -226,6 +226,18 @@ static bool is_wasteful(const struct search *s, uint32_t count, uint64_t size, u
     return false;
 }
 
+/* Whether `wanted` bytes of the droppable values from `from` on can go below the cutoff; the
+ * base's bound was made just before. */
+static bool room_is_payable(const struct search *s, uint32_t from, uint64_t wanted)
+{
+    struct exact_sets sets = {s->base.done, s->base.resident};
+    if (wanted == 0)
+        return true;
+    return s->base.cost + exact_bound_room(s->bound, sets, s->run_now, s->droppable + from,
+                                           s->droppable_count - from, wanted) <
+           s->limit;
+}
+
 /* Drops smallest sets of the droppable values from `from` on until `wanted` bytes are free. */
 static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t wanted)
 {
@@ -244,8 +256,9 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
         draft_drop(s, &s->base, bit);
         s->dropped[count] = bit;
         uint64_t bound = s->base.bound;
-        if (draft_bound(s, &s->base))
-            drops_try(s, i + 1, count + 1, size < wanted ? wanted - size : 0);
+        uint64_t rest = size < wanted ? wanted - size : 0;
+        if (draft_bound(s, &s->base) && room_is_payable(s, i + 1, rest))
+            drops_try(s, i + 1, count + 1, rest);
         s->base.bound = bound;
         set_add(s->base.resident, bit);
         s->base.live_bytes += size;
@@ -267,7 +280,9 @@ static void run_try(struct search *s, uint32_t bit)
             }
         }
     }
-    drops_try(s, 0, 0, need > p->capacity ? need - p->capacity : 0);
+    uint64_t wanted = need > p->capacity ? need - p->capacity : 0;
+    if (wanted == 0 || (draft_bound(s, &s->base) && room_is_payable(s, 0, wanted)))
+        drops_try(s, 0, 0, wanted);
 }
 
 static void state_load(const struct search *s, struct draft *d, uint32_t at)

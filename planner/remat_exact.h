@@ -98,6 +98,10 @@ struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_p
  * `floor`, and cares for no more than `limit`: exact only in between. Adds to *work. */
 uint64_t exact_bound_get(struct exact_bound *bound, struct exact_sets state, uint64_t floor,
                          uint64_t limit, uint64_t *work);
+/* For the state of the last call: what repeats cost at least if `step` is next and `wanted` more
+ * bytes of the droppable, resident values go for it. */
+uint64_t exact_bound_room(struct exact_bound *bound, struct exact_sets state, uint32_t step,
+                          const uint32_t *droppable, uint32_t count, uint64_t wanted);
 /* What has run and may be of use to a schedule whose repeats after the state cost less than
  * `limit`: to be kept where it is resident, to be repeated where it is not. A value that no first
  * run to come reads is of use only by way of repeats of its users. */

@@ -29,6 +29,7 @@ struct exact_bound {
     const struct exact_problem *problem;
     uint64_t *needed;  /* per bit that is not resident: what must be repeated before it can run */
     uint64_t *repeats; /* union over the first runs to come */
+    uint64_t repeats_cost;
     uint64_t *items;
     struct cover_item *cover;
     uint32_t cover_count;
@@ -88,6 +89,7 @@ static uint64_t repeats_find(struct exact_bound *b, struct exact_sets state)
             cost += repeat;
         }
     }
+    b->repeats_cost = cost;
     return cost;
 }
 
@@ -266,4 +268,26 @@ void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint
         if (reach + (again ? p->repeat[bit] : 0) < spare)
             set_add(useful, bit);
     }
+}
+
+uint64_t exact_bound_room(struct exact_bound *bound, struct exact_sets state, uint32_t step,
+                          const uint32_t *droppable, uint32_t count, uint64_t wanted)
+{
+    const struct exact_problem *p = bound->problem;
+    uint64_t cost = bound->repeats_cost;
+    if (set_has(state.done, step) && !set_has(bound->repeats, step))
+        cost += p->repeat[step];
+    bound->cover_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bit = droppable[i];
+        uint64_t size = p->size[bit];
+        if (!set_within(p->users + (size_t)bit * p->words, state.done, p->words))
+            bound->cover[bound->cover_count++] =
+                (struct cover_item){.size = size, .cost = p->repeat[bit]};
+        else if (size >= wanted)
+            return cost;
+        else
+            wanted -= size;
+    }
+    return cost + cover_fraction(bound, 0, wanted);
 }
