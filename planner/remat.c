@@ -192,9 +192,11 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
                        uint32_t count)
 {
     enum { ROUNDS = 4 };
+    static const uint64_t most_work = 400000000;
     uint64_t random = remat->seed;
     /* Short annealings first, on all orders; then longer ones. */
     uint64_t left = remat->work < remat->work_limit ? remat->work_limit - remat->work : 0;
+    left = left < most_work ? left : most_work;
     uint64_t share = left / count / ((1 << ROUNDS) - 1) + 1;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint32_t i = 0; i < count && !ul_remat_exhausted(remat); i++) {
