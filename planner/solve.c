@@ -173,7 +173,7 @@ static void remat_programs(struct solver *s, struct ul_remat *remat, const uint3
                            uint32_t order_count)
 {
     static const struct ul_remat_effort most = {
-        .work = 200000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
+        .work = 400000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
     static const struct ul_remat_effort little = {
         .work = 8000, .columns = 8000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 30};
     enum ul_plan_remat method = s->options->remat;
