@@ -9,6 +9,8 @@ static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = 6000000000;
 static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
 static const uint32_t exact_states = (uint32_t)1 << 22;
+static const uint64_t backward_work = (uint64_t)1 << 28;
+static const uint32_t backward_states = (uint32_t)1 << 18;
 
 /* One replay: per position, the copy that an output made in place takes over and the last read. */
 struct replay {
@@ -198,22 +200,20 @@ static void remat_search(struct solver *s, struct ul_remat *remat, const uint32_
         remat->proven_within = NULL; /* it goes beyond that */
 }
 
-/* Over all orders and recomputations, below what is known; true if that settles it. */
-static bool remat_exact(struct solver *s, uint64_t work_limit)
+/* One of the exact engines, below what is known; true if that settles it. */
+static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exact *job),
+                            const char *method, struct ul_remat_exact job)
 {
     struct ul_solve_result *r = s->result;
     bool fits = r->peak_bytes <= s->options->budget_bytes;
-    if (s->options->remat != UL_REMAT_BEST || s->options->order != UL_ORDER_BEST)
-        return false;
-    struct ul_remat_exact job = {.graph = s->graph,
-                                 .arena = s->arena,
-                                 .budget_bytes = s->options->budget_bytes,
-                                 .repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX,
-                                 .state_limit = exact_states,
-                                 .work_limit = s->options->work_limit != 0 ? s->options->work_limit
-                                                                           : work_limit,
-                                 .deadline_seconds = s->deadline_seconds};
-    ul_remat_exact_run(&job);
+    job.graph = s->graph;
+    job.arena = s->arena;
+    job.budget_bytes = s->options->budget_bytes;
+    job.repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX;
+    job.deadline_seconds = s->deadline_seconds;
+    if (s->options->work_limit != 0)
+        job.work_limit = s->options->work_limit;
+    engine(&job);
     if (job.repeat_bound > s->repeat_bound)
         s->repeat_bound = job.repeat_bound;
     r->stopped_by_time = r->stopped_by_time || job.stopped_by_time;
@@ -221,10 +221,23 @@ static bool remat_exact(struct solver *s, uint64_t work_limit)
         uint64_t peak, cost;
         bool valid = ul_solve_replay(s->graph, job.sequence, job.count, &peak, &cost);
         UL_ASSERT(valid && peak <= job.budget_bytes && cost == r->base_cost + job.repeat_cost);
-        sequence_keep(s, job.sequence, job.count, peak, cost, "search over computed and resident");
+        sequence_keep(s, job.sequence, job.count, peak, cost, method);
     }
     s->misfit_proven = job.outcome == UL_REMAT_NONE_CHEAPER && !fits;
     return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
+}
+
+/* Over all orders and recomputations, from the end, which takes little where the memory is tight
+ * late, and from the start; true if that settles it. */
+static bool remat_exact(struct solver *s, uint64_t work_limit)
+{
+    struct ul_remat_exact backward = {.state_limit = backward_states, .work_limit = backward_work};
+    struct ul_remat_exact forward = {.state_limit = exact_states, .work_limit = work_limit};
+    if (s->options->remat != UL_REMAT_BEST || s->options->order != UL_ORDER_BEST)
+        return false;
+    return remat_exact_run(s, ul_remat_backward_run, "search over computed and resident, backwards",
+                           backward) ||
+           remat_exact_run(s, ul_remat_exact_run, "search over computed and resident", forward);
 }
 
 /* Where the budget is proven to be too small: how far up a schedule is found. */

@@ -141,4 +141,7 @@ struct ul_remat_exact {
 /* The cheapest schedule within the budget, or the proof that there is none below the limit. */
 void ul_remat_exact_run(struct ul_remat_exact *job);
 
+/* remat_backward.c: the same, from the end. */
+void ul_remat_backward_run(struct ul_remat_exact *job);
+
 #endif

@@ -158,9 +158,11 @@ static void check_sequence(const struct ul_remat_exact *job)
     assert_int_equal(cost, base_cost(job->graph) + job->repeat_cost);
 }
 
+typedef void exact_engine(struct ul_remat_exact *job);
+
 /* Whether what the search says about a budget and a limit agrees with the least cost. */
-static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g, uint64_t budget,
-                         uint64_t least, uint64_t limit, uint64_t work)
+static void check_engine(struct ul_arena *arena, const struct ul_solve_graph *g, uint64_t budget,
+                         uint64_t least, uint64_t limit, uint64_t work, exact_engine *engine)
 {
     struct ul_remat_exact job = {.graph = g,
                                  .arena = arena,
@@ -169,7 +171,7 @@ static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g,
                                  .state_limit = 20000,
                                  .work_limit = work};
     uint64_t repeats = least == UINT64_MAX ? UINT64_MAX : least - base_cost(g);
-    ul_remat_exact_run(&job);
+    engine(&job);
     if (job.sequence != NULL)
         check_sequence(&job);
     if (repeats < limit)
@@ -183,6 +185,13 @@ static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g,
         assert_int_equal(job.repeat_cost, repeats);
         assert_int_equal(job.repeat_bound, repeats);
     }
+}
+
+static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g, uint64_t budget,
+                         uint64_t least, uint64_t limit, uint64_t work)
+{
+    check_engine(arena, g, budget, least, limit, work, ul_remat_exact_run);
+    check_engine(arena, g, budget, least, limit, work, ul_remat_backward_run);
 }
 
 static void test_equals_exhaustive_search(void **state)
