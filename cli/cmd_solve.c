@@ -19,6 +19,8 @@ static double ratio(uint64_t part, uint64_t whole)
 
 static double gap_of(const struct ul_solve_result *result, bool has_budget)
 {
+    if (has_budget && result->cost < result->cost_bound)
+        return 0.0; /* nothing within the budget was found: the cost is that of a misfit */
     if (has_budget)
         return ratio(result->cost - result->cost_bound, result->base_cost);
     return ratio(result->peak_bytes - result->lower_bound_bytes, result->lower_bound_bytes);

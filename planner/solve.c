@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-static const uint64_t default_work = (uint64_t)1 << 31;
 static const uint64_t default_remat_work = 6000000000;
+static const uint64_t smallest_work = 300000000;
 static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
 static const uint32_t exact_states = (uint32_t)1 << 22;
 static const uint64_t backward_work = (uint64_t)1 << 28;
@@ -100,7 +100,6 @@ struct solver {
     const struct ul_solve_graph *graph;
     const struct ul_solve_options *options;
     struct ul_solve_result *result;
-    uint64_t work_limit;
     double deadline_seconds;
     uint64_t order_bound_bytes; /* of every order without recomputation */
     uint64_t repeat_bound;      /* what repeats cost at least */
@@ -214,8 +213,6 @@ static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exa
     if (s->options->work_limit != 0)
         job.work_limit = s->options->work_limit;
     engine(&job);
-    if (job.repeat_bound > s->repeat_bound)
-        s->repeat_bound = job.repeat_bound;
     r->stopped_by_time = r->stopped_by_time || job.stopped_by_time;
     if (job.sequence != NULL) {
         uint64_t peak, cost;
@@ -224,6 +221,8 @@ static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exa
         sequence_keep(s, job.sequence, job.count, peak, cost, method);
     }
     s->misfit_proven = job.outcome == UL_REMAT_NONE_CHEAPER && !fits;
+    if (job.repeat_bound > s->repeat_bound && !s->misfit_proven)
+        s->repeat_bound = job.repeat_bound;
     return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
 }
 
@@ -265,10 +264,33 @@ static void misfit_measure(struct solver *s)
     r->smallest_budget_bytes = high;
 }
 
+/* Where one step needs more than the budget: what recomputation gets to, down to the bound. */
+static void smallest_measure(struct solver *s)
+{
+    struct ul_solve_result *r = s->result;
+    uint32_t n = s->graph->node_count;
+    struct ul_remat remat = {.graph = s->graph,
+                             .budget_bytes = r->lower_bound_bytes,
+                             .seed = s->options->seed,
+                             .work_limit = smallest_work,
+                             .deadline_seconds = s->deadline_seconds,
+                             .capacity = n * 8 + 1000,
+                             .cost = UINT64_MAX,
+                             .smallest_peak_bytes = r->peak_bytes};
+    remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
+    const uint32_t *const orders[] = {s->graph->order, r->order};
+    ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
+    r->smallest_budget_bytes = remat.smallest_peak_bytes;
+    r->stopped_by_time = r->stopped_by_time || remat.stopped_by_time;
+}
+
 static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
     uint32_t n = s->graph->node_count;
+    /* The order of the least peak may need fewer repeats than the published one. */
+    const uint32_t *const orders[] = {s->graph->order, r->order};
+    uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
     if (remat_exact(s, exact_work)) {
         if (s->misfit_proven)
             misfit_measure(s);
@@ -291,12 +313,9 @@ static void remat_run(struct solver *s)
         remat.cost = r->cost;
         remat.found_by = r->method;
     }
-    /* The order of the least peak may need fewer repeats than the published one. */
-    const uint32_t *const orders[] = {s->graph->order, r->order};
-    uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
     remat_search(s, &remat, orders, order_count);
     remat_programs(s, &remat, orders, order_count);
-    r->stopped_by_time = remat.stopped_by_time;
+    r->stopped_by_time = r->stopped_by_time || remat.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX) {
         remat_exact(s, exact_work << 3);
@@ -320,7 +339,7 @@ static void verdict_make(struct solver *s)
     r->proven = r->fits || budget < r->lower_bound_bytes || s->misfit_proven;
     if (budget == 0) {
         r->optimal = r->peak_bytes == r->lower_bound_bytes;
-        if (r->peak_bytes == s->order_bound_bytes)
+        if (r->peak_bytes == s->order_bound_bytes && !r->optimal)
             r->optimal_within = "orders without recomputation";
     } else {
         r->optimal = r->fits && r->cost == r->cost_bound;
@@ -336,7 +355,6 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
 {
     struct solver s = {.arena = arena, .graph = graph, .options = options, .result = result};
     memset(result, 0, sizeof *result);
-    s.work_limit = options->work_limit != 0 ? options->work_limit : default_work;
     if (options->time_limit_seconds > 0) {
         struct timespec now;
         timespec_get(&now, TIME_UTC);
@@ -351,8 +369,11 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
     if (options->order != UL_ORDER_FILE && !settled(&s))
         orders_run(&s);
     uint64_t budget = options->budget_bytes;
-    if (budget != 0 && result->peak_bytes > budget && budget >= result->lower_bound_bytes &&
-        options->remat != UL_REMAT_NONE)
-        remat_run(&s);
+    if (budget != 0 && result->peak_bytes > budget && options->remat != UL_REMAT_NONE) {
+        if (budget < result->lower_bound_bytes)
+            smallest_measure(&s);
+        else
+            remat_run(&s);
+    }
     verdict_make(&s);
 }

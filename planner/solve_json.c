@@ -31,6 +31,8 @@ static enum ul_status nodes_read(struct loader *l)
     if (!json_is_array(nodes) || json_array_size(nodes) > UL_LIMIT_NODES)
         return ul_diag_set(l->diag, UL_INVALID, "\"nodes\" is missing, no array, or too long");
     g->node_count = (uint32_t)json_array_size(nodes);
+    /* No schedule of 8 runs a node and some costs 2^62, which the searches take for never. */
+    uint64_t most_cost = ((uint64_t)1 << 62) / ((uint64_t)g->node_count * 8 + 1000);
     g->names = UL_NEW_ARRAY(l->arena, const char *, g->node_count);
     g->size_bytes = UL_NEW_ARRAY(l->arena, uint64_t, g->node_count);
     g->cost = UL_NEW_ARRAY(l->arena, uint64_t, g->node_count);
@@ -39,7 +41,7 @@ static enum ul_status nodes_read(struct loader *l)
         uint64_t id, size_bytes, cost;
         if (!whole(json_object_get(node, "id"), UINT32_MAX, &id) || id >= g->node_count ||
             !whole(json_object_get(node, "bytes"), most, &size_bytes) ||
-            !whole(json_object_get(node, "cost"), most, &cost) ||
+            !whole(json_object_get(node, "cost"), most_cost, &cost) ||
             !ul_size_add(total_bytes, size_bytes, &total_bytes) || total_bytes > most ||
             !ul_size_add(total_cost, cost, &total_cost) || total_cost > most)
             return ul_diag_set(l->diag, UL_INVALID,

@@ -174,10 +174,7 @@ static void test_bad_graphs_are_refused(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "",
-        "{",
-        "[]",
-        "{\"format\":\"ullage-graph\",\"version\":2}",
+        "", "{", "[]", "{\"format\":\"ullage-graph\",\"version\":2}",
         "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":[{\"id\":1,\"bytes\":1,\"cost\":1}],"
         "\"edges\":[],\"order\":[0]}",
         "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":[{\"id\":0,\"bytes\":-1,\"cost\":1}],"
@@ -185,7 +182,10 @@ static void test_bad_graphs_are_refused(void **state)
         "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":[{\"id\":0,\"bytes\":1,\"cost\":1}],"
         "\"edges\":[[0,0]],\"order\":[0]}",
         "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":[{\"id\":0,\"bytes\":1,\"cost\":1}],"
-        "\"edges\":[],\"order\":[]}"};
+        "\"edges\":[],\"order\":[]}",
+        /* repeats of it would cost more than 64 bits hold */
+        "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":[{\"id\":0,\"bytes\":1,"
+        "\"cost\":1152921504606846976}],\"edges\":[],\"order\":[0]}"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
@@ -198,12 +198,48 @@ static void test_bad_graphs_are_refused(void **state)
     }
 }
 
+/* A chain of six and its way back, which reads the chain in reverse. */
+static const char chain_text[] =
+    "{\"format\":\"ullage-graph\",\"version\":1,\"nodes\":["
+    "{\"id\":0,\"bytes\":10,\"cost\":1},{\"id\":1,\"bytes\":10,\"cost\":1},"
+    "{\"id\":2,\"bytes\":10,\"cost\":1},{\"id\":3,\"bytes\":10,\"cost\":1},"
+    "{\"id\":4,\"bytes\":10,\"cost\":1},{\"id\":5,\"bytes\":10,\"cost\":1},"
+    "{\"id\":6,\"bytes\":5,\"cost\":1},{\"id\":7,\"bytes\":5,\"cost\":1},"
+    "{\"id\":8,\"bytes\":5,\"cost\":1},{\"id\":9,\"bytes\":5,\"cost\":1},"
+    "{\"id\":10,\"bytes\":5,\"cost\":1},{\"id\":11,\"bytes\":5,\"cost\":1}],"
+    "\"edges\":[[0,1],[1,2],[2,3],[3,4],[4,5],[5,6],[4,7],[6,7],[3,8],[7,8],[2,9],[8,9],[1,10],"
+    "[9,10],[0,11],[10,11]],\"order\":[0,1,2,3,4,5,6,7,8,9,10,11]}";
+
+/* Below what a step needs (20) and below what any schedule needs (25), both are proven, and the
+ * smallest budget named is one that works. */
+static void test_misfits_name_what_works(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_solve_graph graph;
+    struct ul_diag diag = {.status = UL_OK};
+    assert_int_equal(ul_solve_read_json(&arena, chain_text, sizeof chain_text - 1, &graph, &diag),
+                     UL_OK);
+    for (uint64_t budget = 19; budget <= 25; budget += 3) {
+        struct ul_solve_options options = {.budget_bytes = budget};
+        struct ul_solve_result result;
+        ul_solve_run(&arena, &graph, &options, &result);
+        assert_true(result.proven);
+        assert_true(result.fits == (budget == 25));
+        assert_int_equal(result.smallest_budget_bytes, 25);
+        assert_true(result.cost_bound <= result.cost);
+    }
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders_are_optimal),
         cmocka_unit_test(test_budgets_are_kept),
         cmocka_unit_test(test_bad_graphs_are_refused),
+        cmocka_unit_test(test_misfits_name_what_works),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
