@@ -338,7 +338,10 @@ static void blocks_make(struct chain *c)
 static void pair_offer(struct chain *c, const struct pair *pair)
 {
     double share = (double)pair->kept_bytes / ((double)c->remat->budget_bytes + 1);
-    struct pair *known = &c->buckets[(uint32_t)(share * c->bucket_count)];
+    uint32_t bucket = (uint32_t)(share * c->bucket_count);
+    /* From 2^53 bytes on, a share just below one may be rounded up to it. */
+    bucket = bucket < c->bucket_count ? bucket : c->bucket_count - 1;
+    struct pair *known = &c->buckets[bucket];
     if (known->from != UL_PLAN_NONE) {
         if (known->kept_bytes <= pair->kept_bytes && known->cost <= pair->cost)
             return;
@@ -474,10 +477,13 @@ static void chain_offer(struct chain *c, bool whole)
     UL_ASSERT(valid && peak <= remat->budget_bytes);
     if (cost > remat->cost || count > remat->capacity)
         return;
-    if (whole && c->exact && c->graph->in_place == NULL)
+    bool proven = whole && c->exact && c->graph->in_place == NULL;
+    if (proven)
         remat->proven_within = "checkpoints on the chain of blocks";
     if (cost == remat->cost)
         return;
+    if (!proven) /* what was proven before was about a dearer sequence */
+        remat->proven_within = NULL;
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
     remat->count = count;
     remat->cost = cost;

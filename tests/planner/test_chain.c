@@ -248,6 +248,24 @@ static void test_long_chains_are_fast(void **state)
     ul_arena_done(&arena);
 }
 
+/* Sizes at which doubles no longer tell the budget from what is kept. */
+static void test_huge_sizes_are_told_apart(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_solve_graph graph;
+        uint64_t peak, base;
+        make_chain(&arena, seed, 5, 12, &graph);
+        for (uint32_t v = 0; v < 5; v++)
+            graph.size_bytes[v] <<= 56;
+        assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
+        assert_int_equal(chain_run(&arena, &graph, peak).cost, base);
+        ul_arena_done(&arena);
+    }
+}
+
 static void test_others_yield_nothing(void **state)
 {
     (void)state;
@@ -274,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_chains_are_optimal),
         cmocka_unit_test(test_residual_blocks_are_found),
         cmocka_unit_test(test_long_chains_are_fast),
+        cmocka_unit_test(test_huge_sizes_are_told_apart),
         cmocka_unit_test(test_others_yield_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
