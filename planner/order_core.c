@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-enum { AT_START = 0 }; /* positions are counted from 1 in first and last */
+enum {
+    AT_START = 0,        /* positions are counted from 1 in first and last */
+    LAZY_EDGES_MORE = 16 /* that leaving out one lazy node may add */
+};
 
 /* ---- From a graph ---- */
 
@@ -21,6 +24,15 @@ static uint64_t working_of(const struct ul_solve_graph *g, uint32_t v)
     return g->working_bytes != NULL ? g->working_bytes[v] : 0;
 }
 
+/* Without a lazy node each of its readers waits for each of its inputs: for some nodes of many
+ * inputs and many readers that would be far more than the graph itself. */
+static bool few_edges(const struct ul_solve_graph *g, uint32_t v)
+{
+    uint64_t inputs = g->input_first[v + 1] - g->input_first[v];
+    uint64_t users = g->user_first[v + 1] - g->user_first[v];
+    return inputs * users <= inputs + users + LAZY_EDGES_MORE;
+}
+
 /* A node that needs nothing and whose run frees nothing loses nothing by waiting for the first of
  * its readers. */
 static void lazy_find(struct maker *m, const uint32_t *order)
@@ -29,7 +41,7 @@ static void lazy_find(struct maker *m, const uint32_t *order)
     for (uint32_t i = 0; i < g->node_count; i++) {
         uint32_t v = order[i];
         bool lazy = g->size_bytes[v] > 0 && working_of(g, v) == 0 &&
-                    g->user_first[v] < g->user_first[v + 1];
+                    g->user_first[v] < g->user_first[v + 1] && few_edges(g, v);
         for (uint32_t k = g->input_first[v]; k < g->input_first[v + 1] && lazy; k++)
             lazy = g->size_bytes[g->inputs[k]] == 0 && !m->lazy[g->inputs[k]];
         m->lazy[v] = lazy;

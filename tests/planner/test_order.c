@@ -381,6 +381,43 @@ static void test_orders_of_larger_graphs_are_valid(void **state)
     }
 }
 
+/* Sources of no bytes, a value that reads them all, and as many readers of that. */
+static void test_cores_stay_as_small_as_graphs(void **state)
+{
+    (void)state;
+    enum { SOURCES = 20000, NODES = 2 * SOURCES + 1 };
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_solve_graph g;
+    memset(&g, 0, sizeof g);
+    g.node_count = NODES;
+    g.size_bytes = UL_NEW_ARRAY(&arena, uint64_t, NODES);
+    g.cost = UL_NEW_ARRAY(&arena, uint64_t, NODES);
+    g.order = UL_NEW_ARRAY(&arena, uint32_t, NODES);
+    g.input_first = UL_NEW_ARRAY(&arena, uint32_t, NODES + 1);
+    g.inputs = UL_NEW_ARRAY(&arena, uint32_t, NODES);
+    g.user_first = UL_NEW_ARRAY(&arena, uint32_t, NODES + 1);
+    g.users = UL_NEW_ARRAY(&arena, uint32_t, NODES);
+    g.size_bytes[SOURCES] = 8;
+    for (uint32_t v = 0; v < NODES; v++) {
+        g.order[v] = v;
+        if (v < SOURCES)
+            g.inputs[v] = v;
+        else if (v > SOURCES)
+            g.inputs[v - 1] = SOURCES;
+        g.input_first[v + 1] = v < SOURCES ? 0 : v;
+        g.user_first[v + 1] = v < SOURCES ? v + 1 : 2 * SOURCES;
+        if (v < SOURCES)
+            g.users[v] = SOURCES;
+        else if (v > SOURCES)
+            g.users[v - 1] = v;
+    }
+    struct ul_order_core core;
+    ul_order_core_make(&arena, &g, g.order, &core);
+    assert_true(core.pred_first[core.node_count] <= g.input_first[NODES] + NODES);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_orders_are_the_best_there_are),
         cmocka_unit_test(test_both_ways_and_parts_agree),
         cmocka_unit_test(test_orders_of_larger_graphs_are_valid),
+        cmocka_unit_test(test_cores_stay_as_small_as_graphs),
         cmocka_unit_test(test_orders_are_the_same_every_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
