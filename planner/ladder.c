@@ -198,31 +198,60 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
 
 /* ---- Orders of nodes ---- */
 
+/* A node that is being listed: the next of its inputs, then of its users, to look at. */
+struct visit {
+    uint32_t node;
+    uint32_t at;
+    bool listed;
+};
+
 struct lister {
     const struct ul_problem_graph *graph;
     uint32_t *waits; /* per node: inputs that have not run */
     uint8_t *ran;
+    struct visit *stack; /* a node is on it once at most */
+    uint32_t depth;
     uint32_t *order;
     uint32_t count;
 };
 
-/* Runs a node; first what it reads and nobody has run (a hold, the start), afterwards at once what
- * is no step, has no bytes, and became ready. Both chains are of nodes that are no steps: short. */
-static void node_list(struct lister *l, uint32_t node)
+static void visit_push(struct lister *l, uint32_t node)
 {
-    const struct ul_solve_graph *g = &l->graph->graph;
     if (l->ran[node])
         return;
     l->ran[node] = 1;
-    for (uint32_t i = g->input_first[node]; i < g->input_first[node + 1]; i++)
-        node_list(l, g->inputs[i]);
-    l->order[l->count++] = node;
-    for (uint32_t i = g->user_first[node]; i < g->user_first[node + 1]; i++) {
-        uint32_t user = g->users[i];
+    uint32_t first = l->graph->graph.input_first[node];
+    l->stack[l->depth++] = (struct visit){.node = node, .at = first};
+}
+
+/* Takes the visit on top one input or user further, or ends it. */
+static void visit_step(struct lister *l)
+{
+    const struct ul_solve_graph *g = &l->graph->graph;
+    struct visit *top = &l->stack[l->depth - 1];
+    if (!top->listed && top->at < g->input_first[top->node + 1]) {
+        visit_push(l, g->inputs[top->at++]);
+    } else if (!top->listed) {
+        l->order[l->count++] = top->node;
+        top->listed = true;
+        top->at = g->user_first[top->node];
+    } else if (top->at < g->user_first[top->node + 1]) {
+        uint32_t user = g->users[top->at++];
         bool is_step = l->graph->step_first[user] < l->graph->step_first[user + 1];
         if (--l->waits[user] == 0 && !is_step && g->size_bytes[user] == 0)
-            node_list(l, user);
+            visit_push(l, user);
+    } else {
+        l->depth--;
     }
+}
+
+/* Runs a node; first what it reads and nobody has run (a hold, the start), afterwards at once what
+ * is no step, has no bytes, and became ready. */
+static void node_list(struct lister *l, uint32_t node)
+{
+    visit_push(l, node);
+    while (l->depth > 0)
+        visit_step(l);
 }
 
 /* The nodes of an order of all steps, each node that is no step where it costs least. */
@@ -234,6 +263,7 @@ static uint32_t *order_nodes(struct climb *c, const struct ul_problem_graph *gra
     uint32_t *node_of = UL_NEW_ARRAY(&c->scratch, uint32_t, c->problem->step_count);
     l.waits = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
     l.ran = ul_arena_alloc(&c->scratch, n);
+    l.stack = UL_NEW_ARRAY(&c->scratch, struct visit, n);
     l.order = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
     for (uint32_t v = 0; v < n; v++) {
         l.waits[v] = graph->graph.input_first[v + 1] - graph->graph.input_first[v];
