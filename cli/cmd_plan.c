@@ -15,6 +15,9 @@ static enum ul_status plan(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE, "--csv writes the table of --sweep: give both");
     if (options->sweep && options->plan != NULL)
         return ul_diag_set(&job->diag, UL_USAGE, "--sweep makes plans: it takes no --plan");
+    if (options->csv != NULL && options->json != NULL && strcmp(options->csv, options->json) == 0)
+        return ul_diag_set(&job->diag, UL_USAGE, "--csv %s --json %s: not both to one place",
+                           options->csv, options->json);
     UL_TRY(ul_cli_plan(job));
     if (options->sweep)
         return ul_cli_sweep(job);

@@ -327,6 +327,8 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
     }
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
+    else /* the budget is this command's, not the one that the plan was made for */
+        ul_plan_judge(job->program->problem, job->options.planning.budget_bytes, &job->plan);
     return status;
 }
 

@@ -252,6 +252,8 @@ void ul_plan_options_resolve(struct ul_plan_options *options);
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag) UL_MUST_CHECK;
+/* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 /* The range that holds `value` at `position` (the copy that a read there sees), or NULL. Where a
  * position rewrites a value into a fresh copy, that is the newer one. */
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,

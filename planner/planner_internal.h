@@ -80,8 +80,6 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
 enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
                                 const struct ul_plan_options *options, struct ul_plan *plan,
                                 struct ul_diag *diag) UL_MUST_CHECK;
-/* `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
-void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 
 /* ladder_values.c */
 

@@ -121,10 +121,10 @@ static enum ul_status read_column(struct reader *reader, const char *table, cons
 static enum ul_status read_positions(struct reader *reader, const struct ul_problem *problem,
                                      struct ul_plan *plan)
 {
-    uint64_t *steps;
-    uint64_t *copies;
-    uint64_t *alternatives;
-    uint64_t *parts;
+    uint64_t *steps = NULL;
+    uint64_t *copies = NULL;
+    uint64_t *alternatives = NULL;
+    uint64_t *parts = NULL;
     uint32_t *count = &plan->position_count;
     uint64_t most = problem->step_count == 0 ? 0 : problem->step_count - 1;
     UL_TRY(read_column(reader, "steps", "step", false, most, &steps, count, true));
