@@ -49,6 +49,8 @@ enum ul_cli_option_id {
     UL_CLI_CSV,
     UL_CLI_PROFILE,
     UL_CLI_LIST,
+    UL_CLI_THREADS,
+    UL_CLI_ISA,
     UL_CLI_OPTION_COUNT
 };
 
@@ -66,6 +68,7 @@ struct ul_cli_options {
     const char *capacity, *budget_fraction;
     const char *remat; /* as typed, or NULL */
     const char *csv;
+    const char *threads, *isa; /* as typed, or from the plan; NULL: this machine's */
     const char *profile, *profile_text,
         *profile_sha256; /* the last two: of a profile from a file */
     struct ul_cli_list dims, shapes, consts, no_passes, splits;

@@ -17,7 +17,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_OUTPUT] = {"output", "FILE", "where the result goes; - is standard output", 'o'},
     [UL_CLI_EMIT] = {"emit", "DIR", "keep the generated source in DIR; it builds with make", 0},
     [UL_CLI_JSON] = {"json", "FILE", "write the result as JSON; - is standard output", 0},
-    [UL_CLI_TARGET] = {"target", "NAME", "c (portable C99, the default)", 0},
+    [UL_CLI_TARGET] = {"target", "NAME", "c (portable C99, the default) or cpu (OpenMP and oneDNN)",
+                       0},
     [UL_CLI_DIM] = {"dim", "NAME=N", "the size of a symbolic dimension; may be repeated", 0},
     [UL_CLI_SHAPE] = {"shape", "INPUT=1,3,224,224", "the shape of an input; may be repeated", 0},
     [UL_CLI_CONST] = {"const", "INPUT=FILE", "fix an input now, from .npy or .pb; repeatable", 0},
@@ -51,6 +52,10 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_PROFILE] = {"profile", "NAME|FILE", "the device whose time counts; see ullage profile",
                         0},
     [UL_CLI_LIST] = {"list", NULL, "print the built-in profiles", 0},
+    [UL_CLI_THREADS] = {"threads", "N", "of the program, at most (default: this machine's cores)",
+                        0},
+    [UL_CLI_ISA] = {"isa", "NAME", "instructions that the plan counts on (default: this machine's)",
+                    0},
 };
 
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item)
@@ -172,6 +177,8 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_BUDGET_FRACTION] = &options->budget_fraction,
         [UL_CLI_CSV] = &options->csv,
         [UL_CLI_PROFILE] = &options->profile,
+        [UL_CLI_THREADS] = &options->threads,
+        [UL_CLI_ISA] = &options->isa,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,

@@ -114,7 +114,7 @@ static enum ul_status check_target(struct ul_cli_job *job)
         job->options.target = "c";
     if (ul_target_find(job->options.target) == NULL)
         return ul_diag_set(&job->diag, UL_UNSUPPORTED,
-                           "--target %s: this version of ullage has the target c",
+                           "--target %s: this version of ullage has the targets c and cpu",
                            job->options.target);
     return UL_OK;
 }
@@ -124,6 +124,25 @@ static enum ul_status check_target(struct ul_cli_job *job)
 static bool word_is(const char *given, const char *word)
 {
     return given != NULL && strcmp(given, word) == 0;
+}
+
+/* --threads, or as many as this machine has cores. */
+static enum ul_status thread_count(struct ul_cli_job *job, uint32_t *count)
+{
+    enum { MOST_THREADS = 1024 };
+    const char *given = job->options.threads;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    *count = cores < 1 ? 1 : cores > MOST_THREADS ? MOST_THREADS : (uint32_t)cores;
+    if (given == NULL)
+        return UL_OK;
+    char *end;
+    errno = 0;
+    long number = strtol(given, &end, 10);
+    if (end == given || *end != '\0' || errno != 0 || number < 1 || number > MOST_THREADS)
+        return ul_diag_set(&job->diag, UL_USAGE, "--threads %s: expected a number from 1 to %d",
+                           given, MOST_THREADS);
+    *count = (uint32_t)number;
+    return UL_OK;
 }
 
 static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_options *options)
@@ -141,8 +160,9 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .weights_rom = word_is(given->weights, "rom"),
                                            .io_caller = word_is(given->io, "caller"),
                                            .target = ul_target_find(given->target),
+                                           .isa = given->isa,
                                            .profile = &job->profile};
-    return UL_OK;
+    return thread_count(job, &options->thread_count);
 }
 
 static enum ul_status run_passes(struct ul_cli_job *job)

@@ -127,7 +127,8 @@ static enum ul_status build(struct ul_cli_job *job, enum ul_measure_program prog
     static const char *const left_out[] = {"simplify", "cse", "fuse"};
     struct ul_text text;
     struct ul_passes_options passes = {.disabled = left_out, .disabled_count = 3};
-    struct ul_program_options options = {.target = ul_target_find("c"), .profile = &job->profile};
+    struct ul_program_options options = {
+        .target = ul_target_find("c"), .thread_count = 1, .profile = &job->profile};
     ul_text_init(&text, &job->keep);
     ul_text_put(&text, "graph \"profile\"\n");
     writers[program](&text);

@@ -153,6 +153,8 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
+    uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
+    const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
@@ -193,6 +195,9 @@ enum { UL_IMPLEMENTATIONS = 4 };
 struct ul_target {
     const char *name;
     const char *summary;
+    bool has_threads;   /* OpenMP; the plan depends on their number */
+    bool channels_last; /* convolution nets keep channels innermost: passes/layout.c */
+    bool has_library;   /* oneDNN */
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,
                       uint64_t own_scratch_bytes, struct ul_implementation *offers);
 };

@@ -17,6 +17,7 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
 
 static const struct ul_target targets[] = {
     {.name = "c", .summary = "portable C99, no library", .offer = offer_own},
+    {.name = "cpu", .summary = "C with OpenMP and oneDNN", .has_threads = true, .offer = offer_own},
 };
 
 const struct ul_target *ul_target_find(const char *name)
