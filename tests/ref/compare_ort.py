@@ -39,12 +39,15 @@ def model_path(args):
     name = args.model + ("_small" if args.small else "")
     if args.batch != 1:
         name += f"_b{args.batch}"
+    seq = getattr(args, "seq", None)
+    if seq is not None:
+        name += f"_s{seq}"
     path = os.path.join(ROOT, "build", "models", name + ".onnx")
     folder = os.path.join(ROOT, "models")
     scripts = [os.path.join(folder, entry) for entry in os.listdir(folder) if entry[-3:] == ".py"]
     newest = max(os.path.getmtime(script) for script in scripts)
     if not os.path.exists(path) or os.path.getmtime(path) < newest:
-        make.save(make.make(args.model, args.batch, None, args.small), path)
+        make.save(make.make(args.model, args.batch, seq, args.small), path)
     return path
 
 
