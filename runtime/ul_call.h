@@ -1,0 +1,145 @@
+/*
+ * One call of a numerical library as constant data, and what the compiler and the runtime must
+ * agree on about it: ul_library.h says how calls are run. The compiler fills these structures from
+ * the library's answers, the generated model.c holds them as tables.
+ *
+ * Units: dims and strides in elements, sizes in bytes. Pure C99; needs no library.
+ */
+#ifndef UL_CALL_H
+#define UL_CALL_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define UL_CALL_RANK 6  /* dims of a tensor of a call: groups, and two axes more than space */
+#define UL_CALL_POSTS 8 /* operations that follow in the same call */
+#define UL_CALL_ARGS 12 /* src, weights, bias, dst, then one per post-operation that reads */
+#define UL_PACK_BLOCKS 4
+
+enum ul_call_kind {
+    UL_CALL_CONVOLUTION,
+    UL_CALL_DECONVOLUTION,
+    UL_CALL_MATMUL, /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
+    UL_CALL_MAX_POOL,
+    UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
+    UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
+};
+
+struct ul_call_tensor {
+    uint32_t rank; /* 0: absent */
+    int64_t dims[UL_CALL_RANK];
+    int64_t strides[UL_CALL_RANK];
+};
+
+/* How the elements of a stored, row-major weight lie in the arena: element [i0, i1 ...] is at the
+ * sum over d of (i_d / block_d) * strides[d], block_d being the product of the inner blocks of d,
+ * plus its place in the innermost, dense tile of blocks[0] x blocks[1] ... over dims block_dims[]
+ * (a dim may occur twice: its first block is the coarser one). What no element falls on is 0. */
+struct ul_pack {
+    uint32_t rank;
+    int64_t dims[UL_CALL_RANK];    /* as stored */
+    int64_t strides[UL_CALL_RANK]; /* between tiles */
+    uint32_t block_count;
+    uint32_t block_dims[UL_PACK_BLOCKS];
+    int64_t blocks[UL_PACK_BLOCKS];
+    uint64_t size_bytes; /* in the arena */
+};
+
+enum ul_post_kind {
+    /* dst = f(dst) */
+    UL_POST_RELU, /* alpha: slope below 0 */
+    UL_POST_CLIP, /* to [alpha, beta] */
+    UL_POST_GELU_ERF,
+    UL_POST_GELU_TANH,
+    UL_POST_SWISH, /* x * sigmoid(alpha * x) */
+    UL_POST_HARD_SWISH,
+    UL_POST_LOGISTIC,
+    UL_POST_TANH,
+    UL_POST_ELU,    /* alpha */
+    UL_POST_LINEAR, /* alpha * x + beta */
+    /* dst = dst + what was in dst before the call: the residual, written in place */
+    UL_POST_SUM,
+    /* dst = dst op argument; `tensor` is broadcast over dst */
+    UL_POST_ADD,
+    UL_POST_SUB,
+    UL_POST_MUL,
+    UL_POST_DIV,
+    UL_POST_MAX,
+    UL_POST_MIN
+};
+struct ul_post {
+    enum ul_post_kind kind;
+    float alpha, beta;
+    struct ul_call_tensor tensor; /* from UL_POST_ADD on */
+};
+
+struct ul_call {
+    enum ul_call_kind kind;
+    struct ul_call_tensor src, weights, bias, dst; /* weights: dims as the library names them
+                                                      (groups first where there are any) */
+    const struct ul_pack *pack; /* of the weights, over dims as stored; NULL: plain, by strides */
+    /* The library's name for that layout cannot be spelled in strides: its dims in the library's
+     * order, strides between tiles and blocks, as in struct ul_pack but over weights.dims. */
+    struct ul_pack layout;
+    uint32_t group_count;
+    int64_t window[3];    /* of pooling */
+    int64_t steps[3];     /* strides */
+    int64_t dilations[3]; /* 1: none */
+    int64_t pads[6];      /* begin of each axis, then end of each */
+    uint32_t post_count;
+    struct ul_post posts[UL_CALL_POSTS];
+    const char *implementation; /* as the plan names it: "brgconv:avx512_core" */
+    /* A strided source or result falls to the library's reference code: it goes through a dense
+     * copy in scratch. 0: none. The rest of scratch is the library's own. */
+    uint64_t src_copy_bytes, dst_copy_bytes;
+    uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
+};
+
+/* ---- what the compiler and the runtime must agree on ---- */
+
+/* Implementations that are not for planned programs: reference code, and those that allocate
+ * outside of their scratchpad while they run. */
+static inline int ul_library_refuses(const char *implementation)
+{
+    return strncmp(implementation, "ref", 3) == 0 || strncmp(implementation, "gemm:", 5) == 0 ||
+           strstr(implementation, ":gemm:") != NULL;
+}
+
+/* The dense copy of a tensor: the same dims; of convolutions and pooling with the channels (axis 1)
+ * innermost, of matrix products with the axes nested as in the strides given (ties: the earlier
+ * axis is the outer one). Its number of elements. */
+static inline int64_t ul_call_dense(enum ul_call_kind kind, const struct ul_call_tensor *tensor,
+                                    struct ul_call_tensor *dense)
+{
+    int64_t count = 1;
+    uint32_t done = 0;
+    *dense = *tensor;
+    for (uint32_t n = 0; n < tensor->rank; n++) {
+        uint32_t inner = UL_CALL_RANK;
+        for (uint32_t i = 0; i < tensor->rank; i++)
+            if ((done >> i & 1u) == 0 && (inner == UL_CALL_RANK || kind != UL_CALL_MATMUL ||
+                                          tensor->strides[i] <= tensor->strides[inner]))
+                inner = i;
+        if (n == 0 && kind != UL_CALL_MATMUL)
+            inner = 1;
+        done |= 1u << inner;
+        dense->strides[inner] = count;
+        count *= tensor->dims[inner];
+    }
+    return count;
+}
+
+/* Scratch of a call: the copy of the source, the copy of the result, the library's own; each begins
+ * at a multiple of 64. */
+static inline uint64_t ul_call_scratch_dst(const struct ul_call *call)
+{
+    return (call->src_copy_bytes + 63) / 64 * 64;
+}
+
+static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
+{
+    return ul_call_scratch_dst(call) + (call->dst_copy_bytes + 63) / 64 * 64;
+}
+
+#endif
+
