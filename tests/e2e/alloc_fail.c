@@ -1,7 +1,7 @@
 /* Out of memory at every point of a compile: the n-th block of memory is refused, for every n until
  * the compile succeeds. Each try must end with the message and exit code 70, never by a signal.
  *
- * usage: alloc_fail MODEL.onnx [DIM=N] */
+ * usage: alloc_fail TARGET MODEL.onnx [DIM=N] */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/codegen.h"
 #include "frontend/frontend.h"
@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static enum ul_status compile(const char *path, const char *dim, struct ul_diag *diag)
+static enum ul_status compile(const struct ul_target *target, const char *path, const char *dim,
+                              struct ul_diag *diag)
 {
     struct ul_arena keep;
     struct ul_arena scratch;
@@ -29,8 +30,8 @@ static enum ul_status compile(const char *path, const char *dim, struct ul_diag 
     struct ul_frontend_dim size = {.name = name, .size = equals != NULL ? atoll(equals + 1) : 0};
     struct ul_frontend_options frontend = {.dims = &size, .dim_count = equals != NULL ? 1 : 0};
     struct ul_passes_options passes = {.disabled_count = 0};
-    struct ul_program_options options = {.target = ul_target_find("c"),
-                                         .profile = ul_profile_at(0)};
+    struct ul_program_options options = {
+        .target = target, .thread_count = 2, .profile = ul_profile_at(0)};
     struct ul_plan_options planning = {.seed = 0};
     ul_arena_init(&keep);
     ul_arena_init(&scratch);
@@ -45,7 +46,8 @@ static enum ul_status compile(const char *path, const char *dim, struct ul_diag 
 }
 
 /* Exit code of a compile whose n-th block fails; 128 + signal when it crashed. */
-static int attempt(const char *path, const char *dim, uint64_t block)
+static int attempt(const struct ul_target *target, const char *path, const char *dim,
+                   uint64_t block)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -53,7 +55,7 @@ static int attempt(const char *path, const char *dim, uint64_t block)
         int null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
         ul_arena_fail_after(block);
-        _exit((int)compile(path, dim, &diag));
+        _exit((int)compile(target, path, dim, &diag));
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) < 0)
@@ -63,10 +65,11 @@ static int attempt(const char *path, const char *dim, uint64_t block)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2)
+    const struct ul_target *target = argc > 2 ? ul_target_find(argv[1]) : NULL;
+    if (target == NULL)
         return 1;
     for (uint64_t block = 1;; block++) {
-        int code = attempt(argv[1], argc > 2 ? argv[2] : NULL, block);
+        int code = attempt(target, argv[2], argc > 3 ? argv[3] : NULL, block);
         if (code == UL_OK) {
             printf("%llu blocks, each refused once\n", (unsigned long long)block - 1);
             return block > 1 ? 0 : 1;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs under a budget: they fit it, compute the same bits, and stay within their values.
 
-    budget.py --run ULLAGE [--small NAME]... [MODEL.onnx]...
+    budget.py --run ULLAGE [--target c] [--small NAME]... [MODEL.onnx]...
 
 Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
 down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
@@ -122,8 +122,8 @@ def check_sweep(ullage, model, options, folder, rungs):
             break
 
 
-def check(ullage, model, folder, must_repeat):
-    options = ["--no-pass", "split"] if must_repeat else []
+def check(ullage, target, model, folder, must_repeat):
+    options = ["--target", target] + (["--no-pass", "split"] if must_repeat else [])
     run([ullage, "plan", model, "--sweep", "--json", "ladder.json"] + options, folder)
     rungs = load(folder, "ladder.json")["plans"]
     run([ullage, "compile", model, "--pack", "none", "-o", "./plain", "--cflags", "-O1"] + options,
@@ -135,13 +135,14 @@ def check(ullage, model, folder, must_repeat):
     if must_repeat and again == 0:
         raise RuntimeError("no step was run again")
     first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
-    print(f"ok {os.path.basename(model)}: {first} to {last} bytes, {len(rungs)} plans, "
+    print(f"ok {os.path.basename(model)} ({target}): {first} to {last} bytes, {len(rungs)} plans, "
           f"{again} steps again at {100 * rungs[-1]['overhead']:.2f} % more time")  # fmt: skip
 
 
 def main():
     parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parse.add_argument("--run", metavar="ULLAGE", required=True)
+    parse.add_argument("--target", default="c")
     parse.add_argument("--small", metavar="NAME", action="append", default=[])
     parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
     args = parse.parse_args()
@@ -159,7 +160,7 @@ def main():
         for model, must_repeat in jobs:
             try:
                 with tempfile.TemporaryDirectory(prefix="ullage-budget-") as folder:
-                    check(ullage, model, folder, must_repeat)
+                    check(ullage, args.target, model, folder, must_repeat)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
                 print(f"FAIL {os.path.basename(model)}: {error}")
                 failed += 1

@@ -3,7 +3,8 @@
 
     nasty.py --list
     nasty.py --make DIR [NAME...]             DIR/NAME/model.onnx and DIR/NAME/test_data_set_0
-    nasty.py --run ULLAGE [--full] [NAME...]  makes each, compiles it, compares with the reference
+    nasty.py --run ULLAGE [--target c] [--full] [NAME...]
+                                              makes each, compiles it, compares with the reference
     nasty.py --run ULLAGE --random 100 [--seed 1]   the same with random graphs
 
 The reference is onnxruntime, else ONNX's own evaluator where that has no such operator or type.
@@ -14,6 +15,7 @@ Exit: 0 ok, 1 a model failed, 77 a Python package is missing.
 
 import argparse
 import concurrent.futures
+import functools
 import os
 import subprocess
 import sys
@@ -1333,12 +1335,12 @@ def bytes_of(folder):
     return {entry: open(os.path.join(folder, entry), "rb").read() for entry in os.listdir(folder)}
 
 
-def check(name, ullage, full):
+def check(name, ullage, target, full):
     """Returns nothing, or what went wrong."""
     with tempfile.TemporaryDirectory(prefix="ullage-nasty-") as folder:
         try:
             case = make(name, folder)
-            build = [ullage, "compile", "model.onnx", "--cflags", "-O1"]
+            build = [ullage, "compile", "model.onnx", "--target", target, "--cflags", "-O1"]
             run(build + ["-o", "program"], folder, "compile")
             tolerance = ["--rtol", str(case.tolerance), "--atol", str(case.tolerance)]
             run(["./program", "--test-data", "test_data_set_0"] + tolerance, folder, "run")
@@ -1355,7 +1357,7 @@ def check(name, ullage, full):
             run(["./direct", "--test-data", "test_data_set_0"] + tolerance, folder, "no passes")
             if full:
                 script, model = os.path.join(HERE, "model.sh"), os.path.join(folder, "model.onnx")
-                run(["bash", script, ullage, model], folder, "model.sh")
+                run(["bash", script, "--target", target, ullage, model], folder, "model.sh")
         except (RuntimeError, subprocess.TimeoutExpired, OSError, UnicodeError) as error:
             return str(error)
     return None
@@ -1366,6 +1368,7 @@ def main():
     parse.add_argument("--list", action="store_true")
     parse.add_argument("--make", metavar="DIR")
     parse.add_argument("--run", metavar="ULLAGE")
+    parse.add_argument("--target", default="c")
     parse.add_argument("--full", action="store_true", help="tests/e2e/model.sh on each as well")
     parse.add_argument("--random", type=int, default=0, metavar="N", help="random graphs")
     parse.add_argument("--seed", type=int, default=1, help="of the first random graph")
@@ -1383,7 +1386,8 @@ def main():
     if args.run:
         ullage = os.path.abspath(args.run)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            results = list(pool.map(lambda name: check(name, ullage, args.full), names))
+            one = functools.partial(check, ullage=ullage, target=args.target, full=args.full)
+            results = list(pool.map(one, names))
         for name, problem in zip(names, results):
             if problem:
                 print(f"FAIL {name}: {problem}")

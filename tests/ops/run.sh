@@ -2,7 +2,8 @@
 # Runs ONNX's backend node tests: `ullage verify` on every test that scope.tsv calls in scope.
 #
 # usage: tests/ops/run.sh [options] ULLAGE [FILTER]
-#   FILTER          only tests whose name matches this extended regular expression
+#   FILTER          only tests whose name matches this extended regular expression; "library": those
+#                   of operators that a target may hand to a library
 #   --stride K      only every K-th test (after FILTER), for the quick tier
 #   --jobs N        tests at a time (2)
 #   --cflags FLAGS  for the generated program's compiler (-O1)
@@ -11,8 +12,8 @@
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
 #   --data DIR      the folder with the tests (default: what libonnx-testdata installed)
 #   --update        write the tests that passed to the golden list (full runs only)
-# The golden list of target c is tests/ops/passed.txt; of another target passed-NAME.txt. A test in
-# it that no longer passes is a failure; one that passes and is not in it is named, to be added.
+# The golden list, of every target, is tests/ops/passed.txt. A test in it that no longer passes is a
+# failure; one that passes and is not in it is named, to be added.
 # exit: 0 ok, 6 a golden test failed, 77 no test data installed, 1 usage
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -47,7 +48,7 @@ while [ $# -gt 0 ]; do
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -64,8 +65,8 @@ if [ ! -d "$data" ]; then
     echo "run.sh: libonnx-testdata is not installed; 0 tests run" >&2
     exit 77
 fi
+[ "$filter" != library ] || filter='^test_(basic_)?(conv|matmul|gemm|maxpool|averagepool|globalaverage)'
 golden=$here/passed.txt
-[ "$target" = c ] || golden=$here/passed-$target.txt
 out=${out:-$(dirname "$ullage")/ops}
 rm -rf "$out/log" "$out"/*.part
 mkdir -p "$out/log" "$out/tmp"
