@@ -177,7 +177,7 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
                            count < 0 ? strerror(errno) : "no ul_*.c");
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
-        if (status == UL_OK)
+        if (status == UL_OK && strcmp(entries[i]->d_name, "ul_dnnl.c") != 0)
             status = copy_file(emitter, entries[i]->d_name, directory);
         free(entries[i]);
     }

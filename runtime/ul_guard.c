@@ -18,6 +18,8 @@
  */
 #include "ul_internal.h"
 
+#include "ul_library.h"
+
 #include "ul_hash.h"
 
 #include <inttypes.h>
@@ -206,8 +208,11 @@ static void on_step(void *context, uint32_t step)
 }
 
 /* Values that hold something before the first step. */
-static bool is_initial(const struct ul_range *range)
+static bool is_initial(const struct ul_model *model, const struct ul_range *range)
 {
+    if (model->library != NULL && range->offset_bytes == model->library->state_offset_bytes &&
+        range->size_bytes == sizeof(void *))
+        return true; /* the library's state */
     return range->live_begin == 0 &&
            (range->row == UL_ROW_WEIGHTS || range->row == UL_ROW_OPTIMIZER ||
             range->row == UL_ROW_INPUTS);
@@ -221,7 +226,7 @@ static void fill_at_start(struct guard *guard)
     for (uint32_t i = 0; i < model->range_count; i++) {
         const struct ul_range *range = &model->ranges[guard->by_offset[i]];
         uint64_t range_end = range->offset_bytes + range->size_bytes;
-        if (!is_initial(range) || range_end <= begin)
+        if (!is_initial(model, range) || range_end <= begin)
             continue;
         fill(guard, begin, range->offset_bytes);
         begin = range_end;
@@ -231,8 +236,7 @@ static void fill_at_start(struct guard *guard)
 
 static int run_watched(struct ul_session *s, struct guard *guard, const unsigned char *inputs)
 {
-    memset(s->block, guard->fill, (size_t)block_bytes(s));
-    int status = ul_session_load(s);
+    int status = ul_session_reload(s, guard->fill);
     if (status != UL_EXIT_OK)
         return status;
     fill_at_start(guard);

@@ -59,7 +59,9 @@ struct ul_session {
     uint64_t margin_bytes; /* 0 but in the modes that look for stray writes */
     void **inputs;         /* NULL for a tensor that lives in the arena, else a buffer */
     void **outputs;
-    uint64_t fault_count; /* runs that met a value out of bounds */
+    uint64_t fault_count;   /* runs that met a value out of bounds */
+    bool ready;             /* the arena holds a model that is set up */
+    uint64_t library_bytes; /* most that the library took for itself at a set-up */
 };
 
 /* ---- ul_error.c ---- */
@@ -202,6 +204,7 @@ struct ul_options {
     const char *test_data;
     const char *weights;
     const char *json;
+    uint32_t threads; /* 0: as many as the environment and the plan allow */
     bool random;
     uint64_t seed;
     bool print;
@@ -221,8 +224,8 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 /* ---- ul_session.c ---- */
 /* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */
 int ul_session_open(struct ul_session *s, uint64_t margin_bytes);
-/* Loads the weights again, after the modes that overwrite the arena. */
-int ul_session_load(struct ul_session *s);
+/* Fills the arena and its margins, and sets the model up again. */
+int ul_session_reload(struct ul_session *s, unsigned char fill);
 void ul_session_close(struct ul_session *s);
 /* Where an input or output lives now: in the arena or in a buffer of the session. */
 void *ul_session_input(const struct ul_session *s, uint32_t index);

@@ -9,6 +9,8 @@
  */
 #include "ul_internal.h"
 
+#include "ul_library.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ struct memory {
     uint64_t margin_bytes; /* touched outside of the arena */
     int64_t unaccounted_bytes;
     uint64_t resident_bytes;
+    uint64_t library_bytes; /* outside of the arena, taken by the library at set-up */
 };
 
 enum {
@@ -53,8 +56,7 @@ static int run_filled(struct ul_session *s, struct memory *memory, const unsigne
                       unsigned char fill)
 {
     uint64_t arena_bytes = s->model->arena_bytes;
-    memset(s->block, fill, (size_t)(arena_bytes + 2 * s->margin_bytes));
-    int status = ul_session_load(s);
+    int status = ul_session_reload(s, fill);
     if (status != UL_EXIT_OK)
         return status;
     ul_inputs_restore(s, inputs);
@@ -151,6 +153,9 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     printf("%-29s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", "total", memory->rows_total,
            model->arena_bytes, memory->touched_total);
     printf("%-29s %14" PRId64 "\n", "unaccounted", memory->unaccounted_bytes);
+    if (model->library != NULL)
+        printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
+               (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
     if (model->rom_bytes != 0)
         printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
@@ -169,6 +174,8 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_number(json, "unaccounted_bytes", (double)memory->unaccounted_bytes);
     ul_json_count(json, "stray_bytes", memory->stray_bytes + memory->margin_bytes);
     ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
+    if (memory->model->library != NULL)
+        ul_json_count(json, "library_bytes", memory->library_bytes);
     ul_json_count(json, "peak_step", memory->model->peak_step);
     ul_json_open(json, "rows", '{');
     for (int row = 0; row < UL_ROW_COUNT; row++) {
@@ -222,6 +229,7 @@ static int measure(struct ul_session *s, struct memory *memory, const unsigned c
     free(rows);
     count_rest(memory);
     count_rows(memory);
+    memory->library_bytes = s->library_bytes;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (json == NULL || strcmp(json, "-") != 0)

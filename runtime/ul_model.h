@@ -49,16 +49,19 @@ enum ul_type {
 
 enum ul_result {
     UL_OK = 0,
-    UL_ARENA_TOO_SMALL,    /* needed_bytes, available_bytes */
-    UL_ARENA_MISALIGNED,   /* needed_bytes = the alignment, available_bytes = the one given */
-    UL_WEIGHTS_MISSING,    /* the model has weights and no source was given */
-    UL_WEIGHTS_UNREADABLE, /* the source failed to read */
-    UL_WEIGHTS_INVALID,    /* no weights trailer at the end of the source */
-    UL_WEIGHTS_WRONG_SIZE, /* needed_bytes, available_bytes */
-    UL_WEIGHTS_WRONG_HASH, /* damaged, or another model's */
-    UL_INPUT_MISSING,      /* tensor = the input whose pointer is NULL and must not be */
-    UL_OUTPUT_MISSING,     /* tensor = the output whose pointer is NULL and must not be */
-    UL_DATA_FAULT          /* the run is complete, but a value in the data was out of bounds */
+    UL_ARENA_TOO_SMALL,     /* needed_bytes, available_bytes */
+    UL_ARENA_MISALIGNED,    /* needed_bytes = the alignment, available_bytes = the one given */
+    UL_WEIGHTS_MISSING,     /* the model has weights and no source was given */
+    UL_WEIGHTS_UNREADABLE,  /* the source failed to read */
+    UL_WEIGHTS_INVALID,     /* no weights trailer at the end of the source */
+    UL_WEIGHTS_WRONG_SIZE,  /* needed_bytes, available_bytes */
+    UL_WEIGHTS_WRONG_HASH,  /* damaged, or another model's */
+    UL_INPUT_MISSING,       /* tensor = the input whose pointer is NULL and must not be */
+    UL_OUTPUT_MISSING,      /* tensor = the output whose pointer is NULL and must not be */
+    UL_LIBRARY_NEEDS_MORE,  /* needed_bytes, available_bytes of scratch; tensor = the call */
+    UL_LIBRARY_UNSUPPORTED, /* no implementation for what was planned; tensor = the call */
+    UL_LIBRARY_FAILED,      /* out of memory, most likely */
+    UL_DATA_FAULT           /* the run is complete, but a value in the data was out of bounds */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -73,7 +76,7 @@ struct ul_failure {
     enum ul_result result;
     uint64_t needed_bytes;
     uint64_t available_bytes;
-    uint32_t tensor;  /* number of the input or output */
+    uint32_t tensor;  /* number of the input or output, or of the library call */
     uint32_t step;    /* UL_DATA_FAULT: the first step that met such a value */
     const char *node; /* its source node; NULL when the tables were left out */
     enum ul_fault fault;
@@ -196,14 +199,18 @@ struct ul_run {
     void *const *outputs;
     ul_step_hook *hook; /* NULL in normal use */
     void *hook_context;
-    uint32_t step; /* the step that is running */
+    uint32_t threads; /* that kernels may use: 1 .. the model's thread_count */
+    uint32_t step;    /* the step that is running */
     uint32_t fault_step;
+    uint32_t fault_thread; /* that noted it; an earlier one of the same region replaces it */
     enum ul_fault fault; /* the first one */
     int64_t fault_value;
     int64_t fault_limit;
 };
 
 typedef void ul_entry(unsigned char *arena, struct ul_run *run);
+
+struct ul_library; /* ul_library.h */
 
 struct ul_model {
     const char *name;
@@ -226,6 +233,10 @@ struct ul_model {
     uint32_t output_count;
     const struct ul_tensor *inputs;
     const struct ul_tensor *outputs;
+
+    uint32_t thread_count;            /* that the plan was made for; 0: the same as 1 */
+    uint32_t (*thread_limit)(void);   /* those that the caller may use now; NULL: thread_count */
+    const struct ul_library *library; /* NULL: none */
 
     uint32_t isa;    /* UL_ISA_COMPILED where model.c was compiled */
     ul_entry *setup; /* after the weights are in place, once per arena; NULL: nothing to do */
@@ -308,6 +319,12 @@ static inline const char *ul_result_text(enum ul_result result)
         return "an input buffer is missing";
     case UL_OUTPUT_MISSING:
         return "an output buffer is missing";
+    case UL_LIBRARY_NEEDS_MORE:
+        return "the library needs more scratch on this machine than was planned";
+    case UL_LIBRARY_UNSUPPORTED:
+        return "the library has no implementation of what was planned for this machine";
+    case UL_LIBRARY_FAILED:
+        return "the library could not be set up; it is out of memory, most likely";
     case UL_DATA_FAULT:
         return "a value in the data was out of bounds and was clamped";
     }

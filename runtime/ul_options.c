@@ -15,6 +15,7 @@ enum option {
     OPTION_OUTPUT,
     OPTION_PRINT,
     OPTION_WEIGHTS,
+    OPTION_THREADS,
     OPTION_TEST_DATA,
     OPTION_RTOL,
     OPTION_ATOL,
@@ -49,6 +50,8 @@ static const struct row rows[] = {
     {OPTION_PRINT, "--print", NULL, "a short look at the outputs (the default without a file)"},
     {OPTION_WEIGHTS, "--weights", "FILE",
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
+    {OPTION_THREADS, "--threads", "N",
+     "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
     {OPTION_TEST_DATA, "--test-data", "DIR",
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
     {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
@@ -150,6 +153,22 @@ static int parse_count(const struct ul_session *s, const char *name, const char 
     return UL_EXIT_OK;
 }
 
+/* More threads than were planned would need scratch that the arena does not have. */
+static int parse_threads(const struct ul_session *s, const char *value, uint32_t *threads)
+{
+    uint64_t count = 0, planned = s->model->thread_count != 0 ? s->model->thread_count : 1;
+    int status = parse_count(s, "--threads", value, &count);
+    if (status != UL_EXIT_OK)
+        return status;
+    if (count == 0 || count > planned)
+        return ul_error(s, UL_EXIT_USAGE,
+                        "--threads %" PRIu64 ": this program was planned for %" PRIu64
+                        " thread%s; give 1 to %" PRIu64 ", or compile it with --threads %" PRIu64,
+                        count, planned, planned == 1 ? "" : "s", planned, count != 0 ? count : 1);
+    *threads = (uint32_t)count;
+    return UL_EXIT_OK;
+}
+
 static int set_mode(const struct ul_session *s, struct ul_options *options, enum ul_mode mode)
 {
     if (options->mode != UL_MODE_RUN && options->mode != mode)
@@ -198,6 +217,8 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
     case OPTION_WEIGHTS:
         options->weights = value;
         return UL_EXIT_OK;
+    case OPTION_THREADS:
+        return parse_threads(s, value, &options->threads);
     case OPTION_TEST_DATA:
         options->test_data = value;
         return set_mode(s, options, UL_MODE_TEST_DATA);

@@ -8,15 +8,20 @@
  *         return ul_run_init(&model_model, arena, bytes, weights, failure);
  *     }
  *
- * Invariants: nothing is allocated, nothing static is written; all state is the arena and the
- * caller's stack. A run always completes. Failures: see enum ul_result. Pure C99.
+ * Invariants: nothing is allocated but by a library (ul_library.h), nothing static is written; all
+ * state is the arena and the caller's stack. A run always completes. Failures: see enum ul_result.
+ * Pure C99.
  */
 #ifndef UL_RUN_H
 #define UL_RUN_H
 
 #include "ul_hash.h"
+#include "ul_library.h"
 #include "ul_model.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <string.h>
 
 /* Announces step `number` of a generated run function. */
@@ -252,11 +257,34 @@ static inline enum ul_result ul_run_finish(const struct ul_model *model, const s
     return UL_DATA_FAULT;
 }
 
-/* Makes `arena` ready for runs: checks it, loads the weights, runs the model's set-up. failure may
-   be NULL. */
-static inline enum ul_result ul_run_init(const struct ul_model *model, void *arena, size_t bytes,
-                                         const struct ul_weights_source *source,
-                                         struct ul_failure *failure)
+/* The threads of a run that asks for `asked` of them, 0 for as many as the model and its caller
+   allow: the plan holds the scratch of thread_count threads and no more. */
+static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t asked)
+{
+    uint32_t threads = asked;
+    if (threads == 0 && model->thread_limit != NULL)
+        threads = model->thread_limit();
+    if (threads == 0 || threads > model->thread_count)
+        threads = model->thread_count;
+    return threads != 0 ? threads : 1;
+}
+
+/* ul_model's thread_limit where model.c was compiled with OpenMP: OMP_NUM_THREADS, what the caller
+   set by omp_set_num_threads, or the processors of this process; 1 inside of a parallel region,
+   whose other threads have work of their own. */
+#ifdef _OPENMP
+static inline uint32_t ul_run_thread_limit(void)
+{
+    return omp_in_parallel() ? 1 : (uint32_t)omp_get_max_threads();
+}
+#endif
+
+/* Makes `arena` ready for runs with `threads` threads (see ul_run_threads): checks it, loads the
+   weights, runs the model's set-up, has the library make what it needs. failure may be NULL. */
+static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
+                                              size_t bytes, uint32_t threads,
+                                              const struct ul_weights_source *source,
+                                              struct ul_failure *failure)
 {
     struct ul_failure unused;
     struct ul_run run;
@@ -278,9 +306,30 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
             return result;
     }
     ul_run_fill_splats(model, (unsigned char *)arena);
+    run.threads = ul_run_threads(model, threads);
+    if (model->library != NULL) {
+        enum ul_result result = model->library->init(model->library, arena, run.threads, failure);
+        if (result != UL_OK)
+            return result;
+    }
     if (model->setup != NULL)
         model->setup((unsigned char *)arena, &run);
     return ul_run_finish(model, &run, failure);
+}
+
+static inline enum ul_result ul_run_init(const struct ul_model *model, void *arena, size_t bytes,
+                                         const struct ul_weights_source *source,
+                                         struct ul_failure *failure)
+{
+    return ul_run_init_with(model, arena, bytes, 0, source, failure);
+}
+
+/* Gives back what the library made for an arena that was made ready; its memory stays the
+   caller's. */
+static inline void ul_run_done(const struct ul_model *model, void *arena)
+{
+    if (model->library != NULL)
+        model->library->done(model->library, arena);
 }
 
 /* Buffers that live with the caller (--io caller) cannot be NULL. */
@@ -301,13 +350,13 @@ static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
     return UL_OK;
 }
 
-/* One run. A NULL buffer of a tensor that lives in the arena means that the caller puts the input
-   there, or takes the output from there, on its own. inputs, outputs, hook and failure may be
-   NULL. */
-static inline enum ul_result ul_run_once(const struct ul_model *model, void *arena,
-                                         const void *const *inputs, void *const *outputs,
-                                         ul_step_hook *hook, void *hook_context,
-                                         struct ul_failure *failure)
+/* One run with `threads` threads (see ul_run_threads). A NULL buffer of a tensor that lives in the
+   arena means that the caller puts the input there, or takes the output from there, on its own.
+   inputs, outputs, hook and failure may be NULL. */
+static inline enum ul_result ul_run_once_with(const struct ul_model *model, void *arena,
+                                              uint32_t threads, const void *const *inputs,
+                                              void *const *outputs, ul_step_hook *hook,
+                                              void *hook_context, struct ul_failure *failure)
 {
     struct ul_failure unused;
     struct ul_run run;
@@ -323,6 +372,7 @@ static inline enum ul_result ul_run_once(const struct ul_model *model, void *are
     run.outputs = outputs;
     run.hook = hook;
     run.hook_context = hook_context;
+    run.threads = ul_run_threads(model, threads);
     for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
         const struct ul_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
@@ -337,6 +387,14 @@ static inline enum ul_result ul_run_once(const struct ul_model *model, void *are
             memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
     }
     return ul_run_finish(model, &run, failure);
+}
+
+static inline enum ul_result ul_run_once(const struct ul_model *model, void *arena,
+                                         const void *const *inputs, void *const *outputs,
+                                         ul_step_hook *hook, void *hook_context,
+                                         struct ul_failure *failure)
+{
+    return ul_run_once_with(model, arena, 0, inputs, outputs, hook, hook_context, failure);
 }
 
 #endif

@@ -112,6 +112,29 @@ static int find_weights(const struct ul_session *s, struct weights_file *file)
                     ul_shown(shown, file->path), shown);
 }
 
+/* What the library said of one call at set-up. */
+static int report_library(const struct ul_session *s, const struct ul_failure *failure)
+{
+    const struct ul_library *library = s->model->library;
+    uint32_t threads = ul_run_threads(s->model, s->options->threads);
+    const char *name = library->calls[failure->tensor].implementation;
+    if (failure->result == UL_LIBRARY_NEEDS_MORE)
+        return ul_error(s, UL_EXIT_NO_FIT,
+                        "call %" PRIu32 " of %s needs %" PRIu64 " bytes of scratch with %" PRIu32
+                        " threads on this machine, planned are %" PRIu64 " (%s, %s, %" PRIu32
+                        " threads); compile the model again for this machine",
+                        failure->tensor, library->name, failure->needed_bytes, threads,
+                        failure->available_bytes, name, library->isa, library->thread_count);
+    if (failure->result == UL_LIBRARY_UNSUPPORTED)
+        return ul_error(
+            s, UL_EXIT_UNSUPPORTED,
+            "call %" PRIu32 " of %s has no implementation here for the layouts of the plan, "
+            "which was made for %s (%s); compile the model again for this machine, or with --isa",
+            failure->tensor, library->name, library->isa, name);
+    return ul_error(s, UL_EXIT_NO_FIT, "%s could not be set up: out of memory, most likely",
+                    library->name);
+}
+
 /* A failure to set up, said with its numbers. */
 static int report(const struct ul_session *s, const struct weights_file *file,
                   const struct ul_failure *failure)
@@ -133,6 +156,10 @@ static int report(const struct ul_session *s, const struct weights_file *file,
         return ul_error(s, UL_EXIT_INTERNAL, "%s (needed %" PRIu64 ", got %" PRIu64 ")",
                         ul_result_text(failure->result), failure->needed_bytes,
                         failure->available_bytes);
+    case UL_LIBRARY_NEEDS_MORE:
+    case UL_LIBRARY_UNSUPPORTED:
+    case UL_LIBRARY_FAILED:
+        return report_library(s, failure);
     case UL_OK:
     case UL_WEIGHTS_MISSING:
     case UL_WEIGHTS_INVALID:
@@ -145,24 +172,41 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     return ul_error(s, UL_EXIT_INVALID, "%s: %s", shown, ul_result_text(failure->result));
 }
 
-int ul_session_load(struct ul_session *s)
+static int load(struct ul_session *s)
 {
     struct weights_file file;
     struct ul_failure failure;
-    int status = UL_EXIT_OK;
-    size_t arena_bytes = (size_t)s->model->arena_bytes;
-    if (s->model->payload_bytes == 0) {
-        if (ul_run_init(s->model, s->arena, arena_bytes, NULL, &failure) != UL_OK)
-            status = report(s, NULL, &failure);
-        return status;
-    }
-    status = find_weights(s, &file);
+    const struct ul_model *model = s->model;
+    bool stored = model->payload_bytes != 0;
+    int status = stored ? find_weights(s, &file) : UL_EXIT_OK;
     if (status != UL_EXIT_OK)
         return status;
-    if (ul_run_init(s->model, s->arena, arena_bytes, &file.source, &failure) != UL_OK)
-        status = report(s, &file, &failure);
-    close(file.descriptor);
+    s->ready = ul_run_init_with(model, s->arena, (size_t)model->arena_bytes, s->options->threads,
+                                stored ? &file.source : NULL, &failure) == UL_OK;
+    if (!s->ready)
+        status = report(s, stored ? &file : NULL, &failure);
+    if (stored)
+        close(file.descriptor);
+    if (s->ready && model->library != NULL) {
+        uint64_t library_bytes = model->library->heap_bytes(model->library, s->arena);
+        if (library_bytes > s->library_bytes)
+            s->library_bytes = library_bytes;
+    }
     return status;
+}
+
+static void unload(struct ul_session *s)
+{
+    if (s->ready)
+        ul_run_done(s->model, s->arena);
+    s->ready = false;
+}
+
+int ul_session_reload(struct ul_session *s, unsigned char fill)
+{
+    unload(s);
+    memset(s->block, fill, (size_t)(s->model->arena_bytes + 2 * s->margin_bytes));
+    return load(s);
 }
 
 /* Buffers for the tensors that do not live in the arena. */
@@ -213,7 +257,7 @@ int ul_session_open(struct ul_session *s, uint64_t margin_bytes)
     if (status == UL_EXIT_OK)
         status = open_buffers(s, model->outputs, model->output_count, &s->outputs);
     if (status == UL_EXIT_OK)
-        status = ul_session_load(s);
+        status = load(s);
     return status;
 }
 
@@ -225,6 +269,7 @@ void ul_session_close(struct ul_session *s)
         free(s->outputs[i]);
     free(s->inputs);
     free(s->outputs);
+    unload(s);
     free(s->block);
     s->inputs = NULL;
     s->outputs = NULL;
@@ -267,8 +312,9 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
     struct ul_failure failure;
     enum ul_mode mode = s->options->mode;
     /* NULL for what lives in the arena: it is in place already. */
-    enum ul_result result = ul_run_once(s->model, s->arena, (const void *const *)s->inputs,
-                                        (void *const *)s->outputs, hook, context, &failure);
+    enum ul_result result =
+        ul_run_once_with(s->model, s->arena, s->options->threads, (const void *const *)s->inputs,
+                         (void *const *)s->outputs, hook, context, &failure);
     if (result == UL_OK)
         return UL_EXIT_OK;
     if (result != UL_DATA_FAULT)

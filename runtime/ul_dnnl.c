@@ -1,0 +1,640 @@
+/*
+ * The library calls of target cpu by oneDNN 2.x: one primitive for each call of the table, made at
+ * set-up with exactly the planned layouts, and run on the places that the plan names.
+ *
+ *      descriptor      the call in the library's words: kind, layouts, post-operations
+ *      choice          the planned implementation, else another one within the planned bytes
+ *      binding         memory objects and argument lists, made once; a run only sets addresses
+ *      run             [copy in] primitive [copy out]
+ *
+ * Invariants: scratch is the caller's (scratchpad mode "user"), so that a run allocates nothing but
+ * the library's own bookkeeping of arguments. A call reads and writes what its arguments and its
+ * scratch say, nothing else. An arena has one state, at most one thread at a time runs on it; there
+ * is nothing global here, and the library's own global state (its cache of primitives) is
+ * thread-safe.
+ * Ownership: the state of an arena is one block of the heap and the objects of the library that it
+ * names; ul_library_done gives them back.
+ * Units: dims and strides in elements, sizes in bytes. Failures: see ul_library.h.
+ */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include "ul_library.h"
+
+#include <dnnl.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if DNNL_VERSION_MAJOR != 2
+#error "this program is made for oneDNN 2 (Debian: libdnnl-dev)"
+#endif
+
+enum { SRC, WEIGHTS, BIAS, DST, FIRST_POST };
+
+#define ARGS_LIMIT (UL_CALL_ARGS + 1) /* and the scratchpad */
+
+/* A primitive and what it runs on. source[i] says which argument of the call goes to args[i]. */
+struct bound {
+    dnnl_primitive_t primitive;
+    int arg_count;
+    dnnl_exec_arg_t args[ARGS_LIMIT];
+    uint32_t source[ARGS_LIMIT];
+};
+
+/* Places that are not arguments of the call. */
+enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_SRC_COPY, FROM_DST_COPY };
+
+struct call_state {
+    struct bound main;
+    struct bound src_in;  /* source to its dense copy; no primitive: not needed */
+    struct bound dst_in;  /* what the sum adds to, to the dense copy of the result */
+    struct bound dst_out; /* the copy of the result to its place */
+};
+
+struct ul_library_state {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int threads;
+    uint64_t heap_bytes;
+    uint32_t call_count;
+    struct call_state calls[];
+};
+
+/* The call in the library's words. */
+struct call_desc {
+    dnnl_memory_desc_t src, weights, bias, dst;
+    dnnl_memory_desc_t posts[UL_CALL_POSTS]; /* those that read, by number of the post-operation */
+    dnnl_primitive_attr_t attr;
+    union {
+        dnnl_convolution_desc_t convolution;
+        dnnl_deconvolution_desc_t deconvolution;
+        dnnl_matmul_desc_t matmul;
+        dnnl_pooling_desc_t pooling;
+        dnnl_pooling_v2_desc_t dilated_pooling;
+    } op;
+};
+
+/* ---- the thread that calls has a number of threads of its own, which is lent to the library ----
+ */
+
+static int lend_threads(int threads)
+{
+    int before = omp_get_max_threads();
+    if (before != threads)
+        omp_set_num_threads(threads);
+    return before;
+}
+
+static void return_threads(int before, int threads)
+{
+    if (before != threads)
+        omp_set_num_threads(before);
+}
+
+/* ---- layouts ---- */
+
+/* The library's arrays of dims are longer than those of a call. */
+static void copy_dims(dnnl_dims_t target, const int64_t *source, uint32_t count)
+{
+    memset(target, 0, sizeof(dnnl_dims_t));
+    memcpy(target, source, count * sizeof *source);
+}
+
+static bool plain_desc(dnnl_memory_desc_t *desc, const struct ul_call_tensor *tensor)
+{
+    dnnl_dims_t dims, strides;
+    memset(desc, 0, sizeof *desc);
+    copy_dims(dims, tensor->dims, tensor->rank);
+    copy_dims(strides, tensor->strides, tensor->rank);
+    return tensor->rank == 0 || dnnl_memory_desc_init_by_strides(desc, (int)tensor->rank, dims,
+                                                                 dnnl_f32, strides) == dnnl_success;
+}
+
+/* A tensor of a post-operation counts its axes from the last one of the result. */
+static bool post_desc(dnnl_memory_desc_t *desc, const struct ul_call_tensor *tensor, uint32_t rank)
+{
+    struct ul_call_tensor full;
+    uint32_t missing = rank - tensor->rank;
+    int64_t outer = 1;
+    if (tensor->rank > rank)
+        return false;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        full.dims[missing + i] = tensor->dims[i];
+        full.strides[missing + i] = tensor->strides[i];
+        if (tensor->strides[i] * tensor->dims[i] > outer)
+            outer = tensor->strides[i] * tensor->dims[i];
+    }
+    for (uint32_t i = 0; i < missing; i++) {
+        full.dims[i] = 1;
+        full.strides[i] = outer;
+    }
+    full.rank = rank;
+    return plain_desc(desc, &full);
+}
+
+/* Blocked layouts have no constructor in the library's interface; its structure is public. */
+static bool packed_desc(dnnl_memory_desc_t *desc, const struct ul_pack *layout)
+{
+    memset(desc, 0, sizeof *desc);
+    desc->ndims = (int)layout->rank;
+    desc->data_type = dnnl_f32;
+    desc->format_kind = dnnl_blocked;
+    dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
+    blocking->inner_nblks = (int)layout->block_count;
+    dnnl_dims_t block;
+    for (uint32_t d = 0; d < layout->rank; d++)
+        block[d] = 1;
+    for (uint32_t b = 0; b < layout->block_count; b++) {
+        blocking->inner_blks[b] = layout->blocks[b];
+        blocking->inner_idxs[b] = (dnnl_dim_t)layout->block_dims[b];
+        block[layout->block_dims[b]] *= layout->blocks[b];
+    }
+    for (uint32_t d = 0; d < layout->rank; d++) {
+        desc->dims[d] = layout->dims[d];
+        desc->padded_dims[d] = (layout->dims[d] + block[d] - 1) / block[d] * block[d];
+        blocking->strides[d] = layout->strides[d];
+    }
+    return layout->size_bytes == 0 || dnnl_memory_desc_get_size(desc) == layout->size_bytes;
+}
+
+/* The source or result as the primitive sees it: a dense copy where one was planned. */
+static bool seen_desc(dnnl_memory_desc_t *desc, enum ul_call_kind kind,
+                      const struct ul_call_tensor *tensor, uint64_t copy_bytes)
+{
+    struct ul_call_tensor dense;
+    if (copy_bytes == 0)
+        return plain_desc(desc, tensor);
+    return (uint64_t)ul_call_dense(kind, tensor, &dense) * sizeof(float) <= copy_bytes &&
+           plain_desc(desc, &dense);
+}
+
+/* ---- the descriptor of a call ---- */
+
+static dnnl_alg_kind_t post_algorithm(enum ul_post_kind kind)
+{
+    switch (kind) {
+    case UL_POST_RELU:
+        return dnnl_eltwise_relu;
+    case UL_POST_CLIP:
+        return dnnl_eltwise_clip;
+    case UL_POST_GELU_ERF:
+        return dnnl_eltwise_gelu_erf;
+    case UL_POST_GELU_TANH:
+        return dnnl_eltwise_gelu_tanh;
+    case UL_POST_SWISH:
+        return dnnl_eltwise_swish;
+    case UL_POST_HARD_SWISH:
+        return dnnl_eltwise_hardswish;
+    case UL_POST_LOGISTIC:
+        return dnnl_eltwise_logistic;
+    case UL_POST_TANH:
+        return dnnl_eltwise_tanh;
+    case UL_POST_ELU:
+        return dnnl_eltwise_elu;
+    case UL_POST_LINEAR:
+        return dnnl_eltwise_linear;
+    case UL_POST_ADD:
+        return dnnl_binary_add;
+    case UL_POST_SUB:
+        return dnnl_binary_sub;
+    case UL_POST_MUL:
+        return dnnl_binary_mul;
+    case UL_POST_DIV:
+        return dnnl_binary_div;
+    case UL_POST_MAX:
+        return dnnl_binary_max;
+    case UL_POST_MIN:
+        return dnnl_binary_min;
+    case UL_POST_SUM:
+        break;
+    }
+    return dnnl_alg_kind_undef;
+}
+
+static bool append_post(struct call_desc *desc, dnnl_post_ops_t posts, const struct ul_call *call,
+                        uint32_t index)
+{
+    const struct ul_post *post = &call->posts[index];
+    if (post->kind == UL_POST_SUM)
+        return dnnl_post_ops_append_sum(posts, 1.0f) == dnnl_success;
+    if (post->kind < UL_POST_SUM)
+        return dnnl_post_ops_append_eltwise(posts, 1.0f, post_algorithm(post->kind), post->alpha,
+                                            post->beta) == dnnl_success;
+    return post_desc(&desc->posts[index], &post->tensor, call->dst.rank) &&
+           dnnl_post_ops_append_binary(posts, post_algorithm(post->kind), &desc->posts[index]) ==
+               dnnl_success;
+}
+
+static bool make_attr(struct call_desc *desc, const struct ul_call *call)
+{
+    dnnl_post_ops_t posts = NULL;
+    bool good = dnnl_primitive_attr_create(&desc->attr) == dnnl_success &&
+                dnnl_primitive_attr_set_scratchpad_mode(desc->attr, dnnl_scratchpad_mode_user) ==
+                    dnnl_success &&
+                dnnl_post_ops_create(&posts) == dnnl_success;
+    for (uint32_t i = 0; good && i < call->post_count; i++)
+        good = append_post(desc, posts, call, i);
+    good = good && dnnl_primitive_attr_set_post_ops(desc->attr, posts) == dnnl_success;
+    if (posts != NULL)
+        dnnl_post_ops_destroy(posts);
+    return good;
+}
+
+/* The numbers of a window, in arrays as long as the library's. */
+struct window {
+    dnnl_dims_t sizes, steps, dilations, pads_begin, pads_end;
+    bool dilated;
+};
+
+static void find_window(struct window *window, const struct ul_call *call)
+{
+    uint32_t axes = call->src.rank > 2 ? call->src.rank - 2 : 0;
+    if (axes > 3)
+        axes = 3;
+    copy_dims(window->sizes, call->window, axes);
+    copy_dims(window->steps, call->steps, axes);
+    copy_dims(window->dilations, call->dilations, axes);
+    copy_dims(window->pads_begin, call->pads, axes);
+    copy_dims(window->pads_end, call->pads + axes, axes);
+    window->dilated = false;
+    for (uint32_t i = 0; i < axes; i++) {
+        if (window->dilations[i] > 0)
+            window->dilations[i]--; /* the library counts the gaps */
+        window->dilated = window->dilated || window->dilations[i] != 0;
+    }
+}
+
+static bool make_pooling(struct call_desc *desc, enum ul_call_kind kind,
+                         const struct window *window)
+{
+    dnnl_alg_kind_t algorithm = kind == UL_CALL_MAX_POOL    ? dnnl_pooling_max
+                                : kind == UL_CALL_MEAN_POOL ? dnnl_pooling_avg_exclude_padding
+                                                            : dnnl_pooling_avg_include_padding;
+    if (!window->dilated)
+        return dnnl_pooling_forward_desc_init(&desc->op.pooling, dnnl_forward_inference, algorithm,
+                                              &desc->src, &desc->dst, window->steps, window->sizes,
+                                              window->pads_begin, window->pads_end) == dnnl_success;
+    return dnnl_pooling_v2_forward_desc_init(&desc->op.dilated_pooling, dnnl_forward_inference,
+                                             algorithm, &desc->src, &desc->dst, window->steps,
+                                             window->sizes, window->dilations, window->pads_begin,
+                                             window->pads_end) == dnnl_success;
+}
+
+static bool make_op(struct call_desc *desc, const struct ul_call *call)
+{
+    const dnnl_memory_desc_t *bias = call->bias.rank != 0 ? &desc->bias : NULL;
+    struct window window;
+    find_window(&window, call);
+    switch (call->kind) {
+    case UL_CALL_CONVOLUTION:
+        return dnnl_dilated_convolution_forward_desc_init(
+                   &desc->op.convolution, dnnl_forward_inference, dnnl_convolution_direct,
+                   &desc->src, &desc->weights, bias, &desc->dst, window.steps, window.dilations,
+                   window.pads_begin, window.pads_end) == dnnl_success;
+    case UL_CALL_DECONVOLUTION:
+        return dnnl_dilated_deconvolution_forward_desc_init(
+                   &desc->op.deconvolution, dnnl_forward_inference, dnnl_deconvolution_direct,
+                   &desc->src, &desc->weights, bias, &desc->dst, window.steps, window.dilations,
+                   window.pads_begin, window.pads_end) == dnnl_success;
+    case UL_CALL_MATMUL:
+        return dnnl_matmul_desc_init(&desc->op.matmul, &desc->src, &desc->weights, bias,
+                                     &desc->dst) == dnnl_success;
+    case UL_CALL_MAX_POOL:
+    case UL_CALL_MEAN_POOL:
+    case UL_CALL_PADDED_MEAN_POOL:
+        return make_pooling(desc, call->kind, &window);
+    }
+    return false;
+}
+
+/* The caller destroys desc->attr, also when this fails. */
+static bool describe(struct call_desc *desc, const struct ul_call *call)
+{
+    memset(desc, 0, sizeof *desc);
+    bool good = seen_desc(&desc->src, call->kind, &call->src, call->src_copy_bytes) &&
+                seen_desc(&desc->dst, call->kind, &call->dst, call->dst_copy_bytes) &&
+                plain_desc(&desc->bias, &call->bias);
+    good = good && (call->pack != NULL ? packed_desc(&desc->weights, &call->layout)
+                                       : plain_desc(&desc->weights, &call->weights));
+    return good && make_attr(desc, call) && make_op(desc, call);
+}
+
+/* ---- the choice of an implementation ---- */
+
+static uint64_t scratch_needed(const_dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return scratch != NULL ? dnnl_memory_desc_get_size(scratch) : 0;
+}
+
+/* The planned implementation where the library still has it and it fits, else the first one that
+ * fits. NULL: none; the failure says whether for lack of scratch. */
+static dnnl_primitive_desc_t choose(const struct call_desc *desc, const struct ul_call *call,
+                                    dnnl_engine_t engine, struct ul_failure *failure)
+{
+    uint64_t own_bytes = ul_call_scratch_own(call);
+    uint64_t planned = call->scratch_bytes > own_bytes ? call->scratch_bytes - own_bytes : 0;
+    uint64_t least = UINT64_MAX;
+    dnnl_primitive_desc_t best = NULL;
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    bool exact = false;
+    bool more = dnnl_primitive_desc_iterator_create(&iterator, &desc->op, desc->attr, engine,
+                                                    NULL) == dnnl_success;
+    while (more && !exact) {
+        const char *name = "ref";
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
+        if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) !=
+            dnnl_success)
+            name = "ref";
+        uint64_t needed = scratch_needed(pd);
+        bool allowed = !ul_library_refuses(name);
+        if (allowed && needed < least)
+            least = needed;
+        exact = allowed && needed <= planned && call->implementation != NULL &&
+                strcmp(name, call->implementation) == 0;
+        if (exact || (allowed && needed <= planned && best == NULL)) {
+            if (best != NULL)
+                dnnl_primitive_desc_destroy(best);
+            best = pd;
+        } else {
+            dnnl_primitive_desc_destroy(pd);
+        }
+        more = dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
+    }
+    if (iterator != NULL)
+        dnnl_primitive_desc_iterator_destroy(iterator);
+    if (best == NULL) {
+        bool scratch = least != UINT64_MAX;
+        failure->result = scratch ? UL_LIBRARY_NEEDS_MORE : UL_LIBRARY_UNSUPPORTED;
+        failure->needed_bytes = scratch ? own_bytes + least : 0;
+        failure->available_bytes = call->scratch_bytes;
+    }
+    return best;
+}
+
+/* ---- binding ---- */
+
+/* A memory object without an address. It is a plain row of floats: the library takes the layout
+ * from its primitive, and would write zeros to the padding of a blocked one at every new address.
+ */
+static bool bind(struct ul_library_state *state, struct bound *bound, int arg, uint64_t size_bytes,
+                 uint32_t source)
+{
+    dnnl_memory_desc_t row;
+    dnnl_dims_t dims = {(dnnl_dim_t)((size_bytes + 3) / 4)};
+    int at = bound->arg_count;
+    bound->args[at].arg = arg;
+    bound->source[at] = source;
+    if (dnnl_memory_desc_init_by_tag(&row, 1, dims, dnnl_f32, dnnl_a) != dnnl_success ||
+        dnnl_memory_create(&bound->args[at].memory, &row, state->engine, DNNL_MEMORY_NONE) !=
+            dnnl_success)
+        return false;
+    bound->arg_count++;
+    return true;
+}
+
+static bool bind_main(struct ul_library_state *state, struct bound *bound,
+                      const struct call_desc *desc, const struct ul_call *call,
+                      uint64_t scratch_bytes)
+{
+    bool good = bind(state, bound, DNNL_ARG_SRC, dnnl_memory_desc_get_size(&desc->src),
+                     call->src_copy_bytes != 0 ? FROM_SRC_COPY : SRC) &&
+                bind(state, bound, DNNL_ARG_DST, dnnl_memory_desc_get_size(&desc->dst),
+                     call->dst_copy_bytes != 0 ? FROM_DST_COPY : DST);
+    if (call->weights.rank != 0)
+        good = good && bind(state, bound, DNNL_ARG_WEIGHTS,
+                            dnnl_memory_desc_get_size(&desc->weights), WEIGHTS);
+    if (call->bias.rank != 0)
+        good =
+            good && bind(state, bound, DNNL_ARG_BIAS, dnnl_memory_desc_get_size(&desc->bias), BIAS);
+    uint32_t next = FIRST_POST;
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].kind >= UL_POST_ADD)
+            good = good && next < UL_CALL_ARGS &&
+                   bind(state, bound, DNNL_ARG_ATTR_MULTIPLE_POST_OP((int)i) | DNNL_ARG_SRC_1,
+                        dnnl_memory_desc_get_size(&desc->posts[i]), next++);
+    if (scratch_bytes != 0)
+        good = good && bind(state, bound, DNNL_ARG_SCRATCHPAD, scratch_bytes, FROM_SCRATCH);
+    return good;
+}
+
+/* A copy from one layout to another. */
+static bool bind_copy(struct ul_library_state *state, struct bound *bound,
+                      const dnnl_memory_desc_t *from, uint32_t from_source,
+                      const dnnl_memory_desc_t *to, uint32_t to_source)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    bool good =
+        dnnl_primitive_attr_create(&attr) == dnnl_success &&
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success &&
+        dnnl_reorder_primitive_desc_create(&pd, from, state->engine, to, state->engine, attr) ==
+            dnnl_success &&
+        scratch_needed(pd) == 0 && dnnl_primitive_create(&bound->primitive, pd) == dnnl_success &&
+        bind(state, bound, DNNL_ARG_FROM, dnnl_memory_desc_get_size(from), from_source) &&
+        bind(state, bound, DNNL_ARG_TO, dnnl_memory_desc_get_size(to), to_source);
+    if (pd != NULL)
+        dnnl_primitive_desc_destroy(pd);
+    if (attr != NULL)
+        dnnl_primitive_attr_destroy(attr);
+    return good;
+}
+
+static bool bind_copies(struct ul_library_state *state, struct call_state *call_state,
+                        const struct call_desc *desc, const struct ul_call *call)
+{
+    dnnl_memory_desc_t place;
+    bool good = true, sum = false;
+    for (uint32_t i = 0; i < call->post_count; i++)
+        sum = sum || call->posts[i].kind == UL_POST_SUM;
+    if (call->src_copy_bytes != 0)
+        good = plain_desc(&place, &call->src) &&
+               bind_copy(state, &call_state->src_in, &place, SRC, &desc->src, FROM_SRC_COPY);
+    if (good && call->dst_copy_bytes != 0)
+        good =
+            plain_desc(&place, &call->dst) &&
+            bind_copy(state, &call_state->dst_out, &desc->dst, FROM_DST_COPY, &place, DST) &&
+            (!sum || bind_copy(state, &call_state->dst_in, &place, DST, &desc->dst, FROM_DST_COPY));
+    return good;
+}
+
+/* Everything for one call. */
+static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
+                                const struct ul_call *call, struct ul_failure *failure)
+{
+    struct call_desc desc;
+    dnnl_primitive_desc_t pd = NULL;
+    failure->result = UL_LIBRARY_UNSUPPORTED;
+    if (describe(&desc, call))
+        pd = choose(&desc, call, state->engine, failure);
+    if (pd != NULL) {
+        failure->result = UL_LIBRARY_FAILED;
+        if (dnnl_primitive_create(&call_state->main.primitive, pd) == dnnl_success &&
+            bind_main(state, &call_state->main, &desc, call, scratch_needed(pd)) &&
+            bind_copies(state, call_state, &desc, call))
+            failure->result = UL_OK;
+        dnnl_primitive_desc_destroy(pd);
+    }
+    if (desc.attr != NULL)
+        dnnl_primitive_attr_destroy(desc.attr);
+    return failure->result;
+}
+
+/* ---- the state of an arena ---- */
+
+static void set_state(const struct ul_library *library, void *arena, struct ul_library_state *state)
+{
+    memcpy((unsigned char *)arena + library->state_offset_bytes, &state, sizeof state);
+}
+
+static struct ul_library_state *get_state(const struct ul_library *library, const void *arena)
+{
+    struct ul_library_state *state;
+    memcpy(&state, (const unsigned char *)arena + library->state_offset_bytes, sizeof state);
+    return state;
+}
+
+static void bound_done(struct bound *bound)
+{
+    for (int i = 0; i < bound->arg_count; i++)
+        dnnl_memory_destroy(bound->args[i].memory);
+    if (bound->primitive != NULL)
+        dnnl_primitive_destroy(bound->primitive);
+}
+
+static void state_done(struct ul_library_state *state)
+{
+    for (uint32_t i = 0; i < state->call_count; i++) {
+        bound_done(&state->calls[i].main);
+        bound_done(&state->calls[i].src_in);
+        bound_done(&state->calls[i].dst_in);
+        bound_done(&state->calls[i].dst_out);
+    }
+    if (state->stream != NULL)
+        dnnl_stream_destroy(state->stream);
+    if (state->engine != NULL)
+        dnnl_engine_destroy(state->engine);
+    free(state);
+}
+
+/* Memory of this process that no file backs, as the kernel counts it; 0 where it does not say. */
+static uint64_t anonymous_bytes(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "RssAnon: %llu kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib * 1024;
+}
+
+static enum ul_result make_state(const struct ul_library *library, struct ul_library_state *state,
+                                 struct ul_failure *failure)
+{
+    if (dnnl_engine_create(&state->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags) !=
+            dnnl_success)
+        return failure->result = UL_LIBRARY_FAILED;
+    for (uint32_t i = 0; i < library->call_count; i++) {
+        failure->tensor = i;
+        if (make_call(state, &state->calls[i], &library->calls[i], failure) != UL_OK)
+            return failure->result;
+    }
+    failure->tensor = 0;
+    return UL_OK;
+}
+
+enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
+                               struct ul_failure *failure)
+{
+    size_t state_bytes =
+        sizeof(struct ul_library_state) + (size_t)library->call_count * sizeof(struct call_state);
+    uint64_t before_bytes = anonymous_bytes();
+    struct ul_library_state *state = calloc(1, state_bytes);
+    set_state(library, arena, NULL);
+    if (state == NULL) {
+        failure->needed_bytes = state_bytes;
+        return failure->result = UL_LIBRARY_FAILED;
+    }
+    state->call_count = library->call_count;
+    state->threads = threads == 0 ? 1 : (int)threads;
+    int lent = lend_threads(state->threads);
+    enum ul_result result = make_state(library, state, failure);
+    return_threads(lent, state->threads);
+    if (result != UL_OK) {
+        state_done(state);
+        return result;
+    }
+    uint64_t after_bytes = anonymous_bytes();
+    state->heap_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    set_state(library, arena, state);
+    return UL_OK;
+}
+
+void ul_library_done(const struct ul_library *library, void *arena)
+{
+    struct ul_library_state *state = get_state(library, arena);
+    if (state != NULL)
+        state_done(state);
+    set_state(library, arena, NULL);
+}
+
+uint64_t ul_library_heap_bytes(const struct ul_library *library, const void *arena)
+{
+    const struct ul_library_state *state = get_state(library, arena);
+    return state != NULL ? state->heap_bytes : 0;
+}
+
+/* ---- running ---- */
+
+/* Everything that can fail was made at set-up; what is left is the library's bookkeeping, which
+ * fails only when a few hundred bytes are not to be had. */
+static void execute(const struct ul_library_state *state, const struct bound *bound,
+                    void *const *places)
+{
+    bool good = true;
+    if (bound->primitive == NULL)
+        return;
+    for (int i = 0; i < bound->arg_count; i++)
+        good = dnnl_memory_set_data_handle(bound->args[i].memory, places[bound->source[i]]) ==
+                   dnnl_success &&
+               good;
+    good = good && dnnl_primitive_execute(bound->primitive, state->stream, bound->arg_count,
+                                          bound->args) == dnnl_success;
+    if (!good) {
+        fputs("oneDNN failed while running, out of memory\n", stderr);
+        abort();
+    }
+}
+
+void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,
+                    const void *const *args, unsigned char *scratch)
+{
+    const struct ul_library_state *state = get_state(library, arena);
+    const struct ul_call *call = &library->calls[index];
+    const struct call_state *call_state = &state->calls[index];
+    void *places[FROM_DST_COPY + 1] = {NULL};
+    uint32_t arg_count = FIRST_POST;
+    for (uint32_t i = 0; i < call->post_count; i++)
+        arg_count += call->posts[i].kind >= UL_POST_ADD;
+    memcpy(places, args, arg_count * sizeof *args); /* the library takes sources without const */
+    if (scratch != NULL) {
+        places[FROM_SRC_COPY] = scratch;
+        places[FROM_DST_COPY] = scratch + ul_call_scratch_dst(call);
+        places[FROM_SCRATCH] = scratch + ul_call_scratch_own(call);
+    }
+    int lent = lend_threads(state->threads);
+    execute(state, &call_state->src_in, places);
+    execute(state, &call_state->dst_in, places);
+    execute(state, &call_state->main, places);
+    execute(state, &call_state->dst_out, places);
+    return_threads(lent, state->threads);
+}
