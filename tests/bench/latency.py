@@ -12,7 +12,8 @@ time      medians of runs in blocks that alternate between the two, each after a
           are the program's --bench, onnxruntime's a process that lives through all rounds, with
           all optimizations and its own spinning. Sizes that the model leaves open are given to
           both. "least" is the ratio of the least times, and the range that of the ratios of
-          single rounds: they tell how noisy the machine was.
+          single rounds: they tell how noisy the machine was. GFLOP/s is the compiler's count of
+          the work over either time: what a core can do at best bounds the ratio.
 memory    peak resident MiB of a process that sets up and runs once; onnxruntime's less that of a
           Python process that only imports onnxruntime and numpy.
 start-up  ullage: from the start of the process to its first byte of result on a pipe.
@@ -206,7 +207,7 @@ class Peer:
 def program_block(case, warmup, runs):
     command = [case.program, "--bench", "--warmup", str(warmup), "--duration", "0",
                "--iterations", str(runs), "--json", "-", *case.input_arguments()]  # fmt: skip
-    return json.loads(checked(command, "--bench", env=case.environment()))["latency_seconds"]
+    return json.loads(checked(command, "--bench", env=case.environment()))
 
 
 def compare(case, wanted):
@@ -230,13 +231,14 @@ def measure_time(case, peer, args):
     """Medians over all rounds, the ratio of each round, and that of the least times."""
     probe = statistics.median(peer.block(args.warmup, BLOCK_RUNS[0]))
     runs = min(max(round(args.block / probe), BLOCK_RUNS[0]), BLOCK_RUNS[1])
-    own, other, own_least, other_least = [], [], [], []
+    own, other, own_least, other_least, flops = [], [], [], [], 0
     for i in range(args.rounds):
         for ours in (i % 2 == 0, i % 2 != 0):
             if ours:
                 block = program_block(case, args.warmup, runs)
-                own.append(block["median"])
-                own_least.append(block["min"])
+                own.append(block["latency_seconds"]["median"])
+                own_least.append(block["latency_seconds"]["min"])
+                flops = block["flops"]
             else:
                 samples = peer.block(args.warmup, runs)
                 other.append(statistics.median(samples))
@@ -245,7 +247,7 @@ def measure_time(case, peer, args):
     ours, theirs = statistics.median(own), statistics.median(other)
     return {"runs_per_block": runs, "ours_seconds": ours, "onnxruntime_seconds": theirs,
             "ratio": ours / theirs, "round_ratios": rounds,
-            "least_ratio": min(own_least) / min(other_least),
+            "flops": flops, "least_ratio": min(own_least) / min(other_least),
             "ours_rounds": own, "onnxruntime_rounds": other}  # fmt: skip
 
 
@@ -407,7 +409,7 @@ def marked(text, row, name):
 
 
 HEADER = """\
-network          thr | ms    ours    onnxr.  ratio  least (rounds)   \
+network          thr | ms    ours    onnxr.  ratio  least (rounds)     GFLOP/s \
 | MiB  ours   limit  onnxr. ratio  | start ms onnxr. ratio  | abs.     rel. diff."""
 
 
@@ -417,11 +419,12 @@ def print_row(row):
         print(f"{head} FAILED! {row['error']}", flush=True)
         return
     span, memory, start, error = row["time"], row["memory"], row["start"], row["difference"]
-    rounds, mib = span["round_ratios"], 2**20
+    rounds, mib, rate = span["round_ratios"], 2**20, span["flops"] * 1e-9
     print(head,
           f"{span['ours_seconds'] * 1e3:9.2f} {span['onnxruntime_seconds'] * 1e3:9.2f}",
           marked(f"{span['ratio']:6.2f}", row, "time"),
-          f"{span['least_ratio']:5.2f} ({min(rounds):.2f}-{max(rounds):.2f}) |",
+          f"{span['least_ratio']:5.2f} ({min(rounds):.2f}-{max(rounds):.2f})",
+          f"{rate / span['ours_seconds']:4.0f} {rate / span['onnxruntime_seconds']:4.0f} |",
           marked(f"{memory['ours_bytes'] / mib:8.1f}", row, "reserved"),
           f"{memory['limit_bytes'] / mib:6.1f} {memory['onnxruntime_bytes'] / mib:7.1f}",
           marked(f"{memory['ratio']:.2f}", row, "memory"), "|",
