@@ -142,4 +142,3 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
 }
 
 #endif
-
