@@ -80,13 +80,18 @@ bool ul_cut_window(const struct ul_cut *cut, struct ul_cut_window *window)
     return window->low < window->high;
 }
 
-bool ul_cut_keeps_lanes(const struct ul_cut *cut, uint32_t axis)
+bool ul_cut_keeps_lanes(const struct ul_cut *cut, ul_value_id value, uint32_t axis)
 {
-    const struct ul_type *type = ul_cut_input_type(cut, 0);
-    if (cut->output.end - cut->output.begin > 1 || type->dims[axis] == 1)
+    const struct ul_value *info = &cut->graph->values[value];
+    uint32_t order[UL_LIMIT_RANK];
+    uint32_t at = 0;
+    if (cut->output.end - cut->output.begin > 1 || info->type.dims[axis] == 1)
         return true;
-    for (uint32_t d = axis + 1; d < type->rank; d++) {
-        if (type->dims[d] > 1)
+    ul_view_order(&info->type, &info->view, order);
+    while (order[at] != axis)
+        at++;
+    while (++at < info->type.rank) {
+        if (info->type.dims[order[at]] > 1)
             return true;
     }
     return false;

@@ -74,12 +74,14 @@ enum ul_value_kind {
 };
 
 enum ul_value_flag {
-    UL_VALUE_PERSISTENT = 1u << 0, /* same place in every run: state, trainable weight */
+    UL_VALUE_PERSISTENT = 1u << 0,    /* same place in every run: state, trainable weight */
+    UL_VALUE_CHANNELS_LAST = 1u << 1, /* its own bytes have dimension 1 innermost */
 };
 
 /* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0
- * and dense strides. Strides count elements of the value's dtype and may be 0 (Expand) or
- * negative (Slice with a negative step). */
+ * and dense strides: row-major, or with dimension 1 innermost (UL_VALUE_CHANNELS_LAST). Strides
+ * count elements of the value's dtype and may be 0 (Expand) or negative (Slice with a negative
+ * step). */
 struct ul_view {
     ul_value_id base;
     int64_t offset_bytes;
@@ -259,8 +261,19 @@ const int64_t *ul_node_get_ints(const struct ul_node *node, const char *name, ui
 /* "node 17 \"conv1\" (Conv)" for messages. */
 const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, struct ul_arena *arena);
 
-/* view.c: true when the views pass left nothing to do for the node: its outputs are views of input
- * 0, or (Concat) its inputs lie in the output already. Such a node gets no kernel. */
+/* view.c */
+
+/* The dense view of a value on itself. */
+struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value);
+/* Elements follow each other in row-major order without gaps; strides of dimensions of size 1 do
+ * not matter. */
+bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view);
+/* The dimensions from the outermost to the innermost as they lie in memory, by their strides;
+ * those of size 1 keep their places. Row-major where a stride is 0 or nothing is known yet. `order`
+ * has rank entries. */
+void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint32_t *order);
+/* True when the views pass left nothing to do for the node: its outputs are views of input 0, or
+ * (Concat) its inputs lie in the output already. Such a node gets no kernel. */
 bool ul_node_is_view(const struct ul_graph *graph, ul_node_id node);
 /* Where an operand of a Concat belongs in the output. */
 struct ul_view ul_concat_slice(const struct ul_graph *graph, const struct ul_node *node,
@@ -421,9 +434,10 @@ struct ul_cut_window {
     int64_t low, high, part_begin, part_end; /* pads of the part */
 };
 bool ul_cut_window(const struct ul_cut *cut, struct ul_cut_window *window);
-/* A part of extent 1 along `axis` of input 0 is looped over in another way where no dimension
- * behind it is longer than 1 (ir/ops/lanes.h), and sums may then be formed in another order. */
-bool ul_cut_keeps_lanes(const struct ul_cut *cut, uint32_t axis);
+/* A part of extent 1 along `axis` of the value that loops follow is looped over in another way
+ * where no dimension inside of it is longer than 1 (ir/ops/lanes.h), and sums may then be formed in
+ * another order. */
+bool ul_cut_keeps_lanes(const struct ul_cut *cut, ul_value_id value, uint32_t axis);
 
 /* fold.c */
 

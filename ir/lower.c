@@ -83,15 +83,7 @@ static bool is_map(const struct ul_node *node)
 static struct ul_view view_of(const struct ul_lower *lower, ul_value_id value)
 {
     const struct ul_value *info = value_get(lower, value);
-    if (info->view.base != UL_NONE)
-        return info->view;
-    struct ul_view view = {.base = value, .offset_bytes = 0};
-    int64_t stride = 1;
-    for (uint32_t d = info->type.rank; d-- > 0;) {
-        view.strides[d] = stride;
-        stride *= info->type.dims[d];
-    }
-    return view;
+    return info->view.base != UL_NONE ? info->view : ul_view_own(lower->graph, value);
 }
 
 static struct param param_get(struct ul_lower *lower, ul_value_id value)
@@ -408,11 +400,32 @@ static bool any_empty(uint32_t rank, const int64_t *dims)
     return empty;
 }
 
-void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index)
+void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *order)
+{
+    struct ul_view view = view_of(lower, value);
+    ul_view_order(&value_get(lower, value)->type, &view, order);
+}
+
+static void open_ordered(struct ul_lower *lower, uint32_t rank, const int64_t *dims,
+                         const uint32_t *order, ul_kx *index)
 {
     bool empty = any_empty(rank, dims);
-    for (uint32_t d = 0; d < rank; d++)
+    for (uint32_t i = 0; i < rank; i++) {
+        uint32_t d = order == NULL ? i : order[i];
         index[d] = ul_ks_for(lower->kernel, empty ? 0 : dims[d], UL_FOR_PARALLEL);
+    }
+}
+
+void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index)
+{
+    open_ordered(lower, rank, dims, NULL, index);
+}
+
+void ul_lower_open_as(struct ul_lower *lower, ul_value_id value, const int64_t *dims, ul_kx *index)
+{
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, value, order);
+    open_ordered(lower, value_get(lower, value)->type.rank, dims, order, index);
 }
 
 void ul_lower_close(struct ul_lower *lower, uint32_t rank)
@@ -449,24 +462,31 @@ static bool group_merges(const struct ul_lower *lower, const struct ul_type *typ
         for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
             ul_value_id value =
                 k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
-            if (value != UL_NONE && value_get(lower, value)->type.rank <= type->rank &&
-                !value_merges(lower, value, type, outer, inner))
+            if (value == UL_NONE)
+                continue;
+            if (value_get(lower, value)->type.rank > type->rank)
                 return false;
-            if (value != UL_NONE && value_get(lower, value)->type.rank > type->rank)
+            /* What has no bytes is only ever computed from what it is made of. */
+            bool in_bytes = !in_group(lower, value) || escapes(lower, value);
+            if (in_bytes && !value_merges(lower, value, type, outer, inner))
                 return false;
         }
     }
     return true;
 }
 
-/* Opens the loops of a nest over `type`: dimensions of size 1 get index 0, neighbours that every
- * operand runs through alike become one loop (the inner index then runs over both, the outer is
- * 0). Returns how many loops were opened. */
-static uint32_t open_merged(struct ul_lower *lower, const struct ul_type *type, ul_kx *index)
+/* Opens the loops of a nest over the elements of `result` as they lie: dimensions of size 1 get
+ * index 0, neighbours that every operand runs through alike become one loop (the inner index then
+ * runs over both, the outer is 0). Returns how many loops were opened. */
+static uint32_t open_merged(struct ul_lower *lower, ul_value_id result, ul_kx *index)
 {
+    const struct ul_type *type = &value_get(lower, result)->type;
+    uint32_t order[UL_LIMIT_RANK];
     int64_t counts[UL_LIMIT_RANK];
     uint32_t last = UL_NONE;
-    for (uint32_t d = type->rank; d-- > 0;) {
+    ul_lower_order(lower, result, order);
+    for (uint32_t i = type->rank; i-- > 0;) {
+        uint32_t d = order[i];
         counts[d] = type->dims[d];
         index[d] = ul_kx_index_const(lower->kernel, 0);
         if (type->dims[d] == 1)
@@ -476,15 +496,16 @@ static uint32_t open_merged(struct ul_lower *lower, const struct ul_type *type, 
              * through the strides of `d`, so `last` moves out while the loop stays. */
             uint32_t loop = last;
             while (counts[loop] < 0)
-                loop = (uint32_t)-counts[loop];
+                loop = (uint32_t)-counts[loop] - 1;
             counts[loop] *= type->dims[d];
-            counts[d] = -(int64_t)loop;
+            counts[d] = -(int64_t)loop - 1;
         }
         last = d;
     }
     uint32_t opened = 0;
     bool empty = any_empty(type->rank, type->dims);
-    for (uint32_t d = 0; d < type->rank; d++) {
+    for (uint32_t i = 0; i < type->rank; i++) {
+        uint32_t d = order[i];
         if (counts[d] < 0 || type->dims[d] == 1)
             continue;
         index[d] = ul_ks_for(lower->kernel, empty ? 0 : counts[d], UL_FOR_PARALLEL);
@@ -503,7 +524,7 @@ static void lower_maps(struct ul_lower *lower, const ul_value_id *results, uint3
             continue;
         const struct ul_type *type = &value_get(lower, results[first])->type;
         ul_kx index[UL_LIMIT_RANK];
-        uint32_t opened = open_merged(lower, type, index);
+        uint32_t opened = open_merged(lower, results[first], index);
         for (uint32_t pass = 0; pass < 2; pass++) {
             for (uint32_t i = first; i < count; i++) {
                 const struct ul_type *other = &value_get(lower, results[i])->type;

@@ -39,7 +39,11 @@ ul_kx ul_lower_load_output(struct ul_lower *lower, ul_value_id value, const ul_k
 /* Opens one PARALLEL loop per dimension of `dims` and fills `index`; close with
  * ul_lower_close(lower, rank). */
 void ul_lower_open(struct ul_lower *lower, uint32_t rank, const int64_t *dims, ul_kx *index);
+/* The same in the order in which the elements of `value`, of that rank, lie in memory. */
+void ul_lower_open_as(struct ul_lower *lower, ul_value_id value, const int64_t *dims, ul_kx *index);
 void ul_lower_close(struct ul_lower *lower, uint32_t rank);
+/* The dimensions of a value from the outermost to the innermost in memory. */
+void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *order);
 /* Shape and dtype of a node's input or output. */
 const struct ul_type *ul_lower_input_type(const struct ul_lower *lower, ul_node_id node,
                                           uint32_t input);

@@ -329,12 +329,7 @@ static enum ul_status parse_own(struct parse *parse, ul_value_id id)
     struct ul_value *value = &parse->graph->values[id];
     if (!ul_type_known(&value->type) || !ul_type_in_limits(&value->type))
         return fail(parse, "a type of known size before 'own'");
-    int64_t stride = 1;
-    value->view.base = id;
-    for (uint32_t d = value->type.rank; d-- > 0;) {
-        value->view.strides[d] = stride;
-        stride *= value->type.dims[d];
-    }
+    value->view = ul_view_own(parse->graph, id);
     return UL_OK;
 }
 
@@ -355,6 +350,8 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
     parse->graph->values[id].kind = kind;
     if (accept_word(parse, "persistent"))
         parse->graph->values[id].flags |= UL_VALUE_PERSISTENT;
+    if (accept_word(parse, "channels_last"))
+        parse->graph->values[id].flags |= UL_VALUE_CHANNELS_LAST;
     if (accept(parse, "donor=")) {
         ul_value_id donor;
         UL_TRY(parse_value_id(parse, &donor));

@@ -105,15 +105,15 @@ static void put_constant(struct print *print, const struct ul_tensor *tensor)
     put_elements(print->text, tensor, splat ? 1 : ul_type_elements(&tensor->type));
 }
 
-static bool view_is_own(const struct ul_value *value, ul_value_id id)
+static bool view_is_own(const struct ul_graph *graph, ul_value_id id)
 {
-    int64_t stride = 1;
+    const struct ul_value *value = &graph->values[id];
+    struct ul_view own = ul_view_own(graph, id);
     if (value->view.base != id || value->view.offset_bytes != 0)
         return false;
-    for (uint32_t d = value->type.rank; d-- > 0;) {
-        if (value->view.strides[d] != stride)
+    for (uint32_t d = 0; d < value->type.rank; d++) {
+        if (value->view.strides[d] != own.strides[d])
             return false;
-        stride *= value->type.dims[d];
     }
     return true;
 }
@@ -123,7 +123,7 @@ static void put_view(struct print *print, ul_value_id id)
     const struct ul_value *value = &print->graph->values[id];
     if (value->view.base == UL_NONE)
         return;
-    if (view_is_own(value, id)) {
+    if (view_is_own(print->graph, id)) {
         ul_text_put(print->text, " own");
         return;
     }
@@ -144,6 +144,8 @@ static void put_definition(struct print *print, ul_value_id id)
     ul_type_print(print->text, &value->type);
     if ((value->flags & UL_VALUE_PERSISTENT) != 0)
         ul_text_put(print->text, " persistent");
+    if ((value->flags & UL_VALUE_CHANNELS_LAST) != 0)
+        ul_text_put(print->text, " channels_last");
     if (value->donor != UL_NONE)
         ul_text_printf(print->text, " donor=%%%u", (unsigned)value->donor);
     put_view(print, id);

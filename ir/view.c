@@ -1,5 +1,66 @@
-/* Which nodes need no kernel, because their outputs are views that the views pass has laid out. */
+/* Where the elements of values are, and which nodes need no kernel, because their outputs are views
+ * that the views pass has laid out. */
 #include "ir/ir.h"
+
+struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_type *type = &graph->values[value].type;
+    struct ul_view view = {.base = value};
+    bool last = (graph->values[value].flags & UL_VALUE_CHANNELS_LAST) != 0 && type->rank > 2;
+    int64_t stride = last ? type->dims[1] : 1;
+    for (uint32_t d = type->rank; d-- > (last ? 2u : 0u);) {
+        view.strides[d] = stride;
+        stride *= type->dims[d];
+    }
+    if (last) {
+        view.strides[1] = 1;
+        view.strides[0] = stride;
+    }
+    return view;
+}
+
+bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view)
+{
+    int64_t stride = 1;
+    if (ul_type_elements(type) == 0)
+        return true;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        if (type->dims[d] == 1)
+            continue;
+        if (view->strides[d] != stride)
+            return false;
+        stride *= type->dims[d];
+    }
+    return true;
+}
+
+static int64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint32_t *order)
+{
+    uint32_t places[UL_LIMIT_RANK];
+    uint32_t count = 0;
+    bool known = view->base != UL_NONE;
+    for (uint32_t d = 0; d < type->rank; d++) {
+        order[d] = d;
+        known = known && (type->dims[d] == 1 || view->strides[d] != 0);
+        if (type->dims[d] != 1)
+            places[count++] = d;
+    }
+    /* Sorted by insertion, among the places of what is longer than 1. */
+    for (uint32_t i = 1; known && i < count; i++) {
+        uint32_t d = order[places[i]];
+        uint32_t at = i;
+        for (; at > 0 &&
+               magnitude(view->strides[order[places[at - 1]]]) < magnitude(view->strides[d]);
+             at--)
+            order[places[at]] = order[places[at - 1]];
+        order[places[at]] = d;
+    }
+}
 
 static bool view_equal(const struct ul_view *a, const struct ul_view *b, const struct ul_type *type)
 {

@@ -54,33 +54,6 @@ void ul_edit_make_weight(struct ul_graph *graph, ul_value_id id)
     value->producer_output = 0;
 }
 
-struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value)
-{
-    const struct ul_type *type = &graph->values[value].type;
-    struct ul_view view = {.base = value};
-    int64_t stride = 1;
-    for (uint32_t d = type->rank; d-- > 0;) {
-        view.strides[d] = stride;
-        stride *= type->dims[d];
-    }
-    return view;
-}
-
-bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view)
-{
-    int64_t stride = 1;
-    if (ul_type_elements(type) == 0)
-        return true;
-    for (uint32_t d = type->rank; d-- > 0;) {
-        if (type->dims[d] == 1)
-            continue;
-        if (view->strides[d] != stride)
-            return false;
-        stride *= type->dims[d];
-    }
-    return true;
-}
-
 const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id id)
 {
     if (id == UL_NONE)

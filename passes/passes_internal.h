@@ -28,10 +28,6 @@ ul_value_id *ul_edit_map(const struct ul_pass *pass);
 bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, ul_value_id with);
 /* Turns a node output that is known into a weight and frees the node of it. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
-/* The dense view of a value on itself. */
-struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value);
-/* Elements follow each other without gaps; strides of dimensions of size 1 do not matter. */
-bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view);
 /* A constant that a pass may compute with. */
 const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */

@@ -246,6 +246,7 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
     for (uint32_t i = 0; i < old.output_count; i++) {
         ul_value_id made = graph->nodes[id].outputs[i];
         graph->values[made].name = piece_name(build, graph->values[old.outputs[i]].name);
+        graph->values[made].flags = graph->values[old.outputs[i]].flags;
         graph->values[made].view = ul_view_own(graph, made);
         build->copies[old.outputs[i]] = made;
     }

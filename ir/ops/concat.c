@@ -41,7 +41,7 @@ void ul_lower_concat(struct ul_lower *lower, ul_node_id node)
             begin += in->dims[along];
             continue;
         }
-        ul_lower_open(lower, in->rank, in->dims, index);
+        ul_lower_open_as(lower, info->outputs[0], in->dims, index);
         ul_kx x = ul_lower_load(lower, info->inputs[i], index);
         index[along] = ul_kx_addi(lower->kernel, index[along], begin);
         ul_lower_store(lower, info->outputs[0], index, x);

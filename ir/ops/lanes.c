@@ -18,16 +18,25 @@ int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask)
     return product;
 }
 
-uint32_t ul_lanes_pick(uint32_t rank, const int64_t *dims, uint32_t kept)
+/* The innermost dimension that is longer than 1, or UL_NONE. */
+static uint32_t contiguous(uint32_t rank, const int64_t *dims, const uint32_t *order)
 {
-    uint32_t last = rank;
-    while (last > 0 && dims[last - 1] == 1)
-        last--;
-    if (last == 0 || (kept >> (last - 1) & 1u) == 0)
+    for (uint32_t i = rank; i-- > 0;) {
+        if (dims[order[i]] != 1)
+            return order[i];
+    }
+    return UL_NONE;
+}
+
+/* The dimension to make lanes of. */
+static uint32_t pick(uint32_t rank, const int64_t *dims, const uint32_t *order, uint32_t kept)
+{
+    uint32_t last = contiguous(rank, dims, order);
+    if (last == UL_NONE || (kept >> last & 1u) == 0)
         return UL_NONE;
-    for (uint32_t d = 0; d + 1 < last; d++) {
-        if ((kept >> d & 1u) == 0 && dims[d] > 1)
-            return last - 1;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (d != last && (kept >> d & 1u) == 0 && dims[d] > 1)
+            return last;
     }
     return UL_NONE;
 }
@@ -55,14 +64,16 @@ static void open_block(struct ul_lanes *lanes)
         ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, UL_LANES_MOST)));
 }
 
-void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
-                   const int64_t *dims, uint32_t kept, uint32_t lane_dim)
+static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                       const int64_t *dims, const uint32_t *order, uint32_t kept, uint32_t lane_dim)
 {
     *lanes = (struct ul_lanes){.lower = lower, .rank = rank, .lane_dim = lane_dim};
     memcpy(lanes->dims, dims, rank * sizeof *dims);
+    memcpy(lanes->order, order, rank * sizeof *order);
     for (uint32_t d = 0; d < UL_LIMIT_RANK; d++)
         lanes->index[d] = ul_kx_index_const(lower->kernel, 0);
-    for (uint32_t d = 0; d < rank; d++) {
+    for (uint32_t i = 0; i < rank; i++) {
+        uint32_t d = order[i];
         if ((kept >> d & 1u) == 0 || d == lane_dim)
             continue;
         lanes->index[d] = ul_ks_for(lower->kernel, dims[d], UL_FOR_PARALLEL);
@@ -70,6 +81,33 @@ void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank
     }
     if (lane_dim != UL_NONE)
         open_block(lanes);
+}
+
+void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value, uint32_t kept)
+{
+    const struct ul_type *type = &lower->graph->values[value].type;
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, value, order);
+    open_along(lanes, lower, type->rank, type->dims, order, kept,
+               pick(type->rank, type->dims, order, kept));
+}
+
+void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                         const int64_t *dims, const uint32_t *order, uint32_t kept)
+{
+    uint32_t rows[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < rank; d++)
+        rows[d] = order == NULL ? d : order[d];
+    open_along(lanes, lower, rank, dims, rows, kept, pick(rank, dims, rows, kept));
+}
+
+void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
+                         uint32_t kept, uint32_t lane_dim)
+{
+    const struct ul_type *type = &lower->graph->values[value].type;
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, value, order);
+    open_along(lanes, lower, type->rank, type->dims, order, kept, lane_dim);
 }
 
 void ul_lanes_close(struct ul_lanes *lanes)
@@ -83,7 +121,8 @@ void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags)
     /* With lanes the carried state is in arrays, which no schedule recombines. */
     if (lanes->lane_dim != UL_NONE)
         flags &= ~(uint32_t)UL_FOR_REDUCE;
-    for (uint32_t d = 0; d < lanes->rank; d++) {
+    for (uint32_t i = 0; i < lanes->rank; i++) {
+        uint32_t d = lanes->order[i];
         if ((mask >> d & 1u) != 0)
             lanes->index[d] = ul_ks_for(lanes->lower->kernel, lanes->dims[d], flags);
     }
@@ -155,13 +194,11 @@ void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx va
 /* The dimension to make partial results along, or UL_NONE. */
 static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
 {
-    uint32_t last = lanes->rank;
-    while (last > 0 && lanes->dims[last - 1] == 1)
-        last--;
-    if (lanes->lane_dim != UL_NONE || last == 0 || (mask >> (last - 1) & 1u) == 0 ||
-        lanes->dims[last - 1] < UL_LANES_MOST)
+    uint32_t last = contiguous(lanes->rank, lanes->dims, lanes->order);
+    if (lanes->lane_dim != UL_NONE || last == UL_NONE || (mask >> last & 1u) == 0 ||
+        lanes->dims[last] < UL_LANES_MOST)
         return UL_NONE;
-    return last - 1;
+    return last;
 }
 
 /* partial[j] = partial[j] combined with the term at index[dim] = first + j, for j in [0, count) */
@@ -214,24 +251,26 @@ static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, 
     return ul_lanes_var(lanes, dtype, fold_partials(k, partial, combine));
 }
 
-/* Loop after loop, each with a result of its own, so that long sums stay precise. */
-static uint32_t reduce_nested(struct ul_lanes *lanes, uint32_t mask, uint32_t dim,
+/* Loop after loop, each with a result of its own, so that long sums stay precise: over the
+ * dimensions of `mask` from place `at` of the order on. */
+static uint32_t reduce_nested(struct ul_lanes *lanes, uint32_t mask, uint32_t at,
                               enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
                               const void *context)
 {
     struct ul_kernel *k = lanes->lower->kernel;
-    while (dim < lanes->rank && (mask >> dim & 1u) == 0)
-        dim++;
+    while (at < lanes->rank && (mask >> lanes->order[at] & 1u) == 0)
+        at++;
     uint32_t acc = ul_ks_var(k, ul_kx_dtype(k, first), first);
-    if (dim < lanes->rank)
-        lanes->index[dim] = ul_ks_for(k, lanes->dims[dim], UL_FOR_REDUCE);
-    bool innermost = dim >= lanes->rank || mask >> (dim + 1) == 0;
-    ul_kx x =
-        innermost
-            ? term(lanes, context)
-            : ul_kx_var(k, reduce_nested(lanes, mask, dim + 1, combine, first, term, context));
+    if (at < lanes->rank)
+        lanes->index[lanes->order[at]] = ul_ks_for(k, lanes->dims[lanes->order[at]], UL_FOR_REDUCE);
+    bool innermost = true;
+    for (uint32_t i = at + 1; i < lanes->rank; i++)
+        innermost = innermost && (mask >> lanes->order[i] & 1u) == 0;
+    ul_kx x = innermost
+                  ? term(lanes, context)
+                  : ul_kx_var(k, reduce_nested(lanes, mask, at + 1, combine, first, term, context));
     ul_ks_set(k, acc, ul_kx_binary(k, combine, ul_kx_var(k, acc), x));
-    if (dim < lanes->rank)
+    if (at < lanes->rank)
         ul_ks_end(k);
     return acc;
 }

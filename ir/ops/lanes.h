@@ -1,11 +1,12 @@
 /* Lanes: how the families loop over outputs that each need an inner loop of their own.
  *
- * Outputs are visited by PARALLEL loops over the kept dimensions. Where the contiguous dimension
- * is a kept one, walking an inner loop per output would stride through memory; then a block of
- * outputs along that dimension, the lanes, goes through the inner loops together, its carried
- * state in small local arrays. Code written with lanes reads the same with and without them:
+ * Loops follow the order in which a value that the caller names lies in memory. Outputs are visited
+ * by PARALLEL loops over the kept dimensions. Where the contiguous dimension is a kept one, walking
+ * an inner loop per output would stride through memory; then a block of outputs along that
+ * dimension, the lanes, goes through the inner loops together, its carried state in small local
+ * arrays. Code written with lanes reads the same with and without them:
  *
- *     ul_lanes_open(&lanes, lower, rank, dims, kept, ul_lanes_pick(rank, dims, kept));
+ *     ul_lanes_open(&lanes, lower, value, kept);
  *     acc = ul_lanes_var(&lanes, dtype, zero);
  *     ul_lanes_loop(&lanes, ~kept, 0);
  *         ul_lanes_begin(&lanes);
@@ -36,6 +37,7 @@ struct ul_lanes {
     struct ul_lower *lower;
     uint32_t rank;
     int64_t dims[UL_LIMIT_RANK];
+    uint32_t order[UL_LIMIT_RANK]; /* dimensions, the outermost in memory first */
     ul_kx index[UL_LIMIT_RANK];
     uint32_t lane_dim; /* UL_NONE: one output at a time */
     int64_t width;     /* lanes of a full block */
@@ -55,12 +57,16 @@ struct ul_lane_var {
 uint32_t ul_lanes_all(uint32_t rank);
 /* The product of the dimensions in `mask`. */
 int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask);
-/* The dimension to make lanes of: the contiguous one, if it is kept and inner loops stand outside
- * of it; else UL_NONE. */
-uint32_t ul_lanes_pick(uint32_t rank, const int64_t *dims, uint32_t kept);
 
-void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
-                   const int64_t *dims, uint32_t kept, uint32_t lane_dim);
+/* Loops over the dimensions of `value`, or over others that lie in `order` (NULL: row-major). Lanes
+ * are made of the contiguous dimension if it is kept and inner loops stand outside of it; _along:
+ * of `lane_dim`, or not at all where that is UL_NONE. */
+void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
+                   uint32_t kept);
+void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                         const int64_t *dims, const uint32_t *order, uint32_t kept);
+void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
+                         uint32_t kept, uint32_t lane_dim);
 void ul_lanes_close(struct ul_lanes *lanes);
 /* Loops over the dimensions of `mask`, outer ones first. */
 void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags);

@@ -81,8 +81,7 @@ static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
         s->weights = ul_lower_scratch(lower, s->dtype, targets);
     const struct ul_type *type = s->scores;
     uint32_t kept = ul_lanes_all(type->rank) & ~CLASSES;
-    ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&s->lanes, lower, ul_check_node(lower, node)->inputs[SCORES], kept);
 }
 
 /* The target's coordinates: those of the scores without the class. */

@@ -6,7 +6,7 @@
 /* The same part of the input; the statistics of a set are formed as in the whole. */
 static bool take_same(struct ul_cut *cut)
 {
-    if (!ul_cut_keeps_lanes(cut, cut->output.axis))
+    if (!ul_cut_keeps_lanes(cut, cut->node->outputs[0], cut->output.axis))
         return false;
     ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
     return true;

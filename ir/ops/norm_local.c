@@ -5,6 +5,8 @@
 #include "ir/ops/lanes.h"
 #include "ir/ops/reduce.h"
 
+#include <string.h>
+
 enum ul_status ul_infer_lrn(struct ul_infer *infer)
 {
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
@@ -35,29 +37,60 @@ static ul_kx power(struct ul_kernel *k, ul_kx x, double beta)
     return beta == 0.5 ? root : ul_kx_mul(k, root, ul_kx_unary(k, UL_KX_SQRT, root));
 }
 
-/* Adds the squares of channels max(0, c - (size-1)/2) to min(C-1, c + size/2). */
-static void add_squares(struct ul_lanes *lanes, ul_value_id input, int64_t size,
-                        struct ul_lane_var sum)
+/* Channels max(0, c - below) to min(C-1, c + above). */
+struct neighbours {
+    int64_t below, above;
+};
+
+static void add_square(struct ul_lanes *lanes, ul_value_id input, const ul_kx *index,
+                       struct ul_lane_var sum)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx x = ul_ks_let(k, ul_lower_load(lanes->lower, input, index));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), ul_kx_mul(k, x, x)));
+}
+
+/* Lanes run along another dimension than the channels. */
+static void add_across(struct ul_lanes *lanes, ul_value_id input, const struct neighbours *near,
+                       struct ul_lane_var sum)
 {
     struct ul_kernel *k = lanes->lower->kernel;
     int64_t channels = lanes->dims[1];
-    int64_t below = (size - 1) / 2 < channels ? (size - 1) / 2 : channels;
-    int64_t above = size / 2 < channels ? size / 2 : channels;
     ul_kx channel = lanes->index[1];
-    ul_kx low = ul_ks_let(
-        k, ul_kx_binary(k, UL_KX_MAX, ul_kx_addi(k, channel, -below), ul_kx_index_const(k, 0)));
-    ul_kx high = ul_kx_binary(k, UL_KX_MIN, ul_kx_addi(k, channel, above + 1),
+    ul_kx low = ul_ks_let(k, ul_kx_binary(k, UL_KX_MAX, ul_kx_addi(k, channel, -near->below),
+                                          ul_kx_index_const(k, 0)));
+    ul_kx high = ul_kx_binary(k, UL_KX_MIN, ul_kx_addi(k, channel, near->above + 1),
                               ul_kx_index_const(k, channels));
     ul_kx count = ul_ks_let(k, ul_kx_sub(k, high, low));
-    ul_kx step = ul_ks_for_expr(k, count, below + above + 1,
+    ul_kx step = ul_ks_for_expr(k, count, near->below + near->above + 1,
                                 lanes->lane_dim == UL_NONE ? UL_FOR_REDUCE : 0u);
     lanes->index[1] = ul_ks_let(k, ul_kx_add(k, low, step));
     ul_lanes_begin(lanes);
-    ul_kx x = ul_ks_let(k, ul_lower_load(lanes->lower, input, lanes->index));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, ul_lanes_get(lanes, sum), ul_kx_mul(k, x, x)));
+    add_square(lanes, input, lanes->index, sum);
     ul_lanes_end(lanes);
     ul_ks_end(k);
     lanes->index[1] = channel;
+}
+
+/* Lanes are channels: those whose neighbour at a distance exists. */
+static void add_along(struct ul_lanes *lanes, ul_value_id input, const struct neighbours *near,
+                      struct ul_lane_var sum)
+{
+    struct ul_kernel *k = lanes->lower->kernel;
+    ul_kx step = ul_ks_for(k, near->below + near->above + 1, 0);
+    ul_kx away = ul_ks_let(k, ul_kx_addi(k, step, -near->below));
+    ul_kx first = ul_kx_add(k, lanes->first, away);
+    ul_kx low = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, ul_kx_index_const(k, 0), first),
+                             ul_kx_index_const(k, 0));
+    ul_kx high = ul_kx_binary(
+        k, UL_KX_MIN, ul_kx_sub(k, ul_kx_index_const(k, lanes->dims[1]), first), lanes->count);
+    ul_lanes_begin_range(lanes, ul_ks_let(k, low), ul_ks_let(k, high));
+    ul_kx index[UL_LIMIT_RANK];
+    memcpy(index, lanes->index, sizeof index);
+    index[1] = ul_kx_add(k, index[1], away);
+    add_square(lanes, input, index, sum);
+    ul_lanes_end(lanes);
+    ul_ks_end(k);
 }
 
 void ul_lower_lrn(struct ul_lower *lower, ul_node_id node)
@@ -70,10 +103,18 @@ void ul_lower_lrn(struct ul_lower *lower, ul_node_id node)
     double alpha = ul_node_get_float(data, "alpha", (double)1e-4f) / (double)size;
     double bias = ul_node_get_float(data, "bias", 1.0);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, ul_lanes_all(type->rank),
-                  type->rank > 2 ? type->rank - 1 : UL_NONE);
+    int64_t channels = type->dims[1];
+    struct neighbours near = {(size - 1) / 2 < channels ? (size - 1) / 2 : channels,
+                              size / 2 < channels ? size / 2 : channels};
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, data->outputs[0], order);
+    ul_lanes_open_along(&lanes, lower, data->outputs[0], ul_lanes_all(type->rank),
+                        type->rank > 2 ? order[type->rank - 1] : UL_NONE);
     struct ul_lane_var sum = ul_lanes_var(&lanes, dtype, ul_kx_float(k, dtype, 0.0));
-    add_squares(&lanes, data->inputs[0], size, sum);
+    if (lanes.lane_dim == 1)
+        add_along(&lanes, data->inputs[0], &near, sum);
+    else
+        add_across(&lanes, data->inputs[0], &near, sum);
     ul_lanes_begin(&lanes);
     ul_kx scaled = ul_kx_mul(k, ul_lanes_get(&lanes, sum), ul_kx_float(k, dtype, alpha));
     ul_kx divisor = power(k, ul_kx_add(k, scaled, ul_kx_float(k, dtype, bias)),
@@ -109,8 +150,7 @@ void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node)
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     ul_kx zero = ul_kx_float(k, dtype, 0.0);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&lanes, lower, data->outputs[0], kept);
     struct ul_lane_var norm = ul_lanes_reduce(&lanes, mask, UL_KX_ADD, zero, load_power, &term);
     ul_lanes_begin(&lanes);
     ul_lanes_set(&lanes, norm, ul_reduce_root(k, ul_lanes_get(&lanes, norm), term.p));

@@ -3,6 +3,21 @@
 
 #include "ir/ops/check.h"
 
+#include <string.h>
+
+/* Dimension 1 becomes 1 and 2, those behind it move on. */
+static void split_channels(uint32_t rank, uint32_t *order)
+{
+    uint32_t old[UL_LIMIT_RANK];
+    uint32_t count = 0;
+    memcpy(old, order, rank * sizeof *order);
+    for (uint32_t i = 0; i + 1 < rank; i++) {
+        order[count++] = old[i] > 1 ? old[i] + 1 : old[i];
+        if (old[i] == 1)
+            order[count++] = 2;
+    }
+}
+
 void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id node, uint32_t rank,
                      const int64_t *dims, uint32_t mask, int64_t group)
 {
@@ -11,8 +26,11 @@ void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id no
                              .mask = mask,
                              .count = ul_lanes_product(dims, rank, mask),
                              .group = group};
-    uint32_t kept = ul_lanes_all(rank) & ~mask;
-    ul_lanes_open(&m->lanes, lower, rank, dims, kept, ul_lanes_pick(rank, dims, kept));
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, ul_check_node(lower, node)->outputs[0], order);
+    if (group > 0)
+        split_channels(rank, order);
+    ul_lanes_open_order(&m->lanes, lower, rank, dims, order, ul_lanes_all(rank) & ~mask);
 }
 
 ul_kx ul_moments_load(const struct ul_moments *m, ul_kx *index)

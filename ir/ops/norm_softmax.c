@@ -49,8 +49,7 @@ static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id n
     bool valid = ul_softmax_mask(data, type->rank, &s->mask);
     UL_ASSERT(valid);
     uint32_t kept = ul_lanes_all(type->rank) & ~s->mask;
-    ul_lanes_open(&s->lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&s->lanes, lower, data->outputs[0], kept);
 }
 
 static ul_kx load_score(struct ul_lanes *lanes, const void *context)

@@ -1,9 +1,10 @@
 /* Pooling over sliding windows, and over everything.
  *
- * Per output block (lanes along the last dimension) the taps of the window are visited in order.
- * Taps outside of the input are never visited: outer dimensions loop over the range of taps that
- * is inside, and for each tap of the last dimension the range of lanes for which it is inside is
- * computed, so that inner loops have neither branches nor clamps. */
+ * Per output block (lanes along the last dimension, or along the channels where they lie innermost)
+ * the taps of the window are visited in order. Taps outside of the input are never visited: outer
+ * dimensions loop over the range of taps that is inside, and for each tap of a dimension that is
+ * lanes the range of lanes for which it is inside is computed, so that inner loops have neither
+ * branches nor clamps. */
 #include "ir/ops/pool.h"
 
 #include "ir/ops/check.h"
@@ -14,7 +15,7 @@ struct windows {
     struct ul_lanes lanes;
     struct ul_pool pool;
     ul_value_id input;
-    uint32_t last;                 /* the spatial dimension that the lanes run along */
+    uint32_t last; /* the spatial dimension that the lanes run along, or their number: channels */
     ul_kx first_tap[UL_POOL_DIMS]; /* of outer dimensions: taps inside the input */
     ul_kx tap_count[UL_POOL_DIMS];
     ul_kx index[UL_LIMIT_RANK]; /* input coordinates of the tap */
@@ -55,8 +56,13 @@ static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id n
     const char *error =
         ul_pool_read(ul_check_node(lower, node), ul_lower_input_type(lower, node, 0), &w->pool);
     UL_ASSERT(error == NULL);
-    w->last = w->pool.count - 1;
-    ul_lanes_open(&w->lanes, lower, out->rank, out->dims, ul_lanes_all(out->rank), out->rank - 1);
+    ul_value_id output = ul_check_node(lower, node)->outputs[0];
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, output, order);
+    bool channels = order[out->rank - 1] == 1 && out->rank > 2;
+    w->last = channels ? w->pool.count : w->pool.count - 1;
+    ul_lanes_open_along(&w->lanes, lower, output, ul_lanes_all(out->rank),
+                        channels ? 1 : out->rank - 1);
     for (uint32_t d = 0; d < w->last; d++) {
         w->first_tap[d] = ul_kx_index_const(k, 0);
         w->tap_count[d] = ul_kx_index_const(k, w->pool.kernel[d]);
@@ -89,6 +95,11 @@ static void taps_open(struct windows *w)
         ul_kx step = ul_ks_for_expr(k, w->tap_count[d], pool->kernel[d], 0);
         ul_kx tap = ul_kx_add(k, w->first_tap[d], step);
         w->index[d + 2] = ul_ks_let(k, tap_coordinate(w, d, tap));
+    }
+    if (w->last == pool->count) {
+        ul_lanes_begin(&w->lanes);
+        w->index[1] = w->lanes.index[1];
+        return;
     }
     ul_kx tap = ul_ks_for(k, pool->kernel[w->last], 0);
     if (always_inside(pool, w->last)) {

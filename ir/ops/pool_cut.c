@@ -59,7 +59,7 @@ bool ul_cut_pool(struct ul_cut *cut)
 
 bool ul_cut_global_pool(struct ul_cut *cut)
 {
-    if (cut->output.axis > 1 || !ul_cut_keeps_lanes(cut, cut->output.axis))
+    if (cut->output.axis > 1 || !ul_cut_keeps_lanes(cut, cut->node->inputs[0], cut->output.axis))
         return false;
     ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
     return true;

@@ -220,8 +220,7 @@ void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, boo
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&lanes, lower, ul_check_node(lower, node)->inputs[0], kept);
     /* Limits of the stored type, not of the wider one that it is computed in. */
     enum ul_dtype first_dtype = ul_dtype_get(type->dtype)->is_float ? dtype : type->dtype;
     ul_kx first = ul_kx_cast(k, dtype, ul_reduce_first_value(k, rule->first, first_dtype));
@@ -366,8 +365,7 @@ void ul_lower_reduce_log_sum_exp(struct ul_lower *lower, ul_node_id node)
     uint32_t mask = node_mask(lower, node);
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&lanes, lower, ul_check_node(lower, node)->inputs[0], kept);
     log_sum_exp(&lanes, node, mask, node_keepdims(lower, node));
     ul_lanes_close(&lanes);
 }

@@ -63,8 +63,7 @@ static void lower_arg(struct ul_lower *lower, ul_node_id node, bool smallest)
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     ul_kx zero = ul_kx_index_const(k, 0);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&lanes, lower, data->inputs[0], kept);
     struct ul_lane_var best = ul_lanes_var(&lanes, dtype, ul_kx_number(k, dtype, 0.0));
     struct ul_lane_var where = ul_lanes_var(&lanes, UL_I64, zero);
     lanes.index[axis] = zero;

@@ -27,7 +27,8 @@ bool ul_cut_reduce(struct ul_cut *cut)
     /* The dimension of the input that became the output's. */
     for (uint32_t d = 0; !keepdims && d <= axis && d < rank; d++)
         axis += mask >> d & 1u;
-    if (axis >= rank || (mask >> axis & 1u) != 0 || !ul_cut_keeps_lanes(cut, axis))
+    if (axis >= rank || (mask >> axis & 1u) != 0 ||
+        !ul_cut_keeps_lanes(cut, cut->node->inputs[0], axis))
         return false;
     ul_cut_take(cut, 0, axis, cut->output.begin, cut->output.end);
     return true;

@@ -29,8 +29,7 @@ static void lower_scan(struct ul_lower *lower, ul_node_id node, enum ul_kx_op co
     bool exclusive = ul_node_get_int(data, "exclusive", 0) != 0;
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, type->rank, type->dims, kept,
-                  ul_lanes_pick(type->rank, type->dims, kept));
+    ul_lanes_open(&lanes, lower, data->outputs[0], kept);
     struct ul_lane_var acc =
         ul_lanes_var(&lanes, dtype, ul_kx_number(k, dtype, combine == UL_KX_MUL ? 1.0 : 0.0));
     ul_lanes_loop(&lanes, 1u << axis, 0);

@@ -362,7 +362,10 @@ static void lower_unrolled(struct ul_lower *lower, ul_node_id node,
         if (shared && plan->coordinate != RESIZE_TF_CROP && !is_direct(plan, &plan->axes[d]))
             table_build(lower, plan, d, taps.dtype, &tables[d]);
     }
-    for (uint32_t d = 0; d < plan->rank; d++) {
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, info->outputs[0], order);
+    for (uint32_t i = 0; i < plan->rank; i++) {
+        uint32_t d = order[i];
         index[d] = ul_ks_for(kernel, out->dims[d], UL_FOR_PARALLEL);
         x[d] = UL_NONE;
         if (tables[d].is_used) {
@@ -386,7 +389,7 @@ static void lower_looped(struct ul_lower *lower, ul_node_id node, const struct u
     const struct ul_type *out = ul_lower_output_type(lower, node, 0);
     ul_kx index[UL_LIMIT_RANK];
     ul_kx x[UL_LIMIT_RANK];
-    ul_lower_open(lower, plan->rank, out->dims, index);
+    ul_lower_open_as(lower, lower->graph->nodes[node].outputs[0], out->dims, index);
     for (uint32_t d = 0; d < plan->rank; d++) {
         const struct ul_resize_axis *axis = &plan->axes[d];
         x[d] = axis->is_kept ? UL_NONE

@@ -125,8 +125,8 @@ void ul_lower_scatter_elements(struct ul_lower *lower, ul_node_id node)
     uint32_t axis = ul_check_get_axis(asked, data->rank);
     uint32_t kept = ul_lanes_all(data->rank) & ~(1u << axis);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, indexes->rank, indexes->dims, kept,
-                  ul_lanes_pick(indexes->rank, indexes->dims, kept));
+    /* Updates of one place follow each other in row-major order. */
+    ul_lanes_open_order(&lanes, lower, indexes->rank, indexes->dims, NULL, kept);
     ul_lanes_loop(&lanes, 1u << axis, 0);
     ul_lanes_begin(&lanes);
     ul_kx place[UL_LIMIT_RANK];
@@ -154,8 +154,8 @@ void ul_lower_scatter_nd(struct ul_lower *lower, ul_node_id node)
     uint32_t depth = (uint32_t)indexes->dims[tuples];
     uint32_t kept = ul_lanes_all(updates->rank) & ~ul_lanes_all(tuples);
     struct ul_lanes lanes;
-    ul_lanes_open(&lanes, lower, updates->rank, updates->dims, kept,
-                  ul_lanes_pick(updates->rank, updates->dims, kept));
+    /* Updates of one place follow each other in row-major order. */
+    ul_lanes_open_order(&lanes, lower, updates->rank, updates->dims, NULL, kept);
     ul_lanes_loop(&lanes, ul_lanes_all(tuples), 0);
     ul_kx place[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < depth; d++) {
