@@ -105,6 +105,8 @@ struct ul_tensor {
     uint64_t offset_bytes;
 };
 
+struct ul_pack; /* ul_call.h */
+
 /*
  * Weights in storage: a payload, then a trailer of UL_TRAILER_BYTES bytes (little-endian):
  *     8 bytes "ULLAGEWT", u32 version, u32 UL_TRAILER_BYTES, u64 payload_bytes, u64 payload_hash
@@ -117,15 +119,18 @@ struct ul_tensor {
 #define UL_TRAILER_BYTES 32u
 
 /* size_bytes of the payload that go to offset_bytes of the arena. Stored little-endian;
-   element_bytes (1, 2, 4, 8) lets a big-endian machine swap. */
+   element_bytes (1, 2, 4, 8) lets a big-endian machine swap. With a pack, the weight is stored
+   row-major and takes pack->size_bytes of the arena; its elements have 4 bytes. */
 struct ul_section {
     uint64_t offset_bytes;
     uint64_t size_bytes;
     uint32_t element_bytes;
+    const struct ul_pack *pack; /* NULL: as it is stored */
 };
 
-/* A weight whose elements are all equal is not stored, but filled at set-up. The value's
-   element_bytes (1, 2, 4 or 8) bytes, little-endian, are in the low end of `value`. */
+/* A weight whose elements are all equal is not stored, but filled at set-up (a packed one with
+   padding is always stored: its padding is 0). The value's element_bytes (1, 2, 4 or 8) bytes,
+   little-endian, are in the low end of `value`. */
 struct ul_splat {
     uint64_t offset_bytes;
     uint64_t element_count;

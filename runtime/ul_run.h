@@ -18,6 +18,7 @@
 #include "ul_hash.h"
 #include "ul_library.h"
 #include "ul_model.h"
+#include "ul_pack.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -192,7 +193,33 @@ static inline int ul_run_load_section(const struct ul_weights_source *source, ui
     return 0;
 }
 
-/* Every section goes straight to its place: no second copy of the weights exists. */
+/* The same for a section that is packed as it comes: through a little of the stack, or straight
+   from memory. */
+static inline int ul_run_pack_section(const struct ul_weights_source *source, uint64_t offset_bytes,
+                                      unsigned char *target, const struct ul_section *section,
+                                      struct ul_hash *hash)
+{
+    unsigned char staged[8192];
+    struct ul_packer packer;
+    uint64_t left_bytes = section->size_bytes;
+    ul_packer_init(&packer, section->pack, target);
+    while (left_bytes != 0) {
+        uint64_t piece = left_bytes < sizeof staged ? left_bytes : sizeof staged;
+        const unsigned char *bytes = staged;
+        if (source->memory != NULL)
+            bytes = (const unsigned char *)source->memory + offset_bytes;
+        else if (source->read(source->context, offset_bytes, staged, piece) != 0)
+            return 1;
+        ul_hash_add(hash, bytes, (size_t)piece);
+        ul_packer_add(&packer, bytes, piece / UL_PACK_ELEMENT_BYTES);
+        offset_bytes += piece;
+        left_bytes -= piece;
+    }
+    return 0;
+}
+
+/* Every section goes straight to its place, in the layout that it has there: no second copy of the
+ * weights exists. */
 static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
                                                   const struct ul_weights_source *source,
                                                   unsigned char *arena, struct ul_failure *failure)
@@ -206,10 +233,15 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
     for (uint32_t i = 0; i < model->section_count; i++) {
         const struct ul_section *section = &model->sections[i];
         unsigned char *target = arena + section->offset_bytes;
-        if (ul_run_load_section(source, offset, target, section->size_bytes, &hash) != 0)
+        uint64_t placed_bytes =
+            section->pack != NULL ? section->pack->size_bytes : section->size_bytes;
+        int failed = section->pack != NULL
+                         ? ul_run_pack_section(source, offset, target, section, &hash)
+                         : ul_run_load_section(source, offset, target, section->size_bytes, &hash);
+        if (failed)
             return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
         if (ul_run_is_big_endian())
-            ul_run_swap(target, section->size_bytes, section->element_bytes);
+            ul_run_swap(target, placed_bytes, section->element_bytes);
         offset += section->size_bytes;
     }
     if (ul_hash_get(&hash) != model->payload_hash)

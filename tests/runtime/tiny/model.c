@@ -91,7 +91,7 @@ static const struct ul_tensor outputs[] = {
 };
 
 static const struct ul_section sections[] = {
-    {0, 128, 4},
+    {0, 128, 4, NULL},
 };
 
 static const struct ul_splat splats[] = {

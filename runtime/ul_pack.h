@@ -1,0 +1,217 @@
+/*
+ * Puts a stored, row-major weight into the layout of struct ul_pack while it is read: pieces of the
+ * weight, in file order and of any number of elements, are scattered to their places as they come,
+ * so that no second copy of the weight ever exists.
+ *
+ *      ul_packer_init(&packer, pack, target);        zeros what no element falls on
+ *      ul_packer_add(&packer, piece, count);         until every element came once
+ *
+ * Method. The place of element [i0, i1 ...] is a sum over the axes, so each axis has an offset of
+ * its own that steps like an odometer: its digits are its inner blocks, the finest first, then its
+ * tiles. Neighbouring axes without blocks that form one row are taken as one. Along the last axis,
+ * a group of elements with one distance between them (its finest block, or all of it) is copied by
+ * a plain loop, or by memcpy where they lie side by side; nothing is divided per element.
+ *
+ * Invariants: elements have 4 bytes and are copied as bits. Ownership: all memory is the caller's.
+ * Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99; needs no library.
+ */
+#ifndef UL_PACK_H
+#define UL_PACK_H
+
+#include "ul_call.h"
+
+#include <stddef.h>
+
+#define UL_PACK_ELEMENT_BYTES 4u
+
+/* A digit of an axis: `count` steps of `stride` elements make one step of the next digit. */
+struct ul_packer_digit {
+    int64_t count;
+    int64_t stride;
+    int64_t at;
+};
+
+struct ul_packer_axis {
+    int64_t size;
+    int64_t at;
+    uint32_t digit_count;
+    struct ul_packer_digit digits[UL_PACK_BLOCKS + 1];
+};
+
+struct ul_packer {
+    unsigned char *target;
+    uint32_t rank;
+    struct ul_packer_axis axes[UL_CALL_RANK];
+    int64_t place; /* of the next element */
+};
+
+/* The digits of axis `d`: its blocks from the finest on, then its tiles. */
+static inline void ul_packer_axis_init(struct ul_packer_axis *axis, const struct ul_pack *pack,
+                                       uint32_t d)
+{
+    int64_t inner = 1; /* elements of the tile behind block b */
+    memset(axis, 0, sizeof *axis);
+    axis->size = pack->dims[d];
+    for (uint32_t b = pack->block_count; b-- > 0;) {
+        if (pack->block_dims[b] == d && pack->blocks[b] > 1) {
+            struct ul_packer_digit *digit = &axis->digits[axis->digit_count++];
+            digit->count = pack->blocks[b];
+            digit->stride = inner;
+        }
+        inner *= pack->blocks[b];
+    }
+    axis->digits[axis->digit_count].count = INT64_MAX;
+    axis->digits[axis->digit_count++].stride = pack->strides[d];
+}
+
+/* The axes that count: none of one element, rows in one. At least one. */
+static inline void ul_packer_axes_init(struct ul_packer *packer, const struct ul_pack *pack)
+{
+    packer->rank = 0;
+    for (uint32_t d = 0; d < pack->rank; d++) {
+        struct ul_packer_axis *axis = &packer->axes[packer->rank];
+        struct ul_packer_axis *outer = packer->rank != 0 ? axis - 1 : NULL;
+        ul_packer_axis_init(axis, pack, d);
+        if (axis->size == 1)
+            continue;
+        if (outer != NULL && outer->digit_count == 1 && axis->digit_count == 1 &&
+            outer->digits[0].stride == axis->digits[0].stride * axis->size) {
+            outer->size *= axis->size;
+            outer->digits[0].stride = axis->digits[0].stride;
+            continue;
+        }
+        packer->rank++;
+    }
+    if (packer->rank == 0) {
+        ul_packer_axis_init(&packer->axes[0], pack, 0);
+        packer->rank = 1;
+    }
+}
+
+/* Tiles of axis `d`, and elements of each along it. */
+static inline int64_t ul_pack_tiles(const struct ul_pack *pack, uint32_t d, int64_t *block)
+{
+    *block = 1;
+    for (uint32_t b = 0; b < pack->block_count; b++)
+        if (pack->block_dims[b] == d)
+            *block *= pack->blocks[b];
+    return (pack->dims[d] + *block - 1) / *block;
+}
+
+/* Zeros the tiles at the end of axis `d`, which elements fill in part only. */
+static inline void ul_pack_zero_edge(const struct ul_pack *pack, uint32_t d, int64_t tile_elements,
+                                     unsigned char *target)
+{
+    int64_t counts[UL_CALL_RANK], at[UL_CALL_RANK] = {0}, block, place = 0;
+    for (uint32_t i = 0; i < pack->rank; i++)
+        counts[i] = ul_pack_tiles(pack, i, &block);
+    place = (counts[d] - 1) * pack->strides[d];
+    for (uint32_t i = 0; i < pack->rank;) {
+        if (i == 0)
+            memset(target + (size_t)place * UL_PACK_ELEMENT_BYTES, 0,
+                   (size_t)tile_elements * UL_PACK_ELEMENT_BYTES);
+        if (i == d) {
+            i++;
+        } else if (++at[i] < counts[i]) {
+            place += pack->strides[i];
+            i = 0;
+        } else {
+            place -= (counts[i] - 1) * pack->strides[i];
+            at[i++] = 0;
+        }
+    }
+}
+
+/* Zeros what no element falls on (and some of what will be overwritten). */
+static inline void ul_pack_zero_padding(const struct ul_pack *pack, unsigned char *target)
+{
+    int64_t tile_elements = 1, tile_count = 1, block;
+    for (uint32_t b = 0; b < pack->block_count; b++)
+        tile_elements *= pack->blocks[b];
+    for (uint32_t d = 0; d < pack->rank; d++)
+        tile_count *= ul_pack_tiles(pack, d, &block);
+    if ((uint64_t)(tile_elements * tile_count) * UL_PACK_ELEMENT_BYTES != pack->size_bytes) {
+        memset(target, 0, (size_t)pack->size_bytes); /* gaps between the tiles */
+        return;
+    }
+    for (uint32_t d = 0; d < pack->rank; d++)
+        if (ul_pack_tiles(pack, d, &block) * block != pack->dims[d])
+            ul_pack_zero_edge(pack, d, tile_elements, target);
+}
+
+static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack *pack,
+                                  unsigned char *target)
+{
+    memset(packer, 0, sizeof *packer);
+    packer->target = target;
+    ul_packer_axes_init(packer, pack);
+    ul_pack_zero_padding(pack, target);
+}
+
+/* Goes `count` elements along an axis; they end at most at its end, and at the end of its finest
+   digit. A whole axis starts over, which is told by 1. */
+static inline int ul_packer_step(struct ul_packer *packer, struct ul_packer_axis *axis,
+                                 int64_t count)
+{
+    axis->at += count;
+    if (axis->at == axis->size) {
+        axis->at = 0;
+        packer->place += axis->digits[0].stride * count;
+        for (uint32_t i = 0; i < axis->digit_count; i++) {
+            struct ul_packer_digit *digit = &axis->digits[i];
+            int64_t at = i == 0 ? digit->at + count : digit->at;
+            packer->place -= at * digit->stride;
+            digit->at = 0;
+        }
+        return 1;
+    }
+    for (uint32_t i = 0; i < axis->digit_count; i++, count = 1) {
+        struct ul_packer_digit *digit = &axis->digits[i];
+        digit->at += count;
+        packer->place += count * digit->stride;
+        if (digit->at != digit->count)
+            break;
+        packer->place -= digit->at * digit->stride;
+        digit->at = 0;
+    }
+    return 0;
+}
+
+/* Copies elements to places of one distance. */
+static inline void ul_packer_copy(unsigned char *target, int64_t stride,
+                                  const unsigned char *elements, int64_t count)
+{
+    if (stride == 1) {
+        memcpy(target, elements, (size_t)count * UL_PACK_ELEMENT_BYTES);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(target, elements, UL_PACK_ELEMENT_BYTES);
+        target += stride * (int64_t)UL_PACK_ELEMENT_BYTES;
+        elements += UL_PACK_ELEMENT_BYTES;
+    }
+}
+
+/* The next `count` elements of the weight as it is stored. */
+static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *elements,
+                                 uint64_t count)
+{
+    struct ul_packer_axis *last = &packer->axes[packer->rank - 1];
+    const int64_t stride = last->digits[0].stride, finest = last->digits[0].count;
+    while (count != 0) {
+        int64_t group = last->size - last->at, rest = finest - last->digits[0].at;
+        if (group > rest)
+            group = rest;
+        if ((uint64_t)group > count)
+            group = (int64_t)count;
+        ul_packer_copy(packer->target + packer->place * (int64_t)UL_PACK_ELEMENT_BYTES, stride,
+                       elements, group);
+        elements += (size_t)group * UL_PACK_ELEMENT_BYTES;
+        count -= (uint64_t)group;
+        int carry = ul_packer_step(packer, last, group);
+        for (uint32_t d = packer->rank - 1; carry && d-- > 0;)
+            carry = ul_packer_step(packer, &packer->axes[d], 1);
+    }
+}
+
+#endif
