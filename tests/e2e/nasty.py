@@ -5,7 +5,7 @@
     nasty.py --make DIR [NAME...]             DIR/NAME/model.onnx and DIR/NAME/test_data_set_0
     nasty.py --run ULLAGE [--target c] [--full] [NAME...]
                                               makes each, compiles it, compares with the reference
-    nasty.py --run ULLAGE --random 100 [--seed 1]   the same with random graphs
+    nasty.py --run ULLAGE --random 100 [--seed 1]   the same with twice as many random graphs
 
 The reference is onnxruntime, else ONNX's own evaluator where that has no such operator or type.
 --run compiles, runs on the data, runs again with --guard, and demands the same bytes from
@@ -1129,6 +1129,418 @@ text("wide_readers", "g (float[8] x) => (float[8] y) {\n  h = Exp(x)\n" + "".joi
     f"r{i}" for i in range(20)) + ")\n}")
 
 
+# ---- What a target may hand to a library: constant weights, sizes off every block ----
+
+def weighted(name, body, weights, inputs=None, opset=17, tolerance=1e-4):
+    """As text(), and the named weights of these shapes are constants of the model."""
+    source = f'<ir_version: 8, opset_import: ["": {opset}]> {body}'
+    assert name not in MODELS, name
+
+    def case():
+        model = parser.parse_model(source)
+        rng = np.random.default_rng(11)
+        for weight, shape in weights.items():
+            scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
+            array = np.asarray(rng.standard_normal(shape) * scale, np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(array, weight))
+        return Case(model, inputs, tolerance)
+
+    MODELS[name] = case
+
+
+weighted("call_chain_of_maps", """
+g (float[2,19,9,7] x, float[2,33,9,7] z) => (float[2,33,9,7] y) {
+  c = Conv<pads=[1,1,1,1]>(x, w, b)
+  h = HardSwish(c)
+  m = Mul(h, scale)
+  a = Add(m, shift)
+  s = Sub(z, a)
+  e = Elu<alpha=0.7>(s)
+  d = Div(e, two)
+  low = Constant<value_float=-0.4>()
+  high = Constant<value_float=0.9>()
+  y = Clip(d, low, high)
+}""", {"w": [33, 19, 3, 3], "b": [33], "scale": [33, 1, 1], "shift": [1, 33, 1, 1], "two": [1]})
+weighted("call_residuals", """
+g (float[1,16,10,10] x) => (float[1,16,10,10] y, float[1,16,10,10] z) {
+  h = Relu(x)
+  a = Conv<pads=[1,1,1,1]>(h, w0)
+  b = Add(a, h)
+  c = Relu(b)
+  d = Conv<pads=[1,1,1,1]>(c, w1, bias)
+  e = Add(c, d)
+  f = Relu(e)
+  p = Conv(f, w2)
+  q = Conv(f, w3)
+  r = Add(p, q)
+  s = Add(r, r)
+  y = Add(s, f)
+  k = Conv(y, w2)
+  l = Add(k, x)
+  z = Mul(l, y)
+}""", {"w0": [16, 16, 3, 3], "w1": [16, 16, 3, 3], "w2": [16, 16, 1, 1], "w3": [16, 16, 1, 1],
+       "bias": [16]})
+weighted("call_residual_twice_and_early", """
+g (float[1,8,6,6] x) => (float[1,8,6,6] y) {
+  c = Conv<pads=[1,1,1,1]>(x, w0)
+  d = Conv<pads=[1,1,1,1]>(c, w1)
+  e = Add(c, d)
+  f = Add(e, c)
+  g1 = Sigmoid(c)
+  h = Mul(f, g1)
+  i = Conv<pads=[1,1,1,1]>(h, w1)
+  y = Sub(h, i)
+}""", {"w0": [8, 8, 3, 3], "w1": [8, 8, 3, 3]})
+weighted("call_broadcast_operands", """
+g (float[2,12,5,6] x, float[1,1,5,6] plane, float[2,1,1,1] each, float[2,12,1,1] gate, float one)
+  => (float[2,20,5,6] y, float[2,12,5,6] z) {
+  c = Conv(x, w0, b)
+  p = Add(c, plane)
+  q = Mul(p, each)
+  y = Add(q, one)
+  d = Conv(y, w1)
+  z = Mul(d, gate)
+}""", {"w0": [20, 12, 1, 1], "w1": [12, 20, 1, 1], "b": [20]})
+weighted("call_gate_of_itself", """
+g (float[2,24,7,7] x) => (float[2,24,7,7] y) {
+  c = Conv<pads=[1,1,1,1], group=24>(x, w0, b0)
+  s = Sigmoid(c)
+  h = Mul(c, s)
+  p = GlobalAveragePool(h)
+  q = Conv(p, w1, b1)
+  r = Relu(q)
+  t = Conv(r, w2, b2)
+  gate = HardSigmoid(t)
+  m = Mul(h, gate)
+  o = Conv(m, w3)
+  y = Add(o, x)
+}""", {"w0": [24, 1, 3, 3], "b0": [24], "w1": [6, 24, 1, 1], "b1": [6], "w2": [24, 6, 1, 1],
+       "b2": [24], "w3": [24, 24, 1, 1]})
+weighted("call_windows", """
+g (float[2,6,13,11] x) => (float[2,6,7,12] a, float[2,12,5,3] b, float[2,9,9,7] c,
+                           float[2,6,13,11] d, float[2,3,2,2] e, float[2,6,3,3] f) {
+  a = Conv<pads=[0,3,1,0], strides=[2,1], kernel_shape=[2,3]>(x, w0)
+  b = Conv<dilations=[2,3], strides=[2,2], group=2>(x, w1)
+  c = Conv<dilations=[2,2]>(x, w2)
+  d = Conv<auto_pad="SAME_LOWER", group=6>(x, w3)
+  e = Conv<strides=[9,9]>(x, w4)
+  f = Conv<pads=[4,4,4,4], strides=[5,4], dilations=[2,2], group=3>(x, w5)
+}""", {"w0": [6, 6, 2, 3], "w1": [12, 3, 2, 3], "w2": [9, 6, 3, 3], "w3": [6, 1, 2, 4],
+       "w4": [3, 6, 3, 1], "w5": [6, 2, 5, 5]})
+weighted("call_one_and_three_axes", """
+g (float[3,5,17] x, float[1,4,6,7,8] v) => (float[3,10,9] a, float[1,7,6,7,4] b, float[3,10,5] c,
+                                           float[1,7,3,4,2] d, float[1,7,1,1,1] e) {
+  a = Conv<strides=[2], pads=[2,1]>(x, w0, b0)
+  c = MaxPool<kernel_shape=[2], strides=[2], ceil_mode=1>(a)
+  t = Conv<pads=[1,1,1,1,1,1], strides=[1,1,2]>(v, w1)
+  b = Relu(t)
+  d = AveragePool<kernel_shape=[2,2,2], strides=[2,2,2], ceil_mode=1>(b)
+  e = GlobalAveragePool(d)
+}""", {"w0": [10, 5, 4], "b0": [10], "w1": [7, 4, 3, 3, 3]})
+weighted("call_transposed", """
+g (float[2,6,5,4] x) => (float[2,8,10,8] a, float[2,4,11,13] b, float[2,6,7,9] c,
+                         float[2,8,10,8] d, float[2,3,5,6] e) {
+  a = ConvTranspose<strides=[2,2]>(x, w0, b0)
+  b = ConvTranspose<strides=[2,3], output_padding=[1,1], group=2, pads=[1,0,0,0]>(x, w1)
+  c = ConvTranspose<dilations=[2,3], pads=[1,0,1,1]>(x, w2)
+  r = Sigmoid(a)
+  d = Add(r, a)
+  e = ConvTranspose(x, w3)
+}""", {"w0": [6, 8, 2, 2], "b0": [8], "w1": [6, 2, 2, 3], "w2": [6, 6, 3, 3], "w3": [6, 3, 1, 3]})
+weighted("call_weights_that_are_computed", """
+g (float[1,8,6,6] x, float[8,8,3,3] u, float[8] v, float[8,40] m) =>
+  (float[1,8,6,6] y, float[8,8] z) {
+  w = Tanh(u)
+  b = Mul(v, v)
+  c = Conv<pads=[1,1,1,1]>(x, w, b)
+  d = Relu(c)
+  y = Conv<pads=[1,1,1,1]>(d, u)
+  t = Transpose<perm=[1,0]>(m)
+  z = MatMul(m, t)
+}""", {})
+weighted("call_weights_shared", """
+g (float[1,16,8,8] x, float[3,16] t) =>
+  (float[1,16,8,8] y, float[1,16,4,4] z, float[16,16,1,1] w2, float[3,16] q, float[16] r,
+   float[1,16,16,16] o) {
+  a = Conv<pads=[1,1,1,1]>(x, w)
+  y = Relu(a)
+  z = Conv<pads=[1,1,1,1], strides=[2,2]>(y, w)
+  two = Constant<value_float=2.0>()
+  w2 = Mul(u, two)
+  b = Conv(y, u)
+  h = Relu(b)
+  o = ConvTranspose<strides=[2,2], output_padding=[1,1], pads=[1,1,1,1]>(h, w)
+  s = Transpose<perm=[1,0]>(table)
+  q = MatMul(t, s)
+  i = Constant<value_int=5>()
+  r = Gather<axis=0>(table, i)
+}""", {"w": [16, 16, 3, 3], "u": [16, 16, 1, 1], "table": [16, 16]})
+weighted("call_same_twice", """
+g (float[1,16,9,9] x) => (float[1,16,9,9] y) {
+  a = Conv<pads=[1,1,1,1]>(x, w0, b0)
+  b = Relu(a)
+  c = Conv<pads=[1,1,1,1]>(b, w1, b1)
+  d = Relu(c)
+  e = Conv<pads=[1,1,1,1]>(d, w2, b0)
+  y = Relu(e)
+}""", {"w0": [16, 16, 3, 3], "w1": [16, 16, 3, 3], "w2": [16, 16, 3, 3], "b0": [16], "b1": [16]})
+weighted("call_products", """
+g (float[2,1,3,17] x, float[17] v, float[2,4,17,9] k, float[1,33] row, float[33,1] column) =>
+  (float[2,1,3,31] a, float[2,1,3] b, float[2,4,3,9] c, float[31] d, float[4,3,31] e,
+   float[33,33] f, float[1,1] g1, float[2,4,9,9] h) {
+  p = MatMul(x, w0)
+  q = Add(p, b0)
+  a = Gelu(q)
+  b = MatMul(x, v)
+  c = MatMul(x, k)
+  d = MatMul(v, w0)
+  zero = Constant<value_ints=[0]>()
+  x0 = Gather<axis=0>(x, zero)
+  one = Squeeze(x0, zero)
+  e = MatMul(one, w1)
+  f = MatMul(column, row)
+  g1 = MatMul(row, column)
+  t = Transpose<perm=[0,1,3,2]>(k)
+  h = MatMul(t, k)
+}""", {"w0": [17, 31], "b0": [31], "w1": [4, 17, 31]}, opset=20)
+weighted("call_gemms", """
+g (float[7,13] x, float[7,1] tall, float s) =>
+  (float[13,5] a, float[7,5] b, float[7,5] c, float[7,5] d, float[7,5] e, float[5,7] f) {
+  a = Gemm<transA=1, alpha=0.5>(x, w0)
+  b = Gemm<alpha=-1.5, beta=0.25>(x, w1, b0)
+  c = Gemm<transB=1>(x, w2, tall)
+  t = Gemm<beta=3.0>(x, w1, s)
+  d = Tanh(t)
+  e = Gemm(x, w1, a0)
+  f = Gemm<transA=1, transB=1>(w1, x)
+}""", {"w0": [7, 5], "w1": [13, 5], "w2": [5, 13], "b0": [5], "a0": [1, 5]})
+weighted("call_products_of_parts", """
+g (float[2,6,24] x) => (float[2,3,6,6] y, float[2,6,8] z) {
+  r = MatMul(x, w)
+  parts = Constant<value_ints=[24, 24, 24]>()
+  q, k, v = Split<axis=-1>(r, parts)
+  shape = Constant<value_ints=[2, 6, 3, 8]>()
+  q4 = Reshape(q, shape)
+  k4 = Reshape(k, shape)
+  q1 = Transpose<perm=[0,2,1,3]>(q4)
+  k1 = Transpose<perm=[0,2,3,1]>(k4)
+  y = MatMul(q1, k1)
+  begin = Constant<value_ints=[5]>()
+  end = Constant<value_ints=[21]>()
+  axis = Constant<value_ints=[2]>()
+  s = Slice(v, begin, end, axis)
+  z = MatMul(s, u)
+}""", {"w": [24, 72], "u": [16, 8]})
+weighted("call_pools", """
+g (float[2,19,11,9] x) => (float[2,19,6,5] a, float[2,19,5,4] b, float[2,19,6,5] c, float[2,19,4,3] d,
+                           float[2,19,11,9] e, float[2,19,1,1] f, float[2,19,12,9] h) {
+  r = Relu(x)
+  a = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(r)
+  b = AveragePool<kernel_shape=[3,3], strides=[2,2]>(r)
+  c = AveragePool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1], count_include_pad=1>(r)
+  d = MaxPool<kernel_shape=[3,3], strides=[3,3], dilations=[2,2], ceil_mode=1>(x)
+  e = AveragePool<kernel_shape=[4,3], auto_pad="SAME_UPPER">(x)
+  m = GlobalAveragePool(x)
+  f = Sigmoid(m)
+  h = MaxPool<kernel_shape=[2,3], pads=[1,1,1,1]>(x)
+}""", {})
+weighted("call_dense_block", """
+g (float[1,12,8,8] x) => (float[1,12,4,4] y) {
+  a = Conv<pads=[1,1,1,1]>(x, w0)
+  ar = Relu(a)
+  c0 = Concat<axis=1>(x, ar)
+  b = Conv<pads=[1,1,1,1]>(c0, w1)
+  br = Relu(b)
+  c1 = Concat<axis=1>(x, ar, br)
+  n = Mul(c1, scale)
+  m = Relu(n)
+  c = Conv(m, w2)
+  p = AveragePool<kernel_shape=[2,2], strides=[2,2]>(c)
+  q = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)
+  l, r = Split<axis=1, num_outputs=2>(p)
+  u = Conv(l, w3)
+  v = Conv(r, w3)
+  y = Concat<axis=1>(u, q, v)
+}""".replace("float[1,12,4,4] y", "float[1,26,4,4] y"),
+         {"w0": [5, 12, 3, 3], "w1": [7, 17, 3, 3], "scale": [24, 1, 1], "w2": [16, 24, 1, 1],
+          "w3": [5, 8, 1, 1]}, opset=18)
+weighted("call_concat_of_other_axes", """
+g (float[1,8,6,5] x, float[1,8,6,5] z) => (float[1,9,12,5] y, float[2,9,6,5] v) {
+  a = Conv(x, w)
+  b = Conv(z, w)
+  y = Concat<axis=2>(a, b)
+  c = Relu(a)
+  d = Relu(b)
+  v = Concat<axis=0>(c, d)
+}""", {"w": [9, 8, 1, 1]})
+weighted("call_wide", """
+g (float[2,67,9,10] x) => (float[2,67,9,10] y, float[2,130] z) {
+  a = Conv<pads=[1,1,1,1]>(x, w0, b0)
+  ar = Relu(a)
+  b = Conv(ar, w1, b1)
+  br = Relu(b)
+  c = Conv<pads=[1,1,1,1], group=67>(br, w2)
+  d = Add(c, x)
+  y = Relu(d)
+  p = GlobalAveragePool(y)
+  f = Flatten(p)
+  z = Gemm<transB=1>(f, m, b2)
+}""", {"w0": [96, 67, 3, 3], "b0": [96], "w1": [67, 96, 1, 1], "b1": [67], "w2": [67, 1, 3, 3],
+       "m": [130, 67], "b2": [130]})
+weighted("call_of_nothing", """
+g (float[0,5,6,6] x, float[3,0] u, float[2,0,7] v) =>
+  (float[0,4,6,6] y, float[3,5] z, float[2,0,9] q) {
+  c = Conv<pads=[1,1,1,1]>(x, w)
+  p = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(c)
+  y = Relu(p)
+  none = Constant<value=float[0,5] {}>()
+  z = Gemm(u, none, b)
+  q = MatMul(v, m)
+}""", {"w": [4, 5, 3, 3], "b": [5], "m": [7, 9]})
+weighted("call_in_a_loop", """
+g (float[1,8,6,6] x) => (float[1,8,6,6] y, float[3,1,8] means) {
+  trips = Constant<value_int=3>()
+  true = Constant<value=bool {1}>()
+  y, means = Loop(trips, true, x)<body = step (int64 i, bool go, float[1,8,6,6] s)
+    => (bool on, float[1,8,6,6] n, float[1,8] m) {
+      on = Identity(go)
+      c = Conv<pads=[1,1,1,1]>(s, w, b)
+      r = Relu(c)
+      n = Add(r, s)
+      m = ReduceMean<axes=[2,3], keepdims=0>(n)
+    }>
+}""", {"w": [8, 8, 3, 3], "b": [8]})
+weighted("call_in_a_branch", """
+g (float[1,8,6,6] x, bool yes) => (float[1,8,6,6] y) {
+  h = Conv<pads=[1,1,1,1]>(x, w0)
+  a = If(yes)<then_branch = first () => (float[1,8,6,6] p) {
+      q = Conv<pads=[1,1,1,1]>(h, w1)
+      p = Add(q, h)
+    }, else_branch = second () => (float[1,8,6,6] r) {
+      s = Conv(h, w2)
+      t = Sigmoid(s)
+      r = Mul(s, t)
+    }>
+  y = Conv(a, w2)
+}""", {"w0": [8, 8, 3, 3], "w1": [8, 8, 3, 3], "w2": [8, 8, 1, 1]})
+weighted("call_in_f64_and_f16", """
+g (double[1,6,5,5] x, double[6,6,3,3] k) => (double[1,6,5,5] y, float16[1,6,5,5] z) {
+  c = Conv<pads=[1,1,1,1]>(x, k)
+  y = Relu(c)
+  h = Cast<to=10>(y)
+  v = Cast<to=10>(w)
+  z = Conv(h, v)
+}""", {"w": [6, 6, 1, 1]}, tolerance=4e-3)
+
+# ---- Convolutions beside whatever reads and writes another order of the axes ----
+
+BESIDE = {
+    "flatten": ([1, 11], "f = Flatten(c)\n  y = Gemm(f, m)", {"m": [18 * 30, 11]}),
+    "tokens": ([1, 30, 18], """s = Constant<value_ints=[1, 18, 30]>()
+  r = Reshape(c, s)
+  t = Transpose<perm=[0,2,1]>(r)
+  y = LayerNormalization(t, n0, n1)""", {"n0": [18], "n1": [18]}),
+    "back_from_tokens": ([1, 18, 6, 5], """s = Constant<value_ints=[1, 18, 30]>()
+  r = Reshape(c, s)
+  t = Transpose<perm=[0,2,1]>(r)
+  k = MatMul(t, m)
+  u = Transpose<perm=[0,2,1]>(k)
+  q = Constant<value_ints=[1, 18, 6, 5]>()
+  i = Reshape(u, q)
+  y = Conv(i, w1)""", {"m": [18, 18], "w1": [18, 18, 1, 1]}),
+    "last": ([1, 6, 5, 18], "y = Transpose<perm=[0,2,3,1]>(c)", {}),
+    "shuffle": ([1, 18, 6, 5], """s = Constant<value_ints=[1, 3, 6, 6, 5]>()
+  r = Reshape(c, s)
+  t = Transpose<perm=[0,2,1,3,4]>(r)
+  q = Constant<value_ints=[1, 18, 6, 5]>()
+  u = Reshape(t, q)
+  y = Conv<group=3>(u, w1)""", {"w1": [18, 6, 1, 1]}),
+    "depth_to_space": ([1, 2, 18, 15], "y = DepthToSpace<blocksize=3>(c)", {}),
+    "space_to_depth": ([1, 8, 6, 5], """d = Conv(c, w1)
+  r = DepthToSpace<blocksize=2, mode="CRD">(d)
+  p = SpaceToDepth<blocksize=2>(r)
+  y = Relu(p)""", {"w1": [8, 18, 1, 1]}),
+    "resize": ([1, 4, 12, 10], """k = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+  r = Resize<mode="linear">(c, , k)
+  y = Conv<pads=[1,1,1,1]>(r, w1)""", {"w1": [4, 18, 3, 3]}),
+    "resize_nearest": ([1, 22, 12, 10], """k = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+  r = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor">(c, , k)
+  d = Conv<pads=[1,1,1,1]>(r, w1)
+  y = Concat<axis=1>(r, d)""", {"w1": [4, 18, 3, 3]}),
+    "pad": ([1, 18, 10, 7], """p = Constant<value_ints=[0, 0, 2, 1, 0, 0, 2, 1]>()
+  y = Pad<mode="reflect">(c, p)""", {}),
+    "pad_channels": ([1, 21, 6, 5], """p = Constant<value_ints=[0, 1, 0, 0, 0, 2, 0, 0]>()
+  d = Pad(c, p)
+  y = Relu(d)""", {}),
+    "slice_channels": ([1, 7, 6, 5], """b = Constant<value_ints=[2]>()
+  e = Constant<value_ints=[16]>()
+  x1 = Constant<value_ints=[1]>()
+  s2 = Constant<value_ints=[2]>()
+  d = Slice(c, b, e, x1, s2)
+  y = Conv(d, w1)""", {"w1": [7, 7, 1, 1]}),
+    "slice_rows": ([1, 4, 3, 5], """b = Constant<value_ints=[1]>()
+  e = Constant<value_ints=[4]>()
+  x2 = Constant<value_ints=[2]>()
+  d = Slice(c, b, e, x2)
+  y = Conv(d, w1)""", {"w1": [4, 18, 1, 1]}),
+    "gather_channels": ([1, 3, 6, 5], """i = Constant<value_ints=[17, 0, 4]>()
+  y = Gather<axis=1>(c, i)""", {}),
+    "softmax": ([1, 18, 6, 5], "y = Softmax<axis=1>(c)", {}),
+    "softmax_columns": ([1, 18, 6, 5], "y = Softmax<axis=3>(c)", {}),
+    "arg_max": ([1, 6, 5], "i = ArgMax<axis=1, keepdims=0>(c)\n  y = Cast<to=1>(i)", {}),
+    "mean_of_channels": ([1, 1, 6, 5], "y = ReduceMean<axes=[1]>(c)", {}),
+    "mean_of_plane": ([1, 18], "y = ReduceMean<axes=[2, 3], keepdims=0>(c)", {}),
+    "max_of_all": ([], "y = ReduceMax<keepdims=0>(c)", {}),
+    "instance_norm": ([1, 18, 6, 5], "y = InstanceNormalization(c, n0, n1)",
+                      {"n0": [18], "n1": [18]}),
+    "layer_norm_rows": ([1, 18, 6, 5], "y = LayerNormalization<axis=2>(c, n0)", {"n0": [6, 5]}),
+    "layer_norm_last": ([1, 18, 6, 5], """t = Transpose<perm=[0,2,3,1]>(c)
+  n = LayerNormalization(t, n0)
+  u = Transpose<perm=[0,3,1,2]>(n)
+  d = Conv(u, w1)
+  y = Add(d, c)""", {"n0": [18], "w1": [18, 18, 1, 1]}),
+    "lrn": ([1, 18, 6, 5], "y = LRN<size=3, alpha=0.1>(c)", {}),
+    "prelu": ([1, 4, 6, 5], "r = PRelu(c, slope)\n  y = Conv(r, w1)",
+              {"slope": [18, 1, 1], "w1": [4, 18, 1, 1]}),
+    "expand": ([2, 18, 6, 5], """s = Constant<value_ints=[2, 18, 6, 5]>()
+  e = Expand(c, s)
+  y = Conv(e, w1)""", {"w1": [18, 18, 1, 1]}),
+    "tile": ([1, 36, 6, 5], """t = Constant<value_ints=[1, 2, 1, 1]>()
+  y = Tile(c, t)""", {}),
+    "sum_over_columns": ([1, 18, 6, 5], """a = Constant<value_int=3>()
+  y = CumSum(c, a)""", {}),
+    "einsum": ([6, 5, 18], "y = Einsum<equation=\"bchw->hwc\">(c)", {}),
+    "two_layouts": ([1, 18, 6, 5], """t = Transpose<perm=[0,1,3,2]>(c)
+  u = Transpose<perm=[0,1,3,2]>(t)
+  d = Conv(u, w1)
+  e = Add(d, plain)
+  y = Mul(e, c)""", {"w1": [18, 18, 1, 1], "plain": [1, 18, 6, 5]}),
+    "matrix_of_planes": ([1, 18, 6, 7], "y = MatMul(c, m)", {"m": [5, 7]}),
+    "reshape_of_rows": ([1, 18, 30, 1], """s = Constant<value_ints=[1, 18, 30, 1]>()
+  r = Reshape(c, s)
+  y = Conv(r, w1)""", {"w1": [18, 18, 1, 1]}),
+    "grid": ([1, 18, 3, 2], "y = GridSample(c, grid)", {"grid": [1, 3, 2, 2]}),
+    "upside_down": ([1, 18, 6, 5], """b = Constant<value_ints=[-1]>()
+  e = Constant<value_ints=[-100]>()
+  x2 = Constant<value_ints=[2]>()
+  s = Slice(c, b, e, x2, b)
+  y = Conv(s, w1)""", {"w1": [18, 18, 1, 1]}),
+}
+for label, (dims, then, given) in BESIDE.items():
+    kind = f"float[{','.join(map(str, dims))}]" if dims else "float"
+    weighted(f"beside_{label}", f"""
+g (float[1,7,6,5] x) => ({kind} y, float[1,18,6,5] also) {{
+  h = Conv<pads=[1,1,1,1]>(x, w, b0)
+  c = Relu(h)
+  {then}
+  also = Conv(c, v)
+}}""", {"w": [18, 7, 3, 3], "b0": [18], "v": [18, 18, 1, 1], **given})
+    weighted(f"beside_{label}_only", f"""
+g (float[1,7,6,5] x) => ({kind} y) {{
+  c = Conv<pads=[1,1,1,1]>(x, w)
+  {then}
+}}""", {"w": [18, 7, 3, 3], **given})
+
 # ---- Random graphs ----
 
 
@@ -1138,6 +1550,7 @@ class RandomGraph:
     UNARY = ["Relu", "Neg", "Tanh", "Sigmoid", "Abs", "Softplus", "Identity"]
     BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
     REDUCE = ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceL1"]
+    MOST_SIZE, MOST_ELEMENTS = 40, 4000  # of a dimension and a value that is read again
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -1173,7 +1586,7 @@ class RandomGraph:
         names = [f"v{len(self.nodes)}_{i}" for i in range(len(shapes))]
         self.nodes.append(helper.make_node(op, inputs, names, **attributes))
         for name, shape in zip(names, shapes):
-            if all(1 <= d <= 40 for d in shape) and int(np.prod(shape)) <= 4000:
+            if all(1 <= d <= self.MOST_SIZE for d in shape) and np.prod(shape) <= self.MOST_ELEMENTS:
                 self.values.append((name, list(shape)))
 
     def grow(self):
@@ -1256,10 +1669,135 @@ class RandomGraph:
         return Case(helper.make_model(graph, opset_imports=opsets, ir_version=8), tolerance=2e-4)
 
 
+class RandomImages(RandomGraph):
+    """The same of images: convolutions, windows, gates, concatenations and what stands between."""
+
+    MOST_SIZE, MOST_ELEMENTS = 150, 8000
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        rng = self.rng
+        shape = [int(rng.choice([1, 1, 2])), int(rng.choice([3, 8, 12, 16, 17])),
+                 int(rng.integers(3, 13)), int(rng.integers(3, 13))]  # fmt: skip
+        self.inputs = [(f"x{i}", shape) for i in range(2)]
+        self.values = list(self.inputs)
+
+    def last(self):
+        return self.values[-1]
+
+    def convolution(self, name, shape):
+        rng = self.rng
+        kernel = [int(k) for k in rng.choice([1, 1, 3, 3, 2, 5], 2)]
+        stride = [int(k) for k in rng.choice([1, 1, 1, 2], 2)]
+        dilation = [int(k) for k in rng.choice([1, 1, 1, 2], 2)]
+        pads = [int(rng.integers(kernel[i % 2])) for i in range(4)]
+        if rng.random() < 0.5:  # keeps the size
+            stride, dilation = [1, 1], [1, 1]
+            pads = [(kernel[i % 2] - (i < 2)) // 2 for i in range(4)]
+        room = [shape[2 + i] + pads[i] + pads[2 + i] - dilation[i] * (kernel[i] - 1) for i in (0, 1)]
+        if min(room) < 1:
+            return
+        kind, channels = rng.random(), shape[1]
+        made, group = int(rng.choice([channels, channels, 8, 13, 16, 32])), 1
+        if kind < 0.25:
+            made = group = channels
+        elif kind < 0.35 and channels % 4 == 0:
+            made, group = channels, 4
+        weight = self.floats([made, channels // group, *kernel])
+        bias = [self.floats([made])] if rng.random() < 0.6 else []
+        size = [-(-room[i] // stride[i]) for i in (0, 1)]
+        self.emit("Conv", [name, weight, *bias], [[shape[0], made, *size]], pads=pads,
+                  strides=stride, dilations=dilation, group=group)  # fmt: skip
+
+    def maps(self):
+        """Up to four of what can follow in the same call."""
+        rng = self.rng
+        for _ in range(rng.integers(5)):
+            name, shape = self.last()
+            kind = rng.integers(6)
+            if kind <= 1:
+                names = ["Relu", "Sigmoid", "HardSwish", "Elu", "Tanh", "LeakyRelu"]
+                self.emit(str(rng.choice(names)), [name], [shape])
+            elif kind == 2:
+                wide = [[1, shape[1], 1, 1], [1], [1, 1, *shape[2:]], [shape[3]]][rng.integers(4)]
+                pair = [name, self.floats(wide)]
+                self.emit(str(rng.choice(self.BINARY)), pair[:: rng.choice([1, -1])], [shape])
+            elif kind <= 4:
+                pair = [name, self.pick_like(shape)[0]]
+                self.emit(str(rng.choice(["Add", "Add", "Mul", "Sub"])),
+                          pair[:: rng.choice([1, -1])], [shape])  # fmt: skip
+            else:
+                self.emit("Sigmoid", [name], [shape])
+                self.emit("Mul", [name, self.last()[0]], [shape])
+
+    def window(self, name, shape):
+        rng = self.rng
+        op = str(rng.choice(["MaxPool", "AveragePool"]))
+        kernel = [int(k) for k in rng.integers(1, 4, 2)]
+        pads = [int(rng.integers(kernel[i % 2])) for i in range(4)]
+        room = [shape[2 + i] + pads[i] + pads[2 + i] - kernel[i] + 1 for i in (0, 1)]
+        if min(room) < 1:
+            return
+        stride = [int(k) for k in rng.integers(1, 3, 2)]
+        more = {"count_include_pad": int(rng.integers(2))} if op == "AveragePool" else {}
+        size = [-(-room[i] // stride[i]) for i in (0, 1)]
+        self.emit(op, [name], [shape[:2] + size], kernel_shape=kernel, strides=stride, pads=pads,
+                  **more)  # fmt: skip
+
+    def gate(self, name, shape):
+        self.emit("GlobalAveragePool", [name], [shape[:2] + [1, 1]])
+        weight = self.floats([shape[1], shape[1], 1, 1])
+        self.emit("Conv", [self.last()[0], weight], [shape[:2] + [1, 1]])
+        self.emit("Sigmoid", [self.last()[0]], [shape[:2] + [1, 1]])
+        self.emit("Mul", [name, self.last()[0]], [shape])
+
+    def tokens(self, name, shape):
+        """To rows of channels and back, with a product or a norm there."""
+        rng = self.rng
+        rows = [shape[0], shape[2] * shape[3], shape[1]]
+        if rows[1] > self.MOST_SIZE:
+            return
+        self.emit("Reshape", [name, self.ints([rows[0], rows[2], rows[1]])],
+                  [[rows[0], rows[2], rows[1]]])  # fmt: skip
+        self.emit("Transpose", [self.last()[0]], [rows], perm=[0, 2, 1])
+        at = self.last()[0]
+        if rng.random() < 0.5:
+            self.emit("LayerNormalization", [at, self.floats([rows[2]])], [rows])
+        else:
+            self.emit("MatMul", [at, self.floats([rows[2], rows[2]])], [rows])
+            self.emit("Add", [self.last()[0], at], [rows])
+        self.emit("Transpose", [self.last()[0]], [[rows[0], rows[2], rows[1]]], perm=[0, 2, 1])
+        self.emit("Reshape", [self.last()[0], self.ints(shape)], [shape])
+
+    def grow(self):
+        rng = self.rng
+        pool = [value for value in self.values[-5:] if len(value[1]) == 4]
+        name, shape = pool[rng.integers(len(pool))] if pool else self.values[0]
+        kind = rng.integers(16)
+        if kind <= 6:
+            self.convolution(name, shape)
+            self.maps()
+        elif kind <= 8:
+            self.window(name, shape)
+        elif kind == 9:
+            self.gate(name, shape)
+        elif kind == 10:
+            self.tokens(name, shape)
+        elif kind == 11 and max(shape[2:]) < 12:
+            sizes = shape[:2] + [2 * shape[2], 2 * shape[3]]
+            self.emit("Resize", [name, "", "", self.ints(sizes)], [sizes], mode="nearest",
+                      coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+        else:
+            super().grow()
+
+
 def random_graphs(seed, count):
+    """As many of images as of any shape."""
     for number in range(seed, seed + count):
         MODELS[f"random_{number}"] = lambda number=number: RandomGraph(number).case(8 + number % 48)
-    return [f"random_{number}" for number in range(seed, seed + count)]
+        MODELS[f"images_{number}"] = lambda number=number: RandomImages(number).case(4 + number % 20)
+    return [f"{kind}_{number}" for number in range(seed, seed + count)
+            for kind in ("random", "images")]  # fmt: skip
 
 
 # ---- Making and running ----
