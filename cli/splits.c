@@ -274,29 +274,27 @@ static bool is_in_front(const struct search *search, uint32_t index)
     return true;
 }
 
-/* The plan in the job's memory. */
-static enum ul_status merge_plan(struct search *search, uint32_t index)
+/* The variants' arenas end before the ladder does: what it holds is the job's own. */
+static void merge_plan(struct search *search, uint32_t index)
 {
     struct ul_cli_job *job = search->job;
-    struct ul_plan_rung rung = {.variant = index};
-    const struct ul_problem *problem = search->variants[index].program->problem;
+    const struct variant *variant = &search->variants[index];
+    struct ul_plan_rung rung = {
+        .plan = ul_plan_keep(&job->keep, variant->program->problem, &variant->plan),
+        .variant = index};
     struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
-    if (!has_time(search))
-        return UL_OK;
-    UL_TRY(ul_plan_solve(&job->keep, problem, &search->planning, &rung.plan, &job->diag));
     ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
-    return UL_OK;
 }
 
 static enum ul_status merge_ladder(struct search *search, uint32_t index)
 {
     struct ul_cli_job *job = search->job;
-    const struct variant *variant = &search->variants[index];
+    const struct ul_problem *problem = search->variants[index].program->problem;
     struct ul_plan_ladder ladder = {.count = 0};
     if (!has_time(search))
         return UL_OK;
-    UL_TRY(ul_ladder_build(&job->keep, variant->program->problem, &search->planning, &variant->plan,
-                           &ladder, &job->diag));
+    struct ul_plan base = ul_plan_keep(&job->keep, problem, &search->variants[index].plan);
+    UL_TRY(ul_ladder_build(&job->keep, problem, &search->planning, &base, &ladder, &job->diag));
     ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
     return UL_OK;
 }
@@ -311,7 +309,7 @@ static enum ul_status merge_all(struct search *search)
             front[count++] = i;
     }
     for (uint32_t i = 0; i < count; i++)
-        UL_TRY(merge_plan(search, front[i]));
+        merge_plan(search, front[i]);
     for (uint32_t i = 0; i + 1 < count; i++) {
         for (uint32_t k = i + 1; k < count; k++) {
             if (is_better(&search->variants[front[k]], &search->variants[front[i]])) {

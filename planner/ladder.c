@@ -123,20 +123,6 @@ struct climb {
     bool stopped_by_time;
 };
 
-static struct ul_plan plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
-                                const struct ul_plan *plan)
-{
-    struct ul_plan kept = *plan;
-    kept.positions =
-        ul_arena_copy(arena, plan->positions, plan->position_count * sizeof *plan->positions);
-    kept.ranges = ul_arena_copy(arena, plan->ranges, plan->range_count * sizeof *plan->ranges);
-    kept.value_ranges = ul_arena_copy(arena, plan->value_ranges,
-                                      ((size_t)problem->value_count + 1) * sizeof(uint32_t));
-    kept.reserved_bytes =
-        ul_arena_copy(arena, plan->reserved_bytes, plan->space_count * sizeof(uint64_t));
-    return kept;
-}
-
 /* Whether a plan of so many live bytes and that cost could still be a rung. */
 static bool is_promising(const struct climb *c, const struct ul_plan *plan)
 {
@@ -188,7 +174,7 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
         uint32_t place;
         rung.plan = plan;
         if (status == UL_OK && !refused && plan.fits && rung_place(c->ladder, &rung, &place)) {
-            rung.plan = plan_keep(c->arena, c->problem, &plan);
+            rung.plan = ul_plan_keep(c->arena, c->problem, &plan);
             rung_add(c->arena, c->ladder, &rung);
         }
     }

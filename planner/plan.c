@@ -59,6 +59,20 @@ static bool plan_better(const struct ul_plan *a, const struct ul_plan *b)
     return a->reserved_bytes[0] < b->reserved_bytes[0];
 }
 
+struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
+                            const struct ul_plan *plan)
+{
+    struct ul_plan kept = *plan;
+    kept.positions =
+        ul_arena_copy(arena, plan->positions, plan->position_count * sizeof *plan->positions);
+    kept.ranges = ul_arena_copy(arena, plan->ranges, plan->range_count * sizeof *plan->ranges);
+    kept.value_ranges = ul_arena_copy(arena, plan->value_ranges,
+                                      ((size_t)problem->value_count + 1) * sizeof(uint32_t));
+    kept.reserved_bytes =
+        ul_arena_copy(arena, plan->reserved_bytes, plan->space_count * sizeof(uint64_t));
+    return kept;
+}
+
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
 {
     plan->fits = budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;

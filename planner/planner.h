@@ -252,6 +252,9 @@ void ul_plan_options_resolve(struct ul_plan_options *options);
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag) UL_MUST_CHECK;
+/* A copy of `plan` in `arena`, for a plan that outlives the arena that it was made in. */
+struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
+                            const struct ul_plan *plan);
 /* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 /* The range that holds `value` at `position` (the copy that a read there sees), or NULL. Where a
