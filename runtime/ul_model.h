@@ -208,7 +208,7 @@ struct ul_run {
     uint32_t step;    /* the step that is running */
     uint32_t fault_step;
     uint32_t fault_thread; /* that noted it; an earlier one of the same region replaces it */
-    enum ul_fault fault; /* the first one */
+    enum ul_fault fault;   /* the first one */
     int64_t fault_value;
     int64_t fault_limit;
 };
@@ -239,9 +239,10 @@ struct ul_model {
     const struct ul_tensor *inputs;
     const struct ul_tensor *outputs;
 
-    uint32_t thread_count;            /* that the plan was made for; 0: the same as 1 */
-    uint32_t (*thread_limit)(void);   /* those that the caller may use now; NULL: thread_count */
-    const struct ul_library *library; /* NULL: none */
+    uint32_t thread_count;          /* that the plan was made for; 0: the same as 1 */
+    uint32_t (*thread_limit)(void); /* those that the caller may use now; NULL: thread_count */
+    void (*start_threads)(uint32_t threads); /* so that the first run does not; NULL: nothing */
+    const struct ul_library *library;        /* NULL: none */
 
     uint32_t isa;    /* UL_ISA_COMPILED where model.c was compiled */
     ul_entry *setup; /* after the weights are in place, once per arena; NULL: nothing to do */

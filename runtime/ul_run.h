@@ -309,6 +309,15 @@ static inline uint32_t ul_run_thread_limit(void)
 {
     return omp_in_parallel() ? 1 : (uint32_t)omp_get_max_threads();
 }
+
+/* ul_model's start_threads: a team of OpenMP's lives on after its first region, stacks included. */
+static inline void ul_run_start_threads(uint32_t threads)
+{
+#pragma omp parallel num_threads((int)threads)
+    {
+#pragma omp barrier
+    }
+}
 #endif
 
 /* Makes `arena` ready for runs with `threads` threads (see ul_run_threads): checks it, loads the
@@ -339,6 +348,8 @@ static inline enum ul_result ul_run_init_with(const struct ul_model *model, void
     }
     ul_run_fill_splats(model, (unsigned char *)arena);
     run.threads = ul_run_threads(model, threads);
+    if (model->start_threads != NULL && run.threads > 1)
+        model->start_threads(run.threads);
     if (model->library != NULL) {
         enum ul_result result = model->library->init(model->library, arena, run.threads, failure);
         if (result != UL_OK)
