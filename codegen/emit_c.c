@@ -256,8 +256,9 @@ static void put_model_c(struct ul_emitter *emitter)
                    "int %s_run(void *arena, const void *const *from, void *const *to,\n"
                    "    struct ul_failure *failure)\n{\n"
                    "    return (int)ul_run_once(&%s_model, arena, from, to, NULL, NULL, "
-                   "failure);\n}\n",
-                   prefix, prefix, prefix, prefix);
+                   "failure);\n}\n\n"
+                   "void %s_done(void *arena)\n{\n    ul_run_done(&%s_model, arena);\n}\n",
+                   prefix, prefix, prefix, prefix, prefix, prefix);
 }
 
 /* ---- model.h, main.c, Makefile ---- */
@@ -311,8 +312,12 @@ static void put_model_h(struct ul_emitter *emitter)
                    "stays there\n * (%s_model.inputs[i].offset_bytes). Allocates nothing; "
                    "thread-safe for each arena. */\n"
                    "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
-                   "    struct ul_failure *failure);\n\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-                   prefix, prefix);
+                   "    struct ul_failure *failure);\n\n"
+                   "/* Gives back what a numerical library took for an arena that was made ready; the "
+                   "arena's\n * own memory stays the caller's. */\n"
+                   "void %s_done(void *arena);\n\n"
+                   "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+                   prefix, prefix, prefix);
 }
 
 /* Weights as read-only data, without passing through C text. */
