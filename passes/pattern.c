@@ -1,0 +1,293 @@
+/* Operators that a model spells out with smaller ones.
+ *
+ *      ReduceMean Sub Mul ReduceMean Add Sqrt Div Mul Add   ->  LayerNormalization
+ *      Div Erf Add Mul Mul                                  ->  Gelu
+ *      MatMul Div Add Softmax MatMul                        ->  FusedAttention
+ *
+ * Problem: exporters write normalisations, activations and attention as chains; the one operator
+ * reads its input fewer times, has fewer results in between, and can be a post-operation of a
+ * library. Method: every node, the last ones first, is offered to the recognisers of its operator
+ * (pattern_*.c), which look back from it through what does not matter: the order of factors,
+ * division for multiplication by the inverse, constants of any shape. Nothing is rewritten where an
+ * inner value has another reader. What was read by the chain alone is left to dce.
+ * Results may differ in the last digits, as sums are formed in another order.
+ * Left undone: normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
+#include "passes/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root)
+{
+    pattern->root = root;
+    pattern->member_count = 0;
+    pattern->is_full = false;
+}
+
+const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value)
+{
+    return &pattern->graph->values[value].type;
+}
+
+struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
+{
+    const struct ul_graph *graph = pattern->graph;
+    if (value == UL_NONE || graph->values[value].kind != UL_VALUE_NODE)
+        return NULL;
+    struct ul_node *node = &graph->nodes[graph->values[value].producer];
+    bool fits = node->op == op && node->output_count == 1 &&
+                node->parent == graph->nodes[pattern->root].parent;
+    return fits ? node : NULL;
+}
+
+static void add_member(struct ul_pattern *pattern, ul_node_id id)
+{
+    for (uint32_t i = 0; i < pattern->member_count; i++)
+        if (pattern->members[i] == id)
+            return;
+    if (id == pattern->root)
+        return;
+    pattern->is_full = pattern->is_full || pattern->member_count == UL_PATTERN_MEMBERS;
+    if (!pattern->is_full)
+        pattern->members[pattern->member_count++] = id;
+}
+
+struct ul_node *ul_pattern_take(struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
+{
+    struct ul_node *node = ul_pattern_maker(pattern, value, op);
+    if (node != NULL)
+        add_member(pattern, pattern->graph->values[value].producer);
+    return node;
+}
+
+uint32_t ul_pattern_uses(const struct ul_pattern *pattern, ul_value_id value)
+{
+    return value < pattern->use_count ? pattern->uses[value] : 0;
+}
+
+void ul_pattern_use(struct ul_pattern *pattern, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return;
+    while (pattern->use_count <= value) {
+        UL_GROW(pattern->pass->scratch, pattern->uses, pattern->use_count, pattern->use_capacity);
+        pattern->uses[pattern->use_count++] = 0;
+    }
+    pattern->uses[value]++;
+}
+
+static uint32_t reads_of(const struct ul_node *node, ul_value_id value)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        count += node->inputs[i] == value;
+    return count;
+}
+
+bool ul_pattern_is_closed(const struct ul_pattern *pattern)
+{
+    const struct ul_graph *graph = pattern->graph;
+    if (pattern->is_full)
+        return false;
+    for (uint32_t m = 0; m < pattern->member_count; m++) {
+        ul_value_id value = graph->nodes[pattern->members[m]].outputs[0];
+        uint32_t reads = reads_of(&graph->nodes[pattern->root], value);
+        for (uint32_t i = 0; i < pattern->member_count; i++)
+            reads += reads_of(&graph->nodes[pattern->members[i]], value);
+        if (reads != ul_pattern_uses(pattern, value))
+            return false;
+    }
+    return true;
+}
+
+static void forget_reads(struct ul_pattern *pattern, const struct ul_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] < pattern->use_count)
+            pattern->uses[node->inputs[i]]--;
+}
+
+struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
+                                   const ul_value_id *inputs, uint32_t input_count)
+{
+    struct ul_graph *graph = pattern->graph;
+    struct ul_node *root = &graph->nodes[pattern->root];
+    ul_value_id *list = ul_arena_copy(graph->arena, inputs, (uint64_t)input_count * sizeof *inputs);
+    forget_reads(pattern, root);
+    for (uint32_t m = 0; m < pattern->member_count; m++) {
+        forget_reads(pattern, &graph->nodes[pattern->members[m]]);
+        ul_graph_remove_node(graph, pattern->members[m]);
+    }
+    pattern->member_count = 0;
+    root->op = op;
+    root->attr_count = 0;
+    root->inputs = list;
+    root->input_count = input_count;
+    for (uint32_t i = 0; i < input_count; i++)
+        ul_pattern_use(pattern, list[i]);
+    return root;
+}
+
+bool ul_pattern_number(const struct ul_pattern *pattern, ul_value_id value, double *number)
+{
+    const struct ul_tensor *tensor = ul_edit_constant(pattern->graph, value);
+    if (tensor == NULL || !ul_dtype_get(tensor->type.dtype)->is_float ||
+        (tensor->data != NULL && ul_type_elements(&tensor->type) != 1))
+        return false;
+    *number = ul_tensor_get_float(tensor, 0);
+    return true;
+}
+
+bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
+{
+    const struct ul_node *root = &pattern->graph->nodes[pattern->root];
+    enum ul_dtype dtype = ul_pattern_type(pattern, root->outputs[0])->dtype;
+    double share = dtype == UL_F32 || dtype == UL_F64 ? 1e-5 : 4e-3;
+    return fabs(a - b) <= share * fabs(b);
+}
+
+bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *node,
+                      ul_value_id *rest, double *number)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        *rest = node->inputs[1 - i];
+        if (ul_pattern_number(pattern, node->inputs[i], number))
+            return true;
+    }
+    return false;
+}
+
+bool ul_pattern_plus(struct ul_pattern *pattern, ul_value_id value, ul_value_id *rest,
+                     double *number)
+{
+    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Add);
+    return node != NULL && ul_pattern_split(pattern, node, rest, number);
+}
+
+static bool add_factor(const struct ul_pattern *pattern, struct ul_pattern_product *product,
+                       const struct ul_type *type, ul_value_id value)
+{
+    if (product->count == UL_PATTERN_FACTORS ||
+        !ul_type_equal(ul_pattern_type(pattern, value), type))
+        return false;
+    product->values[product->count++] = value;
+    return true;
+}
+
+static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct ul_type *type,
+                   struct ul_pattern_product *product, uint32_t depth);
+
+/* The two operands of a Mul. */
+static bool both_factors(struct ul_pattern *pattern, const struct ul_node *node,
+                         const struct ul_type *type, struct ul_pattern_product *product,
+                         uint32_t depth)
+{
+    ul_value_id rest;
+    double number;
+    if (ul_pattern_split(pattern, node, &rest, &number)) {
+        product->number *= number;
+        return factor(pattern, rest, type, product, depth);
+    }
+    return factor(pattern, node->inputs[0], type, product, depth) &&
+           factor(pattern, node->inputs[1], type, product, depth);
+}
+
+static bool power(struct ul_pattern *pattern, const struct ul_node *node,
+                  const struct ul_type *type, struct ul_pattern_product *product, double exponent)
+{
+    for (double i = 0; i < exponent; i++)
+        if (!add_factor(pattern, product, type, node->inputs[0]))
+            return false;
+    return true;
+}
+
+static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct ul_type *type,
+                   struct ul_pattern_product *product, uint32_t depth)
+{
+    double number;
+    bool is_root = value == pattern->graph->nodes[pattern->root].outputs[0];
+    if (depth == 0 || (!is_root && ul_pattern_uses(pattern, value) != 1))
+        return add_factor(pattern, product, type, value);
+    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    if (node != NULL)
+        return both_factors(pattern, node, type, product, depth - 1);
+    node = ul_pattern_take(pattern, value, UL_OP_Neg);
+    if (node != NULL) {
+        product->number = -product->number;
+        return factor(pattern, node->inputs[0], type, product, depth - 1);
+    }
+    node = ul_pattern_maker(pattern, value, UL_OP_Div);
+    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number) && number != 0) {
+        ul_pattern_take(pattern, value, UL_OP_Div);
+        product->number /= number;
+        return factor(pattern, node->inputs[0], type, product, depth - 1);
+    }
+    node = ul_pattern_maker(pattern, value, UL_OP_Pow);
+    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number) &&
+        (number == 2 || number == 3)) {
+        ul_pattern_take(pattern, value, UL_OP_Pow);
+        return power(pattern, node, type, product, number);
+    }
+    return add_factor(pattern, product, type, value);
+}
+
+bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
+                        struct ul_pattern_product *product)
+{
+    *product = (struct ul_pattern_product){.number = 1};
+    return factor(pattern, value, ul_pattern_type(pattern, value), product, UL_PATTERN_FACTORS);
+}
+
+bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_id value,
+                          double *number)
+{
+    struct ul_pattern_product product;
+    *number = 1;
+    if (of == value)
+        return true;
+    bool fits = ul_pattern_factors(pattern, of, &product) && product.count == 1 &&
+                product.values[0] == value;
+    *number = product.number;
+    return fits;
+}
+
+/* ---- The walk ---- */
+
+/* By the operator of the root; the first that matches wins. */
+static const struct {
+    enum ul_op root;
+    ul_pattern_fn *recognise;
+} recognisers[] = {
+    {UL_OP_Add, ul_pattern_layer_norm}, {UL_OP_Mul, ul_pattern_layer_norm},
+    {UL_OP_Div, ul_pattern_layer_norm}, {UL_OP_Mul, ul_pattern_gelu},
+    {UL_OP_Div, ul_pattern_gelu},       {UL_OP_Mul, ul_pattern_gate},
+    {UL_OP_Div, ul_pattern_gate},       {UL_OP_Div, ul_pattern_softmax},
+};
+
+static void recognise(struct ul_pattern *pattern, ul_node_id id)
+{
+    for (size_t i = 0; i < sizeof recognisers / sizeof *recognisers; i++) {
+        if (pattern->graph->nodes[id].op != recognisers[i].root)
+            continue;
+        ul_pattern_begin(pattern, id);
+        if (recognisers[i].recognise(pattern, id))
+            return;
+    }
+}
+
+enum ul_status ul_pass_pattern(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct ul_pattern pattern = {.pass = pass, .graph = graph};
+    pattern.uses = ul_graph_count_uses(graph, pass->scratch);
+    pattern.use_count = pattern.use_capacity = graph->value_count;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        if (b > 0 && graph->blocks[b].owner == UL_NONE)
+            continue;
+        /* From the end, so that the longest chain is met first. */
+        for (uint32_t n = graph->blocks[b].node_count; n-- > 0;)
+            recognise(&pattern, graph->blocks[b].nodes[n]);
+    }
+    ul_graph_sweep(graph);
+    return UL_OK;
+}
