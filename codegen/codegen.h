@@ -29,13 +29,17 @@ enum ul_work_kind {
 };
 
 struct ul_work {
-    uint64_t flop_count; /* exact for counted loops */
-    uint64_t counts[UL_WORK_KINDS];
+    uint64_t flop_count;                   /* exact for counted loops */
+    uint64_t counts[UL_WORK_KINDS];        /* of the thread that has the most of it */
+    uint64_t spared_counts[UL_WORK_KINDS]; /* what other threads do at the same time */
+    uint64_t region_count;                 /* how often threads start together */
 };
 
-/* The work of one call; adds to accesses[i] how many elements of buffer i it loads and stores. */
-void ul_kernel_count_work(const struct ul_kernel *kernel, struct ul_arena *scratch,
-                          struct ul_work *work, uint64_t *accesses);
+struct ul_threads; /* threads.h */
+/* The work of one call; adds to accesses[i] how many elements of buffer i it loads and stores.
+ * `threads` NULL: one thread. */
+void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
+                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses);
 
 /* profile.c */
 
@@ -86,6 +90,10 @@ enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, si
 
 /* program.c */
 
+struct ul_call; /* runtime/ul_call.h */
+struct ul_pack;
+struct ul_dnnl; /* library.h */
+
 /* One function of the program. */
 struct ul_program_kernel {
     const char *name; /* k0, k1 ... */
@@ -107,6 +115,7 @@ struct ul_program_address {
 
 enum ul_step_kind {
     UL_STEP_KERNEL,
+    UL_STEP_CALL,    /* of the target's library: `kernel` is the number of the call */
     UL_STEP_COPY,    /* copy_bytes from args[0] to args[1] */
     UL_STEP_COUNTER, /* the round of the loop that it stands in, an i64, to args[0] */
     UL_STEP_TEST     /* reads args[0], a bool: leaves the loop that it stands in when it is false;
@@ -120,6 +129,9 @@ struct ul_program_step {
     ul_node_id node;  /* the last node of its group, or the owner of the copy */
     uint32_t region;  /* of the problem */
     uint32_t kernel;
+    const char *implementation; /* of a call; NULL: our own lowering */
+    bool has_residual; /* of a call: the last argument is put into the result's place before, where
+                          the plan has not given the result its bytes */
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
@@ -154,12 +166,15 @@ struct ul_program_options {
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
     uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
-    const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
+    struct ul_dnnl *library; /* of the target, opened for the machine; NULL: it has none */
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
 };
+
+/* Threads that the program is planned for: 1 for a target without threads. */
+uint32_t ul_program_threads(const struct ul_program_options *options);
 
 struct ul_program {
     const struct ul_graph *graph;
@@ -173,6 +188,10 @@ struct ul_program {
     struct ul_problem *problem;        /* step i of the problem is steps[i] */
     uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
     ul_value_id *graph_values;         /* planner value -> graph value */
+    uint32_t call_count, call_capacity;
+    struct ul_call *calls;         /* of the library: distinct ones */
+    const struct ul_pack **packs;  /* graph value -> how a weight is stored, or NULL */
+    ul_value_id library_state;     /* where the arena holds it, or UL_NONE */
 };
 
 /* Lowers every group and builds the planner's problem. */
@@ -208,9 +227,10 @@ const struct ul_target *ul_target_find(const char *name);
 
 /* The definition of a kernel as C, from its parameter list on; sets the scratch bytes. The
  * parameters are the kernel's input and output buffers in order (b<id>), then `scratch` where it
- * has any, then `run`. */
+ * has any, then `run`. `threads` NULL: one thread. */
 enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *kernel,
-                                 uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+                                 const struct ul_threads *threads, uint64_t *scratch_bytes,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
 
 /* emit_c.c */
 

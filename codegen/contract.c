@@ -34,6 +34,11 @@ static int64_t stride_of(const struct ul_affine *at, const struct ul_contract_di
     return at->strides[dims->carrier[dims->count - 1]];
 }
 
+/* Rows of a panel, as text. */
+struct range {
+    char first[24], last[24];
+};
+
 /* The sums of rows t_m + [0, t_rows) for k in [t_kb, t_ke) at `sums`. */
 static void put_block(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                       const char *panel, const char *more)
@@ -62,14 +67,15 @@ static void put_block(const struct ul_contract_out *out, uint32_t indent, const 
 }
 
 /* All of k at once: the epilogue follows each block of rows while its sums are at hand. */
-static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent)
+static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent,
+                            const struct range *rows)
 {
     const struct ul_contract_plan *plan = out->plan;
     const struct ul_operand *b = &plan->contraction->b;
     char panel[64];
     snprintf(panel, sizeof panel, "t_panel, %" PRId64, plan->block_cols);
-    ul_contract_line(out, indent, "const int64_t t_kb = 0, t_ke = %" PRId64 ", t_me = %" PRId64 ";",
-                     plan->k, plan->m);
+    ul_contract_line(out, indent, "const int64_t t_kb = 0, t_ke = %" PRId64 ", t_me = %s;", plan->k,
+                     rows->last);
     if (plan->reads_b_in_place) {
         snprintf(panel, sizeof panel, "t_cut, t_pitch");
         ul_contract_line(out, indent, "const %s *t_cut = t_panel;", plan->type);
@@ -84,7 +90,7 @@ static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent)
     } else {
         ul_contract_columns(out, indent, UL_CONTRACT_PACK);
     }
-    ul_contract_line(out, indent, "for (int64_t t_m = 0; t_m < t_me; t_m += %d) {",
+    ul_contract_line(out, indent, "for (int64_t t_m = %s; t_m < t_me; t_m += %d) {", rows->first,
                      UL_CONTRACT_ROWS);
     put_block(out, indent + 1, "t_sums", panel, "0");
     ul_contract_epilogue(out, indent + 1, "t_sums", plan->block_cols);
@@ -92,18 +98,17 @@ static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent)
 }
 
 /* Panels of k one after the other; the sums of up to plan->rows rows wait in scratch. */
-static void put_cut_depth(const struct ul_contract_out *out, uint32_t indent)
+static void put_cut_depth(const struct ul_contract_out *out, uint32_t indent,
+                          const struct range *rows)
 {
     const struct ul_contract_plan *plan = out->plan;
     char panel[64], sums[64];
     snprintf(panel, sizeof panel, "t_panel, %" PRId64, plan->block_cols);
     snprintf(sums, sizeof sums, "t_sums + (t_m - t_mb) * %" PRId64, plan->block_cols);
-    ul_contract_line(out, indent,
-                     "for (int64_t t_mb = 0; t_mb < %" PRId64 "; t_mb += %" PRId64 ") {", plan->m,
-                     plan->rows);
-    ul_contract_line(out, indent + 1,
-                     "const int64_t t_me = t_mb + ul_run(%" PRId64 " - t_mb, %" PRId64 ");",
-                     plan->m, plan->rows);
+    ul_contract_line(out, indent, "for (int64_t t_mb = %s; t_mb < %s; t_mb += %" PRId64 ") {",
+                     rows->first, rows->last, plan->rows);
+    ul_contract_line(out, indent + 1, "const int64_t t_me = t_mb + ul_run(%s - t_mb, %" PRId64 ");",
+                     rows->last, plan->rows);
     ul_contract_line(out, indent + 1,
                      "for (int64_t t_kb = 0; t_kb < %" PRId64 "; t_kb += %" PRId64 ") {", plan->k,
                      plan->depth);
@@ -121,24 +126,80 @@ static void put_cut_depth(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
+/* The loop over panels of columns, or over a thread's panels and cuts of the rows. */
+static void put_panels(const struct ul_contract_out *out, uint32_t indent, struct range *rows)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    snprintf(rows->first, sizeof rows->first, "0");
+    snprintf(rows->last, sizeof rows->last, "%" PRId64, plan->m);
+    if (plan->parts <= 1) {
+        ul_contract_line(out, indent,
+                         "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {", plan->n,
+                         plan->block_cols);
+        return;
+    }
+    int64_t cuts = (plan->m + plan->rows_each - 1) / plan->rows_each;
+    ul_contract_line(out, indent,
+                     "for (int64_t t_item = t_part.begin; t_item < t_part.end; t_item++) {");
+    if (cuts == 1) {
+        ul_contract_line(out, indent + 1, "const int64_t t_n = t_item * %" PRId64 ";",
+                         plan->block_cols);
+        return;
+    }
+    ul_contract_line(out, indent + 1,
+                     "const int64_t t_n = t_item / %" PRId64 " * %" PRId64
+                     ", t_first = t_item %% %" PRId64 " * %" PRId64 ";",
+                     cuts, plan->block_cols, cuts, plan->rows_each);
+    ul_contract_line(out, indent + 1,
+                     "const int64_t t_last = t_first + ul_run(%" PRId64 " - t_first, %" PRId64 ");",
+                     plan->m, plan->rows_each);
+    snprintf(rows->first, sizeof rows->first, "t_first");
+    snprintf(rows->last, sizeof rows->last, "t_last");
+}
+
 static void put_tile(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
+    struct range rows;
     put_scratch(out, indent, "panel", 0);
     put_scratch(out, indent, "sums", plan->panel_bytes);
     if (plan->packs_a)
         put_scratch(out, indent, "as", plan->panel_bytes + plan->sums_bytes);
-    ul_contract_line(out, indent, "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {",
-                     plan->n, plan->block_cols);
+    put_panels(out, indent, &rows);
     ul_contract_line(out, indent + 1,
                      "const int64_t t_cols = ul_run(%" PRId64 " - t_n, %" PRId64 ");", plan->n,
                      plan->block_cols);
     ul_contract_split(out, indent + 1, &plan->b_n, "t_s", "t_n");
     if (plan->depth == plan->k)
-        put_whole_depth(out, indent + 1);
+        put_whole_depth(out, indent + 1, &rows);
     else
-        put_cut_depth(out, indent + 1);
+        put_cut_depth(out, indent + 1, &rows);
     ul_contract_line(out, indent, "}");
+}
+
+/* for (int64_t <name> = first; <name> < last; <name> += step) { const int64_t <run> = ...; over
+ * [0, count), or over a thread's items of plan->columns_each. */
+static void put_runs(const struct ul_contract_out *out, uint32_t indent, const char *name,
+                     const char *run, int64_t count, int64_t step)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    if (plan->parts <= 1) {
+        ul_contract_line(out, indent, "for (int64_t %s = 0; %s < %" PRId64 "; %s += %" PRId64 ") {",
+                         name, name, count, name, step);
+        ul_contract_line(out, indent + 1,
+                         "const int64_t %s = ul_run(%" PRId64 " - %s, %" PRId64 ");", run, count,
+                         name, step);
+        return;
+    }
+    ul_contract_line(out, indent,
+                     "const int64_t t_last = ul_run(%" PRId64 ", t_part.end * %" PRId64 ");", count,
+                     plan->columns_each);
+    ul_contract_line(out, indent,
+                     "for (int64_t %s = t_part.begin * %" PRId64 "; %s < t_last; %s += %" PRId64
+                     ") {",
+                     name, plan->columns_each, name, name, step);
+    ul_contract_line(out, indent + 1, "const int64_t %s = ul_run(t_last - %s, %" PRId64 ");", run,
+                     name, step);
 }
 
 /* Few rows: runs of sums to which b's rows are added one after the other, as they lie in memory. */
@@ -153,11 +214,7 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
                      "const int64_t t_m = 0, t_rows = %" PRId64 ", t_a_k = %" PRId64 ";", plan->m,
                      plan->packs_a ? 1 : stride_of(&c->a.at, &plan->a_k));
     ul_contract_line(out, indent, "(void)t_m;");
-    ul_contract_line(out, indent, "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {",
-                     plan->n, plan->row_cols);
-    ul_contract_line(out, indent + 1,
-                     "const int64_t t_cols = ul_run(%" PRId64 " - t_n, %" PRId64 ");", plan->n,
-                     plan->row_cols);
+    put_runs(out, indent, "t_n", "t_cols", plan->n, plan->row_cols);
     ul_contract_split(out, indent + 1, &plan->b_n, "t_s", "t_n");
     ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %" PRId64 "; t_i++)",
                      plan->m * plan->row_cols);
@@ -208,10 +265,7 @@ static void put_dot(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "const int64_t %s = 0, %s = 1;", by_column ? "t_m" : "t_n",
                      by_column ? "t_rows" : "t_cols");
     ul_contract_line(out, indent, "(void)%s;", by_column ? "t_m" : "t_n");
-    ul_contract_line(out, indent, "for (int64_t %s = 0; %s < %" PRId64 "; %s += 64) {", at, at,
-                     count, at);
-    ul_contract_line(out, indent + 1, "const int64_t %s = ul_run(%" PRId64 " - %s, 64);", run,
-                     count, at);
+    put_runs(out, indent, at, run, count, 64);
     ul_contract_line(out, indent + 1, "%s t_dots[64];", plan->type);
     ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %s; t_i++) {", run);
     char value[32];
@@ -266,6 +320,22 @@ static void put_plain_operand(const struct ul_contract_out *out, uint32_t indent
     ul_contract_line(out, indent, "}");
 }
 
+static void put_plain_loop(const struct ul_contract_out *out, uint32_t indent, uint32_t d)
+{
+    const struct ul_contraction *c = out->plan->contraction;
+    uint32_t var = c->vars[d];
+    if (out->plan->parts > 1 && d == ul_contract_shared_dim(c))
+        ul_contract_line(out, indent,
+                         "for (int64_t v%" PRIu32 " = t_part.begin; v%" PRIu32
+                         " < t_part.end; v%" PRIu32 "++) {",
+                         var, var, var);
+    else
+        ul_contract_line(out, indent,
+                         "for (int64_t v%" PRIu32 " = 0; v%" PRIu32 " < %" PRId64 "; v%" PRIu32
+                         "++) {",
+                         var, var, c->extents[d], var);
+}
+
 /* Loops over m, n and k as they stand. */
 static void put_plain(const struct ul_contract_out *out, uint32_t indent)
 {
@@ -273,16 +343,10 @@ static void put_plain(const struct ul_contract_out *out, uint32_t indent)
     const struct ul_contraction *c = plan->contraction;
     uint32_t outer = c->m_count + c->n_count, inner = outer + c->k_count;
     for (uint32_t d = 0; d < outer; d++)
-        ul_contract_line(out, indent + d,
-                         "for (int64_t v%" PRIu32 " = 0; v%" PRIu32 " < %" PRId64 "; v%" PRIu32
-                         "++) {",
-                         c->vars[d], c->vars[d], c->extents[d], c->vars[d]);
+        put_plain_loop(out, indent + d, d);
     ul_contract_line(out, indent + outer, "%s t_sum = 0;", plan->type);
     for (uint32_t d = outer; d < inner; d++)
-        ul_contract_line(out, indent + d,
-                         "for (int64_t v%" PRIu32 " = 0; v%" PRIu32 " < %" PRId64 "; v%" PRIu32
-                         "++) {",
-                         c->vars[d], c->vars[d], c->extents[d], c->vars[d]);
+        put_plain_loop(out, indent + d, d);
     put_plain_operand(out, indent + inner, 'a', &c->a);
     put_plain_operand(out, indent + inner, 'b', &c->b);
     ul_contract_line(out, indent + inner, "t_sum += t_xa * t_xb;");
@@ -296,6 +360,32 @@ static void put_plain(const struct ul_contract_out *out, uint32_t indent)
         ul_contract_line(out, indent + d, "}");
 }
 
+static void put_schedule(const struct ul_contract_out *out, uint32_t indent)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    switch (plan->schedule) {
+    case UL_CONTRACT_PLAIN:
+        put_plain(out, indent);
+        break;
+    case UL_CONTRACT_TILE:
+        put_tile(out, indent);
+        break;
+    case UL_CONTRACT_WINDOW:
+        put_scratch(out, indent, "panel", 0);
+        put_scratch(out, indent, "sums", plan->panel_bytes);
+        if (plan->packs_a)
+            put_scratch(out, indent, "as", plan->panel_bytes + plan->sums_bytes);
+        ul_contract_window(out, indent);
+        break;
+    case UL_CONTRACT_ROW:
+        put_row(out, indent);
+        break;
+    case UL_CONTRACT_DOT:
+        put_dot(out, indent);
+        break;
+    }
+}
+
 void ul_contract_print_c(const struct ul_contract_printer *printer,
                          const struct ul_contraction *contraction, uint32_t indent)
 {
@@ -304,29 +394,20 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
     struct ul_contract_out out = {.printer = printer, .plan = &plan, .text = printer->text};
     ul_arena_init(&arena);
     ul_contract_plan_init(&plan, printer->kernel, contraction, &arena);
+    ul_contract_share(&plan, printer->parts);
     ul_contract_line(&out, indent, "{ /* %" PRId64 " x %" PRId64 " sums of %" PRId64 " */", plan.m,
                      plan.n, plan.k);
     put_bases(&out, indent + 1);
-    switch (plan.schedule) {
-    case UL_CONTRACT_PLAIN:
-        put_plain(&out, indent + 1);
-        break;
-    case UL_CONTRACT_TILE:
-        put_tile(&out, indent + 1);
-        break;
-    case UL_CONTRACT_WINDOW:
-        put_scratch(&out, indent + 1, "panel", 0);
-        put_scratch(&out, indent + 1, "sums", plan.panel_bytes);
-        if (plan.packs_a)
-            put_scratch(&out, indent + 1, "as", plan.panel_bytes + plan.sums_bytes);
-        ul_contract_window(&out, indent + 1);
-        break;
-    case UL_CONTRACT_ROW:
-        put_row(&out, indent + 1);
-        break;
-    case UL_CONTRACT_DOT:
-        put_dot(&out, indent + 1);
-        break;
+    if (plan.parts > 1) {
+        ul_contract_line(&out, indent + 1, "UL_PARALLEL(run)");
+        ul_contract_line(&out, indent + 1, "{");
+        ul_contract_line(&out, indent + 2,
+                         "const struct ul_part t_part = ul_part(%" PRId64 ", %" PRIu32 ");",
+                         plan.items, plan.parts);
+        put_schedule(&out, indent + 2);
+        ul_contract_line(&out, indent + 1, "}");
+    } else {
+        put_schedule(&out, indent + 1);
     }
     ul_contract_line(&out, indent, "}");
     ul_arena_done(&arena);

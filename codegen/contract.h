@@ -33,8 +33,11 @@ struct ul_contract_printer {
     /* buffer[index] in its compute type; index is C text of type int64_t. */
     void (*put_load)(void *context, uint32_t buffer, const char *index);
     /* A C expression of type unsigned char *, at least as many bytes as
-     * ul_contract_scratch_bytes, aligned to 64; not used when that is 0. */
+     * ul_contract_scratch_bytes, aligned to 64; not used when that is 0. Where the statement is
+     * shared out, evaluated by each thread, for bytes of its own by t_part.thread. */
     const char *scratch;
+    /* Threads that the statement is shared out to, each with some of ul_contract_items; 1: none. */
+    uint32_t parts;
 };
 
 /* Prints the statement at the given indent. */
@@ -46,6 +49,11 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
 #define UL_CONTRACT_SCRATCH_BYTES ((uint64_t)256 << 10)
 uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
                                    const struct ul_contraction *contraction);
+
+/* In how many equal items the statement may be shared out to so many threads: 1, not at all. Sums
+ * are formed by one thread each, in the same order as without threads. */
+int64_t ul_contract_items(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                          uint32_t thread_count);
 
 /* How sums are formed, as a set of flags. Two contractions over the same products, each with the
  * same single flag but LOOSE, give the same bits whatever else differs in their shapes. */

@@ -47,13 +47,23 @@ struct ul_contract_plan {
     bool packs_a;
     bool reads_b_in_place; /* full blocks of columns need no packing */
     int64_t panel_bytes, sums_bytes, a_bytes;
+    int64_t strips; /* of the window schedule */
+    uint32_t parts; /* threads that it is shared out to; 1: none */
+    int64_t items;  /* what they share: columns_each columns (or dots, strips) by rows_each rows */
+    int64_t columns_each, rows_each;
 };
 
 /* contract_shape.c */
 
-/* Chooses the schedule; memory for it comes from `arena`. */
+/* Chooses the schedule; memory for it comes from `arena`. Not shared out. */
 void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel *kernel,
                            const struct ul_contraction *contraction, struct ul_arena *arena);
+/* contract_items.c */
+
+/* Sets the items for so many threads; leaves 1 where there is nothing to share out. */
+void ul_contract_share(struct ul_contract_plan *plan, uint32_t parts);
+/* The dimension of m or n that plain loops are shared out by. */
+uint32_t ul_contract_shared_dim(const struct ul_contraction *contraction);
 #define UL_CONTRACT_ROWS 8          /* UL_BLOCK_ROWS of runtime/ul_contract.h */
 #define UL_CONTRACT_BLOCK_BYTES 192 /* UL_BLOCK_BYTES */
 

@@ -221,6 +221,7 @@ static void set_bytes(struct ul_contract_plan *plan, const struct window *window
     plan->packs_a = !plan->a_plain || plan->a_k.count > 1 ||
                     plan->contraction->a.at.strides[plan->a_k.carrier[0]] != 1;
     plan->depth = plan->k;
+    plan->strips = (window->axes[0].count + window->strip - 1) / window->strip;
     if (plan->packs_a)
         plan->a_bytes = (plan->k * plan->element_bytes + 63) / 64 * 64;
 }
@@ -322,9 +323,19 @@ void ul_contract_window(const struct ul_contract_out *out, uint32_t indent)
                      columns->count);
     ul_contract_line(out, indent, "(void)t_m;");
     put_weights(out, indent);
-    ul_contract_line(out, indent,
-                     "for (int64_t t_y0 = 0; t_y0 < %" PRId64 "; t_y0 += %" PRId64 ") {",
-                     rows->count, window.strip);
+    if (plan->parts > 1) {
+        ul_contract_line(out, indent,
+                         "const int64_t t_last = ul_run(%" PRId64 ", t_part.end * %" PRId64 ");",
+                         rows->count, window.strip);
+        ul_contract_line(out, indent,
+                         "for (int64_t t_y0 = t_part.begin * %" PRId64
+                         "; t_y0 < t_last; t_y0 += %" PRId64 ") {",
+                         window.strip, window.strip);
+    } else {
+        ul_contract_line(out, indent,
+                         "for (int64_t t_y0 = 0; t_y0 < %" PRId64 "; t_y0 += %" PRId64 ") {",
+                         rows->count, window.strip);
+    }
     ul_contract_line(out, indent + 1,
                      "const int64_t t_strip = ul_run(%" PRId64 " - t_y0, %" PRId64 ");",
                      rows->count, window.strip);

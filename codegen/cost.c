@@ -16,6 +16,7 @@
  * VECTOR. */
 #include "codegen/codegen.h"
 #include "codegen/contract_internal.h"
+#include "codegen/threads.h"
 
 /* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
 #define UNKNOWN INT64_MIN
@@ -42,6 +43,7 @@ struct walk {
     int64_t *strides;   /* per variable, along the loop that is asked about */
     int64_t most_stride;
     bool vector; /* inside of a loop that fills lanes */
+    const struct ul_threads *threads;
 };
 
 static uint64_t saturating_mul(uint64_t a, uint64_t b)
@@ -400,39 +402,84 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
     walk->vector = inside;
 }
 
+static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
+{
+    const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+    if (stmt->kind == UL_KS_CONTRACT) {
+        count_contraction(walk, &walk->kernel->contractions[stmt->contraction], times);
+        return;
+    }
+    if (stmt->kind == UL_KS_FOR) {
+        count_for(walk, stmt, times);
+        return;
+    }
+    count_expr(walk, stmt->value, times);
+    if (stmt->kind == UL_KS_STORE) {
+        count_access(walk, stmt->buffer, times);
+        count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+        count_index(walk, stmt->index, times);
+    }
+    if (stmt->kind == UL_KS_SET && !walk->vector)
+        count(walk, UL_WORK_SCALAR, saturating_mul(times, CARRIED));
+    count_list(walk, stmt->body, times);
+    count_list(walk, stmt->orelse, times);
+}
+
+/* The thread with the most items is waited for. */
+static void count_region(struct walk *walk, ul_ks id, const struct ul_region *region,
+                         uint64_t times)
+{
+    struct ul_work *work = walk->work;
+    struct ul_work before = *work;
+    uint64_t items = (uint64_t)region->item_count, product;
+    uint64_t longest = (items + region->parts - 1) / region->parts;
+    count_statement(walk, id, times);
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++) {
+        uint64_t all = work->counts[kind] - before.counts[kind];
+        uint64_t own = ul_size_mul(all, longest, &product) ? (product + items - 1) / items
+                                                           : all / items * longest;
+        work->counts[kind] = before.counts[kind] + own;
+        work->spared_counts[kind] = saturating_add(work->spared_counts[kind], all - own);
+    }
+    work->region_count = saturating_add(work->region_count, times);
+}
+
 static void count_list(struct walk *walk, ul_ks first, uint64_t times)
 {
     for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
-        if (stmt->kind == UL_KS_CONTRACT) {
-            count_contraction(walk, &walk->kernel->contractions[stmt->contraction], times);
-            continue;
-        }
-        if (stmt->kind == UL_KS_FOR) {
-            count_for(walk, stmt, times);
-            continue;
-        }
-        count_expr(walk, stmt->value, times);
-        if (stmt->kind == UL_KS_STORE) {
-            count_access(walk, stmt->buffer, times);
-            count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
-            count_index(walk, stmt->index, times);
-        }
-        if (stmt->kind == UL_KS_SET && !walk->vector)
-            count(walk, UL_WORK_SCALAR, saturating_mul(times, CARRIED));
-        count_list(walk, stmt->body, times);
-        count_list(walk, stmt->orelse, times);
+        const struct ul_region *region = walk->threads == NULL ? NULL : walk->threads->regions[id];
+        if (region == NULL)
+            count_statement(walk, id, times);
+        else
+            count_region(walk, id, region, times);
     }
 }
 
-void ul_kernel_count_work(const struct ul_kernel *kernel, struct ul_arena *scratch,
-                          struct ul_work *work, uint64_t *accesses)
+void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
+                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses)
 {
     *work = (struct ul_work){.flop_count = 0};
     struct walk walk = {.kernel = kernel,
+                        .threads = threads,
                         .scratch = scratch,
                         .work = work,
                         .accesses = accesses,
                         .strides = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count)};
     count_list(&walk, kernel->first, 1);
+}
+
+double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch)
+{
+    const struct ul_profile *profile = ul_profile_find(UL_PROFILE_DEFAULT);
+    struct ul_work work = {.flop_count = 0};
+    struct walk walk = {.kernel = kernel,
+                        .scratch = scratch,
+                        .work = &work,
+                        .accesses = UL_NEW_ARRAY(scratch, uint64_t, kernel->buffer_count),
+                        .strides = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count)};
+    double ns = 0;
+    count_statement(&walk, statement, 1);
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        ns += (double)work.counts[kind] / profile->rates[kind];
+    return ns;
 }

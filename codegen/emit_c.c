@@ -342,15 +342,15 @@ static void put_makefile(struct ul_emitter *emitter)
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
-        "CC = %s\nCFLAGS = %s\nMARCH = %s%s\n"
+        "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
         "-fno-trapping-math\nLIBS = -lm\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
-        "\t$(CC) $(CFLAGS) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
+        "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
         "%s\tmv $@.tmp $@\n\n%s"
         "model.o: model.c model.h $(wildcard ul_*.h)\n"
-        "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) -c model.c -o $@\n\n"
+        "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -c model.c -o $@\n\n"
         "main.o: main.c model.h $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -c main.c -o $@\n\n"
         "ul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
@@ -358,7 +358,8 @@ static void put_makefile(struct ul_emitter *emitter)
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
-        rom ? " rom.o" : "", rom ? " rom.o" : "",
+        ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "", rom ? " rom.o" : "",
+        rom ? " rom.o" : "",
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"
                  : "\tcat weights.bin >> $@.tmp\n",

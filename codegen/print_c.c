@@ -7,6 +7,7 @@
 #include "codegen/codegen.h"
 
 #include "codegen/contract.h"
+#include "codegen/threads.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,10 +16,14 @@
 struct printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
-    bool *used;              /* variables that something reads */
-    ul_ks *definitions;      /* variable -> first LET or VAR, to follow uses */
-    uint64_t *offsets_bytes; /* of scratch buffers in the step's scratch */
-    uint64_t contract_offset_bytes;
+    bool *used;                       /* variables that something reads */
+    ul_ks *definitions;               /* variable -> first LET or VAR, to follow uses */
+    const struct ul_threads *threads; /* NULL: one */
+    const struct ul_region *region;   /* that is being printed, or NULL */
+    uint64_t *offsets_bytes;          /* of scratch buffers in the step's scratch, or a thread's */
+    uint64_t own_offset_bytes;        /* of the first thread's scratch */
+    uint64_t own_bytes;               /* of each thread's; rounded up where there are more */
+    uint64_t contract_offset_bytes;   /* in a thread's */
     uint64_t scratch_bytes;
 };
 
@@ -604,14 +609,20 @@ static bool holds_loop(const struct ul_kernel *kernel, ul_ks first)
     return false;
 }
 
-static void put_for(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+/* for (int64_t v = first; v < last; v++) { body } */
+static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, const char *first,
+                     const char *last, uint32_t indent)
 {
+    put_indent(printer, indent);
     if ((stmt->flags & UL_FOR_PARALLEL) != 0 && !holds_loop(printer->kernel, stmt->body)) {
         ul_text_put(printer->text, "UL_IVDEP\n");
         put_indent(printer, indent);
     }
-    ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", stmt->var, stmt->var);
-    put_expr(printer, stmt->value);
+    ul_text_printf(printer->text, "for (int64_t v%u = %s; v%u < ", stmt->var, first, stmt->var);
+    if (last != NULL)
+        ul_text_put(printer->text, last);
+    else
+        put_expr(printer, stmt->value);
     ul_text_printf(printer->text, "; v%u++) {\n", stmt->var);
     put_list(printer, stmt->body, indent + 1);
     put_indent(printer, indent);
@@ -648,18 +659,42 @@ static void contract_load(void *context, uint32_t buffer, const char *index)
     put_load_text(context, buffer, index);
 }
 
-static void put_contraction(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+static bool has_threads(const struct printer *printer)
 {
-    char scratch[64];
-    snprintf(scratch, sizeof scratch, "(scratch + %" PRIu64 ")", printer->contract_offset_bytes);
-    struct ul_contract_printer contract = {.text = printer->text,
-                                           .kernel = printer->kernel,
-                                           .context = printer,
-                                           .put_expression = contract_expression,
-                                           .put_statements = contract_statements,
-                                           .put_load = contract_load,
-                                           .scratch = scratch};
-    ul_contract_print_c(&contract, &printer->kernel->contractions[stmt->contraction], indent);
+    return printer->threads != NULL && printer->threads->parts > 1;
+}
+
+static const struct ul_region *region_of(const struct printer *printer, ul_ks id)
+{
+    return has_threads(printer) ? printer->threads->regions[id] : NULL;
+}
+
+/* Scratch that no other thread writes, from `offset` on. */
+static const char *own_scratch(const struct printer *printer, bool in_region, uint64_t offset_bytes)
+{
+    uint64_t offset = printer->own_offset_bytes + offset_bytes;
+    if (!in_region)
+        return ul_arena_printf(printer->text->arena, "(scratch + %" PRIu64 ")", offset);
+    return ul_arena_printf(printer->text->arena,
+                           "(scratch + %" PRIu64 " + t_part.thread * %" PRIu64 ")", offset,
+                           printer->own_bytes);
+}
+
+static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_region *region = region_of(printer, id);
+    bool in_region = region != NULL || printer->region != NULL;
+    struct ul_contract_printer contract = {
+        .text = printer->text,
+        .kernel = printer->kernel,
+        .context = printer,
+        .put_expression = contract_expression,
+        .put_statements = contract_statements,
+        .put_load = contract_load,
+        .scratch = own_scratch(printer, in_region, printer->contract_offset_bytes),
+        .parts = region == NULL ? 1 : region->parts};
+    uint32_t which = printer->kernel->stmts[id].contraction;
+    ul_contract_print_c(&contract, &printer->kernel->contractions[which], indent);
 }
 
 static void put_definition(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
@@ -676,52 +711,186 @@ static void put_definition(struct printer *printer, const struct ul_ks_data *stm
     ul_text_put(printer->text, ";\n");
 }
 
+/* Regions */
+
+/* What each thread has of its own: rows of scratch, local arrays. */
+static void put_private(struct printer *printer, const struct ul_region *region, uint32_t indent)
+{
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &printer->kernel->buffers[i];
+        const char *type = storage_type(buffer->dtype);
+        if (!region->is_private[i])
+            continue;
+        put_indent(printer, indent);
+        if (buffer->role == UL_BUFFER_LOCAL)
+            ul_text_printf(printer->text, "%s b%u[%" PRIu64 "];\n", type, i, buffer->element_count);
+        else
+            ul_text_printf(printer->text, "%s *b%u = UL_AT(%s, %s, 0);\n", type, i, type,
+                           own_scratch(printer, true, printer->offsets_bytes[i]));
+    }
+}
+
+/* From an item to the variable of a level, of which `below` items make one round. */
+static void put_level(struct printer *printer, const struct ul_region *region, uint32_t level,
+                      int64_t below, uint32_t indent)
+{
+    bool repeats = false;
+    for (uint32_t i = 0; i < level; i++)
+        repeats = repeats || region->counts[i] > 1;
+    const struct ul_ks_data *loop = &printer->kernel->stmts[region->levels[level]];
+    if (!printer->used[loop->var])
+        return;
+    put_indent(printer, indent);
+    ul_text_printf(printer->text, "const int64_t v%u = t_item", loop->var);
+    if (below > 1)
+        ul_text_printf(printer->text, " / %" PRId64, below);
+    if (repeats)
+        ul_text_printf(printer->text, " %% %" PRId64, region->counts[level]);
+    ul_text_put(printer->text, ";\n");
+}
+
+/* The names of indexes that stand before the next level's loop. */
+static void put_names(struct printer *printer, const struct ul_ks_data *loop, uint32_t indent)
+{
+    for (ul_ks id = loop->body; printer->kernel->stmts[id].kind == UL_KS_LET;
+         id = printer->kernel->stmts[id].next)
+        put_definition(printer, &printer->kernel->stmts[id], indent);
+}
+
+/* The last level: one of its rounds, or a piece of them. */
+static void put_item(struct printer *printer, const struct ul_region *region, uint32_t indent)
+{
+    uint32_t last = region->level_count - 1;
+    const struct ul_ks_data *loop = &printer->kernel->stmts[region->levels[last]];
+    int64_t count = region->counts[last];
+    int64_t pieces = (count + region->piece - 1) / region->piece;
+    if (region->piece == 1) {
+        put_level(printer, region, last, 1, indent);
+        put_list(printer, loop->body, indent);
+    } else if (pieces == 1) {
+        put_loop(printer, loop, "0", NULL, indent);
+    } else {
+        put_indent(printer, indent);
+        ul_text_put(printer->text, "const int64_t t_low = t_item");
+        if (last > 0)
+            ul_text_printf(printer->text, " %% %" PRId64, pieces);
+        ul_text_printf(printer->text, " * %" PRId64 ";\n", region->piece);
+        put_indent(printer, indent);
+        ul_text_printf(printer->text,
+                       "const int64_t t_high = ul_least(t_low + %" PRId64 ", %" PRId64 ");\n",
+                       region->piece, count);
+        put_loop(printer, loop, "t_low", "t_high", indent);
+    }
+}
+
+static void put_items(struct printer *printer, const struct ul_region *region, uint32_t indent)
+{
+    uint32_t last = region->level_count - 1;
+    int64_t below = region->piece == 1 ? region->counts[last]
+                                       : (region->counts[last] + region->piece - 1) / region->piece;
+    if (last == 0 && region->piece == 1) {
+        const struct ul_ks_data *loop = &printer->kernel->stmts[region->levels[0]];
+        put_loop(printer, loop, "t_part.begin", "t_part.end", indent);
+        return;
+    }
+    put_indent(printer, indent);
+    ul_text_put(printer->text,
+                "for (int64_t t_item = t_part.begin; t_item < t_part.end; t_item++) {\n");
+    for (uint32_t i = 1; i < last; i++)
+        below *= region->counts[i];
+    for (uint32_t i = 0; i < last; i++) {
+        put_level(printer, region, i, below, indent + 1);
+        put_names(printer, &printer->kernel->stmts[region->levels[i]], indent + 1);
+        below = i + 1 < last ? below / region->counts[i + 1] : below;
+    }
+    put_item(printer, region, indent + 1);
+    put_indent(printer, indent);
+    ul_text_put(printer->text, "}\n");
+}
+
+static void put_region(struct printer *printer, const struct ul_region *region, uint32_t indent)
+{
+    put_indent(printer, indent);
+    ul_text_put(printer->text, "UL_PARALLEL(run)\n");
+    put_indent(printer, indent);
+    ul_text_put(printer->text, "{\n");
+    put_indent(printer, indent + 1);
+    ul_text_printf(printer->text,
+                   "const struct ul_part t_part = ul_part(%" PRId64 ", %" PRIu32 ");\n",
+                   region->item_count, region->parts);
+    printer->region = region;
+    put_private(printer, region, indent + 1);
+    put_items(printer, region, indent + 1);
+    printer->region = NULL;
+    put_indent(printer, indent);
+    ul_text_put(printer->text, "}\n");
+}
+
 static void put_list(struct printer *printer, ul_ks first, uint32_t indent)
 {
     for (ul_ks id = first; id != UL_NONE; id = printer->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &printer->kernel->stmts[id];
         if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_SET || stmt->kind == UL_KS_VAR) {
             put_definition(printer, stmt, indent);
-            continue;
+        } else if (stmt->kind == UL_KS_CONTRACT) {
+            put_contraction(printer, id, indent);
+        } else if (stmt->kind == UL_KS_FOR && region_of(printer, id) != NULL) {
+            put_region(printer, region_of(printer, id), indent);
+        } else if (stmt->kind == UL_KS_FOR) {
+            put_loop(printer, stmt, "0", NULL, indent);
+        } else {
+            put_indent(printer, indent);
+            if (stmt->kind == UL_KS_IF)
+                put_if(printer, stmt, indent);
+            else if (stmt->kind == UL_KS_STORE)
+                put_store(printer, stmt);
+            else
+                ul_text_put(printer->text, "break;\n");
         }
-        if (stmt->kind == UL_KS_CONTRACT) {
-            put_contraction(printer, stmt, indent);
-            continue;
-        }
-        put_indent(printer, indent);
-        if (stmt->kind == UL_KS_FOR)
-            put_for(printer, stmt, indent);
-        else if (stmt->kind == UL_KS_IF)
-            put_if(printer, stmt, indent);
-        else if (stmt->kind == UL_KS_STORE)
-            put_store(printer, stmt);
-        else
-            ul_text_put(printer->text, "break;\n");
     }
 }
 
-/* Scratch arrays one after the other, then the room that contractions need (they run one at a
- * time, so they share it). */
-static void place_scratch(struct printer *printer)
+static bool is_private(const struct printer *printer, uint32_t buffer)
+{
+    return has_threads(printer) && printer->threads->is_private[buffer];
+}
+
+/* Puts scratch arrays one after the other from 0 on; gives the bytes. */
+static uint64_t place_arrays(struct printer *printer, bool private_ones)
 {
     const struct ul_kernel *kernel = printer->kernel;
     uint64_t total = 0;
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
-        if (buffer->role != UL_BUFFER_SCRATCH)
+        if (buffer->role != UL_BUFFER_SCRATCH || is_private(printer, i) != private_ones)
             continue;
         printer->offsets_bytes[i] = total;
         uint64_t bytes =
             ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
         total = ul_size_align_or_die(ul_size_add_or_die(total, bytes), UL_PLAN_ALIGN_BYTES);
     }
+    return total;
+}
+
+/* Scratch arrays that threads share, then what each has of its own: arrays, and the room that
+ * contractions need (one thread works on one at a time, so they share it). */
+static void place_scratch(struct printer *printer)
+{
+    const struct ul_kernel *kernel = printer->kernel;
     uint64_t contract = 0;
+    printer->own_offset_bytes = place_arrays(printer, false);
+    printer->contract_offset_bytes = place_arrays(printer, true);
     for (uint32_t i = 0; i < kernel->contraction_count; i++) {
         uint64_t bytes = ul_contract_scratch_bytes(kernel, &kernel->contractions[i]);
         contract = bytes > contract ? bytes : contract;
     }
-    printer->contract_offset_bytes = total;
-    printer->scratch_bytes = ul_size_add_or_die(total, contract);
+    printer->own_bytes = ul_size_add_or_die(printer->contract_offset_bytes, contract);
+    uint64_t all = printer->own_bytes;
+    if (has_threads(printer)) {
+        printer->own_bytes = ul_size_align_or_die(printer->own_bytes, UL_PLAN_ALIGN_BYTES);
+        all = ul_size_mul_or_die(printer->own_bytes, printer->threads->parts);
+    }
+    printer->scratch_bytes = ul_size_add_or_die(printer->own_offset_bytes, all);
 }
 
 static void put_parameters(struct printer *printer)
@@ -740,6 +909,8 @@ static void put_parameters(struct printer *printer)
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
         const char *type = storage_type(buffer->dtype);
+        if (is_private(printer, i))
+            continue;
         if (buffer->role == UL_BUFFER_SCRATCH)
             ul_text_printf(printer->text, "    %s *b%u = UL_AT(%s, scratch, %" PRIu64 ");\n", type,
                            i, type, printer->offsets_bytes[i]);
@@ -750,9 +921,10 @@ static void put_parameters(struct printer *printer)
 }
 
 enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *kernel,
-                                 uint64_t *scratch_bytes, struct ul_diag *diag)
+                                 const struct ul_threads *threads, uint64_t *scratch_bytes,
+                                 struct ul_diag *diag)
 {
-    struct printer printer = {.text = text, .kernel = kernel};
+    struct printer printer = {.text = text, .kernel = kernel, .threads = threads};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;
         if (storage_type(dtype) == NULL)

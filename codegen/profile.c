@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define GIB ((uint64_t)1 << 30)
+/* Threads that wait for work start together, and wait for each other, within this time. */
+#define REGION_NS 3000.0
 
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
  * nanosecond they are thousands); `special`: FP32 operations for one special result. */
@@ -106,12 +108,25 @@ const struct ul_profile *ul_profile_find(const char *name)
     return NULL;
 }
 
-static double rate_for(const struct ul_profile *profile, uint64_t held_bytes)
+static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)
 {
+    double ns = 0;
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        ns += (double)counts[kind] / profile->rates[kind];
+    return ns;
+}
+
+/* Bytes move with the work, by as many threads; memory itself feeds MEMORY_CORES of them. */
+static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64_t held_bytes,
+                        double speed_up)
+{
+    static const double MEMORY_CORES = 2;
     uint32_t level = 0;
     while (held_bytes > profile->levels[level].capacity_bytes)
         level++;
-    return profile->levels[level].rate;
+    bool is_memory = level > 0 && level + 1 == profile->level_count;
+    double most = is_memory && speed_up > MEMORY_CORES ? MEMORY_CORES : speed_up;
+    return (double)bytes / profile->levels[level].rate / most;
 }
 
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
@@ -119,13 +134,14 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
 {
     static const double most = (double)UL_PROFILE_MOST_NS;
     UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
-    double busy_ns = 0;
-    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
-        busy_ns += (double)work->counts[kind] / profile->rates[kind];
-    double moving_ns = (double)(traffic->moved_bytes - traffic->weight_bytes) /
-                       rate_for(profile, traffic->moved_bytes);
-    moving_ns += (double)traffic->weight_bytes / rate_for(profile, traffic->all_weight_bytes);
-    double once_ns = (busy_ns > moving_ns ? busy_ns : moving_ns) + profile->overhead_ns;
+    double busy_ns = sum_ns(profile, work->counts);
+    double spared_ns = sum_ns(profile, work->spared_counts);
+    double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
+    double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
+                                traffic->moved_bytes, speed_up);
+    moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
+    double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + profile->overhead_ns;
+    once_ns += (double)work->region_count * REGION_NS; /* whole numbers: nothing is rounded */
     double all_ns = once_ns * (double)rounds;
     if (all_ns >= most)
         return UL_PROFILE_MOST_NS;

@@ -11,6 +11,8 @@
  */
 #include "codegen/codegen.h"
 #include "codegen/contract.h"
+#include "codegen/library.h"
+#include "codegen/threads.h"
 
 #include <string.h>
 
@@ -23,6 +25,7 @@ struct builder {
     struct ul_program *program;
     struct ul_diag *diag;
     bool *escapes;
+    struct ul_calls calls;
     uint32_t *tests; /* region -> its TEST step, or UL_NONE; as many as the graph has blocks */
     uint32_t *kernel_table; /* hash of text -> kernel */
     uint32_t kernel_table_size;
@@ -67,8 +70,10 @@ static uint32_t plan_value(struct builder *builder, ul_value_id base)
     if (program->plan_values[base] != UL_PLAN_NONE)
         return program->plan_values[base];
     const struct ul_value *info = &builder->graph->values[base];
+    const struct ul_pack *pack = program->packs[base];
     struct ul_plan_value value =
-        ul_plan_value_make(info->name, class_of(builder->graph, base), ul_type_bytes(&info->type));
+        ul_plan_value_make(info->name, class_of(builder->graph, base),
+                           pack != NULL ? pack->size_bytes : ul_type_bytes(&info->type));
     value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
     value.live_from_start = info->kind == UL_VALUE_INPUT;
@@ -112,6 +117,11 @@ static void kernel_table_grow(struct builder *builder)
         *kernel_slot(builder, program->kernels[i].text) = i;
 }
 
+uint32_t ul_program_threads(const struct ul_program_options *options)
+{
+    return options->target->has_threads ? options->thread_count : 1;
+}
+
 static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel *kernel,
                                  uint32_t *id)
 {
@@ -119,7 +129,9 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     struct ul_text text;
     ul_text_init(&text, builder->arena);
     uint64_t scratch_bytes = 0;
-    UL_TRY(ul_kernel_print_c(&text, kernel, &scratch_bytes, builder->diag));
+    struct ul_threads threads;
+    ul_threads_init(&threads, kernel, ul_program_threads(builder->options), builder->arena);
+    UL_TRY(ul_kernel_print_c(&text, kernel, &threads, &scratch_bytes, builder->diag));
     if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
         kernel_table_grow(builder);
     uint32_t *slot = kernel_slot(builder, text.data);
@@ -133,12 +145,86 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     added->text = text.data;
     added->scratch_bytes = scratch_bytes;
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
-    ul_kernel_count_work(kernel, &builder->scratch, &added->work, added->accesses);
+    ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
     added->sum_orders = ul_contract_orders(kernel);
     *slot = program->kernel_count;
     *id = program->kernel_count++;
     return UL_OK;
+}
+
+/* ---- Calls of a library ---- */
+
+/* Equal calls are one: arguments are given when it runs. */
+static uint32_t call_add(struct builder *builder, const struct ul_call *call)
+{
+    struct ul_program *program = builder->program;
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (memcmp(&program->calls[i], call, sizeof *call) == 0)
+            return i;
+    }
+    UL_GROW(builder->arena, program->calls, program->call_count, program->call_capacity);
+    program->calls[program->call_count] = *call;
+    return program->call_count++;
+}
+
+/* The place of the library's state in the arena: a pointer. The graph is ours to extend with values
+ * that no node names. */
+static void add_library_state(struct builder *builder)
+{
+    struct ul_graph *graph = (struct ul_graph *)(uintptr_t)builder->graph;
+    int64_t size = 8;
+    struct ul_type type = ul_type_make(UL_U8, 1, &size);
+    ul_value_id value = ul_graph_add_value(graph, "oneDNN", UL_VALUE_ARGUMENT, &type);
+    graph->values[value].view = (struct ul_view){.base = value, .strides = {1}};
+    graph->values[value].flags = UL_VALUE_PERSISTENT;
+    struct ul_plan_value planned = ul_plan_value_make("oneDNN", UL_PLAN_SCRATCH, 8);
+    planned.persistent = true;
+    uint32_t id = ul_problem_add_value(builder->program->problem, &planned);
+    builder->program->plan_values[value] = id;
+    builder->program->graph_values[id] = value;
+    builder->program->library_state = value;
+}
+
+/* What the call's post-operations do beside its products. */
+static void count_posts(const struct ul_call *call, uint64_t elements, struct ul_work *work)
+{
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        enum ul_post_kind kind = call->posts[i].kind;
+        bool special = kind == UL_POST_GELU_ERF || kind == UL_POST_GELU_TANH ||
+                       kind == UL_POST_SWISH || kind == UL_POST_LOGISTIC ||
+                       kind == UL_POST_TANH || kind == UL_POST_ELU;
+        work->counts[special ? UL_WORK_SPECIAL : UL_WORK_VECTOR] += elements;
+        work->flop_count += elements;
+    }
+}
+
+/* Threads share a call evenly, as far as anybody knows. */
+static void count_call(const struct builder *builder, const struct ul_group_call *call,
+                       struct ul_work *work)
+{
+    enum { FEW_CHANNELS = 4 };
+    const struct ul_call *planned = &call->call;
+    bool pools = planned->kind >= UL_CALL_MAX_POOL;
+    uint32_t channels = planned->group_count > 1 ? 2 : 1; /* axis of the weights */
+    bool window = planned->kind != UL_CALL_MATMUL && !pools &&
+                  planned->weights.dims[channels] < FEW_CHANNELS;
+    uint64_t elements = ul_type_elements(
+        &builder->graph->values[call->args[UL_CALL_DST]].type);
+    uint64_t threads = threads_of(builder);
+    work->flop_count = pools ? call->product_count : 2 * call->product_count;
+    work->counts[pools    ? UL_WORK_VECTOR
+                 : window ? UL_WORK_WINDOW
+                          : UL_WORK_MATMUL_F32] += work->flop_count;
+    work->counts[UL_WORK_VECTOR] +=
+        (planned->src_copy_bytes + planned->dst_copy_bytes) / sizeof(float) * 2;
+    count_posts(planned, elements, work);
+    for (int k = 0; k < UL_WORK_KINDS; k++) {
+        uint64_t share = (work->counts[k] + threads - 1) / threads;
+        work->spared_counts[k] = work->counts[k] - share;
+        work->counts[k] = share;
+    }
+    work->region_count = threads > 1;
 }
 
 /* ---- Steps ---- */
@@ -214,7 +300,7 @@ static void find_whole_steps(struct builder *builder)
     builder->whole_steps = UL_NEW_ARRAY(builder->arena, uint32_t, whole->graph->node_count);
     memset(builder->whole_steps, 0xFF, whole->graph->node_count * sizeof(uint32_t));
     for (uint32_t s = 0; s < whole->step_count; s++) {
-        if (whole->steps[s].kind == UL_STEP_KERNEL)
+        if (whole->steps[s].kind == UL_STEP_KERNEL || whole->steps[s].kind == UL_STEP_CALL)
             builder->whole_steps[whole->steps[s].node] = s;
     }
     /* What splits cost more refers to the program without them. */
@@ -329,7 +415,8 @@ static void step_add(struct builder *builder, struct ul_program_step *step, uint
                      uint64_t scratch_bytes)
 {
     struct ul_program *program = builder->program;
-    for (uint32_t i = 0; i < step->arg_count && step->kind != UL_STEP_KERNEL; i++)
+    bool counted = step->kind == UL_STEP_KERNEL || step->kind == UL_STEP_CALL;
+    for (uint32_t i = 0; i < step->arg_count && !counted; i++)
         step->traffic.moved_bytes += arg_bytes(builder->graph, step, i);
     UL_GROW(builder->arena, program->steps, program->step_count, program->step_capacity);
     step->region = region;
@@ -398,8 +485,10 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
     uint32_t step = whole_step_of(builder, node);
     if (whole == NULL || ul_node_find_attr(&builder->graph->nodes[node], "ul_part_of") == NULL)
         return UL_OK;
+    bool called = step != UL_NONE && whole->steps[step].kind == UL_STEP_CALL;
     bool same = step == UL_NONE ? orders == 0
-                                : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
+                : called ? whole->calls[whole->steps[step].kernel].kind == UL_CALL_MAX_POOL
+                         : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
     bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
     if (same && sure)
         return UL_OK;
@@ -408,10 +497,60 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
                        ul_node_describe(builder->graph, node, builder->arena));
 }
 
+static void call_arg(struct builder *builder, struct ul_program_step *step, ul_value_id value,
+                     bool written)
+{
+    uint32_t at = step->arg_count++;
+    step->args[at] = address_of(UL_NONE, 0);
+    step->views[at] = value;
+    step->written[at] = written;
+    if (value == UL_NONE)
+        return;
+    const struct ul_value *info = &builder->graph->values[value];
+    uint64_t bytes = ul_type_bytes(&info->type);
+    step->args[at] = address_of(info->view.base, info->view.offset_bytes);
+    step->traffic.moved_bytes += bytes;
+    if (builder->graph->values[info->view.base].kind == UL_VALUE_WEIGHT)
+        step->traffic.weight_bytes += bytes;
+}
+
+/* A step that is a call of the library: the call's arguments, and the residual behind them. */
+static void group_call_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
+                           const struct ul_group_call *call, uint32_t region)
+{
+    ul_node_id last = nodes[count - 1];
+    struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
+    step.kernel = call_add(builder, &call->call);
+    step.implementation =
+        ul_arena_printf(builder->arena, "onednn %s", call->call.implementation);
+    step_args_init(builder, &step, call->arg_count + 1);
+    for (uint32_t i = 0; i < call->arg_count; i++)
+        call_arg(builder, &step, call->args[i], i == UL_CALL_DST);
+    if (call->residual != UL_NONE)
+        call_arg(builder, &step, call->residual, false);
+    step.has_residual = call->residual != UL_NONE;
+    if (step.has_residual && !call->copies_residual) {
+        struct ul_in_place *in_place = UL_NEW(builder->arena, struct ul_in_place);
+        in_place->output = step.args[UL_CALL_DST].base;
+        in_place->input = step.args[call->arg_count].base;
+        step.in_place = in_place;
+        step.in_place_count = 1;
+    }
+    step.name = step_name(builder, builder->graph->nodes[last].name);
+    step.op = group_ops(builder, nodes, count);
+    count_call(builder, call, &step.work);
+    step_add(builder, &step, region, call->call.scratch_bytes);
+}
+
 static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
                                 uint32_t region)
 {
     const struct ul_graph *graph = builder->graph;
+    const struct ul_group_call *call = builder->calls.by_node[nodes[count - 1]];
+    if (call != NULL) {
+        group_call_add(builder, nodes, count, call, region);
+        return UL_OK;
+    }
     struct ul_lower_result result;
     ul_lower_group(graph, nodes, count, builder->escapes, builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
@@ -687,23 +826,13 @@ static enum ul_status build_block(struct builder *builder, ul_block_id block_id,
     ul_node_id *nodes = UL_NEW_ARRAY(builder->arena, ul_node_id, block->node_count);
     for (uint32_t at = 0; at < block->node_count;) {
         const struct ul_node *node = &graph->nodes[block->nodes[at]];
-        if (ul_node_is_view(graph, block->nodes[at])) {
-            at++;
+        uint32_t count = ul_group_next(graph, block, &at, nodes);
+        if (count == 0)
             continue;
-        }
         if ((ul_op_get(node->op)->flags & UL_OP_CONTROL) != 0) {
-            UL_TRY(build_control(builder, block->nodes[at], region));
-            at++;
+            UL_TRY(build_control(builder, nodes[0], region));
             continue;
         }
-        uint32_t count = 0;
-        uint32_t group = node->group;
-        do {
-            if (!ul_node_is_view(graph, block->nodes[at]))
-                nodes[count++] = block->nodes[at];
-            at++;
-        } while (group != UL_NONE && at < block->node_count &&
-                 graph->nodes[block->nodes[at]].group == group);
         UL_TRY(group_add(builder, nodes, count, region));
     }
     return UL_OK;
@@ -740,11 +869,17 @@ static enum ul_status build_root(struct builder *builder)
     region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
     find_escapes(builder);
     find_whole_steps(builder);
+    ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
+                    &builder->calls);
+    memcpy(builder->program->packs, builder->calls.packs,
+           graph->value_count * sizeof(const struct ul_pack *));
     for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
         plan_value(builder, graph->blocks[0].inputs[i]);
     UL_TRY(build_block(builder, 0, 0));
     for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
         plan_value(builder, view_of(graph, graph->blocks[0].outputs[i]).base);
+    if (builder->program->call_count > 0)
+        add_library_state(builder);
     return UL_OK;
 }
 
@@ -754,8 +889,9 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 {
     struct builder builder = {.arena = arena, .graph = graph, .options = options, .diag = diag};
     struct ul_program *built = UL_NEW(arena, struct ul_program);
-    /* Loops add temporaries, at most one per carried value: room for as many values again. */
-    uint64_t most = ul_size_mul_or_die(graph->value_count, 2);
+    /* Loops add temporaries, at most one per carried value: room for as many values again, and for
+     * the library's state. */
+    uint64_t most = ul_size_mul_or_die(graph->value_count, 2) + 1;
     built->graph = graph;
     built->options = *options;
     built->problem = ul_problem_new(arena);
@@ -764,6 +900,8 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     built->plan_values = UL_NEW_ARRAY(arena, uint32_t, most);
     built->graph_values = UL_NEW_ARRAY(arena, ul_value_id, most);
     memset(built->plan_values, 0xFF, most * sizeof *built->plan_values);
+    built->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, most);
+    built->library_state = UL_NONE;
     builder.program = built;
     /* One region for the root, up to two for a block. */
     builder.tests = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->block_count + 2);

@@ -22,6 +22,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L
 #define UL_RESTRICT restrict
 #elif defined(__GNUC__)
@@ -83,17 +87,92 @@ UL_VECTOR_LOOSE(ul_i32v_loose, int32_t, UL_VECTOR_BYTES / 4);
 #define UL_LANES(type) 1
 #endif
 
+/* ---- threads ---- */
+
+/*
+ *     UL_PARALLEL(run)
+ *     {
+ *         const struct ul_part t_part = ul_part(1000, 4);
+ *         for (int64_t i = t_part.begin; i < t_part.end; i++) ...
+ *     }
+ *
+ * All threads of the run enter; the first ones, as many as there is work for, get a contiguous run
+ * of items each. Always starting all of them keeps the threads of OpenMP waiting for the next
+ * region. Without OpenMP the block is a block, and the part is everything.
+ */
+#if defined(_OPENMP)
+#define UL_PRAGMA(text) _Pragma(#text)
+#define UL_PARALLEL(run) UL_PRAGMA(omp parallel num_threads(ul_team(run)))
+#define UL_CRITICAL UL_PRAGMA(omp critical(ul_kernel))
+#else
+#define UL_PARALLEL(run)
+#define UL_CRITICAL
+#endif
+
+/* Of a region: this thread, and its items. */
+struct ul_part {
+    int64_t thread;
+    int64_t begin, end;
+};
+
+/* The threads that start a region together. What was noted before it is older than what will be. */
+static inline int ul_team(struct ul_run *run)
+{
+    run->fault_thread = 0;
+    return run->threads > 1 ? (int)run->threads : 1;
+}
+
+/* In a region this thread's number; outside of any, one that is behind all of them. */
+static inline uint32_t ul_thread(void)
+{
+#if defined(_OPENMP)
+    return omp_in_parallel() ? (uint32_t)omp_get_thread_num() : UINT32_MAX;
+#else
+    return UINT32_MAX;
+#endif
+}
+
+/* This thread's share of [0, items) among at most `most` threads. */
+static inline struct ul_part ul_part(int64_t items, int64_t most)
+{
+    struct ul_part part = {0, 0, items};
+#if defined(_OPENMP)
+    int64_t count = omp_get_num_threads();
+    count = count < most ? count : most;
+    part.thread = omp_get_thread_num();
+    part.begin = part.thread < count ? items / count * part.thread : items;
+    part.begin += part.thread < count ? items % count * part.thread / count : 0;
+    part.end = part.thread + 1 < count ? items / count * (part.thread + 1) : items;
+    part.end += part.thread + 1 < count ? items % count * (part.thread + 1) / count : 0;
+#else
+    (void)most;
+#endif
+    return part;
+}
+
+static inline int64_t ul_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- data-dependent indexes ---- */
 
-/* Notes the first bad value of a run; called at most once per element, and never in good runs. */
+/* Notes the first bad value of a run; called at most once per element, and never in good runs. A
+   thread's items are before those of later threads, so within a region the earliest thread counts:
+   what is noted is the same for every number of threads. */
 UL_COLD void ul_fault_note(struct ul_run *run, enum ul_fault fault, int64_t value, int64_t limit)
 {
-    if (run->fault != UL_FAULT_NONE)
-        return;
-    run->fault = fault;
-    run->fault_step = run->step;
-    run->fault_value = value;
-    run->fault_limit = limit;
+    const uint32_t thread = ul_thread();
+    UL_CRITICAL
+    {
+        if (run->fault == UL_FAULT_NONE || thread < run->fault_thread) {
+            run->fault = fault;
+            run->fault_step = run->step;
+            run->fault_thread = thread;
+            run->fault_value = value;
+            run->fault_limit = limit;
+        }
+    }
 }
 
 /* index in [-limit, limit), negative ones counted from the end; else noted and clamped. A kernel

@@ -159,7 +159,8 @@ static void begin(struct counted *counted)
 
 static void end(struct counted *counted)
 {
-    ul_kernel_count_work(&counted->kernel, &counted->arena, &counted->work, counted->accesses);
+    ul_kernel_count_work(&counted->kernel, NULL, &counted->arena, &counted->work,
+                         counted->accesses);
     ul_arena_done(&counted->arena);
 }
 

@@ -115,7 +115,7 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
     uint64_t scratch_bytes = 0;
     const struct ul_kernel *kernel = result.kernel;
     ul_text_printf(&e->text, "/* %s */\nstatic void k%" PRIu32 "(", name, e->count);
-    if (ul_kernel_print_c(&e->text, kernel, &scratch_bytes, &diag) != UL_OK) {
+    if (ul_kernel_print_c(&e->text, kernel, NULL, &scratch_bytes, &diag) != UL_OK) {
         fprintf(stderr, "contract_emit: %s\n", diag.text);
         exit(UL_INTERNAL);
     }

@@ -1,0 +1,47 @@
+/* How a kernel is spread over threads: the schedule that print_c.c prints and cost.c counts.
+ *
+ * A region is a statement, run by one thread so far, that threads share: a loop of independent
+ * iterations, taken together with the loops right inside of it where that makes the shares even, or
+ * a contraction. Its items go to threads in contiguous runs, so which thread does what depends on
+ * the number of threads alone.
+ * Invariants: regions do not nest; an iteration's results do not depend on the thread that forms
+ * them; no sum is formed by two threads. What an iteration leaves behind for itself alone (a
+ * scratch row, a local array) is private: each thread has its own.
+ * Ownership: everything lives in the arena given. Nothing fails.
+ */
+#ifndef UL_THREADS_H
+#define UL_THREADS_H
+
+#include "ir/kernel.h"
+
+enum { UL_REGION_LEVELS = 4 };
+
+struct ul_region {
+    uint32_t parts;       /* threads that get items, at least 2 */
+    int64_t item_count;   /* more than 1 */
+    uint32_t level_count; /* loops, outermost first; 0: a contraction */
+    ul_ks levels[UL_REGION_LEVELS];
+    int64_t counts[UL_REGION_LEVELS];
+    int64_t piece;    /* iterations of the last level that are one item */
+    bool *is_private; /* by buffer; NULL for a contraction */
+};
+
+struct ul_threads {
+    uint32_t count;                   /* of the program */
+    const struct ul_region **regions; /* by statement; NULL: not shared */
+    bool *is_private;                 /* by buffer: in the region that uses it */
+    uint32_t parts;                   /* the most of any region; 1: there is none */
+};
+
+/* threads.c */
+
+/* Chooses the regions for so many threads; with 1 there are none. */
+void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel, uint32_t count,
+                     struct ul_arena *arena);
+/* Do so many items keep so many threads busy for nine tenths of the time? */
+bool ul_share_is_even(int64_t items, uint32_t parts);
+
+/* cost.c, for threads.c: nanoseconds that a statement takes on a core of the default profile. */
+double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch);
+
+#endif
