@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,8 +264,9 @@ static void add_options(struct ul_cli_job *job, struct ul_report_option *out, ui
 static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
+    const struct ul_program_options *program = &job->program->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 4 + UL_CLI_PROFILE_OPTIONS;
+                    options->no_passes.count + options->splits.count + 6 + UL_CLI_PROFILE_OPTIONS;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -286,6 +288,13 @@ static void describe_options(struct ul_cli_job *job)
         list[count++] = (struct ul_report_option){.name = "io", .value = options->io};
     if (options->remat != NULL)
         list[count++] = (struct ul_report_option){.name = "remat", .value = options->remat};
+    if (program->target->has_threads) {
+        list[count++] = (struct ul_report_option){
+            .name = "threads",
+            .value = ul_arena_printf(&job->keep, "%" PRIu32, program->thread_count)};
+        if (program->isa != NULL)
+            list[count++] = (struct ul_report_option){.name = "isa", .value = program->isa};
+    }
     ul_cli_describe_profile(job, list, &count);
     job->report.options = list;
     job->report.option_count = count;

@@ -32,6 +32,10 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->weights = options->weights != NULL ? options->weights : option->value;
         } else if (strcmp(option->name, "io") == 0) {
             options->io = options->io != NULL ? options->io : option->value;
+        } else if (strcmp(option->name, "threads") == 0) {
+            options->threads = options->threads != NULL ? options->threads : option->value;
+        } else if (strcmp(option->name, "isa") == 0) {
+            options->isa = options->isa != NULL ? options->isa : option->value;
         } else if (strcmp(option->name, "profile") == 0) {
             options->profile = own_profile ? options->profile : option->value;
         } else if (strcmp(option->name, "profile-sha256") == 0) {
@@ -64,6 +68,20 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
     return status;
 }
 
+/* Whether the machine that the program is for is the plan's. */
+static bool has_plan_machine(const struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
+        const struct ul_report_option *option = &job->plan_header.options[i];
+        if ((strcmp(option->name, "threads") == 0 &&
+             strcmp(options->threads, option->value) != 0) ||
+            (strcmp(option->name, "isa") == 0 && strcmp(options->isa, option->value) != 0))
+            return false;
+    }
+    return true;
+}
+
 /* Whether the command's own options of the graph are the plan's. */
 static bool has_plan_options(const struct ul_cli_job *job)
 {
@@ -91,7 +109,7 @@ static bool has_plan_options(const struct ul_cli_job *job)
             found += same ? 1 : 0;
         }
     }
-    return given == planned && found == planned;
+    return given == planned && found == planned && has_plan_machine(job);
 }
 
 const char *ul_cli_plan_options(struct ul_cli_job *job)
