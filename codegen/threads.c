@@ -2,10 +2,10 @@
  *
  * Problem: starting threads on a statement and waiting for all of them takes microseconds, so work
  * is shared as far out as it can be, but a loop of few rounds leaves threads without work. Method:
- * from the outside in, a statement is shared when every thread gets LEAST_NS of work; a loop takes
- * in the loop right inside of it as long as its shares are uneven, and the last one of a nest is
- * cut into pieces. Where the shares stay uneven, what lies inside is tried, and the faster way
- * wins.
+ * from the outside in, a statement is shared when every thread gets UL_REGION_LEAST_NS of work; a
+ * loop takes in the loop right inside of it as long as its shares are uneven, and the last one of a
+ * nest is cut into pieces. Where the shares stay uneven, what lies inside is tried, and the faster
+ * way wins.
  *
  *     for i < 3: for j < 1000: y = ...      items = 3 x 6 pieces of 176, over 4 threads
  *
@@ -19,12 +19,15 @@
 
 #include <string.h>
 
-#define LEAST_NS 8000.0  /* of work for each thread of a region */
-#define REGION_NS 3000.0 /* to start and to end one */
+/* A test that wants regions everywhere sets both to next to nothing. */
+#ifndef UL_REGION_LEAST_NS
+#define UL_REGION_LEAST_NS 8000.0 /* of work for each thread of a region */
+#define UL_REGION_NS 3000.0       /* to start and to end one */
+#define UL_REGION_LEAST_PIECE 64  /* rounds of a loop in a piece of it */
+#endif
 
 enum {
-    PIECE = 16,       /* a piece of a loop is a multiple of it: whole vectors, whole lines */
-    LEAST_PIECE = 64, /* rounds */
+    PIECE = 16,                  /* a piece is a multiple of it: whole vectors, whole lines */
     MOST_PRIVATE_BYTES = 1 << 24 /* of all threads together */
 };
 
@@ -262,7 +265,7 @@ static void cut_last(struct ul_region *region)
     for (int64_t pieces = 1; pieces <= region->parts; pieces++) {
         int64_t piece = (count + pieces - 1) / pieces;
         piece = (piece + PIECE - 1) / PIECE * PIECE;
-        if (pieces > 1 && piece < LEAST_PIECE)
+        if (pieces > 1 && piece < UL_REGION_LEAST_PIECE)
             return;
         region->piece = piece;
         region->item_count = outer * ((count + piece - 1) / piece);
@@ -300,7 +303,7 @@ static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_regio
 
 static uint32_t parts_for(const struct chooser *chooser, double ns)
 {
-    double parts = ns / LEAST_NS;
+    double parts = ns / UL_REGION_LEAST_NS;
     return parts >= (double)chooser->threads->count ? chooser->threads->count : (uint32_t)parts;
 }
 
@@ -329,7 +332,7 @@ static double choose_contraction(struct chooser *chooser, ul_ks id, double ns)
     if (region.parts < 2)
         return ns;
     region.item_count = ul_contract_items(kernel, contraction, region.parts);
-    double shared_ns = ns / speed_up(region.item_count, region.parts) + REGION_NS;
+    double shared_ns = ns / speed_up(region.item_count, region.parts) + UL_REGION_NS;
     if (shared_ns >= ns)
         return ns;
     set_region(chooser, id, &region);
@@ -349,7 +352,7 @@ static double choose_loop(struct chooser *chooser, ul_ks id, double ns)
     bool can = region.parts >= 2 && stmt->kind == UL_KS_FOR &&
                (stmt->flags & UL_FOR_PARALLEL) != 0 && take_loops(kernel, id, &region) &&
                can_share(chooser, &region);
-    double shared_ns = can ? ns / speed_up(region.item_count, region.parts) + REGION_NS : ns;
+    double shared_ns = can ? ns / speed_up(region.item_count, region.parts) + UL_REGION_NS : ns;
     if (!can || !ul_share_is_even(region.item_count, region.parts)) {
         double inner_ns = rounds_of(kernel, stmt) * choose_list(chooser, stmt->body) +
                           choose_list(chooser, stmt->orelse);
@@ -372,7 +375,7 @@ static double choose_list(struct chooser *chooser, ul_ks first)
         enum ul_ks_kind kind = chooser->kernel->stmts[id].kind;
         double ns = ul_statement_ns(chooser->kernel, id, &chooser->scratch);
         ul_arena_reset(&chooser->scratch);
-        if (ns < 2 * LEAST_NS)
+        if (ns < 2 * UL_REGION_LEAST_NS)
             total_ns += ns;
         else if (kind == UL_KS_CONTRACT)
             total_ns += choose_contraction(chooser, id, ns);
