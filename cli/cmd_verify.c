@@ -372,9 +372,10 @@ static enum ul_status verify_unplanned(struct verification *verification)
     struct ul_cli_job *job = verification->outer;
     const char *reference = ul_arena_printf(&job->keep, "%s/reference", verification->work);
     struct ul_cli_options saved = job->options;
-    printf("no test data and no onnxruntime: comparing with the model compiled without passes "
-           "and without reuse of memory\n");
+    printf("no test data and no onnxruntime: comparing with the model compiled for target c "
+           "without passes and without reuse of memory\n");
     UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, verification->program, &job->diag));
+    job->options.target = "c";
     job->options.planning.pack = UL_PACK_NONE;
     job->options.no_passes = (struct ul_cli_list){.count = 0};
     for (uint32_t i = 0; i < ul_passes_count(); i++) {
