@@ -10,8 +10,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-target=c
-[ "${1:-}" != --target ] || target=${2:?--target needs a name}
+target=()
+[ "${1:-}" != --target ] || target=(--target "${2:?--target needs a name}")
 out=build/demo
 mkdir -p "$out"
 
@@ -25,7 +25,7 @@ read_npy() {
     od -An -v -w$(($3 * width)) -t"$2" -j$((10 + header)) --endian=little "$1"
 }
 
-compile() { "$out/install/bin/ullage" compile --target "$target" "$@"; }
+compile() { "$out/install/bin/ullage" compile "${target[@]}" "$@"; }
 
 # memory PROGRAM: its own account of predicted and reserved bytes; it fails when they differ.
 memory() { "$1" --memory; }

@@ -12,7 +12,7 @@ packages=(
     libprotobuf-c-dev protobuf-c-compiler protobuf-compiler      # ONNX files
     libonnx-dev                                                  # the schema, onnx-ml.proto
     libglpk-dev libjansson-dev libssl-dev                        # planner, JSON, SHA-256
-    libdnnl-dev                                                  # target cpu
+    libdnnl-dev libomp-dev                                       # target cpu, also by clang
     libcmocka-dev libonnx-testdata time                          # tests
     python3-venv                                                 # models and references only
 )

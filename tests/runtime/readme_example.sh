@@ -26,8 +26,8 @@ sys.stdout.buffer.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + text.enc
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 for weights in arena rom; do
-    "$ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --weights $weights \
-        --emit $weights 2>compile.txt || fail "$(cat compile.txt)"
+    "$ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --target c \
+        --weights $weights --emit $weights 2>compile.txt || fail "$(cat compile.txt)"
     for compiler in gcc clang; do
         command -v $compiler >/dev/null || continue
         line=${command/#cc /$compiler $warnings }
