@@ -94,7 +94,6 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
                                     dnnl_engine_t engine, struct ul_failure *failure)
 {
     uint64_t own_bytes = ul_call_scratch_own(call);
-    uint64_t planned = call->scratch_bytes > own_bytes ? call->scratch_bytes - own_bytes : 0;
     uint64_t least = UINT64_MAX;
     dnnl_primitive_desc_t best = NULL;
     dnnl_primitive_desc_iterator_t iterator = NULL;
@@ -107,13 +106,13 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
         if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) !=
             dnnl_success)
             name = "ref";
-        uint64_t needed = scratch_needed(pd);
+        uint64_t needed = own_bytes + scratch_needed(pd);
         bool allowed = !ul_library_refuses(name);
         if (allowed && needed < least)
             least = needed;
-        exact = allowed && needed <= planned && call->implementation != NULL &&
+        exact = allowed && needed <= call->scratch_bytes && call->implementation != NULL &&
                 strcmp(name, call->implementation) == 0;
-        if (exact || (allowed && needed <= planned && best == NULL)) {
+        if (exact || (allowed && needed <= call->scratch_bytes && best == NULL)) {
             if (best != NULL)
                 dnnl_primitive_desc_destroy(best);
             best = pd;
@@ -127,7 +126,7 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
     if (best == NULL) {
         bool scratch = least != UINT64_MAX;
         failure->result = scratch ? UL_LIBRARY_NEEDS_MORE : UL_LIBRARY_UNSUPPORTED;
-        failure->needed_bytes = scratch ? own_bytes + least : 0;
+        failure->needed_bytes = scratch ? least : 0;
         failure->available_bytes = call->scratch_bytes;
     }
     return best;

@@ -1,0 +1,41 @@
+#!/bin/sh
+# The command line of a model of library calls: threads, --memory, --guard, and what is said where
+# the library wants more than was planned or has nothing for this machine.
+#
+# usage: tests/runtime/calls.sh PROGRAMS      (the folder of calls, calls_small and calls.weights)
+set -u
+cd "$1" || exit 1
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+fail() { echo "FAIL: $1"; cat "$out"/*.txt; exit 1; }
+
+./calls --random 1 --output y="$out/two.npy" 2>"$out/error.txt"
+case $? in
+0) ;;
+3) echo "made for AVX-512"; exit 77 ;;
+*) fail "calls" ;;
+esac
+./calls --threads 1 --random 1 --output y="$out/one.npy" || fail "one thread"
+OMP_NUM_THREADS=1 ./calls --random 1 --output y="$out/env.npy" || fail "one thread, environment"
+cmp "$out/one.npy" "$out/env.npy" || fail "--threads 1 differs from OMP_NUM_THREADS=1"
+for i in 1 2 3; do
+    ./calls --random 1 --output y="$out/again.npy" && cmp "$out/two.npy" "$out/again.npy" ||
+        fail "two runs differ"
+done
+for threads in 1 2; do
+    ./calls --threads $threads --guard >"$out/guard.txt" 2>&1 || fail "--guard"
+    ./calls --threads $threads --memory >"$out/memory.txt" 2>&1 || fail "--memory"
+    grep -q '^library (oneDNN), measured  *[1-9]' "$out/memory.txt" || fail "no row of the library"
+    grep -q '^unaccounted  *0$' "$out/memory.txt" || fail "unaccounted bytes"
+done
+./calls --threads 3 >"$out/threads.txt" 2>&1
+[ $? = 1 ] && grep -q 'planned for 2 threads' "$out/threads.txt" || fail "--threads 3"
+./calls --threads 0 >"$out/threads.txt" 2>&1
+[ $? = 1 ] || fail "--threads 0"
+
+./calls_small >"$out/small.txt" 2>&1
+[ $? = 4 ] && grep -q 'needs [0-9]* bytes of scratch.*planned are 64' "$out/small.txt" ||
+    fail "too little scratch"
+DNNL_MAX_CPU_ISA=AVX2 ./calls >"$out/isa.txt" 2>&1
+[ $? = 3 ] && grep -q 'made for avx512_core' "$out/isa.txt" || fail "another instruction set"
+exit 0

@@ -1,0 +1,9 @@
+/* The command line of the calls model: all of it is in the runtime. */
+#include "model.h"
+
+#include "ul_program.h"
+
+int main(int argc, char **argv)
+{
+    return ul_program_main(&model_model, argc, argv);
+}

@@ -1,0 +1,144 @@
+/* The library form of a model of library calls (calls/): results against plain loops, arenas on
+   threads of their own, set-up and end again and again. Its weights are in argv[1]. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "calls/model.h"
+
+#include "test.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SKIPPED = 77, THREADS = 3, ROUNDS = 20 };
+
+static unsigned char file[32768];
+static size_t file_bytes;
+
+static enum ul_result set_up(unsigned char **arena)
+{
+    struct ul_weights_source source = {file_bytes, file, NULL, NULL};
+    struct ul_failure failure;
+    void *block = NULL;
+    if (posix_memalign(&block, MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES) != 0)
+        abort();
+    memset(block, 0xa5, MODEL_ARENA_BYTES);
+    *arena = block;
+    return (enum ul_result)model_init(block, MODEL_ARENA_BYTES, &source, &failure);
+}
+
+static void fill(float *x, int seed)
+{
+    for (int i = 0; i < 1024; i++)
+        x[i] = (float)((i * 37 + seed * 11) % 101) / 50.0f - 1.0f;
+}
+
+/* relu(x * w + b) at [o, y, x]. */
+static float conv(const float *x, const float *w, int o, int row, int column)
+{
+    float sum = w[32 * 16 * 9 + o];
+    for (int c = 0; c < 16; c++)
+        for (int tap = 0; tap < 9; tap++) {
+            int i = row + tap / 3 - 1, j = column + tap % 3 - 1;
+            if (i >= 0 && i < 8 && j >= 0 && j < 8)
+                sum += x[c * 64 + i * 8 + j] * w[(o * 16 + c) * 9 + tap];
+        }
+    return sum > 0.0f ? sum : 0.0f;
+}
+
+static float want(const float *x, const float *w, int o)
+{
+    float sum = 0.0f;
+    for (int row = 0; row < 8; row += 2)
+        for (int column = 0; column < 8; column += 2) {
+            float most = 0.0f;
+            for (int tap = 0; tap < 4; tap++)
+                most = fmaxf(most, conv(x, w, o, row + tap / 2, column + tap % 2));
+            sum += most;
+        }
+    return sum / 16.0f;
+}
+
+static int run_and_compare(unsigned char *arena, int seed)
+{
+    static const float *weights = (const float *)(const void *)file;
+    float x[1024], y[32];
+    int wrong = 0;
+    fill(x, seed);
+    if (model_run(arena, (const void *[]){x}, (void *[]){y}, NULL) != UL_OK)
+        return 1;
+    for (int o = 0; o < 32; o++)
+        wrong += !(fabsf(y[o] - want(x, weights, o)) < 1e-4f);
+    return wrong;
+}
+
+/* One thread: an arena of its own. */
+static void *work(void *context)
+{
+    unsigned char *arena;
+    int *wrong = context;
+    *wrong = set_up(&arena) != UL_OK;
+    for (int i = 0; i < ROUNDS && *wrong == 0; i++)
+        *wrong = run_and_compare(arena, i);
+    if (*wrong == 0)
+        model_done(arena);
+    free(arena);
+    return NULL;
+}
+
+static void check_threads(void)
+{
+    pthread_t threads[THREADS];
+    int wrong[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, &wrong[i]) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+        CHECK(wrong[i] == 0);
+    }
+}
+
+/* Set-up and end again and again keep nothing: the allocator's own lists and the library's cache
+   find their size in the first rounds. */
+static void check_again(void)
+{
+    size_t settled = 0;
+    for (int i = 0; i < 10 * ROUNDS; i++) {
+        unsigned char *arena;
+        CHECK(set_up(&arena) == UL_OK);
+        CHECK(run_and_compare(arena, i) == 0);
+        model_done(arena);
+        model_done(arena); /* nothing more to give back */
+        free(arena);
+        if (i == 4 * ROUNDS)
+            settled = mallinfo2().uordblks;
+    }
+    CHECK(mallinfo2().uordblks <= settled + 1024); /* 120 rounds */
+}
+
+int main(int argc, char **argv)
+{
+    FILE *in = argc > 1 ? fopen(argv[1], "rb") : NULL;
+    unsigned char *arena;
+    if (in == NULL)
+        return 1;
+    file_bytes = fread(file, 1, sizeof file, in);
+    fclose(in);
+    enum ul_result result = set_up(&arena);
+    if (result == UL_LIBRARY_UNSUPPORTED) {
+        printf("made for AVX-512\n");
+        free(arena);
+        return SKIPPED;
+    }
+    CHECK(result == UL_OK);
+    if (result == UL_OK) {
+        CHECK(run_and_compare(arena, 1) == 0);
+        model_done(arena);
+        check_again();
+        check_threads();
+    }
+    free(arena);
+    return TEST_RESULT();
+}
