@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
+#include "codegen/library.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -20,6 +22,8 @@ void ul_cli_job_init(struct ul_cli_job *job)
 
 void ul_cli_job_done(struct ul_cli_job *job)
 {
+    if (job->library != NULL)
+        ul_dnnl_close(job->library);
     if (job->loaded)
         ul_model_done(&job->model);
     ul_arena_done(&job->scratch);
@@ -163,15 +167,27 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .target = ul_target_find(given->target),
                                            .isa = given->isa,
                                            .profile = &job->profile};
-    return thread_count(job, &options->thread_count);
+    UL_TRY(thread_count(job, &options->thread_count));
+    if (!options->target->has_library)
+        return UL_OK;
+    UL_TRY(ul_dnnl_open(&job->keep, given->isa, options->thread_count, &job->library, &job->diag));
+    options->library = job->library;
+    options->isa = ul_dnnl_isa(job->library);
+    return UL_OK;
 }
 
 static enum ul_status run_passes(struct ul_cli_job *job)
 {
     struct ul_passes_options options = {.disabled = job->options.no_passes.items,
                                         .disabled_count = job->options.no_passes.count,
+                                        .channels_last =
+                                            ul_target_find(job->options.target)->channels_last,
                                         .print_after = job->options.print_after,
                                         .stop_after = job->options.stop_after};
+    if (job->library != NULL) {
+        options.is_call = ul_dnnl_takes;
+        options.library = job->library;
+    }
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
 }
 

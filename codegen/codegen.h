@@ -165,8 +165,9 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
-    uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
-    struct ul_dnnl *library; /* of the target, opened for the machine; NULL: it has none */
+    uint32_t thread_count;   /* of the program, at least 1; what a target without threads ignores */
+    const char *isa;         /* of the machine that it will run on: "avx512_core"; NULL: this one */
+    struct ul_dnnl *library; /* of the target, opened for that machine; NULL: it has none */
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
@@ -189,9 +190,9 @@ struct ul_program {
     uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
     ul_value_id *graph_values;         /* planner value -> graph value */
     uint32_t call_count, call_capacity;
-    struct ul_call *calls;         /* of the library: distinct ones */
-    const struct ul_pack **packs;  /* graph value -> how a weight is stored, or NULL */
-    ul_value_id library_state;     /* where the arena holds it, or UL_NONE */
+    struct ul_call *calls;        /* of the library: distinct ones */
+    const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
+    ul_value_id library_state;    /* where the arena holds it, or UL_NONE */
 };
 
 /* Lowers every group and builds the planner's problem. */

@@ -83,8 +83,8 @@ static void put_comment_text(struct ul_text *text, const char *name)
 
 /* ---- Calls ---- */
 
-static void put_address(struct ul_emitter *emitter, const struct ul_program_address *address,
-                        uint32_t position)
+void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
+                     uint32_t position)
 {
     struct ul_emit_place place = ul_emit_place(emitter, address->base, position);
     if (place.space == UL_EMIT_ARENA)
@@ -108,7 +108,7 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
     ul_text_printf(emitter->text, "%s(", kernel->name);
     for (uint32_t i = 0; i < step->arg_count; i++) {
         ul_text_put(emitter->text, "(void *)(");
-        put_address(emitter, &step->args[i], position);
+        ul_emit_address(emitter, &step->args[i], position);
         ul_text_put(emitter->text, "), ");
     }
     if (kernel->scratch_bytes > 0)
@@ -128,22 +128,25 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     case UL_STEP_KERNEL:
         put_kernel_call(emitter, step, position);
         break;
+    case UL_STEP_CALL:
+        ul_emit_call(emitter, step, position, indent);
+        break;
     case UL_STEP_COPY:
         ul_text_put(text, "memcpy(");
-        put_address(emitter, &step->args[1], position);
+        ul_emit_address(emitter, &step->args[1], position);
         ul_text_put(text, ", ");
-        put_address(emitter, &step->args[0], position);
+        ul_emit_address(emitter, &step->args[0], position);
         ul_text_printf(text, ", %" PRIu64 ");\n", step->copy_bytes);
         break;
     case UL_STEP_COUNTER:
         ul_text_put(text, "*UL_AT(int64_t, ");
-        put_address(emitter, &step->args[0], position);
+        ul_emit_address(emitter, &step->args[0], position);
         ul_text_printf(text, ", 0) = r%u;\n", step->region);
         break;
     case UL_STEP_TEST:
         if (emitter->program->regions[step->region].kind == UL_PLAN_LOOP) {
             ul_text_put(text, "if (!*UL_AT(uint8_t, ");
-            put_address(emitter, &step->args[0], position);
+            ul_emit_address(emitter, &step->args[0], position);
             ul_text_printf(text, ", 0))\n%*sbreak;\n", (int)(4 * indent + 4), "");
         } else {
             ul_text_put(text, "/* the branch's condition */\n");
@@ -180,7 +183,7 @@ static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t po
                        region, region, info->rounds, region);
     } else if (info->kind == UL_PLAN_BRANCH) {
         ul_text_printf(text, "%*sif (%s*UL_AT(uint8_t, ", indent, "", info->negated ? "!" : "");
-        put_address(emitter, &info->condition, position);
+        ul_emit_address(emitter, &info->condition, position);
         ul_text_put(text, ", 0)) {\n");
     }
 }
@@ -247,6 +250,7 @@ static void put_model_c(struct ul_emitter *emitter)
     if (emitter->program->options.weights_rom)
         ul_text_printf(text, "extern const unsigned char %s_rom[]; /* rom.S */\n\n", prefix);
     put_kernels(emitter);
+    ul_emit_calls(emitter);
     put_main(emitter);
     ul_emit_tables(emitter);
     ul_text_printf(text,
@@ -307,17 +311,18 @@ static void put_model_h(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, const struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    prefix, big, big, prefix);
-    ul_text_printf(text,
-                   "/* One run. A NULL input is already in its place in the arena, a NULL output "
-                   "stays there\n * (%s_model.inputs[i].offset_bytes). Allocates nothing; "
-                   "thread-safe for each arena. */\n"
-                   "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
-                   "    struct ul_failure *failure);\n\n"
-                   "/* Gives back what a numerical library took for an arena that was made ready; the "
-                   "arena's\n * own memory stays the caller's. */\n"
-                   "void %s_done(void *arena);\n\n"
-                   "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-                   prefix, prefix, prefix);
+    ul_text_printf(
+        text,
+        "/* One run. A NULL input is already in its place in the arena, a NULL output "
+        "stays there\n * (%s_model.inputs[i].offset_bytes). Allocates nothing; "
+        "thread-safe for each arena. */\n"
+        "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
+        "    struct ul_failure *failure);\n\n"
+        "/* Gives back what a numerical library took for an arena that was made ready; the "
+        "arena's\n * own memory stays the caller's. */\n"
+        "void %s_done(void *arena);\n\n"
+        "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+        prefix, prefix, prefix);
 }
 
 /* Weights as read-only data, without passing through C text. */
@@ -344,7 +349,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
         "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
-        "-fno-trapping-math\nLIBS = -lm\n"
+        "-fno-trapping-math\nLIBS =%s -lm\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
@@ -358,7 +363,8 @@ static void put_makefile(struct ul_emitter *emitter)
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
-        ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "", rom ? " rom.o" : "",
+        ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
+        emitter->program->call_count > 0 ? " -ldnnl -fopenmp" : "", rom ? " rom.o" : "",
         rom ? " rom.o" : "",
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"

@@ -3,6 +3,7 @@
 #include "codegen/emit_internal.h"
 
 #include "runtime/ul_hash.h"
+#include "runtime/ul_pack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@ void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
         ul_value_id value = program->graph_values[i];
         const struct ul_value *info = &program->graph->values[value];
         if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0 &&
-            (info->tensor->data == NULL) == splat)
+            (info->tensor->data == NULL && program->packs[value] == NULL) == splat)
             visit(emitter, value);
     }
 }
@@ -78,25 +79,14 @@ static void put_weight_bytes(struct weight_writer *writer, const void *bytes, ui
     writer->written_bytes += size_bytes;
 }
 
-static void write_weight(struct ul_emitter *emitter, ul_value_id value)
-{
-    struct weight_writer *writer = (struct weight_writer *)emitter;
-    const struct ul_value *info = &emitter->program->graph->values[value];
-    put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
-}
+enum { CHUNK_BYTES = 4096 };
 
-/* For read-only data the file is the memory: every weight at its planned offset. */
-static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
+/* The elements of a splat, or of what lies at no aligned place. */
+static void put_weight_elements(struct weight_writer *writer, const struct ul_value *info)
 {
-    enum { CHUNK_BYTES = 4096 };
-    struct weight_writer *writer = (struct weight_writer *)emitter;
-    const struct ul_value *info = &emitter->program->graph->values[value];
-    uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
     unsigned char chunk[CHUNK_BYTES] = {0};
     uint64_t element_bytes = ul_dtype_get(info->type.dtype)->size_bytes;
     uint64_t count = ul_type_elements(&info->type);
-    UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
-    put_weight_bytes(writer, chunk, offset - writer->written_bytes);
     for (uint64_t at = 0; at < count;) {
         uint64_t part = CHUNK_BYTES / element_bytes;
         part = count - at < part ? count - at : part;
@@ -104,6 +94,54 @@ static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
         put_weight_bytes(writer, chunk, part * element_bytes);
         at += part;
     }
+}
+
+static void write_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    if (info->tensor->data == NULL)
+        put_weight_elements(writer, info);
+    else
+        put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
+}
+
+/* In the library's layout, as a program does it that reads its weights into the arena. */
+static void put_packed_weight(struct weight_writer *writer, const struct ul_value *info,
+                              const struct ul_pack *pack)
+{
+    struct ul_arena scratch;
+    struct ul_packer packer;
+    unsigned char chunk[CHUNK_BYTES];
+    uint64_t count = ul_type_elements(&info->type);
+    ul_arena_init(&scratch);
+    unsigned char *packed = ul_arena_alloc(&scratch, pack->size_bytes);
+    ul_packer_init(&packer, pack, packed);
+    for (uint64_t at = 0; at < count;) {
+        uint64_t part = CHUNK_BYTES / UL_PACK_ELEMENT_BYTES;
+        part = count - at < part ? count - at : part;
+        ul_tensor_read(info->tensor, at, part, chunk);
+        ul_packer_add(&packer, chunk, part);
+        at += part;
+    }
+    put_weight_bytes(writer, packed, pack->size_bytes);
+    ul_arena_done(&scratch);
+}
+
+/* For read-only data the file is the memory: every weight at its planned offset. */
+static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    const struct ul_pack *pack = emitter->program->packs[value];
+    uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
+    const unsigned char gap[CHUNK_BYTES] = {0};
+    UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
+    put_weight_bytes(writer, gap, offset - writer->written_bytes);
+    if (pack != NULL)
+        put_packed_weight(writer, info, pack);
+    else
+        put_weight_elements(writer, info);
 }
 
 static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
@@ -177,7 +215,9 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
                            count < 0 ? strerror(errno) : "no ul_*.c");
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
-        if (status == UL_OK && strcmp(entries[i]->d_name, "ul_dnnl.c") != 0)
+        bool wanted =
+            emitter->program->call_count > 0 || strcmp(entries[i]->d_name, "ul_dnnl.c") != 0;
+        if (status == UL_OK && wanted)
             status = copy_file(emitter, entries[i]->d_name, directory);
         free(entries[i]);
     }

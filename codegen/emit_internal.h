@@ -11,8 +11,10 @@ struct ul_emitter {
     const struct ul_emit_options *options;
     struct ul_diag *diag;
     struct ul_text *text;
-    uint64_t *scratch_offsets; /* per position */
-    uint32_t weight_count;     /* scratch of counting */
+    uint64_t *scratch_offsets;    /* per position */
+    uint32_t weight_count;        /* scratch of counting */
+    const struct ul_pack **packs; /* distinct layouts of weights */
+    uint32_t pack_count, pack_capacity;
     /* of the weights, set by ul_emit_weights */
     uint64_t payload_bytes;
     uint64_t payload_hash;
@@ -32,13 +34,25 @@ const char *ul_emit_space_name(enum ul_emit_space space);
 /* A C string literal; names are untrusted. */
 void ul_emit_string(struct ul_text *text, const char *string);
 
+/* The address at `position` as an expression. */
+void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
+                     uint32_t position);
+
+/* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
+void ul_emit_calls(struct ul_emitter *emitter);
+void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
+                  uint32_t indent);
+/* The number of a layout in the table `packs`. */
+uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
+
 /* emit_tables.c: the constant description that runtime/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);
 
 /* emit_files.c */
 enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
-/* Calls `visit` for every weight that has a place, in order of planner values. */
+/* Calls `visit` for every weight that has a place, in order of planner values; a weight that is
+ * packed is no splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, ul_value_id));
 

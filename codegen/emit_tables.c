@@ -9,9 +9,14 @@
 static void put_section(struct ul_emitter *emitter, ul_value_id value)
 {
     const struct ul_value *info = &emitter->program->graph->values[value];
-    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u},\n",
+    const struct ul_pack *pack = emitter->program->packs[value];
+    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
                    ul_emit_place(emitter, value, 0).offset_bytes, ul_type_bytes(&info->type),
                    ul_dtype_get(info->type.dtype)->size_bytes);
+    if (pack != NULL)
+        ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
+    else
+        ul_text_put(emitter->text, "NULL},\n");
 }
 
 static void put_splat(struct ul_emitter *emitter, ul_value_id value)
@@ -268,6 +273,7 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_emit_string(text, name);
     ul_text_put(text, ", ");
     ul_emit_string(text, step->kind == UL_STEP_KERNEL ? emitter->program->kernels[step->kernel].name
+                         : step->kind == UL_STEP_CALL ? step->implementation
                          : step->kind == UL_STEP_COPY ? "memcpy"
                                                       : "");
     ul_text_put(text, ", ");
@@ -382,6 +388,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
                    plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
                    loads ? emitter->payload_hash : 0);
+    if (emitter->program->call_count > 0)
+        ul_text_put(text, "    .library = &library,\n");
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
     put_array(text, "inputs", block->input_count);

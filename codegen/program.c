@@ -192,8 +192,8 @@ static void count_posts(const struct ul_call *call, uint64_t elements, struct ul
     for (uint32_t i = 0; i < call->post_count; i++) {
         enum ul_post_kind kind = call->posts[i].kind;
         bool special = kind == UL_POST_GELU_ERF || kind == UL_POST_GELU_TANH ||
-                       kind == UL_POST_SWISH || kind == UL_POST_LOGISTIC ||
-                       kind == UL_POST_TANH || kind == UL_POST_ELU;
+                       kind == UL_POST_SWISH || kind == UL_POST_LOGISTIC || kind == UL_POST_TANH ||
+                       kind == UL_POST_ELU;
         work->counts[special ? UL_WORK_SPECIAL : UL_WORK_VECTOR] += elements;
         work->flop_count += elements;
     }
@@ -207,11 +207,10 @@ static void count_call(const struct builder *builder, const struct ul_group_call
     const struct ul_call *planned = &call->call;
     bool pools = planned->kind >= UL_CALL_MAX_POOL;
     uint32_t channels = planned->group_count > 1 ? 2 : 1; /* axis of the weights */
-    bool window = planned->kind != UL_CALL_MATMUL && !pools &&
-                  planned->weights.dims[channels] < FEW_CHANNELS;
-    uint64_t elements = ul_type_elements(
-        &builder->graph->values[call->args[UL_CALL_DST]].type);
-    uint64_t threads = threads_of(builder);
+    bool window =
+        planned->kind != UL_CALL_MATMUL && !pools && planned->weights.dims[channels] < FEW_CHANNELS;
+    uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
+    uint64_t threads = ul_program_threads(builder->options);
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
     work->counts[pools    ? UL_WORK_VECTOR
                  : window ? UL_WORK_WINDOW
@@ -487,8 +486,8 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
         return UL_OK;
     bool called = step != UL_NONE && whole->steps[step].kind == UL_STEP_CALL;
     bool same = step == UL_NONE ? orders == 0
-                : called ? whole->calls[whole->steps[step].kernel].kind == UL_CALL_MAX_POOL
-                         : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
+                : called        ? whole->calls[whole->steps[step].kernel].kind == UL_CALL_MAX_POOL
+                                : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
     bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
     if (same && sure)
         return UL_OK;
@@ -521,8 +520,7 @@ static void group_call_add(struct builder *builder, const ul_node_id *nodes, uin
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
     step.kernel = call_add(builder, &call->call);
-    step.implementation =
-        ul_arena_printf(builder->arena, "onednn %s", call->call.implementation);
+    step.implementation = ul_arena_printf(builder->arena, "onednn %s", call->call.implementation);
     step_args_init(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++)
         call_arg(builder, &step, call->args[i], i == UL_CALL_DST);

@@ -9,7 +9,7 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
                           uint64_t own_scratch_bytes, struct ul_implementation *offers)
 {
     offers[0] = (struct ul_implementation){
-        .name = "ullage",
+        .name = step->implementation != NULL ? step->implementation : "ullage",
         .cost = ul_profile_cost(profile, &step->work, &step->traffic, step->rounds),
         .scratch_bytes = own_scratch_bytes};
     return 1;
@@ -17,7 +17,12 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
 
 static const struct ul_target targets[] = {
     {.name = "c", .summary = "portable C99, no library", .offer = offer_own},
-    {.name = "cpu", .summary = "C with OpenMP and oneDNN", .has_threads = true, .offer = offer_own},
+    {.name = "cpu",
+     .summary = "C with OpenMP and oneDNN",
+     .has_threads = true,
+     .channels_last = true,
+     .has_library = true,
+     .offer = offer_own},
 };
 
 const struct ul_target *ul_target_find(const char *name)

@@ -12,6 +12,7 @@
  * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
  * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
  * - no way leads from the group out and back in, views included.
+ * - what is a call of the target's library alone, stays one.
  * Bytes: inputs of a group may live longer than before only by as much as the values that vanish
  * (rule at `pays`); at the end the live sum is asked, and when it has grown all the
  * same, the grouping is made anew from neighbours only, or not at all.
@@ -47,6 +48,7 @@ struct fuse {
     uint32_t *users;
     uint32_t *alive_until; /* per value that is a base: last position in this block that needs it */
     bool *block_output;    /* per value: leaves the block */
+    bool *call_escapes;    /* per value: scratch of is_call */
     uint32_t *seen;        /* per position, for searches */
     uint32_t seen_mark;
     bool *is_view; /* per position */
@@ -556,6 +558,38 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
     return count == 2 && is_adjacent(fuse, trial) && step_bytes_fit(fuse, trial, groups);
 }
 
+/* ---- Calls of a library ---- */
+
+static bool is_call(const struct fuse *fuse, const struct trial *trial)
+{
+    const struct ul_passes_options *options = fuse->pass->options;
+    ul_node_id nodes[MOST_NODES];
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = node_at(fuse, trial->members[i]);
+        nodes[i] = fuse->block->nodes[trial->members[i]];
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            if (node->outputs[k] != UL_NONE)
+                fuse->call_escapes[node->outputs[k]] = escapes(fuse, trial, node->outputs[k]);
+        }
+    }
+    return options->is_call(options->library, fuse->graph, nodes, trial->count, fuse->call_escapes);
+}
+
+/* One of the groups is a call, and all of them together would be none. */
+static bool loses_call(const struct fuse *fuse, const struct trial *trial, const uint32_t *groups,
+                       uint32_t count)
+{
+    struct trial alone;
+    if (fuse->pass->options->is_call == NULL || trial->anchor == NEVER)
+        return false;
+    for (uint32_t g = 0; g < count; g++) {
+        if (trial_init(fuse, &alone, &groups[g], 1) && alone.anchor != NEVER &&
+            is_call(fuse, &alone))
+            return !is_call(fuse, trial);
+    }
+    return false;
+}
+
 /* ---- Merging ---- */
 
 static bool try_merge(struct fuse *fuse, const uint32_t *groups, uint32_t count)
@@ -564,7 +598,8 @@ static bool try_merge(struct fuse *fuse, const uint32_t *groups, uint32_t count)
     if (!trial_init(fuse, &trial, groups, count) || !check_behind(fuse, &trial) ||
         !check_front(fuse, &trial) || !check_free(fuse, &trial) ||
         (fuse->neighbours_only && !is_adjacent(fuse, &trial)) ||
-        !pays(fuse, &trial, groups, count) || has_cycle(fuse, &trial))
+        !pays(fuse, &trial, groups, count) || has_cycle(fuse, &trial) ||
+        loses_call(fuse, &trial, groups, count))
         return false;
     struct group merged = {
         ul_arena_copy(fuse->scratch, trial.members, trial.count * sizeof *trial.members),
@@ -837,6 +872,7 @@ static void fuse_all(struct ul_pass *pass, bool neighbours_only)
     fuse.position = UL_NEW_ARRAY(&scratch, uint32_t, graph->node_count);
     fuse.alive_until = UL_NEW_ARRAY(&scratch, uint32_t, graph->value_count);
     fuse.block_output = UL_NEW_ARRAY(&scratch, bool, graph->value_count);
+    fuse.call_escapes = UL_NEW_ARRAY(&scratch, bool, graph->value_count);
     for (uint32_t b = 0; b < graph->block_count; b++) {
         if (b == 0 || graph->blocks[b].owner != UL_NONE)
             fuse_block(&fuse, b, &next_group);

@@ -45,6 +45,13 @@ struct ul_passes_options {
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
+    bool channels_last; /* of the target: convolutions want channels innermost (layout.c) */
+    /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
+     * says of each value whether something outside of the group needs it. What such a group would
+     * grow to must be a call as well. NULL: the target has no library. */
+    bool (*is_call)(void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                    uint32_t count, const bool *escapes);
+    void *library;
     bool training;
     bool check_text; /* after each pass parse(print(g)) must print the same bytes */
     FILE *dump;      /* NULL: standard error */

@@ -1,0 +1,213 @@
+/* Which groups of a graph run as calls of the target's library, and how their weights lie.
+ *
+ * Problem: a call wants its constant weights in a layout of its own, and they are to be held once.
+ * A weight that one call reads, or several calls that want the same, is stored packed; a weight
+ * that anything else reads too stays plain, and its calls are asked again whether they can do with
+ * that. Method: all groups are asked as if each had its weights alone; then weights with readers
+ * that do not agree are taken back to plain, with the calls that depend on them, until nothing
+ * changes. A call only ever loses its packing, so that this ends.
+ *
+ * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
+ * give the result its bytes. Left undone: two packed copies of a weight. */
+#include "codegen/library.h"
+
+#include <string.h>
+
+uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
+                       ul_node_id *nodes)
+{
+    uint32_t count = 0;
+    uint32_t group = graph->nodes[block->nodes[*at]].group;
+    do {
+        if (!ul_node_is_view(graph, block->nodes[*at]))
+            nodes[count++] = block->nodes[*at];
+        ++*at;
+    } while (count > 0 && group != UL_NONE && *at < block->node_count &&
+             graph->nodes[block->nodes[*at]].group == group);
+    return count;
+}
+
+struct chooser {
+    struct ul_arena *arena;
+    const struct ul_graph *graph;
+    struct ul_dnnl *dnnl;
+    const bool *escapes;
+    struct ul_calls *calls;
+    bool *is_plain;      /* per base: something reads it as it is stored */
+    uint32_t *last_read; /* per base: the last position that reads it */
+    uint32_t position;
+};
+
+static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
+{
+    return chooser->graph->values[value].view.base;
+}
+
+/* ---- who reads what ---- */
+
+static void note_read(struct chooser *chooser, ul_value_id value, uint32_t position)
+{
+    if (value != UL_NONE && base_of(chooser, value) != UL_NONE)
+        chooser->last_read[base_of(chooser, value)] = position;
+}
+
+/* Positions count the nodes of all blocks as they run; a nested block stands where its owner does.
+ */
+static void note_block(struct chooser *chooser, ul_block_id id)
+{
+    const struct ul_block *block = &chooser->graph->blocks[id];
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &chooser->graph->nodes[block->nodes[n]];
+        uint32_t position = ++chooser->position;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            note_read(chooser, node->inputs[i], position);
+        chooser->calls->positions[block->nodes[n]] = position;
+        for (uint32_t b = 0; b < node->block_count; b++)
+            note_block(chooser, node->blocks[b]);
+    }
+    for (uint32_t i = 0; i < block->output_count; i++)
+        note_read(chooser, block->outputs[i], UINT32_MAX);
+}
+
+/* ---- calls ---- */
+
+/* What the residual's place holds is needed by this call otherwise, or by something later. */
+static bool is_shared(const struct chooser *chooser, const struct ul_group_call *call,
+                      uint32_t position)
+{
+    ul_value_id base = base_of(chooser, call->residual);
+    for (uint32_t i = 0; i < call->arg_count; i++) {
+        if (call->args[i] != UL_NONE && base_of(chooser, call->args[i]) == base)
+            return true;
+    }
+    return chooser->last_read[base] > position;
+}
+
+/* The group as a call, or NULL. */
+static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id *nodes,
+                                       uint32_t count, bool pack)
+{
+    struct ul_group_call call;
+    const struct ul_graph *graph = chooser->graph;
+    uint32_t position = chooser->calls->positions[nodes[count - 1]];
+    if (!ul_group_call_make(graph, nodes, count, chooser->escapes, true, &call))
+        return NULL;
+    if (call.residual != UL_NONE && is_shared(chooser, &call, position)) {
+        struct ul_group_call other;
+        if (ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
+            ul_dnnl_answer(chooser->dnnl, &other, pack))
+            return ul_arena_copy(chooser->arena, &other, sizeof other);
+        call.copies_residual = true;
+    }
+    if (!ul_dnnl_answer(chooser->dnnl, &call, pack))
+        return NULL;
+    return ul_arena_copy(chooser->arena, &call, sizeof call);
+}
+
+/* A piece of a chain must give the bits of the whole, which a library does not promise. */
+static bool is_piece(const struct ul_graph *graph, ul_node_id node)
+{
+    return ul_node_find_attr(&graph->nodes[node], "ul_part_of") != NULL;
+}
+
+static bool is_control(const struct ul_graph *graph, ul_node_id node)
+{
+    return (ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0;
+}
+
+typedef void visit_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count);
+
+static void each_group(struct chooser *chooser, visit_group *visit)
+{
+    const struct ul_graph *graph = chooser->graph;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        ul_node_id *nodes = UL_NEW_ARRAY(chooser->arena, ul_node_id, block->node_count);
+        for (uint32_t at = 0; (b == 0 || block->owner != UL_NONE) && at < block->node_count;) {
+            uint32_t count = ul_group_next(graph, block, &at, nodes);
+            if (count > 0)
+                visit(chooser, nodes, count);
+        }
+    }
+}
+
+static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    if (!is_piece(chooser->graph, nodes[0]) && !is_control(chooser->graph, nodes[0]))
+        chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
+}
+
+/* ---- weights ---- */
+
+static void mark_plain(struct chooser *chooser, ul_value_id value)
+{
+    if (value != UL_NONE && base_of(chooser, value) != UL_NONE)
+        chooser->is_plain[base_of(chooser, value)] = true;
+}
+
+static void mark_readers(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    struct ul_group_call *call = chooser->calls->by_node[nodes[count - 1]];
+    for (uint32_t n = 0; call == NULL && n < count; n++) {
+        const struct ul_node *node = &chooser->graph->nodes[nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++)
+            mark_plain(chooser, node->inputs[i]);
+    }
+    for (uint32_t i = 0; call != NULL && i < call->arg_count; i++) {
+        if (i != UL_CALL_WEIGHTS || call->call.pack == NULL)
+            mark_plain(chooser, call->args[i]);
+    }
+    if (call == NULL || call->call.pack == NULL)
+        return;
+    const struct ul_pack **pack =
+        &chooser->calls->packs[base_of(chooser, call->args[UL_CALL_WEIGHTS])];
+    if (*pack != NULL && memcmp(*pack, call->call.pack, sizeof **pack) != 0)
+        mark_plain(chooser, call->args[UL_CALL_WEIGHTS]);
+    *pack = call->call.pack;
+}
+
+/* Takes packing from calls whose weight cannot have it. */
+static void give_way(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    struct ul_group_call **call = &chooser->calls->by_node[nodes[count - 1]];
+    if (*call == NULL || (*call)->call.pack == NULL ||
+        !chooser->is_plain[base_of(chooser, (*call)->args[UL_CALL_WEIGHTS])])
+        return;
+    *call = make_call(chooser, nodes, count, false);
+    chooser->calls->changed = true;
+}
+
+static void mark_edges(struct chooser *chooser)
+{
+    const struct ul_graph *graph = chooser->graph;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            mark_plain(chooser, graph->blocks[b].outputs[i]);
+    }
+}
+
+void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
+                     struct ul_dnnl *dnnl, struct ul_calls *calls)
+{
+    struct chooser chooser = {.arena = arena,
+                              .graph = graph,
+                              .dnnl = dnnl,
+                              .escapes = escapes,
+                              .calls = calls,
+                              .is_plain = UL_NEW_ARRAY(arena, bool, graph->value_count),
+                              .last_read = UL_NEW_ARRAY(arena, uint32_t, graph->value_count)};
+    calls->by_node = UL_NEW_ARRAY(arena, struct ul_group_call *, graph->node_count);
+    calls->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, graph->value_count);
+    calls->positions = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
+    if (dnnl == NULL)
+        return;
+    note_block(&chooser, 0);
+    each_group(&chooser, choose_group);
+    mark_edges(&chooser);
+    do {
+        calls->changed = false;
+        memset(calls->packs, 0, graph->value_count * sizeof *calls->packs);
+        each_group(&chooser, mark_readers);
+        each_group(&chooser, give_way);
+    } while (calls->changed);
+}

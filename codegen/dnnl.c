@@ -1,0 +1,267 @@
+/* What oneDNN answers to a call: which implementation, in which layout of the weights, with how
+ * much scratch. Nothing is computed here; the program makes the same descriptors again at its start
+ * (runtime/ul_dnnl_desc.h).
+ *
+ * Problem: the library has an implementation for everything, of which many are no use to a plan:
+ * reference code is hundreds of times slower than a kernel of ours, and implementations by its gemm
+ * allocate while they run. Method: the implementations that it offers are gone through in its order
+ * of preference, and the first that is neither is taken. Convolutions and pooling run on dense
+ * channels-last tensors: where a source or result lies otherwise and nothing is offered, it is
+ * asked about dense copies in scratch, if there is enough to compute per byte that is copied.
+ *
+ * Answers are kept: fusion asks about the same groups many times. The instruction set and the
+ * number of threads are settings of the whole process in oneDNN 2 and OpenMP. */
+#include "codegen/library.h"
+
+#include "runtime/ul_dnnl_desc.h"
+
+#include <string.h>
+
+#if DNNL_VERSION_MAJOR != 2
+#error "ullage is made for oneDNN 2 (Debian: libdnnl-dev)"
+#endif
+
+/* Of the OpenMP that oneDNN is linked to; its header needs a compiler flag that nothing else does.
+ */
+void omp_set_num_threads(int count);
+
+struct answer {
+    struct ul_call asked;
+    struct ul_call call; /* implementation NULL: none */
+    bool may_pack;
+    struct answer *next; /* of the same hash */
+};
+
+enum { TABLE_SIZE = 1024 };
+
+struct ul_dnnl {
+    struct ul_arena *arena;
+    dnnl_engine_t engine;
+    const char *isa;
+    struct answer *table[TABLE_SIZE];
+};
+
+/* ---- the machine ---- */
+
+static const struct {
+    const char *name;
+    dnnl_cpu_isa_t isa;
+} isas[] = {{"sse41", dnnl_cpu_isa_sse41},
+            {"avx", dnnl_cpu_isa_avx},
+            {"avx2", dnnl_cpu_isa_avx2},
+            {"avx2_vnni", dnnl_cpu_isa_avx2_vnni},
+            {"avx512_core", dnnl_cpu_isa_avx512_core},
+            {"avx512_core_vnni", dnnl_cpu_isa_avx512_core_vnni},
+            {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16},
+            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx}};
+enum { ISA_COUNT = sizeof isas / sizeof *isas };
+
+static const char *isa_name(dnnl_cpu_isa_t isa)
+{
+    for (uint32_t i = 0; i < ISA_COUNT; i++) {
+        if (isas[i].isa == isa)
+            return isas[i].name;
+    }
+    return "any";
+}
+
+static enum ul_status set_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
+{
+    struct ul_text names;
+    ul_text_init(&names, arena);
+    for (uint32_t i = 0; i < ISA_COUNT; i++) {
+        ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", isas[i].name);
+        if (strcmp(isas[i].name, name) != 0)
+            continue;
+        /* It can be set once in a process, before the first use. */
+        (void)dnnl_set_max_cpu_isa(isas[i].isa);
+        dnnl_cpu_isa_t effective = dnnl_get_effective_cpu_isa();
+        if (effective == isas[i].isa)
+            return UL_OK;
+        return ul_diag_set(diag, UL_UNSUPPORTED,
+                           "--isa %s: this machine serves oneDNN's instruction sets up to %s", name,
+                           isa_name(effective));
+    }
+    return ul_diag_set(diag, UL_USAGE, "--isa %s: expected one of %s", ul_quote(arena, name),
+                       names.data);
+}
+
+enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
+                            struct ul_dnnl **dnnl, struct ul_diag *diag)
+{
+    if (isa != NULL)
+        UL_TRY(set_isa(arena, isa, diag));
+    omp_set_num_threads((int)thread_count);
+    struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
+    opened->arena = arena;
+    opened->isa = isa_name(dnnl_get_effective_cpu_isa());
+    if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
+        return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
+    *dnnl = opened;
+    return UL_OK;
+}
+
+void ul_dnnl_close(struct ul_dnnl *dnnl)
+{
+    (void)dnnl_engine_destroy(dnnl->engine);
+}
+
+const char *ul_dnnl_isa(const struct ul_dnnl *dnnl)
+{
+    return dnnl->isa;
+}
+
+/* ---- one question ---- */
+
+static bool is_useful(const char *implementation)
+{
+    return !ul_library_refuses(implementation) && strncmp(implementation, "simple", 6) != 0;
+}
+
+/* The layout as struct ul_pack has it; false where it cannot be said so. */
+static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
+{
+    const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
+    int64_t block[UL_CALL_RANK] = {1, 1, 1, 1, 1, 1};
+    if (desc->format_kind != dnnl_blocked || desc->ndims > UL_CALL_RANK || desc->offset0 != 0 ||
+        desc->extra.flags != 0 || blocking->inner_nblks > UL_PACK_BLOCKS)
+        return false;
+    memset(layout, 0, sizeof *layout);
+    layout->rank = (uint32_t)desc->ndims;
+    layout->block_count = (uint32_t)blocking->inner_nblks;
+    layout->size_bytes = dnnl_memory_desc_get_size(desc);
+    for (uint32_t b = 0; b < layout->block_count; b++) {
+        layout->blocks[b] = blocking->inner_blks[b];
+        layout->block_dims[b] = (uint32_t)blocking->inner_idxs[b];
+        block[layout->block_dims[b]] *= layout->blocks[b];
+    }
+    for (uint32_t d = 0; d < layout->rank; d++) {
+        layout->dims[d] = desc->dims[d];
+        layout->strides[d] = blocking->strides[d];
+        if (desc->padded_dims[d] != (desc->dims[d] + block[d] - 1) / block[d] * block[d] ||
+            desc->padded_offsets[d] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
+static bool take(struct ul_dnnl *dnnl, const_dnnl_primitive_desc_t pd, struct ul_call *call,
+                 bool pack)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
+        !is_useful(name))
+        return false;
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    if (pack && (weights == NULL || !read_layout(&call->layout, weights)))
+        return false;
+    call->implementation = ul_arena_copy_string(dnnl->arena, name);
+    call->scratch_bytes =
+        ul_call_scratch_own(call) + (scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch));
+    return true;
+}
+
+static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
+{
+    struct ul_dnnl_desc desc;
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    bool found = false;
+    bool more = ul_dnnl_describe(&desc, call, pack) &&
+                dnnl_primitive_desc_iterator_create(&iterator, &desc.op, desc.attr, dnnl->engine,
+                                                    NULL) == dnnl_success;
+    while (more && !found) {
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
+        found = take(dnnl, pd, call, pack);
+        (void)dnnl_primitive_desc_destroy(pd);
+        more = dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
+    }
+    if (iterator != NULL)
+        (void)dnnl_primitive_desc_iterator_destroy(iterator);
+    if (desc.attr != NULL)
+        (void)dnnl_primitive_attr_destroy(desc.attr);
+    return found;
+}
+
+/* ---- copies ---- */
+
+/* Bytes of the dense copy, or 0 where the tensor is that already. */
+static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tensor *tensor)
+{
+    struct ul_call_tensor dense;
+    int64_t count = ul_call_dense(call->kind, tensor, &dense);
+    if (memcmp(dense.strides, tensor->strides, sizeof dense.strides) == 0)
+        return 0;
+    return (uint64_t)count * sizeof(float);
+}
+
+/* Asks with the fewest copies first. */
+static bool ask_with_copies(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count,
+                            bool pack)
+{
+    enum { LEAST_PRODUCTS_PER_BYTE = 16 };
+    uint64_t src_bytes = copy_bytes(call, &call->src);
+    uint64_t dst_bytes = copy_bytes(call, &call->dst);
+    if (ask(dnnl, call, pack))
+        return true;
+    for (uint32_t way = 1; way < 4; way++) {
+        call->src_copy_bytes = (way & 1) != 0 ? src_bytes : 0;
+        call->dst_copy_bytes = (way & 2) != 0 ? dst_bytes : 0;
+        uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
+        bool differs = ((way & 1) == 0 || src_bytes > 0) && ((way & 2) == 0 || dst_bytes > 0);
+        if (differs && product_count / LEAST_PRODUCTS_PER_BYTE >= copied && ask(dnnl, call, pack))
+            return true;
+    }
+    return false;
+}
+
+/* ---- answers ---- */
+
+static uint32_t hash_of(const struct ul_call *call)
+{
+    const unsigned char *bytes = (const unsigned char *)call;
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof *call; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash % TABLE_SIZE;
+}
+
+bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
+{
+    UL_ASSERT(call->call.implementation == NULL);
+    pack = pack && call->may_pack;
+    struct answer **slot = &dnnl->table[hash_of(&call->call)];
+    struct answer *answer = *slot;
+    while (answer != NULL && (answer->may_pack != pack ||
+                              memcmp(&answer->asked, &call->call, sizeof answer->asked) != 0))
+        answer = answer->next;
+    if (answer == NULL) {
+        answer = UL_NEW(dnnl->arena, struct answer);
+        answer->asked = call->call;
+        answer->call = call->call;
+        answer->may_pack = pack;
+        answer->next = *slot;
+        *slot = answer;
+        if (!ask_with_copies(dnnl, &answer->call, call->product_count, pack))
+            answer->call.implementation = NULL;
+        if (answer->call.implementation != NULL && pack) {
+            struct ul_group_call packed = *call;
+            struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
+            packed.call = answer->call;
+            ul_group_call_pack(&packed, layout);
+            answer->call.pack = layout;
+        }
+    }
+    call->call = answer->call;
+    return answer->call.implementation != NULL;
+}
+
+bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
+                   uint32_t count, const bool *escapes)
+{
+    struct ul_group_call call;
+    return ul_group_call_make(graph, nodes, count, escapes, true, &call) &&
+           ul_dnnl_answer(dnnl, &call, true);
+}

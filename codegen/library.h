@@ -1,0 +1,81 @@
+/* Groups of nodes as calls of a numerical library.
+ *
+ * library.c says what a group would be as one call, from the graph alone; dnnl.c asks oneDNN
+ * whether it has an implementation that a plan can hold, and completes the call with its answer. A
+ * call is an anchor (convolution, matrix product, pooling) in f32 and what follows it as
+ * post-operations; everything else is a kernel of our own.
+ *
+ *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu
+ *      MatMul -> Add (constant) -> Gelu          product, bias, gelu
+ *
+ * Invariants: a call that was answered is complete: struct ul_call is what the program's table
+ * holds and what the runtime makes a primitive of. Unused bytes of it are zero, so that equal calls
+ * compare equal.
+ * Ownership: calls borrow names and layouts from the library's arena.
+ * Units: dims and strides in elements. Failure: what is no call is false, not an error.
+ */
+#ifndef UL_CODEGEN_LIBRARY_H
+#define UL_CODEGEN_LIBRARY_H
+
+#include "codegen/codegen.h"
+#include "runtime/ul_call.h"
+
+enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_POST };
+
+/* library.c */
+
+struct ul_group_call {
+    struct ul_call call;
+    uint32_t arg_count;
+    ul_value_id args[UL_CALL_ARGS]; /* as ul_library_run takes them; UL_NONE: absent */
+    ul_value_id residual;           /* what UL_POST_SUM adds to, or UL_NONE */
+    bool may_pack;                  /* the weights are constant and all of their base */
+    bool copies_residual;           /* its own place is needed for something else too */
+    uint64_t product_count;         /* multiplications of the anchor; of pooling, elements read */
+};
+
+/* What the nodes of a group (in execution order) are as one call; not yet answered. `escapes` has
+ * value_count entries. `sums`: a residual may be given as UL_POST_SUM, where its place and the
+ * result's are alike; otherwise it is an operand. */
+bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
+                        const bool *escapes, bool sums, struct ul_group_call *call);
+/* How a constant weight is put into the place that the library wants, from the layout that it
+ * answered; call->may_pack holds. */
+void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
+
+/* dnnl.c */
+
+struct ul_dnnl;
+
+/* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
+ * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
+ */
+enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
+                            struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
+void ul_dnnl_close(struct ul_dnnl *dnnl);
+const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
+/* Completes the call: implementation, layout of the weights (packed where `pack`), scratch. False:
+ * the library has nothing for it that a plan should hold. */
+bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack);
+/* The group is a call, as far as the library goes: for passes/fuse.c. */
+bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
+                   uint32_t count, const bool *escapes);
+
+/* calls.c */
+
+/* The nodes of the group at position *at of a block, without views, and moves on behind it; 0 where
+ * only a view stands there. `nodes` has room for all of the block. */
+uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
+                       ul_node_id *nodes);
+
+struct ul_calls {
+    struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
+    const struct ul_pack **packs;   /* by value: how a weight is stored; NULL: plain */
+    uint32_t *positions;            /* by node, as they run */
+    bool changed;
+};
+/* Chooses the calls of a graph with groups; `dnnl` NULL: none. */
+void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
+                     struct ul_dnnl *dnnl, struct ul_calls *calls);
+
+#endif
