@@ -305,8 +305,12 @@ enum ul_op_flag {
     UL_OP_SHAPE_ONLY = 1u << 4,  /* its outputs are constants once its input types are known */
     UL_OP_COSTLY_MAP = 1u << 5,  /* a map too expensive to compute twice: not inlined into loads
                                     that repeat */
-    UL_OP_COMBINES = 1u << 6     /* stores elements of its output more than once and reads them
+    UL_OP_COMBINES = 1u << 6,    /* stores elements of its output more than once and reads them
                                     back (scatter): nothing is fused behind it */
+    UL_OP_SPATIAL = 1u << 7,  /* input 0 (Concat: each) and output 0 are [batch, channels, space],
+                                 and best lie in memory alike, no matter how */
+    UL_OP_CONVOLVES = 1u << 8 /* the same, but by far the best with channels innermost, each for
+                                 itself */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

@@ -39,6 +39,9 @@ static const struct row rows[] = {
     {{"own", "Gives every value its own bytes; copies what two outputs would share.", UL_PASS_ANY,
       true, TYPES, TYPES, VIEWS},
      ul_pass_own},
+    {{"layout", "Lays values of convolutions channels-last where that takes less time.",
+      UL_PASS_ANY, false, TYPES | VIEWS, TYPES | VIEWS, 0},
+     ul_pass_layout},
     {{"views", "Lets outputs of movements lie in their inputs.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS, 0},
      ul_pass_views},
@@ -160,6 +163,8 @@ bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name)
 static bool is_skipped(const struct ul_pass *pass, const struct row *row)
 {
     if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
+        return true;
+    if (row->run == ul_pass_layout && !pass->options->channels_last)
         return true;
     return ul_pass_is_disabled(pass, row->info.name) ||
            (pass->options->training && row->info.kind == UL_PASS_INFERENCE);

@@ -1,0 +1,321 @@
+/* Channels-last: which values have dimension 1 innermost in their own bytes.
+ *
+ * Problem: a convolution sums over channels at every place, and is fastest by far where these lie
+ * next to each other; a Reshape or a kernel that walks along rows wants them as the model says.
+ * Method: shapes stay as they are, and only strides change (UL_VALUE_CHANNELS_LAST). Values that
+ * nodes read and write alike form a region, which has one layout; a convolution can have another
+ * before than behind, so it ends regions:
+ *
+ *      input -> Conv -> Relu -> MaxPool -> Conv -> Add -> GlobalAveragePool -> Flatten -> Gemm
+ *              |  [----- region 1 -----]  |  [-- region 2 --]
+ *
+ * First all regions at convolutions are channels-last; then each is tried the other way, and what
+ * costs less is kept. Costs are bytes that views, once laid out, leave to move: copies where a
+ * Reshape or Transpose is no view, operands that lie otherwise than what is made of them, and what
+ * a convolution loses in a layout that does not suit it. Transposes cost nothing where the layouts
+ * agree, and two of them around elementwise nodes cancel by being views.
+ * What a convolution hands to the model as it is gets a copy behind it. Row-major stay: inputs,
+ * weights, outputs of the model, edges of nested blocks.
+ * Left undone: channel-blocked layouts; constants of full shape are not turned. */
+#include "passes/passes_internal.h"
+
+enum {
+    FEW_CHANNELS = 4,       /* of an image: a convolution reads them in any layout */
+    WORK_LIMIT = 200000000, /* nodes looked at; beyond it the first choice stands */
+    FLOPS_PER_BYTE = 16,    /* lost where a convolution has the wrong layout */
+    FOREIGN_FACTOR = 3      /* a kernel that cannot write channels-last in order */
+};
+
+struct layout {
+    struct ul_graph *graph;
+    struct ul_node_list order;
+    const enum ul_layout_need *needs;
+    ul_value_id *parents; /* per value: towards the head of its region */
+    bool *can;            /* per value: may be channels-last */
+    bool *wanted;         /* per value that heads a region: a convolution stands at it */
+    bool movements;       /* the views pass will run */
+};
+
+static const struct ul_op_info *row_of(const struct ul_node *node)
+{
+    return ul_op_get(node->op);
+}
+
+/* ---- Regions ---- */
+
+static bool can_be_last(const struct layout *layout, ul_value_id id)
+{
+    const struct ul_value *value = &layout->graph->values[id];
+    const struct ul_type *type = &value->type;
+    if (value->kind != UL_VALUE_NODE || layout->needs[id] != UL_LAYOUT_ANY ||
+        value->donor != UL_NONE || value->flags != 0 || type->rank < 3 || type->rank > 5 ||
+        (row_of(&layout->graph->nodes[value->producer])->flags & UL_OP_CONTROL) != 0)
+        return false;
+    int64_t space = 1;
+    for (uint32_t d = 2; d < type->rank; d++)
+        space *= type->dims[d];
+    return space > 1 && type->dims[1] > 1 && type->dims[0] > 0;
+}
+
+static ul_value_id head_of(const struct layout *layout, ul_value_id value)
+{
+    while (layout->parents[value] != value)
+        value = layout->parents[value];
+    return value;
+}
+
+/* The earlier head stays one, so that regions come in the order of their first values. */
+static void join(struct layout *layout, ul_value_id a, ul_value_id b)
+{
+    a = head_of(layout, a);
+    b = head_of(layout, b);
+    if (a < b)
+        layout->parents[b] = a;
+    else
+        layout->parents[a] = b;
+}
+
+/* Does the node read its input `input` as it writes its outputs? */
+static bool carries(const struct ul_node *node, uint32_t input)
+{
+    uint32_t flags = row_of(node)->flags;
+    if ((flags & UL_OP_ELEMENTWISE) != 0 || node->op == UL_OP_Concat)
+        return true;
+    return (flags & UL_OP_SPATIAL) != 0 && input == 0;
+}
+
+static bool is_f32_convolution(const struct layout *layout, const struct ul_node *node)
+{
+    return (row_of(node)->flags & UL_OP_CONVOLVES) != 0 &&
+           layout->graph->values[node->outputs[0]].type.dtype == UL_F32;
+}
+
+static void join_node(struct layout *layout, const struct ul_node *node)
+{
+    ul_value_id first = UL_NONE;
+    for (uint32_t i = 0; i < node->input_count + node->output_count; i++) {
+        bool is_input = i < node->input_count;
+        ul_value_id value = is_input ? node->inputs[i] : node->outputs[i - node->input_count];
+        if (value == UL_NONE || !layout->can[value] || (is_input && !carries(node, i)) ||
+            (row_of(node)->flags & (UL_OP_ELEMENTWISE | UL_OP_SPATIAL)) == 0)
+            continue;
+        if (first != UL_NONE)
+            join(layout, first, value);
+        first = value;
+    }
+}
+
+static void find_regions(struct layout *layout, struct ul_arena *scratch)
+{
+    const struct ul_graph *graph = layout->graph;
+    layout->parents = UL_NEW_ARRAY(scratch, ul_value_id, graph->value_count);
+    layout->can = UL_NEW_ARRAY(scratch, bool, graph->value_count);
+    layout->wanted = UL_NEW_ARRAY(scratch, bool, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        layout->parents[v] = v;
+        layout->can[v] = can_be_last(layout, v);
+    }
+    for (uint32_t n = 0; n < layout->order.count; n++)
+        join_node(layout, &graph->nodes[layout->order.nodes[n]]);
+    for (uint32_t n = 0; n < layout->order.count; n++) {
+        const struct ul_node *node = &graph->nodes[layout->order.nodes[n]];
+        if (!is_f32_convolution(layout, node))
+            continue;
+        if (layout->can[node->inputs[0]])
+            layout->wanted[head_of(layout, node->inputs[0])] = true;
+        if (layout->can[node->outputs[0]])
+            layout->wanted[head_of(layout, node->outputs[0])] = true;
+    }
+}
+
+static void set_region(struct layout *layout, ul_value_id head, bool last)
+{
+    struct ul_graph *graph = layout->graph;
+    for (uint32_t v = head; v < graph->value_count; v++) {
+        if (!layout->can[v] || head_of(layout, v) != head)
+            continue;
+        graph->values[v].flags = last ? UL_VALUE_CHANNELS_LAST : 0;
+        graph->values[v].view = ul_view_own(graph, v);
+    }
+}
+
+/* ---- Costs ---- */
+
+static uint64_t bytes_of(const struct layout *layout, ul_value_id value)
+{
+    return ul_type_bytes(&layout->graph->values[value].type);
+}
+
+/* The dimension whose elements are next to each other; UL_NONE: a single element. */
+static uint32_t innermost(const struct layout *layout, ul_value_id id)
+{
+    const struct ul_value *value = &layout->graph->values[id];
+    uint32_t order[UL_LIMIT_RANK];
+    ul_view_order(&value->type, &value->view, order);
+    for (uint32_t i = value->type.rank; i-- > 0;) {
+        if (value->type.dims[order[i]] > 1)
+            return order[i];
+    }
+    return UL_NONE;
+}
+
+/* Operands of about the output's size that lie otherwise than it. */
+static uint64_t mixed_bytes(const struct layout *layout, const struct ul_node *node)
+{
+    ul_value_id output = node->outputs[0];
+    uint64_t mixed = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id input = node->inputs[i];
+        if (input == UL_NONE || !carries(node, i) ||
+            layout->graph->values[input].type.rank != layout->graph->values[output].type.rank ||
+            innermost(layout, input) == UL_NONE || innermost(layout, output) == UL_NONE)
+            continue;
+        bool large = node->op == UL_OP_Concat || (row_of(node)->flags & UL_OP_ELEMENTWISE) == 0 ||
+                     bytes_of(layout, input) >= bytes_of(layout, output) / 2;
+        if (large && innermost(layout, input) != innermost(layout, output))
+            mixed += bytes_of(layout, input);
+    }
+    return mixed;
+}
+
+static bool has_last(const struct layout *layout, ul_value_id value)
+{
+    uint32_t inner = innermost(layout, value);
+    return inner == 1 || inner == UL_NONE || layout->graph->values[value].type.dims[1] == 1;
+}
+
+/* Of the convolution's products, counted as bytes, and of what is moved twice for it. */
+static uint64_t convolution_loss(const struct layout *layout, const struct ul_node *node)
+{
+    const struct ul_type *in = &layout->graph->values[node->inputs[0]].type;
+    const struct ul_type *out = &layout->graph->values[node->outputs[0]].type;
+    const struct ul_type *weight = &layout->graph->values[node->inputs[1]].type;
+    bool in_last = in->dims[1] <= FEW_CHANNELS || has_last(layout, node->inputs[0]);
+    bool out_last = has_last(layout, node->outputs[0]);
+    uint64_t places = ul_type_elements(in->dims[1] > out->dims[1] ? in : out);
+    uint64_t products =
+        weight->dims[0] == 0 ? 0 : ul_type_elements(weight) / (uint64_t)weight->dims[0];
+    uint64_t lost;
+    if (in_last && out_last)
+        return 0;
+    if (!ul_size_mul(places, products, &lost))
+        return UINT64_MAX / 4;
+    return lost / FLOPS_PER_BYTE + (in_last ? 0 : 2 * bytes_of(layout, node->inputs[0])) +
+           (out_last ? 0 : 2 * bytes_of(layout, node->outputs[0]));
+}
+
+static uint64_t node_cost(const struct layout *layout, ul_node_id id)
+{
+    const struct ul_node *node = &layout->graph->nodes[id];
+    uint32_t flags = row_of(node)->flags;
+    uint64_t cost = 0;
+    if (node->output_count == 0 || node->outputs[0] == UL_NONE ||
+        ul_node_is_view(layout->graph, id))
+        return 0;
+    if (row_of(node)->view != NULL)
+        cost += 2 * bytes_of(layout, node->outputs[0]);
+    if (is_f32_convolution(layout, node))
+        return cost + convolution_loss(layout, node);
+    if ((flags & (UL_OP_ELEMENTWISE | UL_OP_SPATIAL)) != 0)
+        return cost + mixed_bytes(layout, node);
+    /* The loops of a map follow its result. */
+    for (uint32_t i = 0; row_of(node)->map == NULL && i < node->output_count; i++) {
+        ul_value_id output = node->outputs[i];
+        if (output != UL_NONE &&
+            (layout->graph->values[output].flags & UL_VALUE_CHANNELS_LAST) != 0)
+            cost += FOREIGN_FACTOR * bytes_of(layout, output);
+    }
+    return cost;
+}
+
+static uint64_t saturating_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+/* Of the whole graph, under the flags as they are. */
+static uint64_t total_cost(const struct layout *layout)
+{
+    uint64_t total = 0;
+    ul_views_compute(layout->graph, &layout->order, layout->needs, NULL, layout->movements);
+    for (uint32_t n = 0; n < layout->order.count; n++)
+        total = saturating_add(total, node_cost(layout, layout->order.nodes[n]));
+    return total;
+}
+
+/* ---- Choice ---- */
+
+static void choose(struct layout *layout)
+{
+    struct ul_graph *graph = layout->graph;
+    uint64_t regions = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (!layout->wanted[v])
+            continue;
+        set_region(layout, v, true);
+        regions++;
+    }
+    uint64_t work;
+    if (regions == 0 || !ul_size_mul(regions, graph->value_count + layout->order.count, &work) ||
+        work > WORK_LIMIT)
+        return;
+    uint64_t best = total_cost(layout);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (!layout->wanted[v])
+            continue;
+        set_region(layout, v, false);
+        uint64_t cost = total_cost(layout);
+        if (cost > best)
+            set_region(layout, v, true);
+        best = cost < best ? cost : best;
+    }
+}
+
+static bool is_kept_apart(const struct layout *layout, ul_value_id id)
+{
+    const struct ul_graph *graph = layout->graph;
+    const struct ul_value *value = &graph->values[id];
+    if (value->kind != UL_VALUE_NODE || value->flags != 0 || value->donor != UL_NONE ||
+        graph->nodes[value->producer].parent != 0 || value->type.rank < 3 || has_last(layout, id))
+        return false;
+    const struct ul_node *producer = &graph->nodes[value->producer];
+    return is_f32_convolution(layout, producer) &&
+           (graph->values[producer->inputs[0]].flags & UL_VALUE_CHANNELS_LAST) != 0;
+}
+
+/* A convolution's result that the model returns is computed channels-last and copied. */
+static void copy_results(struct layout *layout)
+{
+    struct ul_graph *graph = layout->graph;
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+        ul_value_id value = graph->blocks[0].outputs[i];
+        if (!is_kept_apart(layout, value))
+            continue;
+        uint32_t at = 0;
+        while (graph->blocks[0].nodes[at] != graph->values[value].producer)
+            at++;
+        ul_node_id copy =
+            ul_graph_insert_node(graph, 0, at + 1, UL_OP_Identity, graph->values[value].name, 1, 1);
+        graph->nodes[copy].inputs[0] = value;
+        graph->values[graph->nodes[copy].outputs[0]].type = graph->values[value].type;
+        graph->blocks[0].outputs[i] = graph->nodes[copy].outputs[0];
+        graph->values[value].flags = UL_VALUE_CHANNELS_LAST;
+    }
+}
+
+enum ul_status ul_pass_layout(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct layout layout = {.graph = graph, .movements = !ul_pass_is_disabled(pass, "views")};
+    layout.order = ul_edit_all_nodes(graph, pass->scratch);
+    layout.needs = ul_views_needs(graph, pass->scratch);
+    find_regions(&layout, pass->scratch);
+    choose(&layout);
+    copy_results(&layout);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].kind != UL_VALUE_DEAD)
+            graph->values[v].view = ul_view_own(graph, v);
+    }
+    return UL_OK;
+}
