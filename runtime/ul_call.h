@@ -43,6 +43,9 @@ struct ul_pack {
     uint32_t block_dims[UL_PACK_BLOCKS];
     int64_t blocks[UL_PACK_BLOCKS];
     uint64_t size_bytes; /* in the arena */
+    /* 1: dims are [K, C, 3, 3]; every 3x3 is transformed to a 4x4 by ul_winograd_weight, and what
+     * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
+    uint32_t winograd;
 };
 
 enum ul_post_kind {

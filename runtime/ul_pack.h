@@ -10,15 +10,17 @@
  * its own that steps like an odometer: its digits are its inner blocks, the finest first, then its
  * tiles. Neighbouring axes without blocks that form one row are taken as one. Along the last axis,
  * a group of elements with one distance between them (its finest block, or all of it) is copied by
- * a plain loop, or by memcpy where they lie side by side; nothing is divided per element.
+ * a plain loop, or by memcpy where they lie side by side; nothing is divided per element. Weights
+ * that are transformed are gathered nine by nine.
  *
- * Invariants: elements have 4 bytes and are copied as bits. Ownership: all memory is the caller's.
+ * Invariants: elements have 4 bytes and are copied as bits, but for pack->winograd, where they are
+ * floats of this machine. Ownership: all memory is the caller's.
  * Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99; needs no library.
  */
 #ifndef UL_PACK_H
 #define UL_PACK_H
 
-#include "ul_call.h"
+#include "ul_winograd.h"
 
 #include <stddef.h>
 
@@ -42,7 +44,11 @@ struct ul_packer {
     unsigned char *target;
     uint32_t rank;
     struct ul_packer_axis axes[UL_CALL_RANK];
-    int64_t place; /* of the next element */
+    int64_t place;                  /* of the next element */
+    const struct ul_pack *winograd; /* of transformed weights; they use what follows alone */
+    int64_t output, channel;        /* whose weights come next */
+    uint32_t tap_count;             /* of those, came already */
+    float taps[9];
 };
 
 /* The digits of axis `d`: its blocks from the finest on, then its tiles. */
@@ -139,11 +145,64 @@ static inline void ul_pack_zero_padding(const struct ul_pack *pack, unsigned cha
             ul_pack_zero_edge(pack, d, tile_elements, target);
 }
 
+/* Panels of transformed weights: the columns past the last output are zero. */
+static inline void ul_packer_winograd_init(struct ul_packer *packer, const struct ul_pack *pack)
+{
+    const int64_t cols = pack->blocks[0], used = pack->dims[0] % cols;
+    const int64_t begin = pack->dims[0] / cols * pack->strides[0];
+    const int64_t row_count = used != 0 ? UL_WINOGRAD_POINTS * pack->dims[1] : 0;
+    packer->winograd = pack;
+    for (int64_t row = 0; row < row_count; row++)
+        memset(packer->target + (begin + row * cols + used) * (int64_t)UL_PACK_ELEMENT_BYTES, 0,
+               (size_t)(cols - used) * UL_PACK_ELEMENT_BYTES);
+}
+
+/* Transforms the nine weights that are there. */
+static inline void ul_packer_winograd_put(struct ul_packer *packer)
+{
+    const struct ul_pack *pack = packer->winograd;
+    const int64_t cols = pack->blocks[0];
+    const int64_t place = packer->output / cols * pack->strides[0] + packer->output % cols +
+                          packer->channel * pack->strides[1];
+    unsigned char *to = packer->target + place * (int64_t)UL_PACK_ELEMENT_BYTES;
+    float u[UL_WINOGRAD_POINTS];
+    ul_winograd_weight(u, packer->taps);
+    for (int p = 0; p < UL_WINOGRAD_POINTS; p++) {
+        memcpy(to, &u[p], UL_PACK_ELEMENT_BYTES);
+        to += pack->strides[3] * (int64_t)UL_PACK_ELEMENT_BYTES;
+    }
+    if (++packer->channel == pack->dims[1]) {
+        packer->channel = 0;
+        packer->output++;
+    }
+}
+
+static inline void ul_packer_winograd_add(struct ul_packer *packer, const unsigned char *elements,
+                                          uint64_t count)
+{
+    while (count != 0) {
+        uint32_t missing = 9 - packer->tap_count;
+        uint32_t part = count < missing ? (uint32_t)count : missing;
+        memcpy(packer->taps + packer->tap_count, elements, part * UL_PACK_ELEMENT_BYTES);
+        elements += part * UL_PACK_ELEMENT_BYTES;
+        count -= part;
+        packer->tap_count += part;
+        if (packer->tap_count == 9) {
+            packer->tap_count = 0;
+            ul_packer_winograd_put(packer);
+        }
+    }
+}
+
 static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack *pack,
                                   unsigned char *target)
 {
     memset(packer, 0, sizeof *packer);
     packer->target = target;
+    if (pack->winograd != 0) {
+        ul_packer_winograd_init(packer, pack);
+        return;
+    }
     ul_packer_axes_init(packer, pack);
     ul_pack_zero_padding(pack, target);
 }
@@ -196,6 +255,10 @@ static inline void ul_packer_copy(unsigned char *target, int64_t stride,
 static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *elements,
                                  uint64_t count)
 {
+    if (packer->winograd != NULL) {
+        ul_packer_winograd_add(packer, elements, count);
+        return;
+    }
     struct ul_packer_axis *last = &packer->axes[packer->rank - 1];
     const int64_t stride = last->digits[0].stride, finest = last->digits[0].count;
     while (count != 0) {

@@ -1,0 +1,520 @@
+/*
+ * Runs Winograd convolutions; ul_winograd.h has the method, the layouts and the cut.
+ *
+ * The products are register tiles, some tiles by some vectors of outputs, that read their panel of
+ * U in place. The rim is kept out of the loops: a patch that leaves the source, and channels that
+ * do not fill a vector, are staged in a small dense patch with zeros around; results go through a
+ * small block, on which the post-operations work, and those that exist are copied out.
+ */
+#include "ul_winograd.h"
+
+#include "ul_kernel.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#if UL_VECTOR_BYTES > 0
+typedef ul_f32v vec;
+typedef ul_f32v_loose loose;
+#else
+typedef float vec;
+typedef float loose;
+#endif
+
+/* Vectors of a register tile, and its rows for each number of vectors: accumulators for what
+   registers there are. */
+#if UL_VECTOR_BYTES == 64 || defined(__aarch64__)
+#define TILE_VECTORS 4
+#define ROWS_1 8
+#define ROWS_2 12
+#define ROWS_3 8
+#define ROWS_4 6
+#else
+#define TILE_VECTORS 2
+#define ROWS_1 6
+#define ROWS_2 6
+#endif
+#define ROWS_MOST 12
+
+enum {
+    LANES = UL_LANES(float),
+    POINTS = UL_WINOGRAD_POINTS,
+    COLS = UL_WINOGRAD_COLS,
+    STAGE = 64 /* channels of a staged patch */
+};
+
+struct job {
+    const struct ul_call *call;
+    struct ul_winograd cut;
+    const float *src, *weights, *bias;
+    float *dst;
+    const float *posts[UL_CALL_POSTS]; /* what post-operations read */
+};
+
+/* ---- V: patches of the source, transformed ---- */
+
+/* 4x4 pixels of `vectors` vectors of channels: V[p] = (B^T d B)[p] to `to` + p * plane. */
+static void transform_patch(float *to, int64_t plane, const float *from, int64_t row,
+                            int64_t column, int64_t vectors)
+{
+    for (int64_t i = 0; i < vectors; i++, to += LANES, from += LANES) {
+        vec t[4][4];
+        UL_UNROLL
+        for (int x = 0; x < 4; x++) {
+            const float *at = from + x * column;
+            const vec d0 = *(const loose *)at, d1 = *(const loose *)(at + row);
+            const vec d2 = *(const loose *)(at + 2 * row), d3 = *(const loose *)(at + 3 * row);
+            t[0][x] = d0 - d2;
+            t[1][x] = d1 + d2;
+            t[2][x] = d2 - d1;
+            t[3][x] = d1 - d3;
+        }
+        UL_UNROLL
+        for (int y = 0; y < 4; y++) {
+            float *out = to + 4 * y * plane;
+            *(loose *)out = t[y][0] - t[y][2];
+            *(loose *)(out + plane) = t[y][1] + t[y][2];
+            *(loose *)(out + 2 * plane) = t[y][2] - t[y][1];
+            *(loose *)(out + 3 * plane) = t[y][1] - t[y][3];
+        }
+    }
+}
+
+/* Copies `count` channels of the patch at [y, x] of the image, zeros where it leaves it and up to a
+   whole vector. */
+static void stage_patch(float *stage, const float *image, const struct ul_call_tensor *src,
+                        int64_t y, int64_t x, int64_t count)
+{
+    const int64_t width = (count + LANES - 1) / LANES * LANES;
+    for (int64_t i = 0; i < 16; i++, stage += STAGE) {
+        int64_t py = y + i / 4, px = x + i % 4;
+        int64_t have = 0;
+        if (py >= 0 && py < src->dims[2] && px >= 0 && px < src->dims[3]) {
+            const float *from = image + py * src->strides[2] + px * src->strides[3];
+            memcpy(stage, from, (size_t)count * sizeof *stage);
+            have = count;
+        }
+        for (int64_t c = have; c < width; c++)
+            stage[c] = 0;
+    }
+}
+
+/* V of tile `index` of the whole call, to row `to`. */
+static void transform_tile(const struct job *job, float *to, int64_t index)
+{
+    const struct ul_winograd *cut = &job->cut;
+    const struct ul_call_tensor *src = &job->call->src;
+    float stage[16 * STAGE];
+    const int64_t image_tiles = cut->tile_rows * cut->tile_cols;
+    const int64_t rest = index % image_tiles;
+    const int64_t y = rest / cut->tile_cols * 2 - job->call->pads[0];
+    const int64_t x = rest % cut->tile_cols * 2 - job->call->pads[1];
+    const float *image = job->src + index / image_tiles * src->strides[0];
+    int64_t done = 0;
+    if (y >= 0 && y + 4 <= src->dims[2] && x >= 0 && x + 4 <= src->dims[3]) {
+        done = cut->channels / LANES * LANES;
+        transform_patch(to, cut->plane, image + y * src->strides[2] + x * src->strides[3],
+                        src->strides[2], src->strides[3], done / LANES);
+    }
+    for (; done < cut->channels; done += STAGE) {
+        int64_t count = cut->channels - done < STAGE ? cut->channels - done : STAGE;
+        stage_patch(stage, image + done, src, y, x, count);
+        transform_patch(to + done, cut->plane, stage, 4 * STAGE, STAGE,
+                        (count + LANES - 1) / LANES);
+    }
+}
+
+/* ---- M: the products ---- */
+
+/* sums[r][c] = the sum over i of a[r][i] * panel[i][c]: rows x vectors accumulators. The counts
+   are constants at each call, so that the loops unroll and the accumulators stay in registers. */
+UL_INLINE void tile(float *sums, int64_t cols, const float *a, int64_t a_row, const float *panel,
+                    int64_t k, int rows, int vectors)
+{
+    vec acc[ROWS_MOST][TILE_VECTORS];
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++)
+            acc[r][v] = (vec){0};
+    }
+    for (int64_t i = 0; i < k; i++, panel += cols, a++) {
+        vec b[TILE_VECTORS];
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++)
+            b[v] = *(const loose *)(panel + v * LANES);
+        UL_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const float factor = a[r * a_row];
+            UL_UNROLL
+            for (int v = 0; v < vectors; v++)
+                acc[r][v] += b[v] * factor;
+        }
+    }
+    UL_UNROLL
+    for (int r = 0; r < rows; r++) {
+        UL_UNROLL
+        for (int v = 0; v < vectors; v++)
+            *(loose *)(sums + r * cols + v * LANES) = acc[r][v];
+    }
+}
+
+#define TILE_CASE(r, v)                                                                            \
+    case (r):                                                                                      \
+        if ((r) <= ROWS_##v)                                                                       \
+            tile(sums, cols, a, a_row, panel, k, (r) <= ROWS_##v ? (r) : 1, v);                    \
+        break;
+
+/* `count` rows of `v` vectors, cut into even groups of at most ROWS_v. */
+#define TILES(v)                                                                                   \
+    static void tiles_##v(float *sums, int64_t cols, const float *a, int64_t a_row,                \
+                          const float *panel, int64_t k, int64_t count)                            \
+    {                                                                                              \
+        for (int64_t left = (count + ROWS_##v - 1) / ROWS_##v; left > 0; left--) {                 \
+            const int64_t rows = (count + left - 1) / left;                                        \
+            switch (rows) {                                                                        \
+                TILE_CASE(1, v)                                                                    \
+                TILE_CASE(2, v)                                                                    \
+                TILE_CASE(3, v)                                                                    \
+                TILE_CASE(4, v)                                                                    \
+                TILE_CASE(5, v)                                                                    \
+                TILE_CASE(6, v)                                                                    \
+                TILE_CASE(7, v)                                                                    \
+                TILE_CASE(8, v)                                                                    \
+                TILE_CASE(9, v)                                                                    \
+                TILE_CASE(10, v)                                                                   \
+                TILE_CASE(11, v)                                                                   \
+                TILE_CASE(12, v)                                                                   \
+            default:                                                                               \
+                break;                                                                             \
+            }                                                                                      \
+            sums += rows * cols;                                                                   \
+            a += rows * a_row;                                                                     \
+            count -= rows;                                                                         \
+        }                                                                                          \
+    }
+
+TILES(1)
+TILES(2)
+#if TILE_VECTORS == 4
+TILES(3)
+TILES(4)
+#endif
+
+/* M of `count` tiles, whose V begins at `input`, and one panel. */
+static void multiply(const struct ul_winograd *cut, float *sums, const float *input,
+                     const float *panel, int64_t count)
+{
+    const int64_t cols = cut->panel_cols, k = cut->channels;
+    for (int p = 0; p < POINTS; p++) {
+        for (int64_t c = 0; c < cols; c += TILE_VECTORS * LANES) {
+            switch ((cols - c) / LANES) {
+            case 1:
+                tiles_1(sums + c, cols, input, cut->row, panel + c, k, count);
+                break;
+#if TILE_VECTORS == 4
+            case 2:
+                tiles_2(sums + c, cols, input, cut->row, panel + c, k, count);
+                break;
+            case 3:
+                tiles_3(sums + c, cols, input, cut->row, panel + c, k, count);
+                break;
+            default:
+                tiles_4(sums + c, cols, input, cut->row, panel + c, k, count);
+                break;
+#else
+            default:
+                tiles_2(sums + c, cols, input, cut->row, panel + c, k, count);
+                break;
+#endif
+            }
+        }
+        sums += cut->sums_plane;
+        input += cut->plane;
+        panel += k * cols;
+    }
+}
+
+/* ---- post-operations, on `count` channels of a pixel ---- */
+
+#define EACH(expression)                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        const float x = y[i];                                                                      \
+        y[i] = (expression);                                                                       \
+    }                                                                                              \
+    break
+
+/* y = f(y) */
+static void apply_function(const struct ul_post *post, float *y, int64_t count)
+{
+    const float alpha = post->alpha, beta = post->beta;
+    switch (post->kind) {
+    case UL_POST_RELU:
+        EACH(x < 0 ? (alpha == 0 ? 0 : alpha * x) : x); /* no 0 * infinity */
+    case UL_POST_CLIP:
+        EACH(x < alpha ? alpha : x > beta ? beta : x);
+    case UL_POST_GELU_ERF:
+        EACH(0.5f * x * (1.0f + ul_erf_f32(x * 0.707106781f)));
+    case UL_POST_GELU_TANH:
+        EACH(0.5f * x * (1.0f + ul_tanh_f32(x * (0.797884561f + 0.0356774081f * x * x))));
+    case UL_POST_SWISH:
+        EACH(x * ul_sigmoid_f32(alpha * x));
+    case UL_POST_HARD_SWISH:
+        EACH(x * ul_min_f32(ul_max_f32(x * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f));
+    case UL_POST_LOGISTIC:
+        EACH(ul_sigmoid_f32(x));
+    case UL_POST_TANH:
+        EACH(ul_tanh_f32(x));
+    case UL_POST_ELU:
+        EACH(x < 0 ? alpha * (ul_exp_f32(x) - 1.0f) : x);
+    case UL_POST_LINEAR:
+        EACH(alpha * x + beta);
+    case UL_POST_SUM:
+    case UL_POST_ADD:
+    case UL_POST_SUB:
+    case UL_POST_MUL:
+    case UL_POST_DIV:
+    case UL_POST_MAX:
+    case UL_POST_MIN:
+        break;
+    }
+}
+
+#undef EACH
+#define EACH(expression)                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        const float x = y[i], z = other[i];                                                        \
+        y[i] = (expression);                                                                       \
+    }                                                                                              \
+    break
+
+/* y = y op other */
+static void apply_binary(enum ul_post_kind kind, float *UL_RESTRICT y,
+                         const float *UL_RESTRICT other, int64_t count)
+{
+    switch (kind) {
+    case UL_POST_SUM:
+    case UL_POST_ADD:
+        EACH(x + z);
+    case UL_POST_SUB:
+        EACH(x - z);
+    case UL_POST_MUL:
+        EACH(x * z);
+    case UL_POST_DIV:
+        EACH(x / z);
+    case UL_POST_MAX:
+        EACH(ul_max_f32(x, z));
+    case UL_POST_MIN:
+        EACH(ul_min_f32(x, z));
+    case UL_POST_RELU:
+    case UL_POST_CLIP:
+    case UL_POST_GELU_ERF:
+    case UL_POST_GELU_TANH:
+    case UL_POST_SWISH:
+    case UL_POST_HARD_SWISH:
+    case UL_POST_LOGISTIC:
+    case UL_POST_TANH:
+    case UL_POST_ELU:
+    case UL_POST_LINEAR:
+        break;
+    }
+}
+
+#undef EACH
+
+/* Where a pixel lies in dst: image, first channel, row, column. */
+struct pixel {
+    int64_t at[4];
+};
+
+/* The channels of a pixel of a tensor that is broadcast over dst; axes count from the last one. */
+static const float *gather(float *buffer, const float *tensor, const struct ul_call_tensor *shape,
+                           const struct pixel *pixel, int64_t count)
+{
+    int64_t channel_stride = 0;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        uint32_t axis = i + 4 - shape->rank;
+        int64_t stride = shape->dims[i] == 1 ? 0 : shape->strides[i];
+        tensor += pixel->at[axis] * stride;
+        channel_stride = axis == 1 ? stride : channel_stride;
+    }
+    if (channel_stride == 1)
+        return tensor;
+    for (int64_t i = 0; i < count; i++)
+        buffer[i] = tensor[i * channel_stride];
+    return buffer;
+}
+
+static void apply_posts(const struct job *job, float *y, const float *before,
+                        const struct pixel *pixel, int64_t count)
+{
+    const struct ul_call *call = job->call;
+    float buffer[COLS];
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        const struct ul_post *post = &call->posts[i];
+        if (post->kind == UL_POST_SUM)
+            apply_binary(post->kind, y, before, count);
+        else if (post->kind >= UL_POST_ADD)
+            apply_binary(post->kind, y, gather(buffer, job->posts[i], &post->tensor, pixel, count),
+                         count);
+        else
+            apply_function(post, y, count);
+    }
+}
+
+/* ---- dst ---- */
+
+/* A^T M A + bias of one tile and a panel's columns: four pixels of COLS channels. */
+static void transform_sums(float *y, const float *sums, int64_t plane, const float *bias,
+                           int64_t cols)
+{
+    for (int64_t i = 0; i < cols; i += LANES, sums += LANES, bias += LANES, y += LANES) {
+        const vec b = *(const loose *)bias;
+        vec s[2][4];
+        UL_UNROLL
+        for (int x = 0; x < 4; x++) {
+            const float *at = sums + x * plane;
+            const vec m0 = *(const loose *)at, m1 = *(const loose *)(at + 4 * plane);
+            const vec m2 = *(const loose *)(at + 8 * plane);
+            const vec m3 = *(const loose *)(at + 12 * plane);
+            s[0][x] = m0 + m1 + m2;
+            s[1][x] = m1 - m2 - m3;
+        }
+        UL_UNROLL
+        for (int r = 0; r < 2; r++) {
+            *(loose *)(y + 2 * r * COLS) = s[r][0] + s[r][1] + s[r][2] + b;
+            *(loose *)(y + (2 * r + 1) * COLS) = s[r][1] - s[r][2] - s[r][3] + b;
+        }
+    }
+}
+
+/* The results of tile `index` and panel `panel`. */
+static void finish_tile(const struct job *job, const float *sums, const float *bias, int64_t index,
+                        int64_t panel)
+{
+    const struct ul_winograd *cut = &job->cut;
+    const struct ul_call_tensor *dst = &job->call->dst;
+    const int64_t image_tiles = cut->tile_rows * cut->tile_cols;
+    const int64_t rest = index % image_tiles, first = panel * cut->panel_cols;
+    const int64_t left = cut->outputs - first;
+    const int64_t count = left < cut->panel_cols ? left : cut->panel_cols;
+    float block[4 * COLS];
+    transform_sums(block, sums, cut->sums_plane, bias, cut->panel_cols);
+    for (int64_t i = 0; i < 4; i++) {
+        const struct pixel pixel = {{index / image_tiles, first, rest / cut->tile_cols * 2 + i / 2,
+                                     rest % cut->tile_cols * 2 + i % 2}};
+        if (pixel.at[2] >= dst->dims[2] || pixel.at[3] >= dst->dims[3])
+            continue;
+        float *to = job->dst + pixel.at[0] * dst->strides[0] + first +
+                    pixel.at[2] * dst->strides[2] + pixel.at[3] * dst->strides[3];
+        if (job->call->post_count != 0)
+            apply_posts(job, block + i * COLS, to, &pixel, count);
+        memcpy(to, block + i * COLS, (size_t)count * sizeof *to);
+    }
+}
+
+/* `count` tiles from `begin` on, and one panel; `input` is the V of the first. */
+static void run_panel(const struct job *job, float *sums, const float *input, int64_t begin,
+                      int64_t count, int64_t panel)
+{
+    const struct ul_winograd *cut = &job->cut;
+    const int64_t first = panel * cut->panel_cols;
+    float bias[COLS];
+    for (int64_t c = 0; c < cut->panel_cols; c++)
+        bias[c] = job->bias != NULL && first + c < cut->outputs ? job->bias[first + c] : 0;
+    multiply(cut, sums, input, job->weights + first * POINTS * cut->channels, count);
+    for (int64_t t = 0; t < count; t++)
+        finish_tile(job, sums + t * cut->panel_cols, bias, begin + t, panel);
+}
+
+/* ---- threads ---- */
+
+/* Part `index` of `parts` of `count` items begins here. */
+static int64_t part_begin(int64_t count, int64_t parts, int64_t index)
+{
+    return count / parts * index + (count % parts < index ? count % parts : index);
+}
+
+static int64_t block_end(const struct ul_winograd *cut, int64_t block)
+{
+    int64_t end = (block + 1) * cut->block_tiles;
+    return end < cut->tile_count ? end : cut->tile_count;
+}
+
+/* Blocks of tiles, all by itself. */
+static void run_blocks(const struct job *job, unsigned char *scratch, int64_t thread,
+                       int64_t threads)
+{
+    const struct ul_winograd *cut = &job->cut;
+    const int64_t end = part_begin(cut->block_count, threads, thread + 1);
+    float *input =
+        (float *)(void *)(scratch + (uint64_t)thread * (cut->input_bytes + cut->sums_bytes));
+    float *sums = input + cut->input_bytes / sizeof(float);
+    for (int64_t block = part_begin(cut->block_count, threads, thread); block < end; block++) {
+        const int64_t begin = block * cut->block_tiles, count = block_end(cut, block) - begin;
+        for (int64_t t = 0; t < count; t++)
+            transform_tile(job, input + t * cut->row, begin + t);
+        for (int64_t panel = 0; panel < cut->panel_count; panel++)
+            run_panel(job, sums, input, begin, count, panel);
+    }
+}
+
+/* One V of all tiles: every thread makes a part of it. */
+static void share_input(const struct job *job, float *input, int64_t thread, int64_t threads)
+{
+    const int64_t end = part_begin(job->cut.tile_count, threads, thread + 1);
+    for (int64_t t = part_begin(job->cut.tile_count, threads, thread); t < end; t++)
+        transform_tile(job, input + t * job->cut.row, t);
+}
+
+/* Then each takes some pairs of a panel and a block of tiles. */
+static void share_panels(const struct job *job, const float *input, unsigned char *scratch,
+                         int64_t thread, int64_t threads)
+{
+    const struct ul_winograd *cut = &job->cut;
+    const int64_t items = cut->panel_count * cut->block_count;
+    const int64_t end = part_begin(items, threads, thread + 1);
+    float *sums = (float *)(void *)(scratch + (uint64_t)thread * cut->sums_bytes);
+    for (int64_t item = part_begin(items, threads, thread); item < end; item++) {
+        const int64_t block = item % cut->block_count, begin = block * cut->block_tiles;
+        run_panel(job, sums, input + begin * cut->row, begin, block_end(cut, block) - begin,
+                  item / cut->block_count);
+    }
+}
+
+static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
+                       int64_t threads)
+{
+    if (!job->cut.shared) {
+        run_blocks(job, scratch, thread, threads);
+        return;
+    }
+    share_input(job, (float *)(void *)scratch, thread, threads);
+#ifdef _OPENMP
+#pragma omp barrier
+#endif
+    share_panels(job, (const float *)(const void *)scratch, scratch + job->cut.input_bytes, thread,
+                 threads);
+}
+
+void ul_winograd_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                     uint32_t planned_threads, uint32_t threads)
+{
+    struct job job = {.call = call, .src = args[0], .weights = args[1], .bias = args[2]};
+    uint32_t next = 4;
+    memcpy(&job.dst, &args[3], sizeof job.dst); /* the one that is written: without its const */
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].kind >= UL_POST_ADD)
+            job.posts[i] = args[next++];
+    ul_winograd_cut(&job.cut, call, planned_threads);
+#ifdef _OPENMP
+    if (threads > 1) {
+#pragma omp parallel num_threads((int)threads)
+        run_thread(&job, scratch, omp_get_thread_num(), omp_get_num_threads());
+        return;
+    }
+#endif
+    (void)threads;
+    run_thread(&job, scratch, 0, 1);
+}

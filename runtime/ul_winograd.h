@@ -1,0 +1,164 @@
+/*
+ * Convolution by Winograd's minimal filtering F(2x2, 3x3): windows of 3x3 that move by 1, f32,
+ * channels innermost. A tile of 2x2 results takes 16 products for each pair of channels where the
+ * plain sum takes 36.
+ *
+ *      set-up      U = G g G^T for the 3x3 weights g of every pair of channels (struct ul_pack with
+ *                  `winograd` set): 16 matrices of C x K
+ *      run         for a block of tiles:
+ *                      V = B^T d B     4x4 pixels d of the source, every channel
+ *                      M[p] = V[p] U[p]        16 products of matrices, tiles x C by C x K
+ *                      dst = posts(A^T M A + bias)
+ *
+ * Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1
+ * (the matrices B, G, A). Its transforms add and halve only, so that the error stays within a few
+ * times that of the plain sum.
+ *
+ * Layout of U: panels of panel_cols outputs; in each the 16 matrices one after the other, row by
+ * row: [panel][16][C][panel_cols]. The columns past the last output are zero.
+ * Threads: many tiles are shared out in blocks, each with a V of its own; of few tiles V is made
+ * once by all threads, which then share out panels. Every sum is one accumulator in the order of
+ * the channels, so that the bits do not depend on the cut, nor on threads.
+ *
+ * Units: strides in elements (floats), sizes in bytes. Ownership: all memory is the caller's.
+ * Nothing fails. Pure C99; needs no library.
+ */
+#ifndef UL_WINOGRAD_H
+#define UL_WINOGRAD_H
+
+#include "ul_call.h"
+
+#define UL_WINOGRAD_NAME "ullage winograd_2x3"
+
+enum {
+    UL_WINOGRAD_POINTS = 16, /* products of a tile: the 4x4 patch of the source */
+    UL_WINOGRAD_LANES = 16,  /* panel_cols are a multiple, on every machine */
+    UL_WINOGRAD_COLS = 64    /* panel_cols at most */
+};
+
+/* How a call is cut: from its description and the planned number of threads alone, so that compiler
+ * and runtime agree. */
+struct ul_winograd {
+    int64_t channels, outputs;                /* C, K */
+    int64_t tile_rows, tile_cols, tile_count; /* of an image, of an image, of all images */
+    int64_t panel_cols, panel_count;
+    int64_t block_tiles, block_count;
+    int shared;             /* one V of all tiles; else one of block_tiles for each thread */
+    int64_t row, plane;     /* of V: between tiles, between points */
+    int64_t sums_plane;     /* of M [16][block_tiles][panel_cols]: between points */
+    uint64_t input_bytes;   /* of one V */
+    uint64_t sums_bytes;    /* of one M: every thread has its own */
+    uint64_t packed_bytes;  /* of U */
+    uint64_t scratch_bytes; /* V and M of all planned threads; alignment 64 */
+};
+
+static inline int64_t ul_winograd_divide(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Whether this file's method computes the call. */
+static inline int ul_winograd_takes(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_CONVOLUTION && call->group_count <= 1 && call->src.rank == 4 &&
+           call->weights.rank == 4 && call->dst.rank == 4 && call->weights.dims[2] == 3 &&
+           call->weights.dims[3] == 3 && call->steps[0] == 1 && call->steps[1] == 1 &&
+           call->dilations[0] == 1 && call->dilations[1] == 1 &&
+           (call->src.strides[1] == 1 || call->src.dims[1] == 1) &&
+           (call->dst.strides[1] == 1 || call->dst.dims[1] == 1);
+}
+
+/* Blocks of tiles. A block reads all of U, 64 C K bytes, for 32 C K multiplications and additions
+ * of each tile: from 24 tiles on, memory keeps up. More tiles are better while V, 64 C bytes a
+ * tile, stays in the second cache. */
+static inline void ul_winograd_cut_blocks(struct ul_winograd *cut, int64_t threads)
+{
+    enum { LEAST_TILES = 24, MOST_TILES = 96, CACHE_BYTES = 512 << 10 };
+    int64_t most = CACHE_BYTES / (64 * (cut->channels + cut->panel_cols));
+    most = most < LEAST_TILES ? LEAST_TILES : most > MOST_TILES ? MOST_TILES : most;
+    cut->block_count = ul_winograd_divide(cut->tile_count, most);
+    cut->shared = threads > 1 && cut->tile_count < threads * LEAST_TILES;
+    if (cut->shared) {
+        int64_t wanted = ul_winograd_divide(threads, cut->panel_count);
+        cut->block_count = cut->block_count < wanted ? wanted : cut->block_count;
+    } else {
+        cut->block_count = ul_winograd_divide(cut->block_count, threads) * threads;
+    }
+    cut->block_tiles = ul_winograd_divide(cut->tile_count, cut->block_count);
+    cut->block_count = ul_winograd_divide(cut->tile_count, cut->block_tiles);
+}
+
+/* For a call that ul_winograd_takes, with `threads` planned threads. */
+static inline void ul_winograd_cut(struct ul_winograd *cut, const struct ul_call *call,
+                                   uint32_t threads)
+{
+    const int64_t lanes = UL_WINOGRAD_LANES, points = UL_WINOGRAD_POINTS;
+    const int64_t thread_count = threads != 0 ? (int64_t)threads : 1;
+    memset(cut, 0, sizeof *cut);
+    cut->channels = call->src.dims[1];
+    cut->outputs = call->dst.dims[1];
+    cut->tile_rows = (call->dst.dims[2] + 1) / 2;
+    cut->tile_cols = (call->dst.dims[3] + 1) / 2;
+    cut->tile_count = call->dst.dims[0] * cut->tile_rows * cut->tile_cols;
+    int64_t lane_count = ul_winograd_divide(cut->outputs, lanes);
+    cut->panel_count = ul_winograd_divide(cut->outputs, UL_WINOGRAD_COLS);
+    cut->panel_cols = ul_winograd_divide(lane_count, cut->panel_count) * lanes;
+    ul_winograd_cut_blocks(cut, thread_count);
+    /* An odd number of cache lines between tiles and between points: the 16 points of a tile, and
+       the tiles of a product, do not compete for the same sets of the cache. */
+    int64_t held = cut->shared ? cut->tile_count : cut->block_tiles;
+    cut->row = (ul_winograd_divide(cut->channels, lanes) | 1) * lanes;
+    cut->plane = ((held * cut->row / lanes) | 1) * lanes;
+    cut->sums_plane = ((cut->block_tiles * cut->panel_cols / lanes) | 1) * lanes;
+    cut->input_bytes = (uint64_t)(points * cut->plane) * sizeof(float);
+    cut->sums_bytes = (uint64_t)(points * cut->sums_plane) * sizeof(float);
+    cut->packed_bytes =
+        (uint64_t)(cut->panel_count * points * cut->channels * cut->panel_cols) * sizeof(float);
+    cut->scratch_bytes = (cut->shared ? 1 : (uint64_t)thread_count) * cut->input_bytes +
+                         (uint64_t)thread_count * cut->sums_bytes;
+}
+
+/* How U lies, for the loader. */
+static inline void ul_winograd_pack(struct ul_pack *pack, const struct ul_winograd *cut)
+{
+    memset(pack, 0, sizeof *pack);
+    pack->rank = 4;
+    pack->dims[0] = cut->outputs;
+    pack->dims[1] = cut->channels;
+    pack->dims[2] = pack->dims[3] = 3;
+    pack->strides[1] = cut->panel_cols;
+    pack->strides[3] = pack->strides[1] * cut->channels;
+    pack->strides[2] = pack->strides[3] * 4;
+    pack->strides[0] = pack->strides[2] * 4;
+    pack->block_count = 1;
+    pack->blocks[0] = cut->panel_cols;
+    pack->size_bytes = cut->packed_bytes;
+    pack->winograd = 1;
+}
+
+/* The 16 elements of U of one pair of channels, for its 9 weights. */
+static inline void ul_winograd_weight(float u[16], const float g[9])
+{
+    double half[12]; /* G g: rows of 3; in double, so that each element is rounded once */
+    for (int x = 0; x < 3; x++) {
+        double a = g[x], b = g[3 + x], c = g[6 + x];
+        half[x] = a;
+        half[3 + x] = 0.5 * (a + b + c);
+        half[6 + x] = 0.5 * (a - b + c);
+        half[9 + x] = c;
+    }
+    for (int y = 0; y < 4; y++) {
+        double a = half[3 * y], b = half[3 * y + 1], c = half[3 * y + 2];
+        u[4 * y] = (float)a;
+        u[4 * y + 1] = (float)(0.5 * (a + b + c));
+        u[4 * y + 2] = (float)(0.5 * (a - b + c));
+        u[4 * y + 3] = (float)c;
+    }
+}
+
+/* ---- ul_winograd.c ---- */
+/* args as of ul_library_run; scratch for planned_threads; 1 <= threads <= planned_threads. */
+void ul_winograd_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                     uint32_t planned_threads, uint32_t threads);
+
+#endif
