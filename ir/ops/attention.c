@@ -1,19 +1,29 @@
-/* Attention by blocks of queries, so that the matrix of all scores never exists:
+/* Attention by blocks of queries and tiles of keys, so that the matrix of all scores never exists:
  *
- *     for batch, head:
- *         for blocks of queries:
- *             scores = Q K^T, scaled, capped, masked      contractions; scratch, [block][keys]
- *             softmax of each row in place
- *             Y = scores V                                contractions
+ *     for batch, head, block of queries:                  independent
+ *         for tiles of keys:
+ *             scores = Q K^T, scaled, capped, masked      contraction; scratch [block][tile]
+ *             of each row: the largest so far, exponentials in place, their sum
+ *             Y = Y * (what the rise of the largest takes back) + scores V      contraction
+ *         Y / sums
  *
- * Keys and values come in two parts, the cache and the new ones, each with a contraction of its
- * own; the sums over the cached values wait in scratch for those over the new ones.
- */
+ * (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+ * "FlashAttention", 2022.) Few keys are one tile, and then Y needs no place to wait in.
+ * Keys and values come in two parts, the cache and the new ones; a part has tiles of its own, and
+ * contractions of its own where all scores of a row are kept.
+ * A row whose scores are all -inf gives NaN, as a softmax of the whole row does. */
 #include "ir/ops/attention.h"
 
 #include <math.h>
 
-#define BLOCK 32 /* queries */
+enum {
+    MOST_ROWS = 128,       /* of a block */
+    MOST_KEYS = 256,       /* of a tile */
+    TILE_ELEMENTS = 16384, /* of scores */
+    ROW_UNIT = 8,          /* rows that a contraction takes at once */
+    VECTOR = 16,           /* rows of scores are filled up to a multiple of it with -inf */
+    LANES = 32             /* in which a row is reduced */
+};
 
 struct attention {
     struct ul_lower *lower;
@@ -21,16 +31,35 @@ struct attention {
     const struct ul_node *node;
     ul_node_id node_id;
     struct ul_attention shape;
-    enum ul_dtype dtype;      /* computed in */
-    uint32_t scores, partial; /* scratch: [BLOCK][all keys], [BLOCK][value_size] */
+    enum ul_dtype dtype; /* computed in */
+    int64_t most_rows, most_keys;
+    bool is_whole;                          /* scores of all keys are kept at once */
+    int64_t pitch;                          /* of a row of scores */
+    uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
+    uint32_t largest, sums, factors; /* scratch: [rows] */
+    uint32_t lanes;                  /* local: [LANES] */
     ul_kx batch, head, group;
     ul_kx first; /* query of the block */
     int64_t rows;
 };
 
+/* Keys from `begin` on of a part, which are keys `from` and on of all. */
+struct tile {
+    enum ul_attention_input keys, values;
+    bool is_flat;
+    ul_kx begin, from;
+    int64_t count;
+    int64_t column; /* of the first one's scores */
+};
+
 static ul_kx constant(const struct attention *a, int64_t value)
 {
     return ul_kx_index_const(a->kernel, value);
+}
+
+static ul_kx number(const struct attention *a, double value)
+{
+    return ul_kx_number(a->kernel, a->dtype, value);
 }
 
 static bool has(const struct attention *a, enum ul_attention_input input)
@@ -78,28 +107,36 @@ static void fill(const struct attention *a, struct ul_contraction *contraction,
     ul_lower_operand(a->lower, contraction, operand, a->node->inputs[input], base, at, 0, 0);
 }
 
-/* What is added to the score of query `q` and key `t`. */
+/* ---- What is added to the score of query `q` and key `t` ---- */
+
+static ul_kx load_mask(const struct attention *a, enum ul_attention_input input, ul_kx q, ul_kx t)
+{
+    struct ul_kernel *kernel = a->kernel;
+    ul_value_id mask = a->node->inputs[input];
+    const struct ul_type *type = &a->lower->graph->values[mask].type;
+    int64_t length = type->dims[type->rank - 1];
+    bool is_short = length < all_keys(a) && length > 0;
+    ul_kx never = number(a, -INFINITY), bias = number(a, 0);
+    ul_kx index[] = {a->batch, a->head, q, is_short ? ul_kx_clamp(kernel, t, 0, length - 1) : t};
+    if (length > 0) {
+        bias = ul_lower_load_broadcast(a->lower, mask, index, 4);
+        bias = type->dtype == UL_BOOL ? ul_kx_select(kernel, bias, number(a, 0), never)
+                                      : ul_kx_cast(kernel, a->dtype, bias);
+    }
+    if (length < all_keys(a))
+        bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, t, constant(a, length)), bias,
+                            never);
+    return bias;
+}
+
 static ul_kx bias_of(const struct attention *a, ul_kx q, ul_kx t)
 {
     struct ul_kernel *kernel = a->kernel;
-    ul_kx none = ul_kx_number(kernel, a->dtype, 0);
-    ul_kx never = ul_kx_number(kernel, a->dtype, -INFINITY), bias = none;
-    if (has(a, UL_ATTENTION_MASK)) {
-        ul_value_id mask = a->node->inputs[UL_ATTENTION_MASK];
-        const struct ul_type *type = &a->lower->graph->values[mask].type;
-        int64_t length = type->dims[type->rank - 1];
-        bool is_short = length < all_keys(a) && length > 0;
-        ul_kx index[] = {a->batch, a->head, q,
-                         is_short ? ul_kx_clamp(kernel, t, 0, length - 1) : t};
-        if (length > 0) {
-            bias = ul_lower_load_broadcast(a->lower, mask, index, 4);
-            bias = type->dtype == UL_BOOL ? ul_kx_select(kernel, bias, none, never)
-                                          : ul_kx_cast(kernel, a->dtype, bias);
-        }
-        if (length < all_keys(a))
-            bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, t, constant(a, length)),
-                                bias, never);
-    }
+    ul_kx never = number(a, -INFINITY), bias = number(a, 0);
+    if (has(a, UL_ATTENTION_MASK))
+        bias = load_mask(a, UL_ATTENTION_MASK, q, t);
+    if (has(a, UL_ATTENTION_BIAS))
+        bias = ul_kx_binary(kernel, UL_KX_ADD, bias, load_mask(a, UL_ATTENTION_BIAS, q, t));
     if (a->shape.is_causal) {
         ul_kx last = ul_kx_addi(kernel, q, a->shape.past);
         bias = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LE, t, last), bias, never);
@@ -113,8 +150,11 @@ static ul_kx bias_of(const struct attention *a, ul_kx q, ul_kx t)
 
 static bool has_bias(const struct attention *a)
 {
-    return has(a, UL_ATTENTION_MASK) || a->shape.is_causal || has(a, UL_ATTENTION_LENGTHS);
+    return has(a, UL_ATTENTION_MASK) || has(a, UL_ATTENTION_BIAS) || a->shape.is_causal ||
+           has(a, UL_ATTENTION_LENGTHS);
 }
+
+/* ---- Scores ---- */
 
 static void store_scores(const struct attention *a, int64_t mode, ul_kx q, ul_kx t, ul_kx x)
 {
@@ -123,35 +163,31 @@ static void store_scores(const struct attention *a, int64_t mode, ul_kx q, ul_kx
         ul_lower_store(a->lower, a->node->outputs[3], index, x);
 }
 
-/* row * all keys + t */
-static ul_kx score_at(const struct attention *a, ul_kx row, ul_kx t)
+static ul_kx score_at(const struct attention *a, ul_kx row, ul_kx column)
 {
-    return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, all_keys(a)), t);
+    return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->pitch), column);
 }
 
-/* Scores of the block against `count` keys of `input`, which are keys `from` and on. */
-static void lower_scores(const struct attention *a, enum ul_attention_input input, bool is_flat,
-                         int64_t from, int64_t count)
+static void lower_scores(const struct attention *a, const struct tile *tile)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
     struct ul_contraction contraction;
-    if (count == 0)
-        return;
-    ul_contraction_init(kernel, &contraction, a->dtype, &a->rows, 1, &count, 1, &shape->size, 1);
+    ul_contraction_init(kernel, &contraction, a->dtype, &a->rows, 1, &tile->count, 1, &shape->size,
+                        1);
     fill(a, &contraction, &contraction.a, UL_ATTENTION_Q, shape->is_flat, a->head, a->first,
          shape->size, 0, 2);
-    fill(a, &contraction, &contraction.b, input, is_flat, a->group, constant(a, 0), shape->size, 1,
-         2);
+    fill(a, &contraction, &contraction.b, tile->keys, tile->is_flat, a->group, tile->begin,
+         shape->size, 1, 2);
     ul_ks_contract(kernel, &contraction);
     ul_kx row = ul_kx_var(kernel, contraction.vars[0]);
-    ul_kx q = ul_kx_add(kernel, a->first, row);
-    ul_kx t = ul_kx_addi(kernel, ul_kx_var(kernel, contraction.vars[1]), from);
+    ul_kx column = ul_kx_var(kernel, contraction.vars[1]);
+    ul_kx q = ul_kx_add(kernel, a->first, row), t = ul_kx_add(kernel, tile->from, column);
     ul_kx x = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_var(kernel, contraction.acc),
-                           ul_kx_number(kernel, a->dtype, shape->scale));
+                           number(a, shape->scale));
     ul_kx plain = x;
     if (shape->softcap > 0) {
-        ul_kx cap = ul_kx_number(kernel, a->dtype, shape->softcap);
+        ul_kx cap = number(a, shape->softcap);
         x = ul_kx_unary(kernel, UL_KX_TANH, ul_kx_binary(kernel, UL_KX_DIV, x, cap));
         x = ul_kx_binary(kernel, UL_KX_MUL, x, cap);
     }
@@ -161,87 +197,295 @@ static void lower_scores(const struct attention *a, enum ul_attention_input inpu
     store_scores(a, 0, q, t, plain);
     store_scores(a, 1, q, t, capped);
     store_scores(a, 2, q, t, x);
-    ul_ks_store(kernel, a->scores, score_at(a, row, t), x);
+    column = ul_kx_addi(kernel, column, tile->column);
+    ul_ks_store(kernel, a->scores, score_at(a, row, column), x);
     ul_ks_end(kernel);
 }
 
-static void lower_softmax(const struct attention *a)
+/* ---- Softmax of a tile ---- */
+
+/* The larger; a NaN may be lost here, but not in the exponentials. One machine instruction. */
+static ul_kx larger(const struct attention *a, ul_kx x, ul_kx y)
+{
+    return ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_LT, x, y), y, x);
+}
+
+static ul_kx combine(const struct attention *a, bool adds, ul_kx x, ul_kx y)
+{
+    return adds ? ul_kx_binary(a->kernel, UL_KX_ADD, x, y) : larger(a, x, y);
+}
+
+/* Lanes [0, count) take in columns [from, from + count) of the row; exponentials replace scores
+ * where `shift`, what is subtracted before, is given. */
+static void reduce_columns(const struct attention *a, ul_kx row, ul_kx from, int64_t count,
+                           ul_kx shift)
 {
     struct ul_kernel *kernel = a->kernel;
-    ul_kx row = ul_ks_for(kernel, a->rows, UL_FOR_PARALLEL);
-    uint32_t most = ul_ks_var(kernel, a->dtype, ul_kx_number(kernel, a->dtype, -INFINITY));
-    uint32_t sum = ul_ks_var(kernel, a->dtype, ul_kx_number(kernel, a->dtype, 0));
-    ul_kx t = ul_ks_for(kernel, all_keys(a), UL_FOR_REDUCE);
-    ul_ks_set(kernel, most,
-              ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, most),
-                           ul_kx_load(kernel, a->scores, score_at(a, row, t))));
-    ul_ks_end(kernel);
-    t = ul_ks_for(kernel, all_keys(a), UL_FOR_REDUCE);
-    ul_kx at = score_at(a, row, t);
-    ul_kx e =
-        ul_kx_binary(kernel, UL_KX_SUB, ul_kx_load(kernel, a->scores, at), ul_kx_var(kernel, most));
-    e = ul_ks_let(kernel, ul_kx_unary(kernel, UL_KX_EXP, e));
-    ul_ks_store(kernel, a->scores, at, e);
-    ul_ks_set(kernel, sum, ul_kx_binary(kernel, UL_KX_ADD, ul_kx_var(kernel, sum), e));
-    ul_ks_end(kernel);
-    t = ul_ks_for(kernel, all_keys(a), UL_FOR_PARALLEL);
-    at = score_at(a, row, t);
-    ul_kx x =
-        ul_kx_binary(kernel, UL_KX_DIV, ul_kx_load(kernel, a->scores, at), ul_kx_var(kernel, sum));
-    x = ul_ks_let(kernel, x);
-    ul_ks_store(kernel, a->scores, at, x);
-    store_scores(a, 3, ul_kx_add(kernel, a->first, row), t, x);
-    ul_ks_end(kernel);
+    ul_kx lane = ul_ks_for(kernel, count, UL_FOR_PARALLEL);
+    ul_kx at = score_at(a, row, ul_kx_add(kernel, from, lane));
+    ul_kx x = ul_ks_name(kernel, ul_kx_load(kernel, a->scores, at));
+    if (shift != UL_NONE) {
+        x = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, x, shift));
+        x = ul_ks_let(kernel, x);
+        ul_ks_store(kernel, a->scores, at, x);
+    }
+    ul_kx old = ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, lane));
+    ul_ks_store(kernel, a->lanes, lane, combine(a, shift != UL_NONE, old, x));
     ul_ks_end(kernel);
 }
 
-/* The block's rows of scores times `count` values of `input`, which are values `from` and on.
- * Added to what is in `partial` when `adds`, kept there when `keeps`, else Y. */
-static void lower_values(const struct attention *a, enum ul_attention_input input, bool is_flat,
-                         int64_t from, int64_t count, bool adds, bool keeps)
+/* The largest of the row's first `count` columns, or, where a shift is given, the sum of their
+ * exponentials; in lanes that are then folded in a fixed tree. */
+static ul_kx reduce_row(const struct attention *a, ul_kx row, int64_t count, ul_kx shift)
+{
+    struct ul_kernel *kernel = a->kernel;
+    int64_t lanes = count < LANES ? VECTOR : LANES;
+    ul_kx lane = ul_ks_for(kernel, lanes, UL_FOR_PARALLEL);
+    ul_ks_store(kernel, a->lanes, lane, number(a, shift == UL_NONE ? -INFINITY : 0));
+    ul_ks_end(kernel);
+    ul_kx turn = ul_ks_for(kernel, count / lanes, 0);
+    reduce_columns(a, row, ul_kx_muli(kernel, turn, lanes), lanes, shift);
+    ul_ks_end(kernel);
+    if (count % lanes > 0)
+        reduce_columns(a, row, constant(a, count / lanes * lanes), count % lanes, shift);
+    for (int64_t half = lanes / 2; half > 0; half /= 2) {
+        lane = ul_ks_for(kernel, half, UL_FOR_PARALLEL);
+        ul_kx low = ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, lane));
+        ul_kx high = ul_kx_load(kernel, a->lanes, ul_kx_addi(kernel, lane, half));
+        high = ul_ks_name(kernel, high);
+        ul_ks_store(kernel, a->lanes, lane, combine(a, shift != UL_NONE, low, high));
+        ul_ks_end(kernel);
+    }
+    return ul_ks_name(kernel, ul_kx_load(kernel, a->lanes, constant(a, 0)));
+}
+
+/* Columns behind the last key, so that vectors are full. */
+static void fill_up(const struct attention *a, ul_kx row, int64_t count, int64_t padded)
+{
+    struct ul_kernel *kernel = a->kernel;
+    if (padded == count)
+        return;
+    ul_kx column = ul_kx_addi(kernel, ul_ks_for(kernel, padded - count, UL_FOR_PARALLEL), count);
+    ul_ks_store(kernel, a->scores, score_at(a, row, column), number(a, -INFINITY));
+    ul_ks_end(kernel);
+}
+
+/* The probabilities themselves are wanted. */
+static void store_shares(const struct attention *a, ul_kx row, int64_t count, ul_kx inverse)
+{
+    struct ul_kernel *kernel = a->kernel;
+    if (!gives(a, 3) || a->shape.scores_mode != 3)
+        return;
+    ul_kx t = ul_ks_for(kernel, count, UL_FOR_PARALLEL);
+    ul_kx x = ul_kx_load(kernel, a->scores, score_at(a, row, t));
+    store_scores(a, 3, ul_kx_add(kernel, a->first, row), t,
+                 ul_kx_binary(kernel, UL_KX_MUL, x, inverse));
+    ul_ks_end(kernel);
+}
+
+/* One row with all keys: exponentials, and one over their sum in factors[row]. */
+static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64_t padded)
+{
+    struct ul_kernel *kernel = a->kernel;
+    if (count == 0) {
+        ul_ks_store(kernel, a->factors, row, number(a, 1));
+        return;
+    }
+    ul_kx most = reduce_row(a, row, padded, UL_NONE);
+    ul_kx sum = reduce_row(a, row, padded, most);
+    ul_kx inverse = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, number(a, 1), sum));
+    store_shares(a, row, count, inverse);
+    ul_ks_store(kernel, a->factors, row, inverse);
+}
+
+/* One row of one tile of several. While all scores are -inf nothing is subtracted from them. */
+static void next_row(const struct attention *a, ul_kx row, int64_t padded)
+{
+    struct ul_kernel *kernel = a->kernel;
+    ul_kx before = ul_ks_name(kernel, ul_kx_load(kernel, a->largest, row));
+    ul_kx most = reduce_row(a, row, padded, UL_NONE);
+    most = ul_ks_let(kernel, larger(a, before, most));
+    ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, most, number(a, -INFINITY));
+    ul_kx shift = ul_ks_let(kernel, ul_kx_select(kernel, is_none, number(a, 0), most));
+    ul_kx factor = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, before, shift));
+    factor = ul_ks_let(kernel, factor);
+    ul_kx sum = reduce_row(a, row, padded, shift);
+    ul_kx old = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_load(kernel, a->sums, row), factor);
+    ul_ks_store(kernel, a->sums, row, ul_kx_binary(kernel, UL_KX_ADD, old, sum));
+    ul_ks_store(kernel, a->largest, row, most);
+    ul_ks_store(kernel, a->factors, row, factor);
+}
+
+static void lower_softmax(const struct attention *a, int64_t count)
+{
+    struct ul_kernel *kernel = a->kernel;
+    int64_t padded = (count + VECTOR - 1) / VECTOR * VECTOR;
+    ul_kx row = ul_ks_for(kernel, a->rows, 0);
+    fill_up(a, row, count, padded);
+    if (a->is_whole)
+        whole_row(a, row, count, padded);
+    else
+        next_row(a, row, padded);
+    ul_ks_end(kernel);
+}
+
+/* ---- Values ---- */
+
+static void store_result(const struct attention *a, ul_kx row, ul_kx element, ul_kx x)
+{
+    const struct ul_attention *shape = &a->shape;
+    ul_kx index[4], moved[4];
+    uint32_t rank = place(a, shape->is_flat, a->head, ul_kx_add(a->kernel, a->first, row), element,
+                          shape->value_size, index);
+    for (uint32_t d = 0; d < rank; d++)
+        moved[d] = index[shape->is_flat ? d : shape->order[d]];
+    ul_lower_store(a->lower, a->node->outputs[0], moved, x);
+}
+
+/* Where the sums of a row wait. */
+static ul_kx wait_at(const struct attention *a, ul_kx row, ul_kx element)
+{
+    return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->shape.value_size), element);
+}
+
+/* The tile's scores times its values: the result where it is the last one of a whole row, else
+ * what waits for more. */
+static void lower_values(const struct attention *a, const struct tile *tile, bool is_first,
+                         bool is_last)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
     struct ul_contraction contraction;
-    ul_contraction_init(kernel, &contraction, a->dtype, &a->rows, 1, &shape->value_size, 1, &count,
-                        1);
+    ul_contraction_init(kernel, &contraction, a->dtype, &a->rows, 1, &shape->value_size, 1,
+                        &tile->count, 1);
     contraction.a.buffer = a->scores;
-    contraction.a.at.base = constant(a, from);
-    contraction.a.at.strides[0] = all_keys(a);
+    contraction.a.at.base = constant(a, tile->column);
+    contraction.a.at.strides[0] = a->pitch;
     contraction.a.at.strides[2] = 1;
-    fill(a, &contraction, &contraction.b, input, is_flat, a->group, constant(a, 0),
+    fill(a, &contraction, &contraction.b, tile->values, tile->is_flat, a->group, tile->begin,
          shape->value_size, 2, 1);
     ul_ks_contract(kernel, &contraction);
     ul_kx row = ul_kx_var(kernel, contraction.vars[0]);
     ul_kx element = ul_kx_var(kernel, contraction.vars[1]);
     ul_kx sum = ul_kx_var(kernel, contraction.acc);
-    ul_kx at = ul_kx_add(kernel, ul_kx_muli(kernel, row, shape->value_size), element);
-    if (adds)
-        sum = ul_kx_binary(kernel, UL_KX_ADD, ul_kx_load(kernel, a->partial, at), sum);
-    ul_kx index[4];
-    place(a, shape->is_flat, a->head, ul_kx_add(kernel, a->first, row), element, shape->value_size,
-          index);
-    if (keeps)
-        ul_ks_store(kernel, a->partial, at, sum);
+    ul_kx factor = ul_kx_load(kernel, a->factors, row), at = wait_at(a, row, element);
+    ul_kx old = is_first ? UL_NONE : ul_kx_load(kernel, a->waiting, at);
+    if (!a->is_whole)
+        old = ul_kx_binary(kernel, UL_KX_MUL, old, factor);
+    if (old != UL_NONE)
+        sum = ul_kx_binary(kernel, UL_KX_ADD, old, sum);
+    if (is_last)
+        store_result(a, row, element, ul_kx_binary(kernel, UL_KX_MUL, sum, factor));
     else
-        ul_lower_store(a->lower, a->node->outputs[0], index, sum);
+        ul_ks_store(kernel, a->waiting, at, sum);
+    ul_ks_end(kernel);
+}
+
+/* ---- A block of queries ---- */
+
+static void lower_tile(const struct attention *a, const struct tile *tile)
+{
+    struct ul_kernel *kernel = a->kernel;
+    bool skips = a->shape.is_causal && !gives(a, 3);
+    if (skips) {
+        ul_kx last = ul_kx_addi(kernel, a->first, a->rows - 1 + a->shape.past);
+        ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_LE, tile->from, last));
+    }
+    lower_scores(a, tile);
+    lower_softmax(a, tile->count);
+    lower_values(a, tile, false, false);
+    if (skips)
+        ul_ks_end(kernel);
+}
+
+static struct tile tile_of(const struct attention *a, bool is_past)
+{
+    return (struct tile){.keys = is_past ? UL_ATTENTION_PAST_K : UL_ATTENTION_K,
+                         .values = is_past ? UL_ATTENTION_PAST_V : UL_ATTENTION_V,
+                         .is_flat = !is_past && a->shape.is_flat};
+}
+
+/* Tile by tile; the part's first key is key `from` of all. */
+static void lower_part(const struct attention *a, bool is_past, int64_t from, int64_t count)
+{
+    struct ul_kernel *kernel = a->kernel;
+    int64_t whole = count / a->most_keys, rest = count % a->most_keys;
+    struct tile tile = tile_of(a, is_past);
+    if (whole > 0) {
+        tile.begin = ul_kx_muli(kernel, ul_ks_for(kernel, whole, 0), a->most_keys);
+        tile.from = ul_kx_addi(kernel, tile.begin, from);
+        tile.count = a->most_keys;
+        lower_tile(a, &tile);
+        ul_ks_end(kernel);
+    }
+    if (rest > 0) {
+        tile.begin = constant(a, whole * a->most_keys);
+        tile.from = ul_kx_addi(kernel, tile.begin, from);
+        tile.count = rest;
+        lower_tile(a, &tile);
+    }
+}
+
+/* All keys at once: scores of both parts side by side. */
+static void lower_whole(const struct attention *a)
+{
+    const struct ul_attention *shape = &a->shape;
+    struct tile past = tile_of(a, true), next = tile_of(a, false);
+    past.begin = past.from = next.begin = constant(a, 0);
+    past.count = shape->past;
+    next.from = constant(a, shape->past);
+    next.count = shape->keys;
+    next.column = shape->past;
+    if (shape->past > 0)
+        lower_scores(a, &past);
+    if (shape->keys > 0)
+        lower_scores(a, &next);
+    lower_softmax(a, all_keys(a));
+    bool has_next = shape->keys > 0 || shape->past == 0;
+    if (shape->past > 0)
+        lower_values(a, &past, true, !has_next);
+    if (has_next)
+        lower_values(a, &next, shape->past == 0, true);
+}
+
+static void begin_rows(const struct attention *a)
+{
+    struct ul_kernel *kernel = a->kernel;
+    ul_kx row = ul_ks_for(kernel, a->rows, UL_FOR_PARALLEL);
+    ul_ks_store(kernel, a->largest, row, number(a, -INFINITY));
+    ul_ks_store(kernel, a->sums, row, number(a, 0));
+    ul_ks_end(kernel);
+    ul_kx at = ul_ks_for(kernel, a->rows * a->shape.value_size, UL_FOR_PARALLEL);
+    ul_ks_store(kernel, a->waiting, at, number(a, 0));
+    ul_ks_end(kernel);
+}
+
+static void end_rows(const struct attention *a)
+{
+    struct ul_kernel *kernel = a->kernel;
+    ul_kx row = ul_ks_for(kernel, a->rows, 0);
+    ul_kx sum = ul_kx_load(kernel, a->sums, row);
+    ul_kx inverse = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, number(a, 1), sum));
+    ul_kx element = ul_ks_for(kernel, a->shape.value_size, UL_FOR_PARALLEL);
+    ul_kx x = ul_kx_load(kernel, a->waiting, wait_at(a, row, element));
+    store_result(a, row, element, ul_kx_binary(kernel, UL_KX_MUL, x, inverse));
+    ul_ks_end(kernel);
     ul_ks_end(kernel);
 }
 
 /* Queries first .. first + rows - 1 of one head. */
 static void lower_block(struct attention *a, ul_kx first, int64_t rows)
 {
-    const struct ul_attention *shape = &a->shape;
-    bool has_past = shape->past > 0 && shape->keys > 0;
     a->first = first;
     a->rows = rows;
-    lower_scores(a, UL_ATTENTION_PAST_K, false, 0, shape->past);
-    lower_scores(a, UL_ATTENTION_K, shape->is_flat, shape->past, shape->keys);
-    lower_softmax(a);
-    if (shape->past > 0)
-        lower_values(a, UL_ATTENTION_PAST_V, false, 0, shape->past, false, has_past);
-    if (shape->keys > 0 || shape->past == 0)
-        lower_values(a, UL_ATTENTION_V, shape->is_flat, shape->past, shape->keys, has_past, false);
+    if (a->is_whole) {
+        lower_whole(a);
+        return;
+    }
+    begin_rows(a);
+    lower_part(a, true, 0, a->shape.past);
+    lower_part(a, false, a->shape.past, a->shape.keys);
+    end_rows(a);
 }
 
 /* The cache with the new keys or values behind it. */
@@ -267,14 +511,66 @@ static void lower_present(struct attention *a, uint32_t output, enum ul_attentio
     }
 }
 
+static int64_t ceil_to(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Cuts `total` into as few parts of at most `most` as there must be, all about as long. */
+static int64_t even_part(int64_t total, int64_t most, int64_t unit)
+{
+    if (total <= most)
+        return total;
+    int64_t parts = (total + most - 1) / most;
+    return ceil_to((total + parts - 1) / parts, unit);
+}
+
+/* Sizes of blocks and tiles, and the room for them. */
+static void size_blocks(struct attention *a)
+{
+    struct ul_lower *lower = a->lower;
+    const struct ul_attention *shape = &a->shape;
+    int64_t longest = shape->past > shape->keys ? shape->past : shape->keys;
+    bool wants_shares = gives(a, 3) && shape->scores_mode == 3;
+    a->is_whole = wants_shares || all_keys(a) <= MOST_KEYS;
+    a->most_keys = a->is_whole ? all_keys(a) : even_part(longest, MOST_KEYS, VECTOR);
+    a->pitch = ceil_to(a->most_keys > 0 ? a->most_keys : 1, VECTOR);
+    int64_t rows = TILE_ELEMENTS / a->pitch / ROW_UNIT * ROW_UNIT;
+    rows = rows < ROW_UNIT ? ROW_UNIT : rows > MOST_ROWS ? MOST_ROWS : rows;
+    a->most_rows = even_part(shape->queries, rows, ROW_UNIT);
+    uint64_t count = (uint64_t)a->most_rows;
+    a->scores = ul_lower_scratch(lower, a->dtype, count * (uint64_t)a->pitch);
+    a->factors = ul_lower_scratch(lower, a->dtype, count);
+    a->lanes = ul_lower_local(lower, a->dtype, LANES);
+    if (!a->is_whole || (shape->past > 0 && shape->keys > 0))
+        a->waiting = ul_lower_scratch(lower, a->dtype, count * (uint64_t)shape->value_size);
+    if (a->is_whole)
+        return;
+    a->largest = ul_lower_scratch(lower, a->dtype, count);
+    a->sums = ul_lower_scratch(lower, a->dtype, count);
+}
+
+static void lower_blocks(struct attention *a)
+{
+    struct ul_kernel *kernel = a->kernel;
+    int64_t whole = a->shape.queries / a->most_rows, rest = a->shape.queries % a->most_rows;
+    if (whole > 0) {
+        ul_kx index = ul_ks_for(kernel, whole, UL_FOR_PARALLEL);
+        lower_block(a, ul_kx_muli(kernel, index, a->most_rows), a->most_rows);
+        ul_ks_end(kernel);
+    }
+    if (rest > 0)
+        lower_block(a, ul_kx_index_const(kernel, whole * a->most_rows), rest);
+}
+
 void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
 {
     struct attention a = {.lower = lower,
                           .kernel = lower->kernel,
                           .node = &lower->graph->nodes[node_id],
                           .node_id = node_id};
-    const struct ul_type *types[7] = {NULL};
-    for (uint32_t i = 0; i < 7; i++)
+    const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
+    for (uint32_t i = 0; i < UL_ATTENTION_INPUTS; i++)
         if (ul_lower_has_input(lower, node_id, i))
             types[i] = ul_lower_input_type(lower, node_id, i);
     const char *wrong = ul_attention_read(&a.shape, a.node, types);
@@ -283,23 +579,14 @@ void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
     a.dtype = ul_compute_dtype(types[UL_ATTENTION_Q]->dtype);
     lower_present(&a, 1, UL_ATTENTION_PAST_K, UL_ATTENTION_K, shape->size);
     lower_present(&a, 2, UL_ATTENTION_PAST_V, UL_ATTENTION_V, shape->value_size);
-    int64_t block = shape->queries < BLOCK ? shape->queries : BLOCK;
-    a.scores = ul_lower_scratch(lower, a.dtype, (uint64_t)(block * all_keys(&a)));
-    a.partial = UL_NONE;
-    if (shape->past > 0 && shape->keys > 0)
-        a.partial = ul_lower_scratch(lower, a.dtype, (uint64_t)(block * shape->value_size));
-    a.batch = ul_ks_for(lower->kernel, shape->batch, 0);
-    a.group = ul_ks_for(lower->kernel, shape->groups, 0);
+    if (shape->queries == 0 || shape->value_size == 0)
+        return;
+    size_blocks(&a);
+    a.batch = ul_ks_for(lower->kernel, shape->batch, UL_FOR_PARALLEL);
+    a.group = ul_ks_for(lower->kernel, shape->groups, UL_FOR_PARALLEL);
     int64_t shared = shape->heads / shape->groups;
     a.head = ul_kx_add(lower->kernel, ul_kx_muli(lower->kernel, a.group, shared),
-                       ul_ks_for(lower->kernel, shared, 0));
-    if (shape->queries >= BLOCK) {
-        ul_kx index = ul_ks_for(lower->kernel, shape->queries / BLOCK, 0);
-        lower_block(&a, ul_kx_muli(lower->kernel, index, BLOCK), BLOCK);
-        ul_ks_end(lower->kernel);
-    }
-    if (shape->queries % BLOCK != 0)
-        lower_block(&a, ul_kx_index_const(lower->kernel, shape->queries / BLOCK * BLOCK),
-                    shape->queries % BLOCK);
+                       ul_ks_for(lower->kernel, shared, UL_FOR_PARALLEL));
+    lower_blocks(&a);
     ul_lower_close(lower, 3);
 }

@@ -11,7 +11,9 @@ enum ul_attention_input {
     UL_ATTENTION_MASK,
     UL_ATTENTION_PAST_K,
     UL_ATTENTION_PAST_V,
-    UL_ATTENTION_LENGTHS
+    UL_ATTENTION_LENGTHS,
+    UL_ATTENTION_BIAS, /* FusedAttention: what is added beside the mask */
+    UL_ATTENTION_INPUTS
 };
 
 /* One attention, whatever the rank of its operands. */
@@ -23,11 +25,12 @@ struct ul_attention {
     double scale, softcap;
     bool is_causal;
     int64_t scores_mode; /* qk_matmul_output_mode */
+    uint32_t order[4];   /* the output's dimensions, of [batch, head, query, element] */
 };
 
 /* attention_shape.c: NULL, or what is wrong. `types` are those of the inputs, NULL where absent. */
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
-                              const struct ul_type *const types[7]);
+                              const struct ul_type *const types[UL_ATTENTION_INPUTS]);
 
 ul_infer_fn ul_infer_attention, ul_infer_rotary;
 ul_lower_fn ul_lower_attention;

@@ -76,8 +76,28 @@ static const char *check_mask(const struct ul_attention *a, const struct ul_type
     return NULL;
 }
 
+/* FusedAttention stores its output as a Transpose behind it would. */
+static const char *read_order(struct ul_attention *a, const struct ul_node *node)
+{
+    uint32_t count, seen = 0;
+    const int64_t *perm = ul_node_get_ints(node, "perm", &count);
+    for (uint32_t d = 0; d < 4; d++)
+        a->order[d] = d;
+    if (perm == NULL || node->op != UL_OP_FusedAttention)
+        return NULL;
+    if (count != 4 || a->is_flat)
+        return "perm must have four entries, and the operands rank 4";
+    for (uint32_t d = 0; d < 4; d++) {
+        if (perm[d] < 0 || perm[d] > 3 || (seen >> perm[d] & 1u) != 0)
+            return "perm is no permutation";
+        seen |= 1u << perm[d];
+        a->order[d] = (uint32_t)perm[d];
+    }
+    return NULL;
+}
+
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
-                              const struct ul_type *const types[7])
+                              const struct ul_type *const types[UL_ATTENTION_INPUTS])
 {
     const struct ul_type *q = types[UL_ATTENTION_Q], *k = types[UL_ATTENTION_K];
     const struct ul_type *v = types[UL_ATTENTION_V], *lengths = types[UL_ATTENTION_LENGTHS];
@@ -96,6 +116,10 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
     wrong = read_past(attention, types[UL_ATTENTION_PAST_K], types[UL_ATTENTION_PAST_V]);
     if (wrong == NULL)
         wrong = check_mask(attention, types[UL_ATTENTION_MASK]);
+    if (wrong == NULL)
+        wrong = check_mask(attention, types[UL_ATTENTION_BIAS]);
+    if (wrong == NULL)
+        wrong = read_order(attention, node);
     if (wrong != NULL)
         return wrong;
     if (lengths != NULL && (lengths->rank != 1 || lengths->dims[0] != attention->batch))
@@ -136,16 +160,17 @@ static enum ul_status check_types(const struct ul_infer *infer, const struct ul_
 
 enum ul_status ul_infer_attention(struct ul_infer *infer)
 {
-    const struct ul_type *types[7];
+    const struct ul_type *types[UL_ATTENTION_INPUTS];
     struct ul_attention a;
-    for (uint32_t i = 0; i < 7; i++)
+    for (uint32_t i = 0; i < UL_ATTENTION_INPUTS; i++)
         types[i] = ul_infer_input(infer, i);
     UL_TRY(check_types(infer, types));
     const char *wrong = ul_attention_read(&a, infer->node, types);
     if (wrong != NULL)
         return ul_infer_invalid(infer, "%s", wrong);
     int64_t all = a.past + a.keys, hidden = a.heads * a.value_size;
-    int64_t y[] = {a.batch, a.heads, a.queries, a.value_size};
+    int64_t full[] = {a.batch, a.heads, a.queries, a.value_size};
+    int64_t y[] = {full[a.order[0]], full[a.order[1]], full[a.order[2]], full[a.order[3]]};
     int64_t flat[] = {a.batch, a.queries, hidden};
     int64_t key[] = {a.batch, a.groups, all, a.size};
     int64_t value[] = {a.batch, a.groups, all, a.value_size};
