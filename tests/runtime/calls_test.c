@@ -105,17 +105,17 @@ static void check_threads(void)
 static void check_again(void)
 {
     size_t settled = 0;
-    for (int i = 0; i < 10 * ROUNDS; i++) {
+    for (int i = 0; i < 5 * ROUNDS; i++) {
         unsigned char *arena;
         CHECK(set_up(&arena) == UL_OK);
         CHECK(run_and_compare(arena, i) == 0);
         model_done(arena);
         model_done(arena); /* nothing more to give back */
         free(arena);
-        if (i == 4 * ROUNDS)
+        if (i == 2 * ROUNDS)
             settled = mallinfo2().uordblks;
     }
-    CHECK(mallinfo2().uordblks <= settled + 1024); /* 120 rounds */
+    CHECK(mallinfo2().uordblks <= settled + 1024); /* 60 rounds */
 }
 
 int main(int argc, char **argv)

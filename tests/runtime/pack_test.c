@@ -138,14 +138,16 @@ static void bench_one(const char *name, struct ul_pack *pack)
 
 static void bench(void)
 {
+#define BLOCKED(...) .rank = 4, .dims = __VA_ARGS__, .block_count = 2, .block_dims
+#define MATRIX(...) .rank = 2, .dims = __VA_ARGS__, .block_count = 2, .block_dims
     static struct ul_pack packs[] = {
-        {4, {512, 512, 3, 3}, {0}, 2, {1, 0}, {16, 16}, 0},
-        {4, {512, 512, 3, 3}, {0}, 2, {1, 0}, {16, 64}, 0},
-        {4, {2048, 1024, 1, 1}, {0}, 2, {1, 0}, {16, 16}, 0},
-        {4, {2048, 1024, 1, 1}, {0}, 2, {1, 0}, {16, 64}, 0},
-        {2, {768, 3072}, {0}, 2, {0, 1}, {16, 64}, 0},
-        {2, {3072, 768}, {0}, 2, {1, 0}, {16, 64}, 0},
-        {2, {3072, 768}, {0}, 1, {0}, {64}, 0},
+        {BLOCKED({512, 512, 3, 3}) = {1, 0}, .blocks = {16, 16}},
+        {BLOCKED({512, 512, 3, 3}) = {1, 0}, .blocks = {16, 64}},
+        {BLOCKED({2048, 1024, 1, 1}) = {1, 0}, .blocks = {16, 16}},
+        {BLOCKED({2048, 1024, 1, 1}) = {1, 0}, .blocks = {16, 64}},
+        {MATRIX({768, 3072}) = {0, 1}, .blocks = {16, 64}},
+        {MATRIX({3072, 768}) = {1, 0}, .blocks = {16, 64}},
+        {MATRIX({3072, 768}) = {1, 0}, .blocks = {1, 64}},
     };
     static const char *const names[] = {"conv 3x3 16i16o",   "conv 3x3 16i64o",
                                         "conv 1x1 16i16o",   "conv 1x1 16i64o",

@@ -22,8 +22,13 @@
 #define CALLS_SCRATCH 69632
 #endif
 
-static const struct ul_pack pack_0 = {4,        {32, 16, 3, 3}, {2304, 2304, 768, 256}, 2, {1, 0},
-                                      {16, 16}, 18432};
+/* Of the weights: as they are stored and as the library has them. */
+#define PACK_0                                                                                     \
+    {                                                                                              \
+        .rank = 4, .dims = {32, 16, 3, 3}, .strides = {2304, 2304, 768, 256}, .block_count = 2,    \
+        .block_dims = {1, 0}, .blocks = {16, 16}, .size_bytes = 18432                              \
+    }
+static const struct ul_pack pack_0 = PACK_0;
 
 static const struct ul_call calls[] = {
     {
@@ -33,7 +38,7 @@ static const struct ul_call calls[] = {
         .bias = {1, {32}, {1}},
         .dst = {4, {1, 32, 8, 8}, {2048, 1, 256, 32}},
         .pack = &pack_0,
-        .layout = {4, {32, 16, 3, 3}, {2304, 2304, 768, 256}, 2, {1, 0}, {16, 16}, 18432},
+        .layout = PACK_0,
         .group_count = 1,
         .window = {3, 3},
         .steps = {1, 1},
