@@ -58,6 +58,7 @@ struct ul_library_state {
     dnnl_stream_t stream;
     int threads;
     uint64_t heap_bytes;
+    struct ul_dnnl_desc desc; /* of the call that is being made: large for a stack */
     uint32_t call_count;
     struct call_state calls[];
 };
@@ -222,21 +223,21 @@ static bool bind_copies(struct ul_library_state *state, struct call_state *call_
 static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
                                 const struct ul_call *call, struct ul_failure *failure)
 {
-    struct ul_dnnl_desc desc;
+    struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
     failure->result = UL_LIBRARY_UNSUPPORTED;
-    if (ul_dnnl_describe(&desc, call, false))
-        pd = choose(&desc, call, state->engine, failure);
+    if (ul_dnnl_describe(desc, call, false))
+        pd = choose(desc, call, state->engine, failure);
     if (pd != NULL) {
         failure->result = UL_LIBRARY_FAILED;
         if (dnnl_primitive_create(&call_state->main.primitive, pd) == dnnl_success &&
-            bind_main(state, &call_state->main, &desc, call, scratch_needed(pd)) &&
-            bind_copies(state, call_state, &desc, call))
+            bind_main(state, &call_state->main, desc, call, scratch_needed(pd)) &&
+            bind_copies(state, call_state, desc, call))
             failure->result = UL_OK;
         dnnl_primitive_desc_destroy(pd);
     }
-    if (desc.attr != NULL)
-        dnnl_primitive_attr_destroy(desc.attr);
+    if (desc->attr != NULL)
+        dnnl_primitive_attr_destroy(desc->attr);
     return failure->result;
 }
 
