@@ -32,6 +32,9 @@ static const struct row rows[] = {
     {{"pattern", "Finds operators that are spelled out with smaller ones.", UL_PASS_INFERENCE,
       false, TYPES, TYPES, 0},
      ul_pass_pattern},
+    {{"transposed", "Writes transposed convolutions without overlap as matrix products.",
+      UL_PASS_CHANNELS_LAST, false, TYPES, TYPES, 0},
+     ul_pass_transposed},
     {{"cse", "Computes equal things once.", UL_PASS_ANY, false, TYPES, TYPES, 0}, ul_pass_cse},
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
       0},
@@ -40,7 +43,7 @@ static const struct row rows[] = {
       true, TYPES, TYPES, VIEWS},
      ul_pass_own},
     {{"layout", "Lays values of convolutions channels-last where that takes less time.",
-      UL_PASS_ANY, false, TYPES | VIEWS, TYPES | VIEWS, 0},
+      UL_PASS_CHANNELS_LAST, false, TYPES | VIEWS, TYPES | VIEWS, 0},
      ul_pass_layout},
     {{"views", "Lets outputs of movements lie in their inputs.", UL_PASS_ANY, false, TYPES | VIEWS,
       TYPES | VIEWS, 0},
@@ -164,7 +167,7 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
 {
     if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
         return true;
-    if (row->run == ul_pass_layout && !pass->options->channels_last)
+    if (row->info.kind == UL_PASS_CHANNELS_LAST && !pass->options->channels_last)
         return true;
     return ul_pass_is_disabled(pass, row->info.name) ||
            (pass->options->training && row->info.kind == UL_PASS_INFERENCE);

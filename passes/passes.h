@@ -16,7 +16,8 @@
 
 enum ul_pass_kind {
     UL_PASS_ANY,
-    UL_PASS_INFERENCE /* changes what would be trained: not run for a training graph */
+    UL_PASS_INFERENCE,    /* changes what would be trained: not run for a training graph */
+    UL_PASS_CHANNELS_LAST /* for targets whose convolutions want channels innermost */
 };
 
 /* What a pass may rely on, and what it leaves true. */
@@ -45,7 +46,7 @@ struct ul_passes_options {
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
-    bool channels_last; /* of the target: convolutions want channels innermost (layout.c) */
+    bool channels_last;        /* of the target: convolutions want channels innermost (layout.c) */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would
      * grow to must be a call as well. NULL: the target has no library. */
