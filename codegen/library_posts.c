@@ -23,9 +23,24 @@ static struct ul_post *post_new(struct ul_describer *describer, enum ul_post_kin
     return post;
 }
 
+/* oneDNN 2.6 computes a function that occurs twice in one call by the constants of the first one
+ * (its convolutions and products by brgemm). */
+static bool has_other_constants(const struct ul_call *call, enum ul_post_kind kind, float alpha,
+                                float beta)
+{
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        const struct ul_post *post = &call->posts[i];
+        if (post->kind == kind && (post->alpha != alpha || post->beta != beta))
+            return true;
+    }
+    return false;
+}
+
 static bool add_post(struct ul_describer *describer, enum ul_post_kind kind, double alpha,
                      double beta)
 {
+    if (has_other_constants(&describer->out->call, kind, (float)alpha, (float)beta))
+        return false;
     struct ul_post *post = post_new(describer, kind);
     if (post == NULL)
         return false;

@@ -1161,6 +1161,25 @@ g (float[2,19,9,7] x, float[2,33,9,7] z) => (float[2,33,9,7] y) {
   high = Constant<value_float=0.9>()
   y = Clip(d, low, high)
 }""", {"w": [33, 19, 3, 3], "b": [33], "scale": [33, 1, 1], "shift": [1, 33, 1, 1], "two": [1]})
+FUNCTIONS = ["Relu", "LeakyRelu<alpha=0.3>", "LeakyRelu<alpha=0.7>", "Elu<alpha=0.2>",
+             "Elu<alpha=3.0>", "Sigmoid", "Tanh", "HardSwish", "Neg"]  # fmt: skip
+for number, first in enumerate(FUNCTIONS):
+    lines, weights = "", {"scale": [17, 1, 1]}
+    for other, second in enumerate(FUNCTIONS):
+        weights |= {f"w{other}": [17, 9, 3, 3], f"m{other}": [9, 17]}
+        lines += f"""
+  c{other} = Conv<pads=[1,1,1,1]>(x, w{other})
+  a{other} = {first}(c{other})
+  b{other} = Mul(a{other}, scale)
+  y{other} = {second}(b{other})
+  p{other} = MatMul(u, m{other})
+  d{other} = {first}(p{other})
+  e{other} = Add(d{other}, z)
+  z{other} = {second}(e{other})"""
+    many = [f"float[1,17,5,5] y{i}, float[7,17] z{i}" for i in range(len(FUNCTIONS))]
+    weighted(f"call_functions_{number}", f"""
+g (float[1,9,5,5] x, float[7,9] u, float[7,17] z) => ({', '.join(many)}) {{{lines}
+}}""", weights)
 weighted("call_residuals", """
 g (float[1,16,10,10] x) => (float[1,16,10,10] y, float[1,16,10,10] z) {
   h = Relu(x)
