@@ -13,6 +13,7 @@ cd "$work"
 export TMPDIR=$work/tmp
 mkdir tmp
 failed=0
+default=c # the target where none is named
 
 # expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
 expect() {
@@ -55,6 +56,30 @@ expect 1 'file\|greedy' "$ullage" plan "$digits" --order alphabetical
 expect 1 'NAME=VALUE' "$ullage" plan "$digits" --dim N
 expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
 expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
+
+# targets, and the machine that a plan is for
+expect 0 "\(target $default\) needs" "$ullage" plan "$digits" --dim N=1
+expect 0 '\(target cpu\) needs' "$ullage" plan "$digits" --dim N=1 --target cpu
+expect 3 'has the targets c and cpu' "$ullage" compile "$digits" --dim N=1 --target C -o program
+for count in 0 -1 1025 99999999999999999999 two 2x 1.5 ''; do
+    expect 1 "threads $count: expected a number from 1 to 1024" \
+        "$ullage" plan "$digits" --dim N=1 --target cpu --threads "$count"
+done
+for count in 1 3; do
+    "$ullage" plan "$digits" --dim N=1 --target cpu --threads $count --json on$count.json >/dev/null
+    grep -q "\[\"threads\", \"$count\"\]" on$count.json ||
+        { echo "FAIL: the plan does not name its $count threads"; failed=1; }
+    expect 0 '^ok: ' "$ullage" check "$digits" on$count.json
+    expect 0 'reserves' "$ullage" compile "$digits" --plan on$count.json -o planned
+    expect 0 '^y  float32' ./planned --random 1 --print
+done
+"$ullage" plan "$digits" --dim N=1 --target cpu --threads 3 --json again.json >/dev/null
+cmp on3.json again.json || { echo "FAIL: two plans for three threads differ"; failed=1; }
+"$ullage" plan "$digits" --dim N=1 --target c --json plain.json >/dev/null
+"$ullage" plan "$digits" --dim N=1 --target c --threads 3 --isa abacus --json threads.json >/dev/null
+cmp plain.json threads.json || { echo "FAIL: threads change a plan of target c"; failed=1; }
+sed 's/\["threads", "3"\]/["threads", "lots"]/' on3.json >odd.json
+expect 1 'threads lots' "$ullage" check "$digits" odd.json
 
 # models that cannot be
 expect 5 'missing.onnx: cannot open' "$ullage" plan missing.onnx
