@@ -65,6 +65,45 @@ ul_kx ul_map_gather(struct ul_lower *lower, ul_node_id node, uint32_t output, co
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
+/* Index `i` of a constant, counted from the front; false where it is out of range. */
+static bool constant_index(const struct ul_tensor *indices, uint64_t i, int64_t dim, int64_t *at)
+{
+    *at = ul_tensor_get_int(indices, i);
+    *at += *at < 0 ? dim : 0;
+    return *at >= 0 && *at < dim;
+}
+
+/* One known index, or several at equal distances, are a slice. */
+bool ul_view_gather(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
+                    const struct ul_view *input, struct ul_view *view)
+{
+    const struct ul_type *data = &graph->values[node->inputs[0]].type;
+    const struct ul_tensor *indices = graph->values[node->inputs[1]].tensor;
+    uint32_t axis = axis_get(node, data->rank), rank = 0;
+    int64_t first, second, at;
+    (void)output;
+    if (indices == NULL || indices->type.rank > 1 || ul_type_elements(&indices->type) == 0 ||
+        !constant_index(indices, 0, data->dims[axis], &first))
+        return false;
+    uint64_t count = ul_type_elements(&indices->type);
+    if (!constant_index(indices, count > 1 ? 1 : 0, data->dims[axis], &second))
+        return false;
+    for (uint64_t i = 2; i < count; i++)
+        if (!constant_index(indices, i, data->dims[axis], &at) ||
+            at != first + (int64_t)i * (second - first))
+            return false;
+    *view = *input;
+    view->offset_bytes +=
+        first * input->strides[axis] * (int64_t)ul_dtype_get(data->dtype)->size_bytes;
+    for (uint32_t d = 0; d < axis; d++)
+        view->strides[rank++] = input->strides[d];
+    if (indices->type.rank == 1)
+        view->strides[rank++] = (second - first) * input->strides[axis];
+    for (uint32_t d = axis + 1; d < data->rank; d++)
+        view->strides[rank++] = input->strides[d];
+    return true;
+}
+
 enum ul_status ul_infer_gather_elements(struct ul_infer *infer)
 {
     const struct ul_type *data = ul_infer_input(infer, 0);

@@ -49,6 +49,7 @@ ul_cut_fn ul_cut_pad;
 ul_infer_fn ul_infer_gather, ul_infer_gather_elements, ul_infer_gather_nd;
 ul_infer_fn ul_infer_reverse_sequence;
 ul_map_fn ul_map_gather, ul_map_gather_elements, ul_map_gather_nd, ul_map_reverse_sequence;
+ul_view_fn ul_view_gather;
 ul_cut_fn ul_cut_gather;
 
 /* generate.c: what depends on shapes and coordinates */
