@@ -10,8 +10,9 @@
  * (pattern_*.c), which look back from it through what does not matter: the order of factors,
  * division for multiplication by the inverse, constants of any shape. Nothing is rewritten where an
  * inner value has another reader. What was read by the chain alone is left to dce.
- * Results may differ in the last digits, as sums are formed in another order.
- * Left undone: normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
+ * A rewrite may keep operands alive for longer: where the live sum has grown at the end, all is
+ * done again without those. Results may differ in the last digits, as sums are formed in another
+ * order. Left undone: normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
 #include "passes/pattern.h"
 
 #include <math.h>
@@ -253,21 +254,30 @@ bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_i
 
 /* ---- The walk ---- */
 
-/* By the operator of the root; the first that matches wins. */
+/* By the operator of the root, in turns; in one turn the first that matches wins. */
 static const struct {
+    uint32_t turn;
     enum ul_op root;
     ul_pattern_fn *recognise;
 } recognisers[] = {
-    {UL_OP_Add, ul_pattern_layer_norm}, {UL_OP_Mul, ul_pattern_layer_norm},
-    {UL_OP_Div, ul_pattern_layer_norm}, {UL_OP_Mul, ul_pattern_gelu},
-    {UL_OP_Div, ul_pattern_gelu},       {UL_OP_Mul, ul_pattern_gate},
-    {UL_OP_Div, ul_pattern_gate},       {UL_OP_Div, ul_pattern_softmax},
+    {0, UL_OP_Add, ul_pattern_layer_norm},
+    {0, UL_OP_Mul, ul_pattern_layer_norm},
+    {0, UL_OP_Div, ul_pattern_layer_norm},
+    {0, UL_OP_Mul, ul_pattern_gelu},
+    {0, UL_OP_Div, ul_pattern_gelu},
+    {0, UL_OP_Mul, ul_pattern_gate},
+    {0, UL_OP_Div, ul_pattern_gate},
+    {0, UL_OP_Div, ul_pattern_softmax},
+    {1, UL_OP_Transpose, ul_pattern_attention},
+    {1, UL_OP_MatMul, ul_pattern_attention},
 };
 
-static void recognise(struct ul_pattern *pattern, ul_node_id id)
+enum { TURNS = 2 };
+
+static void recognise(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
 {
     for (size_t i = 0; i < sizeof recognisers / sizeof *recognisers; i++) {
-        if (pattern->graph->nodes[id].op != recognisers[i].root)
+        if (recognisers[i].turn != turn || pattern->graph->nodes[id].op != recognisers[i].root)
             continue;
         ul_pattern_begin(pattern, id);
         if (recognisers[i].recognise(pattern, id))
@@ -275,19 +285,55 @@ static void recognise(struct ul_pattern *pattern, ul_node_id id)
     }
 }
 
-enum ul_status ul_pass_pattern(struct ul_pass *pass)
+/* True when something was taken that may need more bytes. */
+static bool rewrite(struct ul_pass *pass, bool only_less)
 {
     struct ul_graph *graph = pass->graph;
-    struct ul_pattern pattern = {.pass = pass, .graph = graph};
+    struct ul_pattern pattern = {.pass = pass, .graph = graph, .only_less = only_less};
     pattern.uses = ul_graph_count_uses(graph, pass->scratch);
     pattern.use_count = pattern.use_capacity = graph->value_count;
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        if (b > 0 && graph->blocks[b].owner == UL_NONE)
-            continue;
-        /* From the end, so that the longest chain is met first. */
-        for (uint32_t n = graph->blocks[b].node_count; n-- > 0;)
-            recognise(&pattern, graph->blocks[b].nodes[n]);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        for (uint32_t b = 0; b < graph->block_count; b++) {
+            if (b > 0 && graph->blocks[b].owner == UL_NONE)
+                continue;
+            /* From the end, so that the longest chain is met first. */
+            for (uint32_t n = graph->blocks[b].node_count; n-- > 0;)
+                recognise(&pattern, graph->blocks[b].nodes[n], turn);
+        }
     }
     ul_graph_sweep(graph);
+    return pattern.may_take_more;
+}
+
+/* The live sum that the passes to come would leave. */
+static enum ul_status peak_of(const struct ul_pass *pass, const struct ul_graph *graph,
+                              uint64_t *peak_bytes)
+{
+    ul_pass_fn *const steps[] = {ul_pass_dce,   ul_pass_cse,    ul_pass_dce, ul_pass_own,
+                                 ul_pass_views, ul_pass_concat, ul_pass_fuse};
+    struct ul_graph copy;
+    struct ul_pass trial = *pass;
+    ul_graph_copy(&copy, pass->scratch, graph);
+    trial.graph = &copy;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        UL_TRY(steps[i](&trial));
+    struct ul_node_list order = ul_edit_all_nodes(&copy, pass->scratch);
+    *peak_bytes = ul_live_peak(&copy, &order, pass->scratch);
+    return UL_OK;
+}
+
+enum ul_status ul_pass_pattern(struct ul_pass *pass)
+{
+    struct ul_graph before;
+    uint64_t before_bytes, after_bytes;
+    ul_graph_copy(&before, pass->graph->arena, pass->graph);
+    if (!rewrite(pass, false))
+        return UL_OK;
+    UL_TRY(peak_of(pass, &before, &before_bytes));
+    UL_TRY(peak_of(pass, pass->graph, &after_bytes));
+    if (after_bytes > before_bytes) {
+        *pass->graph = before;
+        (void)rewrite(pass, true);
+    }
     return UL_OK;
 }

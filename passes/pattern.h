@@ -21,6 +21,8 @@ struct ul_pattern {
     uint32_t member_count;
     ul_node_id members[UL_PATTERN_MEMBERS];
     bool is_full; /* more members than there is room for: no match */
+    bool only_less;     /* take no rewrite that may need more bytes */
+    bool may_take_more; /* such a one was taken */
 };
 
 /* Rewrites the graph at `root` and returns true, or leaves everything as it is. */
@@ -69,7 +71,8 @@ bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
 bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_id value,
                           double *number);
 
-/* pattern_activation.c, pattern_norm.c */
-ul_pattern_fn ul_pattern_gelu, ul_pattern_gate, ul_pattern_layer_norm, ul_pattern_softmax;
+/* pattern_activation.c, pattern_norm.c, pattern_attention.c */
+ul_pattern_fn ul_pattern_gelu, ul_pattern_gate, ul_pattern_layer_norm, ul_pattern_softmax,
+    ul_pattern_attention;
 
 #endif

@@ -1,0 +1,516 @@
+/* Attention spelled out: MatMul(Softmax(Q K^T * scale + masks), V), and the Transpose behind it.
+ *
+ *      [batch, heads, queries, depth]   Q --\                  V --\
+ *                                            MatMul .. Softmax -- MatMul -- Transpose
+ *      [batch, heads, depth, keys]   K^T --/  scale, masks, Reshape
+ *
+ * The scores may change shape on the way as long as queries and keys stay behind: masks are brought
+ * to the shape that the scores are seen in. Masks: what is added to the scores, or a Where with a
+ * number so low that its score counts for nothing. Those that hide exactly the later keys become
+ * an attribute.
+ * The scores of a row where a Where hides every key with a number that is not as low as numbers
+ * get would differ: such a condition must be known to leave a key in each row. */
+#include "passes/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MASKS = 2, LEVELS = 6, RANK = 4 };
+
+/* An addition to the scores, or a condition on them. */
+struct mask {
+    ul_value_id value;
+    bool is_condition;
+    bool hides_true; /* a condition: where it holds, the score is `low` */
+    double low;
+    struct ul_type level; /* the scores' type there */
+};
+
+struct attention {
+    ul_value_id q, k, v; /* k as the MatMul reads it: [.., depth, keys] */
+    double scale;
+    uint32_t mask_count;
+    struct mask masks[MASKS];
+    bool is_causal;
+    struct ul_type scores; /* [batch, heads, queries, keys] */
+    int64_t depth, value_depth, groups;
+};
+
+/* ---- From the Softmax back to the first MatMul ---- */
+
+static bool add_mask(struct ul_pattern *pattern, struct attention *a, const struct mask *mask)
+{
+    const struct ul_type *type = ul_pattern_type(pattern, mask->value);
+    struct ul_type full = mask->level, own = *type, both;
+    own.dtype = full.dtype;
+    if (a->mask_count == MASKS || a->scale < 1 || a->scale > 1 || type->rank == 0 ||
+        type->dims[type->rank - 1] != full.dims[full.rank - 1] ||
+        !ul_broadcast(&full, &own, &both) || !ul_type_equal(&both, &full) ||
+        (!mask->is_condition && type->dtype != full.dtype))
+        return false;
+    a->masks[a->mask_count++] = *mask;
+    return true;
+}
+
+static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_value_id scores,
+                         uint32_t level);
+
+/* scores = product + mask, either way round */
+static bool through_add(struct ul_pattern *pattern, struct attention *a, const struct ul_node *node,
+                        uint32_t level)
+{
+    struct attention saved = *a;
+    uint32_t members = pattern->member_count;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct mask mask = {.value = node->inputs[1 - i],
+                            .level = *ul_pattern_type(pattern, node->outputs[0])};
+        *a = saved;
+        pattern->member_count = members;
+        if (ul_type_equal(ul_pattern_type(pattern, node->inputs[i]), &mask.level) &&
+            add_mask(pattern, a, &mask) && find_product(pattern, a, node->inputs[i], level))
+            return true;
+    }
+    return false;
+}
+
+/* scores = condition ? product : low, or the other way round */
+static bool through_where(struct ul_pattern *pattern, struct attention *a,
+                          const struct ul_node *node, uint32_t level)
+{
+    struct mask mask = {.value = node->inputs[0],
+                        .is_condition = true,
+                        .level = *ul_pattern_type(pattern, node->outputs[0])};
+    mask.hides_true = ul_pattern_number(pattern, node->inputs[1], &mask.low);
+    if (!mask.hides_true && !ul_pattern_number(pattern, node->inputs[2], &mask.low))
+        return false;
+    ul_value_id next = node->inputs[mask.hides_true ? 2 : 1];
+    return ul_type_equal(ul_pattern_type(pattern, next), &mask.level) && mask.low <= -1e4 &&
+           add_mask(pattern, a, &mask) && find_product(pattern, a, next, level);
+}
+
+/* A Reshape that leaves queries and keys where they are. */
+static bool through_reshape(struct ul_pattern *pattern, struct attention *a,
+                            const struct ul_node *node, uint32_t level)
+{
+    const struct ul_type *from = ul_pattern_type(pattern, node->inputs[0]);
+    const struct ul_type *to = ul_pattern_type(pattern, node->outputs[0]);
+    for (uint32_t d = 1; d <= 2; d++)
+        if (from->rank < d || to->rank < d || from->dims[from->rank - d] != to->dims[to->rank - d])
+            return false;
+    return find_product(pattern, a, node->inputs[0], level);
+}
+
+static const struct ul_node *take_reshape(struct ul_pattern *pattern, ul_value_id value)
+{
+    static const enum ul_op ops[] = {UL_OP_Reshape, UL_OP_Unsqueeze, UL_OP_Squeeze};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        const struct ul_node *node = ul_pattern_take(pattern, value, ops[i]);
+        if (node != NULL)
+            return node;
+    }
+    return NULL;
+}
+
+static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_value_id scores,
+                         uint32_t level)
+{
+    double number;
+    ul_value_id rest;
+    if (level == 0)
+        return false;
+    const struct ul_node *node = ul_pattern_take(pattern, scores, UL_OP_MatMul);
+    if (node != NULL) {
+        a->q = node->inputs[0];
+        a->k = node->inputs[1];
+        return true;
+    }
+    node = ul_pattern_take(pattern, scores, UL_OP_Mul);
+    if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
+        a->scale *= number;
+        return find_product(pattern, a, rest, level - 1);
+    }
+    node = ul_pattern_take(pattern, scores, UL_OP_Div);
+    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number)) {
+        a->scale /= number;
+        return find_product(pattern, a, node->inputs[0], level - 1);
+    }
+    node = ul_pattern_take(pattern, scores, UL_OP_Add);
+    if (node != NULL)
+        return through_add(pattern, a, node, level - 1);
+    node = ul_pattern_take(pattern, scores, UL_OP_Where);
+    if (node != NULL)
+        return through_where(pattern, a, node, level - 1);
+    node = take_reshape(pattern, scores);
+    return node != NULL && through_reshape(pattern, a, node, level - 1);
+}
+
+/* ---- Shapes ---- */
+
+/* Batch and heads: those of the product, or of a mask's level that tells them apart. */
+static bool read_shape(struct ul_pattern *pattern, struct attention *a, ul_value_id product)
+{
+    const struct ul_type *type = ul_pattern_type(pattern, product);
+    if (type->rank < 2 || type->rank > RANK)
+        return false;
+    a->scores = (struct ul_type){.dtype = type->dtype, .rank = RANK, .dims = {1, 1}};
+    for (uint32_t d = 0; d < type->rank; d++)
+        a->scores.dims[RANK - type->rank + d] = type->dims[d];
+    for (uint32_t m = 0; m < a->mask_count && type->rank == 3; m++) {
+        const struct ul_type *level = &a->masks[m].level;
+        if (level->rank == RANK && level->dims[0] * level->dims[1] == type->dims[0])
+            a->scores = *level;
+    }
+    return true;
+}
+
+/* What stands before the last two dimensions is as in the product (`heads` may be fewer). */
+static bool fits(const struct ul_pattern *pattern, const struct attention *a, ul_value_id product,
+                 ul_value_id operand, bool may_share)
+{
+    const struct ul_type *type = ul_pattern_type(pattern, product);
+    const struct ul_type *own = ul_pattern_type(pattern, operand);
+    if (own->rank != type->rank || own->dtype != a->scores.dtype)
+        return false;
+    for (uint32_t d = 0; d + 2 < type->rank; d++) {
+        bool is_heads = type->rank == RANK && d == 1;
+        if (own->dims[d] != type->dims[d] && !(is_heads && may_share && own->dims[d] == 1))
+            return false;
+    }
+    return true;
+}
+
+static bool read_operands(struct ul_pattern *pattern, struct attention *a, ul_value_id product)
+{
+    if (!read_shape(pattern, a, product) || !fits(pattern, a, product, a->q, false) ||
+        !fits(pattern, a, product, a->k, true) || !fits(pattern, a, product, a->v, true))
+        return false;
+    const struct ul_type *k = ul_pattern_type(pattern, a->k), *v = ul_pattern_type(pattern, a->v);
+    a->depth = k->dims[k->rank - 2];
+    a->value_depth = v->dims[v->rank - 1];
+    a->groups = k->rank == RANK ? k->dims[1] : a->scores.dims[1];
+    return k->rank != RANK || k->dims[1] == v->dims[1];
+}
+
+/* The dimensions of the mask before its last two, in the shape of the scores. Where one of those
+ * covers several dimensions of the mask's level, the mask must have all of them or none. */
+static bool mask_dims(const struct attention *a, const struct mask *mask, const struct ul_type *own,
+                      struct ul_type *out)
+{
+    const struct ul_type *level = &mask->level;
+    uint32_t at = 0, lead = level->rank - 2, missing = level->rank - own->rank;
+    *out = a->scores;
+    out->dtype = own->dtype;
+    for (uint32_t d = 0; d < RANK; d++) {
+        if (d >= 2) {
+            uint32_t from = level->rank - RANK + d;
+            out->dims[d] = from < missing ? 1 : own->dims[from - missing];
+            continue;
+        }
+        int64_t covered = 1, taken = 1;
+        while (at < lead && (covered < a->scores.dims[d] || level->dims[at] == 1)) {
+            covered *= level->dims[at];
+            taken *= at < missing ? 1 : own->dims[at - missing];
+            at++;
+        }
+        if (covered != a->scores.dims[d] || (taken != 1 && taken != covered))
+            return false;
+        out->dims[d] = taken;
+    }
+    return at == lead;
+}
+
+/* ---- Masks ---- */
+
+/* Number that is added for a query and a key. */
+static double mask_at(const struct mask *mask, const struct ul_tensor *tensor, uint64_t index)
+{
+    if (!mask->is_condition)
+        return ul_tensor_get_float(tensor, index);
+    bool is_true = ul_tensor_get_int(tensor, index) != 0;
+    return is_true == mask->hides_true ? mask->low : 0;
+}
+
+/* What a constant mask does. */
+struct mask_facts {
+    bool is_causal;    /* hides the keys behind the query, no others */
+    bool leaves_a_key; /* in each row */
+};
+
+static struct mask_facts look_at(const struct attention *a, const struct mask *mask,
+                                 const struct ul_tensor *tensor)
+{
+    int64_t queries = a->scores.dims[2], keys = a->scores.dims[3];
+    uint64_t count = ul_type_elements(&tensor->type);
+    bool by_query = tensor->type.rank >= 2 && tensor->type.dims[tensor->type.rank - 2] == queries;
+    struct mask_facts facts = {.is_causal = by_query && queries == keys, .leaves_a_key = true};
+    bool leaves = false;
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t key = (int64_t)(i % (uint64_t)keys);
+        int64_t query = (int64_t)(i / (uint64_t)keys % (uint64_t)queries);
+        double number = mask_at(mask, tensor, i);
+        bool is_shown = !(number < 0) && !(number > 0);
+        leaves = (key > 0 && leaves) || is_shown;
+        facts.leaves_a_key = facts.leaves_a_key && (key + 1 < keys || leaves);
+        facts.is_causal = facts.is_causal && (key <= query ? is_shown : number <= -1e4);
+    }
+    return facts;
+}
+
+/* False: the mask cannot be added. Drops it where the scores are causal by it. */
+static bool settle_mask(struct ul_pattern *pattern, struct attention *a, uint32_t m, bool *drops)
+{
+    const struct mask *mask = &a->masks[m];
+    const struct ul_type *own = ul_pattern_type(pattern, mask->value);
+    const struct ul_tensor *tensor = ul_edit_constant(pattern->graph, mask->value);
+    struct ul_type dims;
+    struct mask_facts facts = {0};
+    *drops = false;
+    if (!mask_dims(a, mask, own, &dims))
+        return false;
+    if (tensor != NULL && ul_type_elements(own) > 0)
+        facts = look_at(a, mask, tensor);
+    *drops = facts.is_causal;
+    return !mask->is_condition || mask->low <= -1e30 || facts.leaves_a_key;
+}
+
+static bool settle_masks(struct ul_pattern *pattern, struct attention *a)
+{
+    uint32_t kept = 0;
+    for (uint32_t m = 0; m < a->mask_count; m++) {
+        bool drops;
+        if (!settle_mask(pattern, a, m, &drops))
+            return false;
+        a->is_causal = a->is_causal || drops;
+        if (!drops)
+            a->masks[kept++] = a->masks[m];
+    }
+    a->mask_count = kept;
+    return true;
+}
+
+/* ---- Building ---- */
+
+/* A new node before the root. */
+static ul_node_id insert(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+                         uint32_t count, const struct ul_type *type)
+{
+    struct ul_graph *graph = pattern->graph;
+    ul_block_id block = graph->nodes[pattern->root].parent;
+    uint32_t at = 0;
+    while (graph->blocks[block].nodes[at] != pattern->root)
+        at++;
+    ul_node_id node =
+        ul_graph_insert_node(graph, block, at, op, graph->nodes[pattern->root].name, count, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        graph->nodes[node].inputs[i] = inputs[i];
+        ul_pattern_use(pattern, inputs[i]);
+    }
+    graph->values[graph->nodes[node].outputs[0]].type = *type;
+    return node;
+}
+
+static ul_value_id output_of(const struct ul_pattern *pattern, ul_node_id node)
+{
+    return pattern->graph->nodes[node].outputs[0];
+}
+
+static ul_value_id shape_weight(struct ul_pattern *pattern, const struct ul_type *type)
+{
+    int64_t count = type->rank;
+    return ul_graph_add_weight(
+        pattern->graph, "shape",
+        ul_tensor_new_ints(pattern->graph->arena, UL_I64, 1, &count, type->dims));
+}
+
+static ul_value_id reshaped(struct ul_pattern *pattern, ul_value_id value,
+                            const struct ul_type *type)
+{
+    if (ul_type_equal(ul_pattern_type(pattern, value), type))
+        return value;
+    ul_value_id inputs[] = {value, shape_weight(pattern, type)};
+    return output_of(pattern, insert(pattern, UL_OP_Reshape, inputs, 2, type));
+}
+
+static ul_value_id number_weight(struct ul_pattern *pattern, enum ul_dtype dtype, double number)
+{
+    unsigned char element[16] = {0};
+    struct ul_type type = ul_type_make(dtype, 0, NULL);
+    ul_element_put_float(element, dtype, number);
+    return ul_graph_add_weight(pattern->graph, "number",
+                               ul_tensor_new_splat(pattern->graph->arena, &type, element));
+}
+
+/* What is added to the scores, in their shape. */
+static ul_value_id build_mask(struct ul_pattern *pattern, const struct attention *a,
+                              const struct mask *mask)
+{
+    const struct ul_type own = *ul_pattern_type(pattern, mask->value);
+    struct ul_type dims, summand = own;
+    ul_value_id value = mask->value;
+    bool fits_shape = mask_dims(a, mask, &own, &dims);
+    UL_ASSERT(fits_shape);
+    summand.dtype = dims.dtype = a->scores.dtype;
+    if (mask->is_condition) {
+        ul_value_id zero = number_weight(pattern, a->scores.dtype, 0);
+        ul_value_id low = number_weight(pattern, a->scores.dtype, mask->low);
+        ul_value_id inputs[] = {value, mask->hides_true ? low : zero,
+                                mask->hides_true ? zero : low};
+        value = output_of(pattern, insert(pattern, UL_OP_Where, inputs, 3, &summand));
+    }
+    return reshaped(pattern, value, &dims);
+}
+
+/* The operand without factors that are numbers; these go to the scale. */
+static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_value_id value)
+{
+    double number;
+    ul_value_id rest;
+    while (ul_pattern_uses(pattern, value) == 1) {
+        const struct ul_node *node = ul_pattern_maker(pattern, value, UL_OP_Mul);
+        if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
+            ul_pattern_take(pattern, value, UL_OP_Mul);
+            a->scale *= number;
+            value = rest;
+            continue;
+        }
+        node = ul_pattern_maker(pattern, value, UL_OP_Div);
+        if (node == NULL || !ul_pattern_number(pattern, node->inputs[1], &number))
+            break;
+        ul_pattern_take(pattern, value, UL_OP_Div);
+        a->scale /= number;
+        value = node->inputs[0];
+    }
+    return value;
+}
+
+/* K from what the MatMul reads: the Transpose in front of it is turned by the last two dimensions,
+ * and goes where it undoes that. */
+static ul_value_id turned(struct ul_pattern *pattern, struct attention *a)
+{
+    const struct ul_type type = *ul_pattern_type(pattern, a->k);
+    uint32_t rank = type.rank, count;
+    int64_t perm[UL_LIMIT_RANK];
+    ul_value_id from = a->k;
+    for (uint32_t d = 0; d < rank; d++)
+        perm[d] = d;
+    const struct ul_node *node = ul_pattern_maker(pattern, from, UL_OP_Transpose);
+    const int64_t *own = node == NULL ? NULL : ul_node_get_ints(node, "perm", &count);
+    if (own != NULL) {
+        memcpy(perm, own, rank * sizeof *perm);
+        if (ul_pattern_uses(pattern, from) == 1)
+            ul_pattern_take(pattern, from, UL_OP_Transpose);
+        from = node->inputs[0];
+    }
+    int64_t last = perm[rank - 1];
+    perm[rank - 1] = perm[rank - 2];
+    perm[rank - 2] = last;
+    bool is_same = true;
+    struct ul_type out = type;
+    for (uint32_t d = 0; d < rank; d++) {
+        is_same = is_same && perm[d] == d;
+        out.dims[d] = ul_pattern_type(pattern, from)->dims[perm[d]];
+    }
+    if (is_same)
+        return unscaled(pattern, a, from);
+    ul_node_id transpose = insert(pattern, UL_OP_Transpose, &from, 1, &out);
+    ul_node_set_ints(pattern->graph, transpose, "perm", perm, rank);
+    return output_of(pattern, transpose);
+}
+
+static ul_value_id split_heads(struct ul_pattern *pattern, const struct attention *a,
+                               ul_value_id value, int64_t heads)
+{
+    const struct ul_type *own = ul_pattern_type(pattern, value);
+    struct ul_type type = {.dtype = own->dtype, .rank = RANK, .dims = {a->scores.dims[0], heads}};
+    memcpy(type.dims + 2, own->dims + own->rank - 2, 2 * sizeof *type.dims);
+    return reshaped(pattern, value, &type);
+}
+
+/* The order in which the root stores the result's dimensions. */
+static bool read_order(const struct ul_node *root, uint32_t rank, int64_t perm[RANK])
+{
+    uint32_t count = 0;
+    const int64_t *own =
+        root->op == UL_OP_Transpose ? ul_node_get_ints(root, "perm", &count) : NULL;
+    for (uint32_t d = 0; d < RANK; d++)
+        perm[d] = d;
+    if (root->op != UL_OP_Transpose)
+        return true;
+    if (own == NULL || count != rank)
+        return false;
+    for (uint32_t d = 0; d < rank; d++)
+        perm[RANK - rank + d] = own[d] + RANK - rank;
+    return true;
+}
+
+static void build(struct ul_pattern *pattern, struct attention *a, const int64_t perm[RANK])
+{
+    struct ul_graph *graph = pattern->graph;
+    const int64_t full[RANK] = {a->scores.dims[0], a->scores.dims[1], a->scores.dims[2],
+                                a->value_depth};
+    struct ul_type type = {.dtype = a->scores.dtype, .rank = RANK};
+    for (uint32_t d = 0; d < RANK; d++)
+        type.dims[d] = full[perm[d]];
+    ul_value_id inputs[8] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE,
+                             UL_NONE, UL_NONE, UL_NONE, UL_NONE};
+    a->q = unscaled(pattern, a, a->q);
+    a->k = unscaled(pattern, a, a->k);
+    inputs[0] = split_heads(pattern, a, a->q, a->scores.dims[1]);
+    inputs[1] = split_heads(pattern, a, turned(pattern, a), a->groups);
+    inputs[2] = split_heads(pattern, a, a->v, a->groups);
+    if (a->mask_count > 0)
+        inputs[3] = build_mask(pattern, a, &a->masks[0]);
+    if (a->mask_count > 1)
+        inputs[7] = build_mask(pattern, a, &a->masks[1]);
+    uint32_t count = a->mask_count == 2 ? 8 : 3 + a->mask_count;
+    ul_node_id node = pattern->root;
+    ul_value_id out = graph->nodes[pattern->root].outputs[0];
+    if (ul_type_equal(ul_pattern_type(pattern, out), &type)) {
+        ul_pattern_replace(pattern, UL_OP_FusedAttention, inputs, count);
+    } else {
+        node = insert(pattern, UL_OP_FusedAttention, inputs, count, &type);
+        ul_value_id shape[] = {output_of(pattern, node),
+                               shape_weight(pattern, ul_pattern_type(pattern, out))};
+        ul_pattern_replace(pattern, UL_OP_Reshape, shape, 2);
+    }
+    ul_node_set_float(graph, node, "scale", a->scale);
+    if (a->is_causal)
+        ul_node_set_int(graph, node, "is_causal", 1);
+    if (perm[0] != 0 || perm[1] != 1 || perm[2] != 2)
+        ul_node_set_ints(graph, node, "perm", perm, RANK);
+}
+
+/* The result and a tile of scores take no more room than the scores did. */
+static bool takes_less(const struct attention *a)
+{
+    int64_t rows = a->scores.dims[0] * a->scores.dims[1] * a->scores.dims[2];
+    return rows * a->value_depth + 3 * 16384 <= rows * a->scores.dims[3];
+}
+
+bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
+{
+    const struct ul_node *node = &pattern->graph->nodes[root];
+    int64_t perm[RANK];
+    struct attention a = {.scale = 1};
+    ul_pattern_begin(pattern, root);
+    const struct ul_node *last = node;
+    if (node->op == UL_OP_Transpose)
+        last = ul_pattern_take(pattern, node->inputs[0], UL_OP_MatMul);
+    if (last == NULL)
+        return false;
+    a.v = last->inputs[1];
+    const struct ul_node *softmax = ul_pattern_take(pattern, last->inputs[0], UL_OP_Softmax);
+    if (softmax == NULL)
+        return false;
+    uint32_t rank = ul_pattern_type(pattern, last->inputs[0])->rank;
+    int64_t axis = ul_node_get_int(softmax, "axis", -1);
+    if ((axis != -1 && axis != (int64_t)rank - 1) ||
+        !find_product(pattern, &a, softmax->inputs[0], LEVELS) ||
+        !read_operands(pattern, &a, last->inputs[0]) || !settle_masks(pattern, &a) ||
+        !read_order(node, rank, perm) || !ul_pattern_is_closed(pattern) ||
+        (pattern->only_less && !takes_less(&a)))
+        return false;
+    pattern->may_take_more = pattern->may_take_more || !takes_less(&a);
+    build(pattern, &a, perm);
+    return true;
+}
