@@ -49,9 +49,19 @@ static bool add_post(struct ul_describer *describer, enum ul_post_kind kind, dou
     return true;
 }
 
+/* Two in a row are one. */
 bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta)
 {
-    return (alpha == 1 && beta == 0) || add_post(describer, UL_POST_LINEAR, alpha, beta);
+    struct ul_call *call = &describer->out->call;
+    struct ul_post *last = call->post_count == 0 ? NULL : &call->posts[call->post_count - 1];
+    if (alpha == 1 && beta == 0)
+        return true;
+    if (last == NULL || last->kind != UL_POST_LINEAR)
+        return add_post(describer, UL_POST_LINEAR, alpha, beta);
+    double slope = (double)last->alpha * alpha;
+    double shift = (double)last->beta * alpha + beta;
+    call->post_count--;
+    return add_post(describer, UL_POST_LINEAR, slope, shift);
 }
 
 /* ---- operands ---- */
