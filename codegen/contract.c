@@ -250,36 +250,54 @@ static void put_row(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "}");
 }
 
+/* t_dots = the products of the vector with rows of the matrix: at once where they are a stride
+ * apart, else one by one. */
+static void put_dots(const struct ul_contract_out *out, uint32_t indent, bool by_column)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    const struct ul_contraction *c = plan->contraction;
+    const struct ul_operand *matrix = by_column ? &c->b : &c->a;
+    const struct ul_operand *vector = by_column ? &c->a : &c->b;
+    const struct ul_contract_dims *dims = by_column ? &plan->b_n : &plan->a_m;
+    const char *at = by_column ? "t_n" : "t_m", *run = by_column ? "t_cols" : "t_rows";
+    char vector_base = by_column ? 'a' : 'b', matrix_base = by_column ? 'b' : 'a', value[32];
+    if (dims->count == 1) {
+        int64_t stride = stride_of(&matrix->at, dims);
+        ul_contract_line(out, indent,
+                         "ul_dots_%s(t_dots, (const %s *)b%" PRIu32 " + t_%c, (const %s *)b%" PRIu32
+                         " + t_%c + %" PRId64 " * %s, %" PRId64 ", %" PRId64 ", %s);",
+                         plan->tag, plan->type, vector->buffer, vector_base, plan->type,
+                         matrix->buffer, matrix_base, stride, at, stride, plan->k, run);
+        return;
+    }
+    ul_contract_line(out, indent, "for (int64_t t_i = 0; t_i < %s; t_i++) {", run);
+    snprintf(value, sizeof value, "(%s + t_i)", at);
+    ul_contract_split(out, indent + 1, dims, "t_c", value);
+    ul_contract_indent(out, indent + 1);
+    ul_text_printf(out->text,
+                   "t_dots[t_i] = ul_dot_%s((const %s *)b%" PRIu32 " + t_%c, (const %s *)b%" PRIu32
+                   " + t_%c",
+                   plan->tag, plan->type, vector->buffer, vector_base, plan->type, matrix->buffer,
+                   matrix_base);
+    ul_contract_strides(out, &matrix->at, dims, "t_c");
+    ul_text_printf(out->text, ", %" PRId64 ");\n", plan->k);
+    ul_contract_line(out, indent, "}");
+}
+
 /* One row or one column, both operands contiguous along k: dot products, some at a time so that
  * the epilogue is a loop. */
 static void put_dot(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
-    const struct ul_contraction *c = plan->contraction;
     bool by_column = plan->m == 1;
-    const struct ul_operand *matrix = by_column ? &c->b : &c->a;
-    const struct ul_operand *vector = by_column ? &c->a : &c->b;
-    const struct ul_contract_dims *dims = by_column ? &plan->b_n : &plan->a_m;
-    int64_t count = by_column ? plan->n : plan->m;
     const char *at = by_column ? "t_n" : "t_m", *run = by_column ? "t_cols" : "t_rows";
     ul_contract_line(out, indent, "const int64_t %s = 0, %s = 1;", by_column ? "t_m" : "t_n",
                      by_column ? "t_rows" : "t_cols");
-    ul_contract_line(out, indent, "(void)%s;", by_column ? "t_m" : "t_n");
-    put_runs(out, indent, at, run, count, 64);
+    ul_contract_line(out, indent, "(void)%s, (void)%s;", by_column ? "t_m" : "t_n",
+                     by_column ? "t_rows" : "t_cols");
+    put_runs(out, indent, at, run, by_column ? plan->n : plan->m, 64);
     ul_contract_line(out, indent + 1, "%s t_dots[64];", plan->type);
-    ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < %s; t_i++) {", run);
-    char value[32];
-    snprintf(value, sizeof value, "(%s + t_i)", at);
-    ul_contract_split(out, indent + 2, dims, "t_c", value);
-    ul_contract_indent(out, indent + 2);
-    ul_text_printf(out->text,
-                   "t_dots[t_i] = ul_dot_%s((const %s *)b%" PRIu32 " + t_%c, (const %s *)b%" PRIu32
-                   " + t_%c",
-                   plan->tag, plan->type, vector->buffer, by_column ? 'a' : 'b', plan->type,
-                   matrix->buffer, by_column ? 'b' : 'a');
-    ul_contract_strides(out, &matrix->at, dims, "t_c");
-    ul_text_printf(out->text, ", %" PRId64 ");\n", plan->k);
-    ul_contract_line(out, indent + 1, "}");
+    put_dots(out, indent + 1, by_column);
     ul_contract_epilogue(out, indent + 1, "t_dots", by_column ? 0 : 1);
     ul_contract_line(out, indent, "}");
 }

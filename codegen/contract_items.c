@@ -9,9 +9,12 @@
 #include "codegen/contract_internal.h"
 #include "codegen/threads.h"
 
+#ifndef UL_REGION_LEAST_ROWS    /* a test wants fewer */
+#define UL_REGION_LEAST_ROWS 64 /* under one packing of a panel */
+#endif
+
 enum {
-    LEAST_ROWS = 64, /* under one packing of a panel */
-    STREAMED = 64,   /* columns of an item: whole cache lines for every type */
+    STREAMED = 64, /* columns of an item: whole cache lines for every type */
     DOTS = 16
 };
 
@@ -29,7 +32,7 @@ static void share_tiles(struct ul_contract_plan *plan, uint32_t parts)
     for (int64_t cuts = 1; cuts <= parts; cuts++) {
         int64_t rows = divide_up(blocks, cuts) * UL_CONTRACT_ROWS;
         int64_t items = panels * divide_up(plan->m, rows);
-        if (cuts > 1 && rows < LEAST_ROWS)
+        if (cuts > 1 && rows < UL_REGION_LEAST_ROWS)
             break;
         plan->rows_each = rows;
         plan->items = items;

@@ -250,8 +250,7 @@ static void collect_uses(struct ul_contract_plan *plan, const struct ul_kernel *
     use_statements(&walk, contraction->epilogue);
 }
 
-/* A transform of one operand must not depend on the other operand's side, and the innermost
- * column of a bound must run upwards. */
+/* A transform of one operand must not depend on the other operand's side. */
 static bool is_regular(const struct ul_contract_plan *plan)
 {
     const struct ul_contraction *c = plan->contraction;
@@ -263,9 +262,6 @@ static bool is_regular(const struct ul_contract_plan *plan)
             if (other->indexes[i].strides[d] != 0)
                 return false;
     }
-    for (uint32_t b = 0; b < c->b.bound_count; b++)
-        if (last_stride(&c->b.bounds[b].at, &plan->b_n) < 0)
-            return false;
     return true;
 }
 

@@ -181,10 +181,29 @@ static void put_element(const struct ul_contract_out *out, uint32_t indent, cons
     out->printer->put_statements(out->printer->context, c->epilogue, indent);
 }
 
+/* One column: the loop over rows is the inner one. */
+static void put_column(const struct ul_contract_out *out, uint32_t indent, const char *sums,
+                       int64_t pitch)
+{
+    const struct ul_contract_plan *plan = out->plan;
+    char sum[128];
+    snprintf(sum, sizeof sum, "(%s)[t_r * %" PRId64 "]", sums, pitch);
+    ul_contract_line(out, indent, "UL_IVDEP");
+    ul_contract_line(out, indent, "for (int64_t t_r = 0; t_r < t_rows; t_r++) {");
+    ul_contract_declare(out, indent + 1, &plan->epilogue_uses, &plan->out_m, 0,
+                        plan->contraction->m_count, "t_q", "t_m + t_r");
+    put_element(out, indent + 1, "t_n", sum);
+    ul_contract_line(out, indent, "}");
+}
+
 void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                           int64_t pitch)
 {
     const struct ul_contract_plan *plan = out->plan;
+    if (plan->n == 1 && plan->m > 1 && plan->out_m.count == 1) {
+        put_column(out, indent, sums, pitch);
+        return;
+    }
     const struct ul_contraction *c = plan->contraction;
     const struct ul_contract_dims *n = &plan->out_n;
     char sum[128];

@@ -26,6 +26,10 @@ static inline int64_t ul_run(int64_t a, int64_t b)
 static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64_t stride,
                                int64_t extent)
 {
+    if (stride < 0) { /* the same run of coordinates, counted from the far end */
+        start = extent - 1 - start;
+        stride = -stride;
+    }
     int64_t first = start < 0 ? (stride - 1 - start) / stride : 0;
     int64_t end = start < extent ? (extent - start + stride - 1) / stride : 0;
     *low = *low > first ? *low : first;
@@ -48,6 +52,46 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
 
 /* One function for each size of tile, whatever the number of kernels in the program. */
 #define UL_TILE_OUTLINE static __attribute__((noinline, unused))
+
+/* The same for columns that fill half a vector at most: half the work where a machine computes wide
+   vectors in two steps. */
+#if UL_VECTOR_BYTES > 16
+#define UL_IS_NARROW(type, cols) (2 * (cols) <= UL_LANES(type))
+#define UL_TILE_NARROW(tag, type)                                                                  \
+    UL_INLINE void ul_tile_##tag##_narrow(type *sums, const type *a, int64_t a_row, int64_t a_k,   \
+                                          const type *panel, int64_t pitch, int64_t k, int more,   \
+                                          int rows)                                                \
+    {                                                                                              \
+        UL_VECTOR(half, type, UL_LANES(type) / 2);                                                 \
+        UL_VECTOR_LOOSE(half_loose, type, UL_LANES(type) / 2);                                     \
+        half acc[UL_TILE_ROWS];                                                                    \
+        UL_UNROLL                                                                                  \
+        for (int r = 0; r < rows; r++)                                                             \
+            if (more)                                                                              \
+                acc[r] = *(const half_loose *)(sums + r * UL_BLOCK_COLS(type));                    \
+            else                                                                                   \
+                acc[r] = (half){0};                                                                \
+        for (int64_t i = 0; i < k; i++, panel += pitch, a += a_k) {                                \
+            const half b = *(const half_loose *)panel;                                             \
+            UL_UNROLL                                                                              \
+            for (int r = 0; r < rows; r++)                                                         \
+                acc[r] += b * a[r * a_row];                                                        \
+        }                                                                                          \
+        UL_UNROLL                                                                                  \
+        for (int r = 0; r < rows; r++)                                                             \
+            *(half_loose *)(sums + r * UL_BLOCK_COLS(type)) = acc[r];                              \
+    }
+#define UL_TILE_NARROW_CASE(tag, r)                                                                \
+    case (r)*4:                                                                                    \
+        if ((r) <= UL_TILE_ROWS)                                                                   \
+            ul_tile_##tag##_narrow(sums, a, a_row, a_k, panel, pitch, k, more,                     \
+                                   (r) <= UL_TILE_ROWS ? (r) : 1);                                 \
+        break;
+#else
+#define UL_IS_NARROW(type, cols) 0
+#define UL_TILE_NARROW(tag, type)
+#define UL_TILE_NARROW_CASE(tag, r)
+#endif
 
 /* rows x vectors accumulators over all of k. All counts are constants at each call, so that the
    loops unroll and the accumulators stay in registers. */
@@ -87,6 +131,7 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                 *(loose *)(sums + r * UL_BLOCK_COLS(type) + v * UL_LANES(type)) = acc[r][v];       \
         }                                                                                          \
     }                                                                                              \
+    UL_TILE_NARROW(tag, type)                                                                      \
     UL_TILE_OUTLINE void ul_tile_##tag##_full(type *sums, const type *a, int64_t a_row,            \
                                               int64_t a_k, const type *panel, int64_t pitch,       \
                                               int64_t k, int more)                                 \
@@ -98,6 +143,10 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
                                               int64_t k, int more, int rows, int vectors)          \
     {                                                                                              \
         switch (rows * 4 + vectors) {                                                              \
+            UL_TILE_NARROW_CASE(tag, 8)                                                            \
+            UL_TILE_NARROW_CASE(tag, 4)                                                            \
+            UL_TILE_NARROW_CASE(tag, 2)                                                            \
+            UL_TILE_NARROW_CASE(tag, 1)                                                            \
             UL_TILE_CASE(tag, 8, 1)                                                                \
             UL_TILE_CASE(tag, 8, 2)                                                                \
             UL_TILE_CASE(tag, 4, 1)                                                                \
@@ -133,6 +182,7 @@ static inline void ul_clip_run(int64_t *low, int64_t *high, int64_t start, int64
             take = take >= UL_TILE_ROWS ? UL_TILE_ROWS : take >= 4 ? 4 : take >= 2 ? 2 : 1;        \
             for (int c = 0; c < cols; c += UL_TILE_VECTORS * UL_LANES(type)) {                     \
                 int vectors = (cols - c + UL_LANES(type) - 1) / UL_LANES(type);                    \
+                vectors = UL_IS_NARROW(type, cols - c) ? 0 : vectors;                              \
                 type *to = sums + r * UL_BLOCK_COLS(type) + c;                                     \
                 const type *from = a + r * a_row;                                                  \
                 if (take == UL_TILE_ROWS && vectors >= UL_TILE_VECTORS)                            \
@@ -419,6 +469,68 @@ static inline int64_t ul_pack_even_u32(uint32_t *to, const uint32_t *from, int64
     }
 #endif
 
+/* sums[r] = the dot product of a and the row at b + r * pitch, for `rows` rows: as ul_dot_<tag>
+   adds, but four rows at a time, for one row alone waits for its own sums. */
+#if UL_VECTOR_BYTES > 0
+#define UL_DOTS(tag, type, vec, loose)                                                             \
+    UL_INLINE void ul_four_dots_##tag(type *sums, const type *a, const type *b, int64_t pitch,     \
+                                      int64_t k)                                                   \
+    {                                                                                              \
+        vec s[4][4] = {{{0}}};                                                                     \
+        type lanes[4][UL_LANES(type)];                                                             \
+        int64_t i = 0;                                                                             \
+        for (; i + 4 * UL_LANES(type) <= k; i += 4 * UL_LANES(type)) {                             \
+            UL_UNROLL                                                                              \
+            for (int v = 0; v < 4; v++) {                                                          \
+                const vec x = *(const loose *)(a + i + v * UL_LANES(type));                        \
+                UL_UNROLL                                                                          \
+                for (int r = 0; r < 4; r++)                                                        \
+                    s[r][v] += x * *(const loose *)(b + r * pitch + i + v * UL_LANES(type));       \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i + UL_LANES(type) <= k; i += UL_LANES(type)) {                                     \
+            UL_UNROLL                                                                              \
+            for (int r = 0; r < 4; r++)                                                            \
+                s[r][0] += *(const loose *)(a + i) * *(const loose *)(b + r * pitch + i);          \
+        }                                                                                          \
+        UL_UNROLL                                                                                  \
+        for (int r = 0; r < 4; r++) {                                                              \
+            s[r][0] = (s[r][0] + s[r][1]) + (s[r][2] + s[r][3]);                                   \
+            memcpy(lanes[r], &s[r][0], sizeof lanes[r]);                                           \
+        }                                                                                          \
+        UL_UNROLL                                                                                  \
+        for (int half = UL_LANES(type) / 2; half > 0; half /= 2) {                                 \
+            UL_UNROLL                                                                              \
+            for (int r = 0; r < 4; r++)                                                            \
+                for (int l = 0; l < half; l++)                                                     \
+                    lanes[r][l] += lanes[r][l + half];                                             \
+        }                                                                                          \
+        for (int r = 0; r < 4; r++) {                                                              \
+            type rest = 0;                                                                         \
+            for (int64_t j = i; j < k; j++)                                                        \
+                rest += a[j] * b[r * pitch + j];                                                   \
+            sums[r] = lanes[r][0] + rest;                                                          \
+        }                                                                                          \
+    }
+#else
+#define UL_DOTS(tag, type, vec, loose)                                                             \
+    UL_INLINE void ul_four_dots_##tag(type *sums, const type *a, const type *b, int64_t pitch,     \
+                                      int64_t k)                                                   \
+    {                                                                                              \
+        for (int64_t r = 0; r < 4; r++)                                                            \
+            sums[r] = ul_dot_##tag(a, b + r * pitch, k);                                           \
+    }
+#endif
+#define UL_DOT_ROWS(tag, type)                                                                     \
+    static inline void ul_dots_##tag(type *sums, const type *a, const type *b, int64_t pitch,      \
+                                     int64_t k, int64_t rows)                                      \
+    {                                                                                              \
+        for (; rows >= 4; rows -= 4, sums += 4, b += 4 * pitch)                                    \
+            ul_four_dots_##tag(sums, a, b, pitch, k);                                              \
+        for (; rows > 0; rows--, sums++, b += pitch)                                               \
+            *sums = ul_dot_##tag(a, b, k);                                                         \
+    }
+
 #if UL_VECTOR_BYTES > 0
 UL_VECTOR(ul_f64v, double, UL_VECTOR_BYTES / 8);
 UL_VECTOR_LOOSE(ul_f64v_loose, double, UL_VECTOR_BYTES / 8);
@@ -436,7 +548,9 @@ UL_VECTOR_LOOSE(ul_u64v_loose, uint64_t, UL_VECTOR_BYTES / 8);
     UL_ADD_ROWS(tag, type)                                                                         \
     UL_PACK_ROW(tag, type)                                                                         \
     UL_TAPS(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
-    UL_DOT(tag, type, ul_##tag##v, ul_##tag##v_loose)
+    UL_DOT(tag, type, ul_##tag##v, ul_##tag##v_loose)                                              \
+    UL_DOTS(tag, type, ul_##tag##v, ul_##tag##v_loose)                                             \
+    UL_DOT_ROWS(tag, type)
 
 /* Integers are summed unsigned, where overflow wraps. */
 UL_CONTRACTIONS(f32, float)

@@ -8,6 +8,7 @@
  * it, so that an epilogue is part of every measurement.
  */
 #include "codegen/codegen.h"
+#include "codegen/threads.h"
 #include "ir/lower.h"
 
 #include <inttypes.h>
@@ -37,6 +38,7 @@ struct emitter {
     FILE *data; /* of the test, else NULL */
     uint64_t state;
     uint32_t count;
+    uint32_t thread_count;
     struct ul_text table;
 };
 
@@ -114,8 +116,10 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
     struct ul_diag diag = {0};
     uint64_t scratch_bytes = 0;
     const struct ul_kernel *kernel = result.kernel;
+    struct ul_threads threads;
+    ul_threads_init(&threads, kernel, e->thread_count, &e->arena);
     ul_text_printf(&e->text, "/* %s */\nstatic void k%" PRIu32 "(", name, e->count);
-    if (ul_kernel_print_c(&e->text, kernel, NULL, &scratch_bytes, &diag) != UL_OK) {
+    if (ul_kernel_print_c(&e->text, kernel, &threads, &scratch_bytes, &diag) != UL_OK) {
         fprintf(stderr, "contract_emit: %s\n", diag.text);
         exit(UL_INTERNAL);
     }
@@ -392,10 +396,10 @@ static void emit_test(struct emitter *e, uint32_t count)
 
 int main(int argc, char **argv)
 {
-    struct emitter e = {0};
-    bool is_test = argc == 5 && strcmp(argv[1], "test") == 0;
+    struct emitter e = {.thread_count = 1};
+    bool is_test = argc == 6 && strcmp(argv[1], "test") == 0;
     if (!is_test && !(argc == 3 && strcmp(argv[1], "bench") == 0)) {
-        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT\n");
+        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT THREADS\n");
         return UL_USAGE;
     }
     ul_arena_init(&e.arena);
@@ -403,6 +407,7 @@ int main(int argc, char **argv)
     ul_text_init(&e.table, &e.arena);
     if (is_test) {
         e.state = strtoull(argv[3], NULL, 10);
+        e.thread_count = (uint32_t)strtoul(argv[5], NULL, 10);
         e.data = fopen(ul_arena_printf(&e.arena, "%s.data", argv[2]), "wb");
         if (e.data == NULL)
             return UL_IO;

@@ -121,6 +121,7 @@ static int run_case(const struct kernel_case *c, unsigned char *const *data, siz
 {
     struct ul_run run;
     memset(&run, 0, sizeof run);
+    run.threads = 3;
     void *params[10];
     int failed = 0, b;
     for (b = 0; c->buffers[b].element_count > 0; b++) {

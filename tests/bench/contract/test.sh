@@ -6,11 +6,13 @@ set -eu
 emit=$1 work=$(cd "$2" && pwd) seed=${3:-1} count=${4:-24}
 here=$(cd "$(dirname "$0")" && pwd)
 runtime=$here/../../../runtime
-"$emit" test "$work/contract_test_kernels.c" "$seed" "$count"
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror"
 for cc in ${CC:-gcc clang}; do
     command -v "$cc" >/dev/null || continue
-    for flags in "-O2 -march=native" "-O1 -DUL_NO_VECTOR" ${EXTRA_FLAGS:+"$EXTRA_FLAGS"}; do
+    for flags in "-O2 -march=native" "-O1 -DUL_NO_VECTOR" "-O2 -fopenmp" \
+        ${EXTRA_FLAGS:+"$EXTRA_FLAGS"}; do
+        case $flags in *openmp*) threads=3 ;; *) threads=1 ;; esac
+        "$emit" test "$work/contract_test_kernels.c" "$seed" "$count" $threads
         # shellcheck disable=SC2086
         "$cc" -std=c99 $flags $warnings -fno-strict-aliasing -ffp-contract=fast -fno-math-errno \
             -I"$runtime" -I"$here" -DKERNELS='"'"$work/contract_test_kernels.c"'"' \
