@@ -438,8 +438,11 @@ static bool read_order(const struct ul_node *root, uint32_t rank, int64_t perm[R
         return true;
     if (own == NULL || count != rank)
         return false;
+    /* The first dimension of fewer than four stands for batch and heads (and queries). */
+    uint32_t at = 0;
     for (uint32_t d = 0; d < rank; d++)
-        perm[RANK - rank + d] = own[d] + RANK - rank;
+        for (int64_t i = own[d] == 0 ? 0 : own[d] + RANK - rank; i <= own[d] + RANK - rank; i++)
+            perm[at++] = i;
     return true;
 }
 
