@@ -1,0 +1,315 @@
+/* Groups as calls of a library: what is one and what not, its post-operations in a line, and what
+ * oneDNN answers on whatever machine the test runs on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/library.h"
+
+struct fixture {
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_group_call call;
+};
+
+/* The main block as one group; the values that it returns are needed outside. */
+static bool describe(struct fixture *fixture, const char *text, bool sums)
+{
+    struct ul_diag diag = {0};
+    ul_arena_init(&fixture->arena);
+    enum ul_status status = ul_graph_parse(&fixture->graph, &fixture->arena, text, NULL, &diag);
+    if (status != UL_OK)
+        fail_msg("%s", diag.text);
+    const struct ul_graph *graph = &fixture->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    bool *escapes = UL_NEW_ARRAY(&fixture->arena, bool, graph->value_count);
+    for (uint32_t i = 0; i < block->output_count; i++)
+        escapes[block->outputs[i]] = true;
+    ul_node_id nodes[16];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < block->node_count; i++) {
+        if (!ul_node_is_view(graph, block->nodes[i]))
+            nodes[count++] = block->nodes[i];
+    }
+    return ul_group_call_make(graph, nodes, count, escapes, sums, &fixture->call);
+}
+
+static void done(struct fixture *fixture)
+{
+    ul_arena_done(&fixture->arena);
+}
+
+/* "bias, relu, add[1,4,1,1]" */
+static const char *posts_text(struct fixture *fixture)
+{
+    static const char *const names[] = {
+        "relu",   "clip", "gelu", "gelu tanh", "swish", "hard swish", "logistic", "tanh", "elu",
+        "linear", "sum",  "add",  "sub",       "mul",   "div",        "max",      "min"};
+    const struct ul_call *call = &fixture->call.call;
+    struct ul_text text;
+    ul_text_init(&text, &fixture->arena);
+    ul_text_put(&text, call->bias.rank > 0 ? "bias" : "");
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        const struct ul_post *post = &call->posts[i];
+        ul_text_printf(&text, "%s%s", text.length > 0 ? ", " : "", names[post->kind]);
+        if (post->kind == UL_POST_LINEAR || post->kind == UL_POST_CLIP)
+            ul_text_printf(&text, "(%g %g)", (double)post->alpha, (double)post->beta);
+        for (uint32_t d = 0; d < post->tensor.rank; d++)
+            ul_text_printf(&text, "%s%lld", d == 0 ? " " : "x", (long long)post->tensor.dims[d]);
+    }
+    return text.data;
+}
+
+static void expect(const char *text, const char *wanted)
+{
+    struct fixture fixture;
+    bool is_call = describe(&fixture, text, true);
+    if (wanted == NULL)
+        assert_false(is_call);
+    else {
+        assert_true(is_call);
+        assert_string_equal(posts_text(&fixture), wanted);
+    }
+    done(&fixture);
+}
+
+#define CONV                                                                                       \
+    "graph \"t\"\n"                                                                                \
+    "input %0 \"x\" f32[1,4,8,8] channels_last own\n"                                              \
+    "input %1 \"r\" f32[1,4,8,8] channels_last own\n"                                              \
+    "weight %2 \"w\" f32[4,4,3,3] own = splat [0.5]\n"                                             \
+    "weight %3 \"b\" f32[4] own = [1.0,2.0,3.0,4.0]\n"                                             \
+    "weight %4 \"c\" f32[4,1,1] own = [1.0,2.0,3.0,4.0]\n"                                         \
+    "weight %5 \"s\" f32[] own = [2.0]\n"
+#define OUT(id, name) "%" #id " \"" name "\" f32[1,4,8,8] channels_last own"
+#define BARE OUT(6, "y") " = Conv n0 \"conv\" (%0, %2) {pads=ints[1,1,1,1]}\n"
+#define BIASED OUT(6, "y") " = Conv n0 \"conv\" (%0, %2, %3) {pads=ints[1,1,1,1]}\n"
+
+static void convolutions_take_what_follows(void **state)
+{
+    (void)state;
+    expect(CONV BARE "return %6\n", "");
+    expect(CONV BIASED OUT(7, "z") " = Relu n1 \"z\" (%6)\nreturn %7\n", "bias, relu");
+    expect(CONV BARE OUT(7, "z") " = Add n1 \"z\" (%4, %6)\nreturn %7\n", "bias");
+    expect(CONV BIASED OUT(7, "z") " = Mul n1 \"z\" (%6, %4)\nreturn %7\n", "bias, mul 1x4x1x1");
+    expect(CONV BARE OUT(7, "z") " = Add n1 \"z\" (%1, %6)\n" OUT(
+               8, "a") " = Relu n2 \"a\" (%7)\nreturn %8\n",
+           "sum, relu");
+    expect(CONV BARE OUT(7, "z") " = Sub n1 \"z\" (%5, %6)\nreturn %7\n", "linear(-1 2)");
+    expect(CONV BARE OUT(7, "z") " = Max n1 \"z\" (%6, %5)\nreturn %7\n", "clip(2 inf)");
+    expect(CONV BARE OUT(7, "z") " = Clip n1 \"z\" (%6, -, %5)\nreturn %7\n", "clip(-inf 2)");
+    expect(CONV BARE OUT(7, "z") " = Gelu n1 \"z\" (%6) {approximate=\"tanh\"}\nreturn %7\n",
+           "gelu tanh");
+}
+
+static void gates_are_one_function(void **state)
+{
+    (void)state;
+    expect(CONV BARE OUT(7, "g") " = Sigmoid n1 \"g\" (%6)\n" OUT(
+               8, "z") " = Mul n2 \"z\" (%6, %7)\nreturn %8\n",
+           "swish");
+    expect(CONV BARE OUT(7, "g") " = HardSigmoid n1 \"g\" (%6) {alpha=0.16666667, beta=0.5}\n" OUT(
+               8, "z") " = Mul n2 \"z\" (%7, %6)\nreturn %8\n",
+           "hard swish");
+    /* Of something else, or with the gate needed elsewhere, it is no call. */
+    expect(CONV BARE OUT(7, "g") " = Tanh n1 \"g\" (%6)\n" OUT(
+               8, "z") " = Mul n2 \"z\" (%6, %7)\nreturn %8\n",
+           NULL);
+    expect(CONV BARE OUT(7, "g") " = Sigmoid n1 \"g\" (%6)\n" OUT(
+               8, "z") " = Mul n2 \"z\" (%6, %7)\nreturn %8, %7\n",
+           NULL);
+}
+
+static void other_groups_are_no_calls(void **state)
+{
+    (void)state;
+    /* The result in between is needed; a node in front; a function that is no post-operation. */
+    expect(CONV BARE OUT(7, "z") " = Relu n1 \"z\" (%6)\nreturn %7, %6\n", NULL);
+    expect(CONV OUT(6, "q") " = Relu n0 \"q\" (%0)\n" OUT(
+               7, "y") " = Conv n1 \"conv\" (%6, %2) {pads=ints[1,1,1,1]}\nreturn %7\n",
+           NULL);
+    expect(CONV BARE OUT(7, "z") " = Softsign n1 \"z\" (%6)\nreturn %7\n", NULL);
+    expect(CONV BARE OUT(7, "z") " = Div n1 \"z\" (%5, %6)\nreturn %7\n", NULL);
+    expect("graph \"t\"\ninput %0 \"x\" i32[2,3] own\nweight %1 \"w\" i32[3,4] own = splat [2]\n"
+           "%2 \"y\" i32[2,4] own = MatMul n0 \"y\" (%0, %1)\nreturn %2\n",
+           NULL);
+}
+
+static void a_residual_can_be_an_operand(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    assert_true(
+        describe(&fixture, CONV BARE OUT(7, "z") " = Add n1 \"z\" (%1, %6)\nreturn %7\n", false));
+    assert_string_equal(posts_text(&fixture), "add 1x4x8x8");
+    assert_int_equal(fixture.call.residual, UL_NONE);
+    assert_int_equal(fixture.call.args[UL_CALL_FIRST_POST], 1);
+    done(&fixture);
+}
+
+static void expect_dims(const struct ul_call_tensor *tensor, uint32_t rank, const int64_t *dims)
+{
+    assert_int_equal(tensor->rank, rank);
+    for (uint32_t d = 0; d < rank; d++)
+        assert_int_equal(tensor->dims[d], dims[d]);
+}
+
+static void batches_become_rows(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    assert_true(describe(&fixture,
+                         "graph \"t\"\ninput %0 \"x\" f32[2,3,4] own\n"
+                         "weight %1 \"w\" f32[4,5] own = splat [2.0]\n"
+                         "weight %2 \"b\" f32[5] own = [1.0,2.0,3.0,4.0,5.0]\n"
+                         "%3 \"y\" f32[2,3,5] own = MatMul n0 \"y\" (%0, %1)\n"
+                         "%4 \"z\" f32[2,3,5] own = Add n1 \"z\" (%2, %3)\nreturn %4\n",
+                         true));
+    const struct ul_call *call = &fixture.call.call;
+    expect_dims(&call->src, 2, (int64_t[]){6, 4});
+    expect_dims(&call->weights, 2, (int64_t[]){4, 5});
+    expect_dims(&call->bias, 2, (int64_t[]){1, 5});
+    expect_dims(&call->dst, 2, (int64_t[]){6, 5});
+    assert_true(fixture.call.may_pack);
+    done(&fixture);
+    /* Heads that lie between the rows stay an axis of their own; a batch of one is none. */
+    assert_true(describe(&fixture,
+                         "graph \"t\"\ninput %0 \"q\" f32[1,3,2,4] own\n"
+                         "input %1 \"k\" f32[1,2,4,5] own\n"
+                         "%2 \"t\" f32[1,2,3,4] view=%0+0[24,4,8,1] = Transpose n0 \"t\" (%0) "
+                         "{perm=ints[0,2,1,3]}\n"
+                         "%3 \"y\" f32[1,2,3,5] own = MatMul n1 \"y\" (%2, %1)\nreturn %3\n",
+                         true));
+    expect_dims(&call->src, 3, (int64_t[]){2, 3, 4});
+    assert_int_equal(call->src.strides[0], 4);
+    assert_int_equal(call->src.strides[1], 8);
+    expect_dims(&call->weights, 3, (int64_t[]){2, 4, 5});
+    assert_false(fixture.call.may_pack);
+    done(&fixture);
+}
+
+static void factors_of_gemm(void **state)
+{
+    (void)state;
+#define GEMM(attributes)                                                                           \
+    "graph \"t\"\ninput %0 \"x\" f32[4,2] own\nweight %1 \"w\" f32[5,4] own = splat [2.0]\n"       \
+    "weight %2 \"c\" f32[5] own = [1.0,2.0,3.0,4.0,5.0]\n"                                         \
+    "%3 \"y\" f32[2,5] own = Gemm n0 \"y\" (%0, %1, %2) {transA=1, transB=1" attributes "}\n"      \
+    "return %3\n"
+    struct fixture fixture;
+    assert_true(describe(&fixture, GEMM(""), true));
+    assert_string_equal(posts_text(&fixture), "bias");
+    expect_dims(&fixture.call.call.src, 2, (int64_t[]){2, 4});
+    assert_int_equal(fixture.call.call.src.strides[1], 2);
+    expect_dims(&fixture.call.call.weights, 2, (int64_t[]){4, 5});
+    assert_int_equal(fixture.call.call.weights.strides[0], 1);
+    done(&fixture);
+    expect(GEMM(", alpha=0.5"), "linear(0.5 0), add 1x5");
+    expect(GEMM(", beta=0.5"), NULL);
+    expect(GEMM(", alpha=0.5, beta=0.0"), "linear(0.5 0)");
+#undef GEMM
+}
+
+static void windows_over_the_edge(void **state)
+{
+    (void)state;
+#define POOL(op, attributes)                                                                       \
+    "graph \"t\"\ninput %0 \"x\" f32[1,4,8,8] channels_last own\n"                                 \
+    "%1 \"y\" f32[1,4,4,4] channels_last own = " op " n0 \"y\" (%0) {kernel_shape=ints[3,3], "     \
+    "strides=ints[2,2], ceil_mode=1" attributes "}\nreturn %1\n"
+    struct fixture fixture;
+    assert_true(describe(&fixture, POOL("MaxPool", ""), true));
+    assert_int_equal(fixture.call.call.pads[2], 1);
+    done(&fixture);
+    expect(POOL("AveragePool", ""), "");
+    expect(POOL("AveragePool", ", count_include_pad=1"), NULL);
+#undef POOL
+}
+
+/* ---- answers ---- */
+
+static void expect_answer(struct ul_dnnl *dnnl, const char *text, bool pack)
+{
+    struct fixture fixture;
+    assert_true(describe(&fixture, text, true));
+    assert_true(ul_dnnl_answer(dnnl, &fixture.call, pack));
+    const struct ul_call *call = &fixture.call.call;
+    assert_false(ul_library_refuses(call->implementation));
+    assert_int_equal(call->pack != NULL, pack && fixture.call.may_pack);
+    if (call->pack != NULL) {
+        const struct ul_type *type = &fixture.graph.values[fixture.call.args[UL_CALL_WEIGHTS]].type;
+        uint64_t elements = 1;
+        for (uint32_t d = 0; d < call->pack->rank; d++)
+            elements *= (uint64_t)call->pack->dims[d];
+        assert_int_equal(elements, ul_type_elements(type));
+        assert_true(call->pack->size_bytes >= ul_type_bytes(type));
+    }
+    struct ul_group_call again;
+    const struct ul_block *block = &fixture.graph.blocks[0];
+    bool escapes[16] = {false};
+    escapes[block->outputs[0]] = true;
+    assert_true(
+        ul_group_call_make(&fixture.graph, block->nodes, block->node_count, escapes, true, &again));
+    assert_true(ul_dnnl_answer(dnnl, &again, pack));
+    assert_memory_equal(&again.call, call, sizeof *call);
+    done(&fixture);
+}
+
+static void answers_are_no_reference_code(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    struct ul_dnnl *dnnl;
+    ul_arena_init(&arena);
+    assert_int_equal(ul_dnnl_open(&arena, NULL, 1, &dnnl, &diag), UL_OK);
+    expect_answer(dnnl,
+                  CONV BIASED OUT(7, "z") " = Add n1 \"z\" (%1, %6)\n" OUT(
+                      8, "a") " = Relu n2 \"a\" (%7)\nreturn %8\n",
+                  true);
+    expect_answer(dnnl,
+                  "graph \"t\"\ninput %0 \"x\" f32[1,16,9,9] channels_last own\n"
+                  "weight %1 \"w\" f32[16,1,3,3] own = splat [0.5]\n"
+                  "%2 \"y\" f32[1,16,9,9] channels_last own = Conv n0 \"y\" (%0, %1) "
+                  "{pads=ints[1,1,1,1], group=16}\nreturn %2\n",
+                  true);
+    expect_answer(dnnl,
+                  "graph \"t\"\ninput %0 \"x\" f32[1,16,9,9] channels_last own\n"
+                  "%1 \"y\" f32[1,16,4,4] channels_last own = MaxPool n0 \"y\" (%0) "
+                  "{kernel_shape=ints[3,3], strides=ints[2,2]}\nreturn %1\n",
+                  true);
+    /* A source that is not channels-last goes through a copy, where there is enough to compute. */
+    struct fixture fixture;
+    assert_true(describe(&fixture,
+                         "graph \"t\"\ninput %0 \"x\" f32[1,32,16,16] own\n"
+                         "weight %1 \"w\" f32[64,32,3,3] own = splat [0.5]\n"
+                         "%2 \"y\" f32[1,64,16,16] channels_last own = Conv n0 \"y\" (%0, %1) "
+                         "{pads=ints[1,1,1,1]}\nreturn %2\n",
+                         true));
+    assert_true(ul_dnnl_answer(dnnl, &fixture.call, true));
+    assert_int_equal(fixture.call.call.src_copy_bytes, 4 * 32 * 16 * 16);
+    assert_int_equal(fixture.call.call.dst_copy_bytes, 0);
+    assert_true(fixture.call.call.scratch_bytes >= fixture.call.call.src_copy_bytes);
+    done(&fixture);
+    ul_dnnl_close(dnnl);
+    ul_arena_done(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_take_what_follows),
+        cmocka_unit_test(gates_are_one_function),
+        cmocka_unit_test(other_groups_are_no_calls),
+        cmocka_unit_test(a_residual_can_be_an_operand),
+        cmocka_unit_test(batches_become_rows),
+        cmocka_unit_test(factors_of_gemm),
+        cmocka_unit_test(windows_over_the_edge),
+        cmocka_unit_test(answers_are_no_reference_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
