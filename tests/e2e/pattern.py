@@ -362,7 +362,7 @@ def main():
     parser.add_argument("--target", default="c")
     parser.add_argument("--threads")
     parser.add_argument("--keep")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     folder = args.keep or tempfile.mkdtemp()
     os.makedirs(folder, exist_ok=True)
     failed = check(args, folder)
