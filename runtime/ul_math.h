@@ -48,11 +48,11 @@ static inline float ul_exp_f32(float x)
     p = p * r + 1.666652113e-01f;
     p = p * r + 4.999999404e-01f;
     p = (p * (r * r) + r) + 1.0f;
-    int32_t power = (int32_t)(ul_f32_bits(shifted) - 0x4b400000u);
-    int32_t half = power / 2;
-    float low = ul_f32_from_bits((uint32_t)(half + 127) << 23);
-    float high = ul_f32_from_bits((uint32_t)(power - half + 127) << 23);
-    return x != x ? x : p * low * high;
+    uint32_t power = ul_f32_bits(shifted) - (0x4b400000u - 254); /* n + 254 */
+    uint32_t half = power >> 1;
+    float low = ul_f32_from_bits(half << 23);
+    float high = ul_f32_from_bits((power - half) << 23);
+    return p * low * high; /* of NaN, NaN: it passed both bounds */
 }
 
 /* x = 2^n m with m in [sqrt(1/2), sqrt(2)); log(x) = n ln 2 + log(m). */
