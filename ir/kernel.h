@@ -284,6 +284,9 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          uint32_t k_count);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
 
+/* tile.c: cuts nests that move elements from one order in memory to another into blocks. */
+void ul_ks_tile(struct ul_kernel *kernel);
+
 /* share.c: names the parts of an expression that it uses more than once. */
 ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value);
 /* kernel.c, for share.c: the expression `id` over other operands. */

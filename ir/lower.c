@@ -772,6 +772,7 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
         ul_op_get(graph->nodes[anchor].op)->lower(&lower, anchor);
     }
     UL_ASSERT(lower.kernel->open_count == 1);
+    ul_ks_tile(lower.kernel);
     memset(result, 0, sizeof *result);
     result->kernel = lower.kernel;
     find_in_place(&lower, result);
