@@ -368,7 +368,7 @@ static void put_makefile(struct ul_emitter *emitter)
         rom ? " rom.o" : "",
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"
-                 : "\tcat weights.bin >> $@.tmp\n",
+                 : "\ttruncate -s %4096 $@.tmp || true\n\tcat weights.bin >> $@.tmp\n",
         rom ? "rom.o: rom.S weights.bin\n\t$(CC) -c rom.S -o $@\n\n" : "");
 }
 

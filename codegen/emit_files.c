@@ -96,10 +96,22 @@ static void put_weight_elements(struct weight_writer *writer, const struct ul_va
     }
 }
 
+/* The zeros that bring a large weight to its place in a page. */
+static void put_weight_gap(struct weight_writer *writer, ul_value_id value)
+{
+    static const unsigned char zeros[UL_PAGE_BYTES];
+    const struct ul_program *program = writer->base.program;
+    put_weight_bytes(writer, zeros,
+                     ul_weights_gap(ul_emit_place(&writer->base, value, 0).offset_bytes,
+                                    ul_type_bytes(&program->graph->values[value].type),
+                                    program->packs[value] != NULL, writer->written_bytes));
+}
+
 static void write_weight(struct ul_emitter *emitter, ul_value_id value)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
     const struct ul_value *info = &emitter->program->graph->values[value];
+    put_weight_gap(writer, value);
     if (info->tensor->data == NULL)
         put_weight_elements(writer, info);
     else

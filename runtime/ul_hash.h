@@ -1,11 +1,11 @@
 /*
- * The 64-bit hash that guards stored weights and compares the steps of two runs.
+ * What the compiler that writes a weights file and the program that reads it share: the 64-bit hash
+ * that guards it (and compares the steps of two runs), and where large weights lie in it.
  *
  * It finds accidents (truncation, flipped bits, another model's file), it is no protection against
  * an adversary. Four independent lanes take 32 bytes at a time, so that it runs at memory speed.
  * The result does not depend on how the bytes were cut into calls, nor on the byte order of the
- * machine. The compiler that writes a weights file and the program that reads it share this file.
- * Nothing fails; the caller owns the state.
+ * machine. Nothing fails; the caller owns the state.
  */
 #ifndef UL_HASH_H
 #define UL_HASH_H
@@ -13,6 +13,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* A large weight that is stored as it lies in the
+   arena has the same place in a page in both, so that a program may take the file's own pages
+   instead of copying them: these are the zeros before a weight for offset_bytes of the arena, at
+   `at_bytes` of the payload. */
+#define UL_PAGE_BYTES 4096u
+#define UL_PAGED_WEIGHT_BYTES 1048576u
+
+static inline uint64_t ul_weights_gap(uint64_t offset_bytes, uint64_t size_bytes, int packed,
+                                      uint64_t at_bytes)
+{
+    if (packed || size_bytes < UL_PAGED_WEIGHT_BYTES)
+        return 0;
+    return (offset_bytes - at_bytes) & (UL_PAGE_BYTES - 1);
+}
 
 struct ul_hash {
     uint64_t lanes[4];

@@ -56,6 +56,7 @@ struct ul_session {
     const struct ul_options *options;
     unsigned char *block; /* the one allocation: margin, arena, margin */
     unsigned char *arena;
+    uint64_t mapped_bytes; /* of the block, where it is pages of its own; else it is of the heap */
     uint64_t margin_bytes; /* 0 but in the modes that look for stray writes */
     void **inputs;         /* NULL for a tensor that lives in the arena, else a buffer */
     void **outputs;

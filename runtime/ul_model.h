@@ -120,7 +120,8 @@ struct ul_pack; /* ul_call.h */
 
 /* size_bytes of the payload that go to offset_bytes of the arena. Stored little-endian;
    element_bytes (1, 2, 4, 8) lets a big-endian machine swap. With a pack, the weight is stored
-   row-major and takes pack->size_bytes of the arena; its elements have 4 bytes. */
+   row-major and takes pack->size_bytes of the arena; its elements have 4 bytes. A large section
+   without one follows a gap (ul_hash.h). */
 struct ul_section {
     uint64_t offset_bytes;
     uint64_t size_bytes;
@@ -265,7 +266,9 @@ struct ul_model {
 /*
  * Where weights come from. Either `memory` holds the whole file (payload and trailer), or `read`
  * copies size_bytes from offset_bytes of the file into target and returns 0, anything else for
- * failure. Bytes before the payload (a program's own code) are allowed.
+ * failure. Bytes before the payload (a program's own code) are allowed. `map`, which may be NULL,
+ * is a `read` for large sections that may leave the bytes in the file until they are used: they
+ * stay what they are as long as the arena lives. It returns anything but 0 where it cannot.
  */
 typedef int ul_read(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes);
 
@@ -274,6 +277,7 @@ struct ul_weights_source {
     const void *memory;
     ul_read *read;
     void *context;
+    ul_read *map;
 };
 
 /* Bits of struct ul_model's isa: what model.c's compiler was allowed to use. */

@@ -193,29 +193,57 @@ static inline int ul_run_load_section(const struct ul_weights_source *source, ui
     return 0;
 }
 
-/* The same for a section that is packed as it comes: through a little of the stack, or straight
-   from memory. */
-static inline int ul_run_pack_section(const struct ul_weights_source *source, uint64_t offset_bytes,
-                                      unsigned char *target, const struct ul_section *section,
-                                      struct ul_hash *hash)
+/* Hands size_bytes of the source to the hash and, where there is one, to the packer: through a
+   little of the stack, or straight from memory. */
+static inline int ul_run_stream(const struct ul_weights_source *source, uint64_t offset_bytes,
+                                uint64_t size_bytes, struct ul_hash *hash, struct ul_packer *packer)
 {
     unsigned char staged[8192];
-    struct ul_packer packer;
-    uint64_t left_bytes = section->size_bytes;
-    ul_packer_init(&packer, section->pack, target);
-    while (left_bytes != 0) {
-        uint64_t piece = left_bytes < sizeof staged ? left_bytes : sizeof staged;
+    while (size_bytes != 0) {
+        uint64_t piece = size_bytes < sizeof staged ? size_bytes : sizeof staged;
         const unsigned char *bytes = staged;
         if (source->memory != NULL)
             bytes = (const unsigned char *)source->memory + offset_bytes;
         else if (source->read(source->context, offset_bytes, staged, piece) != 0)
             return 1;
         ul_hash_add(hash, bytes, (size_t)piece);
-        ul_packer_add(&packer, bytes, piece / UL_PACK_ELEMENT_BYTES);
+        if (packer != NULL)
+            ul_packer_add(packer, bytes, piece / UL_PACK_ELEMENT_BYTES);
         offset_bytes += piece;
-        left_bytes -= piece;
+        size_bytes -= piece;
     }
     return 0;
+}
+
+/* A section that is packed as it comes. */
+static inline int ul_run_pack_section(const struct ul_weights_source *source, uint64_t offset_bytes,
+                                      unsigned char *target, const struct ul_section *section,
+                                      struct ul_hash *hash)
+{
+    struct ul_packer packer;
+    ul_packer_init(&packer, section->pack, target);
+    return ul_run_stream(source, offset_bytes, section->size_bytes, hash, &packer);
+}
+
+/* Puts one section into place: packed, as the file's own pages, or copied. */
+static inline int ul_run_place_section(const struct ul_weights_source *source,
+                                       uint64_t offset_bytes, unsigned char *target,
+                                       const struct ul_section *section, struct ul_hash *hash)
+{
+    uint64_t size_bytes = section->size_bytes;
+    int failed;
+    if (section->pack != NULL)
+        failed = ul_run_pack_section(source, offset_bytes, target, section, hash);
+    else if (source->memory == NULL && source->map != NULL && !ul_run_is_big_endian() &&
+             size_bytes >= UL_PAGED_WEIGHT_BYTES &&
+             source->map(source->context, offset_bytes, target, size_bytes) == 0)
+        return ul_run_stream(source, offset_bytes, size_bytes, hash, NULL); /* but not to memory */
+    else
+        failed = ul_run_load_section(source, offset_bytes, target, size_bytes, hash);
+    if (ul_run_is_big_endian())
+        ul_run_swap(target, section->pack != NULL ? section->pack->size_bytes : size_bytes,
+                    section->element_bytes);
+    return failed;
 }
 
 /* Every section goes straight to its place, in the layout that it has there: no second copy of the
@@ -224,25 +252,21 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
                                                   const struct ul_weights_source *source,
                                                   unsigned char *arena, struct ul_failure *failure)
 {
-    uint64_t offset = 0;
+    uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
     struct ul_hash hash;
-    enum ul_result result = ul_run_find_payload(model, source, &offset, failure);
+    enum ul_result result = ul_run_find_payload(model, source, &begin, failure);
     if (result != UL_OK)
         return result;
     ul_hash_init(&hash);
     for (uint32_t i = 0; i < model->section_count; i++) {
         const struct ul_section *section = &model->sections[i];
-        unsigned char *target = arena + section->offset_bytes;
-        uint64_t placed_bytes =
-            section->pack != NULL ? section->pack->size_bytes : section->size_bytes;
-        int failed = section->pack != NULL
-                         ? ul_run_pack_section(source, offset, target, section, &hash)
-                         : ul_run_load_section(source, offset, target, section->size_bytes, &hash);
-        if (failed)
+        uint64_t gap =
+            ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
+        if (ul_run_stream(source, begin + at, gap, &hash, NULL) != 0 ||
+            ul_run_place_section(source, begin + at + gap, arena + section->offset_bytes, section,
+                                 &hash) != 0)
             return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
-        if (ul_run_is_big_endian())
-            ul_run_swap(target, placed_bytes, section->element_bytes);
-        offset += section->size_bytes;
+        at += gap + section->size_bytes;
     }
     if (ul_hash_get(&hash) != model->payload_hash)
         return ul_run_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);

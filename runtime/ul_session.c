@@ -3,6 +3,7 @@
  * memory that it will ever use: the arena with one call, and stand-ins for a caller's buffers when
  * the model was compiled with --io caller.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "ul_internal.h"
 
 #include "ul_run.h"
@@ -12,12 +13,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct weights_file {
     int descriptor;
-    int error; /* errno of the first read that failed; 0 with a short read */
+    bool pages; /* the arena is made of whole pages of its own */
+    int error;  /* errno of the first read that failed; 0 with a short read */
     char path[UL_PATH_BYTES];
     struct ul_weights_source source;
 };
@@ -42,6 +45,25 @@ static int read_weights(void *context, uint64_t offset_bytes, void *target, uint
     return 0;
 }
 
+/* Puts the file's pages where whole pages of the arena are, and reads what is beside them. They are
+   this process's own: what is written to the arena stays out of the file. */
+static int map_weights(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
+{
+    struct weights_file *file = context;
+    long page = sysconf(_SC_PAGESIZE);
+    uint64_t page_bytes = page > 0 ? (uint64_t)page : UL_PAGE_BYTES;
+    uint64_t head = (page_bytes - (uint64_t)(uintptr_t)target % page_bytes) % page_bytes;
+    uint64_t body = size_bytes > head ? (size_bytes - head) / page_bytes * page_bytes : 0;
+    uint64_t tail = head + body;
+    unsigned char *bytes = target;
+    if (!file->pages || body == 0 || (offset_bytes + head) % page_bytes != 0 ||
+        mmap(bytes + head, (size_t)body, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+             file->descriptor, (off_t)(offset_bytes + head)) == MAP_FAILED)
+        return 1;
+    return read_weights(context, offset_bytes, bytes, head) ||
+           read_weights(context, offset_bytes + tail, bytes + tail, size_bytes - tail);
+}
+
 static bool open_path(struct weights_file *file)
 {
     struct stat status;
@@ -57,6 +79,7 @@ static bool open_path(struct weights_file *file)
     file->source.memory = NULL;
     file->source.read = read_weights;
     file->source.context = file;
+    file->source.map = map_weights;
     return true;
 }
 
@@ -178,6 +201,7 @@ static int load(struct ul_session *s)
     struct ul_failure failure;
     const struct ul_model *model = s->model;
     bool stored = model->payload_bytes != 0;
+    file.pages = s->mapped_bytes != 0;
     int status = stored ? find_weights(s, &file) : UL_EXIT_OK;
     if (status != UL_EXIT_OK)
         return status;
@@ -228,22 +252,36 @@ static int open_buffers(const struct ul_session *s, const struct ul_tensor *tens
     return UL_EXIT_OK;
 }
 
-static int open_arena(struct ul_session *s, uint64_t margin_bytes)
+/* Large blocks are pages of their own, which weights of the file may take the place of. */
+static void *new_block(struct ul_session *s, uint64_t align, uint64_t size_bytes)
 {
     void *block = NULL;
+    if (size_bytes >= UL_PAGED_WEIGHT_BYTES && align <= UL_PAGE_BYTES) {
+        block = mmap(NULL, (size_t)size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+        s->mapped_bytes = block != MAP_FAILED ? size_bytes : 0;
+        return block != MAP_FAILED ? block : NULL;
+    }
+    if (posix_memalign(&block, (size_t)align, size_bytes != 0 ? (size_t)size_bytes : 1) != 0)
+        return NULL;
+    return block;
+}
+
+static int open_arena(struct ul_session *s, uint64_t margin_bytes)
+{
     uint64_t arena_bytes = s->model->arena_bytes;
     uint64_t align = s->model->arena_align;
     if (align < sizeof(void *))
         align = sizeof(void *);
     s->margin_bytes = (margin_bytes + align - 1) / align * align;
     uint64_t total_bytes = arena_bytes + 2 * s->margin_bytes;
-    if (total_bytes < arena_bytes || total_bytes > SIZE_MAX ||
-        posix_memalign(&block, (size_t)align, total_bytes != 0 ? (size_t)total_bytes : 1) != 0)
+    if (total_bytes >= arena_bytes && total_bytes <= SIZE_MAX)
+        s->block = new_block(s, align, total_bytes);
+    if (s->block == NULL)
         return ul_error(s, UL_EXIT_NO_FIT,
                         "the model runs in one buffer of %" PRIu64
                         " bytes, and this machine does not give it",
                         arena_bytes);
-    s->block = block;
     s->arena = s->block + s->margin_bytes;
     return UL_EXIT_OK;
 }
@@ -270,7 +308,10 @@ void ul_session_close(struct ul_session *s)
     free(s->inputs);
     free(s->outputs);
     unload(s);
-    free(s->block);
+    if (s->mapped_bytes != 0)
+        munmap(s->block, (size_t)s->mapped_bytes);
+    else
+        free(s->block);
     s->inputs = NULL;
     s->outputs = NULL;
     s->block = NULL;

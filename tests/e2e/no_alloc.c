@@ -169,7 +169,8 @@ int main(int argc, char **argv)
     if (file == NULL || fseek(file, 0, SEEK_END) != 0)
         return 5;
     most_bytes = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 0;
-    struct ul_weights_source weights = {(uint64_t)ftell(file), NULL, read_file, file};
+    struct ul_weights_source weights = {
+        .size_bytes = (uint64_t)ftell(file), .read = read_file, .context = file};
     unsigned char *arena =
         aligned_alloc(MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES + (-MODEL_ARENA_BYTES & 4095));
     struct ul_failure failure;

@@ -19,7 +19,7 @@ static size_t file_bytes;
 
 static enum ul_result set_up(unsigned char **arena)
 {
-    struct ul_weights_source source = {file_bytes, file, NULL, NULL};
+    struct ul_weights_source source = {.size_bytes = file_bytes, .memory = file};
     struct ul_failure failure;
     void *block = NULL;
     if (posix_memalign(&block, MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES) != 0)
