@@ -17,6 +17,14 @@ static enum ul_status make_ladder(struct ul_cli_job *job)
     return ul_cli_merge_splits(job, &job->plan);
 }
 
+/* Larger weights for faster convolutions are the first thing to give up. */
+static enum ul_status build_direct(struct ul_cli_job *job)
+{
+    struct ul_program_options options = job->program->options;
+    options.conv = UL_CONV_DIRECT;
+    return ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
+}
+
 static enum ul_status solve(struct ul_cli_job *job)
 {
     struct ul_plan_options free = job->options.planning;
@@ -25,6 +33,12 @@ static enum ul_status solve(struct ul_cli_job *job)
     free.budget_bytes = 0;
     UL_TRY(ul_plan_solve(&job->keep, job->program->problem, &free, &job->plan, &job->diag));
     bool fits = budget == 0 || reserved_of(job) <= budget;
+    if ((!fits || job->options.sweep) && ul_program_has_winograd(job->program) &&
+        job->program->options.conv == UL_CONV_BEST) {
+        UL_TRY(build_direct(job));
+        UL_TRY(ul_plan_solve(&job->keep, job->program->problem, &free, &job->plan, &job->diag));
+        fits = budget == 0 || reserved_of(job) <= budget;
+    }
     if (fits && !job->options.sweep)
         return UL_OK;
     UL_TRY(make_ladder(job));

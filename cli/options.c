@@ -56,6 +56,7 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
                         0},
     [UL_CLI_ISA] = {"isa", "NAME", "instructions that the plan counts on (default: this machine's)",
                     0},
+    [UL_CLI_CONV] = {"conv", "METHOD", "best (default), direct, or winograd wherever it can be", 0},
 };
 
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item)
@@ -179,6 +180,7 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_PROFILE] = &options->profile,
         [UL_CLI_THREADS] = &options->threads,
         [UL_CLI_ISA] = &options->isa,
+        [UL_CLI_CONV] = &options->conv,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,

@@ -150,6 +150,21 @@ static enum ul_status thread_count(struct ul_cli_job *job, uint32_t *count)
     return UL_OK;
 }
 
+static const char *const conv_words[] = {
+    [UL_CONV_BEST] = "best", [UL_CONV_DIRECT] = "direct", [UL_CONV_WINOGRAD] = "winograd"};
+
+static enum ul_status conv_choice(struct ul_cli_job *job, enum ul_conv_choice *choice)
+{
+    *choice = UL_CONV_BEST;
+    for (int i = 0; i <= (int)UL_CONV_WINOGRAD; i++) {
+        *choice = (enum ul_conv_choice)i;
+        if (job->options.conv == NULL || strcmp(job->options.conv, conv_words[i]) == 0)
+            return UL_OK;
+    }
+    return ul_diag_set(&job->diag, UL_USAGE, "--conv %s: expected best, direct or winograd",
+                       job->options.conv);
+}
+
 static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_options *options)
 {
     const struct ul_cli_options *given = &job->options;
@@ -167,6 +182,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .target = ul_target_find(given->target),
                                            .isa = given->isa,
                                            .profile = &job->profile};
+    UL_TRY(conv_choice(job, &options->conv));
     UL_TRY(thread_count(job, &options->thread_count));
     if (!options->target->has_library)
         return UL_OK;
@@ -282,7 +298,7 @@ static void describe_options(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     const struct ul_program_options *program = &job->program->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 6 + UL_CLI_PROFILE_OPTIONS;
+                    options->no_passes.count + options->splits.count + 7 + UL_CLI_PROFILE_OPTIONS;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -311,6 +327,9 @@ static void describe_options(struct ul_cli_job *job)
         if (program->isa != NULL)
             list[count++] = (struct ul_report_option){.name = "isa", .value = program->isa};
     }
+    if (program->target->has_library && program->conv != UL_CONV_BEST)
+        list[count++] =
+            (struct ul_report_option){.name = "conv", .value = conv_words[program->conv]};
     ul_cli_describe_profile(job, list, &count);
     job->report.options = list;
     job->report.option_count = count;

@@ -36,6 +36,8 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->threads = options->threads != NULL ? options->threads : option->value;
         } else if (strcmp(option->name, "isa") == 0) {
             options->isa = options->isa != NULL ? options->isa : option->value;
+        } else if (strcmp(option->name, "conv") == 0) {
+            options->conv = options->conv != NULL ? options->conv : option->value;
         } else if (strcmp(option->name, "profile") == 0) {
             options->profile = own_profile ? options->profile : option->value;
         } else if (strcmp(option->name, "profile-sha256") == 0) {

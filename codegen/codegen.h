@@ -160,6 +160,13 @@ enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
 enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
 
+/* How convolutions of 3x3 run that a library computes (codegen/winograd.c). */
+enum ul_conv_choice {
+    UL_CONV_BEST,    /* by Winograd's method where that pays */
+    UL_CONV_DIRECT,  /* never */
+    UL_CONV_WINOGRAD /* wherever it can be done */
+};
+
 struct ul_program_options {
     bool keep_inputs; /* inputs keep their bytes through the run */
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
@@ -168,6 +175,7 @@ struct ul_program_options {
     uint32_t thread_count;   /* of the program, at least 1; what a target without threads ignores */
     const char *isa;         /* of the machine that it will run on: "avx512_core"; NULL: this one */
     struct ul_dnnl *library; /* of the target, opened for that machine; NULL: it has none */
+    enum ul_conv_choice conv;
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
@@ -199,6 +207,9 @@ struct ul_program {
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* winograd.c: whether any convolution was given Winograd's method. */
+bool ul_program_has_winograd(const struct ul_program *program);
 
 /* select.c */
 

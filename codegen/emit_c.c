@@ -344,13 +344,19 @@ static void put_makefile(struct ul_emitter *emitter)
     const struct ul_emit_options *options = emitter->options;
     bool rom = emitter->program->options.weights_rom;
     bool beside = options->weights_beside;
+    bool winograd = ul_program_has_winograd(emitter->program);
+    /* What is compiled for the processor, beside model.o. */
+    const char *objects = rom && winograd ? " rom.o ul_winograd.o"
+                          : rom           ? " rom.o"
+                          : winograd      ? " ul_winograd.o"
+                                          : "";
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
         "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
         "-fno-trapping-math\nLIBS =%s -lm\n"
-        "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n\n"
+        "RUNTIME = %s$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))%s\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
         "%s\tmv $@.tmp $@\n\n%s"
@@ -358,18 +364,21 @@ static void put_makefile(struct ul_emitter *emitter)
         "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -c model.c -o $@\n\n"
         "main.o: main.c model.h $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -c main.c -o $@\n\n"
-        "ul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
+        "%sul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -c $< -o $@\n\n"
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
-        emitter->program->call_count > 0 ? " -ldnnl -fopenmp" : "", rom ? " rom.o" : "",
-        rom ? " rom.o" : "",
+        emitter->program->call_count > 0 ? " -ldnnl -fopenmp" : "",
+        winograd ? "$(filter-out ul_winograd.o," : "", winograd ? ")" : "", objects, objects,
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"
                  : "\ttruncate -s %4096 $@.tmp || true\n\tcat weights.bin >> $@.tmp\n",
-        rom ? "rom.o: rom.S weights.bin\n\t$(CC) -c rom.S -o $@\n\n" : "");
+        rom ? "rom.o: rom.S weights.bin\n\t$(CC) -c rom.S -o $@\n\n" : "",
+        winograd ? "ul_winograd.o: ul_winograd.c $(wildcard ul_*.h)\n"
+                   "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -c ul_winograd.c -o $@\n\n"
+                 : "");
 }
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,

@@ -42,7 +42,8 @@ static void put_layout(struct ul_text *text, const struct ul_pack *pack)
         ul_text_put(text, "}, ");
         put_ints(text, "blocks", pack->blocks, pack->block_count);
     }
-    ul_text_printf(text, ", .size_bytes = %" PRIu64 "}", pack->size_bytes);
+    ul_text_printf(text, ", .size_bytes = %" PRIu64 "%s}", pack->size_bytes,
+                   pack->winograd != 0 ? ", .winograd = 1" : "");
 }
 
 static void put_float(struct ul_text *text, const char *field, float number)
@@ -188,13 +189,14 @@ void ul_emit_calls(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\nstatic const struct ul_library library = {\n"
                                "    .name = \"oneDNN\",\n    .isa = ");
     ul_emit_string(emitter->text, program->options.isa);
-    ul_text_printf(emitter->text,
-                   ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
-                   ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
-                   "    .done = ul_library_done,\n    .heap_bytes = ul_library_heap_bytes,\n};\n\n",
-                   ul_program_threads(&program->options),
-                   ul_emit_place(emitter, program->library_state, 0).offset_bytes,
-                   program->call_count);
+    ul_text_printf(
+        emitter->text,
+        ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
+        ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
+        "    .done = ul_library_done,\n    .heap_bytes = ul_library_heap_bytes,\n%s};\n\n",
+        ul_program_threads(&program->options),
+        ul_emit_place(emitter, program->library_state, 0).offset_bytes, program->call_count,
+        ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "");
 }
 
 /* ---- steps ---- */

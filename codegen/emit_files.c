@@ -227,10 +227,14 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
                            count < 0 ? strerror(errno) : "no ul_*.c");
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
-        bool wanted =
-            emitter->program->call_count > 0 || strcmp(entries[i]->d_name, "ul_dnnl.c") != 0;
+        const char *name = entries[i]->d_name;
+        bool wanted = true;
+        if (strcmp(name, "ul_dnnl.c") == 0)
+            wanted = emitter->program->call_count > 0;
+        if (strcmp(name, "ul_winograd.c") == 0)
+            wanted = ul_program_has_winograd(emitter->program);
         if (status == UL_OK && wanted)
-            status = copy_file(emitter, entries[i]->d_name, directory);
+            status = copy_file(emitter, name, directory);
         free(entries[i]);
     }
     free(entries);

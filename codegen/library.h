@@ -78,4 +78,12 @@ struct ul_calls {
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      struct ul_dnnl *dnnl, struct ul_calls *calls);
 
+/* winograd.c */
+
+/* The work of a convolution by Winograd's method; adds to the counts. */
+void ul_winograd_count(const struct ul_call *call, struct ul_work *work);
+/* Gives the calls that gain by it that method, as options->conv says; `calls` are those chosen. */
+void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
+                        const struct ul_program_options *options, struct ul_calls *calls);
+
 #endif

@@ -14,6 +14,8 @@
 #include "codegen/library.h"
 #include "codegen/threads.h"
 
+#include "runtime/ul_winograd.h"
+
 #include <string.h>
 
 struct builder {
@@ -212,9 +214,12 @@ static void count_call(const struct builder *builder, const struct ul_group_call
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = ul_program_threads(builder->options);
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
-    work->counts[pools    ? UL_WORK_VECTOR
-                 : window ? UL_WORK_WINDOW
-                          : UL_WORK_MATMUL_F32] += work->flop_count;
+    if (ul_winograd_is(planned))
+        ul_winograd_count(planned, work);
+    else
+        work->counts[pools    ? UL_WORK_VECTOR
+                     : window ? UL_WORK_WINDOW
+                              : UL_WORK_MATMUL_F32] += work->flop_count;
     work->counts[UL_WORK_VECTOR] +=
         (planned->src_copy_bytes + planned->dst_copy_bytes) / sizeof(float) * 2;
     count_posts(planned, elements, work);
@@ -520,7 +525,9 @@ static void group_call_add(struct builder *builder, const ul_node_id *nodes, uin
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
     step.kernel = call_add(builder, &call->call);
-    step.implementation = ul_arena_printf(builder->arena, "onednn %s", call->call.implementation);
+    step.implementation =
+        ul_arena_printf(builder->arena, ul_winograd_is(&call->call) ? "%s" : "onednn %s",
+                        call->call.implementation);
     step_args_init(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++)
         call_arg(builder, &step, call->args[i], i == UL_CALL_DST);
@@ -869,6 +876,7 @@ static enum ul_status build_root(struct builder *builder)
     find_whole_steps(builder);
     ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                     &builder->calls);
+    ul_winograd_choose(builder->arena, graph, builder->options, &builder->calls);
     memcpy(builder->program->packs, builder->calls.packs,
            graph->value_count * sizeof(const struct ul_pack *));
     for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)

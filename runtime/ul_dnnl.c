@@ -22,6 +22,7 @@
 
 #include "ul_dnnl_desc.h"
 #include "ul_library.h"
+#include "ul_winograd.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -225,6 +226,8 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
 {
     struct ul_dnnl_desc *desc = &state->desc;
     dnnl_primitive_desc_t pd = NULL;
+    if (ul_winograd_is(call)) /* needs nothing made */
+        return UL_OK;
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false))
         pd = choose(desc, call, state->engine, failure);
@@ -378,6 +381,10 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     const struct ul_library_state *state = get_state(library, arena);
     const struct ul_call *call = &library->calls[index];
     const struct call_state *call_state = &state->calls[index];
+    if (ul_winograd_is(call)) {
+        library->winograd(call, args, scratch, library->thread_count, (uint32_t)state->threads);
+        return;
+    }
     void *places[FROM_DST_COPY + 1] = {NULL};
     uint32_t arg_count = FIRST_POST;
     for (uint32_t i = 0; i < call->post_count; i++)

@@ -32,6 +32,10 @@ struct ul_library {
     uint64_t state_offset_bytes; /* in the arena: a pointer's place */
     uint32_t call_count;
     const struct ul_call *calls;
+    /* ul_winograd_run where there are calls of that method, else NULL: other programs do without.
+     */
+    void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
+                     uint32_t planned_threads, uint32_t threads);
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);

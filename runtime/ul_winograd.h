@@ -57,15 +57,27 @@ static inline int64_t ul_winograd_divide(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Whether this file's method computes the call. */
+/* The strides of axes that have any. */
+static inline int ul_winograd_strided(const struct ul_call_tensor *tensor, const int64_t strides[4])
+{
+    for (uint32_t d = 0; d < 4; d++)
+        if (tensor->dims[d] > 1 && strides[d] != 0 && tensor->strides[d] != strides[d])
+            return 0;
+    return 1;
+}
+
+/* Whether this file's method computes the call: weights [K, C, 3, 3] as they are stored. */
 static inline int ul_winograd_takes(const struct ul_call *call)
 {
+    const int64_t channels_last[4] = {0, 1, 0, 0};
+    const int64_t row_major[4] = {call->weights.dims[1] * 9, 9, 3, 1};
     return call->kind == UL_CALL_CONVOLUTION && call->group_count <= 1 && call->src.rank == 4 &&
            call->weights.rank == 4 && call->dst.rank == 4 && call->weights.dims[2] == 3 &&
            call->weights.dims[3] == 3 && call->steps[0] == 1 && call->steps[1] == 1 &&
            call->dilations[0] == 1 && call->dilations[1] == 1 &&
-           (call->src.strides[1] == 1 || call->src.dims[1] == 1) &&
-           (call->dst.strides[1] == 1 || call->dst.dims[1] == 1);
+           ul_winograd_strided(&call->src, channels_last) &&
+           ul_winograd_strided(&call->dst, channels_last) &&
+           ul_winograd_strided(&call->weights, row_major);
 }
 
 /* Blocks of tiles. A block reads all of U, 64 C K bytes, for 32 C K multiplications and additions
@@ -154,6 +166,12 @@ static inline void ul_winograd_weight(float u[16], const float g[9])
         u[4 * y + 2] = (float)(0.5 * (a - b + c));
         u[4 * y + 3] = (float)c;
     }
+}
+
+/* Whether the plan gave the call to this method. */
+static inline int ul_winograd_is(const struct ul_call *call)
+{
+    return call->implementation != NULL && strcmp(call->implementation, UL_WINOGRAD_NAME) == 0;
 }
 
 /* ---- ul_winograd.c ---- */

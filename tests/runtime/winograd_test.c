@@ -134,7 +134,8 @@ static void make_trial(struct trial *trial)
         width++;
     for (int i = 0; i < 3; i++)
         call->steps[i] = call->dilations[i] = 1;
-    call->weights = (struct ul_call_tensor){.rank = 4, .dims = {outputs, channels, 3, 3}};
+    call->weights = (struct ul_call_tensor){
+        .rank = 4, .dims = {outputs, channels, 3, 3}, .strides = {channels * 9, 9, 3, 1}};
     add_arg(trial, lay_out(&call->src, images, channels, height, width));
     add_arg(trial, outputs * channels * 9);
     if (pick(0, 2) != 0)
@@ -328,6 +329,11 @@ static void check_refusals(void)
     call->weights.dims[2] = 5;
     CHECK(!ul_winograd_takes(call));
     call->weights.dims[2] = 3;
+    call->weights.strides[2] = 1;
+    call->weights.strides[3] = 3;
+    CHECK(!ul_winograd_takes(call));
+    call->weights.strides[2] = 3;
+    call->weights.strides[3] = 1;
     call->src.strides[1] = call->src.dims[2] * call->src.dims[3] + 1;
     call->src.dims[1] = 2;
     CHECK(!ul_winograd_takes(call));
