@@ -483,11 +483,12 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
         ul_node_set_ints(graph, node, "perm", perm, RANK);
 }
 
-/* The result and a tile of scores take no more room than the scores did. */
+/* V and the result beside Q and K, with tiles for a share of the result, take no more room than the
+ * scores did. */
 static bool takes_less(const struct attention *a)
 {
-    int64_t rows = a->scores.dims[0] * a->scores.dims[1] * a->scores.dims[2];
-    return rows * a->value_depth + 3 * 16384 <= rows * a->scores.dims[3];
+    int64_t queries = a->scores.dims[2], keys = a->scores.dims[3];
+    return 2 * queries * a->value_depth + keys * a->value_depth <= queries * keys;
 }
 
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)

@@ -17,12 +17,13 @@
 #include <math.h>
 
 enum {
-    MOST_ROWS = 128,       /* of a block */
-    MOST_KEYS = 256,       /* of a tile */
-    TILE_ELEMENTS = 16384, /* of scores */
-    ROW_UNIT = 8,          /* rows that a contraction takes at once */
-    VECTOR = 16,           /* rows of scores are filled up to a multiple of it with -inf */
-    LANES = 32             /* in which a row is reduced */
+    MOST_ROWS = 128,     /* of a block */
+    MOST_KEYS = 256,     /* of a tile */
+    MOST_SCORES = 16384, /* of a tile */
+    RESULT_SHARE = 8,    /* a tile has at most a share of the result's elements */
+    ROW_UNIT = 8,        /* rows that a contraction takes at once */
+    VECTOR = 16,         /* rows of scores are filled up to a multiple of it with -inf */
+    LANES = 32           /* in which a row is reduced */
 };
 
 struct attention {
@@ -33,8 +34,8 @@ struct attention {
     struct ul_attention shape;
     enum ul_dtype dtype; /* computed in */
     int64_t most_rows, most_keys;
-    bool is_whole;                          /* scores of all keys are kept at once */
-    int64_t pitch;                          /* of a row of scores */
+    bool is_whole;                   /* scores of all keys are kept at once */
+    int64_t pitch;                   /* of a row of scores */
     uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
     uint32_t largest, sums, factors; /* scratch: [rows] */
     uint32_t lanes;                  /* local: [LANES] */
@@ -535,7 +536,9 @@ static void size_blocks(struct attention *a)
     a->is_whole = wants_shares || all_keys(a) <= MOST_KEYS;
     a->most_keys = a->is_whole ? all_keys(a) : even_part(longest, MOST_KEYS, VECTOR);
     a->pitch = ceil_to(a->most_keys > 0 ? a->most_keys : 1, VECTOR);
-    int64_t rows = TILE_ELEMENTS / a->pitch / ROW_UNIT * ROW_UNIT;
+    int64_t most = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
+    most = most < MOST_SCORES ? most : MOST_SCORES;
+    int64_t rows = most / a->pitch / ROW_UNIT * ROW_UNIT;
     rows = rows < ROW_UNIT ? ROW_UNIT : rows > MOST_ROWS ? MOST_ROWS : rows;
     a->most_rows = even_part(shape->queries, rows, ROW_UNIT);
     uint64_t count = (uint64_t)a->most_rows;
