@@ -113,9 +113,9 @@ const char *ul_dnnl_isa(const struct ul_dnnl *dnnl)
 
 /* ---- one question ---- */
 
-static bool is_useful(const char *implementation)
+static bool is_useful(const struct ul_call *call, const char *implementation)
 {
-    return !ul_library_refuses(implementation) && strncmp(implementation, "simple", 6) != 0;
+    return !ul_call_refuses(call, implementation) && strncmp(implementation, "simple", 6) != 0;
 }
 
 /* The layout as struct ul_pack has it; false where it cannot be said so. */
@@ -151,7 +151,7 @@ static bool take(struct ul_dnnl *dnnl, const_dnnl_primitive_desc_t pd, struct ul
 {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
-        !is_useful(name))
+        !is_useful(call, name))
         return false;
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);

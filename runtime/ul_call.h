@@ -108,6 +108,20 @@ static inline int ul_library_refuses(const char *implementation)
            strstr(implementation, ":gemm:") != NULL;
 }
 
+/* Also those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
+ * operand with the dims of a result of one pixel as if every 16 channels began anew. */
+static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
+{
+    int64_t pixels = 1;
+    int reads = 0;
+    for (uint32_t d = 2; d < call->dst.rank; d++)
+        pixels *= call->dst.dims[d];
+    for (uint32_t i = 0; i < call->post_count; i++)
+        reads |= call->posts[i].kind >= UL_POST_ADD;
+    return ul_library_refuses(implementation) ||
+           (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
+}
+
 /* The dense copy of a tensor: the same dims; of convolutions and pooling with the channels (axis 1)
  * innermost, of matrix products with the axes nested as in the strides given (ties: the earlier
  * axis is the outer one). Its number of elements. */

@@ -109,7 +109,7 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
             dnnl_success)
             name = "ref";
         uint64_t needed = own_bytes + scratch_needed(pd);
-        bool allowed = !ul_library_refuses(name);
+        bool allowed = !ul_call_refuses(call, name);
         if (allowed && needed < least)
             least = needed;
         exact = allowed && needed <= call->scratch_bytes && call->implementation != NULL &&

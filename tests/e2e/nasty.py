@@ -1416,6 +1416,17 @@ g (float[0,5,6,6] x, float[3,0] u, float[2,0,7] v) =>
   z = Gemm(u, none, b)
   q = MatMul(v, m)
 }""", {"w": [4, 5, 3, 3], "b": [5], "m": [7, 9]})
+for pixels, group in ((1, 24), (1, 4), (3, 24)):
+    weighted(f"call_per_channel_{pixels}_{group}", f"""
+g (float[1,24,{pixels},{pixels}] x, float[1,24,1,1] z, float[1,24,1,1] u) =>
+  (float[1,24,{pixels},{pixels}] y, float[1,24,{pixels},{pixels}] q) {{
+  c = Conv<group={group}>(x, w)
+  m = Mul(c, z)
+  y = Sub(m, u)
+  d = Conv<group={group}, pads=[1,1,1,1]>(x, v)
+  r = Relu(d)
+  q = Add(r, u)
+}}""", {"w": [24, 24 // group, 1, 1], "v": [24, 24 // group, 3, 3]})
 weighted("call_in_a_loop", """
 g (float[1,8,6,6] x) => (float[1,8,6,6] y, float[3,1,8] means) {
   trips = Constant<value_int=3>()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Random chains of operators, computed in pieces and whole: the bits must be the same.
 
-    split.py ULLAGE [--target c] [--models 6] [--chains 8] [--seed 1] [--march native none] [--keep DIR]
+    split.py ULLAGE [--target c] [--models 6] [--chains 8] [--seed 1] [--march native none]
+             [--keep DIR]
 
 A model holds several chains side by side. Each is split along the batch, the rows or another axis
 where the compiler can; then the model is compiled whole without any reuse of memory (--pack none)
