@@ -4,7 +4,7 @@
  * faster where its products, 16 for 36, outweigh its transforms. Method: of every weight that calls
  * alone read, the predicted nanoseconds that its calls would save and the bytes that it would add.
  * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
- * long as all together add at most a quarter of the model's weights. This is decided before
+ * long as all together add at most a tenth of the model's weights. This is decided before
  * planning, from the graph, the profile and the number of threads alone; where a budget cannot be
  * kept with the bytes of it, the program is built again without (cli/budget.c).
  *
@@ -153,7 +153,7 @@ static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul
 static void take_best(struct chooser *chooser, bool *taken)
 {
     uint64_t left =
-        chooser->options->conv == UL_CONV_WINOGRAD ? UINT64_MAX : chooser->weight_bytes / 4;
+        chooser->options->conv == UL_CONV_WINOGRAD ? UINT64_MAX : chooser->weight_bytes / 10;
     uint32_t count = 0;
     for (uint32_t v = 0; v < chooser->graph->value_count; v++) {
         if (chooser->candidates[v].base != UL_NONE && chooser->candidates[v].good)
