@@ -189,14 +189,15 @@ void ul_emit_calls(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\nstatic const struct ul_library library = {\n"
                                "    .name = \"oneDNN\",\n    .isa = ");
     ul_emit_string(emitter->text, program->options.isa);
-    ul_text_printf(
-        emitter->text,
-        ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
-        ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
-        "    .done = ul_library_done,\n    .heap_bytes = ul_library_heap_bytes,\n%s};\n\n",
-        ul_program_threads(&program->options),
-        ul_emit_place(emitter, program->library_state, 0).offset_bytes, program->call_count,
-        ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "");
+    ul_text_printf(emitter->text,
+                   ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
+                   ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
+                   "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
+                   "    .heap_bytes = ul_library_heap_bytes,\n%s};\n\n",
+                   ul_program_threads(&program->options),
+                   ul_emit_place(emitter, program->library_state, 0).offset_bytes,
+                   program->call_count,
+                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "");
 }
 
 /* ---- steps ---- */

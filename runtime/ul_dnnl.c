@@ -64,21 +64,38 @@ struct ul_library_state {
     struct call_state calls[];
 };
 
-/* ---- the thread that calls has a number of threads of its own, which is lent to the library ----
- */
+/* ---- threads ---- */
 
-static int lend_threads(int threads)
+/* The most that a region gets now. Its size must be right: the library's matrix products are made
+ * for their number of threads and leave out what a missing one would have done. */
+static int thread_supply(void)
 {
-    int before = omp_get_max_threads();
-    if (before != threads)
+    int limit = omp_get_thread_limit();
+    return omp_in_parallel() || omp_get_max_active_levels() < 1 || limit < 1 ? 1 : limit;
+}
+
+/* What the calling thread has set for OpenMP, and is lent to the library for a while. */
+struct lent {
+    int threads;
+    int dynamic; /* smaller teams on a busy machine */
+};
+
+static struct lent lend_threads(int threads)
+{
+    struct lent before = {omp_get_max_threads(), omp_get_dynamic()};
+    if (before.threads != threads)
         omp_set_num_threads(threads);
+    if (before.dynamic)
+        omp_set_dynamic(0);
     return before;
 }
 
-static void return_threads(int before, int threads)
+static void return_threads(struct lent before, int threads)
 {
-    if (before != threads)
-        omp_set_num_threads(before);
+    if (before.threads != threads)
+        omp_set_num_threads(before.threads);
+    if (before.dynamic)
+        omp_set_dynamic(1);
 }
 
 /* ---- the choice of an implementation ---- */
@@ -326,7 +343,9 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
     }
     state->call_count = library->call_count;
     state->threads = threads == 0 ? 1 : (int)threads;
-    int lent = lend_threads(state->threads);
+    if (state->threads > thread_supply())
+        state->threads = thread_supply();
+    struct lent lent = lend_threads(state->threads);
     enum ul_result result = make_state(library, state, failure);
     return_threads(lent, state->threads);
     if (result != UL_OK) {
@@ -355,6 +374,17 @@ uint64_t ul_library_heap_bytes(const struct ul_library *library, const void *are
 
 /* ---- running ---- */
 
+enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
+                                struct ul_failure *failure)
+{
+    int needed = get_state(library, arena)->threads, available = thread_supply();
+    if (needed <= available)
+        return UL_OK;
+    failure->needed_bytes = (uint64_t)needed;
+    failure->available_bytes = (uint64_t)available;
+    return failure->result = UL_THREADS_MISSING;
+}
+
 /* Everything that can fail was made at set-up; what is left is the library's bookkeeping, which
  * fails only when a few hundred bytes are not to be had. */
 static void execute(const struct ul_library_state *state, const struct bound *bound,
@@ -381,8 +411,10 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     const struct ul_library_state *state = get_state(library, arena);
     const struct ul_call *call = &library->calls[index];
     const struct call_state *call_state = &state->calls[index];
+    struct lent lent = lend_threads(state->threads);
     if (ul_winograd_is(call)) {
         library->winograd(call, args, scratch, library->thread_count, (uint32_t)state->threads);
+        return_threads(lent, state->threads);
         return;
     }
     void *places[FROM_DST_COPY + 1] = {NULL};
@@ -395,7 +427,6 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
         places[FROM_DST_COPY] = scratch + ul_call_scratch_dst(call);
         places[FROM_SCRATCH] = scratch + ul_call_scratch_own(call);
     }
-    int lent = lend_threads(state->threads);
     execute(state, &call_state->src_in, places);
     execute(state, &call_state->dst_in, places);
     execute(state, &call_state->main, places);

@@ -40,6 +40,9 @@ struct ul_library {
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);
     void (*done)(const struct ul_library *library, void *arena);
+    /* Before each run: UL_THREADS_MISSING where the caller has fewer threads than at set-up. */
+    enum ul_result (*ready)(const struct ul_library *library, const void *arena,
+                            struct ul_failure *failure);
     /* Bytes that the library took for itself at set-up, for --memory. */
     uint64_t (*heap_bytes)(const struct ul_library *library, const void *arena);
 };
@@ -51,6 +54,11 @@ struct ul_library {
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
                                struct ul_failure *failure);
 void ul_library_done(const struct ul_library *library, void *arena);
+/* The library's code is made for one number of threads, and computes wrong sums in a smaller team.
+ * UL_THREADS_MISSING where OpenMP would give one: in a parallel region of the caller, when set-up
+ * was outside of any. */
+enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
+                                struct ul_failure *failure);
 /* Runs call `index`. args: src, weights, bias, dst, then the tensors of the post-operations that
  * read one, in their order; absent ones are NULL. */
 void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,

@@ -61,6 +61,7 @@ enum ul_result {
     UL_LIBRARY_NEEDS_MORE,  /* needed_bytes, available_bytes of scratch; tensor = the call */
     UL_LIBRARY_UNSUPPORTED, /* no implementation for what was planned; tensor = the call */
     UL_LIBRARY_FAILED,      /* out of memory, most likely */
+    UL_THREADS_MISSING,     /* needed_bytes, available_bytes: numbers of threads, not bytes */
     UL_DATA_FAULT           /* the run is complete, but a value in the data was out of bounds */
 };
 
@@ -335,6 +336,8 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the library has no implementation of what was planned for this machine";
     case UL_LIBRARY_FAILED:
         return "the library could not be set up; it is out of memory, most likely";
+    case UL_THREADS_MISSING:
+        return "the arena was made ready for more threads than OpenMP gives this run";
     case UL_DATA_FAULT:
         return "a value in the data was out of bounds and was clamped";
     }

@@ -434,6 +434,11 @@ static inline enum ul_result ul_run_once_with(const struct ul_model *model, void
     enum ul_result result = ul_run_check_buffers(model, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
+    if (model->library != NULL && model->library->ready != NULL) {
+        result = model->library->ready(model->library, arena, failure);
+        if (result != UL_OK)
+            return result;
+    }
     memset(&run, 0, sizeof run);
     run.inputs = inputs;
     run.outputs = outputs;

@@ -189,6 +189,7 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     case UL_WEIGHTS_WRONG_HASH:
     case UL_INPUT_MISSING:
     case UL_OUTPUT_MISSING:
+    case UL_THREADS_MISSING:
     case UL_DATA_FAULT:
         break;
     }

@@ -8,6 +8,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,35 @@ static void check_again(void)
     CHECK(mallinfo2().uordblks <= settled + 1024); /* 60 rounds */
 }
 
+/* In a parallel region a run has one thread: what was made ready for two says so, what was made
+   ready there runs. */
+static void check_region(void)
+{
+    unsigned char *outside, *inside = NULL;
+    struct ul_failure failure = {0};
+    float x[1024] = {0}, y[32];
+    int result = UL_OK, wrong = 1;
+    CHECK(set_up(&outside) == UL_OK);
+#pragma omp parallel num_threads(2)
+    {
+#pragma omp single
+        {
+            result = model_run(outside, (const void *[]){x}, (void *[]){y}, &failure);
+            if (set_up(&inside) == UL_OK)
+                wrong = run_and_compare(inside, 5);
+        }
+    }
+    CHECK(result == UL_THREADS_MISSING);
+    CHECK(failure.needed_bytes == 2 && failure.available_bytes == 1);
+    CHECK(wrong == 0);
+    CHECK(run_and_compare(outside, 6) == 0);
+    CHECK(run_and_compare(inside, 7) == 0);
+    model_done(outside);
+    model_done(inside);
+    free(outside);
+    free(inside);
+}
+
 int main(int argc, char **argv)
 {
     FILE *in = argc > 1 ? fopen(argv[1], "rb") : NULL;
@@ -137,6 +167,8 @@ int main(int argc, char **argv)
         CHECK(run_and_compare(arena, 1) == 0);
         model_done(arena);
         check_again();
+        if (omp_get_max_threads() > 1 && omp_get_thread_limit() > 1)
+            check_region();
         check_threads();
     }
     free(arena);

@@ -82,6 +82,7 @@ static const struct ul_library library = {
     .calls = calls,
     .init = ul_library_init,
     .done = ul_library_done,
+    .ready = ul_library_ready,
     .heap_bytes = ul_library_heap_bytes,
 };
 
