@@ -201,7 +201,7 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
 static bool ask_with_copies(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count,
                             bool pack)
 {
-    enum { LEAST_PRODUCTS_PER_BYTE = 16 };
+    enum { LEAST_PRODUCTS_PER_BYTE = 8 };
     uint64_t src_bytes = copy_bytes(call, &call->src);
     uint64_t dst_bytes = copy_bytes(call, &call->dst);
     if (ask(dnnl, call, pack))
