@@ -46,4 +46,7 @@ enum ul_status ul_infer_lp_norm(struct ul_infer *infer);
 void ul_lower_lrn(struct ul_lower *lower, ul_node_id node);
 void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node);
 
+/* norm_group.c: does nothing and gives false where channels do not lie innermost. */
+bool ul_lower_group_norm_last(struct ul_lower *lower, ul_node_id node);
+
 #endif

@@ -196,6 +196,8 @@ void ul_lower_instance_norm(struct ul_lower *lower, ul_node_id node)
 void ul_lower_group_norm(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    if (ul_lower_group_norm_last(lower, node))
+        return;
     int64_t groups = ul_node_get_int(ul_check_node(lower, node), "num_groups", 1);
     int64_t dims[UL_LIMIT_RANK] = {type->dims[0], groups, type->dims[1] / groups};
     for (uint32_t d = 2; d < type->rank; d++)
