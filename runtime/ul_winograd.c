@@ -236,7 +236,7 @@ static void multiply(const struct ul_winograd *cut, float *sums, const float *in
     }
 }
 
-/* ---- post-operations, on `count` channels of a pixel ---- */
+/* ---- post-operations ---- */
 
 #define EACH(expression)                                                                           \
     for (int64_t i = 0; i < count; i++) {                                                          \
@@ -323,49 +323,72 @@ static void apply_binary(enum ul_post_kind kind, float *UL_RESTRICT y,
 
 #undef EACH
 
-/* Where a pixel lies in dst: image, first channel, row, column. */
-struct pixel {
-    int64_t at[4];
+/* A tile's results: four pixels of `pitch` channels, of which `count` from `first` on are the
+   call's. Those outside of dst are computed and dropped. */
+struct block {
+    float *y;
+    int64_t pitch, first, count;
+    int64_t image, row, column;
 };
 
-/* The channels of a pixel of a tensor that is broadcast over dst; axes count from the last one. */
-static const float *gather(float *buffer, const float *tensor, const struct ul_call_tensor *shape,
-                           const struct pixel *pixel, int64_t count)
+static int is_inside(const struct block *block, int i, const struct ul_call_tensor *dst)
 {
+    return block->row + i / 2 < dst->dims[2] && block->column + i % 2 < dst->dims[3];
+}
+
+static float *pixel_of(const struct job *job, const struct block *block, int i)
+{
+    const struct ul_call_tensor *dst = &job->call->dst;
+    return job->dst + block->image * dst->strides[0] + block->first +
+           (block->row + i / 2) * dst->strides[2] + (block->column + i % 2) * dst->strides[3];
+}
+
+/* The channels of pixel `i` of a tensor that is broadcast over dst; axes count from the last one.
+ */
+static const float *gather(float *buffer, const float *tensor, const struct ul_call_tensor *shape,
+                           const struct block *block, int i)
+{
+    const int64_t at[4] = {block->image, block->first, block->row + i / 2, block->column + i % 2};
     int64_t channel_stride = 0;
-    for (uint32_t i = 0; i < shape->rank; i++) {
-        uint32_t axis = i + 4 - shape->rank;
-        int64_t stride = shape->dims[i] == 1 ? 0 : shape->strides[i];
-        tensor += pixel->at[axis] * stride;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        uint32_t axis = d + 4 - shape->rank;
+        int64_t stride = shape->dims[d] == 1 ? 0 : shape->strides[d];
+        tensor += at[axis] * stride;
         channel_stride = axis == 1 ? stride : channel_stride;
     }
     if (channel_stride == 1)
         return tensor;
-    for (int64_t i = 0; i < count; i++)
-        buffer[i] = tensor[i * channel_stride];
+    for (int64_t c = 0; c < block->count; c++)
+        buffer[c] = tensor[c * channel_stride];
     return buffer;
 }
 
-static void apply_posts(const struct job *job, float *y, const float *before,
-                        const struct pixel *pixel, int64_t count)
+static void apply_posts(const struct job *job, const struct block *block)
 {
     const struct ul_call *call = job->call;
     float buffer[COLS];
-    for (uint32_t i = 0; i < call->post_count; i++) {
-        const struct ul_post *post = &call->posts[i];
-        if (post->kind == UL_POST_SUM)
-            apply_binary(post->kind, y, before, count);
-        else if (post->kind >= UL_POST_ADD)
-            apply_binary(post->kind, y, gather(buffer, job->posts[i], &post->tensor, pixel, count),
-                         count);
-        else
-            apply_function(post, y, count);
+    for (uint32_t p = 0; p < call->post_count; p++) {
+        const struct ul_post *post = &call->posts[p];
+        if (post->kind < UL_POST_SUM) {
+            apply_function(post, block->y, 4 * block->pitch);
+            continue;
+        }
+        for (int i = 0; i < 4; i++) {
+            float *y = block->y + i * block->pitch;
+            if (!is_inside(block, i, &call->dst))
+                continue;
+            apply_binary(post->kind, y,
+                         post->kind == UL_POST_SUM
+                             ? pixel_of(job, block, i)
+                             : gather(buffer, job->posts[p], &post->tensor, block, i),
+                         block->count);
+        }
     }
 }
 
 /* ---- dst ---- */
 
-/* A^T M A + bias of one tile and a panel's columns: four pixels of COLS channels. */
+/* A^T M A + bias of one tile and a panel's columns: four pixels of `cols` channels. */
 static void transform_sums(float *y, const float *sums, int64_t plane, const float *bias,
                            int64_t cols)
 {
@@ -383,10 +406,19 @@ static void transform_sums(float *y, const float *sums, int64_t plane, const flo
         }
         UL_UNROLL
         for (int r = 0; r < 2; r++) {
-            *(loose *)(y + 2 * r * COLS) = s[r][0] + s[r][1] + s[r][2] + b;
-            *(loose *)(y + (2 * r + 1) * COLS) = s[r][1] - s[r][2] - s[r][3] + b;
+            *(loose *)(y + 2 * r * cols) = s[r][0] + s[r][1] + s[r][2] + b;
+            *(loose *)(y + (2 * r + 1) * cols) = s[r][1] - s[r][2] - s[r][3] + b;
         }
     }
+}
+
+static void copy_out(float *to, const float *from, int64_t count)
+{
+    int64_t c = 0;
+    for (; c + LANES <= count; c += LANES)
+        *(loose *)(to + c) = *(const loose *)(from + c);
+    for (; c < count; c++)
+        to[c] = from[c];
 }
 
 /* The results of tile `index` and panel `panel`. */
@@ -394,24 +426,22 @@ static void finish_tile(const struct job *job, const float *sums, const float *b
                         int64_t panel)
 {
     const struct ul_winograd *cut = &job->cut;
-    const struct ul_call_tensor *dst = &job->call->dst;
     const int64_t image_tiles = cut->tile_rows * cut->tile_cols;
-    const int64_t rest = index % image_tiles, first = panel * cut->panel_cols;
-    const int64_t left = cut->outputs - first;
-    const int64_t count = left < cut->panel_cols ? left : cut->panel_cols;
-    float block[4 * COLS];
-    transform_sums(block, sums, cut->sums_plane, bias, cut->panel_cols);
-    for (int64_t i = 0; i < 4; i++) {
-        const struct pixel pixel = {{index / image_tiles, first, rest / cut->tile_cols * 2 + i / 2,
-                                     rest % cut->tile_cols * 2 + i % 2}};
-        if (pixel.at[2] >= dst->dims[2] || pixel.at[3] >= dst->dims[3])
-            continue;
-        float *to = job->dst + pixel.at[0] * dst->strides[0] + first +
-                    pixel.at[2] * dst->strides[2] + pixel.at[3] * dst->strides[3];
-        if (job->call->post_count != 0)
-            apply_posts(job, block + i * COLS, to, &pixel, count);
-        memcpy(to, block + i * COLS, (size_t)count * sizeof *to);
-    }
+    const int64_t rest = index % image_tiles;
+    float y[4 * COLS];
+    struct block block = {.y = y,
+                          .pitch = cut->panel_cols,
+                          .first = panel * cut->panel_cols,
+                          .image = index / image_tiles,
+                          .row = rest / cut->tile_cols * 2,
+                          .column = rest % cut->tile_cols * 2};
+    block.count = cut->outputs - block.first;
+    block.count = block.count < block.pitch ? block.count : block.pitch;
+    transform_sums(y, sums, cut->sums_plane, bias, block.pitch);
+    apply_posts(job, &block);
+    for (int i = 0; i < 4; i++)
+        if (is_inside(&block, i, &job->call->dst))
+            copy_out(pixel_of(job, &block, i), y + i * block.pitch, block.count);
 }
 
 /* `count` tiles from `begin` on, and one panel; `input` is the V of the first. */

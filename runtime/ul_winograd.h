@@ -81,11 +81,11 @@ static inline int ul_winograd_takes(const struct ul_call *call)
 }
 
 /* Blocks of tiles. A block reads all of U, 64 C K bytes, for 32 C K multiplications and additions
- * of each tile: from 24 tiles on, memory keeps up. More tiles are better while V, 64 C bytes a
- * tile, stays in the second cache. */
+ * of each tile: from 24 tiles on, memory keeps up. More tiles bring little, and are taken while V
+ * and M, 64 (C + panel_cols) bytes a tile, are a small part of the second cache. */
 static inline void ul_winograd_cut_blocks(struct ul_winograd *cut, int64_t threads)
 {
-    enum { LEAST_TILES = 24, MOST_TILES = 96, CACHE_BYTES = 512 << 10 };
+    enum { LEAST_TILES = 24, MOST_TILES = 96, CACHE_BYTES = 256 << 10 };
     int64_t most = CACHE_BYTES / (64 * (cut->channels + cut->panel_cols));
     most = most < LEAST_TILES ? LEAST_TILES : most > MOST_TILES ? MOST_TILES : most;
     cut->block_count = ul_winograd_divide(cut->tile_count, most);
