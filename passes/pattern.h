@@ -20,7 +20,7 @@ struct ul_pattern {
     ul_node_id root;
     uint32_t member_count;
     ul_node_id members[UL_PATTERN_MEMBERS];
-    bool is_full; /* more members than there is room for: no match */
+    bool is_full;       /* more members than there is room for: no match */
     bool only_less;     /* take no rewrite that may need more bytes */
     bool may_take_more; /* such a one was taken */
 };
