@@ -2,6 +2,7 @@
  * when nothing fits, and the ladder as a table. */
 #include "cli/cli.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t reserved_of(const struct ul_cli_job *job)
@@ -35,6 +36,7 @@ static enum ul_status solve(struct ul_cli_job *job)
     bool fits = budget == 0 || reserved_of(job) <= budget;
     if ((!fits || job->options.sweep) && ul_program_has_winograd(job->program) &&
         job->program->options.conv == UL_CONV_BEST) {
+        job->winograd_bytes = reserved_of(job);
         UL_TRY(build_direct(job));
         UL_TRY(ul_plan_solve(&job->keep, job->program->problem, &free, &job->plan, &job->diag));
         fits = budget == 0 || reserved_of(job) <= budget;
@@ -138,5 +140,10 @@ enum ul_status ul_cli_sweep(struct ul_cli_job *job)
     UL_TRY(write_table(job, options->csv, ul_report_put_ladder_csv));
     if (json_on_stdout || csv_on_stdout)
         return UL_OK;
-    return write_table(job, "-", ul_report_put_ladder_text);
+    UL_TRY(write_table(job, "-", ul_report_put_ladder_text));
+    if (job->winograd_bytes > 0)
+        printf("Without a budget: %llu bytes, with convolutions by Winograd's method where it is "
+               "faster.\nIts larger weights are the first thing that a budget takes (--conv).\n",
+               (unsigned long long)job->winograd_bytes);
+    return UL_OK;
 }

@@ -116,6 +116,7 @@ struct ul_cli_job {
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
+    uint64_t winograd_bytes; /* reserved by the plan that this one gave up for a budget, or 0 */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];

@@ -17,7 +17,7 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_OUTPUT] = {"output", "FILE", "where the result goes; - is standard output", 'o'},
     [UL_CLI_EMIT] = {"emit", "DIR", "keep the generated source in DIR; it builds with make", 0},
     [UL_CLI_JSON] = {"json", "FILE", "write the result as JSON; - is standard output", 0},
-    [UL_CLI_TARGET] = {"target", "NAME", "c (portable C99, the default) or cpu (OpenMP and oneDNN)",
+    [UL_CLI_TARGET] = {"target", "NAME", "cpu (OpenMP and oneDNN, the default) or c (portable C99)",
                        0},
     [UL_CLI_DIM] = {"dim", "NAME=N", "the size of a symbolic dimension; may be repeated", 0},
     [UL_CLI_SHAPE] = {"shape", "INPUT=1,3,224,224", "the shape of an input; may be repeated", 0},

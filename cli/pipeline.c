@@ -116,7 +116,7 @@ static enum ul_status parse_consts(struct ul_cli_job *job, struct ul_frontend_op
 static enum ul_status check_target(struct ul_cli_job *job)
 {
     if (job->options.target == NULL)
-        job->options.target = "c";
+        job->options.target = "cpu";
     if (ul_target_find(job->options.target) == NULL)
         return ul_diag_set(&job->diag, UL_UNSUPPORTED,
                            "--target %s: this version of ullage has the targets c and cpu",

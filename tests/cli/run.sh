@@ -13,7 +13,7 @@ cd "$work"
 export TMPDIR=$work/tmp
 mkdir tmp
 failed=0
-default=c # the target where none is named
+default=cpu # the target where none is named
 
 # expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
 expect() {
@@ -102,7 +102,8 @@ sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
     { echo "FAIL: --json - does not print the plan, and it alone"; failed=1; }
 
 # budgets
-bytes=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
+"$ullage" plan "$digits" --dim N=1 --conv direct --json direct.json >/dev/null || failed=1
+bytes=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' direct.json)
 expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
