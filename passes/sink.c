@@ -1,0 +1,293 @@
+/* Reshapes behind the elementwise nodes that follow them.
+ *
+ * Problem: fusion ends at a view, since what follows has other coordinates. Exporters flatten rows
+ * for a product and unflatten them before the bias, the activation or the residual is applied.
+ * Method: from such a reshape on, as long as the one reader of its result is an elementwise node
+ * that could as well be computed in the shape before, the two change places:
+ *
+ *      Gemm -> Reshape -> Gelu -> Add          Gemm -> Gelu -> Add -> Reshape
+ *                                  ^                            ^
+ *                               residual                 Reshape of the residual
+ *
+ * Operands: one element; a row along the last axis, where that is the same in both shapes; and the
+ * full shape, where a reshape of the operand needs no copy. A Transpose that moves axes of one
+ * element alone is a reshape as well.
+ * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
+ * a view cannot be returned. Left undone: operands that lie along other axes than the last. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+enum { LOOK_BACK = 8 /* nodes between a product and its reshape, or views of an operand */ };
+
+struct sink {
+    struct ul_graph *graph;
+    uint32_t *uses;       /* per value that stood when the pass began */
+    ul_node_id *readers;  /* the same: one of the nodes that read it */
+    uint32_t known_count; /* of these */
+};
+
+static const struct ul_type *type_of(const struct sink *sink, ul_value_id value)
+{
+    return &sink->graph->values[value].type;
+}
+
+static bool is_reshape(enum ul_op op)
+{
+    return op == UL_OP_Reshape || op == UL_OP_Squeeze || op == UL_OP_Unsqueeze ||
+           op == UL_OP_Flatten;
+}
+
+static const struct ul_node *maker(const struct sink *sink, ul_value_id value)
+{
+    const struct ul_value *info = &sink->graph->values[value];
+    return info->kind == UL_VALUE_NODE ? &sink->graph->nodes[info->producer] : NULL;
+}
+
+static bool same_dims(const struct ul_type *a, const struct ul_type *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* A product, or elementwise nodes behind one. */
+static bool is_from_product(const struct sink *sink, ul_value_id value)
+{
+    for (uint32_t i = 0; i < LOOK_BACK; i++) {
+        const struct ul_node *node = maker(sink, value);
+        if (node == NULL)
+            return false;
+        if (node->op == UL_OP_MatMul || node->op == UL_OP_Gemm)
+            return true;
+        if ((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 || node->output_count != 1)
+            return false;
+        ul_value_id next = UL_NONE;
+        for (uint32_t k = 0; k < node->input_count && next == UL_NONE; k++) {
+            const struct ul_node *from =
+                node->inputs[k] == UL_NONE ? NULL : maker(sink, node->inputs[k]);
+            if (from != NULL && !is_reshape(from->op) &&
+                same_dims(type_of(sink, node->inputs[k]), type_of(sink, value)))
+                next = node->inputs[k];
+        }
+        if (next == UL_NONE)
+            return false;
+        value = next;
+    }
+    return false;
+}
+
+/* Its elements lie densely, so that a reshape of it is a view. */
+static bool is_dense(const struct sink *sink, ul_value_id value)
+{
+    for (uint32_t i = 0; i < LOOK_BACK; i++) {
+        const struct ul_node *node = maker(sink, value);
+        if (node == NULL || ul_op_get(node->op)->view == NULL)
+            return true;
+        if (!is_reshape(node->op))
+            return false;
+        value = node->inputs[0];
+    }
+    return false;
+}
+
+enum fit { FITS_NOT, FITS_AS_IT_IS, FITS_RESHAPED };
+
+/* An operand in a shape that has as many elements as the result, with other axes. */
+static enum fit fit_of(const struct sink *sink, ul_value_id operand, const struct ul_type *result,
+                       const struct ul_type *shape)
+{
+    const struct ul_type *own = type_of(sink, operand);
+    uint64_t count = ul_type_elements(own);
+    if (own->rank <= shape->rank) {
+        bool is_row = own->rank > 0 && shape->rank > 0 && result->rank > 0 &&
+                      count == (uint64_t)own->dims[own->rank - 1] &&
+                      own->dims[own->rank - 1] == result->dims[result->rank - 1] &&
+                      own->dims[own->rank - 1] == shape->dims[shape->rank - 1];
+        if (count == 1 || is_row)
+            return FITS_AS_IT_IS;
+    }
+    return same_dims(own, result) && is_dense(sink, operand) ? FITS_RESHAPED : FITS_NOT;
+}
+
+/* The node that alone reads `value` and can be computed in the other shape, or UL_NONE. */
+static ul_node_id follower(const struct sink *sink, ul_value_id value, const struct ul_type *shape)
+{
+    const struct ul_graph *graph = sink->graph;
+    if (value >= sink->known_count || sink->uses[value] != 1)
+        return UL_NONE;
+    ul_node_id id = sink->readers[value];
+    const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
+    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 ||
+        node->output_count != 1 || node->parent != maker(sink, value)->parent ||
+        ul_type_elements(shape) == 0)
+        return UL_NONE;
+    const struct ul_value *out = &graph->values[node->outputs[0]];
+    if (!ul_type_equal(&out->type, type_of(sink, value)) || out->donor != UL_NONE ||
+        (out->flags & UL_VALUE_PERSISTENT) != 0 || ul_graph_is_output(graph, node->outputs[0]))
+        return UL_NONE;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE && node->inputs[i] != value &&
+            fit_of(sink, node->inputs[i], &out->type, shape) == FITS_NOT)
+            return UL_NONE;
+    }
+    return id;
+}
+
+/* ---- Changing places ---- */
+
+static uint32_t place_of(const struct sink *sink, ul_node_id id)
+{
+    const struct ul_block *block = &sink->graph->blocks[sink->graph->nodes[id].parent];
+    uint32_t at = 0;
+    while (block->nodes[at] != id)
+        at++;
+    return at;
+}
+
+static ul_value_id shape_weight(struct sink *sink, const struct ul_type *shape)
+{
+    struct ul_graph *graph = sink->graph;
+    int64_t rank = shape->rank;
+    return ul_graph_add_weight(graph, "shape",
+                               ul_tensor_new_ints(graph->arena, UL_I64, 1, &rank, shape->dims));
+}
+
+/* The operand with the dimensions of `shape`, by a node at *at where it has not. */
+static ul_value_id reshaped(struct sink *sink, ul_value_id operand, const struct ul_type *shape,
+                            ul_node_id reader, uint32_t *at)
+{
+    struct ul_graph *graph = sink->graph;
+    const struct ul_node *from = maker(sink, operand);
+    if (from != NULL && is_reshape(from->op) && same_dims(type_of(sink, from->inputs[0]), shape))
+        return from->inputs[0];
+    ul_value_id weight = shape_weight(sink, shape);
+    ul_node_id id = ul_graph_insert_node(graph, graph->nodes[reader].parent, (*at)++, UL_OP_Reshape,
+                                         graph->nodes[reader].name, 2, 1);
+    ul_value_id made = graph->nodes[id].outputs[0];
+    graph->nodes[id].inputs[0] = operand;
+    graph->nodes[id].inputs[1] = weight;
+    graph->values[made].type =
+        ul_type_make(type_of(sink, operand)->dtype, shape->rank, shape->dims);
+    return made;
+}
+
+/* A node like the reader, before it and in the shape that `reshape` starts from; the reader becomes
+ * the reshape, whose node goes. */
+static void change_places(struct sink *sink, ul_node_id reshape, ul_node_id reader)
+{
+    struct ul_graph *graph = sink->graph;
+    ul_value_id before = graph->nodes[reshape].inputs[0], after = graph->nodes[reshape].outputs[0];
+    const struct ul_type shape = *type_of(sink, before), result = *type_of(sink, after);
+    uint32_t at = place_of(sink, reader), count = graph->nodes[reader].input_count;
+    ul_value_id *inputs =
+        ul_arena_copy(graph->arena, graph->nodes[reader].inputs, count * sizeof *inputs);
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] == after)
+            inputs[i] = before;
+        else if (inputs[i] != UL_NONE && fit_of(sink, inputs[i], &result, &shape) == FITS_RESHAPED)
+            inputs[i] = reshaped(sink, inputs[i], &shape, reader, &at);
+    }
+    ul_node_id moved =
+        ul_graph_insert_node(graph, graph->nodes[reader].parent, at, graph->nodes[reader].op,
+                             graph->nodes[reader].name, count, 1);
+    struct ul_node *node = &graph->nodes[reader], *first = &graph->nodes[moved];
+    ul_value_id made = first->outputs[0];
+    first->source = node->source;
+    first->inputs = inputs;
+    first->attrs = node->attrs;
+    first->attr_count = node->attr_count;
+    graph->values[made].type = ul_type_make(result.dtype, shape.rank, shape.dims);
+    node->op = graph->nodes[reshape].op;
+    node->attrs = graph->nodes[reshape].attrs;
+    node->attr_count = graph->nodes[reshape].attr_count;
+    node->input_count = graph->nodes[reshape].input_count;
+    node->inputs = ul_arena_copy(graph->arena, graph->nodes[reshape].inputs,
+                                 node->input_count * sizeof *node->inputs);
+    node->inputs[0] = made;
+    ul_graph_remove_node(graph, reshape);
+}
+
+/* ---- Transposes ---- */
+
+/* Axes of more than one element stay in their order. */
+static bool keeps_order(const struct sink *sink, const struct ul_node *node)
+{
+    const struct ul_type *type = type_of(sink, node->inputs[0]);
+    uint32_t count;
+    const int64_t *perm = ul_node_get_ints(node, "perm", &count);
+    int64_t last = -1;
+    if (perm == NULL || count != type->rank)
+        return false;
+    for (uint32_t d = 0; d < count; d++) {
+        if (type->dims[perm[d]] == 1)
+            continue;
+        if (perm[d] < last)
+            return false;
+        last = perm[d];
+    }
+    return true;
+}
+
+/* Writes a Transpose behind a product, or behind the product's reshape, as one reshape. */
+static void as_reshape(struct sink *sink, ul_node_id id)
+{
+    struct ul_graph *graph = sink->graph;
+    struct ul_node *node = &graph->nodes[id];
+    if (node->op != UL_OP_Transpose || !keeps_order(sink, node) ||
+        node->inputs[0] >= sink->known_count || sink->uses[node->inputs[0]] != 1)
+        return;
+    ul_value_id source = node->inputs[0];
+    const struct ul_node *before = maker(sink, source);
+    bool joins = before != NULL && is_reshape(before->op);
+    source = joins ? before->inputs[0] : source;
+    if (!is_from_product(sink, source))
+        return;
+    ul_value_id inputs[2] = {source, shape_weight(sink, type_of(sink, node->outputs[0]))};
+    if (joins)
+        ul_graph_remove_node(graph, graph->values[node->inputs[0]].producer);
+    node->op = UL_OP_Reshape;
+    node->attr_count = 0;
+    node->inputs = ul_arena_copy(graph->arena, inputs, sizeof inputs);
+    node->input_count = 2;
+}
+
+/* ---- The walk ---- */
+
+static void find_readers(struct sink *sink, struct ul_arena *scratch)
+{
+    const struct ul_graph *graph = sink->graph;
+    sink->known_count = graph->value_count;
+    sink->uses = ul_graph_count_uses(graph, scratch);
+    sink->readers = UL_NEW_ARRAY(scratch, ul_node_id, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        sink->readers[v] = UL_NONE;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                sink->readers[node->inputs[i]] = n;
+        }
+    }
+}
+
+enum ul_status ul_pass_sink(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct sink sink = {.graph = graph};
+    struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
+    find_readers(&sink, pass->scratch);
+    for (uint32_t n = 0; n < order.count; n++) {
+        /* The reader becomes the reshape, which may go on from there when its turn comes. */
+        ul_node_id id = order.nodes[n];
+        as_reshape(&sink, id);
+        const struct ul_node *node = &graph->nodes[id];
+        if (!is_reshape(node->op) || node->output_count != 1 ||
+            (node->inputs[0] < sink.known_count && sink.uses[node->inputs[0]] != 1) ||
+            !is_from_product(&sink, node->inputs[0]))
+            continue;
+        ul_node_id reader = follower(&sink, node->outputs[0], type_of(&sink, node->inputs[0]));
+        if (reader != UL_NONE)
+            change_places(&sink, id, reader);
+    }
+    ul_graph_sweep(graph);
+    return UL_OK;
+}
