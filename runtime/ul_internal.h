@@ -222,6 +222,11 @@ int ul_options_parse(const struct ul_session *s, struct ul_options *options, int
 void ul_options_done(struct ul_options *options);
 void ul_options_help(const struct ul_session *s, FILE *out);
 
+/* ---- ul_pages.c ---- */
+/* Gives back the pages of code and constants, of this program and its libraries, that are resident
+   now; what is used again comes back by itself. */
+void ul_pages_release(void);
+
 /* ---- ul_session.c ---- */
 /* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */
 int ul_session_open(struct ul_session *s, uint64_t margin_bytes);

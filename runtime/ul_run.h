@@ -344,19 +344,14 @@ static inline void ul_run_start_threads(uint32_t threads)
 }
 #endif
 
-/* Makes `arena` ready for runs with `threads` threads (see ul_run_threads): checks it, loads the
-   weights, runs the model's set-up, has the library make what it needs. failure may be NULL. */
-static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
-                                              size_t bytes, uint32_t threads,
-                                              const struct ul_weights_source *source,
-                                              struct ul_failure *failure)
+/* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
+   checks it, starts the threads, has the library make what it needs. All that touches of the arena
+   is the place of the library's state. */
+static inline enum ul_result ul_run_begin_init(const struct ul_model *model, void *arena,
+                                               size_t bytes, uint32_t threads,
+                                               struct ul_failure *failure)
 {
-    struct ul_failure unused;
-    struct ul_run run;
-    if (failure == NULL)
-        failure = &unused;
     memset(failure, 0, sizeof *failure);
-    memset(&run, 0, sizeof run);
     if (arena == NULL || bytes < model->arena_bytes)
         return ul_run_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
                            arena == NULL ? 0 : bytes);
@@ -364,24 +359,59 @@ static inline enum ul_result ul_run_init_with(const struct ul_model *model, void
     if ((address & (model->arena_align - 1)) != 0)
         return ul_run_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
                            address & (~address + 1));
-    if (model->payload_bytes != 0) {
-        enum ul_result result =
-            ul_run_load_sections(model, source, (unsigned char *)arena, failure);
-        if (result != UL_OK)
-            return result;
-    }
-    ul_run_fill_splats(model, (unsigned char *)arena);
+    threads = ul_run_threads(model, threads);
+    if (model->start_threads != NULL && threads > 1)
+        model->start_threads(threads);
+    if (model->library == NULL)
+        return UL_OK;
+    return model->library->init(model->library, arena, threads, failure);
+}
+
+/* Gives back what the library made for an arena; its memory stays the caller's. */
+static inline void ul_run_done(const struct ul_model *model, void *arena)
+{
+    if (model->library != NULL)
+        model->library->done(model->library, arena);
+}
+
+/* The second half: loads the weights, runs the model's set-up. After a failure there is nothing to
+   give back. */
+static inline enum ul_result ul_run_end_init(const struct ul_model *model, void *arena,
+                                             uint32_t threads,
+                                             const struct ul_weights_source *source,
+                                             struct ul_failure *failure)
+{
+    enum ul_result result = UL_OK;
+    struct ul_run run;
+    memset(&run, 0, sizeof run);
     run.threads = ul_run_threads(model, threads);
-    if (model->start_threads != NULL && run.threads > 1)
-        model->start_threads(run.threads);
-    if (model->library != NULL) {
-        enum ul_result result = model->library->init(model->library, arena, run.threads, failure);
-        if (result != UL_OK)
-            return result;
+    if (model->payload_bytes != 0)
+        result = ul_run_load_sections(model, source, (unsigned char *)arena, failure);
+    if (result == UL_OK) {
+        ul_run_fill_splats(model, (unsigned char *)arena);
+        if (model->setup != NULL)
+            model->setup((unsigned char *)arena, &run);
+        result = ul_run_finish(model, &run, failure);
     }
-    if (model->setup != NULL)
-        model->setup((unsigned char *)arena, &run);
-    return ul_run_finish(model, &run, failure);
+    if (result != UL_OK)
+        ul_run_done(model, arena);
+    return result;
+}
+
+/* Both. The library goes first: what it takes while it makes primitives, and gives back, is not
+   there at the same time as the weights. failure may be NULL. */
+static inline enum ul_result ul_run_init_with(const struct ul_model *model, void *arena,
+                                              size_t bytes, uint32_t threads,
+                                              const struct ul_weights_source *source,
+                                              struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    if (failure == NULL)
+        failure = &unused;
+    enum ul_result result = ul_run_begin_init(model, arena, bytes, threads, failure);
+    if (result == UL_OK)
+        result = ul_run_end_init(model, arena, threads, source, failure);
+    return result;
 }
 
 static inline enum ul_result ul_run_init(const struct ul_model *model, void *arena, size_t bytes,
@@ -389,14 +419,6 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
                                          struct ul_failure *failure)
 {
     return ul_run_init_with(model, arena, bytes, 0, source, failure);
-}
-
-/* Gives back what the library made for an arena that was made ready; its memory stays the
-   caller's. */
-static inline void ul_run_done(const struct ul_model *model, void *arena)
-{
-    if (model->library != NULL)
-        model->library->done(model->library, arena);
 }
 
 /* Buffers that live with the caller (--io caller) cannot be NULL. */

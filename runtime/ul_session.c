@@ -196,6 +196,19 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     return ul_error(s, UL_EXIT_INVALID, "%s: %s", shown, ul_result_text(failure->result));
 }
 
+/* What only the making of primitives needed is given back before the weights come. */
+static bool make_ready(struct ul_session *s, const struct ul_weights_source *source,
+                       struct ul_failure *failure)
+{
+    const struct ul_model *model = s->model;
+    uint32_t threads = s->options->threads;
+    if (ul_run_begin_init(model, s->arena, (size_t)model->arena_bytes, threads, failure) != UL_OK)
+        return false;
+    if (model->library != NULL)
+        ul_pages_release();
+    return ul_run_end_init(model, s->arena, threads, source, failure) == UL_OK;
+}
+
 static int load(struct ul_session *s)
 {
     struct weights_file file;
@@ -206,8 +219,7 @@ static int load(struct ul_session *s)
     int status = stored ? find_weights(s, &file) : UL_EXIT_OK;
     if (status != UL_EXIT_OK)
         return status;
-    s->ready = ul_run_init_with(model, s->arena, (size_t)model->arena_bytes, s->options->threads,
-                                stored ? &file.source : NULL, &failure) == UL_OK;
+    s->ready = make_ready(s, stored ? &file.source : NULL, &failure);
     if (!s->ready)
         status = report(s, stored ? &file : NULL, &failure);
     if (stored)

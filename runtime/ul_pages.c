@@ -1,0 +1,69 @@
+/*
+ * Gives back resident pages of files: code and constants of the program and of its libraries.
+ *
+ * Problem: oneDNN is 38 MiB of code, of which set-up runs through some 6, descriptors, generators
+ * and relocations, and a run needs a third of that. Such pages stay resident beside weights and
+ * activations as long as the process lives, though nothing uses them again; in a small network they
+ * are a quarter of all that it takes. Method: between the library's set-up and the loading of the
+ * weights, the kernel is told that they are not needed. A page that is used again is mapped again
+ * from the file's cache, at about a microsecond for 16 of them.
+ *
+ * Invariants: only pages that still are the file's own are given back, by the kernel's word
+ * (/proc/self/pagemap), so that nothing that was ever written is lost: neither relocations nor a
+ * debugger's breakpoints. Where the kernel does not say (not Linux), nothing happens.
+ */
+#define _DEFAULT_SOURCE /* madvise */
+#include "ul_internal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Of an entry of pagemap. */
+#define PAGE_OF_FILE ((uint64_t)1 << 61)
+#define PAGE_PRESENT ((uint64_t)1 << 63)
+
+enum { ENTRIES = 512 };
+
+/* Pages [begin, end) of a mapping of a file, by their numbers. */
+static void release_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t page_bytes)
+{
+    uint64_t entries[ENTRIES];
+    while (begin < end) {
+        size_t count = end - begin < ENTRIES ? (size_t)(end - begin) : ENTRIES;
+        if (pread(pagemap, entries, count * sizeof *entries, (off_t)(begin * sizeof *entries)) !=
+            (ssize_t)(count * sizeof *entries))
+            return;
+        for (size_t i = 0, next; i < count; i = next) {
+            const uint64_t own = PAGE_OF_FILE | PAGE_PRESENT;
+            for (next = i; next < count && (entries[next] & own) == own; next++)
+                ;
+            if (next > i)
+                (void)madvise((void *)(uintptr_t)((begin + i) * page_bytes),
+                              (next - i) * (size_t)page_bytes, MADV_DONTNEED);
+            else
+                next++;
+        }
+        begin += count;
+    }
+}
+
+void ul_pages_release(void)
+{
+    char line[UL_PATH_BYTES + 128];
+    long page = sysconf(_SC_PAGESIZE);
+    uint64_t page_bytes = page > 0 ? (uint64_t)page : 1;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int pagemap = open("/proc/self/pagemap", O_RDONLY);
+    while (page > 0 && maps != NULL && pagemap >= 0 && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long long begin, end, inode;
+        char rights[5];
+        if (sscanf(line, "%llx-%llx %4s %*x %*s %llu", &begin, &end, rights, &inode) == 4 &&
+            inode != 0 && rights[1] == '-' && rights[3] == 'p')
+            release_pages(pagemap, begin / page_bytes, end / page_bytes, page_bytes);
+    }
+    if (maps != NULL)
+        fclose(maps);
+    if (pagemap >= 0)
+        close(pagemap);
+}
