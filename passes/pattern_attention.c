@@ -8,6 +8,8 @@
  * to the shape that the scores are seen in. Masks: what is added to the scores, or a Where with a
  * number so low that its score counts for nothing. Those that hide exactly the later keys become
  * an attribute.
+ * A Where that puts zeros in place of NaN behind the Softmax (queries that see no key) becomes an
+ * attribute too. Keys and values that are repeated for several heads are taken as they were before.
  * The scores of a row where a Where hides every key with a number that is not as low as numbers
  * get would differ: such a condition must be known to leave a key in each row. */
 #include "passes/pattern.h"
@@ -31,7 +33,7 @@ struct attention {
     double scale;
     uint32_t mask_count;
     struct mask masks[MASKS];
-    bool is_causal;
+    bool is_causal, empty_is_zero;
     struct ul_type scores; /* [batch, heads, queries, keys] */
     int64_t depth, value_depth, groups;
 };
@@ -446,6 +448,49 @@ static bool read_order(const struct ul_node *root, uint32_t rank, int64_t perm[R
     return true;
 }
 
+/* What `value`, [batch, heads, length, size], repeats for several heads in a row, or itself. */
+static ul_value_id before_repeat(const struct ul_pattern *pattern, ul_value_id value)
+{
+    const struct ul_node *flat = ul_pattern_maker(pattern, value, UL_OP_Reshape);
+    const struct ul_node *expand =
+        flat == NULL ? NULL : ul_pattern_maker(pattern, flat->inputs[0], UL_OP_Expand);
+    if (expand == NULL)
+        return value;
+    const struct ul_type *all = ul_pattern_type(pattern, value);
+    const struct ul_type *each = ul_pattern_type(pattern, flat->inputs[0]);
+    const struct ul_type *one = ul_pattern_type(pattern, expand->inputs[0]);
+    const struct ul_node *wide = ul_pattern_maker(pattern, expand->inputs[0], UL_OP_Unsqueeze);
+    if (wide == NULL)
+        wide = ul_pattern_maker(pattern, expand->inputs[0], UL_OP_Reshape);
+    if (wide == NULL || all->rank != RANK || each->rank != RANK + 1 || one->rank != RANK + 1 ||
+        one->dims[2] != 1)
+        return value;
+    const struct ul_type *source = ul_pattern_type(pattern, wide->inputs[0]);
+    for (uint32_t d = 0; d <= RANK; d++) {
+        uint32_t at = d > 2 ? d - 1 : d;
+        if (d == 2)
+            continue;
+        if (one->dims[d] != each->dims[d] || source->rank != RANK ||
+            source->dims[at] != one->dims[d] || (d != 1 && all->dims[at] != one->dims[d]))
+            return value;
+    }
+    return wide->inputs[0];
+}
+
+/* Keys and values of fewer heads, where both are repeated alike. */
+static void share_heads(const struct ul_pattern *pattern, struct attention *a, ul_value_id *k,
+                        ul_value_id *v)
+{
+    ul_value_id few_k = before_repeat(pattern, *k), few_v = before_repeat(pattern, *v);
+    const struct ul_type *type = ul_pattern_type(pattern, few_k);
+    if (few_k == *k || few_v == *v || a->groups != a->scores.dims[1] ||
+        type->dims[1] != ul_pattern_type(pattern, few_v)->dims[1])
+        return;
+    *k = few_k;
+    *v = few_v;
+    a->groups = type->dims[1];
+}
+
 static void build(struct ul_pattern *pattern, struct attention *a, const int64_t perm[RANK])
 {
     struct ul_graph *graph = pattern->graph;
@@ -458,8 +503,10 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
                              UL_NONE, UL_NONE, UL_NONE, UL_NONE};
     a->q = unscaled(pattern, a, a->q);
     a->k = unscaled(pattern, a, a->k);
+    ul_value_id keys = turned(pattern, a);
+    share_heads(pattern, a, &keys, &a->v);
     inputs[0] = split_heads(pattern, a, a->q, a->scores.dims[1]);
-    inputs[1] = split_heads(pattern, a, turned(pattern, a), a->groups);
+    inputs[1] = split_heads(pattern, a, keys, a->groups);
     inputs[2] = split_heads(pattern, a, a->v, a->groups);
     if (a->mask_count > 0)
         inputs[3] = build_mask(pattern, a, &a->masks[0]);
@@ -479,6 +526,8 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
     ul_node_set_float(graph, node, "scale", a->scale);
     if (a->is_causal)
         ul_node_set_int(graph, node, "is_causal", 1);
+    if (a->empty_is_zero)
+        ul_node_set_int(graph, node, "empty_is_zero", 1);
     if (perm[0] != 0 || perm[1] != 1 || perm[2] != 2)
         ul_node_set_ints(graph, node, "perm", perm, RANK);
 }
@@ -489,6 +538,25 @@ static bool takes_less(const struct attention *a)
 {
     int64_t queries = a->scores.dims[2], keys = a->scores.dims[3];
     return 2 * queries * a->value_depth + keys * a->value_depth <= queries * keys;
+}
+
+/* The Softmax that the second product reads, or reads by Where(IsNaN(weights), 0, weights). */
+static const struct ul_node *take_softmax(struct ul_pattern *pattern, struct attention *a,
+                                          ul_value_id weights)
+{
+    double zero;
+    const struct ul_node *where = ul_pattern_take(pattern, weights, UL_OP_Where);
+    const struct ul_node *test =
+        where == NULL ? NULL : ul_pattern_take(pattern, where->inputs[0], UL_OP_IsNaN);
+    if (where == NULL)
+        return ul_pattern_take(pattern, weights, UL_OP_Softmax);
+    if (test == NULL || test->inputs[0] != where->inputs[2] ||
+        !ul_pattern_number(pattern, where->inputs[1], &zero) || zero < 0 || zero > 0 ||
+        !ul_type_equal(ul_pattern_type(pattern, weights),
+                       ul_pattern_type(pattern, where->inputs[2])))
+        return NULL;
+    a->empty_is_zero = true;
+    return ul_pattern_take(pattern, where->inputs[2], UL_OP_Softmax);
 }
 
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
@@ -503,7 +571,7 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
     if (last == NULL)
         return false;
     a.v = last->inputs[1];
-    const struct ul_node *softmax = ul_pattern_take(pattern, last->inputs[0], UL_OP_Softmax);
+    const struct ul_node *softmax = take_softmax(pattern, &a, last->inputs[0]);
     if (softmax == NULL)
         return false;
     uint32_t rank = ul_pattern_type(pattern, last->inputs[0])->rank;

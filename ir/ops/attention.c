@@ -11,7 +11,8 @@
  * "FlashAttention", 2022.) Few keys are one tile, and then Y needs no place to wait in.
  * Keys and values come in two parts, the cache and the new ones; a part has tiles of its own, and
  * contractions of its own where all scores of a row are kept.
- * A row whose scores are all -inf gives NaN, as a softmax of the whole row does. */
+ * A row whose scores are all -inf gives NaN, as a softmax of the whole row does, or zeros where
+ * empty_is_zero. */
 #include "ir/ops/attention.h"
 
 #include <math.h>
@@ -284,6 +285,26 @@ static void store_shares(const struct attention *a, ul_kx row, int64_t count, ul
     ul_ks_end(kernel);
 }
 
+/* One over the sum of a row; 0 stands for a row that has none, where those are zeros. */
+static ul_kx inverse_of(const struct attention *a, ul_kx sum)
+{
+    ul_kx inverse = ul_kx_binary(a->kernel, UL_KX_DIV, number(a, 1), sum);
+    if (!a->shape.empty_is_zero)
+        return inverse;
+    ul_kx is_sum = ul_kx_binary(a->kernel, UL_KX_LT, number(a, 0), sum);
+    return ul_kx_select(a->kernel, is_sum, inverse, number(a, 0));
+}
+
+/* x, in which there may be NaN where the row has no sum, times what inverse_of gave. */
+static ul_kx divided(const struct attention *a, ul_kx x, ul_kx inverse)
+{
+    x = ul_kx_binary(a->kernel, UL_KX_MUL, x, inverse);
+    if (!a->shape.empty_is_zero)
+        return x;
+    ul_kx is_sum = ul_kx_binary(a->kernel, UL_KX_LT, number(a, 0), inverse);
+    return ul_kx_select(a->kernel, is_sum, x, number(a, 0));
+}
+
 /* One row with all keys: exponentials, and one over their sum in factors[row]. */
 static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64_t padded)
 {
@@ -294,7 +315,7 @@ static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64
     }
     ul_kx most = reduce_row(a, row, padded, UL_NONE);
     ul_kx sum = reduce_row(a, row, padded, most);
-    ul_kx inverse = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, number(a, 1), sum));
+    ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     store_shares(a, row, count, inverse);
     ul_ks_store(kernel, a->factors, row, inverse);
 }
@@ -376,7 +397,7 @@ static void lower_values(const struct attention *a, const struct tile *tile, boo
     if (old != UL_NONE)
         sum = ul_kx_binary(kernel, UL_KX_ADD, old, sum);
     if (is_last)
-        store_result(a, row, element, ul_kx_binary(kernel, UL_KX_MUL, sum, factor));
+        store_result(a, row, element, divided(a, sum, factor));
     else
         ul_ks_store(kernel, a->waiting, at, sum);
     ul_ks_end(kernel);
@@ -466,10 +487,10 @@ static void end_rows(const struct attention *a)
     struct ul_kernel *kernel = a->kernel;
     ul_kx row = ul_ks_for(kernel, a->rows, 0);
     ul_kx sum = ul_kx_load(kernel, a->sums, row);
-    ul_kx inverse = ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, number(a, 1), sum));
+    ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     ul_kx element = ul_ks_for(kernel, a->shape.value_size, UL_FOR_PARALLEL);
     ul_kx x = ul_kx_load(kernel, a->waiting, wait_at(a, row, element));
-    store_result(a, row, element, ul_kx_binary(kernel, UL_KX_MUL, x, inverse));
+    store_result(a, row, element, divided(a, x, inverse));
     ul_ks_end(kernel);
     ul_ks_end(kernel);
 }

@@ -24,6 +24,7 @@ struct ul_attention {
     int64_t size, value_size;     /* of a head */
     double scale, softcap;
     bool is_causal;
+    bool empty_is_zero;  /* FusedAttention: a query that sees no key gives zeros, not NaN */
     int64_t scores_mode; /* qk_matmul_output_mode */
     uint32_t order[4];   /* the output's dimensions, of [batch, head, query, element] */
 };

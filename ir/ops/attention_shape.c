@@ -128,6 +128,8 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
     attention->scale = ul_node_get_float(node, "scale", 1.0 / sqrt(size));
     attention->softcap = ul_node_get_float(node, "softcap", 0);
     attention->is_causal = ul_node_get_int(node, "is_causal", 0) != 0;
+    attention->empty_is_zero =
+        node->op == UL_OP_FusedAttention && ul_node_get_int(node, "empty_is_zero", 0) != 0;
     attention->scores_mode = ul_node_get_int(node, "qk_matmul_output_mode", 0);
     if (attention->scores_mode < 0 || attention->scores_mode > 3)
         return "qk_matmul_output_mode must be 0, 1, 2 or 3";

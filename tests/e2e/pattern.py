@@ -171,6 +171,35 @@ def hidden_rows(m):
 CASES["hidden_rows"] = (hidden_rows, "FusedAttention", 2)
 
 
+@case("FusedAttention", 2)
+def empty_rows(m):
+    """As torch exports a boolean mask: a query that sees no key gives zeros; one tile, several."""
+    for keys in (9, 300):
+        q, k, v = qkv(m, 2, 2, 6, keys, 4)
+        seen = m.rng.random((2, 1, 6, keys)) < 0.6
+        seen[0, :, 2] = seen[1, :, 4] = seen[1, :, 5] = False
+        seen[:, :, 1, : keys - 2] = False
+        mask = m.op("Where", m.x(values=seen), 0.0, -np.inf)
+        scores = m.op("MatMul", m.op("Mul", q, 0.7), m.op("Mul", m.t(k, 0, 1, 3, 2), 0.7))
+        weights = softmax(m, m.op("Add", scores, mask))
+        weights = m.op("Where", m.op("IsNaN", weights), 0.0, weights)
+        m.out(m.op("MatMul", weights, v))
+
+
+@case("FusedAttention")
+def repeated_keys(m):
+    """Keys and values of three heads for six, repeated by Expand as Llama has it."""
+    q, k, v = m.x(2, 6, 5, 8), m.x(2, 3, 7, 8), m.x(2, 3, 7, 8)
+
+    def repeated(x):
+        wide = m.op("Unsqueeze", x, m.c([2], np.int64))
+        wide = m.op("Expand", wide, m.c([2, 3, 2, 7, 8], np.int64))
+        return m.reshape(wide, 2, 6, 7, 8)
+
+    scores = m.op("Mul", m.op("MatMul", q, m.t(repeated(k), 0, 1, 3, 2)), 0.35)
+    m.out(m.op("MatMul", softmax(m, scores), repeated(v)))
+
+
 @case("FusedAttention")
 def windows(m):
     """As Swin has it: a bias of each head, and a mask of each window in five dimensions."""
