@@ -351,7 +351,8 @@ static void describe(struct ul_cli_job *job)
             .node = node->name[0] != '\0' ? node->name
                                           : ul_node_describe(&job->graph, step->node, &job->keep),
             .flop_count = step->work.flop_count,
-            .moved_bytes = step->traffic.moved_bytes};
+            .moved_bytes = step->traffic.moved_bytes,
+            .is_call = step->kind == UL_STEP_CALL};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {
         const struct ul_value *value = &job->graph.values[program->graph_values[i]];

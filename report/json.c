@@ -330,6 +330,12 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text, "%s\n    \"%s\": %" PRIu64, i == 0 ? "" : ",", ul_report_row_name(i),
                        ul_report_row_bytes(report, i));
     ul_text_put(text, "\n  },\n");
+    if (ul_report_has_calls(report))
+        ul_text_printf(text,
+                       "  \"for_library\": {\n    \"packing_bytes\": %" PRIu64
+                       ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
+                       ul_report_packing_bytes(report),
+                       ul_report_operand_bytes(report, text->arena));
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
                 report->plan->space_count);
     ul_text_put(text, ",\n");

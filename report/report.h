@@ -24,6 +24,7 @@ struct ul_report_step {
     const char *node;
     uint64_t flop_count;
     uint64_t moved_bytes;
+    bool is_call; /* of the target's library */
 };
 
 struct ul_report_value {
@@ -76,6 +77,14 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,
                                    const struct ul_problem *problem, struct ul_plan *plan,
                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+/* calls.c: what of the rows is there for the calls of a library; 0 where there are none. */
+
+bool ul_report_has_calls(const struct ul_report *report);
+/* By which weights are longer than their elements. */
+uint64_t ul_report_packing_bytes(const struct ul_report *report);
+/* At the peak, of activations that kernels write and calls alone read. */
+uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
 
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report);

@@ -75,6 +75,15 @@ static void put_verdict(struct ul_text *text, const struct ul_report *report)
             report->budget_bytes, reserved - report->budget_bytes);
 }
 
+/* A part of the row above it. */
+static void put_part(struct ul_text *text, const struct ul_report *report, const char *label,
+                     uint64_t bytes)
+{
+    if (bytes > 0)
+        ul_text_printf(text, "    %-27s %8.2f %18" PRIu64 "\n", label, in_unit(report, bytes),
+                       bytes);
+}
+
 static void put_rows(struct ul_text *text, const struct ul_report *report)
 {
     ul_text_printf(text, "\n  at the peak                        %s              bytes\n",
@@ -87,6 +96,11 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
         if (!optional || bytes > 0)
             ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", row_label(text->arena, row),
                            in_unit(report, bytes), bytes);
+        if (row == UL_PLAN_WEIGHTS)
+            put_part(text, report, "of it the library's packing", ul_report_packing_bytes(report));
+        if (row == UL_PLAN_ACTIVATIONS)
+            put_part(text, report, "of it operands of its calls",
+                     ul_report_operand_bytes(report, text->arena));
     }
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", "reserved",
                    in_unit(report, report->plan->reserved_bytes[0]),

@@ -1,0 +1,74 @@
+/* What of a plan's bytes is there because a library computes: why a target that calls one may need
+ * more than one that does not. Beside these two and the scratch of calls, nothing should be.
+ *
+ *      packing     weights in the library's layouts are padded to whole blocks, or transformed
+ *      operands    what a kernel of ours writes only for calls to read: it may be what is computed
+ *                  on the way where a kernel of ours reads it (BatchNormalization and Relu before
+ *                  the convolutions of DenseNet) */
+#include "report/report.h"
+
+bool ul_report_has_calls(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->problem->step_count; i++) {
+        if (report->steps[i].is_call)
+            return true;
+    }
+    return false;
+}
+
+uint64_t ul_report_packing_bytes(const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t packing_bytes = 0;
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->space != 0 || range->class != UL_PLAN_WEIGHTS || range->value == UL_PLAN_NONE)
+            continue;
+        uint64_t plain_bytes = ul_type_bytes(&report->values[range->value].type);
+        if (range->size_bytes > plain_bytes)
+            packing_bytes += range->size_bytes - plain_bytes;
+    }
+    return packing_bytes;
+}
+
+static bool contains(const uint32_t *values, uint32_t count, uint32_t value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == value)
+            return true;
+    }
+    return false;
+}
+
+/* Written by kernels alone, read by calls alone, and by some. */
+static bool is_operand(const struct ul_report *report, uint32_t value)
+{
+    const struct ul_problem *problem = report->problem;
+    bool read = false;
+    for (uint32_t i = 0; i < problem->step_count; i++) {
+        const struct ul_plan_alternative *all = problem->steps[i].alternatives;
+        for (uint32_t p = 0; p < all->part_count; p++) {
+            bool reads = contains(all->parts[p].reads, all->parts[p].read_count, value);
+            bool writes = contains(all->parts[p].writes, all->parts[p].write_count, value);
+            if (report->steps[i].is_call ? writes : reads)
+                return false;
+            read = read || reads;
+        }
+    }
+    return read;
+}
+
+uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena)
+{
+    const struct ul_plan *plan = report->plan;
+    uint64_t operand_bytes = 0;
+    uint32_t *alive;
+    uint32_t count = ul_report_alive(report, arena, 0, &alive);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[alive[i]];
+        if (range->space == 0 && range->class == UL_PLAN_ACTIVATIONS &&
+            range->value != UL_PLAN_NONE && is_operand(report, range->value))
+            operand_bytes += range->size_bytes;
+    }
+    return operand_bytes;
+}
