@@ -2,6 +2,7 @@
  *
  *      ReduceMean Sub Mul ReduceMean Add Sqrt Div Mul Add   ->  LayerNormalization
  *      Div Erf Add Mul Mul                                  ->  Gelu
+ *      Slice Neg Slice Concat Mul Mul Add                   ->  FusedRotary
  *      MatMul Div Add Softmax MatMul                        ->  FusedAttention
  *
  * Problem: exporters write normalisations, activations and attention as chains; the one operator
@@ -260,15 +261,11 @@ static const struct {
     enum ul_op root;
     ul_pattern_fn *recognise;
 } recognisers[] = {
-    {0, UL_OP_Add, ul_pattern_layer_norm},
-    {0, UL_OP_Mul, ul_pattern_layer_norm},
-    {0, UL_OP_Div, ul_pattern_layer_norm},
-    {0, UL_OP_Mul, ul_pattern_gelu},
-    {0, UL_OP_Div, ul_pattern_gelu},
-    {0, UL_OP_Mul, ul_pattern_gate},
-    {0, UL_OP_Div, ul_pattern_gate},
-    {0, UL_OP_Div, ul_pattern_softmax},
-    {1, UL_OP_Transpose, ul_pattern_attention},
+    {0, UL_OP_Add, ul_pattern_layer_norm},   {0, UL_OP_Mul, ul_pattern_layer_norm},
+    {0, UL_OP_Div, ul_pattern_layer_norm},   {0, UL_OP_Add, ul_pattern_rotary},
+    {0, UL_OP_Mul, ul_pattern_gelu},         {0, UL_OP_Div, ul_pattern_gelu},
+    {0, UL_OP_Mul, ul_pattern_gate},         {0, UL_OP_Div, ul_pattern_gate},
+    {0, UL_OP_Div, ul_pattern_softmax},      {1, UL_OP_Transpose, ul_pattern_attention},
     {1, UL_OP_MatMul, ul_pattern_attention},
 };
 

@@ -33,8 +33,8 @@ struct ul_attention {
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS]);
 
-ul_infer_fn ul_infer_attention, ul_infer_rotary;
-ul_lower_fn ul_lower_attention;
+ul_infer_fn ul_infer_attention, ul_infer_rotary, ul_infer_turn;
+ul_lower_fn ul_lower_attention, ul_lower_turn;
 ul_map_fn ul_map_rotary;
 
 #endif

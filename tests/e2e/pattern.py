@@ -327,6 +327,27 @@ def layer_norm(m):
         m.out(m.op("Add", scaled, m.x(24)))
 
 
+@case("FusedRotary", 2)
+def rotary(m):
+    """Halves, as Llama has it, of a part of each head's elements; neighbours, as GPT-J has it."""
+    whole = m.x(2, 3, 5, 10)
+
+    def part(x, begin, end, step=1):
+        ints = ([begin], [end], [-1], [step])
+        return m.op("Slice", x, *(m.c(i, np.int64) for i in ints))
+
+    x = part(whole, 0, 8)
+    angles = m.op("Unsqueeze", m.x(2, 5, 8), m.c([1], np.int64))
+    turned = m.op("Concat", m.op("Neg", part(x, 4, 2**62)), part(x, 0, 4), axis=-1)
+    y = m.op("Add", m.op("Mul", x, m.op("Cos", angles)), m.op("Mul", turned, m.op("Sin", angles)))
+    m.out(m.op("Concat", y, part(whole, 8, 2**62), axis=-1))
+    x, last = m.x(2, 5, 3, 8), m.c([-1], np.int64)
+    first = m.op("Unsqueeze", m.op("Neg", part(x, 1, 2**62, 2)), last)
+    second = m.op("Unsqueeze", part(x, 0, 2**62, 2), last)
+    turned = m.reshape(m.op("Concat", first, second, axis=-1), 2, 5, 3, 8)
+    m.out(m.op("Add", m.op("Mul", m.x(5, 1, 8), turned), m.op("Mul", x, m.x(1, 5, 1, 8))))
+
+
 @case("RMSNormalization")
 def rms_norm(m):
     x = m.x(3, 5, 24)
