@@ -20,7 +20,7 @@ struct concat {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_node_list order;
-    const enum ul_layout_need *needs;
+    const uint32_t *needs;
     ul_node_id *concats; /* in execution order */
     uint32_t count;
     bool *enabled; /* per concat */
@@ -41,7 +41,7 @@ static bool can_place(const struct concat *concat, const struct ul_node *node, u
     const struct ul_op_info *row = ul_op_get(producer->op);
     if (producer->parent != node->parent || (row->flags & UL_OP_CONTROL) != 0 || row->view != NULL)
         return false;
-    if (concat->needs[operand] == UL_LAYOUT_OWN)
+    if ((concat->needs[operand] & UL_LAYOUT_OWN) != 0)
         return false;
     return concat->needs[operand] == UL_LAYOUT_ANY || ul_view_is_dense(&value->type, view);
 }

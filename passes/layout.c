@@ -29,7 +29,7 @@ enum {
 struct layout {
     struct ul_graph *graph;
     struct ul_node_list order;
-    const enum ul_layout_need *needs;
+    const uint32_t *needs;
     ul_value_id *parents; /* per value: towards the head of its region */
     bool *can;            /* per value: may be channels-last */
     bool *wanted;         /* per value that heads a region: a convolution stands at it */
@@ -277,14 +277,16 @@ static bool is_kept_apart(const struct layout *layout, ul_value_id id)
     const struct ul_graph *graph = layout->graph;
     const struct ul_value *value = &graph->values[id];
     if (value->kind != UL_VALUE_NODE || value->flags != 0 || value->donor != UL_NONE ||
-        graph->nodes[value->producer].parent != 0 || value->type.rank < 3 || has_last(layout, id))
+        (layout->needs[id] & UL_LAYOUT_DENSE) != 0 || graph->nodes[value->producer].parent != 0 ||
+        value->type.rank < 3 || has_last(layout, id))
         return false;
     const struct ul_node *producer = &graph->nodes[value->producer];
     return is_f32_convolution(layout, producer) &&
            (graph->values[producer->inputs[0]].flags & UL_VALUE_CHANNELS_LAST) != 0;
 }
 
-/* A convolution's result that the model returns is computed channels-last and copied. */
+/* A convolution's result that the model returns is computed channels-last and copied, unless a node
+ * with blocks reads it as well: these take it row-major. */
 static void copy_results(struct layout *layout)
 {
     struct ul_graph *graph = layout->graph;

@@ -59,14 +59,14 @@ bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t a
 
 /* views.c */
 
-/* Per value: its elements must lie densely (block edges), or it must own its bytes (the model's
- * outputs). */
-enum ul_layout_need { UL_LAYOUT_ANY, UL_LAYOUT_DENSE, UL_LAYOUT_OWN };
-enum ul_layout_need *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena);
+/* Per value, bits: its elements must lie densely in the order of its dimensions (block edges); it
+ * must own its bytes (the model's outputs). */
+enum { UL_LAYOUT_ANY = 0, UL_LAYOUT_DENSE = 1, UL_LAYOUT_OWN = 2 };
+uint32_t *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena);
 /* Sets the views of all node outputs but those that are `fixed` (per value; NULL: none): in the
  * bytes of the node's input where `movements` and the row's hook allow it, else in their own. */
 void ul_views_compute(struct ul_graph *graph, const struct ul_node_list *order,
-                      const enum ul_layout_need *needs, const bool *fixed, bool movements);
+                      const uint32_t *needs, const bool *fixed, bool movements);
 
 /* live.c */
 

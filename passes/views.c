@@ -13,42 +13,42 @@
  * whole base alive; copying it would sometimes lower the peak. */
 #include "passes/passes_internal.h"
 
-enum ul_layout_need *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena)
+uint32_t *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena)
 {
-    enum ul_layout_need *needs = UL_NEW_ARRAY(arena, enum ul_layout_need, graph->value_count);
+    uint32_t *needs = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const struct ul_node *node = &graph->nodes[n];
         if (node->block_count == 0)
             continue;
         for (uint32_t i = 0; i < node->input_count; i++) {
             if (node->inputs[i] != UL_NONE)
-                needs[node->inputs[i]] = UL_LAYOUT_DENSE;
+                needs[node->inputs[i]] |= UL_LAYOUT_DENSE;
         }
         for (uint32_t b = 0; b < node->block_count; b++) {
             const struct ul_block *block = &graph->blocks[node->blocks[b]];
             for (uint32_t i = 0; i < block->output_count; i++)
-                needs[block->outputs[i]] = UL_LAYOUT_DENSE;
+                needs[block->outputs[i]] |= UL_LAYOUT_DENSE;
         }
     }
     for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
-        needs[graph->blocks[0].outputs[i]] = UL_LAYOUT_OWN;
+        needs[graph->blocks[0].outputs[i]] |= UL_LAYOUT_OWN;
     return needs;
 }
 
 static bool output_view(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
-                        enum ul_layout_need need, struct ul_view *view)
+                        uint32_t need, struct ul_view *view)
 {
     const struct ul_value *value = &graph->values[node->outputs[output]];
     const struct ul_view *input = &graph->values[node->inputs[0]].view;
-    if (need == UL_LAYOUT_OWN || value->donor != UL_NONE ||
+    if ((need & UL_LAYOUT_OWN) != 0 || value->donor != UL_NONE ||
         (value->flags & UL_VALUE_PERSISTENT) != 0 ||
         !ul_op_get(node->op)->view(graph, node, output, input, view))
         return false;
     return need == UL_LAYOUT_ANY || ul_view_is_dense(&value->type, view);
 }
 
-static void node_views(struct ul_graph *graph, const struct ul_node *node,
-                       const enum ul_layout_need *needs, const bool *fixed, bool movements)
+static void node_views(struct ul_graph *graph, const struct ul_node *node, const uint32_t *needs,
+                       const bool *fixed, bool movements)
 {
     bool all = movements && ul_op_get(node->op)->view != NULL && node->input_count > 0 &&
                node->inputs[0] != UL_NONE;
@@ -68,7 +68,7 @@ static void node_views(struct ul_graph *graph, const struct ul_node *node,
 }
 
 void ul_views_compute(struct ul_graph *graph, const struct ul_node_list *order,
-                      const enum ul_layout_need *needs, const bool *fixed, bool movements)
+                      const uint32_t *needs, const bool *fixed, bool movements)
 {
     for (uint32_t n = 0; n < order->count; n++)
         node_views(graph, &graph->nodes[order->nodes[n]], needs, fixed, movements);

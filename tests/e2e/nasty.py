@@ -1148,6 +1148,30 @@ def weighted(name, body, weights, inputs=None, opset=17, tolerance=1e-4):
     MODELS[name] = case
 
 
+weighted("conv_result_goes_into_loop", """
+g (float[1,16,6,6] x) => (float[1,16,6,6] y, float[1,16,6,6] z) {
+  n = Constant<value = int64 {3}>()
+  c = Conv<pads=[1,1,1,1]>(x, w)
+  r = Relu(c)
+  y = Conv<pads=[1,1,1,1]>(r, v)
+  z = Loop(n, , y) <body = body (int64 i, bool k, float[1,16,6,6] p) => (bool k2, float[1,16,6,6] q) {
+    k2 = Identity(k)
+    q = Add(p, p)
+  }>
+}""", {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)})
+
+weighted("conv_result_is_scanned", """
+g (float[2,16,6,6] x, float[16,6,6] s) => (float[2,16,6,6] y, float[16,6,6] last, float[2,16,6,6] z) {
+  c = Conv<pads=[1,1,1,1]>(x, w)
+  r = Relu(c)
+  y = Conv<pads=[1,1,1,1]>(r, v)
+  last, z = Scan<num_scan_inputs=1, body = body (float[16,6,6] p, float[16,6,6] u)
+      => (float[16,6,6] q, float[16,6,6] o) {
+    q = Add(p, u)
+    o = Identity(q)
+  }>(s, y)
+}""", {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)})
+
 weighted("call_chain_of_maps", """
 g (float[2,19,9,7] x, float[2,33,9,7] z) => (float[2,33,9,7] y) {
   c = Conv<pads=[1,1,1,1]>(x, w, b)
@@ -1922,7 +1946,8 @@ def check(name, ullage, target, full):
             run(["./plain", "--output-dir", "apart"] + given, folder, "run")
             if bytes_of(folder + "/planned") != bytes_of(folder + "/apart"):
                 return "reuse of memory changes the result"
-            off = [word for row in ("simplify", "bnfold", "cse", "views", "concat", "fuse")
+            off = [word for row in ("simplify", "bnfold", "cse", "pattern", "transposed", "sink",
+                                    "layout", "views", "concat", "fuse")
                    for word in ("--no-pass", row)]  # fmt: skip
             run(build + off + ["-o", "direct"], folder, "compile without passes")
             run(["./direct", "--test-data", "test_data_set_0"] + tolerance, folder, "no passes")
