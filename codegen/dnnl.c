@@ -9,11 +9,15 @@
  * channels-last tensors: where a source or result lies otherwise and nothing is offered, it is
  * asked about dense copies in scratch, if there is enough to compute per byte that is copied.
  *
+ * A program may run with fewer threads than its plan is for, and what the library offers depends on
+ * their number: the layout that one of its implementations prefers for four threads may be served
+ * by none for three. So the question is put again as the program will put it, with the layout
+ * given, for every number of threads up to the planned one; what is left without an implementation
+ * for one of them is passed over, and the scratch is the most that any of them needs.
+ *
  * Answers are kept: fusion asks about the same groups many times. The instruction set and the
  * number of threads are settings of the whole process in oneDNN 2 and OpenMP. */
-#include "codegen/library.h"
-
-#include "runtime/ul_dnnl_desc.h"
+#include "codegen/dnnl_internal.h"
 
 #include <string.h>
 
@@ -30,15 +34,6 @@ struct answer {
     struct ul_call call; /* implementation NULL: none */
     bool may_pack;
     struct answer *next; /* of the same hash */
-};
-
-enum { TABLE_SIZE = 1024 };
-
-struct ul_dnnl {
-    struct ul_arena *arena;
-    dnnl_engine_t engine;
-    const char *isa;
-    struct answer *table[TABLE_SIZE];
 };
 
 /* ---- the machine ---- */
@@ -94,6 +89,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     omp_set_num_threads((int)thread_count);
     struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
     opened->arena = arena;
+    opened->thread_count = thread_count;
     opened->isa = isa_name(dnnl_get_effective_cpu_isa());
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
@@ -145,36 +141,18 @@ static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
     return true;
 }
 
-/* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
-static bool take(struct ul_dnnl *dnnl, const_dnnl_primitive_desc_t pd, struct ul_call *call,
-                 bool pack)
-{
-    const char *name = NULL;
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
-        !is_useful(call, name))
-        return false;
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (pack && (weights == NULL || !read_layout(&call->layout, weights)))
-        return false;
-    call->implementation = ul_arena_copy_string(dnnl->arena, name);
-    call->scratch_bytes =
-        ul_call_scratch_own(call) + (scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch));
-    return true;
-}
-
-static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
+bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
+                        ul_dnnl_visit *visit, void *context)
 {
     struct ul_dnnl_desc desc;
     dnnl_primitive_desc_iterator_t iterator = NULL;
-    bool found = false;
+    bool stopped = false;
     bool more = ul_dnnl_describe(&desc, call, pack) &&
                 dnnl_primitive_desc_iterator_create(&iterator, &desc.op, desc.attr, dnnl->engine,
                                                     NULL) == dnnl_success;
-    while (more && !found) {
+    while (more && !stopped) {
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
-        found = take(dnnl, pd, call, pack);
+        stopped = visit(context, pd);
         (void)dnnl_primitive_desc_destroy(pd);
         more = dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
     }
@@ -182,7 +160,89 @@ static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
         (void)dnnl_primitive_desc_iterator_destroy(iterator);
     if (desc.attr != NULL)
         (void)dnnl_primitive_attr_destroy(desc.attr);
-    return found;
+    return stopped;
+}
+
+const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    bool good =
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success;
+    return good ? name : "ref";
+}
+
+static uint64_t scratch_of(const_dnnl_primitive_desc_t pd, const struct ul_call *call)
+{
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return ul_call_scratch_own(call) + (scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch));
+}
+
+/* ---- fewer threads ---- */
+
+struct repeat {
+    const struct ul_call *call;
+    bool found;
+    uint64_t scratch_bytes;
+};
+
+/* The program takes the planned implementation, or else the first one that fits. */
+static bool take_again(void *context, const_dnnl_primitive_desc_t pd)
+{
+    struct repeat *repeat = context;
+    const char *name = ul_dnnl_offer_name(pd);
+    bool same = strcmp(name, repeat->call->implementation) == 0;
+    if (is_useful(repeat->call, name) && (same || !repeat->found)) {
+        repeat->found = true;
+        repeat->scratch_bytes = scratch_of(pd, repeat->call);
+    }
+    return same;
+}
+
+/* Whether every number of threads has an implementation for the call as it is, layout included;
+ * makes room for the scratch of each. */
+static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
+{
+    struct ul_call asked = *call;
+    struct repeat repeat = {.call = &asked, .found = true};
+    asked.pack = pack ? &asked.layout : call->pack;
+    for (uint32_t threads = dnnl->thread_count; threads > 0 && repeat.found; threads--) {
+        repeat.found = false;
+        omp_set_num_threads((int)threads);
+        (void)ul_dnnl_each_offer(dnnl, &asked, false, take_again, &repeat);
+        if (repeat.found && repeat.scratch_bytes > call->scratch_bytes)
+            call->scratch_bytes = repeat.scratch_bytes;
+    }
+    omp_set_num_threads((int)dnnl->thread_count);
+    return repeat.found;
+}
+
+struct question {
+    struct ul_dnnl *dnnl;
+    struct ul_call *call;
+    bool pack;
+    const char *only; /* the implementation that it must be; NULL: any */
+};
+
+/* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
+static bool take(void *context, const_dnnl_primitive_desc_t pd)
+{
+    const struct question *question = context;
+    struct ul_call *call = question->call;
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    const char *name = ul_dnnl_offer_name(pd);
+    if (!is_useful(call, name) || (question->only != NULL && strcmp(question->only, name) != 0) ||
+        (question->pack && (weights == NULL || !read_layout(&call->layout, weights))))
+        return false;
+    call->implementation = ul_arena_copy_string(question->dnnl->arena, name);
+    call->scratch_bytes = scratch_of(pd, call);
+    return serves_all_threads(question->dnnl, call, question->pack);
+}
+
+static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack, const char *only)
+{
+    struct question question = {.dnnl = dnnl, .call = call, .pack = pack, .only = only};
+    return ul_dnnl_each_offer(dnnl, call, pack, take, &question);
 }
 
 /* ---- copies ---- */
@@ -198,20 +258,21 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
 }
 
 /* Asks with the fewest copies first. */
-static bool ask_with_copies(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count,
-                            bool pack)
+bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
+                 const char *only)
 {
     enum { LEAST_PRODUCTS_PER_BYTE = 8 };
     uint64_t src_bytes = copy_bytes(call, &call->src);
     uint64_t dst_bytes = copy_bytes(call, &call->dst);
-    if (ask(dnnl, call, pack))
+    if (ask(dnnl, call, pack, only))
         return true;
     for (uint32_t way = 1; way < 4; way++) {
         call->src_copy_bytes = (way & 1) != 0 ? src_bytes : 0;
         call->dst_copy_bytes = (way & 2) != 0 ? dst_bytes : 0;
         uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
         bool differs = ((way & 1) == 0 || src_bytes > 0) && ((way & 2) == 0 || dst_bytes > 0);
-        if (differs && product_count / LEAST_PRODUCTS_PER_BYTE >= copied && ask(dnnl, call, pack))
+        if (differs && product_count / LEAST_PRODUCTS_PER_BYTE >= copied &&
+            ask(dnnl, call, pack, only))
             return true;
     }
     return false;
@@ -219,20 +280,20 @@ static bool ask_with_copies(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t
 
 /* ---- answers ---- */
 
-static uint32_t hash_of(const struct ul_call *call)
+uint32_t ul_dnnl_hash(const struct ul_call *call)
 {
     const unsigned char *bytes = (const unsigned char *)call;
     uint32_t hash = 2166136261u;
     for (size_t i = 0; i < sizeof *call; i++)
         hash = (hash ^ bytes[i]) * 16777619u;
-    return hash % TABLE_SIZE;
+    return hash % UL_DNNL_TABLE;
 }
 
 bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
 {
     UL_ASSERT(call->call.implementation == NULL);
     pack = pack && call->may_pack;
-    struct answer **slot = &dnnl->table[hash_of(&call->call)];
+    struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
     struct answer *answer = *slot;
     while (answer != NULL && (answer->may_pack != pack ||
                               memcmp(&answer->asked, &call->call, sizeof answer->asked) != 0))
@@ -244,7 +305,7 @@ bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
         answer->may_pack = pack;
         answer->next = *slot;
         *slot = answer;
-        if (!ask_with_copies(dnnl, &answer->call, call->product_count, pack))
+        if (!ul_dnnl_ask(dnnl, &answer->call, call->product_count, pack, NULL))
             answer->call.implementation = NULL;
         if (answer->call.implementation != NULL && pack) {
             struct ul_group_call packed = *call;
