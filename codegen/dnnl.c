@@ -154,7 +154,7 @@ bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool p
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
         stopped = visit(context, pd);
         (void)dnnl_primitive_desc_destroy(pd);
-        more = dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
+        more = !stopped && dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
     }
     if (iterator != NULL)
         (void)dnnl_primitive_desc_iterator_destroy(iterator);
