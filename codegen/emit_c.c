@@ -339,17 +339,21 @@ static void put_rom(struct ul_emitter *emitter)
                    prefix, prefix);
 }
 
+/* Of the runtime's files, those that are compiled for the processor as model.c is. */
+static const char *native_objects(const struct ul_emitter *emitter)
+{
+    bool winograd = ul_program_has_winograd(emitter->program);
+    return winograd ? " ul_posts.o ul_winograd.o" : ul_emit_has_tails(emitter) ? " ul_posts.o" : "";
+}
+
 static void put_makefile(struct ul_emitter *emitter)
 {
     const struct ul_emit_options *options = emitter->options;
     bool rom = emitter->program->options.weights_rom;
     bool beside = options->weights_beside;
-    bool winograd = ul_program_has_winograd(emitter->program);
-    /* What is compiled for the processor, beside model.o. */
-    const char *objects = rom && winograd ? " rom.o ul_winograd.o"
-                          : rom           ? " rom.o"
-                          : winograd      ? " ul_winograd.o"
-                                          : "";
+    const char *natives = native_objects(emitter);
+    const char *objects = ul_arena_printf(emitter->arena, "%s%s", rom ? " rom.o" : "", natives);
+    bool own = natives[0] != '\0';
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
@@ -371,14 +375,17 @@ static void put_makefile(struct ul_emitter *emitter)
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
         emitter->program->call_count > 0 ? " -ldnnl -fopenmp" : "",
-        winograd ? "$(filter-out ul_winograd.o," : "", winograd ? ")" : "", objects, objects,
+        own ? ul_arena_printf(emitter->arena, "$(filter-out%s,", natives) : "", own ? ")" : "",
+        objects, objects,
         rom      ? ""
         : beside ? "\tcp weights.bin $@.weights\n"
                  : "\ttruncate -s %4096 $@.tmp || true\n\tcat weights.bin >> $@.tmp\n",
         rom ? "rom.o: rom.S weights.bin\n\t$(CC) -c rom.S -o $@\n\n" : "",
-        winograd ? "ul_winograd.o: ul_winograd.c $(wildcard ul_*.h)\n"
-                   "\t$(CC) $(CFLAGS) $(MARCH) $(KERNEL_FLAGS) $(OPENMP) -c ul_winograd.c -o $@\n\n"
-                 : "");
+        own ? ul_arena_printf(emitter->arena,
+                              "%s: %%.o: %%.c $(wildcard ul_*.h)\n\t$(CC) $(CFLAGS) $(MARCH) "
+                              "$(KERNEL_FLAGS) $(OPENMP) -c $< -o $@\n\n",
+                              natives + 1)
+            : "");
 }
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,

@@ -82,7 +82,10 @@ static void put_posts(struct ul_text *text, const struct ul_call *call)
 {
     if (call->post_count == 0)
         return;
-    ul_text_printf(text, "     .post_count = %u,\n     .posts = {\n", call->post_count);
+    ul_text_printf(text, "     .post_count = %u,\n", call->post_count);
+    if (call->tail_count > 0)
+        ul_text_printf(text, "     .tail_count = %u,\n", call->tail_count);
+    ul_text_put(text, "     .posts = {\n");
     for (uint32_t i = 0; i < call->post_count; i++) {
         const struct ul_post *post = &call->posts[i];
         ul_text_printf(text, "     {.kind = %s", post_name(post->kind));
@@ -177,6 +180,14 @@ static void put_packs(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "};\n");
 }
 
+bool ul_emit_has_tails(const struct ul_emitter *emitter)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->call_count; i++)
+        found = found || emitter->program->calls[i].tail_count > 0;
+    return found;
+}
+
 void ul_emit_calls(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -193,11 +204,12 @@ void ul_emit_calls(struct ul_emitter *emitter)
                    ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
                    ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
                    "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
-                   "    .heap_bytes = ul_library_heap_bytes,\n%s};\n\n",
+                   "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
                    ul_program_threads(&program->options),
                    ul_emit_place(emitter, program->library_state, 0).offset_bytes,
                    program->call_count,
-                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "");
+                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
+                   ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
 }
 
 /* ---- steps ---- */

@@ -233,6 +233,8 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
             wanted = emitter->program->call_count > 0;
         if (strcmp(name, "ul_winograd.c") == 0)
             wanted = ul_program_has_winograd(emitter->program);
+        if (strcmp(name, "ul_posts.c") == 0)
+            wanted = ul_program_has_winograd(emitter->program) || ul_emit_has_tails(emitter);
         if (status == UL_OK && wanted)
             status = copy_file(emitter, name, directory);
         free(entries[i]);

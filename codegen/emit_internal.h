@@ -40,6 +40,8 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
 
 /* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
 void ul_emit_calls(struct ul_emitter *emitter);
+/* Some call has post-operations that are not the library's. */
+bool ul_emit_has_tails(const struct ul_emitter *emitter);
 void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
                   uint32_t indent);
 /* The number of a layout in the table `packs`. */

@@ -331,5 +331,8 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
         ul_describe_join_batch(&call->call);
     else
         settle(call);
+    uint32_t order[UL_CALL_RANK];
+    if (sort_axes(&call->call.dst, order))
+        ul_describe_tail(&call->call);
     return true;
 }

@@ -38,5 +38,7 @@ bool ul_describe_posts(struct ul_describer *describer);
 /* dst = dst + operand, as bias where it is one per channel and the first. */
 bool ul_describe_add(struct ul_describer *describer, ul_value_id operand);
 bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta);
+/* Which post-operations the program does itself, behind the library's. */
+void ul_describe_tail(struct ul_call *call);
 
 #endif

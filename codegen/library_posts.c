@@ -7,7 +7,12 @@
  *      Conv --> Sigmoid --> Mul        swish
  *          `---------------^
  *
- * Left undone: operands that are computed inside the group; slopes per channel (PRelu). */
+ * Functions at the end that the program computes faster than the library are its tail: they run
+ * over the result, behind the library's part, and pay for reading it once more.
+ *
+ * Left undone: operands that are computed inside the group; slopes per channel (PRelu); tails of
+ * results with gaps between their elements, and tails that go on with an operand.
+ */
 #include "codegen/library_internal.h"
 
 #include <math.h>
@@ -341,4 +346,11 @@ bool ul_describe_posts(struct ul_describer *describer)
         describer->result = (gated ? next : node)->outputs[0];
     }
     return true;
+}
+
+void ul_describe_tail(struct ul_call *call)
+{
+    while (call->tail_count < call->post_count &&
+           ul_post_is_ours(call->posts[call->post_count - call->tail_count - 1].kind))
+        call->tail_count++;
 }

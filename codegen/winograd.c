@@ -67,6 +67,7 @@ static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threa
     call->implementation = UL_WINOGRAD_NAME;
     call->src_copy_bytes = 0;
     call->dst_copy_bytes = 0;
+    call->tail_count = 0; /* it does all itself */
     call->scratch_bytes = cut.scratch_bytes;
 }
 

@@ -91,6 +91,9 @@ struct ul_call {
     int64_t pads[6];      /* begin of each axis, then end of each */
     uint32_t post_count;
     struct ul_post posts[UL_CALL_POSTS];
+    /* The last ones that are not the library's: ul_posts_run computes them on the result, all of
+     * whose memory is its elements. */
+    uint32_t tail_count;
     const char *implementation; /* as the plan names it: "brgconv:avx512_core" */
     /* A strided source or result falls to the library's reference code: it goes through a dense
      * copy in scratch. 0: none. The rest of scratch is the library's own. */
@@ -99,6 +102,13 @@ struct ul_call {
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */
+
+/* Whether the program computes this function faster than the library (ul_posts.h). */
+static inline int ul_post_is_ours(enum ul_post_kind kind)
+{
+    return kind == UL_POST_SWISH || kind == UL_POST_LOGISTIC || kind == UL_POST_GELU_TANH ||
+           kind == UL_POST_GELU_ERF;
+}
 
 /* Implementations that are not for planned programs: reference code, and those that allocate
  * outside of their scratchpad while they run. */

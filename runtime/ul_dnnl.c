@@ -431,5 +431,7 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     execute(state, &call_state->dst_in, places);
     execute(state, &call_state->main, places);
     execute(state, &call_state->dst_out, places);
+    if (call->tail_count > 0)
+        library->posts(call, places[DST], (uint32_t)state->threads);
     return_threads(lent, state->threads);
 }

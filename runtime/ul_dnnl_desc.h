@@ -169,7 +169,7 @@ static inline bool ul_dnnl_make_attr(struct ul_dnnl_desc *desc, const struct ul_
                 dnnl_primitive_attr_set_scratchpad_mode(desc->attr, dnnl_scratchpad_mode_user) ==
                     dnnl_success &&
                 dnnl_post_ops_create(&posts) == dnnl_success;
-    for (uint32_t i = 0; good && i < call->post_count; i++)
+    for (uint32_t i = 0; good && i < call->post_count - call->tail_count; i++)
         good = ul_dnnl_append(desc, posts, call, i);
     good = good && dnnl_primitive_attr_set_post_ops(desc->attr, posts) == dnnl_success;
     if (posts != NULL)

@@ -21,6 +21,7 @@
 
 #include "ul_call.h"
 #include "ul_model.h"
+#include "ul_posts.h"
 
 /* What a model hands to the library; struct ul_model has a pointer to it, or NULL. The functions
  * are named here so that what is common to all models needs no library: .init = ul_library_init ...
@@ -36,6 +37,8 @@ struct ul_library {
      */
     void (*winograd)(const struct ul_call *call, const void *const *args, unsigned char *scratch,
                      uint32_t planned_threads, uint32_t threads);
+    /* ul_posts_run where a call has a tail, else NULL. */
+    void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);

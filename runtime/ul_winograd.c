@@ -9,6 +9,7 @@
 #include "ul_winograd.h"
 
 #include "ul_kernel.h"
+#include "ul_posts.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -240,50 +241,6 @@ static void multiply(const struct ul_winograd *cut, float *sums, const float *in
 
 #define EACH(expression)                                                                           \
     for (int64_t i = 0; i < count; i++) {                                                          \
-        const float x = y[i];                                                                      \
-        y[i] = (expression);                                                                       \
-    }                                                                                              \
-    break
-
-/* y = f(y) */
-static void apply_function(const struct ul_post *post, float *y, int64_t count)
-{
-    const float alpha = post->alpha, beta = post->beta;
-    switch (post->kind) {
-    case UL_POST_RELU:
-        EACH(x < 0 ? (alpha == 0 ? 0 : alpha * x) : x); /* no 0 * infinity */
-    case UL_POST_CLIP:
-        EACH(x < alpha ? alpha : x > beta ? beta : x);
-    case UL_POST_GELU_ERF:
-        EACH(0.5f * x * (1.0f + ul_erf_f32(x * 0.707106781f)));
-    case UL_POST_GELU_TANH:
-        EACH(0.5f * x * (1.0f + ul_tanh_f32(x * (0.797884561f + 0.0356774081f * x * x))));
-    case UL_POST_SWISH:
-        EACH(x * ul_sigmoid_f32(alpha * x));
-    case UL_POST_HARD_SWISH:
-        EACH(x * ul_min_f32(ul_max_f32(x * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f));
-    case UL_POST_LOGISTIC:
-        EACH(ul_sigmoid_f32(x));
-    case UL_POST_TANH:
-        EACH(ul_tanh_f32(x));
-    case UL_POST_ELU:
-        EACH(x < 0 ? alpha * (ul_exp_f32(x) - 1.0f) : x);
-    case UL_POST_LINEAR:
-        EACH(alpha * x + beta);
-    case UL_POST_SUM:
-    case UL_POST_ADD:
-    case UL_POST_SUB:
-    case UL_POST_MUL:
-    case UL_POST_DIV:
-    case UL_POST_MAX:
-    case UL_POST_MIN:
-        break;
-    }
-}
-
-#undef EACH
-#define EACH(expression)                                                                           \
-    for (int64_t i = 0; i < count; i++) {                                                          \
         const float x = y[i], z = other[i];                                                        \
         y[i] = (expression);                                                                       \
     }                                                                                              \
@@ -370,7 +327,7 @@ static void apply_posts(const struct job *job, const struct block *block)
     for (uint32_t p = 0; p < call->post_count; p++) {
         const struct ul_post *post = &call->posts[p];
         if (post->kind < UL_POST_SUM) {
-            apply_function(post, block->y, 4 * block->pitch);
+            ul_post_apply(post, block->y, 4 * block->pitch);
             continue;
         }
         for (int i = 0; i < 4; i++) {

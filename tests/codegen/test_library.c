@@ -124,6 +124,30 @@ static void gates_are_one_function(void **state)
            NULL);
 }
 
+static uint32_t tail_of(const char *text)
+{
+    struct fixture fixture;
+    assert_true(describe(&fixture, text, true));
+    uint32_t count = fixture.call.call.tail_count;
+    done(&fixture);
+    return count;
+}
+
+static void slow_functions_at_the_end_are_the_tail(void **state)
+{
+    (void)state;
+    assert_int_equal(tail_of(CONV BARE OUT(7, "z") " = Swish n1 \"z\" (%6)\nreturn %7\n"), 1);
+    assert_int_equal(tail_of(CONV BARE OUT(7, "z") " = Relu n1 \"z\" (%6)\nreturn %7\n"), 0);
+    assert_int_equal(
+        tail_of(CONV BARE OUT(7, "z") " = Add n1 \"z\" (%1, %6)\n" OUT(
+            8, "a") " = Sigmoid n2 \"a\" (%7)\n" OUT(9, "b") " = Gelu n3 \"b\" (%8)\nreturn %9\n"),
+        2);
+    /* The library goes on behind it. */
+    assert_int_equal(tail_of(CONV BARE OUT(7, "z") " = Gelu n1 \"z\" (%6)\n" OUT(
+                         8, "a") " = Add n2 \"a\" (%1, %7)\nreturn %8\n"),
+                     0);
+}
+
 static void other_groups_are_no_calls(void **state)
 {
     (void)state;
@@ -304,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_take_what_follows),
         cmocka_unit_test(gates_are_one_function),
+        cmocka_unit_test(slow_functions_at_the_end_are_the_tail),
         cmocka_unit_test(other_groups_are_no_calls),
         cmocka_unit_test(a_residual_can_be_an_operand),
         cmocka_unit_test(batches_become_rows),
