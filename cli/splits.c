@@ -150,7 +150,7 @@ static const struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
     uint32_t count = 0;
     for (uint32_t s = 0; s < program->step_count; s++) {
         const struct ul_program_step *step = &program->steps[s];
-        if (step->kind == UL_STEP_KERNEL)
+        if (step->kind == UL_STEP_KERNEL || step->kind == UL_STEP_CALL)
             costs[step->node] = program->problem->steps[s].alternatives[0].cost;
         for (uint32_t i = 0; i < step->in_place_count; i++, count++)
             first[step->in_place[i].output + 2]++;

@@ -32,6 +32,7 @@ struct chooser {
     const struct ul_graph *graph;
     struct ul_dnnl *dnnl;
     const bool *escapes;
+    const struct ul_whole *whole; /* NULL: nothing was split */
     struct ul_calls *calls;
     bool *is_plain;      /* per base: something reads it as it is stored */
     uint32_t *last_read; /* per base: the last position that reads it */
@@ -83,6 +84,14 @@ static bool is_shared(const struct chooser *chooser, const struct ul_group_call 
     return chooser->last_read[base] > position;
 }
 
+static bool answer(const struct chooser *chooser, ul_node_id node, struct ul_group_call *call,
+                   bool pack)
+{
+    if (chooser->whole == NULL)
+        return ul_dnnl_answer(chooser->dnnl, call, pack);
+    return pack && ul_whole_answer(chooser->whole, chooser->dnnl, chooser->graph, node, call);
+}
+
 /* The group as a call, or NULL. */
 static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id *nodes,
                                        uint32_t count, bool pack)
@@ -95,19 +104,13 @@ static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id
     if (call.residual != UL_NONE && is_shared(chooser, &call, position)) {
         struct ul_group_call other;
         if (ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
-            ul_dnnl_answer(chooser->dnnl, &other, pack))
+            answer(chooser, nodes[count - 1], &other, pack))
             return ul_arena_copy(chooser->arena, &other, sizeof other);
         call.copies_residual = true;
     }
-    if (!ul_dnnl_answer(chooser->dnnl, &call, pack))
+    if (!answer(chooser, nodes[count - 1], &call, pack))
         return NULL;
     return ul_arena_copy(chooser->arena, &call, sizeof call);
-}
-
-/* A piece of a chain must give the bits of the whole, which a library does not promise. */
-static bool is_piece(const struct ul_graph *graph, ul_node_id node)
-{
-    return ul_node_find_attr(&graph->nodes[node], "ul_part_of") != NULL;
 }
 
 static bool is_control(const struct ul_graph *graph, ul_node_id node)
@@ -133,7 +136,7 @@ static void each_group(struct chooser *chooser, visit_group *visit)
 
 static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
-    if (!is_piece(chooser->graph, nodes[0]) && !is_control(chooser->graph, nodes[0]))
+    if (!is_control(chooser->graph, nodes[0]))
         chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
 }
 
@@ -187,12 +190,13 @@ static void mark_edges(struct chooser *chooser)
 }
 
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     struct ul_dnnl *dnnl, struct ul_calls *calls)
+                     struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
                               .dnnl = dnnl,
                               .escapes = escapes,
+                              .whole = whole,
                               .calls = calls,
                               .is_plain = UL_NEW_ARRAY(arena, bool, graph->value_count),
                               .last_read = UL_NEW_ARRAY(arena, uint32_t, graph->value_count)};

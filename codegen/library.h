@@ -61,6 +61,28 @@ bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
 bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
                    uint32_t count, const bool *escapes);
 
+/* pieces.c */
+
+/* The program of a graph before chains of it were split, and which of its steps a node is of. */
+struct ul_whole {
+    const struct ul_program *program;
+    uint32_t *steps; /* by node of its graph, the last of a group; UL_NONE: of none */
+};
+
+void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena,
+                   const struct ul_program *program);
+/* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
+ * none. `whole` NULL: nothing was split. */
+uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
+/* The call of that step; NULL: it is none. */
+const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
+                                    ul_node_id node);
+bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
+/* Completes the call of a node of the split graph, so that it has the bits of that of the whole.
+ * False: it is not shown to. */
+bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
+                     const struct ul_graph *graph, ul_node_id node, struct ul_group_call *call);
+
 /* calls.c */
 
 /* The nodes of the group at position *at of a block, without views, and moves on behind it; 0 where
@@ -74,16 +96,19 @@ struct ul_calls {
     uint32_t *positions;            /* by node, as they run */
     bool changed;
 };
-/* Chooses the calls of a graph with groups; `dnnl` NULL: none. */
+/* Chooses the calls of a graph with groups; `dnnl` NULL: none. `whole`: of the graph before it was
+ * split, whose choice stands; or NULL. */
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     struct ul_dnnl *dnnl, struct ul_calls *calls);
+                     struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls);
 
 /* winograd.c */
 
 /* The work of a convolution by Winograd's method; adds to the counts. */
 void ul_winograd_count(const struct ul_call *call, struct ul_work *work);
-/* Gives the calls that gain by it that method, as options->conv says; `calls` are those chosen. */
+/* Gives the calls that gain by it that method, as options->conv says, or as the whole has it;
+ * `calls` are those chosen. */
 void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                        const struct ul_program_options *options, struct ul_calls *calls);
+                        const struct ul_program_options *options, const struct ul_whole *whole,
+                        struct ul_calls *calls);
 
 #endif

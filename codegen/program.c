@@ -32,7 +32,7 @@ struct builder {
     uint32_t *kernel_table; /* hash of text -> kernel */
     uint32_t kernel_table_size;
     uint32_t name_count;
-    uint32_t *whole_steps; /* node -> step of the unsplit program, or UL_NONE; NULL: no split */
+    struct ul_whole *whole; /* the unsplit program; NULL: no split */
 };
 
 static enum ul_status build_block(struct builder *builder, ul_block_id block, uint32_t region);
@@ -296,17 +296,13 @@ static uint64_t rounds_of(const struct ul_program *program, uint32_t region)
 
 /* ---- Pieces ---- */
 
-static void find_whole_steps(struct builder *builder)
+static void take_whole(struct builder *builder)
 {
     const struct ul_program *whole = builder->options->whole;
     if (whole == NULL)
         return;
-    builder->whole_steps = UL_NEW_ARRAY(builder->arena, uint32_t, whole->graph->node_count);
-    memset(builder->whole_steps, 0xFF, whole->graph->node_count * sizeof(uint32_t));
-    for (uint32_t s = 0; s < whole->step_count; s++) {
-        if (whole->steps[s].kind == UL_STEP_KERNEL || whole->steps[s].kind == UL_STEP_CALL)
-            builder->whole_steps[whole->steps[s].node] = s;
-    }
+    builder->whole = UL_NEW(builder->arena, struct ul_whole);
+    ul_whole_init(builder->whole, builder->arena, whole);
     /* What splits cost more refers to the program without them. */
     for (uint32_t s = 0; s < whole->problem->step_count; s++) {
         const struct ul_plan_step *step = &whole->problem->steps[s];
@@ -315,16 +311,6 @@ static void find_whole_steps(struct builder *builder)
             least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
         builder->program->problem->base_cost += least;
     }
-}
-
-/* The step of the unsplit program that a node computes a part of, or UL_NONE. */
-static uint32_t whole_step_of(const struct builder *builder, ul_node_id node)
-{
-    const struct ul_program *whole = builder->options->whole;
-    int64_t origin = ul_node_get_int(&builder->graph->nodes[node], "ul_part_of", -1);
-    if (whole == NULL || origin < 0 || origin >= whole->graph->node_count)
-        return UL_NONE;
-    return builder->whole_steps[origin];
 }
 
 static double elements_of(const struct ul_graph *graph, ul_node_id node)
@@ -338,7 +324,9 @@ static uint64_t piece_cost(const struct builder *builder, const struct ul_progra
                            uint32_t alternative, uint64_t cost)
 {
     const struct ul_program *whole = builder->options->whole;
-    uint32_t from = step->kind == UL_STEP_KERNEL ? whole_step_of(builder, step->node) : UL_NONE;
+    uint32_t from = ul_node_is_piece(builder->graph, step->node)
+                        ? ul_whole_step(builder->whole, builder->graph, step->node)
+                        : UL_NONE;
     if (from == UL_NONE || alternative >= whole->problem->steps[from].alternative_count)
         return cost;
     double share = elements_of(builder->graph, step->node) /
@@ -481,24 +469,25 @@ static const char *group_ops(struct builder *builder, const ul_node_id *nodes, u
 }
 
 /* A piece forms its sums as the whole step does, in the one way that the text leaves no doubt of:
- * else its bits could differ. */
+ * else its bits could differ. What was a call stays one, unless nothing is added. */
 static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint32_t kernel)
 {
     const struct ul_program *whole = builder->options->whole;
+    const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
     uint32_t orders = builder->program->kernels[kernel].sum_orders;
-    uint32_t step = whole_step_of(builder, node);
-    if (whole == NULL || ul_node_find_attr(&builder->graph->nodes[node], "ul_part_of") == NULL)
+    uint32_t step = ul_whole_step(builder->whole, builder->graph, node);
+    if (whole == NULL || (call == NULL && !ul_node_is_piece(builder->graph, node)))
         return UL_OK;
-    bool called = step != UL_NONE && whole->steps[step].kind == UL_STEP_CALL;
-    bool same = step == UL_NONE ? orders == 0
-                : called        ? whole->calls[whole->steps[step].kernel].kind == UL_CALL_MAX_POOL
-                                : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
+    bool same = call != NULL      ? call->kind == UL_CALL_MAX_POOL
+                : step == UL_NONE ? orders == 0
+                                  : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
     bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
     if (same && sure)
         return UL_OK;
-    return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                       "%s would add in another order than all of it at once",
-                       ul_node_describe(builder->graph, node, builder->arena));
+    return ul_diag_set(
+        builder->diag, UL_UNSUPPORTED, "%s is not sure to add in the order of all of it at once%s",
+        ul_node_describe(builder->graph, node, builder->arena),
+        call != NULL && ul_winograd_is(call) ? "; it may be with --conv direct" : "");
 }
 
 static void call_arg(struct builder *builder, struct ul_program_step *step, ul_value_id value,
@@ -873,10 +862,10 @@ static enum ul_status build_root(struct builder *builder)
     const struct ul_graph *graph = builder->graph;
     region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
     find_escapes(builder);
-    find_whole_steps(builder);
+    take_whole(builder);
     ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
-                    &builder->calls);
-    ul_winograd_choose(builder->arena, graph, builder->options, &builder->calls);
+                    builder->whole, &builder->calls);
+    ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
     memcpy(builder->program->packs, builder->calls.packs,
            graph->value_count * sizeof(const struct ul_pack *));
     for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)

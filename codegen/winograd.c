@@ -170,15 +170,35 @@ static void take_best(struct chooser *chooser, bool *taken)
     }
 }
 
+static void take(const struct chooser *chooser, struct ul_group_call *call)
+{
+    convert(chooser->arena, &call->call, ul_program_threads(chooser->options));
+    chooser->calls->packs[weights_of(chooser, call)] = call->call.pack;
+}
+
+/* What is whole keeps the method that it had before anything was split. */
+static void take_of_whole(const struct chooser *chooser, const struct ul_whole *whole)
+{
+    for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
+        struct ul_group_call *call = chooser->calls->by_node[n];
+        const struct ul_call *of = ul_whole_call(whole, chooser->graph, n);
+        if (call != NULL && of != NULL && ul_winograd_is(of))
+            take(chooser, call);
+    }
+}
+
 void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                        const struct ul_program_options *options, struct ul_calls *calls)
+                        const struct ul_program_options *options, const struct ul_whole *whole,
+                        struct ul_calls *calls)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
                               .options = options,
                               .calls = calls,
                               .weight_bytes = model_weight_bytes(graph, calls)};
-    if (options->conv == UL_CONV_DIRECT)
+    if (whole != NULL)
+        take_of_whole(&chooser, whole);
+    if (whole != NULL || options->conv == UL_CONV_DIRECT)
         return;
     bool *taken = UL_NEW_ARRAY(arena, bool, graph->value_count);
     chooser.candidates = UL_NEW_ARRAY(arena, struct candidate, graph->value_count);
@@ -191,10 +211,8 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
     take_best(&chooser, taken);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         struct ul_group_call *call = calls->by_node[n];
-        if (call == NULL || call->call.pack == NULL || !taken[weights_of(&chooser, call)])
-            continue;
-        convert(arena, &call->call, ul_program_threads(options));
-        calls->packs[weights_of(&chooser, call)] = call->call.pack;
+        if (call != NULL && call->call.pack != NULL && taken[weights_of(&chooser, call)])
+            take(&chooser, call);
     }
 }
 

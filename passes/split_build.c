@@ -3,7 +3,8 @@
  *
  * Groups stay what they are, each piece having its own, so that a piece's kernel computes an
  * element by the very expression that the whole kernel has. A copied node names the one that it
- * was copied from ("ul_part_of"): the program compares how both form their sums. */
+ * was copied from ("ul_part_of") and which part of it it is ("ul_part_at": axis of the result and
+ * first element): the program compares how both form their sums. */
 #include "passes/split.h"
 
 /* A slice that was made for this piece. */
@@ -241,7 +242,10 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
         node->inputs[i] = inputs[i];
     for (uint32_t i = 0; i < cut->attr_count; i++)
         ul_node_set_attr(graph, id, &cut->attrs[i]);
+    const struct ul_part *part = &build->parts.parts[old.outputs[0]];
+    int64_t at[2] = {part->axis, part->begin};
     ul_node_set_int(graph, id, "ul_part_of", (int64_t)origin);
+    ul_node_set_ints(graph, id, "ul_part_at", at, 2);
     UL_TRY(infer_copy(build, id, origin));
     for (uint32_t i = 0; i < old.output_count; i++) {
         ul_value_id made = graph->nodes[id].outputs[i];
