@@ -41,10 +41,12 @@ static bool has_other_constants(const struct ul_call *call, enum ul_post_kind ki
     return false;
 }
 
+/* Constants that are no numbers are left to our kernels. */
 static bool add_post(struct ul_describer *describer, enum ul_post_kind kind, double alpha,
                      double beta)
 {
-    if (has_other_constants(&describer->out->call, kind, (float)alpha, (float)beta))
+    if (isnan(alpha) || isnan(beta) ||
+        has_other_constants(&describer->out->call, kind, (float)alpha, (float)beta))
         return false;
     struct ul_post *post = post_new(describer, kind);
     if (post == NULL)
@@ -54,7 +56,8 @@ static bool add_post(struct ul_describer *describer, enum ul_post_kind kind, dou
     return true;
 }
 
-/* Two in a row are one. */
+/* Two in a row are one, except two shifts, for rounding may be their purpose: x + 12582912 -
+ * 12582912 is the nearest whole number; and factors that only together are out of range. */
 bool ul_describe_linear(struct ul_describer *describer, double alpha, double beta)
 {
     struct ul_call *call = &describer->out->call;
@@ -65,6 +68,8 @@ bool ul_describe_linear(struct ul_describer *describer, double alpha, double bet
         return add_post(describer, UL_POST_LINEAR, alpha, beta);
     double slope = (double)last->alpha * alpha;
     double shift = (double)last->beta * alpha + beta;
+    if ((last->beta != 0 && beta != 0) || !isnormal((float)slope) || !isfinite((float)shift))
+        return false;
     call->post_count--;
     return add_post(describer, UL_POST_LINEAR, slope, shift);
 }
@@ -203,7 +208,8 @@ static bool add_scalar(struct ul_describer *describer, enum ul_op op, double num
     case UL_OP_Mul:
         return ul_describe_linear(describer, number, 0);
     case UL_OP_Div:
-        return !swapped && number != 0 && ul_describe_linear(describer, 1 / number, 0);
+        return !swapped && isnormal((float)(1 / number)) &&
+               ul_describe_linear(describer, 1 / number, 0);
     case UL_OP_Max:
         return add_post(describer, UL_POST_CLIP, number, (double)INFINITY);
     case UL_OP_Min:

@@ -4,7 +4,9 @@
  *      (W * x + c) * a + b  =  (a W) * x + (a c + b)
  *
  * The new weights are computed in double and take the place of the old ones, so the stored bytes
- * do not grow; weights that something else reads stay as they are. A BatchNormalization with
+ * do not grow; weights that something else reads stay as they are. So do those whose products could
+ * leave the range of floats, and sums with a number so large that it may be there to round:
+ * x + 12582912 - 12582912 is the nearest whole number. A BatchNormalization with
  * constants that finds no such node before it becomes a Mul and an Add, which fuse with anything.
  * Left undone: factors in front of a Conv; types other than f32 and f64. */
 #include "passes/passes_internal.h"
@@ -144,6 +146,18 @@ static uint32_t weight_channel(const struct ul_graph *graph, const struct ul_nod
     return (uint32_t)(group * second + element / inner % second);
 }
 
+/* Weights stay in range, and a sum loses next to nothing of what is added to. */
+static bool is_moderate(const struct affine *affine, bool is_sum)
+{
+    const double most_factor = 0x1p64;
+    const double most_term = 4096;
+    for (uint32_t c = 0; c < affine->count; c++) {
+        if (!(fabs(affine->a[c]) <= most_factor) || (is_sum && !(fabs(affine->b[c]) <= most_term)))
+            return false;
+    }
+    return true;
+}
+
 /* Its weights are constants that nothing else reads, its bias is absent or one per channel. */
 static bool can_absorb(const struct bnfold *bnfold, const struct ul_node *node,
                        const struct affine *affine)
@@ -274,7 +288,9 @@ static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *af
     struct ul_graph *graph = bnfold->graph;
     ul_value_id y = graph->nodes[id].outputs[0];
     const struct ul_node *target = maker(graph, affine->x);
+    enum ul_op op = graph->nodes[id].op;
     if (!can_absorb(bnfold, target, affine) ||
+        !is_moderate(affine, op == UL_OP_Add || op == UL_OP_Sub) ||
         !ul_edit_forward(bnfold->pass, bnfold->map, y, affine->x))
         return false;
     ul_node_id target_id = graph->values[affine->x].producer;

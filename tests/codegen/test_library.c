@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -104,6 +105,46 @@ static void convolutions_take_what_follows(void **state)
     expect(CONV BARE OUT(7, "z") " = Clip n1 \"z\" (%6, -, %5)\nreturn %7\n", "clip(-inf 2)");
     expect(CONV BARE OUT(7, "z") " = Gelu n1 \"z\" (%6) {approximate=\"tanh\"}\nreturn %7\n",
            "gelu tanh");
+}
+
+/* What a convolution becomes with two operations on numbers behind it. */
+static void expect_numbers(const char *first, const char *a, const char *second, const char *b,
+                           const char *wanted)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "graph \"t\"\n"
+             "input %%0 \"x\" f32[1,4,8,8] channels_last own\n"
+             "weight %%1 \"w\" f32[4,4,3,3] own = splat [0.5]\n"
+             "weight %%2 \"a\" f32[] own = [%s]\n"
+             "weight %%3 \"b\" f32[] own = [%s]\n"
+             "%%4 \"c\" f32[1,4,8,8] channels_last own = Conv n0 \"c\" (%%0, %%1) "
+             "{pads=ints[1,1,1,1]}\n"
+             "%%5 \"d\" f32[1,4,8,8] channels_last own = %s n1 \"d\" (%%4, %%2)\n"
+             "%%6 \"y\" f32[1,4,8,8] channels_last own = %s n2 \"y\" (%%5, %%3)\n"
+             "return %%6\n",
+             a, b, first, second);
+    expect(text, wanted);
+}
+
+static void numbers_that_follow(void **state)
+{
+    (void)state;
+    expect_numbers("Mul", "2.0", "Add", "3.0", "linear(2 3)");
+    expect_numbers("Add", "3.0", "Mul", "2.0", "linear(2 6)");
+    /* Two shifts may be there for their rounding. */
+    expect_numbers("Add", "12582912.0", "Sub", "12582912.0", NULL);
+    expect_numbers("Add", "0.5", "Add", "0.25", NULL);
+    /* Out of the range of a factor, alone or together. */
+    expect_numbers("Mul", "1e30", "Mul", "1e30", NULL);
+    expect_numbers("Mul", "1e-30", "Mul", "1e-30", NULL);
+    expect_numbers("Mul", "2.0", "Div", "1e-40", NULL);
+    expect_numbers("Mul", "2.0", "Div", "0.0", NULL);
+    expect_numbers("Mul", "2.0", "Div", "4.0", "linear(0.5 0)");
+    /* No numbers. */
+    expect_numbers("Mul", "2.0", "Mul", "nan", NULL);
+    expect_numbers("Mul", "2.0", "Add", "nan", NULL);
+    expect_numbers("Mul", "2.0", "Max", "nan", NULL);
 }
 
 static void gates_are_one_function(void **state)
@@ -327,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_take_what_follows),
+        cmocka_unit_test(numbers_that_follow),
         cmocka_unit_test(gates_are_one_function),
         cmocka_unit_test(slow_functions_at_the_end_are_the_tail),
         cmocka_unit_test(other_groups_are_no_calls),

@@ -1132,7 +1132,7 @@ text("wide_readers", "g (float[8] x) => (float[8] y) {\n  h = Exp(x)\n" + "".joi
 # ---- What a target may hand to a library: constant weights, sizes off every block ----
 
 def weighted(name, body, weights, inputs=None, opset=17, tolerance=1e-4):
-    """As text(), and the named weights of these shapes are constants of the model."""
+    """As text(), and the named weights of these shapes (or arrays) are constants of the model."""
     source = f'<ir_version: 8, opset_import: ["": {opset}]> {body}'
     assert name not in MODELS, name
 
@@ -1140,8 +1140,10 @@ def weighted(name, body, weights, inputs=None, opset=17, tolerance=1e-4):
         model = parser.parse_model(source)
         rng = np.random.default_rng(11)
         for weight, shape in weights.items():
-            scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
-            array = np.asarray(rng.standard_normal(shape) * scale, np.float32)
+            array = shape
+            if not isinstance(shape, np.ndarray):
+                scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
+                array = np.asarray(rng.standard_normal(shape) * scale, np.float32)
             model.graph.initializer.append(numpy_helper.from_array(array, weight))
         return Case(model, inputs, tolerance)
 
@@ -1374,6 +1376,47 @@ g (float[2,6,24] x) => (float[2,3,6,6] y, float[2,6,8] z) {
   s = Slice(v, begin, end, axis)
   z = MatMul(s, u)
 }""", {"w": [24, 72], "u": [16, 8]})
+# What (x + k) - k is for: the nearest whole number. Products here are exact, halves among them.
+def eighths(*shape, step=1):
+    whole = np.random.default_rng(len(shape)).integers(-9, 10, shape)
+    return np.asarray(whole * step / 8, np.float32)
+
+
+weighted("call_shifts_that_round", """
+g (float[2,16,6,8] x, float[5,6] i) => (float[2,16,6,8] y, float[2,16,6,16] z, float[5,4] t) {
+  c = Conv<pads=[1,1,1,1]>(x, w, b)
+  d = Add(c, k)
+  y = Sub(d, k)
+  p = MatMul(x, v)
+  q = Sub(p, k)
+  z = Add(k, q)
+  r = Gemm(i, u)
+  s = Add(r, k)
+  t = Sub(s, k)
+}""", {"w": eighths(16, 16, 3, 3, step=8), "b": eighths(16), "v": eighths(8, 16, step=8),
+       "u": eighths(6, 4, step=8), "k": np.array(12582912, np.float32)},
+    {"x": eighths(2, 16, 6, 8), "i": eighths(5, 6)}, tolerance=1e-6)  # fmt: skip
+weighted("call_numbers_out_of_range", """
+g (float[6,32] x, float[1,8,4,4] i) => (float[6,24] a, float[6,24] b, float[6,24] c, float[6,24] d,
+                                        float[6,24] e, float[1,8,4,4] f, float[1,8,4,4] h) {
+  p = MatMul(x, w)
+  t = Tanh(p)
+  a = Div(t, tiny)
+  b = Mul(t, none)
+  c = Sub(t, none)
+  m = Mul(t, big)
+  n = Mul(m, big)
+  d = Mul(n, small)
+  e = Max(t, none)
+  q = Conv(i, v)
+  f = Div(q, tiny)
+  r = Conv(i, v1)
+  s = Mul(r, big)
+  h = Mul(s, big)
+}""", {"w": (32, 24), "v": (8, 8, 1, 1), "v1": (8, 8, 1, 1), "tiny": np.array(1e-40, np.float32),
+       "none": np.array(np.nan, np.float32), "big": np.array(1e30, np.float32),
+       "small": np.array(1e-30, np.float32)},
+    {"x": np.zeros([6, 32], np.float32), "i": np.zeros([1, 8, 4, 4], np.float32)})  # fmt: skip
 weighted("call_pools", """
 g (float[2,19,11,9] x) => (float[2,19,6,5] a, float[2,19,5,4] b, float[2,19,6,5] c, float[2,19,4,3] d,
                            float[2,19,11,9] e, float[2,19,1,1] f, float[2,19,12,9] h) {
