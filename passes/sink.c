@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-enum { LOOK_BACK = 8 /* nodes between a product and its reshape, or views of an operand */ };
+enum { LOOK_BACK = 8 /* reshapes of an operand */ };
 
 struct sink {
     struct ul_graph *graph;
@@ -49,30 +49,13 @@ static bool same_dims(const struct ul_type *a, const struct ul_type *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
 }
 
-/* A product, or elementwise nodes behind one. */
-static bool is_from_product(const struct sink *sink, ul_value_id value)
+/* Made by a kernel that what follows may become part of. */
+static bool is_computed(const struct sink *sink, ul_value_id value)
 {
-    for (uint32_t i = 0; i < LOOK_BACK; i++) {
-        const struct ul_node *node = maker(sink, value);
-        if (node == NULL)
-            return false;
-        if (node->op == UL_OP_MatMul || node->op == UL_OP_Gemm)
-            return true;
-        if ((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 || node->output_count != 1)
-            return false;
-        ul_value_id next = UL_NONE;
-        for (uint32_t k = 0; k < node->input_count && next == UL_NONE; k++) {
-            const struct ul_node *from =
-                node->inputs[k] == UL_NONE ? NULL : maker(sink, node->inputs[k]);
-            if (from != NULL && !is_reshape(from->op) &&
-                same_dims(type_of(sink, node->inputs[k]), type_of(sink, value)))
-                next = node->inputs[k];
-        }
-        if (next == UL_NONE)
-            return false;
-        value = next;
-    }
-    return false;
+    const uint32_t alone = UL_OP_CONTROL | UL_OP_RANDOM | UL_OP_COMBINES;
+    const struct ul_node *node = maker(sink, value);
+    return node != NULL && node->op != UL_OP_Concat && ul_op_get(node->op)->view == NULL &&
+           (ul_op_get(node->op)->flags & alone) == 0;
 }
 
 /* Its elements lie densely, so that a reshape of it is a view. */
@@ -227,7 +210,7 @@ static bool keeps_order(const struct sink *sink, const struct ul_node *node)
     return true;
 }
 
-/* Writes a Transpose behind a product, or behind the product's reshape, as one reshape. */
+/* Writes a Transpose behind what is computed, or behind the reshape of that, as one reshape. */
 static void as_reshape(struct sink *sink, ul_node_id id)
 {
     struct ul_graph *graph = sink->graph;
@@ -239,7 +222,7 @@ static void as_reshape(struct sink *sink, ul_node_id id)
     const struct ul_node *before = maker(sink, source);
     bool joins = before != NULL && is_reshape(before->op);
     source = joins ? before->inputs[0] : source;
-    if (!is_from_product(sink, source))
+    if (!is_computed(sink, source))
         return;
     ul_value_id inputs[2] = {source, shape_weight(sink, type_of(sink, node->outputs[0]))};
     if (joins)
@@ -282,7 +265,7 @@ enum ul_status ul_pass_sink(struct ul_pass *pass)
         const struct ul_node *node = &graph->nodes[id];
         if (!is_reshape(node->op) || node->output_count != 1 ||
             (node->inputs[0] < sink.known_count && sink.uses[node->inputs[0]] != 1) ||
-            !is_from_product(&sink, node->inputs[0]))
+            !is_computed(&sink, node->inputs[0]))
             continue;
         ul_node_id reader = follower(&sink, node->outputs[0], type_of(&sink, node->inputs[0]));
         if (reader != UL_NONE)
