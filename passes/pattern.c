@@ -86,7 +86,8 @@ static uint32_t reads_of(const struct ul_node *node, ul_value_id value)
     return count;
 }
 
-bool ul_pattern_is_closed(const struct ul_pattern *pattern)
+bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *operands,
+                          uint32_t operand_count)
 {
     const struct ul_graph *graph = pattern->graph;
     if (pattern->is_full)
@@ -98,6 +99,9 @@ bool ul_pattern_is_closed(const struct ul_pattern *pattern)
             reads += reads_of(&graph->nodes[pattern->members[i]], value);
         if (reads != ul_pattern_uses(pattern, value))
             return false;
+        for (uint32_t i = 0; i < operand_count; i++)
+            if (operands[i] == value)
+                return false;
     }
     return true;
 }
@@ -148,12 +152,20 @@ bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
     return fabs(a - b) <= share * fabs(b);
 }
 
+bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
+                   double *number)
+{
+    return ul_pattern_number(pattern, node->inputs[at], number) &&
+           ul_type_equal(ul_pattern_type(pattern, node->inputs[1 - at]),
+                         ul_pattern_type(pattern, node->outputs[0]));
+}
+
 bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *node,
                       ul_value_id *rest, double *number)
 {
     for (uint32_t i = 0; i < 2; i++) {
         *rest = node->inputs[1 - i];
-        if (ul_pattern_number(pattern, node->inputs[i], number))
+        if (ul_pattern_by(pattern, node, i, number))
             return true;
     }
     return false;
@@ -219,14 +231,13 @@ static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct u
         return factor(pattern, node->inputs[0], type, product, depth - 1);
     }
     node = ul_pattern_maker(pattern, value, UL_OP_Div);
-    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number) && number != 0) {
+    if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && number != 0) {
         ul_pattern_take(pattern, value, UL_OP_Div);
         product->number /= number;
         return factor(pattern, node->inputs[0], type, product, depth - 1);
     }
     node = ul_pattern_maker(pattern, value, UL_OP_Pow);
-    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number) &&
-        (number == 2 || number == 3)) {
+    if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && (number == 2 || number == 3)) {
         ul_pattern_take(pattern, value, UL_OP_Pow);
         return power(pattern, node, type, product, number);
     }
@@ -271,14 +282,35 @@ static const struct {
 
 enum { TURNS = 2 };
 
+/* What operators make of their operands is what the values' types say. */
+static bool types_hold(const struct ul_pattern *pattern, ul_node_id id)
+{
+    struct ul_graph *graph = pattern->graph;
+    struct ul_diag diag = {0};
+    ul_value_id output = graph->nodes[id].outputs[0];
+    struct ul_value *value = &graph->values[output];
+    struct ul_type type = value->type;
+    const struct ul_tensor *tensor = value->tensor;
+    bool holds = ul_node_infer(graph, id, pattern->pass->scratch, &diag) == UL_OK &&
+                 ul_type_equal(&value->type, &type);
+    value->type = type;
+    value->tensor = tensor;
+    return holds;
+}
+
 static void recognise(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
 {
+    uint32_t first_new = pattern->graph->node_count;
     for (size_t i = 0; i < sizeof recognisers / sizeof *recognisers; i++) {
         if (recognisers[i].turn != turn || pattern->graph->nodes[id].op != recognisers[i].root)
             continue;
         ul_pattern_begin(pattern, id);
-        if (recognisers[i].recognise(pattern, id))
-            return;
+        if (!recognisers[i].recognise(pattern, id))
+            continue;
+        UL_ASSERT(types_hold(pattern, id));
+        for (ul_node_id n = first_new; n < pattern->graph->node_count; n++)
+            UL_ASSERT(types_hold(pattern, n));
+        return;
     }
 }
 

@@ -40,9 +40,12 @@ struct ul_node *ul_pattern_take(struct ul_pattern *pattern, ul_value_id value, e
 /* Readers of a value, counting the block's own results. */
 uint32_t ul_pattern_uses(const struct ul_pattern *pattern, ul_value_id value);
 void ul_pattern_use(struct ul_pattern *pattern, ul_value_id value);
-/* Nothing but the root and members reads what members make. */
-bool ul_pattern_is_closed(const struct ul_pattern *pattern);
-/* The members go, and the root becomes a node without attributes that keeps its outputs. */
+/* Nothing but the root and members reads what members make; these are not operands that the new
+ * node would have. */
+bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *operands,
+                          uint32_t operand_count);
+/* The members go, and the root becomes a node without attributes that keeps its outputs: of the
+ * type that the operator gives them. */
 struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
                                    const ul_value_id *inputs, uint32_t input_count);
 /* True and the number when all elements of a constant are equal. */
@@ -50,7 +53,10 @@ bool ul_pattern_number(const struct ul_pattern *pattern, ul_value_id value, doub
 /* Equal as far as constants are written: looser where the type has few digits. */
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b);
 const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value);
-/* One operand of a node with two is a constant of equal elements. */
+/* Operand `at` of a node with two is such a number, and the other has the type of the result. */
+bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
+                   double *number);
+/* One operand or the other is. */
 bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *node,
                       ul_value_id *rest, double *number);
 /* value = rest + number; its node becomes a member. */

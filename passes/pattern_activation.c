@@ -69,7 +69,7 @@ static bool gelu_of(struct ul_pattern *pattern, ul_value_id x, ul_value_id gate)
         if (inner == UL_NONE || !is_tanh_argument(pattern, inner, x))
             return false;
     }
-    if (!ul_pattern_is_closed(pattern))
+    if (!ul_pattern_is_closed(pattern, &x, 1))
         return false;
     ul_pattern_replace(pattern, UL_OP_Gelu, &x, 1);
     if (!is_erf)
@@ -102,7 +102,7 @@ bool ul_pattern_gelu(struct ul_pattern *pattern, ul_node_id root)
 
 static bool become(struct ul_pattern *pattern, enum ul_op op, ul_value_id x)
 {
-    if (!ul_pattern_is_closed(pattern))
+    if (!ul_pattern_is_closed(pattern, &x, 1))
         return false;
     ul_pattern_replace(pattern, op, &x, 1);
     return true;
@@ -178,6 +178,7 @@ static bool divided(struct ul_pattern *pattern, ul_node_id root)
     ul_value_id inner =
         node->op == UL_OP_Div ? one_plus(pattern, node->inputs[1], UL_OP_Exp) : UL_NONE;
     return inner != UL_NONE && ul_pattern_is_scaled(pattern, inner, x, &alpha) &&
+           ul_type_equal(ul_pattern_type(pattern, x), ul_pattern_type(pattern, node->outputs[0])) &&
            become_swish(pattern, x, -alpha);
 }
 

@@ -132,7 +132,7 @@ static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_val
         return find_product(pattern, a, rest, level - 1);
     }
     node = ul_pattern_take(pattern, scores, UL_OP_Div);
-    if (node != NULL && ul_pattern_number(pattern, node->inputs[1], &number)) {
+    if (node != NULL && ul_pattern_by(pattern, node, 1, &number)) {
         a->scale /= number;
         return find_product(pattern, a, node->inputs[0], level - 1);
     }
@@ -186,7 +186,12 @@ static bool read_operands(struct ul_pattern *pattern, struct attention *a, ul_va
     if (!read_shape(pattern, a, product) || !fits(pattern, a, product, a->q, false) ||
         !fits(pattern, a, product, a->k, true) || !fits(pattern, a, product, a->v, true))
         return false;
-    const struct ul_type *k = ul_pattern_type(pattern, a->k), *v = ul_pattern_type(pattern, a->v);
+    const struct ul_type *q = ul_pattern_type(pattern, a->q), *k = ul_pattern_type(pattern, a->k);
+    const struct ul_type *v = ul_pattern_type(pattern, a->v);
+    uint32_t rank = q->rank;
+    if (q->dims[rank - 2] != a->scores.dims[2] || q->dims[rank - 1] != k->dims[rank - 2] ||
+        k->dims[rank - 1] != a->scores.dims[3] || v->dims[rank - 2] != a->scores.dims[3])
+        return false;
     a->depth = k->dims[k->rank - 2];
     a->value_depth = v->dims[v->rank - 1];
     a->groups = k->rank == RANK ? k->dims[1] : a->scores.dims[1];
@@ -376,7 +381,7 @@ static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_
             continue;
         }
         node = ul_pattern_maker(pattern, value, UL_OP_Div);
-        if (node == NULL || !ul_pattern_number(pattern, node->inputs[1], &number))
+        if (node == NULL || !ul_pattern_by(pattern, node, 1, &number))
             break;
         ul_pattern_take(pattern, value, UL_OP_Div);
         a->scale /= number;
@@ -559,6 +564,14 @@ static const struct ul_node *take_softmax(struct ul_pattern *pattern, struct att
     return ul_pattern_take(pattern, where->inputs[2], UL_OP_Softmax);
 }
 
+static bool is_closed(const struct ul_pattern *pattern, const struct attention *a)
+{
+    ul_value_id operands[3 + MASKS] = {a->q, a->k, a->v};
+    for (uint32_t m = 0; m < a->mask_count; m++)
+        operands[3 + m] = a->masks[m].value;
+    return ul_pattern_is_closed(pattern, operands, 3 + a->mask_count);
+}
+
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
 {
     const struct ul_node *node = &pattern->graph->nodes[root];
@@ -579,7 +592,7 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
     if ((axis != -1 && axis != (int64_t)rank - 1) ||
         !find_product(pattern, &a, softmax->inputs[0], LEVELS) ||
         !read_operands(pattern, &a, last->inputs[0]) || !settle_masks(pattern, &a) ||
-        !read_order(node, rank, perm) || !ul_pattern_is_closed(pattern) ||
+        !read_order(node, rank, perm) || !is_closed(pattern, &a) ||
         (pattern->only_less && !takes_less(&a)))
         return false;
     pattern->may_take_more = pattern->may_take_more || !takes_less(&a);

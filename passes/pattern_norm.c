@@ -42,7 +42,7 @@ static ul_value_id root_of(struct ul_pattern *pattern, ul_value_id value)
     if (node != NULL)
         return node->inputs[0];
     node = ul_pattern_take(pattern, value, UL_OP_Pow);
-    bool fits = node != NULL && ul_pattern_number(pattern, node->inputs[1], &exponent) &&
+    bool fits = node != NULL && ul_pattern_by(pattern, node, 1, &exponent) &&
                 ul_pattern_near(pattern, exponent, 0.5);
     return fits ? node->inputs[0] : UL_NONE;
 }
@@ -55,11 +55,11 @@ static ul_value_id inverse_root_of(struct ul_pattern *pattern, ul_value_id value
     if (node != NULL)
         return root_of(pattern, node->inputs[0]);
     node = ul_pattern_take(pattern, value, UL_OP_Div);
-    if (node != NULL && ul_pattern_number(pattern, node->inputs[0], &number) &&
+    if (node != NULL && ul_pattern_by(pattern, node, 0, &number) &&
         ul_pattern_near(pattern, number, 1))
         return root_of(pattern, node->inputs[1]);
     node = ul_pattern_take(pattern, value, UL_OP_Pow);
-    bool fits = node != NULL && ul_pattern_number(pattern, node->inputs[1], &number) &&
+    bool fits = node != NULL && ul_pattern_by(pattern, node, 1, &number) &&
                 ul_pattern_near(pattern, number, -0.5);
     return fits ? node->inputs[0] : UL_NONE;
 }
@@ -73,8 +73,7 @@ static bool is_square(struct ul_pattern *pattern, ul_value_id value, ul_value_id
         return node->inputs[0] == centred && node->inputs[1] == centred;
     node = ul_pattern_take(pattern, value, UL_OP_Pow);
     return node != NULL && node->inputs[0] == centred &&
-           ul_pattern_number(pattern, node->inputs[1], &exponent) &&
-           ul_pattern_near(pattern, exponent, 2);
+           ul_pattern_by(pattern, node, 1, &exponent) && ul_pattern_near(pattern, exponent, 2);
 }
 
 /* variance = mean of centred^2 + epsilon, and centred = x - mean of x where that is a difference.
@@ -169,10 +168,10 @@ static bool become_norm(struct ul_pattern *pattern, const struct norm *norm)
 {
     struct ul_graph *graph = pattern->graph;
     ul_value_id out = graph->nodes[pattern->root].outputs[0];
-    if (!ul_pattern_is_closed(pattern) ||
+    ul_value_id inputs[3] = {norm->x, norm->scale, norm->bias};
+    if (!ul_pattern_is_closed(pattern, inputs, 3) ||
         !ul_type_equal(ul_pattern_type(pattern, out), ul_pattern_type(pattern, norm->x)))
         return false;
-    ul_value_id inputs[3] = {norm->x, norm->scale, norm->bias};
     if (inputs[1] == UL_NONE)
         inputs[1] = ones(pattern, ul_pattern_type(pattern, norm->x)->dtype);
     ul_pattern_replace(pattern,
@@ -221,7 +220,7 @@ bool ul_pattern_softmax(struct ul_pattern *pattern, ul_node_id root)
         ul_pattern_take(pattern, shift->inputs[1], UL_OP_ReduceMax);
         x = shift->inputs[0];
     }
-    if (!ul_pattern_is_closed(pattern))
+    if (!ul_pattern_is_closed(pattern, &x, 1))
         return false;
     ul_pattern_replace(pattern, UL_OP_Softmax, &x, 1);
     ul_node_set_int(pattern->graph, root, "axis", axis);

@@ -105,7 +105,7 @@ static bool rotary_of(struct ul_pattern *pattern, ul_node_id root, uint32_t way)
                        ul_pattern_type(pattern, sum->outputs[0])) ||
         !is_turned(pattern, turned->inputs[at_r], inputs[0], &is_interleaved) ||
         !broadcasts_to(pattern, inputs[1], inputs[0]) ||
-        !broadcasts_to(pattern, inputs[2], inputs[0]) || !ul_pattern_is_closed(pattern))
+        !broadcasts_to(pattern, inputs[2], inputs[0]) || !ul_pattern_is_closed(pattern, inputs, 3))
         return false;
     ul_pattern_replace(pattern, UL_OP_FusedRotary, inputs, 3);
     if (is_interleaved)

@@ -356,6 +356,50 @@ def rms_norm(m):
     m.out(m.op("Mul", m.x(24), m.op("Mul", x, inverse)))
 
 
+@case("LayerNormalization", 0)
+def norm_of_its_parts(m):
+    """Scale or bias is a value that the chain makes."""
+    for kind, part in (("Add", "mean"), ("Mul", "root"), ("Mul", "centred")):
+        x = m.x(1, 8, scale=2)
+        mean = m.op("ReduceMean", x, m.c([-1], np.int64))
+        centred = m.op("Sub", x, mean)
+        variance = m.op("ReduceMean", m.op("Mul", centred, centred), m.c([-1], np.int64))
+        root = m.op("Sqrt", m.op("Add", variance, 1e-5))
+        parts = {"mean": mean, "centred": centred, "root": root}
+        m.out(m.op(kind, m.op("Div", centred, root), parts[part]))
+
+
+@case("FusedAttention", 0)
+def attention_of_its_parts(m):
+    """Scores that are their own mask, or the values as well."""
+    for part in ("mask", "scores", "scaled"):
+        q, k, v = qkv(m, 1, 2, 40, 40, 16)
+        scores = values = m.op("MatMul", q, m.t(k, 0, 1, 3, 2))
+        if part == "mask":
+            scores, values = m.op("Add", scores, scores), v
+        elif part == "scaled":
+            scores = values = m.op("Mul", scores, 0.25)
+        m.out(m.op("MatMul", softmax(m, scores), values))
+
+
+@case("FusedAttention", 0)
+def more_rows(m):
+    """A number for each of many queries, where there is a product for one."""
+    q, k, v = qkv(m, 1, 2, 1, 40, 16)
+    numbers = m.op("ConstantOfShape", m.c([40, 1], np.int64),
+                   value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.25]))  # fmt: skip
+    scores = m.op("Mul", m.op("MatMul", q, m.t(k, 0, 1, 3, 2)), numbers)
+    m.out(m.op("MatMul", softmax(m, scores), v))
+
+
+@case("Swish", 0)
+def swish_of_more_rows(m):
+    x = m.x(1, 8)
+    ones = m.op("ConstantOfShape", m.c([3, 1], np.int64),
+                value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))  # fmt: skip
+    m.out(m.op("Div", x, m.op("Add", m.op("Exp", m.op("Neg", x)), ones)))
+
+
 def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
