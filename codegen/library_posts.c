@@ -141,6 +141,27 @@ static bool covers_base(const struct ul_graph *graph, ul_value_id value)
            ul_type_bytes(&info->type) == ul_type_bytes(&graph->values[info->view.base].type);
 }
 
+/* Without gaps: its bytes can be copied as one block. */
+static bool is_dense(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_value *info = &graph->values[value];
+    uint64_t last = 0;
+    for (uint32_t d = 0; d < info->type.rank; d++) {
+        int64_t step = info->type.dims[d] > 1 ? info->view.strides[d] : 0;
+        last += (uint64_t)(info->type.dims[d] - 1) * (uint64_t)step;
+    }
+    return last + 1 == ul_type_elements(&info->type);
+}
+
+/* A piece of a chain may have a slice of the residual copied to its slice of the result: for the
+ * library that is as it was whole. */
+static bool may_be_summed(const struct ul_describer *describer, ul_value_id value)
+{
+    const struct ul_graph *graph = describer->graph;
+    return covers_base(graph, value) ||
+           (ul_node_is_piece(graph, describer->nodes[0]) && is_dense(graph, value));
+}
+
 /* The operand lies as the result will, so that the one may be written over the other. */
 static bool is_residual(const struct ul_describer *describer, ul_value_id value)
 {
@@ -152,8 +173,8 @@ static bool is_residual(const struct ul_describer *describer, ul_value_id value)
                       out->call.kind == UL_CALL_DECONVOLUTION || out->call.kind == UL_CALL_MATMUL;
     if (!describer->sums || !is_product || out->residual != UL_NONE ||
         operand->type.rank != result->type.rank ||
-        graph->values[operand->view.base].kind == UL_VALUE_WEIGHT || !covers_base(graph, value) ||
-        !covers_base(graph, out->args[UL_CALL_DST]))
+        graph->values[operand->view.base].kind == UL_VALUE_WEIGHT ||
+        !may_be_summed(describer, value) || !may_be_summed(describer, out->args[UL_CALL_DST]))
         return false;
     for (uint32_t d = 0; d < operand->type.rank; d++) {
         if (operand->type.dims[d] != result->type.dims[d] ||
@@ -187,7 +208,10 @@ bool ul_describe_add(struct ul_describer *describer, ul_value_id operand)
         return true;
     }
     if (is_residual(describer, operand)) {
-        describer->out->residual = operand;
+        struct ul_group_call *out = describer->out;
+        out->residual = operand;
+        out->copies_residual = !covers_base(describer->graph, operand) ||
+                               !covers_base(describer->graph, out->args[UL_CALL_DST]);
         return add_post(describer, UL_POST_SUM, 0, 0);
     }
     return add_binary(describer, UL_POST_ADD, operand);
