@@ -180,6 +180,8 @@ static uint64_t scratch_of(const_dnnl_primitive_desc_t pd, const struct ul_call 
 
 /* ---- fewer threads ---- */
 
+enum { EVERY_THREAD = 64 };
+
 struct repeat {
     const struct ul_call *call;
     bool found;
@@ -199,14 +201,28 @@ static bool take_again(void *context, const_dnnl_primitive_desc_t pd)
     return same;
 }
 
+/* The number of threads to ask about next. A question about a convolution takes 0.1 ms, and more
+ * with many threads: beyond EVERY_THREAD only doublings and the last. */
+static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t threads)
+{
+    bool each = threads < EVERY_THREAD || call->kind == UL_CALL_MATMUL;
+    uint32_t next = each ? threads + 1 : 2 * threads;
+    return threads < dnnl->thread_count && next > dnnl->thread_count ? dnnl->thread_count : next;
+}
+
 /* Whether every number of threads has an implementation for the call as it is, layout included;
- * makes room for the scratch of each. */
+ * makes room for the scratch of each. The fewest first: what drops out mostly does so there. */
 static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 {
     struct ul_call asked = *call;
     struct repeat repeat = {.call = &asked, .found = true};
     asked.pack = pack ? &asked.layout : call->pack;
-    for (uint32_t threads = dnnl->thread_count; threads > 0 && repeat.found; threads--) {
+    uint32_t threads = 1;
+    /* Its layout depends on the number of threads: one for all is not found among so many. */
+    if (dnnl->thread_count > EVERY_THREAD && strncmp(call->implementation, "brgconv", 7) == 0)
+        return false;
+    for (; threads <= dnnl->thread_count && repeat.found;
+         threads = next_count(dnnl, call, threads)) {
         repeat.found = false;
         omp_set_num_threads((int)threads);
         (void)ul_dnnl_each_offer(dnnl, &asked, false, take_again, &repeat);
