@@ -6,12 +6,14 @@
  *
  * The scores may change shape on the way as long as queries and keys stay behind: masks are brought
  * to the shape that the scores are seen in. Masks: what is added to the scores, or a Where with a
- * number so low that its score counts for nothing. Those that hide exactly the later keys become
- * an attribute.
- * A Where that puts zeros in place of NaN behind the Softmax (queries that see no key) becomes an
- * attribute too. Keys and values that are repeated for several heads are taken as they were before.
- * The scores of a row where a Where hides every key with a number that is not as low as numbers
- * get would differ: such a condition must be known to leave a key in each row. */
+ * number so low that a score added to it changes nothing. Those that hide exactly the later keys
+ * become an attribute where a hidden key counts for nothing in any row: by -inf, or by such a
+ * number where nothing else can hide what the query sees. A Where that puts zeros in place of NaN
+ * behind the Softmax (queries that see no key) becomes an attribute too. Keys and values that are
+ * repeated for several heads are taken as they were before. The lowest number of f16 is no such
+ * number, but will do alone, where each row is known to keep a key. A Where that hides by a finite
+ * number must be nearest to the product: what is added before it it would replace. Scores that are
+ * NaN or infinite where a Where hides them stay hidden in the model alone. */
 #include "passes/pattern.h"
 
 #include <math.h>
@@ -86,7 +88,7 @@ static bool through_where(struct ul_pattern *pattern, struct attention *a,
     if (!mask.hides_true && !ul_pattern_number(pattern, node->inputs[2], &mask.low))
         return false;
     ul_value_id next = node->inputs[mask.hides_true ? 2 : 1];
-    return ul_type_equal(ul_pattern_type(pattern, next), &mask.level) && mask.low <= -1e4 &&
+    return ul_type_equal(ul_pattern_type(pattern, next), &mask.level) && mask.low < 0 &&
            add_mask(pattern, a, &mask) && find_product(pattern, a, next, level);
 }
 
@@ -239,8 +241,9 @@ static double mask_at(const struct mask *mask, const struct ul_tensor *tensor, u
 
 /* What a constant mask does. */
 struct mask_facts {
-    bool is_causal;    /* hides the keys behind the query, no others */
+    bool is_causal;    /* lowers the keys behind the query, no others */
     bool leaves_a_key; /* in each row */
+    double least;      /* is_causal: of the numbers added to those, the one nearest to 0 */
 };
 
 static struct mask_facts look_at(const struct attention *a, const struct mask *mask,
@@ -249,18 +252,32 @@ static struct mask_facts look_at(const struct attention *a, const struct mask *m
     int64_t queries = a->scores.dims[2], keys = a->scores.dims[3];
     uint64_t count = ul_type_elements(&tensor->type);
     bool by_query = tensor->type.rank >= 2 && tensor->type.dims[tensor->type.rank - 2] == queries;
-    struct mask_facts facts = {.is_causal = by_query && queries == keys, .leaves_a_key = true};
+    struct mask_facts facts = {
+        .is_causal = by_query && queries == keys, .leaves_a_key = true, .least = -INFINITY};
     bool leaves = false;
     for (uint64_t i = 0; i < count; i++) {
         int64_t key = (int64_t)(i % (uint64_t)keys);
         int64_t query = (int64_t)(i / (uint64_t)keys % (uint64_t)queries);
         double number = mask_at(mask, tensor, i);
-        bool is_shown = !(number < 0) && !(number > 0);
+        bool is_shown = number >= 0 && number <= 0;
         leaves = (key > 0 && leaves) || is_shown;
         facts.leaves_a_key = facts.leaves_a_key && (key + 1 < keys || leaves);
-        facts.is_causal = facts.is_causal && (key <= query ? is_shown : number <= -1e4);
+        facts.is_causal = facts.is_causal && (key <= query ? is_shown : number < 0);
+        facts.least = key > query ? fmax(facts.least, number) : facts.least;
     }
     return facts;
+}
+
+/* A score added to it is lost, even to the digits of f64. */
+static bool swallows(double number)
+{
+    return number <= -1e30;
+}
+
+/* About the lowest number of the scores' type. */
+static bool is_lowest(const struct attention *a, double number)
+{
+    return swallows(number) || (a->scores.dtype == UL_F16 && number <= -65504);
 }
 
 /* False: the mask cannot be added. Drops it where the scores are causal by it. */
@@ -276,8 +293,11 @@ static bool settle_mask(struct ul_pattern *pattern, struct attention *a, uint32_
         return false;
     if (tensor != NULL && ul_type_elements(own) > 0)
         facts = look_at(a, mask, tensor);
-    *drops = facts.is_causal;
-    return !mask->is_condition || mask->low <= -1e30 || facts.leaves_a_key;
+    bool is_alone = a->mask_count == 1, is_nearest = m + 1 == a->mask_count;
+    bool is_low = mask->is_condition ? is_lowest(a, facts.least) : swallows(facts.least);
+    *drops = facts.is_causal && (isinf(facts.least) || (is_alone && is_low));
+    return !mask->is_condition || isinf(mask->low) || (is_nearest && swallows(mask->low)) ||
+           (is_alone && facts.leaves_a_key && is_lowest(a, mask->low));
 }
 
 static bool settle_masks(struct ul_pattern *pattern, struct attention *a)

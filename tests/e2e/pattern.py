@@ -171,6 +171,45 @@ def hidden_rows(m):
 CASES["hidden_rows"] = (hidden_rows, "FusedAttention", 2)
 
 
+@case("FusedAttention", 3)
+def causal_and_padded(m):
+    """As GPT-2 has it: the lowest float hides later keys and, on the left, the padding. Rows that the
+    two hide together are means of the values that only one of them hides."""
+    see = np.tril(np.ones((1, 1, 40, 40), bool))
+    for low, pad in ((LOWEST, LOWEST), (LOWEST, -1e4), (-np.inf, LOWEST)):
+        q, k, v = qkv(m, 1, 2, 40, 40, 8)
+        scores = m.op("Where", m.c(see, bool), m.op("MatMul", q, m.t(k, 0, 1, 3, 2)), low)
+        padding = np.where(np.arange(40) < 5, pad, 0).astype(np.float32)
+        scores = m.op("Add", scores, m.x(values=padding.reshape(1, 1, 1, 40)))
+        m.out(m.op("MatMul", softmax(m, scores), v))
+
+
+@case("FusedAttention", 0)
+def replaced_scores(m):
+    """A Where of a finite number is no addition: scores may be as low, or were hidden before."""
+    see = np.tril(np.ones((1, 1, 40, 40), bool))
+    seen = np.broadcast_to(np.arange(40) >= 5, (1, 1, 40, 40)).copy()
+    for low in (-1e4, LOWEST):
+        q, k, v = qkv(m, 1, 2, 40, 40, 8)
+        scores = m.op("MatMul", m.op("Mul", q, 3e3), m.t(k, 0, 1, 3, 2))
+        if low == LOWEST:
+            scores = m.op("Where", m.x(values=seen), scores, low)
+        scores = m.op("Where", m.c(see, bool), scores, low)
+        m.out(m.op("MatMul", softmax(m, scores), v))
+
+
+@case("FusedAttention", 2)
+def added_numbers(m):
+    """Numbers that hide nothing: scores are larger; NaN."""
+    for nan in (False, True):
+        q, k, v = qkv(m, 1, 2, 40, 40, 8)
+        added = np.triu(np.full((1, 1, 40, 40), -1e4, np.float32), 1)
+        if nan:
+            added[..., 7, 3] = np.nan
+        scores = m.op("MatMul", m.op("Mul", q, 3e3), m.t(k, 0, 1, 3, 2))
+        m.out(m.op("MatMul", softmax(m, m.op("Add", scores, m.c(added))), v))
+
+
 @case("FusedAttention", 2)
 def empty_rows(m):
     """As torch exports a boolean mask: a query that sees no key gives zeros; one tile, several."""
