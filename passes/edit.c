@@ -70,6 +70,28 @@ uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id id)
     return ul_type_bytes(&tensor->type);
 }
 
+bool ul_edit_is_reshape(enum ul_op op)
+{
+    return op == UL_OP_Reshape || op == UL_OP_Squeeze || op == UL_OP_Unsqueeze ||
+           op == UL_OP_Flatten;
+}
+
+bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)
+{
+    enum { LOOK_BACK = 8 };
+    for (uint32_t i = 0; i < LOOK_BACK; i++) {
+        if (graph->values[value].kind != UL_VALUE_NODE)
+            return true;
+        const struct ul_node *node = &graph->nodes[graph->values[value].producer];
+        if (ul_op_get(node->op)->view == NULL)
+            return true;
+        if (!ul_edit_is_reshape(node->op))
+            return false;
+        value = node->inputs[0];
+    }
+    return false;
+}
+
 static void add_block(struct ul_node_list *list, const struct ul_graph *graph,
                       struct ul_arena *arena, ul_block_id id)
 {

@@ -13,8 +13,8 @@ struct ul_pass {
 typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 
 ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold,
-    ul_pass_pattern, ul_pass_transposed, ul_pass_sink, ul_pass_own, ul_pass_layout, ul_pass_views,
-    ul_pass_concat, ul_pass_fuse, ul_pass_split;
+    ul_pass_pattern, ul_pass_transposed, ul_pass_sink, ul_pass_einsum, ul_pass_own, ul_pass_layout,
+    ul_pass_views, ul_pass_concat, ul_pass_fuse, ul_pass_split;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -31,6 +31,10 @@ bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, 
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
 /* A constant that a pass may compute with. */
 const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id value);
+/* Reshape and what it can stand for. */
+bool ul_edit_is_reshape(enum ul_op op);
+/* Before views are known: elements that lie densely, so that a reshape of the value is a view. */
+bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */
 uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id value);
 /* The nodes of a block and of the blocks nested in it, in execution order. */

@@ -18,8 +18,6 @@
 
 #include <string.h>
 
-enum { LOOK_BACK = 8 /* reshapes of an operand */ };
-
 struct sink {
     struct ul_graph *graph;
     uint32_t *uses;       /* per value that stood when the pass began */
@@ -30,12 +28,6 @@ struct sink {
 static const struct ul_type *type_of(const struct sink *sink, ul_value_id value)
 {
     return &sink->graph->values[value].type;
-}
-
-static bool is_reshape(enum ul_op op)
-{
-    return op == UL_OP_Reshape || op == UL_OP_Squeeze || op == UL_OP_Unsqueeze ||
-           op == UL_OP_Flatten;
 }
 
 static const struct ul_node *maker(const struct sink *sink, ul_value_id value)
@@ -58,20 +50,6 @@ static bool is_computed(const struct sink *sink, ul_value_id value)
            (ul_op_get(node->op)->flags & alone) == 0;
 }
 
-/* Its elements lie densely, so that a reshape of it is a view. */
-static bool is_dense(const struct sink *sink, ul_value_id value)
-{
-    for (uint32_t i = 0; i < LOOK_BACK; i++) {
-        const struct ul_node *node = maker(sink, value);
-        if (node == NULL || ul_op_get(node->op)->view == NULL)
-            return true;
-        if (!is_reshape(node->op))
-            return false;
-        value = node->inputs[0];
-    }
-    return false;
-}
-
 enum fit { FITS_NOT, FITS_AS_IT_IS, FITS_RESHAPED };
 
 /* An operand in a shape that has as many elements as the result, with other axes. */
@@ -88,7 +66,8 @@ static enum fit fit_of(const struct sink *sink, ul_value_id operand, const struc
         if (count == 1 || is_row)
             return FITS_AS_IT_IS;
     }
-    return same_dims(own, result) && is_dense(sink, operand) ? FITS_RESHAPED : FITS_NOT;
+    return same_dims(own, result) && ul_edit_is_dense(sink->graph, operand) ? FITS_RESHAPED
+                                                                            : FITS_NOT;
 }
 
 /* The node that alone reads `value` and can be computed in the other shape, or UL_NONE. */
@@ -140,7 +119,8 @@ static ul_value_id reshaped(struct sink *sink, ul_value_id operand, const struct
 {
     struct ul_graph *graph = sink->graph;
     const struct ul_node *from = maker(sink, operand);
-    if (from != NULL && is_reshape(from->op) && same_dims(type_of(sink, from->inputs[0]), shape))
+    if (from != NULL && ul_edit_is_reshape(from->op) &&
+        same_dims(type_of(sink, from->inputs[0]), shape))
         return from->inputs[0];
     ul_value_id weight = shape_weight(sink, shape);
     ul_node_id id = ul_graph_insert_node(graph, graph->nodes[reader].parent, (*at)++, UL_OP_Reshape,
@@ -220,7 +200,7 @@ static void as_reshape(struct sink *sink, ul_node_id id)
         return;
     ul_value_id source = node->inputs[0];
     const struct ul_node *before = maker(sink, source);
-    bool joins = before != NULL && is_reshape(before->op);
+    bool joins = before != NULL && ul_edit_is_reshape(before->op);
     source = joins ? before->inputs[0] : source;
     if (!is_computed(sink, source))
         return;
@@ -263,7 +243,7 @@ enum ul_status ul_pass_sink(struct ul_pass *pass)
         ul_node_id id = order.nodes[n];
         as_reshape(&sink, id);
         const struct ul_node *node = &graph->nodes[id];
-        if (!is_reshape(node->op) || node->output_count != 1 ||
+        if (!ul_edit_is_reshape(node->op) || node->output_count != 1 ||
             (node->inputs[0] < sink.known_count && sink.uses[node->inputs[0]] != 1) ||
             !is_computed(&sink, node->inputs[0]))
             continue;

@@ -294,6 +294,27 @@ def softmax_spelled_out(m):
     m.out(m.op("MatMul", m.op("Div", e, m.op("ReduceSum", e, m.c([-1], np.int64))), v))
 
 
+@case("FusedAttention")
+def einsums_of_attention(m):
+    q, k, v = m.x(2, 5, 3, 8), m.x(2, 7, 3, 8), m.x(2, 7, 3, 6)
+    scores = m.op("Div", m.op("Einsum", q, k, equation="bqhd,bkhd->bhqk"), 8**0.5)
+    m.out(m.op("Einsum", softmax(m, scores), v, equation="bhqk,bkhd->bqhd"))
+
+
+@case("Einsum", 2)
+def einsums(m):
+    """Products, labels joined and turned; no product: columns apart, a label of one operand."""
+    for equation, a, b in (
+        ("...i,ihd->...hd", (2, 5, 7), (7, 3, 4)),
+        ("bqhd,hdo->bqo", (2, 5, 3, 4), (3, 4, 7)),
+        ("...ij, ...kj -> ...ki", (2, 3, 5, 4), (2, 3, 6, 4)),
+        ("kji,bkjn->bin", (4, 3, 5), (2, 4, 3, 6)),
+        ("ij,kj->ki", (5, 4), (6, 4)),
+        ("cij,jk->ik", (2, 5, 4), (4, 3)),
+    ):
+        m.out(m.op("Einsum", m.x(*a), m.x(*b), equation=equation))
+
+
 @case("FusedAttention", 0)
 def scaled_mask(m):
     """The scale comes after the mask, so it counts for the mask as well."""
