@@ -451,13 +451,25 @@ static bool value_merges(const struct ul_lower *lower, ul_value_id value,
     return view.strides[outer - shift] == view.strides[inner - shift] * inner_dim;
 }
 
+/* The two are neighbours in the order of the dimensions as well, by which random numbers count. */
+static bool follows(const struct ul_type *type, uint32_t outer, uint32_t inner)
+{
+    for (uint32_t d = outer + 1; d < inner; d++) {
+        if (type->dims[d] != 1)
+            return false;
+    }
+    return outer < inner;
+}
+
 static bool group_merges(const struct ul_lower *lower, const struct ul_type *type, uint32_t outer,
                          uint32_t inner)
 {
     const struct ul_lower_state *state = lower->state;
     for (uint32_t i = 0; i < state->node_count; i++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
-        if ((ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0)
+        uint32_t flags = ul_op_get(node->op)->flags;
+        if ((flags & UL_OP_ELEMENTWISE) == 0 ||
+            ((flags & UL_OP_RANDOM) != 0 && !follows(type, outer, inner)))
             return false;
         for (uint32_t k = 0; k < node->input_count + node->output_count; k++) {
             ul_value_id value =

@@ -166,7 +166,7 @@ static bool is_per_channel(const struct rewrite *r, const struct ul_type *type)
     return type->dims[type->rank - 3] == r->m;
 }
 
-/* The node that alone reads `value` and can move, or UL_NONE. */
+/* The node that alone reads `value` and can move, or UL_NONE. Random numbers go by coordinates. */
 static ul_node_id follower(const struct rewrite *r, ul_value_id value)
 {
     const struct ul_graph *graph = r->graph;
@@ -174,7 +174,8 @@ static ul_node_id follower(const struct rewrite *r, ul_value_id value)
         return UL_NONE;
     ul_node_id id = r->readers[value];
     const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
-    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 ||
+    const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
+    if (node == NULL || (ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE ||
         node->parent != r->block || node->output_count != 1 ||
         graph->values[node->outputs[0]].donor != UL_NONE ||
         !ul_type_equal(&graph->values[value].type, &graph->values[node->outputs[0]].type))

@@ -65,9 +65,9 @@ static void sum_channels(struct groups *g, ul_lanes_term_fn *term)
     ul_lanes_close(&lanes);
 }
 
-/* The average of each group from its channels' sums, for each of its channels in `to`; where
- * `epsilon` is not negative, 1 / sqrt(it + epsilon). */
-static void spread_groups(struct groups *g, uint32_t to, double epsilon)
+/* The average of each group from its channels' sums, for each of its channels in `to`; where it is
+ * the variance, 1 / sqrt(it + epsilon) instead. */
+static void spread_groups(struct groups *g, uint32_t to, bool is_variance)
 {
     struct ul_kernel *k = g->lower->kernel;
     ul_kx group = ul_ks_for(k, g->type->dims[0] * (g->channels / g->members), UL_FOR_PARALLEL);
@@ -78,10 +78,13 @@ static void spread_groups(struct groups *g, uint32_t to, double epsilon)
               ul_kx_add(k, ul_kx_var(k, sum), ul_kx_load(k, g->sums, ul_kx_add(k, first, c))));
     ul_ks_end(k);
     ul_kx x = ul_kx_binary(k, UL_KX_DIV, ul_kx_var(k, sum), ul_kx_float(k, g->dtype, g->count));
-    if (epsilon >= 0)
+    if (is_variance) {
+        double epsilon =
+            ul_node_get_float(ul_check_node(g->lower, g->node), "epsilon", (double)1e-5f);
         x = ul_kx_binary(
             k, UL_KX_DIV, ul_kx_float(k, g->dtype, 1.0),
             ul_kx_unary(k, UL_KX_SQRT, ul_kx_add(k, x, ul_kx_float(k, g->dtype, epsilon))));
+    }
     x = ul_ks_let(k, x);
     c = ul_ks_for(k, g->members, UL_FOR_PARALLEL);
     ul_ks_store(k, to, ul_kx_add(k, first, c), x);
@@ -134,9 +137,9 @@ bool ul_lower_group_norm_last(struct ul_lower *lower, ul_node_id node)
     g.means = ul_lower_scratch(lower, g.dtype, places);
     g.inverses = ul_lower_scratch(lower, g.dtype, places);
     sum_channels(&g, load_value);
-    spread_groups(&g, g.means, -1);
+    spread_groups(&g, g.means, false);
     sum_channels(&g, load_square);
-    spread_groups(&g, g.inverses, ul_node_get_float(info, "epsilon", (double)1e-5f));
+    spread_groups(&g, g.inverses, true);
     store_normalised(&g);
     return true;
 }
