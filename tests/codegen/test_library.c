@@ -347,6 +347,17 @@ static void answers_are_no_reference_code(void **state)
                   "%1 \"y\" f32[1,16,4,4] channels_last own = MaxPool n0 \"y\" (%0) "
                   "{kernel_shape=ints[3,3], strides=ints[2,2]}\nreturn %1\n",
                   true);
+    /* Not the library's first offer where that is AVX-512's brdgmm_dw. */
+    struct fixture rows;
+    assert_true(describe(&rows,
+                         "graph \"t\"\ninput %0 \"x\" f32[1,32,9,9] channels_last own\n"
+                         "weight %1 \"w\" f32[32,1,3,3] own = splat [0.5]\n"
+                         "%2 \"y\" f32[1,32,9,9] channels_last own = Conv n0 \"y\" (%0, %1) "
+                         "{pads=ints[1,1,1,1], group=32}\nreturn %2\n",
+                         true));
+    assert_true(ul_dnnl_answer(dnnl, &rows.call, true));
+    assert_memory_equal(rows.call.call.implementation, "jit_dw:", 7);
+    done(&rows);
     /* A source that is not channels-last goes through a copy, where there is enough to compute. */
     struct fixture fixture;
     assert_true(describe(&fixture,
