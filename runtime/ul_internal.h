@@ -224,7 +224,7 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 
 /* ---- ul_pages.c ---- */
 /* Gives back the pages of code and constants, of this program and its libraries, that are resident
-   now; what is used again comes back by itself. */
+   now, and free ones of the heap; what is used again comes back by itself. */
 void ul_pages_release(void);
 
 /* ---- ul_session.c ---- */

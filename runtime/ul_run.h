@@ -345,8 +345,8 @@ static inline void ul_run_start_threads(uint32_t threads)
 #endif
 
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
-   checks it, starts the threads, has the library make what it needs. All that touches of the arena
-   is the place of the library's state. */
+   checks it, has the library make what it needs. All that this touches of the arena is the place of
+   the library's state. */
 static inline enum ul_result ul_run_begin_init(const struct ul_model *model, void *arena,
                                                size_t bytes, uint32_t threads,
                                                struct ul_failure *failure)
@@ -359,12 +359,9 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
     if ((address & (model->arena_align - 1)) != 0)
         return ul_run_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
                            address & (~address + 1));
-    threads = ul_run_threads(model, threads);
-    if (model->start_threads != NULL && threads > 1)
-        model->start_threads(threads);
     if (model->library == NULL)
         return UL_OK;
-    return model->library->init(model->library, arena, threads, failure);
+    return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
 }
 
 /* Gives back what the library made for an arena; its memory stays the caller's. */
@@ -374,8 +371,8 @@ static inline void ul_run_done(const struct ul_model *model, void *arena)
         model->library->done(model->library, arena);
 }
 
-/* The second half: loads the weights, runs the model's set-up. After a failure there is nothing to
-   give back. */
+/* The second half: loads the weights, starts the threads, late, since they wait busily at first,
+   runs the model's set-up. After a failure there is nothing to give back. */
 static inline enum ul_result ul_run_end_init(const struct ul_model *model, void *arena,
                                              uint32_t threads,
                                              const struct ul_weights_source *source,
@@ -389,6 +386,8 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
         result = ul_run_load_sections(model, source, (unsigned char *)arena, failure);
     if (result == UL_OK) {
         ul_run_fill_splats(model, (unsigned char *)arena);
+        if (model->start_threads != NULL && run.threads > 1)
+            model->start_threads(run.threads);
         if (model->setup != NULL)
             model->setup((unsigned char *)arena, &run);
         result = ul_run_finish(model, &run, failure);
