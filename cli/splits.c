@@ -14,6 +14,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
+#include "codegen/library.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -32,12 +34,20 @@ struct variant {
     struct ul_cli_list splits;
 };
 
+/* What is_sure needs. */
+struct promise {
+    const struct ul_cli_job *job;
+    struct ul_whole whole;
+    struct ul_arena scratch;
+};
+
 struct search {
     struct ul_cli_job *job;
     struct ul_plan_options planning; /* without a budget */
     uint32_t count;
     struct variant *variants; /* variant 0 is the job's own program */
     uint64_t steps;
+    struct promise promise;
     double deadline_seconds; /* 0: none */
     bool stopped_by_time;
 };
@@ -140,8 +150,17 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
 
 /* ---- Targets ---- */
 
+static bool is_sure(void *context, const struct ul_graph *graph, ul_node_id first_piece)
+{
+    struct promise *promise = context;
+    bool sure = ul_calls_can_split(&promise->scratch, graph, first_piece, promise->job->library,
+                                   &promise->whole);
+    ul_arena_reset(&promise->scratch);
+    return sure;
+}
+
 /* What the kernels cost, and what they may take over. */
-static const struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
+static struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
 {
     const struct ul_program *program = job->program;
     struct ul_split_facts *facts = UL_NEW(&job->keep, struct ul_split_facts);
@@ -231,8 +250,15 @@ static struct ul_graph *planned_graph(struct search *search)
 static enum ul_status try_targets(struct search *search)
 {
     struct ul_cli_job *job = search->job;
-    struct ul_split_search *splits =
-        ul_split_search_new(&job->keep, planned_graph(search), kernel_facts(job));
+    struct ul_split_facts *facts = kernel_facts(job);
+    struct promise *promise = &search->promise;
+    if (job->program->options.library != NULL) {
+        promise->job = job;
+        ul_whole_init(&promise->whole, &job->keep, job->program);
+        facts->is_sure = is_sure;
+        facts->context = promise;
+    }
+    struct ul_split_search *splits = ul_split_search_new(&job->keep, planned_graph(search), facts);
     double whole = (double)ul_split_search_live_bytes(splits);
     double reached = 1.0;
     double missed = 0.0;
@@ -347,7 +373,9 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
     search.count = 1;
+    ul_arena_init(&search.promise.scratch);
     enum ul_status status = try_targets(&search);
+    ul_arena_done(&search.promise.scratch);
     if (status == UL_OK)
         status = merge_all(&search);
     struct ul_report_splits *splits =

@@ -27,6 +27,30 @@ uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *bloc
     return count;
 }
 
+/* A value leaves its group when a node of another group, a view of it, or a block needs it. */
+bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    bool *escapes = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            escapes[block->outputs[i]] = true;
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                if (node->inputs[i] == UL_NONE)
+                    continue;
+                const struct ul_value *input = &graph->values[node->inputs[i]];
+                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
+                            graph->nodes[input->producer].group == node->group;
+                if (!same || ul_node_is_view(graph, block->nodes[n]))
+                    escapes[node->inputs[i]] = true;
+            }
+        }
+    }
+    return escapes;
+}
+
 struct chooser {
     struct ul_arena *arena;
     const struct ul_graph *graph;
@@ -37,6 +61,9 @@ struct chooser {
     bool *is_plain;      /* per base: something reads it as it is stored */
     uint32_t *last_read; /* per base: the last position that reads it */
     uint32_t position;
+    /* Of ul_calls_can_split: */
+    ul_node_id first;
+    bool sure;
 };
 
 static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
@@ -189,6 +216,18 @@ static void mark_edges(struct chooser *chooser)
     }
 }
 
+static void chooser_init(struct chooser *chooser)
+{
+    const struct ul_graph *graph = chooser->graph;
+    struct ul_calls *calls = chooser->calls;
+    chooser->is_plain = UL_NEW_ARRAY(chooser->arena, bool, graph->value_count);
+    chooser->last_read = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->value_count);
+    calls->by_node = UL_NEW_ARRAY(chooser->arena, struct ul_group_call *, graph->node_count);
+    calls->packs = UL_NEW_ARRAY(chooser->arena, const struct ul_pack *, graph->value_count);
+    calls->positions = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->node_count);
+    note_block(chooser, 0);
+}
+
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls)
 {
@@ -197,15 +236,10 @@ void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const
                               .dnnl = dnnl,
                               .escapes = escapes,
                               .whole = whole,
-                              .calls = calls,
-                              .is_plain = UL_NEW_ARRAY(arena, bool, graph->value_count),
-                              .last_read = UL_NEW_ARRAY(arena, uint32_t, graph->value_count)};
-    calls->by_node = UL_NEW_ARRAY(arena, struct ul_group_call *, graph->node_count);
-    calls->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, graph->value_count);
-    calls->positions = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
+                              .calls = calls};
+    chooser_init(&chooser);
     if (dnnl == NULL)
         return;
-    note_block(&chooser, 0);
     each_group(&chooser, choose_group);
     mark_edges(&chooser);
     do {
@@ -214,4 +248,32 @@ void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const
         each_group(&chooser, mark_readers);
         each_group(&chooser, give_way);
     } while (calls->changed);
+}
+
+/* ---- pieces ---- */
+
+/* A piece of a call must be one; the largest of elements is the same in any order. */
+static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    ul_node_id last = nodes[count - 1];
+    const struct ul_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
+    if (last >= chooser->first && chooser->sure && of != NULL && of->kind != UL_CALL_MAX_POOL)
+        chooser->sure = make_call(chooser, nodes, count, true) != NULL;
+}
+
+bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
+                        struct ul_dnnl *dnnl, const struct ul_whole *whole)
+{
+    struct ul_calls calls;
+    struct chooser chooser = {.arena = scratch,
+                              .graph = graph,
+                              .dnnl = dnnl,
+                              .escapes = ul_group_escapes(graph, scratch),
+                              .whole = whole,
+                              .calls = &calls,
+                              .first = first,
+                              .sure = true};
+    chooser_init(&chooser);
+    each_group(&chooser, check_group);
+    return chooser.sure;
 }

@@ -90,6 +90,9 @@ bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
 uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
                        ul_node_id *nodes);
 
+/* Per value: something outside of its group needs it: another group, a view or a block. */
+bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena);
+
 struct ul_calls {
     struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
     const struct ul_pack **packs;   /* by value: how a weight is stored; NULL: plain */
@@ -100,6 +103,10 @@ struct ul_calls {
  * split, whose choice stands; or NULL. */
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls);
+
+/* Whether all pieces of calls among the nodes from `first` on have the bits of the whole. */
+bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
+                        struct ul_dnnl *dnnl, const struct ul_whole *whole);
 
 /* winograd.c */
 

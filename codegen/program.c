@@ -26,7 +26,7 @@ struct builder {
     const struct ul_program_options *options;
     struct ul_program *program;
     struct ul_diag *diag;
-    bool *escapes;
+    const bool *escapes;
     struct ul_calls calls;
     uint32_t *tests; /* region -> its TEST step, or UL_NONE; as many as the graph has blocks */
     uint32_t *kernel_table; /* hash of text -> kernel */
@@ -832,36 +832,11 @@ static enum ul_status build_block(struct builder *builder, ul_block_id block_id,
     return UL_OK;
 }
 
-/* A value leaves its group when a node of another group, a view of it, or a block needs it. */
-static void find_escapes(struct builder *builder)
-{
-    const struct ul_graph *graph = builder->graph;
-    bool *escapes = UL_NEW_ARRAY(builder->arena, bool, graph->value_count);
-    builder->escapes = escapes;
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        const struct ul_block *block = &graph->blocks[b];
-        for (uint32_t i = 0; i < block->output_count; i++)
-            escapes[block->outputs[i]] = true;
-        for (uint32_t n = 0; n < block->node_count; n++) {
-            const struct ul_node *node = &graph->nodes[block->nodes[n]];
-            for (uint32_t i = 0; i < node->input_count; i++) {
-                if (node->inputs[i] == UL_NONE)
-                    continue;
-                const struct ul_value *input = &graph->values[node->inputs[i]];
-                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
-                            graph->nodes[input->producer].group == node->group;
-                if (!same || ul_node_is_view(graph, block->nodes[n]))
-                    escapes[node->inputs[i]] = true;
-            }
-        }
-    }
-}
-
 static enum ul_status build_root(struct builder *builder)
 {
     const struct ul_graph *graph = builder->graph;
     region_add(builder, UL_PLAN_SEQUENCE, UL_PLAN_NONE);
-    find_escapes(builder);
+    builder->escapes = ul_group_escapes(graph, builder->arena);
     take_whole(builder);
     ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                     builder->whole, &builder->calls);

@@ -77,6 +77,10 @@ struct ul_split_facts {
     /* Output v may take over the bytes of inputs[first[v]] .. inputs[first[v + 1] - 1]. */
     const uint32_t *first;
     const ul_value_id *inputs;
+    /* Whether the target is sure to give the bits of the whole for pieces, the nodes of `graph` from
+     * `first_piece` on; NULL: it is asked later. */
+    bool (*is_sure)(void *context, const struct ul_graph *graph, ul_node_id first_piece);
+    void *context;
 };
 struct ul_split_search;
 /* For the graph as the pipeline leaves it. What is handed over must outlive the search, which lives

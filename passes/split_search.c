@@ -123,9 +123,18 @@ static const char *choice_text(const struct state *state, const struct choice *c
                            (long long)choice->piece_count);
 }
 
+/* Pieces that a target cannot promise the bits of are as good as too large: of another size it may.
+ */
+static bool is_sure(struct state *state, const struct ul_graph *graph)
+{
+    const struct ul_split_facts *facts = state->search->facts;
+    return facts->is_sure == NULL || facts->is_sure(facts->context, graph, state->graph.node_count);
+}
+
 enum verdict { IMPOSSIBLE, TOO_LARGE, GOOD };
 
-static enum verdict measure(struct state *state, struct choice *choice)
+/* What costs `most_cost` or more is not looked at further. */
+static enum verdict measure(struct state *state, struct choice *choice, uint64_t most_cost)
 {
     const char *text = choice_text(state, choice, &state->scratch);
     struct ul_passes_options options = {.splits = &text, .split_count = 1};
@@ -142,7 +151,9 @@ static enum verdict measure(struct state *state, struct choice *choice)
     if (status != UL_OK)
         return IMPOSSIBLE;
     choice->extra_cost = extra_cost(state->search, &copy, &state->graph);
-    return keeps_target(state, &copy) ? GOOD : TOO_LARGE;
+    if (!keeps_target(state, &copy))
+        return TOO_LARGE;
+    return choice->extra_cost >= most_cost || is_sure(state, &copy) ? GOOD : TOO_LARGE;
 }
 
 /* ---- Around the peak ---- */
@@ -207,8 +218,9 @@ static void try_axis(struct state *state, struct choice choice, int64_t extent, 
 {
     for (choice.piece_count = 2; choice.piece_count <= extent && choice.piece_count <= MOST_PIECES;
          choice.piece_count *= 2) {
-        enum verdict verdict = measure(state, &choice);
-        bool dearer = best->piece_count > 0 && choice.extra_cost >= best->extra_cost;
+        uint64_t most_cost = best->piece_count > 0 ? best->extra_cost : UINT64_MAX;
+        enum verdict verdict = measure(state, &choice, most_cost);
+        bool dearer = choice.extra_cost >= most_cost;
         ul_arena_reset(&state->scratch);
         if (state->search->visits > MOST_VISITS || verdict == IMPOSSIBLE || dearer)
             return;
@@ -216,7 +228,7 @@ static void try_axis(struct state *state, struct choice choice, int64_t extent, 
             *best = choice;
             /* Fewer, if they do: less is computed twice. */
             choice.piece_count -= choice.piece_count / 4;
-            if (best->piece_count >= 4 && measure(state, &choice) == GOOD &&
+            if (best->piece_count >= 4 && measure(state, &choice, best->extra_cost) == GOOD &&
                 choice.extra_cost < best->extra_cost)
                 *best = choice;
             ul_arena_reset(&state->scratch);
@@ -285,7 +297,7 @@ static struct choice find_choice(struct state *state, ul_node_id node)
         if (search->memories[i].key != key)
             continue;
         struct choice choice = search->memories[i].choice;
-        bool good = choice.piece_count > 0 && measure(state, &choice) == GOOD;
+        bool good = choice.piece_count > 0 && measure(state, &choice, UINT64_MAX) == GOOD;
         ul_arena_reset(&state->scratch);
         if (good || choice.piece_count == 0)
             return choice; /* or none, as little as then */
