@@ -1,7 +1,8 @@
 #!/bin/bash
 # Everything that is promised of one compiled model: predicted equals reserved, no step leaves its
-# values, no allocation while running, the same bits as without any reuse and in every run, the same
-# plan twice, a plan that the checker accepts, a folder that builds without warnings.
+# values, no allocation while running, the same bits as without any reuse and in every run, a start
+# with every number of threads that the plan allows, the same plan twice, a plan that the checker
+# accepts, a folder that builds without warnings.
 #
 # usage: tests/e2e/model.sh [--target NAME] ULLAGE MODEL.onnx [compile options]
 set -euo pipefail
@@ -43,6 +44,14 @@ mkdir planned plain
 diff -r planned plain || fail "reuse of memory changes the result"
 ./program --random 1 --output-dir again 2>run.txt || [ $? = 2 ] || fail "$(cat run.txt)"
 diff -r planned again || fail "two runs differ"
+
+if [ "$target" != c ]; then
+    "$ullage" compile "$model" "$@" --threads 4 --cflags -O0 -o threads 2>/dev/null
+    for threads in 4 3 2 1; do
+        ./threads --random 1 --threads $threads >/dev/null 2>run.txt || [ $? = 2 ] ||
+            fail "$threads of 4 threads: $(cat run.txt)"
+    done
+fi
 
 "$ullage" compile "$model" "$@" --emit source 2>/dev/null
 grep -q "MODEL_ARENA_BYTES UINT64_C($planned)" source/model.h || fail "model.h has another size"

@@ -1174,6 +1174,42 @@ g (float[2,16,6,6] x, float[16,6,6] s) => (float[2,16,6,6] y, float[16,6,6] last
   }>(s, y)
 }""", {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)})
 
+@built
+def random_numbers_in_a_region():
+    """They depend on coordinates alone: not on a layout, nor on how a convolution is written."""
+    model = parser.parse_model("""
+<ir_version: 8, opset_import: ["": 17]>
+g (float[2,8,4,4] x, float[2,8,4,4] h, float[2,8,8,8] g) =>
+  (float[2,8,4,4] y, float[2,8,8,8] t) {
+  low = Constant<value_float=0.5>()
+  c = Conv(x, w)
+  p = Clip(c, low, low)
+  q = Bernoulli<seed=3.0>(p)
+  e = Conv(q, w)
+  r = Bernoulli<seed=3.0>(h)
+  y = Sub(e, r)
+  tc = ConvTranspose<strides=[2,2]>(x, wt)
+  tp = Clip(tc, low, low)
+  tq = Bernoulli<seed=3.0>(tp)
+  tr = Bernoulli<seed=3.0>(g)
+  t = Sub(tq, tr)
+}""")
+    one = np.eye(8, dtype=np.float32).reshape(8, 8, 1, 1)
+    two = np.random.default_rng(3).standard_normal((8, 8, 2, 2)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(one, "w"))
+    model.graph.initializer.append(numpy_helper.from_array(two, "wt"))
+    halves = {"h": np.full((2, 8, 4, 4), 0.5, np.float32), "g": np.full((2, 8, 8, 8), 0.5, np.float32)}
+    zeros = [np.zeros((2, 8, 4, 4), np.float32), np.zeros((2, 8, 8, 8), np.float32)]
+    return Case(model, halves, 1e-6, zeros)
+
+
+weighted("groups_with_negative_epsilon", """
+g (float[1,16,6,6] x) => (float[1,16,6,6] y) {
+  c = Conv<pads=[1,1,1,1]>(x, w)
+  n = GroupNormalization<num_groups=4, epsilon=-0.000001>(c, s, b)
+  y = Conv<pads=[1,1,1,1]>(n, w)
+}""", {"w": (16, 16, 3, 3), "s": (16,), "b": (16,)}, opset=21)
+
 weighted("call_chain_of_maps", """
 g (float[2,19,9,7] x, float[2,33,9,7] z) => (float[2,33,9,7] y) {
   c = Conv<pads=[1,1,1,1]>(x, w, b)
@@ -1261,6 +1297,15 @@ g (float[2,24,7,7] x) => (float[2,24,7,7] y) {
   y = Add(o, x)
 }""", {"w0": [24, 1, 3, 3], "b0": [24], "w1": [6, 24, 1, 1], "b1": [6], "w2": [24, 6, 1, 1],
        "b2": [24], "w3": [24, 24, 1, 1]})
+# oneDNN blocks these weights by 64 channels for one thread, by 32 for more, and takes no others.
+weighted("call_fewer_threads", """
+g (float[1,64,7,7] x) => (float[1,64,7,7] y) {
+  h = Conv<pads=[1,1,1,1]>(x, w)
+  r = Relu(h)
+  c = Conv<pads=[1,1,1,1]>(r, v)
+  y = Add(c, x)
+}""", {"w": [64, 64, 3, 3], "v": [64, 64, 3, 3]})
+
 weighted("call_windows", """
 g (float[2,6,13,11] x) => (float[2,6,7,12] a, float[2,12,5,3] b, float[2,9,9,7] c,
                            float[2,6,13,11] d, float[2,3,2,2] e, float[2,6,3,3] f) {
@@ -1973,6 +2018,9 @@ def bytes_of(folder):
     return {entry: open(os.path.join(folder, entry), "rb").read() for entry in os.listdir(folder)}
 
 
+THREAD_COUNTS = [["--threads", str(count)] for count in (4, 3, 2, 1)]
+
+
 def check(name, ullage, target, full):
     """Returns nothing, or what went wrong."""
     with tempfile.TemporaryDirectory(prefix="ullage-nasty-") as folder:
@@ -1992,8 +2040,11 @@ def check(name, ullage, target, full):
             off = [word for row in ("simplify", "bnfold", "cse", "pattern", "transposed", "sink",
                                     "layout", "views", "concat", "fuse")
                    for word in ("--no-pass", row)]  # fmt: skip
-            run(build + off + ["-o", "direct"], folder, "compile without passes")
-            run(["./direct", "--test-data", "test_data_set_0"] + tolerance, folder, "no passes")
+            more, counts = ([], [[]]) if target == "c" else (["--threads", "4"], THREAD_COUNTS)
+            run(build + off + more + ["-o", "direct"], folder, "compile without passes")
+            for threads in counts:
+                run(["./direct", "--test-data", "test_data_set_0"] + tolerance + threads, folder,
+                    " ".join(["no passes", *threads]))
             if full:
                 script, model = os.path.join(HERE, "model.sh"), os.path.join(folder, "model.onnx")
                 run(["bash", script, "--target", target, ullage, model], folder, "model.sh")
