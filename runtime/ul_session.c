@@ -151,9 +151,10 @@ static int report_library(const struct ul_session *s, const struct ul_failure *f
     if (failure->result == UL_LIBRARY_UNSUPPORTED)
         return ul_error(
             s, UL_EXIT_UNSUPPORTED,
-            "call %" PRIu32 " of %s has no implementation here for the layouts of the plan, "
-            "which was made for %s (%s); compile the model again for this machine, or with --isa",
-            failure->tensor, library->name, library->isa, name);
+            "call %" PRIu32 " of %s has no implementation here with %" PRIu32
+            " threads for the layouts of the plan, which was made for %s with %" PRIu32
+            " threads (%s); compile the model again for this machine, or with --isa or --threads",
+            failure->tensor, library->name, threads, library->isa, library->thread_count, name);
     return ul_error(s, UL_EXIT_NO_FIT, "%s could not be set up: out of memory, most likely",
                     library->name);
 }

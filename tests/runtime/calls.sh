@@ -2,7 +2,7 @@
 # The command line of a model of library calls: threads, --memory, --guard, and what is said where
 # the library wants more than was planned or has nothing for this machine.
 #
-# usage: tests/runtime/calls.sh PROGRAMS      (the folder of calls, calls_small and calls.weights)
+# usage: tests/runtime/calls.sh PROGRAMS      (the folder of calls, calls_* and calls.weights)
 set -u
 cd "$1" || exit 1
 out=$(mktemp -d) || exit 1
@@ -33,7 +33,16 @@ done
 ./calls --threads 0 >"$out/threads.txt" 2>&1
 [ $? = 1 ] || fail "--threads 0"
 
-./calls_small >"$out/small.txt" 2>&1
+# In blocks that the library has for any number of threads, and in some that it has for none.
+for threads in 1 2; do
+    ./calls_blocks --weights calls.weights --threads $threads --random 1 --output y="$out/blocks.npy" \
+        >"$out/blocks.txt" 2>&1 || fail "blocks, $threads threads"
+    ./calls_layout --weights calls.weights --threads $threads >"$out/layout.txt" 2>&1
+    [ $? = 3 ] && grep -q "no implementation here with $threads threads.* with 2 threads (brgconv" \
+        "$out/layout.txt" || fail "a layout that is not served, $threads threads"
+done
+
+./calls_small --weights calls.weights >"$out/small.txt" 2>&1
 [ $? = 4 ] && grep -q 'needs [0-9]* bytes of scratch.*planned are 64' "$out/small.txt" ||
     fail "too little scratch"
 DNNL_MAX_CPU_ISA=AVX2 ./calls >"$out/isa.txt" 2>&1

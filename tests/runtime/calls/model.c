@@ -22,12 +22,24 @@
 #define CALLS_SCRATCH 69632
 #endif
 
-/* Of the weights: as they are stored and as the library has them. */
+/* Of the weights: as they are stored and as the library has them. CALLS_BLOCK: in blocks of so many
+ * outputs, as brgconv has them: of 32 here, for each number of threads. */
+#ifdef CALLS_BLOCK
+#define CALLS_IMPLEMENTATION "brgconv:avx512_core"
+#define PACK_0                                                                                     \
+    {                                                                                              \
+        .rank = 4, .dims = {32, 16, 3, 3},                                                         \
+        .strides = {144 * CALLS_BLOCK, CALLS_BLOCK, 48 * CALLS_BLOCK, 16 * CALLS_BLOCK},           \
+        .block_count = 1, .block_dims = {0}, .blocks = {CALLS_BLOCK}, .size_bytes = 18432          \
+    }
+#else
+#define CALLS_IMPLEMENTATION "jit:avx512_core"
 #define PACK_0                                                                                     \
     {                                                                                              \
         .rank = 4, .dims = {32, 16, 3, 3}, .strides = {2304, 2304, 768, 256}, .block_count = 2,    \
         .block_dims = {1, 0}, .blocks = {16, 16}, .size_bytes = 18432                              \
     }
+#endif
 static const struct ul_pack pack_0 = PACK_0;
 
 static const struct ul_call calls[] = {
@@ -46,7 +58,7 @@ static const struct ul_call calls[] = {
         .pads = {1, 1, 1, 1},
         .post_count = 1,
         .posts = {{.kind = UL_POST_RELU}},
-        .implementation = "jit:avx512_core",
+        .implementation = CALLS_IMPLEMENTATION,
         .src_copy_bytes = 4096,
         .scratch_bytes = CALLS_SCRATCH,
     },
