@@ -479,7 +479,9 @@ static void run_thread(const struct job *job, unsigned char *scratch, int64_t th
     }
     share_input(job, (float *)(void *)scratch, thread, threads);
 #ifdef _OPENMP
+    if (threads > 1) { /* else the team is the caller's, if there is one */
 #pragma omp barrier
+    }
 #endif
     share_panels(job, (const float *)(const void *)scratch, scratch + job->cut.input_bytes, thread,
                  threads);

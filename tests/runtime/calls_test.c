@@ -5,6 +5,7 @@
 #include "calls/model.h"
 
 #include "test.h"
+#include "ul_winograd.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -152,6 +153,50 @@ static void check_region(void)
     free(inside);
 }
 
+/* Of few tiles, planned for two threads: V is made by all of them together. */
+static const struct ul_call few_tiles = {
+    .kind = UL_CALL_CONVOLUTION,
+    .src = {4, {1, 16, 4, 4}, {256, 1, 64, 16}},
+    .weights = {4, {16, 16, 3, 3}, {144, 9, 3, 1}},
+    .dst = {4, {1, 16, 4, 4}, {256, 1, 64, 16}},
+    .group_count = 1,
+    .steps = {1, 1},
+    .dilations = {1, 1},
+    .pads = {1, 1, 1, 1},
+};
+enum { FLOATS = 256, SCRATCH = 32768 };
+
+static void run_few_tiles(float *y)
+{
+    static const float *weights = (const float *)(const void *)file; /* any numbers */
+    float x[1024];
+    void *scratch = NULL;
+    fill(x, 3);
+    if (posix_memalign(&scratch, 64, SCRATCH) != 0)
+        abort();
+    ul_winograd_run(&few_tiles, (const void *const[]){x, weights, NULL, y}, scratch, 2, 1);
+    free(scratch);
+}
+
+/* Threads of a region have runs of their own, and not all the same number: a run of one thread
+   waits for no other. */
+static void check_winograd_in_region(void)
+{
+    struct ul_winograd cut;
+    float want[FLOATS], got[2][FLOATS] = {{0}};
+    ul_winograd_cut(&cut, &few_tiles, 2);
+    CHECK(cut.shared && cut.scratch_bytes <= SCRATCH && cut.packed_bytes <= sizeof file);
+    run_few_tiles(want);
+#pragma omp parallel num_threads(2)
+    {
+        int thread = omp_get_thread_num();
+        for (int i = 0; i <= thread; i++)
+            run_few_tiles(got[thread]);
+    }
+    CHECK(memcmp(got[1], want, sizeof want) == 0 || omp_get_thread_limit() < 2);
+    CHECK(memcmp(got[0], want, sizeof want) == 0);
+}
+
 int main(int argc, char **argv)
 {
     FILE *in = argc > 1 ? fopen(argv[1], "rb") : NULL;
@@ -160,6 +205,7 @@ int main(int argc, char **argv)
         return 1;
     file_bytes = fread(file, 1, sizeof file, in);
     fclose(in);
+    check_winograd_in_region();
     enum ul_result result = set_up(&arena);
     if (result == UL_LIBRARY_UNSUPPORTED) {
         printf("made for AVX-512\n");
