@@ -188,6 +188,27 @@ static void drop_facts(struct ul_graph *graph, const struct row *row)
         graph->nodes[n].group = UL_NONE;
 }
 
+enum ul_status ul_pass_foresee(const struct ul_pass *pass, const struct ul_graph *graph,
+                               struct ul_graph *copy)
+{
+    struct ul_passes_options options = *pass->options;
+    struct ul_pass trial = *pass;
+    options.only = NULL;
+    trial.options = &options;
+    trial.graph = copy;
+    ul_graph_copy(copy, pass->scratch, graph);
+    for (trial.row = pass->row + 1; trial.row < ROW_COUNT; trial.row++) {
+        const struct row *row = &rows[trial.row];
+        if (row->run == ul_pass_split)
+            break;
+        if (is_skipped(&trial, row))
+            continue;
+        drop_facts(copy, row);
+        UL_TRY(row->run(&trial));
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options, struct ul_diag *diag)
 {
@@ -197,6 +218,7 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
     UL_TRY(ul_graph_verify(graph, diag));
     for (uint32_t i = 0; i < ROW_COUNT; i++) {
         const struct row *row = &rows[i];
+        pass.row = i;
         if (!is_skipped(&pass, row)) {
             UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);
             drop_facts(graph, row);

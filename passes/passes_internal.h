@@ -9,6 +9,7 @@ struct ul_pass {
     struct ul_arena *scratch; /* reset after the pass */
     struct ul_diag *diag;
     const struct ul_passes_options *options;
+    uint32_t row; /* of the pipeline */
 };
 typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 
@@ -18,6 +19,10 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
+/* What the rows behind this one up to fusion would make of a graph: of a copy in the pass's
+ * scratch, as the options say, with nothing checked or printed. */
+enum ul_status ul_pass_foresee(const struct ul_pass *pass, const struct ul_graph *graph,
+                               struct ul_graph *copy);
 
 /* edit.c */
 

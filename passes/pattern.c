@@ -272,11 +272,17 @@ static const struct {
     enum ul_op root;
     ul_pattern_fn *recognise;
 } recognisers[] = {
-    {0, UL_OP_Add, ul_pattern_layer_norm},   {0, UL_OP_Mul, ul_pattern_layer_norm},
-    {0, UL_OP_Div, ul_pattern_layer_norm},   {0, UL_OP_Add, ul_pattern_rotary},
-    {0, UL_OP_Mul, ul_pattern_gelu},         {0, UL_OP_Div, ul_pattern_gelu},
-    {0, UL_OP_Mul, ul_pattern_gate},         {0, UL_OP_Div, ul_pattern_gate},
-    {0, UL_OP_Div, ul_pattern_softmax},      {1, UL_OP_Transpose, ul_pattern_attention},
+    {0, UL_OP_Add, ul_pattern_layer_norm},
+    {0, UL_OP_Mul, ul_pattern_layer_norm},
+    {0, UL_OP_Div, ul_pattern_layer_norm},
+    {0, UL_OP_Add, ul_pattern_rotary},
+    {0, UL_OP_Concat, ul_pattern_rotary_halves},
+    {0, UL_OP_Mul, ul_pattern_gelu},
+    {0, UL_OP_Div, ul_pattern_gelu},
+    {0, UL_OP_Mul, ul_pattern_gate},
+    {0, UL_OP_Div, ul_pattern_gate},
+    {0, UL_OP_Div, ul_pattern_softmax},
+    {1, UL_OP_Transpose, ul_pattern_attention},
     {1, UL_OP_MatMul, ul_pattern_attention},
 };
 
@@ -338,14 +344,8 @@ static bool rewrite(struct ul_pass *pass, bool only_less)
 static enum ul_status peak_of(const struct ul_pass *pass, const struct ul_graph *graph,
                               uint64_t *peak_bytes)
 {
-    ul_pass_fn *const steps[] = {ul_pass_dce,   ul_pass_cse,    ul_pass_dce, ul_pass_own,
-                                 ul_pass_views, ul_pass_concat, ul_pass_fuse};
     struct ul_graph copy;
-    struct ul_pass trial = *pass;
-    ul_graph_copy(&copy, pass->scratch, graph);
-    trial.graph = &copy;
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        UL_TRY(steps[i](&trial));
+    UL_TRY(ul_pass_foresee(pass, graph, &copy));
     struct ul_node_list order = ul_edit_all_nodes(&copy, pass->scratch);
     *peak_bytes = ul_live_peak(&copy, &order, pass->scratch);
     return UL_OK;

@@ -70,7 +70,8 @@ static enum fit fit_of(const struct sink *sink, ul_value_id operand, const struc
                                                                             : FITS_NOT;
 }
 
-/* The node that alone reads `value` and can be computed in the other shape, or UL_NONE. */
+/* The node that alone reads `value` and can be computed in the other shape, or UL_NONE. Random
+ * numbers go by coordinates and names. */
 static ul_node_id follower(const struct sink *sink, ul_value_id value, const struct ul_type *shape)
 {
     const struct ul_graph *graph = sink->graph;
@@ -78,7 +79,8 @@ static ul_node_id follower(const struct sink *sink, ul_value_id value, const str
         return UL_NONE;
     ul_node_id id = sink->readers[value];
     const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
-    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) == 0 ||
+    const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
+    if (node == NULL || (ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE ||
         node->output_count != 1 || node->parent != maker(sink, value)->parent ||
         ul_type_elements(shape) == 0)
         return UL_NONE;

@@ -19,17 +19,46 @@ static const char small[] = "graph \"small\"\n"
                             "%4 \"unused\" none[*] = Neg n2 \"neg\" (%3)\n"
                             "return %3\n";
 
-static enum ul_status run(const struct ul_passes_options *options, struct ul_graph *graph,
-                          struct ul_arena *arena, struct ul_diag *diag)
+/* Attention with deep heads, beside which the result of a Gelu in parts is small where it is fused.
+ */
+static const char two_peaks[] = "graph \"two_peaks\"\n"
+                                "input %0 \"x\" f32[1,200]\n"
+                                "input %1 \"q\" f32[1,2,4,64]\n"
+                                "input %2 \"k\" f32[1,2,64,4]\n"
+                                "input %3 \"v\" f32[1,2,4,64]\n"
+                                "weight %4 \"root\" f32[] = [1.4142135]\n"
+                                "weight %5 \"one\" f32[] = [1.0]\n"
+                                "weight %6 \"half\" f32[] = [0.5]\n"
+                                "weight %7 \"axes\" i64[1] = [-1]\n"
+                                "%8 \"n\" none[*] = Neg n0 \"n\" (%0)\n"
+                                "%9 \"a\" none[*] = Div n1 \"a\" (%8, %4)\n"
+                                "%10 \"b\" none[*] = Erf n2 \"b\" (%9)\n"
+                                "%11 \"c\" none[*] = Add n3 \"c\" (%10, %5)\n"
+                                "%12 \"d\" none[*] = Mul n4 \"d\" (%8, %11)\n"
+                                "%13 \"g\" none[*] = Mul n5 \"g\" (%12, %6)\n"
+                                "%14 \"z\" none[*] = ReduceMax n6 \"z\" (%13, %7)\n"
+                                "%15 \"s\" none[*] = MatMul n7 \"s\" (%1, %2)\n"
+                                "%16 \"p\" none[*] = Softmax n8 \"p\" (%15) {axis=-1}\n"
+                                "%17 \"y\" none[*] = MatMul n9 \"y\" (%16, %3)\n"
+                                "return %14, %17\n";
+
+static enum ul_status run_text(const char *text, const struct ul_passes_options *options,
+                               struct ul_graph *graph, struct ul_arena *arena, struct ul_diag *diag)
 {
     struct ul_arena scratch;
     memset(diag, 0, sizeof *diag);
     ul_arena_init(arena);
     ul_arena_init(&scratch);
-    assert_int_equal(ul_graph_parse(graph, arena, small, NULL, diag), UL_OK);
+    assert_int_equal(ul_graph_parse(graph, arena, text, NULL, diag), UL_OK);
     enum ul_status status = ul_passes_run(graph, &scratch, options, diag);
     ul_arena_done(&scratch);
     return status;
+}
+
+static enum ul_status run(const struct ul_passes_options *options, struct ul_graph *graph,
+                          struct ul_arena *arena, struct ul_diag *diag)
+{
+    return run_text(small, options, graph, arena, diag);
 }
 
 static void whole(void **state)
@@ -56,6 +85,31 @@ static void switched_off(void **state)
     assert_int_equal(run(&options, &graph, &arena, &diag), UL_OK);
     assert_int_equal(graph.blocks[0].node_count, 3);
     ul_arena_done(&arena);
+}
+
+static uint32_t count_attention(const struct ul_passes_options *options)
+{
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_diag diag;
+    uint32_t count = 0;
+    assert_int_equal(run_text(two_peaks, options, &graph, &arena, &diag), UL_OK);
+    for (uint32_t n = 0; n < graph.node_count; n++)
+        count += graph.nodes[n].op == UL_OP_FusedAttention;
+    ul_arena_done(&arena);
+    return count;
+}
+
+/* What a pattern costs is judged by the passes that will run behind it. */
+static void foreseen(void **state)
+{
+    (void)state;
+    const char *disabled[] = {"fuse"};
+    struct ul_passes_options options = {.check_text = true};
+    assert_int_equal(count_attention(&options), 0);
+    options.disabled = disabled;
+    options.disabled_count = 1;
+    assert_int_equal(count_attention(&options), 1);
 }
 
 static void refused(struct ul_passes_options options, const char *part)
@@ -119,7 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole), cmocka_unit_test(switched_off), cmocka_unit_test(bad_options),
-        cmocka_unit_test(dumps), cmocka_unit_test(table),
+        cmocka_unit_test(dumps), cmocka_unit_test(table),        cmocka_unit_test(foreseen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
