@@ -79,6 +79,6 @@ bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_i
 
 /* pattern_activation.c, pattern_norm.c, pattern_rotary.c, pattern_attention.c */
 ul_pattern_fn ul_pattern_gelu, ul_pattern_gate, ul_pattern_layer_norm, ul_pattern_softmax,
-    ul_pattern_rotary, ul_pattern_attention;
+    ul_pattern_rotary, ul_pattern_rotary_halves, ul_pattern_attention;
 
 #endif

@@ -3,7 +3,9 @@
  *
  *      x --- Slice [half ..] -- Neg \
  *        `-- Slice [.. half] ------- Concat      (Unsqueeze, Concat, Reshape for neighbours)
- */
+ *
+ * Also by halves: Concat(low * cos - high * sin, high * cos + low * sin), with cos and sin of half
+ * the size. */
 #include "passes/pattern.h"
 
 /* `value` is a view of x that has every `step`-th element of its last dimension from `begin` on,
@@ -119,5 +121,76 @@ bool ul_pattern_rotary(struct ul_pattern *pattern, ul_node_id root)
     for (uint32_t way = 0; way < WAYS; way++)
         if (rotary_of(pattern, root, way))
             return true;
+    return false;
+}
+
+/* ---- By halves ---- */
+
+/* value = part * factor: the factor, or UL_NONE. */
+static ul_value_id factor_of(struct ul_pattern *pattern, ul_value_id value, ul_value_id part)
+{
+    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    for (uint32_t i = 0; node != NULL && i < 2; i++)
+        if (node->inputs[i] == part)
+            return node->inputs[1 - i];
+    return UL_NONE;
+}
+
+/* What `value` is a part of, where it comes from a movement. */
+static ul_value_id whole_of(const struct ul_pattern *pattern, ul_value_id value)
+{
+    const struct ul_value *info = &pattern->graph->values[value];
+    if (info->kind != UL_VALUE_NODE)
+        return UL_NONE;
+    const struct ul_node *node = &pattern->graph->nodes[info->producer];
+    return ul_op_get(node->op)->view == NULL ? UL_NONE : node->inputs[0];
+}
+
+/* Both sums, once it is known which operands are the halves. */
+static bool become_rotary(struct ul_pattern *pattern, const struct ul_node *first,
+                          const struct ul_node *second, ul_value_id low, ul_value_id high)
+{
+    ul_value_id x = whole_of(pattern, low);
+    const struct ul_type *type = x == UL_NONE ? NULL : ul_pattern_type(pattern, x);
+    ul_value_id out = pattern->graph->nodes[pattern->root].outputs[0];
+    if (type == NULL || type->rank == 0 || !ul_type_equal(ul_pattern_type(pattern, out), type) ||
+        !is_half(pattern, low, x, 0, 1) ||
+        !is_half(pattern, high, x, type->dims[type->rank - 1] / 2, 1))
+        return false;
+    ul_value_id cosine = factor_of(pattern, first->inputs[0], low);
+    ul_value_id sine = factor_of(pattern, first->inputs[1], high);
+    const ul_value_id inputs[] = {x, cosine, sine};
+    bool fits = false;
+    for (uint32_t i = 0; i < 2 && !fits; i++)
+        fits = factor_of(pattern, second->inputs[i], high) == cosine &&
+               factor_of(pattern, second->inputs[1 - i], low) == sine;
+    if (cosine == UL_NONE || sine == UL_NONE || !fits || !broadcasts_to(pattern, cosine, low) ||
+        !broadcasts_to(pattern, sine, low) || !ul_pattern_is_closed(pattern, inputs, 3))
+        return false;
+    ul_pattern_replace(pattern, UL_OP_FusedRotary, inputs, 3);
+    return true;
+}
+
+bool ul_pattern_rotary_halves(struct ul_pattern *pattern, ul_node_id root)
+{
+    const struct ul_node *concat = &pattern->graph->nodes[root];
+    uint32_t rank = ul_pattern_type(pattern, concat->outputs[0])->rank;
+    int64_t axis = ul_node_get_int(concat, "axis", 0);
+    if (concat->input_count != 2 || (axis != -1 && axis != (int64_t)rank - 1))
+        return false;
+    for (uint32_t way = 0; way < 4; way++) {
+        ul_pattern_begin(pattern, root);
+        const struct ul_node *first = ul_pattern_take(pattern, concat->inputs[0], UL_OP_Sub);
+        const struct ul_node *second = ul_pattern_take(pattern, concat->inputs[1], UL_OP_Add);
+        if (first == NULL || second == NULL)
+            return false;
+        const struct ul_node *low = ul_pattern_take(pattern, first->inputs[0], UL_OP_Mul);
+        const struct ul_node *high = ul_pattern_take(pattern, first->inputs[1], UL_OP_Mul);
+        if (low == NULL || high == NULL)
+            return false;
+        if (become_rotary(pattern, first, second, low->inputs[way & 1u],
+                          high->inputs[way >> 1 & 1u]))
+            return true;
+    }
     return false;
 }

@@ -3,22 +3,34 @@
  *      y[j] = x[j] * cos[j] + r[j] * sin[j]
  *
  * r is x with the two elements of each pair changed about and the first one negated. Pairs are
- * (j, j + size / 2), or neighbours where `interleaved`. cos and sin broadcast to x, and need not be
- * the same for both elements of a pair. */
+ * (j, j + size / 2), or neighbours where `interleaved`. cos and sin broadcast to x, or have one
+ * element for each pair. */
 #include "ir/ops/attention.h"
 
 #include <string.h>
 
+static bool broadcasts_to(const struct ul_type *factor, const struct ul_type *type)
+{
+    struct ul_type both;
+    return ul_broadcast(type, factor, &both) && ul_type_equal(&both, type);
+}
+
+/* One element for each pair. */
+static bool is_paired(const struct ul_type *factor, const struct ul_type *x)
+{
+    struct ul_type pairs = *x;
+    pairs.dims[x->rank - 1] /= 2;
+    return broadcasts_to(factor, &pairs);
+}
+
 enum ul_status ul_infer_turn(struct ul_infer *infer)
 {
     const struct ul_type *x = ul_infer_input(infer, 0);
-    struct ul_type both;
     if (x->rank == 0 || x->dims[x->rank - 1] % 2 != 0)
         return ul_infer_invalid(infer, "the last dimension must be even");
     for (uint32_t i = 1; i < 3; i++) {
         const struct ul_type *factor = ul_infer_input(infer, i);
-        if (factor->dtype != x->dtype || !ul_broadcast(x, factor, &both) ||
-            !ul_type_equal(&both, x))
+        if (factor->dtype != x->dtype || (!broadcasts_to(factor, x) && !is_paired(factor, x)))
             return ul_infer_invalid(infer, "input %u does not broadcast to the first", (unsigned)i);
     }
     ul_infer_set_type(infer, 0, x);
@@ -34,18 +46,22 @@ void ul_lower_turn(struct ul_lower *lower, ul_node_id node_id)
     uint32_t last = x->rank - 1;
     bool is_interleaved = ul_node_get_int(node, "interleaved", 0) != 0;
     int64_t dims[UL_LIMIT_RANK];
-    ul_kx index[2][UL_LIMIT_RANK], loaded[2][3];
+    ul_kx pair[UL_LIMIT_RANK], index[2][UL_LIMIT_RANK], loaded[2][3];
     memcpy(dims, x->dims, x->rank * sizeof *dims);
     dims[last] /= 2;
-    ul_lower_open(lower, x->rank, dims, index[0]);
+    ul_lower_open(lower, x->rank, dims, pair);
+    memcpy(index[0], pair, x->rank * sizeof *pair);
     if (is_interleaved)
         index[0][last] = ul_kx_muli(kernel, index[0][last], 2);
     memcpy(index[1], index[0], x->rank * sizeof **index);
     index[1][last] = ul_kx_addi(kernel, index[0][last], is_interleaved ? 1 : dims[last]);
     for (uint32_t side = 0; side < 2; side++) {
-        for (uint32_t i = 0; i < 3; i++)
-            loaded[side][i] = ul_ks_let(
-                kernel, ul_lower_load_broadcast(lower, node->inputs[i], index[side], x->rank));
+        for (uint32_t i = 0; i < 3; i++) {
+            bool by_pair = i > 0 && is_paired(ul_lower_input_type(lower, node_id, i), x);
+            loaded[side][i] =
+                ul_ks_let(kernel, ul_lower_load_broadcast(lower, node->inputs[i],
+                                                          by_pair ? pair : index[side], x->rank));
+        }
     }
     for (uint32_t side = 0; side < 2; side++) {
         ul_kx other = side == 0 ? ul_kx_unary(kernel, UL_KX_NEG, loaded[1][0]) : loaded[0][0];

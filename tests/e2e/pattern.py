@@ -387,9 +387,10 @@ def layer_norm(m):
         m.out(m.op("Add", scaled, m.x(24)))
 
 
-@case("FusedRotary", 2)
+@case("FusedRotary", 3)
 def rotary(m):
-    """Halves, as Llama has it, of a part of each head's elements; neighbours, as GPT-J has it."""
+    """Halves, as Llama has it, of a part of each head's elements; neighbours, as GPT-J has it; and
+    the halves apart, with one angle for each pair."""
     whole = m.x(2, 3, 5, 10)
 
     def part(x, begin, end, step=1):
@@ -406,6 +407,11 @@ def rotary(m):
     second = m.op("Unsqueeze", part(x, 0, 2**62, 2), last)
     turned = m.reshape(m.op("Concat", first, second, axis=-1), 2, 5, 3, 8)
     m.out(m.op("Add", m.op("Mul", m.x(5, 1, 8), turned), m.op("Mul", x, m.x(1, 5, 1, 8))))
+    x, c, s = m.x(2, 3, 5, 8), m.x(5, 4), m.x(2, 1, 5, 4)
+    low, high = part(x, 0, 4), part(x, 4, 8)
+    first = m.op("Sub", m.op("Mul", low, c), m.op("Mul", s, high))
+    second = m.op("Add", m.op("Mul", low, s), m.op("Mul", c, high))
+    m.out(m.op("Concat", first, second, axis=-1))
 
 
 @case("RMSNormalization")
