@@ -377,7 +377,10 @@ uint64_t ul_library_heap_bytes(const struct ul_library *library, const void *are
 enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,
                                 struct ul_failure *failure)
 {
-    int needed = get_state(library, arena)->threads, available = thread_supply();
+    const struct ul_library_state *state = get_state(library, arena);
+    if (state == NULL)
+        return failure->result = UL_NOT_READY;
+    int needed = state->threads, available = thread_supply();
     if (needed <= available)
         return UL_OK;
     failure->needed_bytes = (uint64_t)needed;

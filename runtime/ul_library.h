@@ -43,7 +43,8 @@ struct ul_library {
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);
     void (*done)(const struct ul_library *library, void *arena);
-    /* Before each run: UL_THREADS_MISSING where the caller has fewer threads than at set-up. */
+    /* Before each run: UL_NOT_READY without a state, UL_THREADS_MISSING where the caller has fewer
+     * threads than at set-up. */
     enum ul_result (*ready)(const struct ul_library *library, const void *arena,
                             struct ul_failure *failure);
     /* Bytes that the library took for itself at set-up, for --memory. */
@@ -57,7 +58,8 @@ struct ul_library {
 enum ul_result ul_library_init(const struct ul_library *library, void *arena, uint32_t threads,
                                struct ul_failure *failure);
 void ul_library_done(const struct ul_library *library, void *arena);
-/* The library's code is made for one number of threads, and computes wrong sums in a smaller team.
+/* UL_NOT_READY where the arena has no state: NULL stands in its place.
+ * The library's code is made for one number of threads, and computes wrong sums in a smaller team.
  * UL_THREADS_MISSING where OpenMP would give one: in a parallel region of the caller, when set-up
  * was outside of any. */
 enum ul_result ul_library_ready(const struct ul_library *library, const void *arena,

@@ -62,6 +62,7 @@ enum ul_result {
     UL_LIBRARY_UNSUPPORTED, /* no implementation for what was planned; tensor = the call */
     UL_LIBRARY_FAILED,      /* out of memory, most likely */
     UL_THREADS_MISSING,     /* needed_bytes, available_bytes: numbers of threads, not bytes */
+    UL_NOT_READY,           /* the arena's set-up failed, or was given back */
     UL_DATA_FAULT           /* the run is complete, but a value in the data was out of bounds */
 };
 
@@ -338,6 +339,8 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the library could not be set up; it is out of memory, most likely";
     case UL_THREADS_MISSING:
         return "the arena was made ready for more threads than OpenMP gives this run";
+    case UL_NOT_READY:
+        return "the arena was not made ready: its set-up failed, or was given back";
     case UL_DATA_FAULT:
         return "a value in the data was out of bounds and was clamped";
     }

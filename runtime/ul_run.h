@@ -344,6 +344,15 @@ static inline void ul_run_start_threads(uint32_t threads)
 }
 #endif
 
+/* No state of the library's yet, whatever else fails: a run and the end of the arena look there. */
+static inline void ul_run_clear_state(const struct ul_model *model, void *arena, size_t bytes)
+{
+    const void *none = NULL;
+    if (model->library != NULL && arena != NULL &&
+        bytes >= model->library->state_offset_bytes + sizeof none)
+        memcpy((unsigned char *)arena + model->library->state_offset_bytes, &none, sizeof none);
+}
+
 /* The first half of making `arena` ready for runs with `threads` threads (see ul_run_threads):
    checks it, has the library make what it needs. All that this touches of the arena is the place of
    the library's state. */
@@ -352,6 +361,7 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
                                                struct ul_failure *failure)
 {
     memset(failure, 0, sizeof *failure);
+    ul_run_clear_state(model, arena, bytes);
     if (arena == NULL || bytes < model->arena_bytes)
         return ul_run_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
                            arena == NULL ? 0 : bytes);

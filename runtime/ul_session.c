@@ -191,6 +191,7 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     case UL_INPUT_MISSING:
     case UL_OUTPUT_MISSING:
     case UL_THREADS_MISSING:
+    case UL_NOT_READY:
     case UL_DATA_FAULT:
         break;
     }

@@ -5,6 +5,7 @@
 #include "calls/model.h"
 
 #include "test.h"
+#include "ul_run.h"
 #include "ul_winograd.h"
 
 #include <malloc.h>
@@ -124,6 +125,38 @@ static void check_again(void)
     CHECK(mallinfo2().uordblks <= settled + 1024); /* 60 rounds */
 }
 
+static void meet_fault(unsigned char *arena, struct ul_run *run)
+{
+    (void)arena;
+    run->fault = UL_FAULT_INDEX;
+}
+
+/* After a set-up that failed, at once or late, a run says so and there is nothing to give back. */
+static void check_after_failure(void)
+{
+    struct ul_weights_source none = {0};
+    struct ul_failure failure;
+    float x[1024] = {0}, y[32];
+    void *block = NULL;
+    if (posix_memalign(&block, MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES) != 0)
+        abort();
+    memset(block, 0xa5, MODEL_ARENA_BYTES);
+    for (int i = 0; i < 2; i++) {
+        CHECK(model_init(block, MODEL_ARENA_BYTES, &none, &failure) == UL_WEIGHTS_MISSING);
+        CHECK(model_run(block, (const void *[]){x}, (void *[]){y}, &failure) == UL_NOT_READY);
+        CHECK(failure.result == UL_NOT_READY && ul_result_text(UL_NOT_READY) != NULL);
+        model_done(block);
+        CHECK(model_run(block, (const void *[]){x}, (void *[]){y}, NULL) == UL_NOT_READY);
+        CHECK(model_init(block, 1, &none, NULL) == UL_ARENA_TOO_SMALL);
+    }
+    struct ul_weights_source source = {.size_bytes = file_bytes, .memory = file};
+    struct ul_model model = model_model;
+    model.setup = meet_fault;
+    CHECK(ul_run_init(&model, block, MODEL_ARENA_BYTES, &source, &failure) == UL_DATA_FAULT);
+    CHECK(model_run(block, (const void *[]){x}, (void *[]){y}, NULL) == UL_NOT_READY);
+    free(block);
+}
+
 /* In a parallel region a run has one thread: what was made ready for two says so, what was made
    ready there runs. */
 static void check_region(void)
@@ -217,6 +250,7 @@ int main(int argc, char **argv)
         CHECK(run_and_compare(arena, 1) == 0);
         model_done(arena);
         check_again();
+        check_after_failure();
         if (omp_get_max_threads() > 1 && omp_get_thread_limit() > 1)
             check_region();
         check_threads();
