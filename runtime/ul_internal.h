@@ -62,7 +62,7 @@ struct ul_session {
     void **outputs;
     uint64_t fault_count;   /* runs that met a value out of bounds */
     bool ready;             /* the arena holds a model that is set up */
-    uint64_t library_bytes; /* most that the library took for itself at a set-up */
+    uint64_t library_bytes; /* most that the library took for itself at a set-up, and kept */
 };
 
 /* ---- ul_error.c ---- */
@@ -226,6 +226,14 @@ void ul_options_help(const struct ul_session *s, FILE *out);
 /* Gives back the pages of code and constants, of this program and its libraries, that are resident
    now, and free ones of the heap; what is used again comes back by itself. */
 void ul_pages_release(void);
+/* Resident bytes by where they come from; all 0 where the kernel does not say. */
+struct ul_resident {
+    uint64_t anonymous_bytes;
+    uint64_t file_bytes; /* pages that are as in their file */
+};
+struct ul_resident ul_pages_resident(void); /* of the process */
+/* Of the pages that the bytes touch; a page between two blocks counts for both. */
+struct ul_resident ul_pages_of(const void *bytes, uint64_t size_bytes);
 
 /* ---- ul_session.c ---- */
 /* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */

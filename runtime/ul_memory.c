@@ -16,6 +16,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* Where the resident pages of the process are, after the runs. */
+enum where { IN_ARENA, IN_LIBRARY, IN_FILES, IN_CHECKS, ELSEWHERE, WHERE_COUNT };
+static const char *const where_names[WHERE_COUNT] = {"arena", "library", "files", "checks",
+                                                     "other"};
+
 struct memory {
     const struct ul_model *model;
     unsigned char *touched;               /* a byte for each of the arena: TOUCHED, COVERED */
@@ -26,8 +31,9 @@ struct memory {
     uint64_t stray_bytes;  /* touched, but outside of every range */
     uint64_t margin_bytes; /* touched outside of the arena */
     int64_t unaccounted_bytes;
-    uint64_t resident_bytes;
-    uint64_t library_bytes; /* outside of the arena, taken by the library at set-up */
+    uint64_t resident_bytes; /* at most */
+    uint64_t library_bytes;  /* outside of the arena, taken by the library at set-up */
+    uint64_t now_bytes[WHERE_COUNT];
 };
 
 enum {
@@ -138,6 +144,39 @@ static void count_rows(struct memory *memory)
     memory->unaccounted_bytes = (int64_t)(model->arena_bytes - memory->rows_total);
 }
 
+/* Pages of the arena, of the library's heap and code, of files (program and libraries), of what
+   --memory itself needs, and what is left: relocations, stacks, the C library. */
+static void count_resident(const struct ul_session *s, struct memory *memory,
+                           const unsigned char *inputs)
+{
+    struct ul_resident all = ul_pages_resident();
+    uint64_t arena_bytes = s->model->arena_bytes, saved_bytes = 0;
+    struct ul_resident arena = ul_pages_of(s->arena, arena_bytes);
+    for (uint32_t i = 0; i < s->model->input_count; i++)
+        saved_bytes += s->model->inputs[i].size_bytes;
+    uint64_t *now = memory->now_bytes;
+    now[IN_ARENA] = arena.anonymous_bytes + arena.file_bytes;
+    now[IN_LIBRARY] = memory->library_bytes;
+    now[IN_FILES] = all.file_bytes > arena.file_bytes ? all.file_bytes - arena.file_bytes : 0;
+    now[IN_CHECKS] = ul_pages_of(memory->touched, arena_bytes + 1).anonymous_bytes +
+                     ul_pages_of(inputs, saved_bytes).anonymous_bytes +
+                     ul_pages_of(s->block, s->margin_bytes).anonymous_bytes +
+                     ul_pages_of(s->arena + arena_bytes, s->margin_bytes).anonymous_bytes;
+    uint64_t known_bytes = arena.anonymous_bytes + now[IN_LIBRARY] + now[IN_CHECKS];
+    now[ELSEWHERE] = all.anonymous_bytes > known_bytes ? all.anonymous_bytes - known_bytes : 0;
+}
+
+static void print_resident(const struct memory *memory)
+{
+    uint64_t total_bytes = 0;
+    printf("resident after the runs, bytes\n");
+    for (int i = 0; i < WHERE_COUNT; i++) {
+        total_bytes += memory->now_bytes[i];
+        printf("  %-27s %14" PRIu64 "\n", where_names[i], memory->now_bytes[i]);
+    }
+    printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
+}
+
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
@@ -156,6 +195,8 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     if (model->library != NULL)
         printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
                (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
+    if (memory->now_bytes[IN_FILES] != 0)
+        print_resident(memory);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
     if (model->rom_bytes != 0)
         printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
@@ -176,6 +217,10 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
     if (memory->model->library != NULL)
         ul_json_count(json, "library_bytes", memory->library_bytes);
+    ul_json_open(json, "resident", '{');
+    for (int i = 0; i < WHERE_COUNT; i++)
+        ul_json_count(json, where_names[i], memory->now_bytes[i]);
+    ul_json_close(json, '}');
     ul_json_count(json, "peak_step", memory->model->peak_step);
     ul_json_open(json, "rows", '{');
     for (int row = 0; row < UL_ROW_COUNT; row++) {
@@ -230,6 +275,7 @@ static int measure(struct ul_session *s, struct memory *memory, const unsigned c
     count_rest(memory);
     count_rows(memory);
     memory->library_bytes = s->library_bytes;
+    count_resident(s, memory, inputs);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (json == NULL || strcmp(json, "-") != 0)

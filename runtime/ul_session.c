@@ -198,6 +198,19 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     return ul_error(s, UL_EXIT_INVALID, "%s: %s", shown, ul_result_text(failure->result));
 }
 
+/* The library's bytes are what it has left after that. */
+static void release(struct ul_session *s)
+{
+    uint64_t library_bytes = s->model->library->heap_bytes(s->model->library, s->arena);
+    uint64_t before_bytes = ul_pages_resident().anonymous_bytes;
+    ul_pages_release();
+    uint64_t after_bytes = ul_pages_resident().anonymous_bytes;
+    uint64_t freed_bytes = before_bytes > after_bytes ? before_bytes - after_bytes : 0;
+    library_bytes -= freed_bytes < library_bytes ? freed_bytes : library_bytes;
+    if (library_bytes > s->library_bytes)
+        s->library_bytes = library_bytes;
+}
+
 /* What only the making of primitives needed is given back before the weights come. */
 static bool make_ready(struct ul_session *s, const struct ul_weights_source *source,
                        struct ul_failure *failure)
@@ -207,7 +220,7 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
     if (ul_run_begin_init(model, s->arena, (size_t)model->arena_bytes, threads, failure) != UL_OK)
         return false;
     if (model->library != NULL)
-        ul_pages_release();
+        release(s);
     return ul_run_end_init(model, s->arena, threads, source, failure) == UL_OK;
 }
 
@@ -226,11 +239,6 @@ static int load(struct ul_session *s)
         status = report(s, stored ? &file : NULL, &failure);
     if (stored)
         close(file.descriptor);
-    if (s->ready && model->library != NULL) {
-        uint64_t library_bytes = model->library->heap_bytes(model->library, s->arena);
-        if (library_bytes > s->library_bytes)
-            s->library_bytes = library_bytes;
-    }
     return status;
 }
 
