@@ -277,6 +277,7 @@ static const struct {
     {0, UL_OP_Div, ul_pattern_layer_norm},
     {0, UL_OP_Add, ul_pattern_rotary},
     {0, UL_OP_Concat, ul_pattern_rotary_halves},
+    {0, UL_OP_Mul, ul_pattern_gelu},
     {0, UL_OP_Div, ul_pattern_gelu},
     {0, UL_OP_Mul, ul_pattern_gate},
     {0, UL_OP_Div, ul_pattern_gate},
