@@ -34,7 +34,7 @@ def is_refused(implementation):
 
 def faults(steps, isa):
     """Lines about steps with an implementation that they should not have."""
-    anchors = CONVOLUTIONS | PRODUCTS if "avx512" in isa else set()
+    anchors = CONVOLUTIONS | (PRODUCTS if "avx512" in isa else set())
     columns = (steps[key] for key in ("name", "op", "implementation", "flops"))
     for name, op, implementation, flops in zip(*columns):
         own = implementation == "ullage" and op.split("+")[0] in anchors and flops > MUCH
