@@ -10,7 +10,8 @@
  *              |  [----- region 1 -----]  |  [-- region 2 --]
  *
  * First all regions at convolutions are channels-last; then each is tried the other way, and what
- * costs less is kept. Costs are bytes that views, once laid out, leave to move: copies where a
+ * costs less is kept: of the nodes at its values, and of those behind whose operands' views change
+ * with them. Costs are bytes that views, once laid out, leave to move: copies where a
  * Reshape or Transpose is no view, operands that lie otherwise than what is made of them, and what
  * a convolution loses in a layout that does not suit it. Transposes cost nothing where the layouts
  * agree, and two of them around elementwise nodes cancel by being views.
@@ -19,9 +20,11 @@
  * Left undone: channel-blocked layouts; constants of full shape are not turned. */
 #include "passes/passes_internal.h"
 
+#include <string.h>
+
 enum {
     FEW_CHANNELS = 4,       /* of an image: a convolution reads them in any layout */
-    WORK_LIMIT = 200000000, /* nodes looked at; beyond it the first choice stands */
+    WORK_LIMIT = 100000000, /* nodes looked at; beyond it the first choice stands */
     FLOPS_PER_BYTE = 16,    /* lost where a convolution has the wrong layout */
     FOREIGN_FACTOR = 3      /* a kernel that cannot write channels-last in order */
 };
@@ -34,6 +37,16 @@ struct layout {
     bool *can;            /* per value: may be channels-last */
     bool *wanted;         /* per value that heads a region: a convolution stands at it */
     bool movements;       /* the views pass will run */
+    /* Members of the region that a value heads, and the places in the order of the nodes that read
+     * a value: from first_x[value] up to first_x[value + 1]. */
+    uint32_t *first_member, *first_reader;
+    ul_value_id *members;
+    uint32_t *readers;
+    uint32_t *places;      /* per node: in the order */
+    uint64_t *costs;       /* per place */
+    uint64_t *pending;     /* per place a bit: views and cost may have changed */
+    uint64_t work_count;   /* nodes whose cost was found anew */
+    struct ul_view *views; /* room for those of a node's outputs */
 };
 
 static const struct ul_op_info *row_of(const struct ul_node *node)
@@ -59,8 +72,10 @@ static bool can_be_last(const struct layout *layout, ul_value_id id)
 
 static ul_value_id head_of(const struct layout *layout, ul_value_id value)
 {
-    while (layout->parents[value] != value)
+    while (layout->parents[value] != value) {
+        layout->parents[value] = layout->parents[layout->parents[value]];
         value = layout->parents[value];
+    }
     return value;
 }
 
@@ -131,11 +146,55 @@ static void find_regions(struct layout *layout, struct ul_arena *scratch)
 static void set_region(struct layout *layout, ul_value_id head, bool last)
 {
     struct ul_graph *graph = layout->graph;
-    for (uint32_t v = head; v < graph->value_count; v++) {
-        if (!layout->can[v] || head_of(layout, v) != head)
-            continue;
-        graph->values[v].flags = last ? UL_VALUE_CHANNELS_LAST : 0;
-        graph->values[v].view = ul_view_own(graph, v);
+    for (uint32_t i = layout->first_member[head]; i < layout->first_member[head + 1]; i++) {
+        ul_value_id value = layout->members[i];
+        graph->values[value].flags = last ? UL_VALUE_CHANNELS_LAST : 0;
+        graph->values[value].view = ul_view_own(graph, value);
+    }
+}
+
+/* Counts per value become where its list ends; filling backwards brings that to where it begins. */
+static uint32_t sum_up(uint32_t *first, uint32_t value_count)
+{
+    for (uint32_t v = 0; v < value_count; v++)
+        first[v + 1] += first[v];
+    return first[value_count];
+}
+
+static void list_members(struct layout *layout, struct ul_arena *scratch)
+{
+    uint32_t count = layout->graph->value_count;
+    uint32_t *first = layout->first_member = UL_NEW_ARRAY(scratch, uint32_t, count + 1);
+    for (uint32_t v = 0; v < count; v++)
+        first[head_of(layout, v)] += layout->can[v];
+    layout->members = UL_NEW_ARRAY(scratch, ul_value_id, sum_up(first, count));
+    for (uint32_t v = count; v-- > 0;) {
+        if (layout->can[v])
+            layout->members[--first[head_of(layout, v)]] = v;
+    }
+}
+
+static void list_readers(struct layout *layout, struct ul_arena *scratch)
+{
+    const struct ul_graph *graph = layout->graph;
+    uint32_t *first = layout->first_reader =
+        UL_NEW_ARRAY(scratch, uint32_t, graph->value_count + 1);
+    layout->places = UL_NEW_ARRAY(scratch, uint32_t, graph->node_count);
+    for (uint32_t n = 0; n < layout->order.count; n++) {
+        const struct ul_node *node = &graph->nodes[layout->order.nodes[n]];
+        layout->places[layout->order.nodes[n]] = n;
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                first[node->inputs[i]]++;
+        }
+    }
+    layout->readers = UL_NEW_ARRAY(scratch, uint32_t, sum_up(first, graph->value_count));
+    for (uint32_t n = layout->order.count; n-- > 0;) {
+        const struct ul_node *node = &graph->nodes[layout->order.nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                layout->readers[--first[node->inputs[i]]] = n;
+        }
     }
 }
 
@@ -228,48 +287,131 @@ static uint64_t node_cost(const struct layout *layout, ul_node_id id)
     return cost;
 }
 
+/* ---- Choice ---- */
+
+static bool same_view(const struct ul_type *type, const struct ul_view *a, const struct ul_view *b)
+{
+    return a->base == b->base && a->offset_bytes == b->offset_bytes &&
+           memcmp(a->strides, b->strides, type->rank * sizeof *a->strides) == 0;
+}
+
+static void mark_place(struct layout *layout, uint32_t place)
+{
+    layout->pending[place / 64] |= UINT64_C(1) << place % 64;
+}
+
+static void mark_readers(struct layout *layout, ul_value_id value)
+{
+    for (uint32_t i = layout->first_reader[value]; i < layout->first_reader[value + 1]; i++)
+        mark_place(layout, layout->readers[i]);
+}
+
+/* The next place from `place` on that is marked, or the count of places. */
+static uint32_t next_marked(const struct layout *layout, uint32_t place)
+{
+    uint32_t count = layout->order.count;
+    while (place < count && (layout->pending[place / 64] >> place % 64 & 1) == 0) {
+        bool none = layout->pending[place / 64] >> place % 64 == 0;
+        place = none ? (place / 64 + 1) * 64 : place + 1;
+    }
+    return place < count ? place : count;
+}
+
+/* Views and cost of the node at a place; marks those that read what has changed. */
+static void update_node(struct layout *layout, uint32_t place)
+{
+    struct ul_graph *graph = layout->graph;
+    ul_node_id id = layout->order.nodes[place];
+    const struct ul_node *node = &graph->nodes[id];
+    struct ul_view *before = layout->views;
+    struct ul_node_list one = {.count = 1, .nodes = &id};
+    for (uint32_t i = 0; i < node->output_count; i++)
+        before[i] = graph->values[node->outputs[i]].view;
+    ul_views_compute(graph, &one, layout->needs, NULL, layout->movements);
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const struct ul_value *value = &graph->values[node->outputs[i]];
+        if (!same_view(&value->type, &before[i], &value->view))
+            mark_readers(layout, node->outputs[i]);
+    }
+    layout->costs[place] = node_cost(layout, id);
+    layout->pending[place / 64] &= ~(UINT64_C(1) << place % 64);
+    layout->work_count++;
+}
+
 static uint64_t saturating_add(uint64_t a, uint64_t b)
 {
     uint64_t sum;
     return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
 }
 
-/* Of the whole graph, under the flags as they are. */
-static uint64_t total_cost(const struct layout *layout)
+/* Lays the region out, and brings views and costs up to date. True: what has changed costs more. */
+static bool try_region(struct layout *layout, ul_value_id head, bool last)
 {
-    uint64_t total = 0;
-    ul_views_compute(layout->graph, &layout->order, layout->needs, NULL, layout->movements);
-    for (uint32_t n = 0; n < layout->order.count; n++)
-        total = saturating_add(total, node_cost(layout, layout->order.nodes[n]));
-    return total;
+    const struct ul_graph *graph = layout->graph;
+    uint64_t before = 0, after = 0;
+    uint32_t place = layout->order.count;
+    set_region(layout, head, last);
+    for (uint32_t i = layout->first_member[head]; i < layout->first_member[head + 1]; i++) {
+        uint32_t made = layout->places[graph->values[layout->members[i]].producer];
+        place = made < place ? made : place;
+        mark_place(layout, made);
+        mark_readers(layout, layout->members[i]);
+    }
+    for (place = next_marked(layout, place); place < layout->order.count;
+         place = next_marked(layout, place)) {
+        before = saturating_add(before, layout->costs[place]);
+        update_node(layout, place);
+        after = saturating_add(after, layout->costs[place]);
+    }
+    return after > before;
 }
 
-/* ---- Choice ---- */
-
-static void choose(struct layout *layout)
+static void begin_costs(struct layout *layout, struct ul_arena *scratch)
 {
-    struct ul_graph *graph = layout->graph;
-    uint64_t regions = 0;
+    const struct ul_graph *graph = layout->graph;
+    uint32_t most = 0;
+    list_readers(layout, scratch);
+    layout->costs = UL_NEW_ARRAY(scratch, uint64_t, layout->order.count);
+    layout->pending = UL_NEW_ARRAY(scratch, uint64_t, layout->order.count / 64 + 1);
+    ul_views_compute(layout->graph, &layout->order, layout->needs, NULL, layout->movements);
+    for (uint32_t n = 0; n < layout->order.count; n++) {
+        uint32_t outputs = graph->nodes[layout->order.nodes[n]].output_count;
+        most = outputs > most ? outputs : most;
+        layout->costs[n] = node_cost(layout, layout->order.nodes[n]);
+    }
+    layout->views = UL_NEW_ARRAY(scratch, struct ul_view, most);
+}
+
+/* Costs and views are what they would be if all were found anew. */
+static bool is_current(const struct layout *layout)
+{
+    ul_views_compute(layout->graph, &layout->order, layout->needs, NULL, layout->movements);
+    for (uint32_t n = 0; n < layout->order.count; n++) {
+        if (layout->costs[n] != node_cost(layout, layout->order.nodes[n]))
+            return false;
+    }
+    return true;
+}
+
+static void choose(struct layout *layout, struct ul_arena *scratch)
+{
+    const struct ul_graph *graph = layout->graph;
+    uint32_t regions = 0;
+    list_members(layout, scratch);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (!layout->wanted[v])
             continue;
         set_region(layout, v, true);
         regions++;
     }
-    uint64_t work;
-    if (regions == 0 || !ul_size_mul(regions, graph->value_count + layout->order.count, &work) ||
-        work > WORK_LIMIT)
+    if (regions == 0)
         return;
-    uint64_t best = total_cost(layout);
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        if (!layout->wanted[v])
-            continue;
-        set_region(layout, v, false);
-        uint64_t cost = total_cost(layout);
-        if (cost > best)
-            set_region(layout, v, true);
-        best = cost < best ? cost : best;
+    begin_costs(layout, scratch);
+    for (uint32_t v = 0; v < graph->value_count && layout->work_count < WORK_LIMIT; v++) {
+        if (layout->wanted[v] && try_region(layout, v, false))
+            (void)try_region(layout, v, true);
     }
+    UL_ASSERT(is_current(layout));
 }
 
 static bool is_kept_apart(const struct layout *layout, ul_value_id id)
@@ -313,7 +455,7 @@ enum ul_status ul_pass_layout(struct ul_pass *pass)
     layout.order = ul_edit_all_nodes(graph, pass->scratch);
     layout.needs = ul_views_needs(graph, pass->scratch);
     find_regions(&layout, pass->scratch);
-    choose(&layout);
+    choose(&layout, pass->scratch);
     copy_results(&layout);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].kind != UL_VALUE_DEAD)
