@@ -13,7 +13,10 @@
  * inner value has another reader. What was read by the chain alone is left to dce.
  * A rewrite may keep operands alive for longer: where the live sum has grown at the end, all is
  * done again without those. Results may differ in the last digits, as sums are formed in another
- * order. Left undone: normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
+ * order, and be finite where the parts overflow: numbers whose exponentials are infinite give NaN
+ * by the parts of a Softmax without a maximum, and large or infinite ones give inf or NaN by those
+ * of HardSwish; the operators give what the parts would with unbounded numbers. Left undone:
+ * normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
 #include "passes/pattern.h"
 
 #include <math.h>

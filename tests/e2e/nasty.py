@@ -2037,7 +2037,7 @@ def check(name, ullage, target, full):
             run(["./plain", "--output-dir", "apart"] + given, folder, "run")
             if bytes_of(folder + "/planned") != bytes_of(folder + "/apart"):
                 return "reuse of memory changes the result"
-            off = [word for row in ("simplify", "bnfold", "cse", "pattern", "transposed", "sink",
+            off = [word for row in ("simplify", "bnfold", "cse", "einsum", "pattern", "transposed", "sink",
                                     "layout", "views", "concat", "fuse")
                    for word in ("--no-pass", row)]  # fmt: skip
             more, counts = ([], [[]]) if target == "c" else (["--threads", "4"], THREAD_COUNTS)
