@@ -358,8 +358,12 @@ static void put_makefile(struct ul_emitter *emitter)
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
         "CC = %s\nCFLAGS = %s\nMARCH = %s%s\nOPENMP =%s\n"
+        "# Where gcc tunes for some processors it rounds products in short sums, but not in long "
+        "ones.\n"
+        "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -E -x c /dev/null >/dev/null 2>&1 && "
+        "echo --param=avoid-fma-max-bits=0)\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
-        "-fno-trapping-math\nLIBS =%s -lm\n"
+        "-fno-trapping-math $(FUSE)\nLIBS =%s -lm\n"
         "RUNTIME = %s$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))%s\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
