@@ -35,7 +35,10 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_IO] = {"io", "WHERE", "arena (default), or caller: buffers outside of it", 0},
     [UL_CLI_CC] = {"cc", "COMMAND", "the C compiler (default $CC, else cc)", 0},
     [UL_CLI_CFLAGS] = {"cflags", "FLAGS", "its flags (default -O3)", 0},
-    [UL_CLI_MARCH] = {"march", "NAME", "processor to compile for (default native; none: plain)", 0},
+    [UL_CLI_MARCH] = {"march", "NAME",
+                      "processor to compile for (default that of --isa or --plan, else native; "
+                      "none: plain)",
+                      0},
     [UL_CLI_PREFIX] = {"prefix", "NAME", "of the library's names (default model)", 0},
     [UL_CLI_NO_PASS] = {"no-pass", "NAME", "switch a pass off; may be repeated", 0},
     [UL_CLI_SPLIT] = {"split", "FIRST..LAST:AXIS:N",
@@ -54,8 +57,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_LIST] = {"list", NULL, "print the built-in profiles", 0},
     [UL_CLI_THREADS] = {"threads", "N", "of the program, at most (default: this machine's cores)",
                         0},
-    [UL_CLI_ISA] = {"isa", "NAME", "instructions that the plan counts on (default: this machine's)",
-                    0},
+    [UL_CLI_ISA] = {"isa", "NAME",
+                    "instructions of the machine that it will run on (default: this one's)", 0},
     [UL_CLI_CONV] = {"conv", "METHOD", "best (default), direct, or winograd wherever it can be", 0},
 };
 

@@ -459,6 +459,15 @@ static bool is_command(const char *words)
     return strchr("-@+", words[strspn(words, " \t")]) == NULL; /* finds the end of the text too */
 }
 
+/* A program for a named machine must not use what only this one has. */
+static const char *march_choice(const struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    if (options->march != NULL)
+        return strcmp(options->march, "none") == 0 ? NULL : options->march;
+    return options->isa != NULL && job->library != NULL ? ul_dnnl_march(job->library) : "native";
+}
+
 enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
 {
     const struct ul_cli_options *options = &job->options;
@@ -473,10 +482,8 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
                                          : environment != NULL ? environment
                                                                : "cc",
                                    .cflags = options->cflags != NULL ? options->cflags : "-O3",
-                                   .march = options->march != NULL ? options->march : "native",
+                                   .march = march_choice(job),
                                    .weights_beside = word_is(options->weights, "file")};
-    if (strcmp(emit.march, "none") == 0)
-        emit.march = NULL;
     if (!is_identifier(emit.prefix))
         return ul_diag_set(&job->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit.prefix);

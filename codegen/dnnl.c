@@ -39,17 +39,19 @@ struct answer {
 
 /* ---- the machine ---- */
 
+/* With what C compilers call as much, or a little less: the levels of the x86-64 psABI. */
 static const struct {
     const char *name;
     dnnl_cpu_isa_t isa;
-} isas[] = {{"sse41", dnnl_cpu_isa_sse41},
-            {"avx", dnnl_cpu_isa_avx},
-            {"avx2", dnnl_cpu_isa_avx2},
-            {"avx2_vnni", dnnl_cpu_isa_avx2_vnni},
-            {"avx512_core", dnnl_cpu_isa_avx512_core},
-            {"avx512_core_vnni", dnnl_cpu_isa_avx512_core_vnni},
-            {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16},
-            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx}};
+    const char *march;
+} isas[] = {{"sse41", dnnl_cpu_isa_sse41, "x86-64 -msse4.1"},
+            {"avx", dnnl_cpu_isa_avx, "x86-64-v2 -mavx"},
+            {"avx2", dnnl_cpu_isa_avx2, "x86-64-v3"},
+            {"avx2_vnni", dnnl_cpu_isa_avx2_vnni, "x86-64-v3"},
+            {"avx512_core", dnnl_cpu_isa_avx512_core, "x86-64-v4"},
+            {"avx512_core_vnni", dnnl_cpu_isa_avx512_core_vnni, "x86-64-v4 -mavx512vnni"},
+            {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16, "x86-64-v4 -mavx512vnni"},
+            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx, "x86-64-v4 -mavx512vnni"}};
 enum { ISA_COUNT = sizeof isas / sizeof *isas };
 
 static const char *isa_name(dnnl_cpu_isa_t isa)
@@ -106,6 +108,15 @@ void ul_dnnl_close(struct ul_dnnl *dnnl)
 const char *ul_dnnl_isa(const struct ul_dnnl *dnnl)
 {
     return dnnl->isa;
+}
+
+const char *ul_dnnl_march(const struct ul_dnnl *dnnl)
+{
+    for (uint32_t i = 0; i < ISA_COUNT; i++) {
+        if (strcmp(isas[i].name, dnnl->isa) == 0)
+            return isas[i].march;
+    }
+    return "x86-64";
 }
 
 /* ---- one question ---- */

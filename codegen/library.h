@@ -54,6 +54,8 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
 void ul_dnnl_close(struct ul_dnnl *dnnl);
 const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
+/* What a C compiler takes after -march= to use those instructions and no others. */
+const char *ul_dnnl_march(const struct ul_dnnl *dnnl);
 /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch. False:
  * the library has nothing for it that a plan should hold. */
 bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack);

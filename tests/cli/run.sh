@@ -75,6 +75,21 @@ for count in 1 3; do
 done
 "$ullage" plan "$digits" --dim N=1 --target cpu --threads 3 --json again.json >/dev/null
 cmp on3.json again.json || { echo "FAIL: two plans for three threads differ"; failed=1; }
+# a program for a named machine is compiled for that one, by what its plan says too
+for machine in "sse41 x86-64 -msse4.1" "avx2 x86-64-v3"; do
+    read -r isa march <<<"$machine"
+    "$ullage" plan "$digits" --dim N=1 --target cpu --isa $isa --json isa.json >/dev/null
+    [ $? = 3 ] && continue # not on this one
+    expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --isa $isa --emit isa -o planned
+    expect 0 '^y  float32' ./planned --random 1 --print
+    expect 0 'emitted' "$ullage" compile "$digits" --plan isa.json --emit again
+    for folder in isa again; do
+        grep -qx -e "MARCH = -march=$march" $folder/Makefile ||
+            { echo "FAIL: $isa: $(grep '^MARCH' $folder/Makefile)"; failed=1; }
+    done
+done
+"$ullage" compile "$digits" --dim N=1 --isa avx2 --march none --emit isa >/dev/null 2>&1
+grep -qx 'MARCH = ' isa/Makefile || { echo "FAIL: --march none beside --isa"; failed=1; }
 "$ullage" plan "$digits" --dim N=1 --target c --json plain.json >/dev/null
 "$ullage" plan "$digits" --dim N=1 --target c --threads 3 --isa abacus --json threads.json >/dev/null
 cmp plain.json threads.json || { echo "FAIL: threads change a plan of target c"; failed=1; }
