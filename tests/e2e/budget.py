@@ -1,31 +1,27 @@
-#!/usr/bin/env python3
-"""Programs under a budget: they fit it, compute the same bits, and stay within their values.
+#!/ usr / bin / env python3
+""
+    "Programs under a budget: they fit it, compute the same bits, and stay within their values.
 
-    budget.py --run ULLAGE [--target c] [--small NAME]... [MODEL.onnx]...
+    budget.py-- run ULLAGE[--target c][--small NAME]...[MODEL.onnx]...
 
-Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
-down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
-several of them must reserve no more, pass --guard, --memory and `check`, and give the bits of the
-program without any reuse. Below the smallest budget, exit code 4 and plan.json say so.
-Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
-"""
+    Runs models made here,
+    whose skips are cheap to compute again, the named networks of models / scaled down,
+    and the files given.For each, `plan-- sweep` says which budgets there are;
+programs of several of them must reserve no more, pass-- guard, --memory and `check`,
+    and give the bits of the program without any reuse.Below the smallest budget,
+    exit code 4 and plan.json say so.Exit : 0 ok, 1 a promise is broken,
+    77 a Python package is missing.""
+                                   "
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
+    import argparse import json import os import subprocess import sys import tempfile
 
-try:
-    from onnx import parser, save
-except ImportError as error:
+try : from onnx import parser, save except ImportError as error:
     print(f"budget.py: skipped: {error}")
     sys.exit(77)
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
-# Each holds a large value over a step that needs much itself; making it again is cheap.
+#Each holds a large value over a step that needs much itself; making it again is cheap.
 CHEAP = {
     "upsampled_skip": """
 g (float[1,4,16,16] x, float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3)
@@ -67,17 +63,38 @@ def run(command, folder, *codes):
 def outputs_of(program, folder):
     target = os.path.join(folder, os.path.basename(program) + "-out")
     os.makedirs(target)
-    # Random indexes may be out of range, which is said with 2 after the outputs are written.
+#Random indexes may be out of range, which is said with 2 after the outputs are written.
     run([program, "--random", "1", "--output-dir", target], folder, 0, 2)
-    return {name: open(os.path.join(target, name), "rb").read() for name in os.listdir(target)}
+    return
+    {
+    name: open(os.path.join(target, name), "rb").read() for name in os.listdir(target)
+    }
+
+def load(folder, name)
+    : with open(os.path.join(folder, name)) as file : return json
+                                                          .load(file)
+
+                                                              class References
+    : ""
+      "What a model gives without reuse, by the method of its convolutions, which is the plan's."
+      ""
+
+      def __init__(self, ullage, model, options, folder)
+    : self.command =
+    [ ullage, "compile", model, "--pack", "none", "--cflags", "-O1" ] + options self.folder =
+        folder self.outputs =
+{}
+
+    def of(self, plan):
+        method = dict(plan["options"]).get("conv", "best")
+        if method not in self.outputs:
+            program = f"./plain-{method}"
+            run(self.command + ["--conv", method, "-o", program], self.folder)
+            self.outputs[method] = outputs_of(program, self.folder)
+        return self.outputs[method]
 
 
-def load(folder, name):
-    with open(os.path.join(folder, name)) as file:
-        return json.load(file)
-
-
-def check_program(ullage, model, options, folder, budget, wanted):
+def check_program(ullage, model, options, folder, budget, references):
     """Returns how many steps run again."""
     name = f"./p{budget}"
     run([ullage, "compile", model, "--budget", str(budget), "-o", name, "--json", "plan.json",
@@ -90,7 +107,7 @@ def check_program(ullage, model, options, folder, budget, wanted):
     table = run([name, "--random", "1", "--memory"], folder)
     if not any(line.split() == ["unaccounted", "0"] for line in table.splitlines()):
         raise RuntimeError(f"budget {budget}: unaccounted bytes\n{table}")
-    if outputs_of(name, folder) != wanted:
+    if outputs_of(name, folder) != references.of(plan):
         raise RuntimeError(f"budget {budget}: other bits than without reuse")
     again = sum(copy > 0 for copy in plan["steps"]["copy"])
     splits = any(name == "split" for name, _ in plan["options"])
@@ -126,11 +143,11 @@ def check(ullage, target, model, folder, must_repeat):
     options = ["--target", target] + (["--no-pass", "split"] if must_repeat else [])
     run([ullage, "plan", model, "--sweep", "--json", "ladder.json"] + options, folder)
     rungs = load(folder, "ladder.json")["plans"]
-    run([ullage, "compile", model, "--pack", "none", "-o", "./plain", "--cflags", "-O1"] + options,
-        folder)  # fmt: skip
-    wanted = outputs_of("./plain", folder)
+    references = References(ullage, model, options, folder)
     budgets = sorted({rungs[i]["reserved_bytes"] for i in (0, 1 % len(rungs), len(rungs) // 2, -1)})
-    again = max(check_program(ullage, model, options, folder, budget, wanted) for budget in budgets)
+    again = max(
+        check_program(ullage, model, options, folder, budget, references) for budget in budgets
+    )
     check_sweep(ullage, model, options, folder, rungs)
     if must_repeat and again == 0:
         raise RuntimeError("no step was run again")
