@@ -306,23 +306,32 @@ static void put_model_h(struct ul_emitter *emitter)
     ul_text_printf(text,
                    "extern const struct ul_model %s_model;\n\n"
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
-                   " * reads the weights into it. Returns an enum ul_result; `failure`, which may\n"
-                   " * be NULL, carries needed and available bytes. */\n"
+                   " * reads the weights into it%s. Returns an enum ul_result;\n"
+                   " * `failure`, which may be NULL, carries needed and available bytes. */\n"
                    "int %s_init(void *arena, size_t bytes, const struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
-                   prefix, big, big, prefix);
+                   prefix, big, big,
+                   emitter->program->call_count > 0
+                       ? ",\n * the library's own state into memory that the library allocates"
+                       : "",
+                   prefix);
     ul_text_printf(
         text,
         "/* One run. A NULL input is already in its place in the arena, a NULL output "
-        "stays there\n * (%s_model.inputs[i].offset_bytes). Allocates nothing; "
-        "thread-safe for each arena. */\n"
+        "stays there\n * (%s_model.inputs[i].offset_bytes). %s;\n"
+        " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n"
         "/* Gives back what a numerical library took for an arena that was made ready; the "
         "arena's\n * own memory stays the caller's. */\n"
         "void %s_done(void *arena);\n\n"
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-        prefix, prefix, prefix);
+        prefix,
+        emitter->program->call_count > 0
+            ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
+              "of at most 1 KiB; nothing else is allocated"
+            : "Allocates nothing",
+        prefix, prefix);
 }
 
 /* Weights as read-only data, without passing through C text. */

@@ -11,8 +11,12 @@
  *                      dst = posts(A^T M A + bias)
  *
  * Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1
- * (the matrices B, G, A). Its transforms add and halve only, so that the error stays within a few
- * times that of the plain sum.
+ * (the matrices B, G, A).
+ * Numerics: its transforms add and halve only, so that the error stays within a few times that of
+ * the plain sum, against the largest element of the tile's patch over all channels. Differences of
+ * pixels are shared by a tile: one infinity or NaN in the patch makes NaN of results that the plain
+ * sum would make infinite, or does not read it for; no cut of the method avoids that. Where it
+ * matters, --conv direct does without the method.
  *
  * Layout of U: panels of panel_cols outputs; in each the 16 matrices one after the other, row by
  * row: [panel][16][C][panel_cols]. The columns past the last output are zero.

@@ -1,6 +1,7 @@
 #!/bin/bash
-# The example of runtime/README.md, as it stands there, with an emitted folder: it compiles as C99
-# without a warning, by gcc and by clang, and prints what the program of the same folder prints.
+# The example of runtime/README.md, as it stands there, with exactly the files that it lists: it
+# compiles as C99 without a warning, by gcc and by clang, and prints what the program of the emitted
+# folder prints.
 #
 # usage: tests/runtime/readme_example.sh ULLAGE
 set -euo pipefail
@@ -24,26 +25,43 @@ text = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (1, 1, 8, 8)}"
 image = struct.pack("<64f", *[i % 8 / 8 for i in range(64)])
 sys.stdout.buffer.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + text.encode() + image)' >x.npy
 
+# files PART FOLDER: what the table lists for a part, as far as the folder has it
+files() {
+    sed -n "s/^| $1 |\([^|]*\)|.*/\1/p" "$root/runtime/README.md" | grep -o 'ul_[a-z_]*\.[ch]' |
+        while read -r name; do [ -e "$2/$name" ] && echo "$2/$name"; done
+}
+
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
-for weights in arena rom; do
-    "$ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --target c \
+for kind in "c arena" "c rom" "cpu arena"; do
+    read -r target weights <<<"$kind"
+    rm -rf $weights library
+    "$ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --target $target \
         --weights $weights --emit $weights 2>compile.txt || fail "$(cat compile.txt)"
+    mkdir library
+    cp $(files "library form" $weights) $weights/model.[ch] $weights/weights.bin library
+    [ $weights = arena ] || cp rom/rom.S library
+    [ $target = c ] || cp $(files 'calls of target `cpu`' $weights) library
     for compiler in gcc clang; do
         command -v $compiler >/dev/null || continue
         line=${command/#cc /$compiler $warnings }
-        cp example.c $weights/example.c
+        cp example.c library/example.c
         if [ $weights = rom ]; then
-            sed 's/, &weights, /, 0 ? \&weights : NULL, /' example.c >rom/example.c
-            cmp -s example.c rom/example.c && fail "no weights to leave out"
+            sed 's/, &weights, /, 0 ? \&weights : NULL, /' example.c >library/example.c
+            cmp -s example.c library/example.c && fail "no weights to leave out"
             line=${line/model.c /model.c rom.S }
         fi
-        (cd $weights && eval "$line") || fail "$compiler: the example does not compile"
-        (cd $weights && ./example) >scores.txt || fail "$compiler, $weights: the example fails"
+        if [ $target = cpu ]; then
+            line=${line/-o /-fopenmp -o }
+            line=${line/model.c -lm/model.c ul_*.c -ldnnl -lm}
+        fi
+        (cd library && eval "$line") ||
+            fail "$compiler, $target: the example does not compile: $line"
+        (cd library && ./example) >scores.txt || fail "$compiler, $kind: the example fails"
         make -s -C $weights CC=$compiler MARCH= program
         $weights/program --input x=x.npy --print | sed -n 's/^   //p' >want.txt
         [ "$(wc -w <want.txt)" = 10 ] || fail "no ten scores: $(cat want.txt)"
         cmp scores.txt want.txt ||
-            fail "$compiler, $weights: $(cat scores.txt) instead of $(cat want.txt)"
+            fail "$compiler, $kind: $(cat scores.txt) instead of $(cat want.txt)"
         make -s -C $weights clean
     done
 done
