@@ -252,12 +252,12 @@ void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const
 
 /* ---- pieces ---- */
 
-/* A piece of a call must be one; the largest of elements is the same in any order. */
+/* A piece of a call must be one. */
 static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
     ul_node_id last = nodes[count - 1];
     const struct ul_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
-    if (last >= chooser->first && chooser->sure && of != NULL && of->kind != UL_CALL_MAX_POOL)
+    if (last >= chooser->first && chooser->sure && of != NULL)
         chooser->sure = make_call(chooser, nodes, count, true) != NULL;
 }
 

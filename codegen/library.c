@@ -161,6 +161,9 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
 
 /* ---- pooling ---- */
 
+/* Means. The largest of a window is a kernel of ours: oneDNN's begins with the lowest finite number
+ * and passes over what is no number, so that windows of -infinity and NaN come out as others. */
+
 /* A window may hang over the end of the padding (ceil_mode): the library is told of more padding,
  * which may not count in a mean. */
 static bool describe_window(struct ul_call *call, const struct ul_pool *pool)
@@ -186,12 +189,10 @@ static bool describe_pool(struct ul_describer *describer, const struct ul_node *
     struct ul_group_call *out = describer->out;
     struct ul_pool pool;
     bool counts_padding = ul_node_get_int(node, "count_include_pad", 0) != 0;
-    if ((node->output_count > 1 && node->outputs[1] != UL_NONE) || x->dtype != UL_F32 ||
-        x->rank < 3 || x->rank > 5)
+    if (x->dtype != UL_F32 || x->rank < 3 || x->rank > 5)
         return false;
-    out->call.kind = node->op == UL_OP_MaxPool                         ? UL_CALL_MAX_POOL
-                     : node->op == UL_OP_AveragePool && counts_padding ? UL_CALL_PADDED_MEAN_POOL
-                                                                       : UL_CALL_MEAN_POOL;
+    out->call.kind = node->op == UL_OP_AveragePool && counts_padding ? UL_CALL_PADDED_MEAN_POOL
+                                                                     : UL_CALL_MEAN_POOL;
     if (node->op == UL_OP_GlobalAveragePool) {
         pool = (struct ul_pool){.count = x->rank - 2};
         for (uint32_t d = 0; d < pool.count; d++) {
@@ -275,7 +276,6 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_Conv:
     case UL_OP_ConvTranspose:
         return describe_conv(describer, node);
-    case UL_OP_MaxPool:
     case UL_OP_AveragePool:
     case UL_OP_GlobalAveragePool:
         return describe_pool(describer, node);

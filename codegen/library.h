@@ -2,7 +2,7 @@
  *
  * library.c says what a group would be as one call, from the graph alone; dnnl.c asks oneDNN
  * whether it has an implementation that a plan can hold, and completes the call with its answer. A
- * call is an anchor (convolution, matrix product, pooling) in f32 and what follows it as
+ * call is an anchor (convolution, matrix product, mean pooling) in f32 and what follows it as
  * post-operations; everything else is a kernel of our own.
  *
  *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu

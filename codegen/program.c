@@ -207,7 +207,7 @@ static void count_call(const struct builder *builder, const struct ul_group_call
 {
     enum { FEW_CHANNELS = 4 };
     const struct ul_call *planned = &call->call;
-    bool pools = planned->kind >= UL_CALL_MAX_POOL;
+    bool pools = planned->kind >= UL_CALL_MEAN_POOL;
     uint32_t channels = planned->group_count > 1 ? 2 : 1; /* axis of the weights */
     bool window =
         planned->kind != UL_CALL_MATMUL && !pools && planned->weights.dims[channels] < FEW_CHANNELS;
@@ -478,9 +478,9 @@ static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint
     uint32_t step = ul_whole_step(builder->whole, builder->graph, node);
     if (whole == NULL || (call == NULL && !ul_node_is_piece(builder->graph, node)))
         return UL_OK;
-    bool same = call != NULL      ? call->kind == UL_CALL_MAX_POOL
-                : step == UL_NONE ? orders == 0
-                                  : whole->kernels[whole->steps[step].kernel].sum_orders == orders;
+    bool same = call == NULL &&
+                (step == UL_NONE ? orders == 0
+                                 : whole->kernels[whole->steps[step].kernel].sum_orders == orders);
     bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
     if (same && sure)
         return UL_OK;

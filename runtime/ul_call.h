@@ -19,8 +19,7 @@
 enum ul_call_kind {
     UL_CALL_CONVOLUTION,
     UL_CALL_DECONVOLUTION,
-    UL_CALL_MATMUL, /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
-    UL_CALL_MAX_POOL,
+    UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };

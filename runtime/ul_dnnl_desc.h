@@ -204,9 +204,8 @@ static inline void ul_dnnl_find_window(struct ul_dnnl_window *window, const stru
 static inline bool ul_dnnl_make_pooling(struct ul_dnnl_desc *desc, enum ul_call_kind kind,
                                         const struct ul_dnnl_window *window)
 {
-    dnnl_alg_kind_t algorithm = kind == UL_CALL_MAX_POOL    ? dnnl_pooling_max
-                                : kind == UL_CALL_MEAN_POOL ? dnnl_pooling_avg_exclude_padding
-                                                            : dnnl_pooling_avg_include_padding;
+    dnnl_alg_kind_t algorithm = kind == UL_CALL_MEAN_POOL ? dnnl_pooling_avg_exclude_padding
+                                                          : dnnl_pooling_avg_include_padding;
     if (!window->dilated)
         return dnnl_pooling_forward_desc_init(&desc->op.pooling, dnnl_forward_inference, algorithm,
                                               &desc->src, &desc->dst, window->steps, window->sizes,
@@ -236,7 +235,6 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
     case UL_CALL_MATMUL:
         return dnnl_matmul_desc_init(&desc->op.matmul, &desc->src, &desc->weights, bias,
                                      &desc->dst) == dnnl_success;
-    case UL_CALL_MAX_POOL:
     case UL_CALL_MEAN_POOL:
     case UL_CALL_PADDED_MEAN_POOL:
         return ul_dnnl_make_pooling(desc, call->kind, &window);

@@ -41,31 +41,30 @@ static uint32_t pick(uint32_t rank, const int64_t *dims, const uint32_t *order, 
     return UL_NONE;
 }
 
-static void open_block(struct ul_lanes *lanes)
+static void open_block(struct ul_lanes *lanes, int64_t most)
 {
     struct ul_kernel *k = lanes->lower->kernel;
     int64_t size = lanes->dims[lanes->lane_dim];
-    lanes->width = size < UL_LANES_MOST ? size : UL_LANES_MOST;
-    if (size <= UL_LANES_MOST) {
+    lanes->width = size < most ? size : most;
+    if (size <= most) {
         lanes->first = ul_kx_index_const(k, 0);
         lanes->count = ul_kx_index_const(k, size);
         return;
     }
-    int64_t blocks = (size + UL_LANES_MOST - 1) / UL_LANES_MOST;
-    ul_kx block = ul_ks_for(k, blocks, UL_FOR_PARALLEL);
+    ul_kx block = ul_ks_for(k, (size + most - 1) / most, UL_FOR_PARALLEL);
     lanes->open_loops++;
-    lanes->first = ul_ks_let(k, ul_kx_muli(k, block, UL_LANES_MOST));
-    if (size % UL_LANES_MOST == 0) {
-        lanes->count = ul_kx_index_const(k, UL_LANES_MOST);
+    lanes->first = ul_ks_let(k, ul_kx_muli(k, block, most));
+    if (size % most == 0) {
+        lanes->count = ul_kx_index_const(k, most);
         return;
     }
     ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, size), lanes->first);
-    lanes->count =
-        ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, UL_LANES_MOST)));
+    lanes->count = ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, most)));
 }
 
 static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
-                       const int64_t *dims, const uint32_t *order, uint32_t kept, uint32_t lane_dim)
+                       const int64_t *dims, const uint32_t *order, uint32_t kept, uint32_t lane_dim,
+                       int64_t most)
 {
     *lanes = (struct ul_lanes){.lower = lower, .rank = rank, .lane_dim = lane_dim};
     memcpy(lanes->dims, dims, rank * sizeof *dims);
@@ -80,7 +79,7 @@ static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t 
         lanes->open_loops++;
     }
     if (lane_dim != UL_NONE)
-        open_block(lanes);
+        open_block(lanes, most);
 }
 
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value, uint32_t kept)
@@ -89,7 +88,7 @@ void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id v
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, value, order);
     open_along(lanes, lower, type->rank, type->dims, order, kept,
-               pick(type->rank, type->dims, order, kept));
+               pick(type->rank, type->dims, order, kept), UL_LANES_MOST);
 }
 
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
@@ -98,16 +97,16 @@ void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_
     uint32_t rows[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < rank; d++)
         rows[d] = order == NULL ? d : order[d];
-    open_along(lanes, lower, rank, dims, rows, kept, pick(rank, dims, rows, kept));
+    open_along(lanes, lower, rank, dims, rows, kept, pick(rank, dims, rows, kept), UL_LANES_MOST);
 }
 
 void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
-                         uint32_t kept, uint32_t lane_dim)
+                         uint32_t kept, uint32_t lane_dim, int64_t most)
 {
     const struct ul_type *type = &lower->graph->values[value].type;
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, value, order);
-    open_along(lanes, lower, type->rank, type->dims, order, kept, lane_dim);
+    open_along(lanes, lower, type->rank, type->dims, order, kept, lane_dim, most);
 }
 
 void ul_lanes_close(struct ul_lanes *lanes)

@@ -60,13 +60,13 @@ int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask);
 
 /* Loops over the dimensions of `value`, or over others that lie in `order` (NULL: row-major). Lanes
  * are made of the contiguous dimension if it is kept and inner loops stand outside of it; _along:
- * of `lane_dim`, or not at all where that is UL_NONE. */
+ * of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
                    uint32_t kept);
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
                          const int64_t *dims, const uint32_t *order, uint32_t kept);
 void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
-                         uint32_t kept, uint32_t lane_dim);
+                         uint32_t kept, uint32_t lane_dim, int64_t most);
 void ul_lanes_close(struct ul_lanes *lanes);
 /* Loops over the dimensions of `mask`, outer ones first. */
 void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags);

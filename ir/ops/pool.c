@@ -48,6 +48,17 @@ static void tap_range(struct ul_kernel *k, const struct ul_pool *pool, uint32_t 
     *count = ul_kx_binary(k, UL_KX_MAX, ul_kx_sub(k, end, *first), ul_kx_index_const(k, 0));
 }
 
+/* Channels that go through the taps together: more of them spare loops, and four vectors of them
+ * still stay in registers. A number without a rest where there is one. */
+static int64_t channels_at_once(int64_t channels)
+{
+    for (int64_t count = 64; count > 32; count -= 16) {
+        if (channels % count == 0)
+            return count;
+    }
+    return channels % 32 == 0 ? 32 : 64;
+}
+
 static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
@@ -62,7 +73,8 @@ static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id n
     bool channels = order[out->rank - 1] == 1 && out->rank > 2;
     w->last = channels ? w->pool.count : w->pool.count - 1;
     ul_lanes_open_along(&w->lanes, lower, output, ul_lanes_all(out->rank),
-                        channels ? 1 : out->rank - 1);
+                        channels ? 1 : out->rank - 1,
+                        channels ? channels_at_once(out->dims[1]) : UL_LANES_MOST);
     for (uint32_t d = 0; d < w->last; d++) {
         w->first_tap[d] = ul_kx_index_const(k, 0);
         w->tap_count[d] = ul_kx_index_const(k, w->pool.kernel[d]);

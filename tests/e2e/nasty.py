@@ -1462,6 +1462,63 @@ g (float[6,32] x, float[1,8,4,4] i) => (float[6,24] a, float[6,24] b, float[6,24
        "none": np.array(np.nan, np.float32), "big": np.array(1e30, np.float32),
        "small": np.array(1e-30, np.float32)},
     {"x": np.zeros([6, 32], np.float32), "i": np.zeros([1, 8, 4, 4], np.float32)})  # fmt: skip
+def with_odd_numbers(*shape, numbers):
+    array = np.asarray(np.random.default_rng(5).standard_normal(shape), np.float32)
+    places = array.reshape(-1)[:: array.size // 13]
+    places[:] = np.resize(numbers, places.shape)
+    return array
+
+
+# What is infinite behind products stays so, or becomes a bound; NaN is not asked of calls.
+weighted("call_infinities", """
+g (float[26,32] x, float[1,16,9,9] i) => (float[26,24] a, float[26,24] b, float[26,24] c, float[26,24] d,
+    float[26,24] e, float[26,24] f, float[26,24] h, float[1,24,9,9] j, float[1,24,4,4] k) {
+  p = MatMul(x, w)
+  a = Relu(p)
+  b = Clip(p, low, high)
+  c = Max(low, p)
+  m = MatMul(x, w1)
+  d = Min(m, high)
+  q = MatMul(x, w2)
+  e = LeakyRelu<alpha=0.1>(q)
+  r = MatMul(x, w3)
+  f = Sigmoid(r)
+  s = MatMul(x, w4)
+  h = Elu(s)
+  t = Conv(i, v)
+  j = HardSigmoid(t)
+  k = AveragePool<kernel_shape=[2,2], strides=[2,2]>(t)
+}""", {**{name: np.full([32, 24], 0.125, np.float32) for name in ("w", "w1", "w2", "w3", "w4")},
+       "v": np.full([24, 16, 1, 1], 0.25, np.float32), "low": np.array(-1, np.float32),
+       "high": np.array(2, np.float32)},
+    {"x": with_odd_numbers(26, 32, numbers=[np.inf, -np.inf]),
+     "i": with_odd_numbers(1, 16, 9, 9, numbers=[-np.inf])})  # fmt: skip
+@built
+def call_pools_of_odd_numbers():
+    """The reference is numpy: onnxruntime begins some maxima with the lowest finite number."""
+    source = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,16,8,8] x, bool[1,16,8,8] m, float[1,16,8,8] o)
+  => (float[1,16,8,8] p, float[1,16,4,4] q, float[1,16,8,8] z) {
+  c = Conv(x, w)
+  s = Where(m, o, c)
+  p = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1]>(s)
+  q = MaxPool<kernel_shape=[2,2], strides=[2,2]>(s)
+  z = Conv(c, w)
+}"""
+    model = parser.parse_model(source)
+    eye = np.eye(16, dtype=np.float32).reshape(16, 16, 1, 1)
+    model.graph.initializer.append(numpy_helper.from_array(eye, "w"))
+    x = with_odd_numbers(1, 16, 8, 8, numbers=[0])
+    odd = with_odd_numbers(1, 16, 8, 8, numbers=[np.nan, np.inf])
+    odd[:, :, :5, :4] = -np.inf
+    mask = ~np.isfinite(odd)
+    s = np.where(mask, odd, x)
+    wide = np.pad(s, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    p = np.max(np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3)), (4, 5))
+    q = s.reshape(1, 16, 4, 2, 4, 2).max((3, 5))
+    return Case(model, {"x": x, "m": mask, "o": odd}, outputs=[p, q, x])
+
+
 weighted("call_pools", """
 g (float[2,19,11,9] x) => (float[2,19,6,5] a, float[2,19,5,4] b, float[2,19,6,5] c, float[2,19,4,3] d,
                            float[2,19,11,9] e, float[2,19,1,1] f, float[2,19,12,9] h) {

@@ -63,7 +63,7 @@ static const struct ul_call calls[] = {
         .scratch_bytes = CALLS_SCRATCH,
     },
     {
-        .kind = UL_CALL_MAX_POOL,
+        .kind = UL_CALL_MEAN_POOL,
         .src = {4, {1, 32, 8, 8}, {2048, 1, 256, 32}},
         .dst = {4, {1, 32, 4, 4}, {512, 1, 128, 32}},
         .group_count = 1,
@@ -103,7 +103,7 @@ static void run_main(unsigned char *a, struct ul_run *r)
     UL_STEP(r, 0); /* conv */
     ul_library_run(&library, a, 0, (const void *const[]){a + 18624, a, a + 18432, a + 22720},
                    a + 33088);
-    UL_STEP(r, 1); /* max */
+    UL_STEP(r, 1); /* halve */
     ul_library_run(&library, a, 1, (const void *const[]){a + 22720, NULL, NULL, a + 30912},
                    a + 102720);
     UL_STEP(r, 2); /* mean */
@@ -128,7 +128,7 @@ static const struct ul_section sections[] = {
 #ifndef UL_NO_TABLES
 static const struct ul_step steps[] = {
     {"conv", "oneDNN", "conv", "Conv+Relu", 0, 1, 589824, 30976, 0.0},
-    {"max", "oneDNN", "max", "MaxPool", 1, 1, 0, 10240, 0.0},
+    {"halve", "oneDNN", "halve", "AveragePool", 1, 1, 0, 10240, 0.0},
     {"mean", "oneDNN", "mean", "GlobalAveragePool", 2, 1, 0, 2176, 0.0},
 };
 
@@ -153,7 +153,7 @@ static const struct ul_range ranges[] = {
     {"m", UL_ROW_ACTIVATIONS, 30912, 2048, 1, 3, UL_RANGE_NONE},
     {"y", UL_ROW_OUTPUTS, 32960, 128, 2, 3, UL_RANGE_NONE},
     {"conv, scratch", UL_ROW_SCRATCH, 33088, 69632, 0, 1, UL_RANGE_NONE},
-    {"max, scratch", UL_ROW_SCRATCH, 102720, 1024, 1, 2, UL_RANGE_NONE},
+    {"halve, scratch", UL_ROW_SCRATCH, 102720, 1024, 1, 2, UL_RANGE_NONE},
 };
 #endif
 

@@ -2,7 +2,7 @@
  * calls: a model whose steps are calls of oneDNN, written by hand as the compiler prints it.
  *
  * Inputs:  x f32[1,16,8,8]        Outputs: y f32[1,32,1,1]
- *     y = GlobalAveragePool(MaxPool(relu(Conv(x, W) + b)))
+ *     y = GlobalAveragePool(AveragePool(relu(Conv(x, W) + b)))
  */
 #ifndef CALLS_MODEL_H
 #define CALLS_MODEL_H
