@@ -34,8 +34,8 @@ struct variant {
     struct ul_cli_list splits;
 };
 
-/* What is_sure needs. */
-struct promise {
+/* What may_split asks about. */
+struct question {
     const struct ul_cli_job *job;
     struct ul_whole whole;
     struct ul_arena scratch;
@@ -47,7 +47,7 @@ struct search {
     uint32_t count;
     struct variant *variants; /* variant 0 is the job's own program */
     uint64_t steps;
-    struct promise promise;
+    struct question question;
     double deadline_seconds; /* 0: none */
     bool stopped_by_time;
 };
@@ -150,12 +150,12 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
 
 /* ---- Targets ---- */
 
-static bool is_sure(void *context, const struct ul_graph *graph, ul_node_id first_piece)
+static bool may_split(void *context, const struct ul_graph *graph, ul_node_id first_piece)
 {
-    struct promise *promise = context;
-    bool sure = ul_calls_can_split(&promise->scratch, graph, first_piece, promise->job->library,
-                                   &promise->whole);
-    ul_arena_reset(&promise->scratch);
+    struct question *question = context;
+    bool sure = ul_calls_can_split(&question->scratch, graph, first_piece, question->job->library,
+                                   &question->whole);
+    ul_arena_reset(&question->scratch);
     return sure;
 }
 
@@ -251,12 +251,12 @@ static enum ul_status try_targets(struct search *search)
 {
     struct ul_cli_job *job = search->job;
     struct ul_split_facts *facts = kernel_facts(job);
-    struct promise *promise = &search->promise;
+    struct question *question = &search->question;
     if (job->program->options.library != NULL) {
-        promise->job = job;
-        ul_whole_init(&promise->whole, &job->keep, job->program);
-        facts->is_sure = is_sure;
-        facts->context = promise;
+        question->job = job;
+        ul_whole_init(&question->whole, &job->keep, job->program);
+        facts->may_split = may_split;
+        facts->context = question;
     }
     struct ul_split_search *splits = ul_split_search_new(&job->keep, planned_graph(search), facts);
     double whole = (double)ul_split_search_live_bytes(splits);
@@ -373,9 +373,9 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
     search.count = 1;
-    ul_arena_init(&search.promise.scratch);
+    ul_arena_init(&search.question.scratch);
     enum ul_status status = try_targets(&search);
-    ul_arena_done(&search.promise.scratch);
+    ul_arena_done(&search.question.scratch);
     if (status == UL_OK)
         status = merge_all(&search);
     struct ul_report_splits *splits =

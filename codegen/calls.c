@@ -63,7 +63,7 @@ struct chooser {
     uint32_t position;
     /* Of ul_calls_can_split: */
     ul_node_id first;
-    bool sure;
+    bool sure, unproven;
 };
 
 static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
@@ -116,7 +116,8 @@ static bool answer(const struct chooser *chooser, ul_node_id node, struct ul_gro
 {
     if (chooser->whole == NULL)
         return ul_dnnl_answer(chooser->dnnl, call, pack);
-    return pack && ul_whole_answer(chooser->whole, chooser->dnnl, chooser->graph, node, call);
+    return pack && ul_whole_answer(chooser->whole, chooser->dnnl, chooser->graph, node,
+                                   chooser->unproven, call);
 }
 
 /* The group as a call, or NULL. */
@@ -272,7 +273,8 @@ bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, 
                               .whole = whole,
                               .calls = &calls,
                               .first = first,
-                              .sure = true};
+                              .sure = true,
+                              .unproven = true};
     chooser_init(&chooser);
     each_group(&chooser, check_group);
     return chooser.sure;

@@ -38,16 +38,15 @@ uint32_t ul_dnnl_hash(const struct ul_call *call);
 
 /* trial.c */
 
-/* A call that may compute a part of another one, and which: the element [i ..] of a tensor of the
- * part is [i + at ..] of that tensor of the whole. */
+/* A call that may compute a part of another one: some rows along an axis of dst. That of all other
+ * tensors is the same, but that weights have it as an axis of a batch alone. */
 struct ul_trial {
     const struct ul_call *whole, *part;
-    uint32_t axis; /* of dst: the one that is cut */
-    int64_t src_at[UL_CALL_RANK], weights_at[UL_CALL_RANK], dst_at[UL_CALL_RANK];
+    uint32_t axis;
 };
 
-/* Computes the part on numbers that only depend on their place in the whole; a hash of the bits of
- * each row of dst along the axis. False: it cannot be run. */
+/* Computes the part on numbers that are the same in every row; a hash of the bits of each row of
+ * dst. False: it cannot be run. */
 bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes);
 /* Bytes that a run takes. */
 uint64_t ul_trial_bytes(const struct ul_call *call);

@@ -65,6 +65,17 @@ bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *n
 
 /* pieces.c */
 
+/* Where a call may be a piece of another one: some rows of its result. */
+struct ul_piece {
+    const struct ul_call *whole;
+    uint64_t whole_product_count;
+    int64_t offset; /* of the first result from that of the whole, in elements */
+    bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
+};
+/* Completes the call so that it has the bits of the whole; false: it is not shown to. */
+bool ul_piece_answer(struct ul_dnnl *dnnl, const struct ul_piece *piece,
+                     struct ul_group_call *call);
+
 /* The program of a graph before chains of it were split, and which of its steps a node is of. */
 struct ul_whole {
     const struct ul_program *program;
@@ -81,9 +92,10 @@ const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct u
                                     ul_node_id node);
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
 /* Completes the call of a node of the split graph, so that it has the bits of that of the whole.
- * False: it is not shown to. */
+ * False: it is not shown to. `unproven` as in struct ul_piece. */
 bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
-                     const struct ul_graph *graph, ul_node_id node, struct ul_group_call *call);
+                     const struct ul_graph *graph, ul_node_id node, bool unproven,
+                     struct ul_group_call *call);
 
 /* calls.c */
 
@@ -106,7 +118,8 @@ struct ul_calls {
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls);
 
-/* Whether all pieces of calls among the nodes from `first` on have the bits of the whole. */
+/* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
+ * against it: whether they have the bits of the whole is tried when a program is built. */
 bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
                         struct ul_dnnl *dnnl, const struct ul_whole *whole);
 

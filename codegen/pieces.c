@@ -20,209 +20,182 @@
 #define MOST_TRIAL_BYTES ((uint64_t)1 << 30)
 #define MOST_TRIAL_PRODUCTS ((uint64_t)1 << 38)
 
-/* The bits of a call, by rows along an axis. */
+/* The bits of a call, by rows along an axis; `good`: it was tried, and they are there. */
 struct rows {
     struct ul_call call;
     uint32_t axis;
-    bool good;
+    uint64_t product_count;
+    bool tried, good;
     uint64_t *hashes;
-    struct rows *next;
 };
 
-/* What was found about a piece. */
-struct verdict {
+/* A call that was cut. */
+struct whole {
+    struct rows rows;
+    struct whole *next;
+};
+
+/* A piece of it, wherever it lies. */
+struct piece {
     struct ul_call asked;
-    const struct rows *whole;
-    int64_t begin; /* the piece's first row in the whole */
-    bool good;
-    struct ul_call call;
-    struct verdict *next; /* of the same hash */
+    struct whole *whole;
+    bool served; /* the library has the implementation for it */
+    struct rows rows;
+    struct piece *next; /* of the same hash */
 };
 
 struct ul_pieces {
     uint64_t product_count; /* of all trials so far */
-    struct rows *rows;
-    struct verdict *table[UL_DNNL_TABLE];
+    struct whole *wholes;
+    struct piece *table[UL_DNNL_TABLE];
 };
 
-/* ---- where a piece lies in the whole ---- */
+/* ---- what can be compared ---- */
 
-static bool is_part(const struct ul_call_tensor *part, const struct ul_call_tensor *whole,
-                    const int64_t *at)
+/* Tensors that differ in their rows alone. */
+static bool is_alike(const struct ul_call_tensor *part, const struct ul_call_tensor *whole,
+                     uint32_t axis)
 {
-    bool fits = part->rank == whole->rank;
-    for (uint32_t d = 0; fits && d < whole->rank; d++)
-        fits = at[d] >= 0 && at[d] <= whole->dims[d] - part->dims[d];
-    return fits;
+    bool alike = part->rank == whole->rank;
+    for (uint32_t d = 0; alike && d < whole->rank; d++)
+        alike = part->dims[d] == whole->dims[d] || (d == axis && part->dims[d] < whole->dims[d]);
+    return alike;
 }
 
-/* Elements that no axis of the piece begins at are those of the whole. */
-static bool is_same(const struct ul_call_tensor *part, const struct ul_call_tensor *whole)
+/* A residual may be added in the place of the result, or as an operand. */
+static bool has_same_posts(const struct ul_call *part, const struct ul_call *whole, uint32_t axis)
 {
-    return part->rank == whole->rank &&
-           memcmp(part->dims, whole->dims, part->rank * sizeof *part->dims) == 0;
-}
-
-static bool has_same_posts(const struct ul_trial *trial)
-{
-    const struct ul_call *part = trial->part, *whole = trial->whole;
     bool same = part->post_count == whole->post_count;
     for (uint32_t i = 0; same && i < part->post_count; i++) {
         const struct ul_post *a = &part->posts[i], *b = &whole->posts[i];
         bool adds = (a->kind == UL_POST_ADD || a->kind == UL_POST_SUM) &&
                     (b->kind == UL_POST_ADD || b->kind == UL_POST_SUM);
-        const struct ul_call_tensor *to = a->kind == UL_POST_SUM ? &part->dst : &a->tensor;
-        const struct ul_call_tensor *from = b->kind == UL_POST_SUM ? &whole->dst : &b->tensor;
-        int64_t at[UL_CALL_RANK] = {0};
-        same = (a->kind == b->kind || adds) && a->alpha == b->alpha && a->beta == b->beta;
-        if (!same || a->kind < UL_POST_SUM)
-            continue;
-        for (uint32_t d = 0; d < from->rank; d++)
-            at[d] = from->dims[d] > 1 ? trial->dst_at[d] : 0;
-        same = is_part(to, from, at);
+        same = (a->kind == b->kind || adds) && a->alpha == b->alpha && a->beta == b->beta &&
+               is_alike(a->kind == UL_POST_SUM ? &part->dst : &a->tensor,
+                        b->kind == UL_POST_SUM ? &whole->dst : &b->tensor, axis);
     }
     return same;
 }
 
-/* Where the source of rows from `begin` on lies. */
-static bool place_source(struct ul_trial *trial, int64_t begin)
+/* The axis of the result that is cut (the first where none is) is one along which nothing is added,
+ * and the calls are otherwise alike. */
+static bool find_axis(const struct ul_call *part, const struct ul_call *whole, uint32_t *axis)
 {
-    const struct ul_call *part = trial->part, *whole = trial->whole;
-    uint32_t axis = trial->axis, rank = whole->dst.rank;
-    if (whole->kind == UL_CALL_MATMUL) {
-        if (axis + 1 == rank)
-            return false;
-        trial->src_at[axis] = whole->src.dims[axis] > 1 ? begin : 0;
-        if (axis + 2 < rank)
-            trial->weights_at[axis] = whole->weights.dims[axis] > 1 ? begin : 0;
-        return true;
-    }
-    if (axis < 2) {
-        trial->src_at[axis] = begin;
-        return true;
-    }
-    int64_t step = whole->steps[axis - 2];
-    int64_t shift = whole->pads[axis - 2] - part->pads[axis - 2];
-    bool transposed = whole->kind == UL_CALL_DECONVOLUTION;
-    trial->src_at[axis] = transposed ? (begin + shift) / step : begin * step - shift;
-    return !transposed || (begin + shift) % step == 0;
-}
-
-/* Fills the places of a piece whose first result is `offset` elements behind that of the whole;
- * false where it is none that could be compared. */
-static bool place(struct ul_trial *trial, int64_t offset)
-{
-    const struct ul_call *part = trial->part, *whole = trial->whole;
-    bool good = part->kind == whole->kind && part->group_count == whole->group_count &&
-                part->dst.rank == whole->dst.rank && part->src.rank == whole->src.rank &&
-                part->weights.rank == whole->weights.rank &&
-                memcmp(part->window, whole->window, sizeof part->window) == 0 &&
-                memcmp(part->steps, whole->steps, sizeof part->steps) == 0 &&
-                memcmp(part->dilations, whole->dilations, sizeof part->dilations) == 0;
-    for (uint32_t d = part->dst.rank; good && d-- > 0;)
-        trial->axis = part->dst.dims[d] != whole->dst.dims[d] ? d : trial->axis;
-    if (!good)
+    uint32_t rank = whole->dst.rank;
+    bool is_product = whole->kind == UL_CALL_MATMUL;
+    bool adds_channels = whole->kind == UL_CALL_CONVOLUTION || whole->kind == UL_CALL_DECONVOLUTION;
+    if (part->kind != whole->kind || part->dst.rank != rank)
         return false;
-    int64_t begin = offset / whole->dst.strides[trial->axis];
-    trial->dst_at[trial->axis] = begin;
-    return offset % whole->dst.strides[trial->axis] == 0 && place_source(trial, begin) &&
-           is_part(&part->dst, &whole->dst, trial->dst_at) &&
-           is_part(&part->src, &whole->src, trial->src_at) &&
-           is_part(&part->weights, &whole->weights, trial->weights_at) &&
-           (whole->pack == NULL || is_same(&part->weights, &whole->weights)) &&
-           is_same(&part->bias, &whole->bias) && has_same_posts(trial);
+    *axis = 0;
+    for (uint32_t d = rank; d-- > 0;)
+        *axis = part->dst.dims[d] != whole->dst.dims[d] ? d : *axis;
+    bool batch = is_product && *axis + 2 < rank;
+    if ((is_product && *axis + 1 == rank) || (adds_channels && *axis == 1))
+        return false;
+    return part->group_count == whole->group_count &&
+           memcmp(part->window, whole->window, sizeof part->window) == 0 &&
+           memcmp(part->steps, whole->steps, sizeof part->steps) == 0 &&
+           memcmp(part->dilations, whole->dilations, sizeof part->dilations) == 0 &&
+           is_alike(&part->dst, &whole->dst, *axis) && is_alike(&part->src, &whole->src, *axis) &&
+           is_alike(&part->weights, &whole->weights, batch ? *axis : UL_NONE) &&
+           is_alike(&part->bias, &whole->bias, UL_NONE) && has_same_posts(part, whole, *axis);
 }
 
 /* ---- trials ---- */
 
-static bool may_try(struct ul_pieces *pieces, const struct ul_call *call, uint64_t product_count)
+static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
 {
-    if (ul_trial_bytes(call) > MOST_TRIAL_BYTES ||
-        product_count > MOST_TRIAL_PRODUCTS - pieces->product_count)
-        return false;
-    pieces->product_count += product_count;
-    return true;
+    return ul_trial_bytes(&rows->call) <= MOST_TRIAL_BYTES &&
+           rows->product_count <= MOST_TRIAL_PRODUCTS - pieces->product_count;
 }
 
-static const struct rows *rows_of(struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t axis,
-                                  uint64_t product_count)
+/* Whether the rows' bits are there, finding them out at the first time. */
+static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
 {
-    struct rows *rows = dnnl->pieces->rows;
-    struct ul_trial trial = {.whole = call, .part = call, .axis = axis};
-    while (rows != NULL && (rows->axis != axis || memcmp(&rows->call, call, sizeof *call) != 0))
-        rows = rows->next;
-    if (rows != NULL)
-        return rows;
-    rows = UL_NEW(dnnl->arena, struct rows);
-    rows->call = *call;
-    rows->axis = axis;
-    rows->hashes = UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)call->dst.dims[axis]);
-    rows->good =
-        may_try(dnnl->pieces, call, product_count) && ul_trial_run(dnnl, &trial, rows->hashes);
-    rows->next = dnnl->pieces->rows;
-    dnnl->pieces->rows = rows;
-    return rows;
-}
-
-static bool has_bits(struct ul_dnnl *dnnl, const struct ul_trial *trial, const struct rows *whole,
-                     uint64_t product_count)
-{
-    uint64_t count = (uint64_t)trial->part->dst.dims[trial->axis];
-    uint64_t *hashes = UL_NEW_ARRAY(dnnl->arena, uint64_t, count);
-    return whole->good && may_try(dnnl->pieces, trial->part, product_count) &&
-           ul_trial_run(dnnl, trial, hashes) &&
-           memcmp(hashes, &whole->hashes[trial->dst_at[trial->axis]], count * sizeof *hashes) == 0;
+    struct ul_trial trial = {.whole = whole, .part = &rows->call, .axis = rows->axis};
+    if (!rows->tried && may_try(dnnl->pieces, rows)) {
+        dnnl->pieces->product_count += rows->product_count;
+        rows->hashes =
+            UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)rows->call.dst.dims[rows->axis]);
+        rows->good = ul_trial_run(dnnl, &trial, rows->hashes);
+    }
+    rows->tried = true;
+    return rows->good;
 }
 
 /* ---- answers ---- */
 
-static struct verdict *find_verdict(struct ul_dnnl *dnnl, const struct ul_call *asked,
-                                    const struct rows *whole, int64_t begin)
+static struct whole *whole_of(struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t axis,
+                              uint64_t product_count)
 {
-    struct verdict *verdict = dnnl->pieces->table[ul_dnnl_hash(asked)];
-    while (verdict != NULL && (verdict->whole != whole || verdict->begin != begin ||
-                               memcmp(&verdict->asked, asked, sizeof *asked) != 0))
-        verdict = verdict->next;
-    return verdict;
+    struct whole *whole = dnnl->pieces->wholes;
+    while (whole != NULL &&
+           (whole->rows.axis != axis || memcmp(&whole->rows.call, call, sizeof *call) != 0))
+        whole = whole->next;
+    if (whole != NULL)
+        return whole;
+    whole = UL_NEW(dnnl->arena, struct whole);
+    whole->rows = (struct rows){.call = *call, .axis = axis, .product_count = product_count};
+    whole->next = dnnl->pieces->wholes;
+    dnnl->pieces->wholes = whole;
+    return whole;
 }
 
-static struct verdict *judge(struct ul_dnnl *dnnl, const struct ul_group_call *call,
-                             const struct rows *whole, struct ul_trial *trial)
+static struct piece *piece_new(struct ul_dnnl *dnnl, const struct ul_group_call *call,
+                               struct whole *whole)
 {
-    struct verdict **slot = &dnnl->pieces->table[ul_dnnl_hash(&call->call)];
-    struct verdict *verdict = UL_NEW(dnnl->arena, struct verdict);
-    verdict->asked = verdict->call = call->call;
-    verdict->whole = whole;
-    verdict->begin = trial->dst_at[trial->axis];
-    verdict->next = *slot;
-    *slot = verdict;
-    verdict->call.pack = trial->whole->pack;
-    verdict->call.layout = trial->whole->layout;
-    trial->part = &verdict->call;
-    verdict->good = whole->good &&
-                    ul_dnnl_ask(dnnl, &verdict->call, call->product_count, false,
-                                trial->whole->implementation) &&
-                    has_bits(dnnl, trial, whole, call->product_count);
-    verdict->call.implementation = trial->whole->implementation; /* equal calls are equal bytes */
-    return verdict;
+    struct piece *piece = UL_NEW(dnnl->arena, struct piece);
+    struct ul_call *answer = &piece->rows.call;
+    piece->asked = call->call;
+    piece->whole = whole;
+    piece->rows = (struct rows){
+        .call = call->call, .axis = whole->rows.axis, .product_count = call->product_count};
+    answer->pack = whole->rows.call.pack;
+    answer->layout = whole->rows.call.layout;
+    piece->served =
+        ul_dnnl_ask(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
+    answer->implementation = whole->rows.call.implementation; /* equal calls are equal bytes */
+    return piece;
 }
 
-/* `offset`: of the piece's first result from that of the whole, in elements. */
-static bool answer_piece(struct ul_dnnl *dnnl, const struct ul_call *whole, int64_t offset,
-                         uint64_t whole_product_count, struct ul_group_call *call)
+static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *call,
+                              struct whole *whole)
 {
-    struct ul_trial trial = {.whole = whole, .part = &call->call};
-    if (ul_winograd_is(whole) || !place(&trial, offset))
+    struct piece **slot = &dnnl->pieces->table[ul_dnnl_hash(&call->call)];
+    struct piece *piece = *slot;
+    while (piece != NULL &&
+           (piece->whole != whole || memcmp(&piece->asked, &call->call, sizeof piece->asked) != 0))
+        piece = piece->next;
+    if (piece == NULL) {
+        piece = piece_new(dnnl, call, whole);
+        piece->next = *slot;
+        *slot = piece;
+    }
+    return piece;
+}
+
+bool ul_piece_answer(struct ul_dnnl *dnnl, const struct ul_piece *asked, struct ul_group_call *call)
+{
+    const struct ul_call *of = asked->whole;
+    uint32_t axis;
+    if (ul_winograd_is(of) || !find_axis(&call->call, of, &axis))
+        return false;
+    int64_t count = call->call.dst.dims[axis];
+    int64_t begin = asked->offset / of->dst.strides[axis];
+    if (asked->offset % of->dst.strides[axis] != 0 || begin > of->dst.dims[axis] - count)
         return false;
     if (dnnl->pieces == NULL)
         dnnl->pieces = UL_NEW(dnnl->arena, struct ul_pieces);
-    const struct rows *rows = rows_of(dnnl, whole, trial.axis, whole_product_count);
-    int64_t begin = trial.dst_at[trial.axis];
-    const struct verdict *verdict = find_verdict(dnnl, &call->call, rows, begin);
-    if (verdict == NULL)
-        verdict = judge(dnnl, call, rows, &trial);
-    call->call = verdict->call;
-    return verdict->good;
+    struct whole *whole = whole_of(dnnl, of, axis, asked->whole_product_count);
+    struct piece *piece = piece_of(dnnl, call, whole);
+    call->call = piece->rows.call;
+    if (!piece->served)
+        return false;
+    if (asked->unproven && !(piece->rows.tried && whole->rows.tried))
+        return true;
+    return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&
+           memcmp(piece->rows.hashes, &whole->rows.hashes[begin],
+                  (size_t)count * sizeof *piece->rows.hashes) == 0;
 }
 
 /* ---- the whole ---- */
@@ -272,7 +245,8 @@ static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
 }
 
 bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
-                     const struct ul_graph *graph, ul_node_id node, struct ul_group_call *call)
+                     const struct ul_graph *graph, ul_node_id node, bool unproven,
+                     struct ul_group_call *call)
 {
     const struct ul_call *of = ul_whole_call(whole, graph, node);
     if (of == NULL)
@@ -284,6 +258,9 @@ bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
         return true;
     }
     const struct ul_program_step *step = &whole->program->steps[ul_whole_step(whole, graph, node)];
-    return answer_piece(dnnl, of, offset_of(graph, node, whole->program, step),
-                        step->work.flop_count / 2, call);
+    struct ul_piece piece = {.whole = of,
+                             .whole_product_count = step->work.flop_count / 2,
+                             .offset = offset_of(graph, node, whole->program, step),
+                             .unproven = unproven};
+    return ul_piece_answer(dnnl, &piece, call);
 }

@@ -2,12 +2,12 @@
  *
  * Problem: the library says nothing of the order in which it adds, and that decides the bits of a
  * sum. But the order does not depend on the numbers that are added. Method: the call runs, on this
- * machine and with the planned number of threads, on numbers that only depend on where they lie in
- * the whole; the bits of each row of the result become a hash. A part with the hashes of the whole
- * adds in the whole's order, as far as anybody can tell from thousands of rounded sums:
+ * machine and with the planned number of threads, on numbers that are the same in every row of the
+ * axis that is cut; the bits of each row of the result become a hash. A part with the hashes of the
+ * whole adds in the whole's order, as far as anybody can tell from thousands of rounded sums:
  *
- *      whole    h0 h1 h2 h3 h4 h5 h6 h7
- *      part           h2 h3 h4              the same bits
+ *      whole    h0 h1 h1 h1 h1 h1 h1 h2     rows at the edges have padding
+ *      part              h1 h1 h1           the same bits, as in any other place where h1 is
  *
  * Weights of one channel are infinite where there is padding, since an implementation may leave
  * the padding out of its sums or multiply it as zeros, which makes a NaN there.
@@ -39,13 +39,13 @@ struct lanes {
     uint32_t rank, inner; /* the axis that a lane lies along */
     int64_t dims[UL_CALL_RANK];
     int64_t steps[UL_CALL_RANK];        /* of places */
-    int64_t number_steps[UL_CALL_RANK]; /* of numbers: row-major in the whole */
+    int64_t number_steps[UL_CALL_RANK]; /* of numbers: row-major, 0 along the rows' axis */
     int64_t at[UL_CALL_RANK];
     int64_t place, number; /* of the lane's first element */
 };
 
-static void lanes_init(struct lanes *lanes, const struct ul_call_tensor *tensor,
-                       const struct ul_call_tensor *whole, const int64_t *at)
+/* `axis` may be none of the tensor's. */
+static void lanes_init(struct lanes *lanes, const struct ul_call_tensor *tensor, uint32_t axis)
 {
     int64_t count = 1;
     memset(lanes, 0, sizeof *lanes);
@@ -53,9 +53,8 @@ static void lanes_init(struct lanes *lanes, const struct ul_call_tensor *tensor,
     for (uint32_t d = tensor->rank; d-- > 0;) {
         lanes->dims[d] = tensor->dims[d];
         lanes->steps[d] = tensor->strides[d];
-        lanes->number_steps[d] = count;
-        lanes->number += at[d] * count;
-        count *= whole->dims[d];
+        lanes->number_steps[d] = d == axis ? 0 : count;
+        count *= d == axis ? 1 : tensor->dims[d];
         bool longer = tensor->dims[d] > 1 && (tensor->dims[lanes->inner] == 1 ||
                                               tensor->strides[d] < tensor->strides[lanes->inner]);
         lanes->inner = longer || d + 1 == tensor->rank ? d : lanes->inner;
@@ -273,8 +272,10 @@ static void fill_weights(struct run *run)
     const struct ul_call *call = trial->part;
     struct source source = weight_source(run);
     struct lanes lanes;
+    /* Products of batches have weights by the batch. */
+    bool is_batched = call->kind == UL_CALL_MATMUL && trial->axis + 2 < call->dst.rank;
     if (call->pack == NULL) {
-        lanes_init(&lanes, &call->weights, &trial->whole->weights, trial->weights_at);
+        lanes_init(&lanes, &call->weights, is_batched ? trial->axis : UL_NONE);
         fill(run->weights, &lanes, &source);
         return;
     }
@@ -292,23 +293,17 @@ static void fill_weights(struct run *run)
     }
 }
 
-/* The operand of a post-operation, or what the sum finds in the result's place. An operand that is
- * broadcast along an axis lies at its only element. */
+/* The operand of a post-operation, or what the sum finds in the result's place. */
 static void fill_post(struct run *run, uint32_t index, const struct ul_call_tensor *dst)
 {
     const struct ul_trial *trial = run->trial;
     const struct ul_post *post = &trial->part->posts[index];
-    const struct ul_post *of = &trial->whole->posts[index];
     const struct ul_call_tensor *tensor = post->kind == UL_POST_SUM ? dst : &post->tensor;
-    const struct ul_call_tensor *whole = of->kind == UL_POST_SUM ? &trial->whole->dst : &of->tensor;
     struct source source = source_of(run, POSTS + index);
     struct lanes lanes;
-    int64_t at[UL_CALL_RANK];
-    for (uint32_t d = 0; d < UL_CALL_RANK; d++)
-        at[d] = d < whole->rank && whole->dims[d] > 1 ? trial->dst_at[d] : 0;
     if (post->kind < UL_POST_SUM)
         return;
-    lanes_init(&lanes, tensor, whole, at);
+    lanes_init(&lanes, tensor, trial->axis);
     fill(post->kind == UL_POST_SUM ? run->dst : run->posts[index], &lanes, &source);
 }
 
@@ -318,16 +313,15 @@ static void run_round(struct run *run)
     const struct ul_call *call = trial->part;
     struct ul_call_tensor src = seen(call, &call->src, call->src_copy_bytes);
     struct ul_call_tensor dst = seen(call, &call->dst, call->dst_copy_bytes);
-    const int64_t from_first[UL_CALL_RANK] = {0};
     struct source source = source_of(run, SRC);
     struct lanes lanes;
-    lanes_init(&lanes, &src, &trial->whole->src, trial->src_at);
+    lanes_init(&lanes, &src, trial->axis);
     fill(run->src, &lanes, &source);
     if (call->weights.rank > 0)
         fill_weights(run);
     if (call->bias.rank > 0) {
         source = source_of(run, BIAS);
-        lanes_init(&lanes, &call->bias, &trial->whole->bias, from_first);
+        lanes_init(&lanes, &call->bias, UL_NONE);
         fill(run->bias, &lanes, &source);
     }
     for (uint32_t i = 0; i < call->post_count; i++)
@@ -335,7 +329,7 @@ static void run_round(struct run *run)
     run->good = dnnl_primitive_execute(run->primitive, run->stream, run->arg_count, run->args) ==
                     dnnl_success &&
                 dnnl_stream_wait(run->stream) == dnnl_success;
-    lanes_init(&lanes, &dst, &trial->whole->dst, trial->dst_at);
+    lanes_init(&lanes, &dst, trial->axis);
     hash_rows(run->dst, &lanes, trial->axis, seed_of(run, SRC), run->hashes);
 }
 

@@ -64,6 +64,13 @@ void ul_cut_set_string(struct ul_cut *cut, const char *name, const char *value)
     attr_add(cut, name, UL_ATTR_STRING)->s = value;
 }
 
+void ul_cut_widen(struct ul_cut *cut, int64_t block)
+{
+    UL_ASSERT(block > 0 && ul_cut_output_type(cut)->dims[cut->output.axis] % block == 0);
+    cut->output.begin -= cut->output.begin % block;
+    cut->output.end += (block - cut->output.end % block) % block;
+}
+
 /* Outputs [begin, end) see [first, last) of the padded input:
  *
  *      padding |        input         | padding

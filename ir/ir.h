@@ -338,7 +338,8 @@ struct ul_cut {
     const struct ul_graph *graph;
     const struct ul_node *node;
     struct ul_arena *arena; /* for attributes and constants */
-    struct ul_part output;  /* wanted, of every output; never all */
+    /* Wanted, of every output. The answer may be wider, where only whole blocks can be made. */
+    struct ul_part output;
     /* The answer, per input: what is taken of it (at first all), and a constant that takes its
      * place, or NULL. */
     struct ul_part *inputs;
@@ -430,6 +431,8 @@ void ul_cut_set_int(struct ul_cut *cut, const char *name, int64_t value);
 void ul_cut_set_string(struct ul_cut *cut, const char *name, const char *value);
 const struct ul_type *ul_cut_input_type(const struct ul_cut *cut, uint32_t input);
 const struct ul_type *ul_cut_output_type(const struct ul_cut *cut);
+/* Widens the output to whole blocks of so many elements along its axis, which has no others. */
+void ul_cut_widen(struct ul_cut *cut, int64_t block);
 /* A window's outputs [begin, end) of one spatial dimension take inputs [low, high) and so much
  * padding; false where they see nothing but padding. Units: elements. */
 struct ul_cut_window {

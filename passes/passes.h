@@ -77,9 +77,9 @@ struct ul_split_facts {
     /* Output v may take over the bytes of inputs[first[v]] .. inputs[first[v + 1] - 1]. */
     const uint32_t *first;
     const ul_value_id *inputs;
-    /* Whether the target is sure to give the bits of the whole for pieces, the nodes of `graph` from
-     * `first_piece` on; NULL: it is asked later. */
-    bool (*is_sure)(void *context, const struct ul_graph *graph, ul_node_id first_piece);
+    /* Whether the target may compute the pieces, the nodes of `graph` from `first_piece` on; that
+     * they have the bits of the whole is found out later. NULL: it may. */
+    bool (*may_split)(void *context, const struct ul_graph *graph, ul_node_id first_piece);
     void *context;
 };
 struct ul_split_search;

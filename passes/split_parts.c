@@ -64,6 +64,24 @@ static bool join_outputs(const struct ul_graph *graph, const struct ul_node *nod
     return true;
 }
 
+/* What can only be made in blocks is: readers take a slice of it. The chain's results are to be as
+ * they were asked for. */
+static bool widen_outputs(struct ul_split_parts *parts, const struct ul_node *node,
+                          const struct ul_cut *cut)
+{
+    const struct ul_split_chain *chain = parts->chain;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        struct ul_part *part = &parts->parts[node->outputs[i]];
+        bool wider = part->begin != cut->output.begin || part->end != cut->output.end;
+        for (uint32_t k = 0; wider && k < chain->output_count; k++) {
+            if (chain->outputs[k] == node->outputs[i])
+                return false;
+        }
+        *part = cut->output;
+    }
+    return true;
+}
+
 static enum ul_status find_node_parts(struct ul_pass *pass, struct ul_split_parts *parts,
                                       ul_node_id id)
 {
@@ -72,7 +90,7 @@ static enum ul_status find_node_parts(struct ul_pass *pass, struct ul_split_part
     struct ul_cut cut;
     if (!join_outputs(graph, node, parts->parts))
         return fail(pass, parts->chain, id, "has results that are cut along different axes");
-    if (!ul_split_cut(graph, parts, id, pass->scratch, &cut))
+    if (!ul_split_cut(graph, parts, id, pass->scratch, &cut) || !widen_outputs(parts, node, &cut))
         return fail(pass, parts->chain, id, "cannot be computed in pieces along that axis");
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i] == UL_NONE || !is_inside(graph, parts->chain, node->inputs[i]))

@@ -123,12 +123,12 @@ static const char *choice_text(const struct state *state, const struct choice *c
                            (long long)choice->piece_count);
 }
 
-/* Pieces that a target cannot promise the bits of are as good as too large: of another size it may.
- */
-static bool is_sure(struct state *state, const struct ul_graph *graph)
+/* Pieces that a target has nothing for are as good as too large: of another size it may have. */
+static bool may_split(struct state *state, const struct ul_graph *graph)
 {
     const struct ul_split_facts *facts = state->search->facts;
-    return facts->is_sure == NULL || facts->is_sure(facts->context, graph, state->graph.node_count);
+    return facts->may_split == NULL ||
+           facts->may_split(facts->context, graph, state->graph.node_count);
 }
 
 enum verdict { IMPOSSIBLE, TOO_LARGE, GOOD };
@@ -153,7 +153,7 @@ static enum verdict measure(struct state *state, struct choice *choice, uint64_t
     choice->extra_cost = extra_cost(state->search, &copy, &state->graph);
     if (!keeps_target(state, &copy))
         return TOO_LARGE;
-    return choice->extra_cost >= most_cost || is_sure(state, &copy) ? GOOD : TOO_LARGE;
+    return choice->extra_cost >= most_cost || may_split(state, &copy) ? GOOD : TOO_LARGE;
 }
 
 /* ---- Around the peak ---- */

@@ -155,8 +155,9 @@ bool ul_cut_transpose(struct ul_cut *cut)
 bool ul_cut_depth_to_space(struct ul_cut *cut)
 {
     int64_t block = cut->output.axis < 2 ? 1 : ul_node_get_int(cut->node, "blocksize", 1);
-    if (cut->output.axis == 1 || cut->output.begin % block != 0 || cut->output.end % block != 0)
+    if (cut->output.axis == 1)
         return false;
+    ul_cut_widen(cut, block);
     ul_cut_take(cut, 0, cut->output.axis, cut->output.begin / block, cut->output.end / block);
     return true;
 }

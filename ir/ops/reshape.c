@@ -266,7 +266,8 @@ static void set_shape(struct ul_cut *cut)
 }
 
 /* A part stays one where the axis leads its group before and after: its elements then lie between
- * two places of the common order. Other parts are no parts of the input. */
+ * two places of the common order, if only as many as one step of the input holds. Other parts are
+ * no parts of the input. */
 bool ul_cut_reshape(struct ul_cut *cut)
 {
     const struct ul_type *in = ul_cut_input_type(cut, 0);
@@ -283,6 +284,8 @@ bool ul_cut_reshape(struct ul_cut *cut)
         return false;
     int64_t in_step = step_elements(in, from, group.a_end);
     int64_t out_step = step_elements(out, cut->output.axis, group.b_end);
+    if (in_step % out_step == 0)
+        ul_cut_widen(cut, in_step / out_step);
     if (cut->output.begin * out_step % in_step != 0 || cut->output.end * out_step % in_step != 0)
         return false;
     ul_cut_take(cut, 0, from, cut->output.begin * out_step / in_step,
