@@ -2,7 +2,8 @@
 # with the major version: the compiler asks it and compiled programs call it through that of 2.x.
 #
 # ullage_onednn is what the compiler links: the library, and the OpenMP runtime that it brings along,
-# whatever the C compiler's own is.
+# whatever the C compiler's own is. ULLAGE_ONEDNN_CFLAGS and ULLAGE_ONEDNN_LIBS are what programs need
+# besides -ldnnl to find the same library: nothing where compilers look for it by themselves.
 find_path(ULLAGE_ONEDNN_INCLUDE dnnl.h)
 find_library(ULLAGE_ONEDNN_LIBRARY dnnl)
 find_library(ULLAGE_GOMP_LIBRARY NAMES libgomp.so.1 gomp)
@@ -26,6 +27,34 @@ endforeach()
 if(NOT onednn_version STREQUAL "2")
   message(FATAL_ERROR "oneDNN ${onednn_version}.x was found in ${ULLAGE_ONEDNN_INCLUDE}; ullage is "
                       "made for oneDNN 2.x (Debian: libdnnl-dev 2.6 or 2.7)")
+endif()
+
+# Programs run their own kernels on the threads that the library uses, and say how many there are.
+set(onednn_runtime unknown)
+foreach(header IN ITEMS oneapi/dnnl/dnnl_config.h dnnl_config.h)
+  if(onednn_runtime STREQUAL unknown AND EXISTS ${ULLAGE_ONEDNN_INCLUDE}/${header})
+    file(STRINGS ${ULLAGE_ONEDNN_INCLUDE}/${header} onednn_line
+         REGEX "#define DNNL_CPU_THREADING_RUNTIME[ ]+DNNL_RUNTIME_")
+    if(onednn_line)
+      string(REGEX REPLACE ".*DNNL_RUNTIME_([A-Z]+).*" "\\1" onednn_runtime "${onednn_line}")
+    endif()
+  endif()
+endforeach()
+if(NOT onednn_runtime STREQUAL "OMP")
+  message(FATAL_ERROR "oneDNN in ${ULLAGE_ONEDNN_INCLUDE} was built for the threads of "
+                      "${onednn_runtime} (DNNL_CPU_THREADING_RUNTIME); ullage needs OpenMP's: build "
+                      "it with -DDNNL_CPU_RUNTIME=OMP, or take the distribution's (Debian: libdnnl-dev)")
+endif()
+
+set(ULLAGE_ONEDNN_CFLAGS "")
+set(ULLAGE_ONEDNN_LIBS "")
+get_filename_component(onednn_include ${ULLAGE_ONEDNN_INCLUDE} ABSOLUTE)
+get_filename_component(onednn_folder ${ULLAGE_ONEDNN_LIBRARY} DIRECTORY)
+if(NOT onednn_include IN_LIST CMAKE_C_IMPLICIT_INCLUDE_DIRECTORIES)
+  set(ULLAGE_ONEDNN_CFLAGS " -I${onednn_include}")
+endif()
+if(NOT onednn_folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+  set(ULLAGE_ONEDNN_LIBS " -L${onednn_folder} -Wl,-rpath,${onednn_folder}")
 endif()
 
 add_library(ullage_onednn INTERFACE)

@@ -254,7 +254,9 @@ struct ul_emit_options {
     const char *runtime_dir;  /* where the runtime's files are */
     const char *cc;           /* for the Makefile */
     const char *cflags;
-    const char *march;   /* "native", or NULL: none */
+    const char *march; /* "native", or NULL: none */
+    /* Where the target's library is: "" or " -I...", "" or " -L..." */
+    const char *library_cflags, *library_libs;
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 

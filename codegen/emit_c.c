@@ -363,6 +363,7 @@ static void put_makefile(struct ul_emitter *emitter)
     const char *natives = native_objects(emitter);
     const char *objects = ul_arena_printf(emitter->arena, "%s%s", rom ? " rom.o" : "", natives);
     bool own = natives[0] != '\0';
+    bool calls = emitter->program->call_count > 0;
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
@@ -372,7 +373,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "FUSE := $(shell $(CC) --param=avoid-fma-max-bits=0 -E -x c /dev/null >/dev/null 2>&1 && "
         "echo --param=avoid-fma-max-bits=0)\n"
         "KERNEL_FLAGS = -std=c99 -fno-strict-aliasing -ffp-contract=fast -fno-math-errno "
-        "-fno-trapping-math $(FUSE)\nLIBS =%s -lm\n"
+        "-fno-trapping-math $(FUSE)\nLIBS =%s%s -lm\n"
         "RUNTIME = %s$(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))%s\n\n"
         "program: model.o main.o%s $(RUNTIME) weights.bin\n"
         "\t$(CC) $(CFLAGS) $(OPENMP) -o $@.tmp model.o main.o%s $(RUNTIME) $(LIBS)\n"
@@ -382,12 +383,12 @@ static void put_makefile(struct ul_emitter *emitter)
         "main.o: main.c model.h $(wildcard ul_*.h)\n"
         "\t$(CC) $(CFLAGS) -std=c99 -c main.c -o $@\n\n"
         "%sul_%%.o: ul_%%.c $(wildcard ul_*.h)\n"
-        "\t$(CC) $(CFLAGS) -std=c99 -c $< -o $@\n\n"
+        "\t$(CC)%s $(CFLAGS) -std=c99 -c $< -o $@\n\n"
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
-        emitter->program->call_count > 0 ? " -ldnnl -fopenmp" : "",
+        calls ? options->library_libs : "", calls ? " -ldnnl -fopenmp" : "",
         own ? ul_arena_printf(emitter->arena, "$(filter-out%s,", natives) : "", own ? ")" : "",
         objects, objects,
         rom      ? ""
@@ -398,7 +399,8 @@ static void put_makefile(struct ul_emitter *emitter)
                               "%s: %%.o: %%.c $(wildcard ul_*.h)\n\t$(CC) $(CFLAGS) $(MARCH) "
                               "$(KERNEL_FLAGS) $(OPENMP) -c $< -o $@\n\n",
                               natives + 1)
-            : "");
+            : "",
+        calls ? options->library_cflags : "");
 }
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,
