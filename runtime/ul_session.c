@@ -275,7 +275,9 @@ static int open_buffers(const struct ul_session *s, const struct ul_tensor *tens
     return UL_EXIT_OK;
 }
 
-/* Large blocks are pages of their own, which weights of the file may take the place of. */
+/* Large blocks are pages of their own, which weights of the file may take the place of. The rest is
+   asked to be in large pages: a network walks through all of it, and spends some per cent of its
+   time on looking up small ones. */
 static void *new_block(struct ul_session *s, uint64_t align, uint64_t size_bytes)
 {
     void *block = NULL;
@@ -283,6 +285,10 @@ static void *new_block(struct ul_session *s, uint64_t align, uint64_t size_bytes
         block = mmap(NULL, (size_t)size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                      -1, 0);
         s->mapped_bytes = block != MAP_FAILED ? size_bytes : 0;
+#ifdef MADV_HUGEPAGE
+        if (block != MAP_FAILED)
+            (void)madvise(block, (size_t)size_bytes, MADV_HUGEPAGE);
+#endif
         return block != MAP_FAILED ? block : NULL;
     }
     if (posix_memalign(&block, (size_t)align, size_bytes != 0 ? (size_t)size_bytes : 1) != 0)
