@@ -1,27 +1,31 @@
-#!/ usr / bin / env python3
-""
-    "Programs under a budget: they fit it, compute the same bits, and stay within their values.
+#!/usr/bin/env python3
+"""Programs under a budget: they fit it, compute the same bits, and stay within their values.
 
-    budget.py-- run ULLAGE[--target c][--small NAME]...[MODEL.onnx]...
+    budget.py --run ULLAGE [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
 
-    Runs models made here,
-    whose skips are cheap to compute again, the named networks of models / scaled down,
-    and the files given.For each, `plan-- sweep` says which budgets there are;
-programs of several of them must reserve no more, pass-- guard, --memory and `check`,
-    and give the bits of the program without any reuse.Below the smallest budget,
-    exit code 4 and plan.json say so.Exit : 0 ok, 1 a promise is broken,
-    77 a Python package is missing.""
-                                   "
+Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
+down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
+several of them must reserve no more, pass --guard, --memory and `check`, and give the bits of the
+program without any reuse. Below the smallest budget, exit code 4 and plan.json say so.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+"""
 
-    import argparse import json import os import subprocess import sys import tempfile
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
 
-try : from onnx import parser, save except ImportError as error:
+try:
+    from onnx import parser, save
+except ImportError as error:
     print(f"budget.py: skipped: {error}")
     sys.exit(77)
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
-#Each holds a large value over a step that needs much itself; making it again is cheap.
+# Each holds a large value over a step that needs much itself; making it again is cheap.
 CHEAP = {
     "upsampled_skip": """
 g (float[1,4,16,16] x, float[8,4,4,4] w0, float[64,8,3,3] w1, float[8,64,3,3] w2, float[4,8,1,1] w3)
@@ -63,27 +67,23 @@ def run(command, folder, *codes):
 def outputs_of(program, folder):
     target = os.path.join(folder, os.path.basename(program) + "-out")
     os.makedirs(target)
-#Random indexes may be out of range, which is said with 2 after the outputs are written.
+    # Random indexes may be out of range, which is said with 2 after the outputs are written.
     run([program, "--random", "1", "--output-dir", target], folder, 0, 2)
-    return
-    {
-    name: open(os.path.join(target, name), "rb").read() for name in os.listdir(target)
-    }
+    return {name: open(os.path.join(target, name), "rb").read() for name in os.listdir(target)}
 
-def load(folder, name)
-    : with open(os.path.join(folder, name)) as file : return json
-                                                          .load(file)
 
-                                                              class References
-    : ""
-      "What a model gives without reuse, by the method of its convolutions, which is the plan's."
-      ""
+def load(folder, name):
+    with open(os.path.join(folder, name)) as file:
+        return json.load(file)
 
-      def __init__(self, ullage, model, options, folder)
-    : self.command =
-    [ ullage, "compile", model, "--pack", "none", "--cflags", "-O1" ] + options self.folder =
-        folder self.outputs =
-{}
+
+class References:
+    """What a model gives without reuse, by the method of its convolutions, which is the plan's."""
+
+    def __init__(self, ullage, model, options, folder):
+        self.command = [ullage, "compile", model, "--pack", "none", "--cflags", "-O1"] + options
+        self.folder = folder
+        self.outputs = {}
 
     def of(self, plan):
         method = dict(plan["options"]).get("conv", "best")
@@ -139,8 +139,9 @@ def check_sweep(ullage, model, options, folder, rungs):
             break
 
 
-def check(ullage, target, model, folder, must_repeat):
-    options = ["--target", target] + (["--no-pass", "split"] if must_repeat else [])
+def check(ullage, target, threads, model, folder, must_repeat):
+    options = ["--target", target] + (["--threads", threads] if threads else [])
+    options += ["--no-pass", "split"] if must_repeat else []
     run([ullage, "plan", model, "--sweep", "--json", "ladder.json"] + options, folder)
     rungs = load(folder, "ladder.json")["plans"]
     references = References(ullage, model, options, folder)
@@ -160,6 +161,7 @@ def main():
     parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parse.add_argument("--run", metavar="ULLAGE", required=True)
     parse.add_argument("--target", default="c")
+    parse.add_argument("--threads")
     parse.add_argument("--small", metavar="NAME", action="append", default=[])
     parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
     args = parse.parse_args()
@@ -177,7 +179,7 @@ def main():
         for model, must_repeat in jobs:
             try:
                 with tempfile.TemporaryDirectory(prefix="ullage-budget-") as folder:
-                    check(ullage, args.target, model, folder, must_repeat)
+                    check(ullage, args.target, args.threads, model, folder, must_repeat)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
                 print(f"FAIL {os.path.basename(model)}: {error}")
                 failed += 1

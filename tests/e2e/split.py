@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random chains of operators, computed in pieces and whole: the bits must be the same.
 
-    split.py ULLAGE [--target c] [--models 6] [--chains 8] [--seed 1] [--march native none]
+    split.py ULLAGE [--target c] [--threads N] [--models 6] [--chains 8] [--seed 1] [--march native none]
              [--keep DIR]
 
 A model holds several chains side by side. Each is split along the batch, the rows or another axis
@@ -203,7 +203,7 @@ def command(*words, **options):
     return subprocess.run([str(w) for w in words], capture_output=True, text=True, **options)
 
 
-def find_split(ullage, target, model, chain, rng):
+def find_split(ullage, common, model, chain, rng):
     """The first split of the chain that the compiler takes, of some that are tried."""
     names = [node.name for node in chain.nodes]
     for _ in range(8):
@@ -211,7 +211,7 @@ def find_split(ullage, target, model, chain, rng):
         last = rng.randrange(first, len(names))
         axis = rng.choice(["batch", "rows", "rows", 1, 2])
         text = f"{names[first]}..{names[last]}:{axis}:{rng.randrange(2, 7)}"
-        done = command(ullage, "plan", model, "--target", target, "--split", text)
+        done = command(ullage, "plan", model, *common, "--split", text)
         if done.returncode == 0:
             return text
     return None
@@ -243,7 +243,7 @@ def same_bits(whole, pieces, label):
     return not any(different)
 
 
-def check_model(ullage, target, rng, chain_count, marches, folder):
+def check_model(ullage, common, rng, chain_count, marches, folder):
     chains = [make_chain(rng, f"c{i}") for i in range(chain_count)]
     graph = helper.make_graph(
         [node for chain in chains for node in chain.nodes], "chains",
@@ -254,7 +254,7 @@ def check_model(ullage, target, rng, chain_count, marches, folder):
     model = os.path.join(folder, "model.onnx")
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)],
                                 ir_version=9), model)
-    splits = [find_split(ullage, target, model, chain, rng) for chain in chains]
+    splits = [find_split(ullage, common, model, chain, rng) for chain in chains]
     taken = [word for text in splits if text for word in ("--split", text)]
     ok = True
     for compiler in ("gcc", "clang"):
@@ -263,7 +263,7 @@ def check_model(ullage, target, rng, chain_count, marches, folder):
         for march in marches:
             environment = dict(os.environ, CC=compiler)
             label = f"{compiler}-{march}"
-            options = ["--target", target, "--march", march]
+            options = [*common, "--march", march]
             whole = run(ullage, model, folder, label + "-whole", options + ["--pack", "none"],
                         environment)
             pieces = run(ullage, model, folder, label + "-pieces", options + taken, environment)
@@ -277,17 +277,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
+    parser.add_argument("--threads")
     parser.add_argument("--models", type=int, default=6)
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--march", nargs="+", default=["native", "none"])
     parser.add_argument("--keep", help="folder for the models, which are left there")
     arguments = parser.parse_args()
+    common = ["--target", arguments.target]
+    common += ["--threads", arguments.threads] if arguments.threads else []
     failed = split_count = 0
     for number in range(arguments.models):
         rng = random.Random(arguments.seed * 1000 + number)
         folder = tempfile.mkdtemp(dir=arguments.keep)
-        ok, count = check_model(os.path.abspath(arguments.ullage), arguments.target, rng,
+        ok, count = check_model(os.path.abspath(arguments.ullage), common, rng,
                                 arguments.chains, arguments.march, folder)
         split_count += count
         failed += not ok
