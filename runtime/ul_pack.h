@@ -13,9 +13,10 @@
  * a plain loop, or by memcpy where they lie side by side; nothing is divided per element. Weights
  * that are transformed are gathered nine by nine.
  *
- * Invariants: elements have 4 bytes and are copied as bits, but for pack->winograd, where they are
- * floats of this machine. Ownership: all memory is the caller's.
- * Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99; needs no library.
+ * Invariants: elements have 4 bytes and are copied as bits; with pack->winograd they are read as
+ * little-endian floats, and what is written are floats of this machine. Ownership: all memory is
+ * the caller's. Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99;
+ * needs no library.
  */
 #ifndef UL_PACK_H
 #define UL_PACK_H
@@ -48,7 +49,7 @@ struct ul_packer {
     const struct ul_pack *winograd; /* of transformed weights; they use what follows alone */
     int64_t output, channel;        /* whose weights come next */
     uint32_t tap_count;             /* of those, came already */
-    float taps[9];
+    unsigned char taps[9 * UL_PACK_ELEMENT_BYTES];
 };
 
 /* The digits of axis `d`: its blocks from the finest on, then its tiles. */
@@ -157,6 +158,16 @@ static inline void ul_packer_winograd_init(struct ul_packer *packer, const struc
                (size_t)(cols - used) * UL_PACK_ELEMENT_BYTES);
 }
 
+/* The floats that nine weights are, as they are stored: little-endian. */
+static inline void ul_packer_winograd_read(float taps[9], const unsigned char *stored)
+{
+    for (int i = 0; i < 9; i++, stored += UL_PACK_ELEMENT_BYTES) {
+        uint32_t bits = stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 |
+                        (uint32_t)stored[3] << 24;
+        memcpy(&taps[i], &bits, sizeof bits);
+    }
+}
+
 /* Transforms the nine weights that are there. */
 static inline void ul_packer_winograd_put(struct ul_packer *packer)
 {
@@ -165,8 +176,9 @@ static inline void ul_packer_winograd_put(struct ul_packer *packer)
     const int64_t place = packer->output / cols * pack->strides[0] + packer->output % cols +
                           packer->channel * pack->strides[1];
     unsigned char *to = packer->target + place * (int64_t)UL_PACK_ELEMENT_BYTES;
-    float u[UL_WINOGRAD_POINTS];
-    ul_winograd_weight(u, packer->taps);
+    float u[UL_WINOGRAD_POINTS], taps[9];
+    ul_packer_winograd_read(taps, packer->taps);
+    ul_winograd_weight(u, taps);
     for (int p = 0; p < UL_WINOGRAD_POINTS; p++) {
         memcpy(to, &u[p], UL_PACK_ELEMENT_BYTES);
         to += pack->strides[3] * (int64_t)UL_PACK_ELEMENT_BYTES;
@@ -183,7 +195,8 @@ static inline void ul_packer_winograd_add(struct ul_packer *packer, const unsign
     while (count != 0) {
         uint32_t missing = 9 - packer->tap_count;
         uint32_t part = count < missing ? (uint32_t)count : missing;
-        memcpy(packer->taps + packer->tap_count, elements, part * UL_PACK_ELEMENT_BYTES);
+        memcpy(packer->taps + packer->tap_count * UL_PACK_ELEMENT_BYTES, elements,
+               part * UL_PACK_ELEMENT_BYTES);
         elements += part * UL_PACK_ELEMENT_BYTES;
         count -= part;
         packer->tap_count += part;

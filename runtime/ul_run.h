@@ -240,7 +240,7 @@ static inline int ul_run_place_section(const struct ul_weights_source *source,
         return ul_run_stream(source, offset_bytes, size_bytes, hash, NULL); /* but not to memory */
     else
         failed = ul_run_load_section(source, offset_bytes, target, size_bytes, hash);
-    if (ul_run_is_big_endian())
+    if (ul_run_is_big_endian() && (section->pack == NULL || section->pack->winograd == 0))
         ul_run_swap(target, section->pack != NULL ? section->pack->size_bytes : size_bytes,
                     section->element_bytes);
     return failed;
