@@ -44,17 +44,6 @@ static uint32_t dim_of(const struct ul_contraction *contraction, uint32_t var)
     return UL_CONTRACT_DIMS;
 }
 
-static uint32_t operand_count(enum ul_kx_op op)
-{
-    if (op <= UL_KX_LOAD)
-        return op == UL_KX_LOAD ? 1 : 0;
-    if (op <= UL_KX_ROUND_TO)
-        return 1;
-    if (op == UL_KX_SELECT || op == UL_KX_FMA)
-        return 3;
-    return op == UL_KX_INDEX || op == UL_KX_RANDOM ? 1 : 2;
-}
-
 /* Adds scale * x to `sum`; false when x is not affine in the contraction's variables. */
 static bool add_affine(const struct walk *walk, ul_kx x, int64_t scale, struct ul_affine *sum,
                        uint32_t depth)
@@ -125,7 +114,7 @@ static void use_expression(struct walk *walk, ul_kx x)
         return;
     }
     uint32_t operands[] = {expr->a, expr->b, expr->c};
-    for (uint32_t i = 0; i < operand_count(expr->op); i++)
+    for (uint32_t i = 0; i < ul_kx_operand_count(expr->op); i++)
         use_expression(walk, operands[i]);
 }
 

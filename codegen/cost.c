@@ -75,21 +75,6 @@ static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
 
 /* ---- operands ---- */
 
-static bool has_b(const struct ul_kx_data *expr)
-{
-    return expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
-}
-
-static bool has_c(const struct ul_kx_data *expr)
-{
-    return expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA;
-}
-
-static bool is_leaf(const struct ul_kx_data *expr)
-{
-    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
-}
-
 /* A function, not an instruction; the runtime has lanes for these few, on f32. */
 static bool is_function(const struct ul_kx_data *expr)
 {
@@ -142,8 +127,8 @@ static int64_t stride_of(const struct walk *walk, ul_kx id)
     if (expr->op == UL_KX_MUL)
         return stride_of_product(walk, expr);
     bool fixed = stride_of(walk, expr->a) == 0;
-    fixed = fixed && (!has_b(expr) || stride_of(walk, expr->b) == 0);
-    fixed = fixed && (!has_c(expr) || stride_of(walk, expr->c) == 0);
+    fixed = fixed && (ul_kx_operand_count(expr->op) < 2 || stride_of(walk, expr->b) == 0);
+    fixed = fixed && (ul_kx_operand_count(expr->op) < 3 || stride_of(walk, expr->c) == 0);
     return fixed ? 0 : UNKNOWN;
 }
 
@@ -158,12 +143,13 @@ static bool loads_move_little(const struct walk *walk, ul_kx id)
     if (id == UL_NONE)
         return true;
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return true;
     if (expr->op == UL_KX_LOAD)
         return moves_little(walk, expr->a);
-    return loads_move_little(walk, expr->a) && (!has_b(expr) || loads_move_little(walk, expr->b)) &&
-           (!has_c(expr) || loads_move_little(walk, expr->c));
+    return loads_move_little(walk, expr->a) &&
+           (ul_kx_operand_count(expr->op) < 2 || loads_move_little(walk, expr->b)) &&
+           (ul_kx_operand_count(expr->op) < 3 || loads_move_little(walk, expr->c));
 }
 
 static bool is_unrolled(const struct walk *walk, const struct ul_ks_data *stmt)
@@ -174,12 +160,12 @@ static bool is_unrolled(const struct walk *walk, const struct ul_ks_data *stmt)
 
 static bool calls_function(const struct ul_kernel *kernel, ul_kx id)
 {
-    if (id == UL_NONE || is_leaf(&kernel->exprs[id]))
+    if (id == UL_NONE || ul_kx_operand_count(kernel->exprs[id].op) == 0)
         return false;
     const struct ul_kx_data *expr = &kernel->exprs[id];
     return is_function(expr) || calls_function(kernel, expr->a) ||
-           (has_b(expr) && calls_function(kernel, expr->b)) ||
-           (has_c(expr) && calls_function(kernel, expr->c));
+           (ul_kx_operand_count(expr->op) >= 2 && calls_function(kernel, expr->b)) ||
+           (ul_kx_operand_count(expr->op) == 3 && calls_function(kernel, expr->c));
 }
 
 static bool list_calls_function(const struct ul_kernel *kernel, ul_ks first)
@@ -260,7 +246,7 @@ static bool is_affine(const struct ul_kx_data *expr)
 static void count_index(struct walk *walk, ul_kx id, uint64_t times)
 {
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return;
     if (!is_affine(expr)) {
         count_expr(walk, id, times);
@@ -275,7 +261,7 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
     if (id == UL_NONE)
         return;
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return;
     count_operation(walk, expr, times);
     if (expr->op == UL_KX_LOAD) {
@@ -284,9 +270,9 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
         return;
     }
     count_expr(walk, expr->a, times);
-    if (has_b(expr))
+    if (ul_kx_operand_count(expr->op) >= 2)
         count_expr(walk, expr->b, times);
-    if (has_c(expr))
+    if (ul_kx_operand_count(expr->op) == 3)
         count_expr(walk, expr->c, times);
 }
 

@@ -539,9 +539,9 @@ static void use_expr(struct printer *printer, ul_kx id)
         return;
     }
     use_expr(printer, expr->a);
-    if (expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM)
+    if (ul_kx_operand_count(expr->op) >= 2)
         use_expr(printer, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+    if (ul_kx_operand_count(expr->op) == 3)
         use_expr(printer, expr->c);
 }
 

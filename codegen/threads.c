@@ -65,16 +65,6 @@ struct touched {
     bool changed;
 };
 
-static bool has_second(const struct ul_kx_data *expr)
-{
-    return expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
-}
-
-static bool is_leaf(const struct ul_kx_data *expr)
-{
-    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
-}
-
 static uint8_t levels_of(struct touched *t, ul_kx id)
 {
     if (id == UL_NONE)
@@ -82,12 +72,12 @@ static uint8_t levels_of(struct touched *t, ul_kx id)
     const struct ul_kx_data *expr = &t->kernel->exprs[id];
     if (expr->op == UL_KX_VAR)
         return t->levels[expr->var];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return 0;
     uint8_t levels = levels_of(t, expr->a);
-    if (has_second(expr))
+    if (ul_kx_operand_count(expr->op) >= 2)
         levels |= levels_of(t, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+    if (ul_kx_operand_count(expr->op) == 3)
         levels |= levels_of(t, expr->c);
     return levels;
 }
@@ -97,14 +87,14 @@ static void count_loads(struct touched *t, ul_kx id)
     if (id == UL_NONE)
         return;
     const struct ul_kx_data *expr = &t->kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return;
     if (expr->op == UL_KX_LOAD)
         t->uses[expr->var]++;
     count_loads(t, expr->a);
-    if (has_second(expr))
+    if (ul_kx_operand_count(expr->op) >= 2)
         count_loads(t, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+    if (ul_kx_operand_count(expr->op) == 3)
         count_loads(t, expr->c);
 }
 
@@ -222,13 +212,13 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
 static bool is_index_only(const struct ul_kernel *kernel, ul_kx id)
 {
     const struct ul_kx_data *expr = &kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return expr->op != UL_KX_VAR || !kernel->vars[expr->var].is_mutable;
     if (expr->op == UL_KX_LOAD || expr->op == UL_KX_INDEX || !is_index_only(kernel, expr->a))
         return false;
-    if (has_second(expr) && !is_index_only(kernel, expr->b))
+    if (ul_kx_operand_count(expr->op) >= 2 && !is_index_only(kernel, expr->b))
         return false;
-    return (expr->op != UL_KX_SELECT && expr->op != UL_KX_FMA) || is_index_only(kernel, expr->c);
+    return ul_kx_operand_count(expr->op) < 3 || is_index_only(kernel, expr->c);
 }
 
 /* The one loop that a list consists of, but for names of indexes before it, or UL_NONE. */

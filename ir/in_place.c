@@ -59,29 +59,19 @@ static void add_store(struct ul_accesses *a, uint32_t buffer, ul_kx index)
     a->stores[a->store_count++] = access_here(a, buffer, index);
 }
 
-static bool has_second(const struct ul_kx_data *expr)
-{
-    return expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
-}
-
-static bool is_leaf(const struct ul_kx_data *expr)
-{
-    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
-}
-
 static void collect_expr(struct ul_accesses *a, ul_kx id)
 {
     if (id == UL_NONE)
         return;
     const struct ul_kx_data *expr = &a->kernel->exprs[id];
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return;
     collect_expr(a, expr->a);
     if (expr->op == UL_KX_LOAD)
         add_load(a, expr->var, expr->a);
-    if (has_second(expr))
+    if (ul_kx_operand_count(expr->op) >= 2)
         collect_expr(a, expr->b);
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
+    if (ul_kx_operand_count(expr->op) == 3)
         collect_expr(a, expr->c);
 }
 
@@ -140,13 +130,13 @@ static bool is_fixed(const struct ul_kernel *kernel, ul_kx id)
     const struct ul_kx_data *expr = &kernel->exprs[id];
     if (expr->op == UL_KX_VAR)
         return !kernel->vars[expr->var].is_mutable;
-    if (is_leaf(expr))
+    if (ul_kx_operand_count(expr->op) == 0)
         return true;
     if (expr->op == UL_KX_LOAD || !is_fixed(kernel, expr->a))
         return false;
-    if (has_second(expr) && !is_fixed(kernel, expr->b))
+    if (ul_kx_operand_count(expr->op) >= 2 && !is_fixed(kernel, expr->b))
         return false;
-    return (expr->op != UL_KX_SELECT && expr->op != UL_KX_FMA) || is_fixed(kernel, expr->c);
+    return ul_kx_operand_count(expr->op) < 3 || is_fixed(kernel, expr->c);
 }
 
 /* An index as sum of factors[i] * (variable of shared loop i) + a rest in [low, high]. */

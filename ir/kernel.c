@@ -268,6 +268,15 @@ enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a)
     return kernel->exprs[a].dtype;
 }
 
+uint32_t ul_kx_operand_count(enum ul_kx_op op)
+{
+    if (op < UL_KX_LOAD)
+        return 0;
+    if (op < UL_KX_ADD || op == UL_KX_INDEX || op == UL_KX_RANDOM)
+        return 1;
+    return op < UL_KX_SELECT ? 2 : 3;
+}
+
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value)
 {
     *value = kernel->exprs[a].imm_int;

@@ -257,6 +257,8 @@ ul_kx ul_kx_muli(struct ul_kernel *kernel, ul_kx a, int64_t b);
 ul_kx ul_kx_divi(struct ul_kernel *kernel, ul_kx a, int64_t b); /* floor; a >= 0 is cheaper */
 ul_kx ul_kx_modi(struct ul_kernel *kernel, ul_kx a, int64_t b);
 enum ul_dtype ul_kx_dtype(const struct ul_kernel *kernel, ul_kx a);
+/* The index of a load is its operand. */
+uint32_t ul_kx_operand_count(enum ul_kx_op op);
 /* True and the value when the expression is an integer constant. */
 bool ul_kx_is_int(const struct ul_kernel *kernel, ul_kx a, int64_t *value);
 

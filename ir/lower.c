@@ -168,15 +168,12 @@ static bool mutable_expr(const struct ul_kernel *kernel, ul_kx id)
         return kernel->vars[expr->var].is_mutable;
     case UL_KX_LOAD:
         return kernel->buffers[expr->var].role != UL_BUFFER_INPUT || mutable_expr(kernel, expr->a);
-    case UL_KX_SELECT:
-    case UL_KX_FMA:
-        return mutable_expr(kernel, expr->a) || mutable_expr(kernel, expr->b) ||
-               mutable_expr(kernel, expr->c);
     default:
         break;
     }
-    bool second = expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
-    return mutable_expr(kernel, expr->a) || (second && mutable_expr(kernel, expr->b));
+    uint32_t operands = ul_kx_operand_count(expr->op);
+    return mutable_expr(kernel, expr->a) || (operands >= 2 && mutable_expr(kernel, expr->b)) ||
+           (operands == 3 && mutable_expr(kernel, expr->c));
 }
 
 static uint32_t open_branch(const struct ul_kernel *kernel, uint32_t depth)

@@ -23,24 +23,15 @@ static void marks_grow(struct ul_kernel *kernel)
     kernel->mark_capacity = capacity;
 }
 
-static bool is_leaf(const struct ul_kx_data *expr)
-{
-    return expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT || expr->op == UL_KX_VAR;
-}
-
+/* Those that can be named: a load's is an index. */
 static uint32_t operand_count(const struct ul_kx_data *expr)
 {
-    if (is_leaf(expr) || expr->op == UL_KX_LOAD)
-        return 0; /* a load's operand is an index */
-    if (expr->op == UL_KX_SELECT || expr->op == UL_KX_FMA)
-        return 3;
-    bool second = expr->op >= UL_KX_ADD && expr->op != UL_KX_INDEX && expr->op != UL_KX_RANDOM;
-    return second ? 2 : 1;
+    return expr->op == UL_KX_LOAD ? 0 : ul_kx_operand_count(expr->op);
 }
 
 static bool is_nameable(const struct ul_kx_data *expr)
 {
-    return !is_leaf(expr) && expr->dtype != UL_I64 && expr->dtype != UL_BOOL;
+    return ul_kx_operand_count(expr->op) > 0 && expr->dtype != UL_I64 && expr->dtype != UL_BOOL;
 }
 
 /* Counts the uses of everything under `id`; true when some part would get a name. */

@@ -90,9 +90,9 @@ static void ask_expr(struct nest *nest, ul_kx id)
     if (expr.op == UL_KX_LOAD)
         ask_index(nest, expr.a);
     ask_expr(nest, expr.a);
-    if (expr.op >= UL_KX_ADD && expr.op != UL_KX_INDEX && expr.op != UL_KX_RANDOM)
+    if (ul_kx_operand_count(expr.op) >= 2)
         ask_expr(nest, expr.b);
-    if (expr.op == UL_KX_SELECT || expr.op == UL_KX_FMA)
+    if (ul_kx_operand_count(expr.op) == 3)
         ask_expr(nest, expr.c);
 }
 
