@@ -92,6 +92,28 @@ bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)
     return false;
 }
 
+ul_value_id ul_edit_dims_weight(struct ul_graph *graph, uint32_t rank, const int64_t *dims)
+{
+    int64_t count = rank;
+    return ul_graph_add_weight(graph, "shape",
+                               ul_tensor_new_ints(graph->arena, UL_I64, 1, &count, dims));
+}
+
+ul_node_id *ul_edit_find_readers(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    ul_node_id *readers = UL_NEW_ARRAY(arena, ul_node_id, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        readers[v] = UL_NONE;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                readers[node->inputs[i]] = n;
+        }
+    }
+    return readers;
+}
+
 static void add_block(struct ul_node_list *list, const struct ul_graph *graph,
                       struct ul_arena *arena, ul_block_id id)
 {

@@ -205,21 +205,15 @@ static ul_value_id add_node(struct einsum *e, enum ul_op op, ul_value_id a, ul_v
     return made;
 }
 
-static ul_value_id shape_weight(struct einsum *e, uint32_t rank, const int64_t *dims)
-{
-    int64_t count = rank;
-    return ul_graph_add_weight(e->graph, "shape",
-                               ul_tensor_new_ints(e->graph->arena, UL_I64, 1, &count, dims));
-}
-
 /* The operand with one dimension for each part, in the order of perm. */
 static ul_value_id arranged(struct einsum *e, ul_value_id value, const struct parts *parts,
                             const int64_t *perm)
 {
     int64_t dims[UL_LIMIT_RANK];
     if (e->graph->values[value].type.rank != parts->count)
-        value = add_node(e, UL_OP_Reshape, value, shape_weight(e, parts->count, parts->dims),
-                         parts->count, parts->dims);
+        value = add_node(e, UL_OP_Reshape, value,
+                         ul_edit_dims_weight(e->graph, parts->count, parts->dims), parts->count,
+                         parts->dims);
     if (is_in_order(perm, parts->count))
         return value;
     for (uint32_t d = 0; d < parts->count; d++)
@@ -271,7 +265,8 @@ static bool rewrite(struct einsum *e)
     }
     ul_value_id product = add_node(e, UL_OP_MatMul, left, right, y.count, dims);
     if (joins) {
-        become(e, UL_OP_Reshape, product, shape_weight(e, e->result.rank, e->result.dims));
+        become(e, UL_OP_Reshape, product,
+               ul_edit_dims_weight(e->graph, e->result.rank, e->result.dims));
         return true;
     }
     become(e, UL_OP_Transpose, product, UL_NONE);

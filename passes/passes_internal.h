@@ -42,6 +42,10 @@ bool ul_edit_is_reshape(enum ul_op op);
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */
 uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id value);
+/* The dimensions as a weight, which a Reshape takes. */
+ul_value_id ul_edit_dims_weight(struct ul_graph *graph, uint32_t rank, const int64_t *dims);
+/* Per value one of the nodes that read it, or UL_NONE. */
+ul_node_id *ul_edit_find_readers(const struct ul_graph *graph, struct ul_arena *arena);
 /* The nodes of a block and of the blocks nested in it, in execution order. */
 struct ul_node_list {
     uint32_t count, capacity;

@@ -1,5 +1,5 @@
 /* Activations that multiply their input by a gate: Gelu, Swish, HardSwish, Mish. */
-#include "passes/pattern.h"
+#include "passes/pattern_internal.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * number, but will do alone, where each row is known to keep a key. A Where that hides by a finite
  * number must be nearest to the product: what is added before it it would replace. Scores that are
  * NaN or infinite where a Where hides them stay hidden in the model alone. */
-#include "passes/pattern.h"
+#include "passes/pattern_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -343,10 +343,7 @@ static ul_value_id output_of(const struct ul_pattern *pattern, ul_node_id node)
 
 static ul_value_id shape_weight(struct ul_pattern *pattern, const struct ul_type *type)
 {
-    int64_t count = type->rank;
-    return ul_graph_add_weight(
-        pattern->graph, "shape",
-        ul_tensor_new_ints(pattern->graph->arena, UL_I64, 1, &count, type->dims));
+    return ul_edit_dims_weight(pattern->graph, type->rank, type->dims);
 }
 
 static ul_value_id reshaped(struct ul_pattern *pattern, ul_value_id value,

@@ -1,5 +1,5 @@
 /* Normalisation spelled out: LayerNormalization, RMSNormalization, Softmax. */
-#include "passes/pattern.h"
+#include "passes/pattern_internal.h"
 
 struct norm {
     ul_value_id x, scale, bias;

@@ -107,14 +107,6 @@ static uint32_t place_of(const struct sink *sink, ul_node_id id)
     return at;
 }
 
-static ul_value_id shape_weight(struct sink *sink, const struct ul_type *shape)
-{
-    struct ul_graph *graph = sink->graph;
-    int64_t rank = shape->rank;
-    return ul_graph_add_weight(graph, "shape",
-                               ul_tensor_new_ints(graph->arena, UL_I64, 1, &rank, shape->dims));
-}
-
 /* The operand with the dimensions of `shape`, by a node at *at where it has not. */
 static ul_value_id reshaped(struct sink *sink, ul_value_id operand, const struct ul_type *shape,
                             ul_node_id reader, uint32_t *at)
@@ -124,7 +116,7 @@ static ul_value_id reshaped(struct sink *sink, ul_value_id operand, const struct
     if (from != NULL && ul_edit_is_reshape(from->op) &&
         same_dims(type_of(sink, from->inputs[0]), shape))
         return from->inputs[0];
-    ul_value_id weight = shape_weight(sink, shape);
+    ul_value_id weight = ul_edit_dims_weight(graph, shape->rank, shape->dims);
     ul_node_id id = ul_graph_insert_node(graph, graph->nodes[reader].parent, (*at)++, UL_OP_Reshape,
                                          graph->nodes[reader].name, 2, 1);
     ul_value_id made = graph->nodes[id].outputs[0];
@@ -206,7 +198,8 @@ static void as_reshape(struct sink *sink, ul_node_id id)
     source = joins ? before->inputs[0] : source;
     if (!is_computed(sink, source))
         return;
-    ul_value_id inputs[2] = {source, shape_weight(sink, type_of(sink, node->outputs[0]))};
+    const struct ul_type *type = type_of(sink, node->outputs[0]);
+    ul_value_id inputs[2] = {source, ul_edit_dims_weight(graph, type->rank, type->dims)};
     if (joins)
         ul_graph_remove_node(graph, graph->values[node->inputs[0]].producer);
     node->op = UL_OP_Reshape;
@@ -217,29 +210,14 @@ static void as_reshape(struct sink *sink, ul_node_id id)
 
 /* ---- The walk ---- */
 
-static void find_readers(struct sink *sink, struct ul_arena *scratch)
-{
-    const struct ul_graph *graph = sink->graph;
-    sink->known_count = graph->value_count;
-    sink->uses = ul_graph_count_uses(graph, scratch);
-    sink->readers = UL_NEW_ARRAY(scratch, ul_node_id, graph->value_count);
-    for (uint32_t v = 0; v < graph->value_count; v++)
-        sink->readers[v] = UL_NONE;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
-            if (node->inputs[i] != UL_NONE)
-                sink->readers[node->inputs[i]] = n;
-        }
-    }
-}
-
 enum ul_status ul_pass_sink(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct sink sink = {.graph = graph};
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
-    find_readers(&sink, pass->scratch);
+    sink.known_count = graph->value_count;
+    sink.uses = ul_graph_count_uses(graph, pass->scratch);
+    sink.readers = ul_edit_find_readers(graph, pass->scratch);
     for (uint32_t n = 0; n < order.count; n++) {
         /* The reader becomes the reshape, which may go on from there when its turn comes. */
         ul_node_id id = order.nodes[n];

@@ -110,13 +110,6 @@ static ul_value_id repeat(struct rewrite *r, ul_value_id value)
     return add_constant(r, 1, &count, numbers);
 }
 
-static ul_value_id add_ints(struct rewrite *r, uint32_t count, const int64_t *ints)
-{
-    int64_t rank = count;
-    return ul_graph_add_weight(r->graph, "",
-                               ul_tensor_new_ints(r->graph->arena, UL_I64, 1, &rank, ints));
-}
-
 /* ---- Nodes ---- */
 
 static ul_value_id add_node(struct rewrite *r, enum ul_op op, ul_value_id a, ul_value_id b,
@@ -152,7 +145,7 @@ static ul_value_id add_product(struct rewrite *r, const struct ul_node *node)
     if (node->input_count > 2 && node->inputs[2] != UL_NONE)
         bias = repeat(r, node->inputs[2]);
     ul_value_id x = add_transpose(r, node->inputs[0], to_last, image);
-    x = add_node(r, UL_OP_Reshape, x, add_ints(r, 4, rows), 4, rows);
+    x = add_node(r, UL_OP_Reshape, x, ul_edit_dims_weight(r->graph, 4, rows), 4, rows);
     x = add_node(r, UL_OP_MatMul, x, weight, 4, result);
     return bias == UL_NONE ? x : add_node(r, UL_OP_Add, x, bias, 4, result);
 }
@@ -231,27 +224,13 @@ static void rewrite_node(struct rewrite *r, ul_node_id id)
         product = follow(r, next, last, product);
         last = graph->nodes[next].outputs[0];
     }
-    ul_value_id y = add_node(r, UL_OP_Reshape, product, add_ints(r, 4, image), 4, image);
+    ul_value_id y =
+        add_node(r, UL_OP_Reshape, product, ul_edit_dims_weight(r->graph, 4, image), 4, image);
     y = add_transpose(r, y, to_second, result.dims);
     graph->values[y].name = graph->values[last].name;
     ul_value_id *map = ul_edit_map(r->pass);
     (void)ul_edit_forward(r->pass, map, last, y);
     ul_graph_replace(graph, map);
-}
-
-static const ul_node_id *find_readers(const struct ul_graph *graph, struct ul_arena *scratch)
-{
-    ul_node_id *readers = UL_NEW_ARRAY(scratch, ul_node_id, graph->value_count);
-    for (uint32_t v = 0; v < graph->value_count; v++)
-        readers[v] = UL_NONE;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; node->op != UL_OP_NONE && i < node->input_count; i++) {
-            if (node->inputs[i] != UL_NONE)
-                readers[node->inputs[i]] = n;
-        }
-    }
-    return readers;
 }
 
 enum ul_status ul_pass_transposed(struct ul_pass *pass)
@@ -260,7 +239,7 @@ enum ul_status ul_pass_transposed(struct ul_pass *pass)
     struct rewrite r = {.pass = pass, .graph = graph, .known_count = graph->value_count};
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     r.uses = ul_graph_count_uses(graph, pass->scratch);
-    r.readers = find_readers(graph, pass->scratch);
+    r.readers = ul_edit_find_readers(graph, pass->scratch);
     for (uint32_t n = 0; n < order.count; n++) {
         ul_node_id id = order.nodes[n];
         if (graph->nodes[id].op != UL_OP_ConvTranspose || !fits(&r, &graph->nodes[id]))

@@ -5,8 +5,8 @@
  * members make, the root becomes another operator, and the members go.
  * Ownership: new values, nodes and lists live in the graph; counts in the pass's scratch.
  */
-#ifndef UL_PATTERN_H
-#define UL_PATTERN_H
+#ifndef UL_PATTERN_INTERNAL_H
+#define UL_PATTERN_INTERNAL_H
 
 #include "passes/passes_internal.h"
 
