@@ -184,6 +184,8 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .profile = &job->profile};
     UL_TRY(conv_choice(job, &options->conv));
     UL_TRY(thread_count(job, &options->thread_count));
+    if (given->isa != NULL)
+        UL_TRY(ul_dnnl_check_isa(&job->keep, given->isa, &job->diag));
     if (!options->target->has_library)
         return UL_OK;
     UL_TRY(ul_dnnl_open(&job->keep, given->isa, options->thread_count, &job->library, &job->diag));

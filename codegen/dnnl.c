@@ -39,7 +39,8 @@ struct answer {
 
 /* ---- the machine ---- */
 
-/* With what C compilers call as much, or a little less: the levels of the x86-64 psABI. */
+/* With what C compilers call as much, or a little less: the levels of the x86-64 psABI. The last
+ * one is any machine that oneDNN has no name for: other processors, very old ones. */
 static const struct {
     const char *name;
     dnnl_cpu_isa_t isa;
@@ -51,37 +52,52 @@ static const struct {
             {"avx512_core", dnnl_cpu_isa_avx512_core, "x86-64-v4"},
             {"avx512_core_vnni", dnnl_cpu_isa_avx512_core_vnni, "x86-64-v4 -mavx512vnni"},
             {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16, "x86-64-v4 -mavx512vnni"},
-            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx, "x86-64-v4 -mavx512vnni"}};
+            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx, "x86-64-v4 -mavx512vnni"},
+            {"any", dnnl_cpu_isa_all, "native"}};
 enum { ISA_COUNT = sizeof isas / sizeof *isas };
 
-static const char *isa_name(dnnl_cpu_isa_t isa)
+/* The row of an instruction set. */
+static uint32_t isa_row(dnnl_cpu_isa_t isa)
 {
-    for (uint32_t i = 0; i < ISA_COUNT; i++) {
-        if (isas[i].isa == isa)
-            return isas[i].name;
-    }
-    return "any";
+    uint32_t i = 0;
+    while (i + 1 < ISA_COUNT && isas[i].isa != isa)
+        i++;
+    return i;
+}
+
+/* The row of a name, or ISA_COUNT. */
+static uint32_t isa_find(const char *name)
+{
+    uint32_t i = 0;
+    while (i < ISA_COUNT && strcmp(isas[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
+{
+    struct ul_text names;
+    if (isa_find(name) < ISA_COUNT)
+        return UL_OK;
+    ul_text_init(&names, arena);
+    for (uint32_t i = 0; i < ISA_COUNT; i++)
+        ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", isas[i].name);
+    return ul_diag_set(diag, UL_USAGE, "--isa %s: expected one of %s", ul_quote(arena, name),
+                       names.data);
 }
 
 static enum ul_status set_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
 {
-    struct ul_text names;
-    ul_text_init(&names, arena);
-    for (uint32_t i = 0; i < ISA_COUNT; i++) {
-        ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", isas[i].name);
-        if (strcmp(isas[i].name, name) != 0)
-            continue;
-        /* It can be set once in a process, before the first use. */
-        (void)dnnl_set_max_cpu_isa(isas[i].isa);
-        dnnl_cpu_isa_t effective = dnnl_get_effective_cpu_isa();
-        if (effective == isas[i].isa)
-            return UL_OK;
-        return ul_diag_set(diag, UL_UNSUPPORTED,
-                           "--isa %s: this machine serves oneDNN's instruction sets up to %s", name,
-                           isa_name(effective));
-    }
-    return ul_diag_set(diag, UL_USAGE, "--isa %s: expected one of %s", ul_quote(arena, name),
-                       names.data);
+    UL_TRY(ul_dnnl_check_isa(arena, name, diag));
+    uint32_t wanted = isa_find(name);
+    /* It can be set once in a process, before the first use. */
+    (void)dnnl_set_max_cpu_isa(isas[wanted].isa);
+    uint32_t effective = isa_row(dnnl_get_effective_cpu_isa());
+    if (effective == wanted)
+        return UL_OK;
+    return ul_diag_set(diag, UL_UNSUPPORTED,
+                       "--isa %s: this machine serves oneDNN's instruction sets up to %s", name,
+                       isas[effective].name);
 }
 
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
@@ -93,7 +109,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
     opened->arena = arena;
     opened->thread_count = thread_count;
-    opened->isa = isa_name(dnnl_get_effective_cpu_isa());
+    opened->isa = isas[isa_row(dnnl_get_effective_cpu_isa())].name;
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
     *dnnl = opened;
@@ -112,11 +128,7 @@ const char *ul_dnnl_isa(const struct ul_dnnl *dnnl)
 
 const char *ul_dnnl_march(const struct ul_dnnl *dnnl)
 {
-    for (uint32_t i = 0; i < ISA_COUNT; i++) {
-        if (strcmp(isas[i].name, dnnl->isa) == 0)
-            return isas[i].march;
-    }
-    return "x86-64";
+    return isas[isa_find(dnnl->isa)].march;
 }
 
 /* ---- one question ---- */

@@ -52,6 +52,9 @@ struct ul_dnnl;
  */
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
+/* UL_USAGE where there is no instruction set of that name. */
+enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
 void ul_dnnl_close(struct ul_dnnl *dnnl);
 const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
 /* What a C compiler takes after -march= to use those instructions and no others. */

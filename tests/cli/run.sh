@@ -91,8 +91,25 @@ done
 "$ullage" compile "$digits" --dim N=1 --isa avx2 --march none --emit isa >/dev/null 2>&1
 grep -qx 'MARCH = ' isa/Makefile || { echo "FAIL: --march none beside --isa"; failed=1; }
 "$ullage" plan "$digits" --dim N=1 --target c --json plain.json >/dev/null
-"$ullage" plan "$digits" --dim N=1 --target c --threads 3 --isa abacus --json threads.json >/dev/null
-cmp plain.json threads.json || { echo "FAIL: threads change a plan of target c"; failed=1; }
+"$ullage" plan "$digits" --dim N=1 --target c --threads 3 --isa avx2 --conv direct \
+    --json threads.json >/dev/null
+cmp plain.json threads.json || { echo "FAIL: the machine changes a plan of target c"; failed=1; }
+# words that mean nothing are refused, by targets without a use for them too
+for target in c cpu; do
+    expect 1 'isa "abacus": expected one of sse41' "$ullage" plan "$digits" --dim N=1 \
+        --target $target --isa abacus
+    expect 1 'threads 0: expected a number' "$ullage" plan "$digits" --dim N=1 \
+        --target $target --threads 0
+    expect 1 'conv fast: expected best, direct or winograd' "$ullage" plan "$digits" --dim N=1 \
+        --target $target --conv fast
+done
+# a machine without a name, as plans of one have it, is not this one, or is
+"$ullage" plan "$digits" --dim N=1 --target cpu --isa any >any.txt 2>&1
+case $? in
+    0) ;;
+    3) grep -q 'isa any: this machine serves' any.txt || { echo "FAIL: --isa any"; failed=1; } ;;
+    *) echo "FAIL: --isa any is no usage error"; failed=1 ;;
+esac
 sed 's/\["threads", "3"\]/["threads", "lots"]/' on3.json >odd.json
 expect 1 'threads lots' "$ullage" check "$digits" odd.json
 

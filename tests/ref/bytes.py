@@ -7,7 +7,8 @@ Prints, for each, weights, reserved, reserved less weights, the lower bound and 
 that reserves more than the golden list says, or that the list lacks, is a failure (exit 6) until
 the growth is reviewed and taken over by --update; one that reserves less is only named. The list is
 that of target c; another target may exceed it by what its rows name, scratch and alignment at the
-peak and what packing adds to the weights, and by nothing else.
+peak, what packing adds to the weights, and in the networks of OPERANDS what is written only for
+calls of its library, and by nothing else.
 With ULLAGE_DATA naming a folder that has ONNX's light models in light/, these are listed too,
 against the limits below.
 """
@@ -25,6 +26,10 @@ GOLDEN = os.path.join(ROOT, "models", "golden_bytes.tsv")
 HEAD = ["model", "weights_bytes", "reserved_bytes", "lower_bound_bytes"]
 DIGITS = "digits"
 
+# Kernels of target c normalise and clip what they read on the way to the product; for a call that
+# is written first.
+OPERANDS = {"densenet121"}
+
 # MiB of reserved less weights, batch 1, that the light models must not exceed.
 LIGHT_LIMITS = {"resnet50": 5.5, "densenet121": 7.0, "inception_v1": 4.5, "squeezenet": 3.8,
                 "shufflenet": 3.0}  # fmt: skip
@@ -41,6 +46,8 @@ def plan(ullage, target, path, options):
     bound = max(report["lower_bound_bytes"], report["order_lower_bound_bytes"])
     rows = report["rows"]
     beside = rows["scratch"] + rows["alignment"]
+    if os.path.basename(path).removesuffix(".onnx") in OPERANDS:
+        beside += report.get("for_library", {}).get("operand_bytes", 0)
     return [rows["weights"], report["reserved_bytes"], bound, beside], None
 
 
@@ -94,7 +101,7 @@ def compare(golden, numbers, target):
     if more > allowed:
         return True, f"  FAIL grown by {more}" + (f" of {allowed}" if target != "c" else "")
     if more > 0:
-        return False, f"  more by {more}: packing {packing}, scratch and alignment {beside}"
+        return False, f"  more by {more}: packing {packing}, other rows {beside}"
     return False, f"  less by {-more}" if more < 0 else ""
 
 
