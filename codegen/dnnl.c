@@ -133,11 +133,6 @@ const char *ul_dnnl_march(const struct ul_dnnl *dnnl)
 
 /* ---- one question ---- */
 
-static bool is_useful(const struct ul_call *call, const char *implementation)
-{
-    return !ul_call_refuses(call, implementation) && strncmp(implementation, "simple", 6) != 0;
-}
-
 /* The layout as struct ul_pack has it; false where it cannot be said so. */
 static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
 {
@@ -218,7 +213,7 @@ static bool take_again(void *context, const_dnnl_primitive_desc_t pd)
     struct repeat *repeat = context;
     const char *name = ul_dnnl_offer_name(pd);
     bool same = strcmp(name, repeat->call->implementation) == 0;
-    if (is_useful(repeat->call, name) && (same || !repeat->found)) {
+    if (!ul_call_refuses(repeat->call, name) && (same || !repeat->found)) {
         repeat->found = true;
         repeat->scratch_bytes = scratch_of(pd, repeat->call);
     }
@@ -272,7 +267,8 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
     struct ul_call *call = question->call;
     const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     const char *name = ul_dnnl_offer_name(pd);
-    if (!is_useful(call, name) || (question->only != NULL && strcmp(question->only, name) != 0) ||
+    if (ul_call_refuses(call, name) ||
+        (question->only != NULL && strcmp(question->only, name) != 0) ||
         strncmp(question->begin, name, strlen(question->begin)) != 0 ||
         (question->pack && (weights == NULL || !read_layout(&call->layout, weights))))
         return false;

@@ -203,6 +203,7 @@ void ul_emit_calls(struct ul_emitter *emitter)
                    ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
                    ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
                    "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
+                   "    .implementation = ul_library_implementation,\n"
                    "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
                    ul_program_threads(&program->options),
                    ul_emit_place(emitter, program->library_state, 0).offset_bytes,

@@ -8,6 +8,7 @@
  * so that what else the machine does in between does not count.
  */
 #include "ul_internal.h"
+#include "ul_library.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,6 +22,7 @@
 #define PROFILE_SAMPLE_LIMIT (UINT64_C(1) << 20) /* of all steps together */
 #define PROFILE_SECONDS 1.0
 #define STEP_NONE UINT32_MAX
+#define KERNEL_NAME_BYTES 96
 
 struct bench {
     const struct ul_session *s;
@@ -250,6 +252,21 @@ static void print_profile(const struct bench *bench, FILE *out)
     }
 }
 
+/* The step's kernel; of a call that the library runs by another implementation than the planned
+ * one, that one. */
+static const char *kernel_of(const struct ul_session *s, const struct ul_step *step,
+                             char text[KERNEL_NAME_BYTES])
+{
+    const struct ul_library *library = s->model->library;
+    const char *name = NULL;
+    if (library != NULL && step->call != 0)
+        name = library->implementation(library, s->arena, step->call - 1);
+    if (name == NULL || strcmp(name, library->calls[step->call - 1].implementation) == 0)
+        return step->kernel;
+    snprintf(text, KERNEL_NAME_BYTES, "onednn %s", name);
+    return text;
+}
+
 static void write_json(struct ul_json *json, const void *context)
 {
     const struct bench *bench = context;
@@ -280,7 +297,8 @@ static void write_json(struct ul_json *json, const void *context)
         const struct ul_step *step = &model->steps[bench->order[i]];
         ul_json_open(json, NULL, '{');
         ul_json_text(json, "name", step->name);
-        ul_json_text(json, "kernel", step->kernel);
+        char kernel[KERNEL_NAME_BYTES];
+        ul_json_text(json, "kernel", kernel_of(bench->s, step, kernel));
         ul_json_text(json, "op", step->op);
         ul_json_text(json, "node", step->node);
         ul_json_number(json, "seconds", bench->step_seconds[bench->order[i]]);

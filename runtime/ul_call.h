@@ -109,12 +109,12 @@ static inline int ul_post_is_ours(enum ul_post_kind kind)
            kind == UL_POST_GELU_ERF;
 }
 
-/* Implementations that are not for planned programs: reference code, and those that allocate
- * outside of their scratchpad while they run. */
+/* Implementations that are not for planned programs: reference code and plain loops, and those that
+ * allocate outside of their scratchpad while they run. */
 static inline int ul_library_refuses(const char *implementation)
 {
-    return strncmp(implementation, "ref", 3) == 0 || strncmp(implementation, "gemm:", 5) == 0 ||
-           strstr(implementation, ":gemm:") != NULL;
+    return strncmp(implementation, "ref", 3) == 0 || strncmp(implementation, "simple", 6) == 0 ||
+           strncmp(implementation, "gemm:", 5) == 0 || strstr(implementation, ":gemm:") != NULL;
 }
 
 /* Also those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an

@@ -366,6 +366,20 @@ void ul_library_done(const struct ul_library *library, void *arena)
     set_state(library, arena, NULL);
 }
 
+const char *ul_library_implementation(const struct ul_library *library, const void *arena,
+                                      uint32_t index)
+{
+    const struct ul_library_state *state = get_state(library, arena);
+    const_dnnl_primitive_desc_t pd;
+    const char *name;
+    if (state == NULL || state->calls[index].main.primitive == NULL ||
+        dnnl_primitive_get_primitive_desc(state->calls[index].main.primitive, &pd) !=
+            dnnl_success ||
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success)
+        return NULL;
+    return name;
+}
+
 uint64_t ul_library_heap_bytes(const struct ul_library *library, const void *arena)
 {
     const struct ul_library_state *state = get_state(library, arena);

@@ -47,6 +47,9 @@ struct ul_library {
      * threads than at set-up. */
     enum ul_result (*ready)(const struct ul_library *library, const void *arena,
                             struct ul_failure *failure);
+    /* What runs a call, which need not be what was planned; NULL: that is not the library's. */
+    const char *(*implementation)(const struct ul_library *library, const void *arena,
+                                  uint32_t index);
     /* Bytes that the library took for itself at set-up, for --memory. */
     uint64_t (*heap_bytes)(const struct ul_library *library, const void *arena);
 };
@@ -68,6 +71,8 @@ enum ul_result ul_library_ready(const struct ul_library *library, const void *ar
  * read one, in their order; absent ones are NULL. */
 void ul_library_run(const struct ul_library *library, unsigned char *arena, uint32_t index,
                     const void *const *args, unsigned char *scratch);
+const char *ul_library_implementation(const struct ul_library *library, const void *arena,
+                                      uint32_t index);
 uint64_t ul_library_heap_bytes(const struct ul_library *library, const void *arena);
 
 #endif

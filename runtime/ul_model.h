@@ -187,7 +187,7 @@ struct ul_view {
 /* One step. It may write its views and the scratch ranges that live at it, nothing else. */
 struct ul_step {
     const char *name;    /* unique in the model */
-    const char *kernel;  /* the C function; several steps may share one */
+    const char *kernel;  /* the C function, of a library call what was planned; may be shared */
     const char *node;    /* the ONNX node that it comes from (the last one, when fused) */
     const char *op;      /* that node's operator, or several joined by '+' */
     uint32_t view_begin; /* its views are views[view_begin] ... */
@@ -195,6 +195,7 @@ struct ul_step {
     uint64_t flop_count;      /* 0 when not known */
     uint64_t moved_bytes;     /* bytes read and written, once each */
     double predicted_seconds; /* by the cost model; 0 when it was not asked */
+    uint32_t call;            /* 1 + the number of its library call; 0: it makes none */
 };
 
 /* Called before each step with its number, and with step_count after the last. A step inside a

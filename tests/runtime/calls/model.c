@@ -33,7 +33,11 @@
         .block_count = 1, .block_dims = {0}, .blocks = {CALLS_BLOCK}, .size_bytes = 18432          \
     }
 #else
+#ifdef CALLS_OTHER
+#define CALLS_IMPLEMENTATION "other:avx512_core"
+#else
 #define CALLS_IMPLEMENTATION "jit:avx512_core"
+#endif
 #define PACK_0                                                                                     \
     {                                                                                              \
         .rank = 4, .dims = {32, 16, 3, 3}, .strides = {2304, 2304, 768, 256}, .block_count = 2,    \
@@ -95,6 +99,7 @@ static const struct ul_library library = {
     .init = ul_library_init,
     .done = ul_library_done,
     .ready = ul_library_ready,
+    .implementation = ul_library_implementation,
     .heap_bytes = ul_library_heap_bytes,
 };
 
@@ -127,9 +132,9 @@ static const struct ul_section sections[] = {
 
 #ifndef UL_NO_TABLES
 static const struct ul_step steps[] = {
-    {"conv", "oneDNN", "conv", "Conv+Relu", 0, 1, 589824, 30976, 0.0},
-    {"halve", "oneDNN", "halve", "AveragePool", 1, 1, 0, 10240, 0.0},
-    {"mean", "oneDNN", "mean", "GlobalAveragePool", 2, 1, 0, 2176, 0.0},
+    {"conv", "oneDNN", "conv", "Conv+Relu", 0, 1, 589824, 30976, 0.0, 1},
+    {"halve", "oneDNN", "halve", "AveragePool", 1, 1, 0, 10240, 0.0, 2},
+    {"mean", "oneDNN", "mean", "GlobalAveragePool", 2, 1, 0, 2176, 0.0, 3},
 };
 
 static const int64_t shapes[] = {

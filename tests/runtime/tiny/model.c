@@ -100,10 +100,10 @@ static const struct ul_splat splats[] = {
 
 #ifndef UL_NO_TABLES
 static const struct ul_step steps[] = {
-    {"fc", "k0", "fc", "Gemm", 0, 1, 128, 240, 0.0},
-    {"relu", "k1", "relu", "Relu", 1, 1, 8, 64, 0.0},
-    {"select", "k2", "select", "Gather", 2, 1, 0, 72, 0.0},
-    {"label", "k3", "label", "ArgMax", 3, 1, 8, 48, 0.0},
+    {"fc", "k0", "fc", "Gemm", 0, 1, 128, 240, 0.0, 0},
+    {"relu", "k1", "relu", "Relu", 1, 1, 8, 64, 0.0, 0},
+    {"select", "k2", "select", "Gather", 2, 1, 0, 72, 0.0, 0},
+    {"label", "k3", "label", "ArgMax", 3, 1, 8, 48, 0.0, 0},
 };
 
 static const int64_t shapes[] = {
