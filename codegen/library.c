@@ -34,17 +34,6 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
     return true;
 }
 
-bool ul_describe_scalar(const struct ul_graph *graph, ul_value_id value, double *number)
-{
-    const struct ul_value *info = &graph->values[value];
-    if (info->tensor == NULL || (info->flags & UL_VALUE_PERSISTENT) != 0 ||
-        !ul_dtype_get(info->type.dtype)->is_float ||
-        (info->tensor->data != NULL && ul_type_elements(&info->type) != 1))
-        return false;
-    *number = ul_tensor_get_float(info->tensor, 0);
-    return true;
-}
-
 /* Whether the strides of all axes with more than one element are those of a dense tensor whose axes
  * nest as `order` says, outermost first; then all are set so. */
 static bool settle_as(struct ul_call_tensor *tensor, const uint32_t *order)

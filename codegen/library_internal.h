@@ -21,8 +21,6 @@ struct ul_describer {
  * too many axes, no elements, axes that do not go forward. */
 bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
                         struct ul_call_tensor *tensor);
-/* The number that a value is known to be. */
-bool ul_describe_scalar(const struct ul_graph *graph, ul_value_id value, double *number);
 /* Strides of axes with one element as a dense tensor has them; of three axes and more, dense
  * channels-last where it is that, or dense row-major. */
 void ul_describe_settle(struct ul_call_tensor *tensor, enum ul_call_kind kind);

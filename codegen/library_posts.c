@@ -201,7 +201,7 @@ bool ul_describe_add(struct ul_describer *describer, ul_value_id operand)
 {
     struct ul_call_tensor tensor;
     double number;
-    if (ul_describe_scalar(describer->graph, operand, &number))
+    if (ul_graph_get_number(describer->graph, operand, &number))
         return ul_describe_linear(describer, 1, number);
     if (describe_operand(describer, operand, &tensor) && is_bias(&describer->out->call, &tensor)) {
         set_bias(describer->out, operand, &tensor);
@@ -277,7 +277,7 @@ static bool add_arithmetic(struct ul_describer *describer, const struct ul_node 
     if (node->inputs[swapped ? 1 : 0] != describer->result || operand == describer->result ||
         is_made_here(describer, operand))
         return false;
-    if (ul_describe_scalar(describer->graph, operand, &number))
+    if (ul_graph_get_number(describer->graph, operand, &number))
         return add_scalar(describer, node->op, number, swapped);
     return add_operand(describer, node->op, operand, swapped);
 }
@@ -287,7 +287,7 @@ static bool add_clip(struct ul_describer *describer, const struct ul_node *node)
     double bounds[2] = {-(double)INFINITY, (double)INFINITY};
     for (uint32_t i = 1; i < 3; i++) {
         if (i < node->input_count && node->inputs[i] != UL_NONE &&
-            !ul_describe_scalar(describer->graph, node->inputs[i], &bounds[i - 1]))
+            !ul_graph_get_number(describer->graph, node->inputs[i], &bounds[i - 1]))
             return false;
     }
     return add_post(describer, UL_POST_CLIP, bounds[0], bounds[1]);

@@ -318,6 +318,18 @@ bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
     return false;
 }
 
+bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number)
+{
+    if (value == UL_NONE || (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0)
+        return false;
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    if (tensor == NULL || !ul_dtype_get(tensor->type.dtype)->is_float ||
+        (tensor->data != NULL && ul_type_elements(&tensor->type) != 1))
+        return false;
+    *number = ul_tensor_get_float(tensor, 0);
+    return true;
+}
+
 const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name)
 {
     for (uint32_t i = 0; i < node->attr_count; i++) {

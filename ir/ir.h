@@ -250,6 +250,8 @@ void ul_graph_replace(struct ul_graph *graph, ul_value_id *map);
 /* Uses of every value: node inputs of all blocks plus block outputs; an array of value_count. */
 uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena);
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
+/* True and the number when all elements of a constant, of any shape, are one float. */
+bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number);
 
 /* Attribute look-up; the default where the node has none. */
 const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name);

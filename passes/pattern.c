@@ -137,16 +137,6 @@ struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
     return root;
 }
 
-bool ul_pattern_number(const struct ul_pattern *pattern, ul_value_id value, double *number)
-{
-    const struct ul_tensor *tensor = ul_edit_constant(pattern->graph, value);
-    if (tensor == NULL || !ul_dtype_get(tensor->type.dtype)->is_float ||
-        (tensor->data != NULL && ul_type_elements(&tensor->type) != 1))
-        return false;
-    *number = ul_tensor_get_float(tensor, 0);
-    return true;
-}
-
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
 {
     const struct ul_node *root = &pattern->graph->nodes[pattern->root];
@@ -158,7 +148,7 @@ bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
 bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
                    double *number)
 {
-    return ul_pattern_number(pattern, node->inputs[at], number) &&
+    return ul_graph_get_number(pattern->graph, node->inputs[at], number) &&
            ul_type_equal(ul_pattern_type(pattern, node->inputs[1 - at]),
                          ul_pattern_type(pattern, node->outputs[0]));
 }

@@ -123,9 +123,9 @@ static ul_value_id clipped(struct ul_pattern *pattern, ul_value_id value, double
     double low, high;
     const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Clip);
     bool fits = node != NULL && node->input_count == 3 &&
-                ul_pattern_number(pattern, node->inputs[1], &low) &&
-                ul_pattern_number(pattern, node->inputs[2], &high) && !(low < 0 || low > 0) &&
-                ul_pattern_near(pattern, high, most);
+                ul_graph_get_number(pattern->graph, node->inputs[1], &low) &&
+                ul_graph_get_number(pattern->graph, node->inputs[2], &high) &&
+                !(low < 0 || low > 0) && ul_pattern_near(pattern, high, most);
     return fits ? node->inputs[0] : UL_NONE;
 }
 

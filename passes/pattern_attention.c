@@ -84,8 +84,8 @@ static bool through_where(struct ul_pattern *pattern, struct attention *a,
     struct mask mask = {.value = node->inputs[0],
                         .is_condition = true,
                         .level = *ul_pattern_type(pattern, node->outputs[0])};
-    mask.hides_true = ul_pattern_number(pattern, node->inputs[1], &mask.low);
-    if (!mask.hides_true && !ul_pattern_number(pattern, node->inputs[2], &mask.low))
+    mask.hides_true = ul_graph_get_number(pattern->graph, node->inputs[1], &mask.low);
+    if (!mask.hides_true && !ul_graph_get_number(pattern->graph, node->inputs[2], &mask.low))
         return false;
     ul_value_id next = node->inputs[mask.hides_true ? 2 : 1];
     return ul_type_equal(ul_pattern_type(pattern, next), &mask.level) && mask.low < 0 &&
@@ -573,7 +573,7 @@ static const struct ul_node *take_softmax(struct ul_pattern *pattern, struct att
     if (where == NULL)
         return ul_pattern_take(pattern, weights, UL_OP_Softmax);
     if (test == NULL || test->inputs[0] != where->inputs[2] ||
-        !ul_pattern_number(pattern, where->inputs[1], &zero) || zero < 0 || zero > 0 ||
+        !ul_graph_get_number(pattern->graph, where->inputs[1], &zero) || zero < 0 || zero > 0 ||
         !ul_type_equal(ul_pattern_type(pattern, weights),
                        ul_pattern_type(pattern, where->inputs[2])))
         return NULL;

@@ -48,12 +48,10 @@ bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *o
  * type that the operator gives them. */
 struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
                                    const ul_value_id *inputs, uint32_t input_count);
-/* True and the number when all elements of a constant are equal. */
-bool ul_pattern_number(const struct ul_pattern *pattern, ul_value_id value, double *number);
 /* Equal as far as constants are written: looser where the type has few digits. */
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b);
 const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value);
-/* Operand `at` of a node with two is such a number, and the other has the type of the result. */
+/* Operand `at` of a node with two is a number, and the other has the type of the result. */
 bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
                    double *number);
 /* One operand or the other is. */
