@@ -2,8 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
-#include "codegen/library.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

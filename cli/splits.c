@@ -14,8 +14,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
-#include "codegen/library.h"
-
 #include <string.h>
 #include <time.h>
 

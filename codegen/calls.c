@@ -9,7 +9,7 @@
  *
  * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
  * give the result its bytes. Left undone: two packed copies of a weight. */
-#include "codegen/library.h"
+#include "codegen/calls_internal.h"
 
 #include <string.h>
 

@@ -92,7 +92,7 @@ enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, si
 
 struct ul_call; /* runtime/ul_call.h */
 struct ul_pack;
-struct ul_dnnl; /* library.h */
+struct ul_dnnl; /* below */
 
 /* One function of the program. */
 struct ul_program_kernel {
@@ -210,6 +210,41 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 
 /* winograd.c: whether any convolution was given Winograd's method. */
 bool ul_program_has_winograd(const struct ul_program *program);
+
+/* dnnl.c */
+
+/* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
+ * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
+ */
+enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
+                            struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
+/* UL_USAGE where there is no instruction set of that name. */
+enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
+void ul_dnnl_close(struct ul_dnnl *dnnl);
+const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
+/* What a C compiler takes after -march= to use those instructions and no others. */
+const char *ul_dnnl_march(const struct ul_dnnl *dnnl);
+/* The group is a call, as far as the library goes: for passes/fuse.c. */
+bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
+                   uint32_t count, const bool *escapes);
+
+/* pieces.c */
+
+/* The program of a graph before chains of it were split, and which of its steps a node is of. */
+struct ul_whole {
+    const struct ul_program *program;
+    uint32_t *steps; /* by node of its graph, the last of a group; UL_NONE: of none */
+};
+
+void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena,
+                   const struct ul_program *program);
+/* calls.c */
+
+/* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
+ * against it: whether they have the bits of the whole is tried when a program is built. */
+bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
+                        struct ul_dnnl *dnnl, const struct ul_whole *whole);
 
 /* select.c */
 

@@ -3,7 +3,7 @@
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
 
-#include "codegen/library.h"
+#include "codegen/calls_internal.h"
 
 #include "runtime/ul_dnnl_desc.h"
 

@@ -2,7 +2,7 @@
  * steps that run them. */
 #include "codegen/emit_internal.h"
 
-#include "codegen/library.h"
+#include "codegen/calls_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef UL_LIBRARY_INTERNAL_H
 #define UL_LIBRARY_INTERNAL_H
 
-#include "codegen/library.h"
+#include "codegen/calls_internal.h"
 
 /* A call that is being described. */
 struct ul_describer {

@@ -9,9 +9,9 @@
  *
  *      copy init -> carried | loop: counter, slices in, body, slices out, refill | copy -> outputs
  */
+#include "codegen/calls_internal.h"
 #include "codegen/codegen.h"
 #include "codegen/contract.h"
-#include "codegen/library.h"
 #include "codegen/threads.h"
 
 #include "runtime/ul_winograd.h"

@@ -10,7 +10,7 @@
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
-#include "codegen/library.h"
+#include "codegen/calls_internal.h"
 
 #include "runtime/ul_winograd.h"
 

@@ -14,8 +14,8 @@
  * Ownership: calls borrow names and layouts from the library's arena.
  * Units: dims and strides in elements. Failure: what is no call is false, not an error.
  */
-#ifndef UL_CODEGEN_LIBRARY_H
-#define UL_CODEGEN_LIBRARY_H
+#ifndef UL_CALLS_INTERNAL_H
+#define UL_CALLS_INTERNAL_H
 
 #include "codegen/codegen.h"
 #include "runtime/ul_call.h"
@@ -45,27 +45,9 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
 
 /* dnnl.c */
 
-struct ul_dnnl;
-
-/* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
- * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
- */
-enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
-                            struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
-/* UL_USAGE where there is no instruction set of that name. */
-enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
-                                 struct ul_diag *diag) UL_MUST_CHECK;
-void ul_dnnl_close(struct ul_dnnl *dnnl);
-const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
-/* What a C compiler takes after -march= to use those instructions and no others. */
-const char *ul_dnnl_march(const struct ul_dnnl *dnnl);
 /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch. False:
  * the library has nothing for it that a plan should hold. */
 bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack);
-/* The group is a call, as far as the library goes: for passes/fuse.c. */
-bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
-                   uint32_t count, const bool *escapes);
-
 /* pieces.c */
 
 /* Where a call may be a piece of another one: some rows of its result. */
@@ -79,14 +61,6 @@ struct ul_piece {
 bool ul_piece_answer(struct ul_dnnl *dnnl, const struct ul_piece *piece,
                      struct ul_group_call *call);
 
-/* The program of a graph before chains of it were split, and which of its steps a node is of. */
-struct ul_whole {
-    const struct ul_program *program;
-    uint32_t *steps; /* by node of its graph, the last of a group; UL_NONE: of none */
-};
-
-void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena,
-                   const struct ul_program *program);
 /* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
  * none. `whole` NULL: nothing was split. */
 uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
@@ -120,11 +94,6 @@ struct ul_calls {
  * split, whose choice stands; or NULL. */
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls);
-
-/* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
- * against it: whether they have the bits of the whole is tried when a program is built. */
-bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        struct ul_dnnl *dnnl, const struct ul_whole *whole);
 
 /* winograd.c */
 
