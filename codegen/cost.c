@@ -46,31 +46,19 @@ struct walk {
     const struct ul_threads *threads;
 };
 
-static uint64_t saturating_mul(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    return ul_size_mul(a, b, &product) ? product : UINT64_MAX;
-}
-
-static uint64_t saturating_add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
-}
-
 static void count(struct walk *walk, enum ul_work_kind kind, uint64_t operations)
 {
-    walk->work->counts[kind] = saturating_add(walk->work->counts[kind], operations);
+    walk->work->counts[kind] = ul_size_add_most(walk->work->counts[kind], operations);
 }
 
 static void count_flops(struct walk *walk, uint64_t operations)
 {
-    walk->work->flop_count = saturating_add(walk->work->flop_count, operations);
+    walk->work->flop_count = ul_size_add_most(walk->work->flop_count, operations);
 }
 
 static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
 {
-    walk->accesses[buffer] = saturating_add(walk->accesses[buffer], times);
+    walk->accesses[buffer] = ul_size_add_most(walk->accesses[buffer], times);
 }
 
 /* ---- operands ---- */
@@ -226,12 +214,12 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
     bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
                   expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
     if (floats)
-        count_flops(walk, expr->op == UL_KX_FMA ? saturating_mul(times, 2) : times);
+        count_flops(walk, expr->op == UL_KX_FMA ? ul_size_mul_most(times, 2) : times);
     bool is_long = expr->op == UL_KX_TANH || expr->op == UL_KX_ERF; /* about two of the others */
     if (special && walk->vector && has_lanes(expr))
-        count(walk, UL_WORK_SPECIAL, is_long ? saturating_mul(times, 2) : times);
+        count(walk, UL_WORK_SPECIAL, is_long ? ul_size_mul_most(times, 2) : times);
     else if (special)
-        count(walk, UL_WORK_SCALAR, saturating_mul(times, SCALAR_SPECIAL));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, SCALAR_SPECIAL));
     else
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
 }
@@ -318,7 +306,7 @@ static bool is_strided(const struct ul_contract_plan *plan)
 static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
 {
     uint64_t n = (uint64_t)plan->n;
-    uint64_t k = saturating_mul(times, (uint64_t)plan->k);
+    uint64_t k = ul_size_mul_most(times, (uint64_t)plan->k);
     uint64_t rows = n / (uint64_t)row_extent(plan->contraction);
     uint64_t block =
         (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
@@ -326,17 +314,18 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
     if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
         return;
     if (plan->packs_a)
-        count(walk, UL_WORK_VECTOR, saturating_mul(blocks, saturating_mul((uint64_t)plan->m, k)));
+        count(walk, UL_WORK_VECTOR,
+              ul_size_mul_most(blocks, ul_size_mul_most((uint64_t)plan->m, k)));
     if (plan->schedule == UL_CONTRACT_WINDOW)
-        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(times, rows), WINDOW_ROW));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(times, rows), WINDOW_ROW));
     if (!packs_b(plan))
         return;
     if (is_strided(plan))
-        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(n, k), PACKED_STRIDED));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(n, k), PACKED_STRIDED));
     else
-        count(walk, UL_WORK_VECTOR, saturating_mul(n, k));
+        count(walk, UL_WORK_VECTOR, ul_size_mul_most(n, k));
     if (plan->b_n.count > 1)
-        count(walk, UL_WORK_SCALAR, saturating_mul(saturating_mul(rows, k), PACKED_ROW));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(rows, k), PACKED_ROW));
 }
 
 /* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads, with a
@@ -359,13 +348,13 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     enum { SCALAR_PRODUCT = 8 }; /* two indexes, two loads, a product and a sum */
     struct ul_contract_plan plan;
     ul_contract_plan_init(&plan, walk->kernel, contraction, walk->scratch);
-    uint64_t outer = saturating_mul(times, saturating_mul((uint64_t)plan.m, (uint64_t)plan.n));
-    uint64_t products = saturating_mul(outer, (uint64_t)plan.k);
+    uint64_t outer = ul_size_mul_most(times, ul_size_mul_most((uint64_t)plan.m, (uint64_t)plan.n));
+    uint64_t products = ul_size_mul_most(outer, (uint64_t)plan.k);
     enum ul_work_kind kind = product_kind(walk->kernel, &plan);
-    count_flops(walk, saturating_mul(products, 2));
-    uint64_t filled = saturating_mul(saturating_mul(times, (uint64_t)plan.m),
-                                     saturating_mul(filled_columns(&plan), (uint64_t)plan.k));
-    count(walk, kind, saturating_mul(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
+    count_flops(walk, ul_size_mul_most(products, 2));
+    uint64_t filled = ul_size_mul_most(ul_size_mul_most(times, (uint64_t)plan.m),
+                                       ul_size_mul_most(filled_columns(&plan), (uint64_t)plan.k));
+    count(walk, kind, ul_size_mul_most(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count_packing(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
@@ -384,7 +373,7 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
     uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
-    count_list(walk, stmt->body, saturating_mul(times, rounds));
+    count_list(walk, stmt->body, ul_size_mul_most(times, rounds));
     walk->vector = inside;
 }
 
@@ -406,7 +395,7 @@ static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
         count_index(walk, stmt->index, times);
     }
     if (stmt->kind == UL_KS_SET && !walk->vector)
-        count(walk, UL_WORK_SCALAR, saturating_mul(times, CARRIED));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, CARRIED));
     count_list(walk, stmt->body, times);
     count_list(walk, stmt->orelse, times);
 }
@@ -425,9 +414,9 @@ static void count_region(struct walk *walk, ul_ks id, const struct ul_region *re
         uint64_t own = ul_size_mul(all, longest, &product) ? (product + items - 1) / items
                                                            : all / items * longest;
         work->counts[kind] = before.counts[kind] + own;
-        work->spared_counts[kind] = saturating_add(work->spared_counts[kind], all - own);
+        work->spared_counts[kind] = ul_size_add_most(work->spared_counts[kind], all - own);
     }
-    work->region_count = saturating_add(work->region_count, times);
+    work->region_count = ul_size_add_most(work->region_count, times);
 }
 
 static void count_list(struct walk *walk, ul_ks first, uint64_t times)

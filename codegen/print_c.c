@@ -598,23 +598,12 @@ static void put_store(struct printer *printer, const struct ul_ks_data *stmt)
     ul_text_printf(printer->text, "%s;\n", close);
 }
 
-static bool holds_loop(const struct ul_kernel *kernel, ul_ks first)
-{
-    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &kernel->stmts[id];
-        if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_CONTRACT ||
-            holds_loop(kernel, stmt->body) || holds_loop(kernel, stmt->orelse))
-            return true;
-    }
-    return false;
-}
-
 /* for (int64_t v = first; v < last; v++) { body } */
 static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, const char *first,
                      const char *last, uint32_t indent)
 {
     put_indent(printer, indent);
-    if ((stmt->flags & UL_FOR_PARALLEL) != 0 && !holds_loop(printer->kernel, stmt->body)) {
+    if ((stmt->flags & UL_FOR_PARALLEL) != 0 && !ul_ks_holds_loop(printer->kernel, stmt->body)) {
         ul_text_put(printer->text, "UL_IVDEP\n");
         put_indent(printer, indent);
     }

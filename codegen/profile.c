@@ -11,12 +11,11 @@
  * of 32 WINDOW        FP32 / 4: two loads for a multiply-add The overhead is that of a kernel
  * within a CUDA graph, about 1.5 microseconds. */
 #include "codegen/codegen.h"
+#include "codegen/threads.h"
 
 #include <string.h>
 
 #define GIB ((uint64_t)1 << 30)
-/* Threads that wait for work start together, and wait for each other, within this time. */
-#define REGION_NS 3000.0
 
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
  * nanosecond they are thousands); `special`: FP32 operations for one special result. */
@@ -141,7 +140,7 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
                                 traffic->moved_bytes, speed_up);
     moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
     double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + profile->overhead_ns;
-    once_ns += (double)work->region_count * REGION_NS; /* whole numbers: nothing is rounded */
+    once_ns += (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
     double all_ns = once_ns * (double)rounds;
     if (all_ns >= most)
         return UL_PROFILE_MOST_NS;

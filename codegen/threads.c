@@ -19,10 +19,9 @@
 
 #include <string.h>
 
-/* A test that wants regions everywhere sets both to next to nothing. */
+/* A test that wants regions everywhere sets these, and UL_REGION_NS, to next to nothing. */
 #ifndef UL_REGION_LEAST_NS
 #define UL_REGION_LEAST_NS 8000.0 /* of work for each thread of a region */
-#define UL_REGION_NS 3000.0       /* to start and to end one */
 #define UL_REGION_LEAST_PIECE 64  /* rounds of a loop in a piece of it */
 #endif
 
@@ -234,17 +233,6 @@ static ul_ks only_loop(const struct ul_kernel *kernel, ul_ks first)
     return is_loop ? id : UL_NONE;
 }
 
-static bool holds_loop(const struct ul_kernel *kernel, ul_ks first)
-{
-    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &kernel->stmts[id];
-        if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_CONTRACT ||
-            holds_loop(kernel, stmt->body) || holds_loop(kernel, stmt->orelse))
-            return true;
-    }
-    return false;
-}
-
 /* Cuts the last level, whose rounds are short, into pieces: as many as make the shares even. */
 static void cut_last(struct ul_region *region)
 {
@@ -276,7 +264,7 @@ static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_regio
            count <= INT32_MAX && region->item_count * count <= INT32_MAX) {
         region->levels[region->level_count] = id;
         region->counts[region->level_count++] = count;
-        if (!holds_loop(kernel, kernel->stmts[id].body)) {
+        if (!ul_ks_holds_loop(kernel, kernel->stmts[id].body)) {
             cut_last(region);
             break;
         }

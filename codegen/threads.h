@@ -14,6 +14,11 @@
 
 #include "ir/kernel.h"
 
+/* Threads that wait for work start together, and wait for each other, within this time. */
+#ifndef UL_REGION_NS
+#define UL_REGION_NS 3000.0
+#endif
+
 enum { UL_REGION_LEVELS = 4 };
 
 struct ul_region {

@@ -770,6 +770,17 @@ void ul_ks_end(struct ul_kernel *kernel)
         kernel->stmts[owner].flags = 0;
 }
 
+bool ul_ks_holds_loop(const struct ul_kernel *kernel, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_FOR || stmt->kind == UL_KS_CONTRACT ||
+            ul_ks_holds_loop(kernel, stmt->body) || ul_ks_holds_loop(kernel, stmt->orelse))
+            return true;
+    }
+    return false;
+}
+
 static void contraction_vars(struct ul_kernel *kernel, struct ul_contraction *contraction,
                              uint32_t first, const int64_t *extents, uint32_t count)
 {

@@ -278,6 +278,8 @@ ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t most, uint32
 void ul_ks_if(struct ul_kernel *kernel, ul_kx condition);
 void ul_ks_else(struct ul_kernel *kernel);
 void ul_ks_end(struct ul_kernel *kernel);
+/* Does a list of statements hold a loop, or a contraction, which is one? */
+bool ul_ks_holds_loop(const struct ul_kernel *kernel, ul_ks first);
 /* Adds the contraction and opens its epilogue, where ul_kx_var(acc) is the sum. The caller fills
  * extents, operands and counts before; vars and acc are made by ul_contraction_init. */
 void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contraction,

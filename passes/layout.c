@@ -338,12 +338,6 @@ static void update_node(struct layout *layout, uint32_t place)
     layout->work_count++;
 }
 
-static uint64_t saturating_add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
-}
-
 /* Lays the region out, and brings views and costs up to date. True: what has changed costs more. */
 static bool try_region(struct layout *layout, ul_value_id head, bool last)
 {
@@ -359,9 +353,9 @@ static bool try_region(struct layout *layout, ul_value_id head, bool last)
     }
     for (place = next_marked(layout, place); place < layout->order.count;
          place = next_marked(layout, place)) {
-        before = saturating_add(before, layout->costs[place]);
+        before = ul_size_add_most(before, layout->costs[place]);
         update_node(layout, place);
-        after = saturating_add(after, layout->costs[place]);
+        after = ul_size_add_most(after, layout->costs[place]);
     }
     return after > before;
 }
