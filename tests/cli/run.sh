@@ -103,6 +103,21 @@ for target in c cpu; do
     expect 1 'conv fast: expected best, direct or winograd' "$ullage" plan "$digits" --dim N=1 \
         --target $target --conv fast
 done
+# 3x3 convolutions by Winograd's method: never, while weights grow by a tenth at most, all of stride 1
+# chosen CONV: how many steps run so, and the bytes of weights
+chosen() {
+    "$ullage" plan "$digits" --dim N=1 --target cpu --conv "$1" --json conv.json >/dev/null
+    echo "$(grep -o '"ullage winograd_2x3"' conv.json | wc -l)" \
+        "$(sed -n 's/.*"weights": \([0-9]*\).*/\1/p' conv.json | head -1)"
+}
+read -r none plain <<<"$(chosen direct)"
+read -r some larger <<<"$(chosen best)"
+read -r all largest <<<"$(chosen winograd)"
+if [ "$none" != 0 ] || [ "$all" != 6 ] || [ "$some" -gt "$all" ] || [ "$largest" -le "$plain" ] ||
+    [ "$larger" -gt $((plain + plain / 10)) ]; then
+    echo "FAIL: --conv: steps $none, $some, $all; weights $plain, $larger, $largest"
+    failed=1
+fi
 # a machine without a name, as plans of one have it, is not this one, or is
 "$ullage" plan "$digits" --dim N=1 --target cpu --isa any >any.txt 2>&1
 case $? in
