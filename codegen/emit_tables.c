@@ -189,7 +189,8 @@ static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
     for (; shapes->table[slot] != UL_NONE; slot = (slot + 1) & mask) {
         uint32_t at = shapes->table[slot];
         if (shapes->ranks[at] == rank &&
-            memcmp(shapes->numbers + shapes->begins[at], numbers, 2 * rank * sizeof *numbers) == 0)
+            (rank == 0 || memcmp(shapes->numbers + shapes->begins[at], numbers,
+                                 2 * rank * sizeof *numbers) == 0))
             return shapes->begins[at];
     }
     UL_GROW(emitter->arena, shapes->begins, shapes->begin_count, shapes->begin_capacity);
