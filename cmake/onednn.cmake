@@ -1,8 +1,9 @@
 # oneDNN, which target cpu hands convolutions, matrix products and pooling to. Its interface changes
 # with the major version: the compiler asks it and compiled programs call it through that of 2.x.
 #
-# ullage_onednn is what the compiler links: the library, and the OpenMP runtime that it brings along,
-# whatever the C compiler's own is. ULLAGE_ONEDNN_CFLAGS and ULLAGE_ONEDNN_LIBS are what programs need
+# ullage_onednn is the library. The compiler, which has no threads of its own, links ULLAGE_GOMP_LIBRARY
+# as well, the OpenMP runtime that the library brings along; what is built with OpenMP must not, where
+# the C compiler has another one, or threads would be started by one and counted by the other. ULLAGE_ONEDNN_CFLAGS and ULLAGE_ONEDNN_LIBS are what programs need
 # besides -ldnnl to find the same library: nothing where compilers look for it by themselves.
 find_path(ULLAGE_ONEDNN_INCLUDE dnnl.h)
 find_library(ULLAGE_ONEDNN_LIBRARY dnnl)
@@ -59,4 +60,4 @@ endif()
 
 add_library(ullage_onednn INTERFACE)
 target_include_directories(ullage_onednn INTERFACE ${ULLAGE_ONEDNN_INCLUDE})
-target_link_libraries(ullage_onednn INTERFACE ${ULLAGE_ONEDNN_LIBRARY} ${ULLAGE_GOMP_LIBRARY})
+target_link_libraries(ullage_onednn INTERFACE ${ULLAGE_ONEDNN_LIBRARY})
