@@ -483,8 +483,8 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
                                                                : "cc",
                                    .cflags = options->cflags != NULL ? options->cflags : "-O3",
                                    .march = march_choice(job),
-                                   .library_cflags = ULLAGE_ONEDNN_CFLAGS,
-                                   .library_libs = ULLAGE_ONEDNN_LIBS,
+                                   .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
+                                   .onednn_libs = ULLAGE_ONEDNN_LIBS,
                                    .weights_beside = word_is(options->weights, "file")};
     if (!is_identifier(emit.prefix))
         return ul_diag_set(&job->diag, UL_USAGE, "--prefix %s: expected a C identifier",

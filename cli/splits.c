@@ -250,7 +250,7 @@ static enum ul_status try_targets(struct search *search)
     struct ul_cli_job *job = search->job;
     struct ul_split_facts *facts = kernel_facts(job);
     struct question *question = &search->question;
-    if (job->program->options.library != NULL) {
+    if (job->library != NULL) {
         question->job = job;
         ul_whole_init(&question->whole, &job->keep, job->program);
         facts->may_split = may_split;

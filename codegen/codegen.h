@@ -291,7 +291,7 @@ struct ul_emit_options {
     const char *cflags;
     const char *march; /* "native", or NULL: none */
     /* Where the target's library is: "" or " -I...", "" or " -L..." */
-    const char *library_cflags, *library_libs;
+    const char *onednn_cflags, *onednn_libs;
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 

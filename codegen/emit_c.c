@@ -389,7 +389,7 @@ static void put_makefile(struct ul_emitter *emitter)
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
         ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
-        calls ? options->library_libs : "", calls ? " -ldnnl -fopenmp" : "",
+        calls ? options->onednn_libs : "", calls ? " -ldnnl -fopenmp" : "",
         own ? ul_arena_printf(emitter->arena, "$(filter-out%s,", natives) : "", own ? ")" : "",
         objects, objects,
         rom      ? ""
@@ -401,7 +401,7 @@ static void put_makefile(struct ul_emitter *emitter)
                               "$(KERNEL_FLAGS) $(OPENMP) -c $< -o $@\n\n",
                               natives + 1)
             : "",
-        calls ? options->library_cflags : "");
+        calls ? options->onednn_cflags : "");
 }
 
 static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,

@@ -1,6 +1,6 @@
 /* Giving back pages of files: what was only read goes and comes back the same, what was written
    stays. */
-#define _DEFAULT_SOURCE /* mkstemp, sysconf */
+#define _DEFAULT_SOURCE /* fileno, sysconf */
 #include "ul_internal.h"
 
 #include "test.h"
@@ -32,19 +32,12 @@ static unsigned char content(size_t at)
     return (unsigned char)(at * 7 + at / 4096);
 }
 
-/* A file of PAGES pages without a name. */
-static int new_file(size_t page_bytes)
+/* Fills a file without a name with PAGES pages. */
+static void fill(FILE *file, size_t page_bytes)
 {
-    char path[] = "/tmp/pages_test_XXXXXX";
-    int descriptor = mkstemp(path);
-    FILE *file = descriptor >= 0 ? fdopen(dup(descriptor), "wb") : NULL;
-    if (file == NULL)
-        return -1;
-    unlink(path);
     for (size_t i = 0; i < PAGES * page_bytes; i++)
         fputc(content(i), file);
-    fclose(file);
-    return descriptor;
+    fflush(file);
 }
 
 static bool is_whole(const unsigned char *bytes, size_t page_bytes)
@@ -58,11 +51,15 @@ static bool is_whole(const unsigned char *bytes, size_t page_bytes)
 int main(void)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    int file = new_file(page_bytes);
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    if (file == NULL)
+        return TEST_RESULT();
+    fill(file, page_bytes);
     unsigned char *bytes =
-        mmap(NULL, PAGES * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-    CHECK(file >= 0 && bytes != MAP_FAILED);
-    if (test_failures != 0)
+        mmap(NULL, PAGES * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+    CHECK(bytes != MAP_FAILED);
+    if (bytes == MAP_FAILED)
         return TEST_RESULT();
     bytes[WRITTEN * page_bytes] = 0xee;
     CHECK(is_whole(bytes, page_bytes));
@@ -78,6 +75,6 @@ int main(void)
     CHECK(is_whole(bytes, page_bytes));
     CHECK(count_present(bytes, page_bytes) == PAGES);
     munmap(bytes, PAGES * page_bytes);
-    close(file);
+    fclose(file);
     return TEST_RESULT();
 }
