@@ -1,0 +1,133 @@
+/*
+ * What the generated kernels.cu of target cuda is made of: what a kernel gets beside its buffers,
+ * how it is launched, and the state of a run on the host. CUDA C++; the same source is compiled as
+ * host C++ by tests/cuda_emulation, which is why launches go through UL_LAUNCH and shared memory
+ * is declared by UL_SHARED.
+ *
+ *     static __global__ void k3_0(const float *b0, float *b1, struct ul_where run)
+ *     {
+ *         UL_ENTER(run);
+ *         for (int64_t t_item = ul_item_first(); t_item < 4096; t_item += ul_item_stride()) ...
+ *     }
+ *     static void k3(const struct ul_cuda_step *at, const float *b0, float *b1)
+ *     {
+ *         UL_LAUNCH(k3_0, 32, 128, at, b0, b1);
+ *     }
+ *
+ * Invariants: all device memory is the arena; what a kernel computes depends on its arguments alone,
+ * not on the device or on the order in which blocks run; no atomic operation makes a result.
+ * Everything is enqueued on the run's stream, nothing waits, so that a run can be captured.
+ * Failure: an index out of range is clamped and noted in the arena's struct ul_cuda_state; a call
+ * of CUDA that fails is kept in struct ul_cuda_run, and what follows it in the run does nothing.
+ */
+#ifndef UL_CUDA_H
+#define UL_CUDA_H
+
+#include "ul_model.h"
+
+#include <cuda_runtime.h>
+
+/* The first thing out of range in a run: that of the first step, and of these the least (limit,
+ * value), so that it does not depend on which thread came first. */
+struct ul_cuda_fault {
+    uint32_t lock;
+    uint32_t kind; /* enum ul_fault */
+    uint32_t step;
+    uint32_t unused;
+    int64_t value;
+    int64_t limit;
+};
+
+/* In the arena, at a planned place, cleared at the start of each run. Behind it one byte for every
+ * region of the program that may be skipped: 1 while its steps are to run. */
+struct ul_cuda_state {
+    struct ul_cuda_fault fault;
+};
+
+/* What every kernel gets as its last argument, named `run`. */
+struct ul_where {
+    struct ul_cuda_fault *fault;
+    const uint8_t *when; /* the step's region runs; NULL: it always does */
+    uint32_t step;
+};
+
+struct ul_cuda_library; /* ul_cuda_library.h */
+
+/* One run, on the host. */
+struct ul_cuda_run {
+    cudaStream_t stream;
+    unsigned char *arena; /* device memory */
+    struct ul_cuda_state *state;
+    uint8_t *regions; /* behind the state */
+    const void *const *inputs; /* device memory of the caller, for --io caller */
+    void *const *outputs;
+    struct ul_cuda_library *library; /* NULL: no calls */
+    ul_step_hook *hook;              /* NULL in normal use; only where the run is not captured */
+    void *hook_context;
+    uint32_t step;
+    cudaError_t error; /* the first one */
+};
+
+/* Where a host function that launches the kernels of one step stands. */
+struct ul_cuda_step {
+    struct ul_cuda_run *run;
+    struct ul_where where;
+};
+
+/* Step `number`; `region`: of the state's bytes, or UL_CUDA_ALWAYS. */
+#define UL_CUDA_ALWAYS UINT32_MAX
+static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t number,
+                                             uint32_t region)
+{
+    struct ul_cuda_step at;
+    at.run = run;
+    at.where.fault = &run->state->fault;
+    at.where.when = region == UL_CUDA_ALWAYS ? NULL : run->regions + region;
+    at.where.step = number;
+    run->step = number;
+    if (run->hook != NULL)
+        run->hook(run->hook_context, number);
+    return at;
+}
+
+static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
+{
+    if (run->error == cudaSuccess)
+        run->error = error;
+}
+
+/* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument. */
+#ifdef __CUDACC__
+#define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
+    do {                                                                                           \
+        kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (at)->run->stream>>>(__VA_ARGS__,     \
+                                                                                  (at)->where);    \
+        ul_cuda_note((at)->run, cudaGetLastError());                                               \
+    } while (0)
+/* An array of the block's shared memory, in the body of a kernel. */
+#define UL_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+#else
+#include "ul_emulate.h" /* tests/cuda_emulation */
+#endif
+
+/* The first line of a kernel. */
+#define UL_ENTER(run)                                                                              \
+    do {                                                                                           \
+        if ((run).when != NULL && *(run).when == 0)                                                \
+            return;                                                                                \
+    } while (0)
+
+/* ---- fixed steps of a program; ul_cuda.cu ---- */
+
+/* size_bytes from one place of device memory to another; the two do not overlap. */
+void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uint64_t size_bytes);
+/* *to = value */
+void ul_cuda_put_counter(const struct ul_cuda_step *at, int64_t *to, int64_t value);
+/* regions[region] = parent's byte (1 for UL_CUDA_ALWAYS) and, where `condition` is not NULL,
+ * (*condition != 0) != negated: entering a branch or a loop. */
+void ul_cuda_enter_region(const struct ul_cuda_step *at, uint32_t region, uint32_t parent,
+                          const uint8_t *condition, int negated);
+/* regions[region] &= *condition != 0: the test of a loop. */
+void ul_cuda_test(const struct ul_cuda_step *at, uint32_t region, const uint8_t *condition);
+
+#endif
