@@ -1,0 +1,37 @@
+/* Expressions, and the statements that need nothing else, as text that is C99 and CUDA C++ alike:
+ * what the printers of all targets share. For codegen/ alone.
+ *
+ * Invariants: variable v<id>, buffer b<id> as a pointer to its storage type, `run` in scope; the
+ * program includes runtime/ul_kernel.h. Equal kernels have equal text.
+ * Ownership: everything lives in the text's arena. Nothing fails.
+ */
+#ifndef UL_PRINT_EXPR_H
+#define UL_PRINT_EXPR_H
+
+#include "ir/kernel.h"
+
+struct ul_expr_printer {
+    struct ul_text *text;
+    const struct ul_kernel *kernel;
+    bool *used; /* variables that something reads */
+};
+
+/* NULL: there is no such type in C. */
+const char *ul_storage_type(enum ul_dtype dtype);
+/* Of variables and expressions. */
+const char *ul_c_type(enum ul_dtype dtype);
+
+void ul_expr_printer_init(struct ul_expr_printer *printer, struct ul_text *text,
+                          const struct ul_kernel *kernel);
+void ul_put_indent(const struct ul_expr_printer *printer, uint32_t indent);
+/* In parentheses where it needs them. */
+void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id);
+/* buffer[index] in its compute type. */
+void ul_put_load(const struct ul_expr_printer *printer, uint32_t buffer, const char *index);
+/* A STORE, without indent. */
+void ul_put_store(const struct ul_expr_printer *printer, const struct ul_ks_data *stmt);
+/* A line for a LET, VAR or SET, where something reads the variable. */
+void ul_put_definition(const struct ul_expr_printer *printer, const struct ul_ks_data *stmt,
+                       uint32_t indent);
+
+#endif
