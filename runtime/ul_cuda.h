@@ -14,8 +14,8 @@
  *         UL_LAUNCH(k3_0, 32, 128, at, b0, b1);
  *     }
  *
- * Invariants: all device memory is the arena; what a kernel computes depends on its arguments alone,
- * not on the device or on the order in which blocks run; no atomic operation makes a result.
+ * Invariants: all device memory is the arena; what a kernel computes depends on its arguments
+ * alone, not on the device or on the order in which blocks run; no atomic operation makes a result.
  * Everything is enqueued on the run's stream, nothing waits, so that a run can be captured.
  * Failure: an index out of range is clamped and noted in the arena's struct ul_cuda_state; a call
  * of CUDA that fails is kept in struct ul_cuda_run, and what follows it in the run does nothing.
@@ -23,17 +23,18 @@
 #ifndef UL_CUDA_H
 #define UL_CUDA_H
 
+#include "ul_device.h"
 #include "ul_model.h"
 
 #include <cuda_runtime.h>
 
-/* The first thing out of range in a run: that of the first step, and of these the least (limit,
- * value), so that it does not depend on which thread came first. */
+/* The first thing out of range in a run: that of the first step that ran into one, and of these the
+ * least (limit, value), so that it does not depend on which thread came first. */
 struct ul_cuda_fault {
     uint32_t lock;
-    uint32_t kind; /* enum ul_fault */
+    uint32_t kind;  /* enum ul_fault */
+    uint32_t order; /* of the step in this run */
     uint32_t step;
-    uint32_t unused;
     int64_t value;
     int64_t limit;
 };
@@ -48,24 +49,36 @@ struct ul_cuda_state {
 struct ul_where {
     struct ul_cuda_fault *fault;
     const uint8_t *when; /* the step's region runs; NULL: it always does */
+    uint32_t order;      /* steps are counted as they run: in a loop each time round */
     uint32_t step;
 };
-
-struct ul_cuda_library; /* ul_cuda_library.h */
 
 /* One run, on the host. */
 struct ul_cuda_run {
     cudaStream_t stream;
     unsigned char *arena; /* device memory */
     struct ul_cuda_state *state;
-    uint8_t *regions; /* behind the state */
+    uint8_t *regions;          /* behind the state */
     const void *const *inputs; /* device memory of the caller, for --io caller */
     void *const *outputs;
-    struct ul_cuda_library *library; /* NULL: no calls */
-    ul_step_hook *hook;              /* NULL in normal use; only where the run is not captured */
-    void *hook_context;
-    uint32_t step;
-    cudaError_t error; /* the first one */
+    void *const *libraries; /* the handles, in the order of the model's table */
+    /* Told of each step before it is launched, where the run is not captured; else NULL. */
+    void (*announce)(struct ul_cuda_run *run, const struct ul_where *where);
+    void *announce_context;
+    uint32_t order;        /* of the step that is being launched, from 1 */
+    uint64_t launch_count; /* of kernels, copies and library calls so far */
+    uint64_t launch_limit; /* what is beyond it is left out: too long to be captured */
+    cudaError_t error;     /* the first one */
+};
+
+/* What kernels.cu defines for the runtime, as
+ *     extern "C" { extern const struct ul_cuda_code model_code; }
+ *     const struct ul_cuda_code model_code = {NULL, run_main};
+ * and model.c names in its struct ul_device (ul_device.h). Both enqueue everything on run->stream.
+ */
+struct ul_cuda_code {
+    void (*setup)(struct ul_cuda_run *run); /* once, after the weights are in place; may be NULL */
+    void (*main)(struct ul_cuda_run *run);
 };
 
 /* Where a host function that launches the kernels of one step stands. */
@@ -83,10 +96,10 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     at.run = run;
     at.where.fault = &run->state->fault;
     at.where.when = region == UL_CUDA_ALWAYS ? NULL : run->regions + region;
+    at.where.order = ++run->order;
     at.where.step = number;
-    run->step = number;
-    if (run->hook != NULL)
-        run->hook(run->hook_context, number);
+    if (run->announce != NULL)
+        run->announce(run, &at.where);
     return at;
 }
 
@@ -96,10 +109,22 @@ static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
         run->error = error;
 }
 
+/* Asked before anything is enqueued, once for each kernel, copy or library call: 0 after an error,
+ * and where a run is captured that is too long for it. */
+static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
+{
+    if (run->error != cudaSuccess || run->launch_count >= run->launch_limit)
+        return 0;
+    run->launch_count++;
+    return 1;
+}
+
 /* UL_LAUNCH(kernel, blocks, threads, at, arguments ...): appends at->where as the last argument. */
 #ifdef __CUDACC__
 #define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
     do {                                                                                           \
+        if (!ul_cuda_may_launch((at)->run))                                                        \
+            break;                                                                                 \
         kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (at)->run->stream>>>(__VA_ARGS__,     \
                                                                                   (at)->where);    \
         ul_cuda_note((at)->run, cudaGetLastError());                                               \

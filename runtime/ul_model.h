@@ -63,6 +63,16 @@ enum ul_result {
     UL_LIBRARY_FAILED,      /* out of memory, most likely */
     UL_THREADS_MISSING,     /* needed_bytes, available_bytes: numbers of threads, not bytes */
     UL_NOT_READY,           /* the arena's set-up failed, or was given back */
+    UL_DEVICE_MISSING,      /* there is none, or none of this number; tensor = the number */
+    UL_DEVICE_TOO_OLD,      /* needed_bytes, available_bytes: compute capabilities, 80 for 8.0 */
+    UL_DEVICE_NO_CODE,      /* the program has no code for the device; available_bytes: likewise */
+    UL_DRIVER_TOO_OLD,      /* needed_bytes, available_bytes: versions of CUDA, 13000 for 13.0 */
+    UL_DEVICE_FULL,         /* needed_bytes, available_bytes of the device's memory */
+    UL_DEVICE_FAILED,       /* a call of the device's runtime; detail */
+    UL_LIBRARY_MISSING,     /* a library of the device is not installed; detail */
+    UL_ARENA_ELSEWHERE,     /* the arena is not memory of the device */
+    UL_INPUT_ELSEWHERE,     /* --io caller: input `tensor` is not memory that the device reaches */
+    UL_OUTPUT_ELSEWHERE,    /* likewise of an output */
     UL_DATA_FAULT           /* the run is complete, but a value in the data was out of bounds */
 };
 
@@ -84,6 +94,7 @@ struct ul_failure {
     enum ul_fault fault;
     int64_t fault_value;
     int64_t fault_limit;
+    const char *detail; /* of a device or its library, in its own words; NULL: none */
 };
 
 /* Where the bytes of a tensor are. */
@@ -220,6 +231,7 @@ struct ul_run {
 typedef void ul_entry(unsigned char *arena, struct ul_run *run);
 
 struct ul_library; /* ul_library.h */
+struct ul_device;  /* ul_device.h */
 
 struct ul_model {
     const char *name;
@@ -250,7 +262,8 @@ struct ul_model {
 
     uint32_t isa;    /* UL_ISA_COMPILED where model.c was compiled */
     ul_entry *setup; /* after the weights are in place, once per arena; NULL: nothing to do */
-    ul_entry *main;
+    ul_entry *main;  /* NULL on a device */
+    const struct ul_device *device; /* NULL: the arena is memory of this process */
 
     /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
        when model.c was compiled with -DUL_NO_TABLES. */
@@ -344,6 +357,26 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the arena was not made ready: its set-up failed, or was given back";
     case UL_DATA_FAULT:
         return "a value in the data was out of bounds and was clamped";
+    case UL_DEVICE_MISSING:
+        return "there is no device to run on";
+    case UL_DEVICE_TOO_OLD:
+        return "the device is older than the program needs";
+    case UL_DEVICE_NO_CODE:
+        return "the program has no code for the device";
+    case UL_DRIVER_TOO_OLD:
+        return "the device's driver is older than the program needs";
+    case UL_DEVICE_FULL:
+        return "the device has too little free memory";
+    case UL_DEVICE_FAILED:
+        return "the device failed";
+    case UL_LIBRARY_MISSING:
+        return "a library that the program calls is not installed";
+    case UL_ARENA_ELSEWHERE:
+        return "the arena is not memory of the device";
+    case UL_INPUT_ELSEWHERE:
+        return "an input buffer is not memory of the device";
+    case UL_OUTPUT_ELSEWHERE:
+        return "an output buffer is not memory of the device";
     }
     return "unknown result";
 }

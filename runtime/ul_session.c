@@ -193,6 +193,16 @@ static int report(const struct ul_session *s, const struct weights_file *file,
     case UL_THREADS_MISSING:
     case UL_NOT_READY:
     case UL_DATA_FAULT:
+    case UL_DEVICE_MISSING:
+    case UL_DEVICE_TOO_OLD:
+    case UL_DEVICE_NO_CODE:
+    case UL_DRIVER_TOO_OLD:
+    case UL_DEVICE_FULL:
+    case UL_DEVICE_FAILED:
+    case UL_LIBRARY_MISSING:
+    case UL_ARENA_ELSEWHERE:
+    case UL_INPUT_ELSEWHERE:
+    case UL_OUTPUT_ELSEWHERE:
         break;
     }
     return ul_error(s, UL_EXIT_INVALID, "%s: %s", shown, ul_result_text(failure->result));
