@@ -29,15 +29,6 @@ struct splitter {
     bool *splits; /* per value */
 };
 
-static bool is_in(const uint32_t *values, uint32_t count, uint32_t value)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i] == value)
-            return true;
-    }
-    return false;
-}
-
 static const struct ul_plan_part *part_of(const struct splitter *s, uint32_t step)
 {
     return s->from->steps[step].alternatives[0].parts;
@@ -50,7 +41,7 @@ static void values_choose(struct splitter *s)
     for (uint32_t i = 0; i < from->step_count; i++) {
         const struct ul_plan_part *part = part_of(s, i);
         for (uint32_t k = 0; k < part->write_count; k++)
-            s->writers[part->writes[k]] += !is_in(part->writes, k, part->writes[k]);
+            s->writers[part->writes[k]] += !ul_ids_have(part->writes, k, part->writes[k]);
     }
     for (uint32_t v = 0; v < from->value_count; v++) {
         const struct ul_plan_value *value = &from->values[v];
@@ -127,7 +118,7 @@ static void reads_rewrite(struct splitter *s, struct rewriting *r, uint32_t step
         uint32_t v = part->reads[i];
         r->reads[r->part.read_count++] = s->current[v];
         bool changes = s->splits[v] && s->versions[v] < s->writers[v];
-        if (!changes || is_in(part->writes, part->write_count, v))
+        if (!changes || ul_ids_have(part->writes, part->write_count, v))
             continue;
         reader_note(s, v, step);
         r->runs_once = true;
@@ -140,7 +131,7 @@ static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t ste
     for (uint32_t i = 0; i < part->write_count; i++) {
         uint32_t v = part->writes[i];
         uint32_t before = s->current[v];
-        if (!s->splits[v] || is_in(part->writes, i, v)) {
+        if (!s->splits[v] || ul_ids_have(part->writes, i, v)) {
             r->writes[r->part.write_count++] = s->current[v];
             continue;
         }
@@ -149,7 +140,7 @@ static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t ste
         r->writes[r->part.write_count++] = s->current[v];
         if (first)
             continue;
-        if (!is_in(part->reads, part->read_count, v))
+        if (!ul_ids_have(part->reads, part->read_count, v))
             r->reads[r->part.read_count++] = before;
         r->in_place[r->part.in_place_count++] =
             (struct ul_plan_in_place){.output = s->current[v], .input = before};
@@ -168,7 +159,7 @@ static void options_rewrite(struct splitter *s, struct rewriting *r, uint32_t st
         uint32_t in = part->in_place[i].input;
         bool later = s->splits[out] && s->versions[out] > 1;
         bool needed = s->splits[in] && (s->versions[in] < s->writers[in] ||
-                                        is_in(part->writes, part->write_count, in));
+                                        ul_ids_have(part->writes, part->write_count, in));
         if (!later && !needed)
             r->in_place[r->part.in_place_count++] =
                 (struct ul_plan_in_place){.output = s->current[out], .input = s->current[in]};

@@ -147,6 +147,8 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
+/* Whether `id` is among the ids, such as those of the values that a part reads. */
+bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Every id, size, alignment and region in range, values written before they are read, sums that
  * do not overflow: UL_INVALID with the name of the step or value otherwise. */
 enum ul_status ul_problem_verify(const struct ul_problem *problem,

@@ -31,6 +31,15 @@ uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_v
     return problem->value_count++;
 }
 
+bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
 static void part_copy(struct ul_arena *arena, struct ul_plan_part *part)
 {
     part->reads = ul_arena_copy(arena, part->reads, sizeof *part->reads * part->read_count);
@@ -168,15 +177,6 @@ static enum ul_status ids_verify(struct verifier *v, const uint32_t *ids, uint32
     return UL_OK;
 }
 
-static bool part_has(const uint32_t *ids, uint32_t count, uint32_t id)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (ids[i] == id)
-            return true;
-    }
-    return false;
-}
-
 static enum ul_status part_verify(struct verifier *v, const struct ul_plan_part *part)
 {
     const struct ul_problem *problem = v->problem;
@@ -190,8 +190,8 @@ static enum ul_status part_verify(struct verifier *v, const struct ul_plan_part 
     }
     for (uint32_t i = 0; i < part->in_place_count; i++) {
         const struct ul_plan_in_place *option = &part->in_place[i];
-        if (!part_has(part->writes, part->write_count, option->output) ||
-            !part_has(part->reads, part->read_count, option->input))
+        if (!ul_ids_have(part->writes, part->write_count, option->output) ||
+            !ul_ids_have(part->reads, part->read_count, option->input))
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an in-place option names a value that it does not "
                                "write or read.",

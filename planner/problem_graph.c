@@ -132,10 +132,7 @@ static bool has_ids(const uint32_t *all, uint32_t all_count, const uint32_t *ids
     if (all_count == count && (count == 0 || memcmp(all, ids, count * sizeof *ids) == 0))
         return true;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = 0;
-        while (at < all_count && all[at] != ids[i])
-            at++;
-        if (at == all_count)
+        if (!ul_ids_have(all, all_count, ids[i]))
             return false;
     }
     return true;

@@ -76,15 +76,6 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
     ul_timeline_sequence(arena, problem, steps, problem->step_count, NULL, plan);
 }
 
-static bool is_in(const uint32_t *values, uint32_t count, uint32_t value)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i] == value)
-            return true;
-    }
-    return false;
-}
-
 /* The copy of `value` that a write at `position` goes to: a recomputation that does not read the
  * value makes a fresh one. */
 static uint32_t written_copy(const struct ul_plan_part *part,
@@ -93,7 +84,7 @@ static uint32_t written_copy(const struct ul_plan_part *part,
 {
     if (copies == 0)
         return 0;
-    if (position->copy < copies || is_in(part->reads, part->read_count, value))
+    if (position->copy < copies || ul_ids_have(part->reads, part->read_count, value))
         return copies - 1;
     return position->copy;
 }
@@ -329,7 +320,8 @@ static void option_apply(struct timeline *t, enum ul_alias_mode mode, uint32_t p
     const struct ul_plan_value *in = &t->problem->values[option->input];
     if (out->space != in->space || out->size_bytes > in->size_bytes || out->pinned ||
         out->live_from_start || out->persistent ||
-        is_in(part->writes, part->write_count, option->input)) /* updated: both would be written */
+        ul_ids_have(part->writes, part->write_count,
+                    option->input)) /* updated: both would be written */
         return;
     uint64_t unit = plan->alignment_bytes;
     if (mode == UL_ALIAS_EQUAL &&

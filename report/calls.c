@@ -31,15 +31,6 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report)
     return packing_bytes;
 }
 
-static bool contains(const uint32_t *values, uint32_t count, uint32_t value)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i] == value)
-            return true;
-    }
-    return false;
-}
-
 /* Written by kernels alone, read by calls alone, and by some. */
 static bool is_operand(const struct ul_report *report, uint32_t value)
 {
@@ -48,8 +39,8 @@ static bool is_operand(const struct ul_report *report, uint32_t value)
     for (uint32_t i = 0; i < problem->step_count; i++) {
         const struct ul_plan_alternative *all = problem->steps[i].alternatives;
         for (uint32_t p = 0; p < all->part_count; p++) {
-            bool reads = contains(all->parts[p].reads, all->parts[p].read_count, value);
-            bool writes = contains(all->parts[p].writes, all->parts[p].write_count, value);
+            bool reads = ul_ids_have(all->parts[p].reads, all->parts[p].read_count, value);
+            bool writes = ul_ids_have(all->parts[p].writes, all->parts[p].write_count, value);
             if (report->steps[i].is_call ? writes : reads)
                 return false;
             read = read || reads;
