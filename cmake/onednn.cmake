@@ -3,8 +3,9 @@
 #
 # ullage_onednn is the library. The compiler, which has no threads of its own, links ULLAGE_GOMP_LIBRARY
 # as well, the OpenMP runtime that the library brings along; what is built with OpenMP must not, where
-# the C compiler has another one, or threads would be started by one and counted by the other. ULLAGE_ONEDNN_CFLAGS and ULLAGE_ONEDNN_LIBS are what programs need
-# besides -ldnnl to find the same library: nothing where compilers look for it by themselves.
+# the C compiler has another one, or threads would be started by one and counted by the other.
+# ULLAGE_ONEDNN_CFLAGS and ULLAGE_ONEDNN_LIBS are what programs need besides -ldnnl to find the same
+# library: nothing where compilers look for it by themselves.
 find_path(ULLAGE_ONEDNN_INCLUDE dnnl.h)
 find_library(ULLAGE_ONEDNN_LIBRARY dnnl)
 find_library(ULLAGE_GOMP_LIBRARY NAMES libgomp.so.1 gomp)
@@ -15,32 +16,32 @@ endif()
 if(NOT ULLAGE_GOMP_LIBRARY)
   message(FATAL_ERROR "libgomp, which oneDNN runs its threads by, was not found (Debian: libgomp1)")
 endif()
-set(onednn_version unknown)
-foreach(header IN ITEMS oneapi/dnnl/dnnl_version.h dnnl_version.h)
-  if(onednn_version STREQUAL unknown AND EXISTS ${ULLAGE_ONEDNN_INCLUDE}/${header})
-    file(STRINGS ${ULLAGE_ONEDNN_INCLUDE}/${header} onednn_major
-         REGEX "#define DNNL_VERSION_MAJOR[ ]+[0-9]+")
-    if(onednn_major)
-      string(REGEX MATCH "[0-9]+" onednn_version "${onednn_major}")
+
+# What follows `#define before` in the library's header of that name, or "unknown". The header that
+# compilers are given may only include the one in oneapi/dnnl.
+function(onednn_define result header before value)
+  set(${result} unknown PARENT_SCOPE)
+  foreach(folder IN ITEMS oneapi/dnnl/ "")
+    set(path ${ULLAGE_ONEDNN_INCLUDE}/${folder}${header})
+    if(EXISTS ${path})
+      file(STRINGS ${path} line LIMIT_COUNT 1 REGEX "#define ${before}${value}")
+      if(line)
+        string(REGEX REPLACE ".*${before}(${value}).*" "\\1" found "${line}")
+        set(${result} ${found} PARENT_SCOPE)
+        break()
+      endif()
     endif()
-  endif()
-endforeach()
+  endforeach()
+endfunction()
+
+onednn_define(onednn_version dnnl_version.h "DNNL_VERSION_MAJOR[ ]+" "[0-9]+")
 if(NOT onednn_version STREQUAL "2")
   message(FATAL_ERROR "oneDNN ${onednn_version}.x was found in ${ULLAGE_ONEDNN_INCLUDE}; ullage is "
                       "made for oneDNN 2.x (Debian: libdnnl-dev 2.6 or 2.7)")
 endif()
 
 # Programs run their own kernels on the threads that the library uses, and say how many there are.
-set(onednn_runtime unknown)
-foreach(header IN ITEMS oneapi/dnnl/dnnl_config.h dnnl_config.h)
-  if(onednn_runtime STREQUAL unknown AND EXISTS ${ULLAGE_ONEDNN_INCLUDE}/${header})
-    file(STRINGS ${ULLAGE_ONEDNN_INCLUDE}/${header} onednn_line
-         REGEX "#define DNNL_CPU_THREADING_RUNTIME[ ]+DNNL_RUNTIME_")
-    if(onednn_line)
-      string(REGEX REPLACE ".*DNNL_RUNTIME_([A-Z]+).*" "\\1" onednn_runtime "${onednn_line}")
-    endif()
-  endif()
-endforeach()
+onednn_define(onednn_runtime dnnl_config.h "DNNL_CPU_THREADING_RUNTIME[ ]+DNNL_RUNTIME_" "[A-Z]+")
 if(NOT onednn_runtime STREQUAL "OMP")
   message(FATAL_ERROR "oneDNN in ${ULLAGE_ONEDNN_INCLUDE} was built for the threads of "
                       "${onednn_runtime} (DNNL_CPU_THREADING_RUNTIME); ullage needs OpenMP's: build "
