@@ -15,13 +15,6 @@ struct fixture {
     struct ul_dnnl *dnnl;
 };
 
-static void begin(struct fixture *fixture)
-{
-    struct ul_diag diag = {0};
-    ul_arena_init(&fixture->arena);
-    assert_int_equal(ul_dnnl_open(&fixture->arena, NULL, 1, &fixture->dnnl, &diag), UL_OK);
-}
-
 static void done(struct fixture *fixture)
 {
     ul_dnnl_close(fixture->dnnl);
@@ -58,6 +51,16 @@ static void convolution(struct fixture *fixture, int rows, int top, int bottom,
              call);
 }
 
+/* A convolution that the library was asked for, whose pieces are to come. */
+static void begin(struct fixture *fixture, int rows, struct ul_group_call *whole)
+{
+    struct ul_diag diag = {0};
+    ul_arena_init(&fixture->arena);
+    assert_int_equal(ul_dnnl_open(&fixture->arena, NULL, 1, &fixture->dnnl, &diag), UL_OK);
+    convolution(fixture, rows, 1, 1, whole);
+    assert_true(ul_dnnl_answer(fixture->dnnl, whole, true));
+}
+
 static bool answer(struct fixture *fixture, const struct ul_call *whole, int64_t first_row,
                    struct ul_group_call *call)
 {
@@ -72,9 +75,7 @@ static void rows_of_a_convolution(void **state)
     (void)state;
     struct fixture fixture;
     struct ul_group_call whole, top, middle, other, bottom;
-    begin(&fixture);
-    convolution(&fixture, 24, 1, 1, &whole);
-    assert_true(ul_dnnl_answer(fixture.dnnl, &whole, true));
+    begin(&fixture, 24, &whole);
     convolution(&fixture, 9, 1, 0, &top);
     convolution(&fixture, 10, 0, 0, &middle);
     convolution(&fixture, 10, 0, 0, &other);
@@ -97,9 +98,7 @@ static void rows_of_another_place(void **state)
     (void)state;
     struct fixture fixture;
     struct ul_group_call whole, top;
-    begin(&fixture);
-    convolution(&fixture, 24, 1, 1, &whole);
-    assert_true(ul_dnnl_answer(fixture.dnnl, &whole, true));
+    begin(&fixture, 24, &whole);
     convolution(&fixture, 9, 1, 0, &top);
     assert_false(answer(&fixture, &whole.call, 8, &top));
     done(&fixture);
@@ -115,9 +114,7 @@ static void another_order_of_sums(void **state)
     struct fixture fixture;
     struct ul_group_call call;
     uint64_t hashes[ROWS] = {0}, again[ROWS] = {0}, others[ROWS] = {0};
-    begin(&fixture);
-    convolution(&fixture, ROWS, 1, 1, &call);
-    assert_true(ul_dnnl_answer(fixture.dnnl, &call, true));
+    begin(&fixture, ROWS, &call);
     struct ul_call other = call.call;
     struct ul_trial trial = {.whole = &call.call, .part = &call.call, .axis = 2};
     assert_true(ul_trial_run(fixture.dnnl, &trial, hashes));
@@ -136,9 +133,7 @@ static void other_calls_are_no_pieces(void **state)
     (void)state;
     struct fixture fixture;
     struct ul_group_call whole, piece;
-    begin(&fixture);
-    convolution(&fixture, 24, 1, 1, &whole);
-    assert_true(ul_dnnl_answer(fixture.dnnl, &whole, true));
+    begin(&fixture, 24, &whole);
     convolution(&fixture, 9, 1, 0, &piece);
     piece.call.posts[0].alpha = 0.5f;
     assert_false(answer(&fixture, &whole.call, 0, &piece));
