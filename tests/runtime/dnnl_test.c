@@ -539,16 +539,25 @@ static void check(const char *name, const struct ul_call *call, const uint32_t *
 
 /* ---- the cases ---- */
 
+enum {
+    CONV = UL_CALL_CONVOLUTION,
+    DECONV = UL_CALL_DECONVOLUTION,
+    MEAN = UL_CALL_MEAN_POOL,
+    PADDED_MEAN = UL_CALL_PADDED_MEAN_POOL
+};
+
 struct window_case {
     const char *name;
-    enum ul_call_kind kind;
-    uint32_t rank;
-    int64_t src[5];
-    int64_t out_channels, groups;
-    int64_t window[3], steps[3], dilations[3], pads[6];
+    int kind;       /* enum ul_call_kind */
+    int64_t src[5]; /* as many dimensions as are not 0 */
+    int64_t out_channels;
+    int64_t window;             /* this and the next: the same on every axis */
+    int64_t step, dilation;     /* 0: 1 */
+    int64_t pad, end_pad;       /* at both ends, and more at the end */
+    int64_t group_count;        /* 0: 1 */
     int64_t src_wide, dst_wide; /* foreign channels beside those of the tensor */
     int src_plain;              /* row-major: the call copies it */
-    const char *posts;          /* letters, see add_post */
+    const char *posts;          /* letters, see add_post; or NULL */
 };
 
 static uint64_t copy_bytes(const struct ul_call_tensor *tensor)
@@ -574,43 +583,57 @@ static void add_post(struct ul_call *call, char letter)
     post->tensor = make_tensor(rank, dims, letter == 'R' && channel == 1 && rank > 2, 0);
 }
 
+static int64_t or_one(int64_t n)
+{
+    return n == 0 ? 1 : n;
+}
+
+/* The window, steps, dilations and pads of a case, on each of `axes` axes. */
+static void take_window(struct ul_call *call, const struct window_case *c, uint32_t axes)
+{
+    for (uint32_t i = 0; i < axes; i++) {
+        call->window[i] = c->window;
+        call->steps[i] = or_one(c->step);
+        call->dilations[i] = or_one(c->dilation);
+        call->pads[i] = c->pad;
+        call->pads[axes + i] = c->pad + c->end_pad;
+    }
+}
+
 static void check_window(const struct window_case *c)
 {
-    struct ul_call call = {.kind = c->kind, .group_count = (uint32_t)c->groups};
+    int64_t groups = or_one(c->group_count);
+    struct ul_call call = {.kind = (enum ul_call_kind)c->kind, .group_count = (uint32_t)groups};
     int64_t dims[UL_CALL_RANK] = {c->src[0], c->out_channels}, taps[UL_CALL_RANK];
-    uint32_t axes = c->rank - 2, first = c->groups > 1 ? 1 : 0;
-    int weighted = c->kind == UL_CALL_CONVOLUTION || c->kind == UL_CALL_DECONVOLUTION;
-    for (uint32_t i = 0; i < axes; i++) {
-        int64_t reach = (c->window[i] - 1) * c->dilations[i] + 1;
-        int64_t in = c->src[2 + i], pads = c->pads[i] + c->pads[axes + i];
-        dims[2 + i] = c->kind == UL_CALL_DECONVOLUTION ? (in - 1) * c->steps[i] + reach - pads
-                                                       : (in + pads - reach) / c->steps[i] + 1;
-        taps[first + 2 + i] = c->window[i];
+    uint32_t rank = 5, first = groups > 1 ? 1 : 0;
+    int weighted = c->kind == CONV || c->kind == DECONV;
+    while (c->src[rank - 1] == 0)
+        rank--;
+    take_window(&call, c, rank - 2);
+    for (uint32_t i = 2; i < rank; i++) {
+        int64_t reach = (c->window - 1) * call.dilations[i - 2] + 1, step = call.steps[i - 2];
+        int64_t pads = 2 * c->pad + c->end_pad;
+        dims[i] = c->kind == DECONV ? (c->src[i] - 1) * step + reach - pads
+                                    : (c->src[i] + pads - reach) / step + 1;
+        taps[first + i] = c->window;
     }
-    call.src = make_tensor(c->rank, c->src, !c->src_plain, c->src_wide);
-    call.dst = make_tensor(c->rank, dims, 1, c->dst_wide);
-    memcpy(call.window, c->window, sizeof call.window);
-    memcpy(call.steps, c->steps, sizeof call.steps);
-    memcpy(call.dilations, c->dilations, sizeof call.dilations);
-    memcpy(call.pads, c->pads, sizeof call.pads);
+    call.src = make_tensor(rank, c->src, !c->src_plain, c->src_wide);
+    call.dst = make_tensor(rank, dims, 1, c->dst_wide);
     if (weighted) {
-        taps[0] = c->groups;
-        taps[first] = c->out_channels / c->groups;
-        taps[first + 1] = c->src[1] / c->groups;
-        call.weights = make_tensor(c->rank + first, taps, 0, 0);
+        taps[0] = groups;
+        taps[first] = c->out_channels / groups;
+        taps[first + 1] = c->src[1] / groups;
+        call.weights = make_tensor(rank + first, taps, 0, 0);
         call.bias = make_tensor(1, &c->out_channels, 0, 0);
     }
     if (c->src_wide != 0 || c->src_plain)
         call.src_copy_bytes = copy_bytes(&call.src);
     if (c->dst_wide != 0)
         call.dst_copy_bytes = copy_bytes(&call.dst);
-    for (const char *at = c->posts; *at != '\0'; at++)
+    for (const char *at = c->posts; at != NULL && *at != '\0'; at++)
         add_post(&call, *at);
     static const uint32_t deconvolution[] = {1, 0, 2, 3}, grouped[] = {0, 2, 1, 3, 4};
-    check(c->name, &call,
-          c->kind != UL_CALL_DECONVOLUTION ? NULL
-          : first                          ? grouped
-                                           : deconvolution);
+    check(c->name, &call, c->kind != DECONV ? NULL : first ? grouped : deconvolution);
 }
 
 static void check_product(const char *name, uint32_t rank, const int64_t *src, int64_t n,
@@ -681,247 +704,57 @@ static void check_failures(void)
     ul_library_done(&library, arena); /* nothing to give back */
 }
 
-#define CONV UL_CALL_CONVOLUTION
-#define ONES                                                                                       \
-    {                                                                                              \
-        1, 1, 1                                                                                    \
-    }
-
 static const struct window_case cases[] = {
-    {"1x1", CONV, 4, {1, 64, 14, 14}, 128, 1, {1, 1}, ONES, ONES, {0}, 0, 0, 0, "r"},
-    {"3x3", CONV, 4, {1, 32, 13, 15}, 48, 1, {3, 3}, ONES, ONES, {1, 1, 1, 1}, 0, 0, 0, ""},
-    {"3x3 step 2",
-     CONV,
-     4,
-     {2, 32, 13, 15},
-     48,
-     1,
-     {3, 3},
-     {2, 2},
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     "Sr"},
-    {"1x1 step 2", CONV, 4, {1, 64, 14, 14}, 128, 1, {1, 1}, {2, 2}, ONES, {0}, 0, 0, 0, ""},
-    {"uneven pads",
-     CONV,
-     4,
-     {1, 16, 9, 9},
-     16,
-     1,
-     {3, 3},
-     {2, 2},
-     ONES,
-     {0, 0, 1, 1},
-     0,
-     0,
-     0,
-     "w"},
-    {"dilated",
-     CONV,
-     4,
-     {1, 16, 15, 15},
-     16,
-     1,
-     {3, 3},
-     ONES,
-     {2, 2, 1},
-     {2, 2, 2, 2},
-     0,
-     0,
-     0,
-     "s"},
-    {"first", CONV, 4, {1, 3, 33, 33}, 32, 1, {7, 7}, {2, 2}, ONES, {3, 3, 3, 3}, 0, 0, 0, "c"},
+    {"1x1", CONV, {1, 64, 14, 14}, 128, 1, .posts = "r"},
+    {"3x3", CONV, {1, 32, 13, 15}, 48, 3, .pad = 1},
+    {"3x3 step 2", CONV, {2, 32, 13, 15}, 48, 3, .step = 2, .pad = 1, .posts = "Sr"},
+    {"1x1 step 2", CONV, {1, 64, 14, 14}, 128, 1, .step = 2},
+    {"uneven pads", CONV, {1, 16, 9, 9}, 16, 3, .step = 2, .end_pad = 1, .posts = "w"},
+    {"dilated", CONV, {1, 16, 15, 15}, 16, 3, .dilation = 2, .pad = 2, .posts = "s"},
+    {"first", CONV, {1, 3, 33, 33}, 32, 7, .step = 2, .pad = 3, .posts = "c"},
     {"first, row-major",
      CONV,
-     4,
      {1, 3, 33, 33},
      32,
-     1,
-     {7, 7},
-     {2, 2},
-     ONES,
-     {3, 3, 3, 3},
-     0,
-     0,
-     1,
-     "r"},
-    {"odd channels",
-     CONV,
-     4,
-     {1, 19, 11, 11},
-     37,
-     1,
-     {3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     "*"},
-    {"depthwise", CONV, 4, {1, 40, 14, 14}, 40, 40, {3, 3}, ONES, ONES, {1, 1, 1, 1}, 0, 0, 0, "c"},
+     7,
+     .step = 2,
+     .pad = 3,
+     .src_plain = 1,
+     .posts = "r"},
+    {"odd channels", CONV, {1, 19, 11, 11}, 37, 3, .pad = 1, .posts = "*"},
+    {"depthwise", CONV, {1, 40, 14, 14}, 40, 3, .group_count = 40, .pad = 1, .posts = "c"},
     {"depthwise 5x5",
      CONV,
-     4,
      {1, 48, 14, 14},
      48,
-     48,
-     {5, 5},
-     {2, 2},
-     ONES,
-     {2, 2, 2, 2},
-     0,
-     0,
-     0,
-     "s"},
-    {"groups", CONV, 4, {1, 64, 9, 9}, 64, 4, {3, 3}, ONES, ONES, {1, 1, 1, 1}, 0, 0, 0, "b"},
-    {"strided source",
-     CONV,
-     4,
-     {1, 32, 9, 9},
-     32,
-     1,
-     {3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1},
-     16,
-     0,
-     0,
-     ""},
-    {"strided result",
-     CONV,
-     4,
-     {1, 32, 9, 9},
-     24,
-     1,
-     {3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     40,
-     0,
-     "r"},
-    {"strided sum", CONV, 4, {1, 32, 9, 9}, 24, 1, {1, 1}, ONES, ONES, {0}, 8, 40, 0, "Sr"},
-    {"later residual", CONV, 4, {1, 32, 9, 9}, 24, 1, {1, 1}, ONES, ONES, {0}, 0, 0, 0, "Rr"},
-    {"patches", CONV, 4, {1, 3, 32, 32}, 96, 1, {4, 4}, {4, 4}, ONES, {0}, 0, 0, 0, ""},
-    {"rank 3", CONV, 3, {2, 32, 20}, 32, 1, {3}, ONES, ONES, {1, 1}, 0, 0, 0, "e"},
-    {"rank 5",
-     CONV,
      5,
-     {1, 16, 5, 6, 7},
-     32,
-     1,
-     {3, 3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1, 1, 1},
-     0,
-     0,
-     0,
-     "t"},
-    {"transposed 2x2",
-     UL_CALL_DECONVOLUTION,
-     4,
-     {1, 32, 7, 7},
-     16,
-     1,
-     {2, 2},
-     {2, 2},
-     ONES,
-     {0},
-     0,
-     0,
-     0,
-     "r"},
-    {"transposed 4x4",
-     UL_CALL_DECONVOLUTION,
-     4,
-     {1, 16, 6, 6},
-     32,
-     1,
-     {4, 4},
-     {2, 2},
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     ""},
+     .group_count = 48,
+     .step = 2,
+     .pad = 2,
+     .posts = "s"},
+    {"groups", CONV, {1, 64, 9, 9}, 64, 3, .group_count = 4, .pad = 1, .posts = "b"},
+    {"strided source", CONV, {1, 32, 9, 9}, 32, 3, .pad = 1, .src_wide = 16},
+    {"strided result", CONV, {1, 32, 9, 9}, 24, 3, .pad = 1, .dst_wide = 40, .posts = "r"},
+    {"strided sum", CONV, {1, 32, 9, 9}, 24, 1, .src_wide = 8, .dst_wide = 40, .posts = "Sr"},
+    {"later residual", CONV, {1, 32, 9, 9}, 24, 1, .posts = "Rr"},
+    {"patches", CONV, {1, 3, 32, 32}, 96, 4, .step = 4},
+    {"rank 3", CONV, {2, 32, 20}, 32, 3, .pad = 1, .posts = "e"},
+    {"rank 5", CONV, {1, 16, 5, 6, 7}, 32, 3, .pad = 1, .posts = "t"},
+    {"transposed 2x2", DECONV, {1, 32, 7, 7}, 16, 2, .step = 2, .posts = "r"},
+    {"transposed 4x4", DECONV, {1, 16, 6, 6}, 32, 4, .step = 2, .pad = 1},
     {"transposed, groups",
-     UL_CALL_DECONVOLUTION,
-     4,
+     DECONV,
      {1, 32, 6, 6},
      32,
-     2,
-     {3, 3},
-     {2, 2},
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     "o"},
-    {"mean, strided",
-     UL_CALL_MEAN_POOL,
-     4,
-     {1, 16, 13, 13},
-     16,
-     1,
-     {2, 2},
-     {2, 2},
-     ONES,
-     {0},
-     16,
-     16,
-     0,
-     ""},
-    {"mean",
-     UL_CALL_MEAN_POOL,
-     4,
-     {1, 32, 9, 9},
-     32,
-     1,
-     {3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     ""},
-    {"padded mean",
-     UL_CALL_PADDED_MEAN_POOL,
-     4,
-     {1, 32, 9, 9},
-     32,
-     1,
-     {3, 3},
-     ONES,
-     ONES,
-     {1, 1, 1, 1},
-     0,
-     0,
-     0,
-     "L"},
-    {"global mean",
-     UL_CALL_MEAN_POOL,
-     4,
-     {1, 48, 7, 7},
-     48,
-     1,
-     {7, 7},
-     ONES,
-     ONES,
-     {0},
-     0,
-     0,
-     0,
-     "*"},
+     3,
+     .group_count = 2,
+     .step = 2,
+     .pad = 1,
+     .posts = "o"},
+    {"mean, strided", MEAN, {1, 16, 13, 13}, 16, 2, .step = 2, .src_wide = 16, .dst_wide = 16},
+    {"mean", MEAN, {1, 32, 9, 9}, 32, 3, .pad = 1},
+    {"padded mean", PADDED_MEAN, {1, 32, 9, 9}, 32, 3, .pad = 1, .posts = "L"},
+    {"global mean", MEAN, {1, 48, 7, 7}, 48, 7, .posts = "*"},
 };
 
 int main(void)
