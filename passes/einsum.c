@@ -34,7 +34,6 @@ struct parts {
 };
 
 struct einsum {
-    struct ul_pass *pass;
     struct ul_graph *graph;
     ul_node_id node;
     struct term a, b, result;
@@ -279,7 +278,7 @@ enum ul_status ul_pass_einsum(struct ul_pass *pass)
     struct ul_graph *graph = pass->graph;
     struct ul_node_list order = ul_edit_all_nodes(graph, pass->scratch);
     for (uint32_t n = 0; n < order.count; n++) {
-        struct einsum einsum = {.pass = pass, .graph = graph, .node = order.nodes[n]};
+        struct einsum einsum = {.graph = graph, .node = order.nodes[n]};
         const struct ul_node *node = &graph->nodes[order.nodes[n]];
         if (node->op == UL_OP_Einsum && node->input_count == 2)
             (void)rewrite(&einsum);

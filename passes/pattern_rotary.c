@@ -51,7 +51,7 @@ static ul_value_id before_unsqueeze(struct ul_pattern *pattern, ul_value_id valu
     return node->inputs[0];
 }
 
-/* The turned x, or UL_NONE. */
+/* `value` is x turned; says which of the two ways. */
 static bool is_turned(struct ul_pattern *pattern, ul_value_id value, ul_value_id x,
                       bool *is_interleaved)
 {
