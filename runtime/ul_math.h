@@ -7,11 +7,19 @@
  * tests/runtime/math_test.c measures: exp, log, sigmoid, tanh, erf stay below 2.5 units in the last
  * place where the result is normal. NaN gives NaN; infinities, zeros and subnormals give what C99
  * Annex F says. errno and the rounding mode are left alone; round-to-nearest is assumed.
- * Nothing fails. Pure C99.
+ * Fused multiply-adds, where the compiler makes them, only lower the errors.
+ * Nothing fails. Pure C99; also CUDA device code and C++17 (ul_function.h). Functions that printed
+ * expressions call under C's names (sinf, powf, erf, fmod ...) are libm's there, and CUDA's on a
+ * device: without -use_fast_math at most 4 units in the last place for float (powf, tanf, acoshf;
+ * the others 3 or less), 2 for double, fmod and rounding exact, special values as in Annex F
+ * ("Mathematical Functions" in the CUDA C++ Programming Guide). Division and sqrt are IEEE's with
+ * nvcc's defaults (-prec-div=true -prec-sqrt=true -ftz=false), which the exactness of
+ * ul_small_float.h needs too.
  */
 #ifndef UL_MATH_H
 #define UL_MATH_H
 
+#include "ul_function.h"
 #include "ul_small_float.h"
 
 #include <math.h>
@@ -19,14 +27,14 @@
 
 /* To an integral value, ties to even (ONNX Round, QuantizeLinear). Adding 2^23 leaves no room for a
    fraction; larger values have none. */
-static inline float ul_round_even_f32(float x)
+UL_FUNCTION float ul_round_even_f32(float x)
 {
     float magnitude = fabsf(x);
     float rounded = (magnitude + 8388608.0f) - 8388608.0f;
     return copysignf(magnitude < 8388608.0f ? rounded : magnitude, x);
 }
 
-static inline double ul_round_even_f64(double x)
+UL_FUNCTION double ul_round_even_f64(double x)
 {
     double magnitude = fabs(x);
     double rounded = (magnitude + 4503599627370496.0) - 4503599627370496.0;
@@ -35,7 +43,7 @@ static inline double ul_round_even_f64(double x)
 
 /* x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n exp(r). 2^n is applied in two halves, so that
    results near the ends of the range are rounded once. */
-static inline float ul_exp_f32(float x)
+UL_FUNCTION float ul_exp_f32(float x)
 {
     float bounded = x > 89.0f ? 89.0f : x;
     bounded = bounded < -104.0f ? -104.0f : bounded;
@@ -56,7 +64,7 @@ static inline float ul_exp_f32(float x)
 }
 
 /* x = 2^n m with m in [sqrt(1/2), sqrt(2)); log(x) = n ln 2 + log(m). */
-static inline float ul_log_f32(float x)
+UL_FUNCTION float ul_log_f32(float x)
 {
     int small = x < 1.17549435e-38f;
     float scaled = small ? x * 8388608.0f : x;
@@ -81,7 +89,7 @@ static inline float ul_log_f32(float x)
     return x < 0.0f ? ul_f32_from_bits(0x7fc00000u) : x != x ? x : result;
 }
 
-static inline float ul_sigmoid_f32(float x)
+UL_FUNCTION float ul_sigmoid_f32(float x)
 {
     /* exp of the negative magnitude never overflows; the small side keeps its relative error. */
     float e = ul_exp_f32(-fabsf(x));
@@ -89,7 +97,7 @@ static inline float ul_sigmoid_f32(float x)
     return top / (1.0f + e);
 }
 
-static inline float ul_tanh_f32(float x)
+UL_FUNCTION float ul_tanh_f32(float x)
 {
     float magnitude = fabsf(x);
     float square = x * x;
@@ -106,7 +114,7 @@ static inline float ul_tanh_f32(float x)
 
 /* Near 0 an odd polynomial; further out 1 - exp(-|x| P(|x|)), where P approximates
    -log(erfc(x)) / x on [0.875, 3.95]; beyond that the result rounds to 1. */
-static inline float ul_erf_f32(float x)
+UL_FUNCTION float ul_erf_f32(float x)
 {
     float magnitude = fabsf(x);
     float square = x * x;

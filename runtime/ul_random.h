@@ -3,10 +3,12 @@
  * "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A draw is a pure function of a seed, a
  * stream (which operator), a round (which step of training) and the number of the element; so a
  * recomputed step, another order or another number of threads draws the same numbers.
- * Nothing fails. Pure C99.
+ * Nothing fails. Pure C99; also CUDA device code and C++17 (ul_function.h).
  */
 #ifndef UL_RANDOM_H
 #define UL_RANDOM_H
+
+#include "ul_function.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -15,8 +17,8 @@ struct ul_random {
     uint32_t words[4];
 };
 
-static inline struct ul_random ul_random_draw(uint64_t seed, uint32_t stream, uint32_t round,
-                                              uint64_t element)
+UL_FUNCTION struct ul_random ul_random_draw(uint64_t seed, uint32_t stream, uint32_t round,
+                                            uint64_t element)
 {
     uint32_t c0 = (uint32_t)element, c1 = (uint32_t)(element >> 32), c2 = stream, c3 = round;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -34,15 +36,15 @@ static inline struct ul_random ul_random_draw(uint64_t seed, uint32_t stream, ui
 }
 
 /* In [0, 1), 24 bits. */
-static inline float ul_random_uniform_f32(uint64_t seed, uint32_t stream, uint32_t round,
-                                          uint64_t element)
+UL_FUNCTION float ul_random_uniform_f32(uint64_t seed, uint32_t stream, uint32_t round,
+                                        uint64_t element)
 {
     return (float)(ul_random_draw(seed, stream, round, element).words[0] >> 8) * 0x1p-24f;
 }
 
 /* In [0, 1), 53 bits. */
-static inline double ul_random_uniform_f64(uint64_t seed, uint32_t stream, uint32_t round,
-                                           uint64_t element)
+UL_FUNCTION double ul_random_uniform_f64(uint64_t seed, uint32_t stream, uint32_t round,
+                                         uint64_t element)
 {
     struct ul_random draw = ul_random_draw(seed, stream, round, element);
     uint64_t bits = (uint64_t)draw.words[0] << 32 | draw.words[1];
@@ -50,8 +52,8 @@ static inline double ul_random_uniform_f64(uint64_t seed, uint32_t stream, uint3
 }
 
 /* Mean 0, variance 1 (Box and Muller, 1958; the logarithm's argument is in (0, 1]). */
-static inline double ul_random_normal_f64(uint64_t seed, uint32_t stream, uint32_t round,
-                                          uint64_t element)
+UL_FUNCTION double ul_random_normal_f64(uint64_t seed, uint32_t stream, uint32_t round,
+                                        uint64_t element)
 {
     struct ul_random draw = ul_random_draw(seed, stream, round, element);
     uint64_t a = (uint64_t)draw.words[0] << 32 | draw.words[1];
@@ -60,15 +62,15 @@ static inline double ul_random_normal_f64(uint64_t seed, uint32_t stream, uint32
     return radius * cos(6.283185307179586 * ((double)(b >> 11) * 0x1p-53));
 }
 
-static inline float ul_random_normal_f32(uint64_t seed, uint32_t stream, uint32_t round,
-                                         uint64_t element)
+UL_FUNCTION float ul_random_normal_f32(uint64_t seed, uint32_t stream, uint32_t round,
+                                       uint64_t element)
 {
     return (float)ul_random_normal_f64(seed, stream, round, element);
 }
 
 /* 1 with probability p, else 0. */
-static inline int ul_random_bernoulli(uint64_t seed, uint32_t stream, uint32_t round,
-                                      uint64_t element, double p)
+UL_FUNCTION int ul_random_bernoulli(uint64_t seed, uint32_t stream, uint32_t round,
+                                    uint64_t element, double p)
 {
     return ul_random_uniform_f64(seed, stream, round, element) < p;
 }

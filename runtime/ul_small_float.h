@@ -2,7 +2,8 @@
  * Floating-point formats narrower than float, kept as their bits: float16, bfloat16 and the four
  * 8-bit formats of ONNX. Conversions to float are exact; conversions from float or double round to
  * nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions are free of
- * branches or short, so that compilers vectorise them. Nothing fails. Pure C99.
+ * branches or short, so that compilers vectorise them. Nothing fails. Pure C99;
+ * also CUDA device code and C++17 (ul_function.h).
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
  * Learning" (Micikevicius et al. 2022) for E4M3FN and E5M2; "8-bit Numerical Formats for Deep
@@ -12,31 +13,33 @@
 #ifndef UL_SMALL_FLOAT_H
 #define UL_SMALL_FLOAT_H
 
+#include "ul_function.h"
+
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t ul_f32_bits(float value)
+UL_FUNCTION uint32_t ul_f32_bits(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float ul_f32_from_bits(uint32_t bits)
+UL_FUNCTION float ul_f32_from_bits(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline uint64_t ul_f64_bits(double value)
+UL_FUNCTION uint64_t ul_f64_bits(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline double ul_f64_from_bits(uint64_t bits)
+UL_FUNCTION double ul_f64_from_bits(uint64_t bits)
 {
     double value;
     memcpy(&value, &bits, sizeof value);
@@ -45,7 +48,7 @@ static inline double ul_f64_from_bits(uint64_t bits)
 
 /* double -> float, rounded to odd: a later rounding to a format of at most 22 bits of precision
    then gives what one direct rounding would give (Boldo and Melquiond, 2008). */
-static inline float ul_f64_to_f32_odd(double value)
+UL_FUNCTION float ul_f64_to_f32_odd(double value)
 {
     float near = (float)value;
     double back = (double)near;
@@ -56,7 +59,7 @@ static inline float ul_f64_to_f32_odd(double value)
     return ul_f32_from_bits((bits - (uint32_t)away) | 1u);
 }
 
-static inline float ul_f16_to_f32(uint16_t half)
+UL_FUNCTION float ul_f16_to_f32(uint16_t half)
 {
     uint32_t bits = (uint32_t)(half & 0x7fff) << 13;
     /* 2^112 moves the exponent from bias 15 to bias 127, and normalises subnormals. */
@@ -65,7 +68,7 @@ static inline float ul_f16_to_f32(uint16_t half)
     return ul_f32_from_bits(bits | (uint32_t)(half & 0x8000) << 16);
 }
 
-static inline uint16_t ul_f32_to_f16(float value)
+UL_FUNCTION uint16_t ul_f32_to_f16(float value)
 {
     uint32_t bits = ul_f32_bits(value);
     uint32_t sign = bits >> 16 & 0x8000u;
@@ -79,24 +82,24 @@ static inline uint16_t ul_f32_to_f16(float value)
     return (uint16_t)(sign | (bits >= 0x47800000u ? huge : half));
 }
 
-static inline uint16_t ul_f64_to_f16(double value)
+UL_FUNCTION uint16_t ul_f64_to_f16(double value)
 {
     return ul_f32_to_f16(ul_f64_to_f32_odd(value));
 }
 
-static inline float ul_bf16_to_f32(uint16_t bf16)
+UL_FUNCTION float ul_bf16_to_f32(uint16_t bf16)
 {
     return ul_f32_from_bits((uint32_t)bf16 << 16);
 }
 
-static inline uint16_t ul_f32_to_bf16(float value)
+UL_FUNCTION uint16_t ul_f32_to_bf16(float value)
 {
     uint32_t bits = ul_f32_bits(value);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
 }
 
-static inline uint16_t ul_f64_to_bf16(double value)
+UL_FUNCTION uint16_t ul_f64_to_bf16(double value)
 {
     return ul_f32_to_bf16(ul_f64_to_f32_odd(value));
 }
@@ -112,7 +115,7 @@ struct ul_f8_format {
     int unsigned_zero; /* the FNUZ formats: 0x80 is NaN, not -0 */
 };
 
-static inline uint8_t ul_f8_encode(float value, struct ul_f8_format format, int saturate)
+UL_FUNCTION uint8_t ul_f8_encode(float value, struct ul_f8_format format, int saturate)
 {
     uint32_t bits = ul_f32_bits(value);
     uint32_t sign = bits >> 24 & 0x80u;
@@ -139,7 +142,7 @@ static inline uint8_t ul_f8_encode(float value, struct ul_f8_format format, int 
     return (uint8_t)(code == 0 && format.unsigned_zero ? 0u : sign | code);
 }
 
-static inline float ul_f8_decode(uint8_t code, struct ul_f8_format format)
+UL_FUNCTION float ul_f8_decode(uint8_t code, struct ul_f8_format format)
 {
     uint32_t magnitude = code & 0x7fu;
     uint32_t sign = (uint32_t)(code & 0x80) << 24;
@@ -156,25 +159,25 @@ static inline float ul_f8_decode(uint8_t code, struct ul_f8_format format)
     return ul_f32_from_bits(ul_f32_bits((float)steps * scale) | sign);
 }
 
-static inline struct ul_f8_format ul_f8e4m3fn(void)
+UL_FUNCTION struct ul_f8_format ul_f8e4m3fn(void)
 {
     const struct ul_f8_format format = {3, 7, 0x7e, 0x7f, 0x7f, 0};
     return format;
 }
 
-static inline struct ul_f8_format ul_f8e4m3fnuz(void)
+UL_FUNCTION struct ul_f8_format ul_f8e4m3fnuz(void)
 {
     const struct ul_f8_format format = {3, 8, 0x7f, 0x80, 0x80, 1};
     return format;
 }
 
-static inline struct ul_f8_format ul_f8e5m2(void)
+UL_FUNCTION struct ul_f8_format ul_f8e5m2(void)
 {
     const struct ul_f8_format format = {2, 15, 0x7b, 0x7c, 0x7e, 0};
     return format;
 }
 
-static inline struct ul_f8_format ul_f8e5m2fnuz(void)
+UL_FUNCTION struct ul_f8_format ul_f8e5m2fnuz(void)
 {
     const struct ul_f8_format format = {2, 16, 0x7f, 0x80, 0x80, 1};
     return format;
@@ -182,42 +185,42 @@ static inline struct ul_f8_format ul_f8e5m2fnuz(void)
 
 /* The four formats by name; `saturate` as in ONNX Cast: values too large (infinities too) become
    the largest finite one, else NaN, or infinity where the format has one. */
-static inline uint8_t ul_f32_to_f8e4m3fn(float value, int saturate)
+UL_FUNCTION uint8_t ul_f32_to_f8e4m3fn(float value, int saturate)
 {
     return ul_f8_encode(value, ul_f8e4m3fn(), saturate);
 }
 
-static inline uint8_t ul_f32_to_f8e4m3fnuz(float value, int saturate)
+UL_FUNCTION uint8_t ul_f32_to_f8e4m3fnuz(float value, int saturate)
 {
     return ul_f8_encode(value, ul_f8e4m3fnuz(), saturate);
 }
 
-static inline uint8_t ul_f32_to_f8e5m2(float value, int saturate)
+UL_FUNCTION uint8_t ul_f32_to_f8e5m2(float value, int saturate)
 {
     return ul_f8_encode(value, ul_f8e5m2(), saturate);
 }
 
-static inline uint8_t ul_f32_to_f8e5m2fnuz(float value, int saturate)
+UL_FUNCTION uint8_t ul_f32_to_f8e5m2fnuz(float value, int saturate)
 {
     return ul_f8_encode(value, ul_f8e5m2fnuz(), saturate);
 }
 
-static inline float ul_f8e4m3fn_to_f32(uint8_t code)
+UL_FUNCTION float ul_f8e4m3fn_to_f32(uint8_t code)
 {
     return ul_f8_decode(code, ul_f8e4m3fn());
 }
 
-static inline float ul_f8e4m3fnuz_to_f32(uint8_t code)
+UL_FUNCTION float ul_f8e4m3fnuz_to_f32(uint8_t code)
 {
     return ul_f8_decode(code, ul_f8e4m3fnuz());
 }
 
-static inline float ul_f8e5m2_to_f32(uint8_t code)
+UL_FUNCTION float ul_f8e5m2_to_f32(uint8_t code)
 {
     return ul_f8_decode(code, ul_f8e5m2());
 }
 
-static inline float ul_f8e5m2fnuz_to_f32(uint8_t code)
+UL_FUNCTION float ul_f8e5m2fnuz_to_f32(uint8_t code)
 {
     return ul_f8_decode(code, ul_f8e5m2fnuz());
 }

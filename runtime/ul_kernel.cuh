@@ -1,0 +1,93 @@
+/*
+ * What printed kernels in CUDA are written with: which item a thread begins with, checked indexes,
+ * and through ul_scalar.h all that expressions call. The counterpart of ul_kernel.h.
+ *
+ * Invariants: no function has undefined behaviour for any argument. The only failure is an index
+ * out of range: clamped, and noted in the arena's fault record, whose content at the end of a run
+ * does not depend on the order in which threads ran.
+ * CUDA C++17; also host C++ with tests/cuda_emulation.
+ */
+#ifndef UL_KERNEL_CUH
+#define UL_KERNEL_CUH
+
+#include "ul_cuda.h"
+#include "ul_scalar.h"
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define UL_DEVICE static __device__ inline
+#define UL_DEVICE_COLD [[maybe_unused]] static __device__ __noinline__
+#else
+#define UL_DEVICE static inline
+#define UL_DEVICE_COLD __attribute__((cold, noinline, unused)) static
+#endif
+
+/* ---- items of a loop that the whole grid shares ---- */
+
+UL_DEVICE int64_t ul_item_first(void)
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+UL_DEVICE int64_t ul_item_stride(void)
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* ---- data-dependent indexes ---- */
+
+/* What is noted is the least (step, limit, value) of all that is out of range. Threads take turns:
+   since compute capability 7.0 those of a warp proceed independently, so they may wait for it. */
+UL_DEVICE_COLD void ul_fault_note(struct ul_where run, enum ul_fault kind, int64_t value,
+                                  int64_t limit)
+{
+    volatile struct ul_cuda_fault *fault = run.fault;
+    while (atomicCAS(&run.fault->lock, 0u, 1u) != 0u) {
+    }
+    __threadfence();
+    bool first = fault->kind == UL_FAULT_NONE;
+    if (!first && fault->step != run.step)
+        first = run.step < fault->step;
+    else if (!first)
+        first = limit < fault->limit || (limit == fault->limit && value < fault->value);
+    if (first) {
+        fault->kind = kind;
+        fault->step = run.step;
+        fault->value = value;
+        fault->limit = limit;
+    }
+    __threadfence();
+    atomicExch(&run.fault->lock, 0u);
+}
+
+/* index in [-limit, limit), negative ones counted from the end; else noted and clamped. A kernel
+   must not call this for an empty axis (limit 0), where there is no index to give. */
+UL_DEVICE int64_t ul_index(struct ul_where run, int64_t index, int64_t limit)
+{
+    int64_t wrapped = index < 0 ? index + limit : index;
+    if (UL_LIKELY((uint64_t)wrapped < (uint64_t)limit))
+        return wrapped;
+    ul_fault_note(run, UL_FAULT_INDEX, index, limit);
+    return wrapped < 0 ? 0 : limit - 1;
+}
+
+/* index in [0, limit); else noted and clamped: for indexes that were wrapped before. */
+UL_DEVICE int64_t ul_bound(struct ul_where run, int64_t index, int64_t limit)
+{
+    if (UL_LIKELY((uint64_t)index < (uint64_t)limit))
+        return index;
+    ul_fault_note(run, UL_FAULT_INDEX, index, limit);
+    return index < 0 ? 0 : limit - 1;
+}
+
+/* count in [0, limit]; else noted and clamped. */
+UL_DEVICE int64_t ul_count(struct ul_where run, int64_t count, int64_t limit)
+{
+    if (UL_LIKELY(count >= 0 && count <= limit))
+        return count;
+    ul_fault_note(run, UL_FAULT_COUNT, count, limit);
+    return count < 0 ? 0 : limit;
+}
+
+#endif
