@@ -76,11 +76,12 @@ enum ul_value_kind {
 enum ul_value_flag {
     UL_VALUE_PERSISTENT = 1u << 0,    /* same place in every run: state, trainable weight */
     UL_VALUE_CHANNELS_LAST = 1u << 1, /* its own bytes have dimension 1 innermost */
+    UL_VALUE_TOO_LARGE = 1u << 2,     /* a weight with numbers that the storage asked for lacks */
 };
 
 /* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0
  * and dense strides: row-major, or with dimension 1 innermost (UL_VALUE_CHANNELS_LAST). Strides
- * count elements of the value's dtype and may be 0 (Expand) or negative (Slice with a negative
+ * count elements and may be 0 (Expand) or negative (Slice with a negative
  * step). */
 struct ul_view {
     ul_value_id base;
@@ -93,6 +94,8 @@ struct ul_value {
     enum ul_value_kind kind;
     uint32_t flags;
     struct ul_type type;
+    enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 of an f32, the same as
+                                 its base's; UL_DTYPE_NONE: as type.dtype */
     ul_node_id producer;      /* of a node output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */
     ul_value_id donor;        /* an output that overwrites this input, else UL_NONE */
@@ -265,6 +268,12 @@ const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, stru
 
 /* view.c */
 
+/* How a value's elements lie in memory; only what has bytes of its own, or lies in such, has any.
+ * Kernels compute with type.dtype all the same: loads widen, stores round. */
+enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id value);
+uint32_t ul_value_element_bytes(const struct ul_graph *graph, ul_value_id value);
+/* All of its elements. */
+uint64_t ul_value_bytes(const struct ul_graph *graph, ul_value_id value);
 /* The dense view of a value on itself. */
 struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value);
 /* Elements follow each other in row-major order without gaps; strides of dimensions of size 1 do

@@ -103,11 +103,12 @@ static struct param param_get(struct ul_lower *lower, ul_value_id value)
         high += reach > 0 ? reach : 0;
     }
     uint64_t count = ul_type_elements(type) == 0 ? 0 : (uint64_t)(high - low) + 1;
-    uint32_t buffer = ul_kernel_add_buffer(lower->kernel, UL_BUFFER_INPUT, type->dtype, count);
+    uint32_t buffer = ul_kernel_add_buffer(lower->kernel, UL_BUFFER_INPUT,
+                                           ul_value_storage(lower->graph, value), count);
     lower->kernel->buffers[buffer].value = view.base;
     lower->kernel->buffers[buffer].view = value;
     lower->kernel->buffers[buffer].offset_bytes =
-        view.offset_bytes + low * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+        view.offset_bytes + low * (int64_t)ul_value_element_bytes(lower->graph, value);
     UL_GROW(lower->arena, state->params, state->param_count, state->param_capacity);
     state->params[state->param_count] =
         (struct param){.value = value, .buffer = buffer, .base_index = -low};
@@ -363,7 +364,7 @@ void ul_lower_store(struct ul_lower *lower, ul_value_id value, const ul_kx *inde
 
 bool ul_lower_is_final(const struct ul_lower *lower, ul_value_id value)
 {
-    enum ul_dtype dtype = value_get(lower, value)->type.dtype;
+    enum ul_dtype dtype = ul_value_storage(lower->graph, value);
     if (!escapes(lower, value) || ul_compute_dtype(dtype) != dtype)
         return false;
     for (uint32_t i = 0; i < lower->state->node_count; i++) {
@@ -711,7 +712,7 @@ static bool covers_base(const struct ul_lower *lower, const struct param *param)
     struct ul_view view = view_of(lower, param->value);
     const struct ul_value *base = value_get(lower, view.base);
     return view.offset_bytes == 0 && param->base_index == 0 &&
-           ul_type_bytes(&value->type) == ul_type_bytes(&base->type);
+           ul_type_elements(&value->type) == ul_type_elements(&base->type);
 }
 
 static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *accesses,
@@ -720,8 +721,8 @@ static bool may_lie_on(const struct ul_lower *lower, const struct ul_accesses *a
     const struct ul_buffer *out = &lower->kernel->buffers[output->buffer];
     const struct ul_buffer *in = &lower->kernel->buffers[input->buffer];
     return ul_dtype_get(out->dtype)->size_bytes == ul_dtype_get(in->dtype)->size_bytes &&
-           ul_type_bytes(&value_get(lower, output->value)->type) ==
-               ul_type_bytes(&value_get(lower, input->value)->type) &&
+           ul_value_bytes(lower->graph, output->value) ==
+               ul_value_bytes(lower->graph, input->value) &&
            covers_base(lower, output) && covers_base(lower, input) &&
            ul_accesses_may_overwrite(accesses, output->buffer, input->buffer);
 }

@@ -196,15 +196,21 @@ static enum ul_status parse_word(struct parse *parse, const char *extra, const c
     return UL_OK;
 }
 
+static enum ul_status parse_dtype(struct parse *parse, enum ul_dtype *dtype)
+{
+    const char *name;
+    UL_TRY(parse_word(parse, "", &name));
+    *dtype = ul_dtype_find(name);
+    if (*dtype == UL_DTYPE_NONE && strcmp(name, "none") != 0)
+        return fail(parse, "an element type before this");
+    return UL_OK;
+}
+
 /* f32[1,?,3], f32[*] */
 static enum ul_status parse_type(struct parse *parse, struct ul_type *type)
 {
-    const char *name;
     memset(type, 0, sizeof *type);
-    UL_TRY(parse_word(parse, "", &name));
-    type->dtype = ul_dtype_find(name);
-    if (type->dtype == UL_DTYPE_NONE && strcmp(name, "none") != 0)
-        return fail(parse, "an element type before this");
+    UL_TRY(parse_dtype(parse, &type->dtype));
     UL_TRY(expect(parse, "["));
     if (accept(parse, "*")) {
         type->rank = UL_RANK_UNKNOWN;
@@ -352,6 +358,10 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
         parse->graph->values[id].flags |= UL_VALUE_PERSISTENT;
     if (accept_word(parse, "channels_last"))
         parse->graph->values[id].flags |= UL_VALUE_CHANNELS_LAST;
+    if (accept_word(parse, "too_large"))
+        parse->graph->values[id].flags |= UL_VALUE_TOO_LARGE;
+    if (accept(parse, "storage="))
+        UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
     if (accept(parse, "donor=")) {
         ul_value_id donor;
         UL_TRY(parse_value_id(parse, &donor));

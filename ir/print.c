@@ -146,6 +146,10 @@ static void put_definition(struct print *print, ul_value_id id)
         ul_text_put(print->text, " persistent");
     if ((value->flags & UL_VALUE_CHANNELS_LAST) != 0)
         ul_text_put(print->text, " channels_last");
+    if ((value->flags & UL_VALUE_TOO_LARGE) != 0)
+        ul_text_put(print->text, " too_large");
+    if (value->storage != UL_DTYPE_NONE)
+        ul_text_printf(print->text, " storage=%s", ul_dtype_get(value->storage)->name);
     if (value->donor != UL_NONE)
         ul_text_printf(print->text, " donor=%%%u", (unsigned)value->donor);
     put_view(print, id);

@@ -181,11 +181,13 @@ static enum ul_status check_view(struct verify *verify, ul_value_id id)
     if (!is_value(verify, view->base) || !ul_type_known(&value->type))
         return fail_value(verify, id, "has a view on nothing");
     const struct ul_value *base = &verify->graph->values[view->base];
+    if (base->storage != value->storage)
+        return fail_value(verify, id, "is stored in another way than what it lies in");
     if (base->view.base != view->base || base->view.offset_bytes != 0)
         return fail_value(verify, id, "has a view on a value that is a view itself");
     if (ul_type_elements(&value->type) == 0)
         return UL_OK;
-    int64_t size_bytes = ul_dtype_get(value->type.dtype)->size_bytes;
+    int64_t size_bytes = ul_value_element_bytes(verify->graph, id);
     int64_t first = view->offset_bytes;
     int64_t last = view->offset_bytes;
     for (uint32_t d = 0; d < value->type.rank; d++) {
@@ -195,7 +197,7 @@ static enum ul_status check_view(struct verify *verify, ul_value_id id)
             __builtin_add_overflow(reach < 0 ? first : last, reach, reach < 0 ? &first : &last))
             return fail_value(verify, id, "has strides out of range");
     }
-    uint64_t base_bytes = ul_type_bytes(&base->type);
+    uint64_t base_bytes = ul_value_bytes(verify->graph, view->base);
     if (first < 0 || last < 0 || base_bytes < (uint64_t)size_bytes ||
         (uint64_t)last > base_bytes - (uint64_t)size_bytes)
         return fail_value(verify, id, "has a view that leaves its base");
@@ -217,6 +219,9 @@ static enum ul_status check_value(struct verify *verify, ul_value_id id)
         return fail_value(verify, id, "is a weight without a tensor");
     if (value->kind == UL_VALUE_WEIGHT && !ul_type_equal(&value->type, &value->tensor->type))
         return fail_value(verify, id, "differs in type from its tensor");
+    if (value->storage != UL_DTYPE_NONE &&
+        (value->type.dtype != UL_F32 || (value->storage != UL_F16 && value->storage != UL_BF16)))
+        return fail_value(verify, id, "cannot be stored as it says");
     if (value->donor != UL_NONE &&
         (!is_value(verify, value->donor) || graph->values[value->donor].kind == UL_VALUE_NODE))
         return fail_value(verify, id, "overwrites what is no input");

@@ -2,6 +2,23 @@
  * that the views pass has laid out. */
 #include "ir/ir.h"
 
+enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id id)
+{
+    const struct ul_value *value = &graph->values[id];
+    return value->storage == UL_DTYPE_NONE ? value->type.dtype : value->storage;
+}
+
+uint32_t ul_value_element_bytes(const struct ul_graph *graph, ul_value_id id)
+{
+    return ul_dtype_get(ul_value_storage(graph, id))->size_bytes;
+}
+
+uint64_t ul_value_bytes(const struct ul_graph *graph, ul_value_id id)
+{
+    return ul_size_mul_or_die(ul_type_elements(&graph->values[id].type),
+                              ul_value_element_bytes(graph, id));
+}
+
 struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_type *type = &graph->values[value].type;
@@ -80,8 +97,8 @@ static void slice_next(const struct ul_graph *graph, const struct ul_node *node,
     const struct ul_type *type = &graph->values[node->inputs[input]].type;
     int64_t axis = ul_node_get_int(node, "axis", 0);
     axis += axis < 0 ? (int64_t)type->rank : 0;
-    slice->offset_bytes +=
-        type->dims[axis] * slice->strides[axis] * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+    slice->offset_bytes += type->dims[axis] * slice->strides[axis] *
+                           (int64_t)ul_value_element_bytes(graph, node->inputs[input]);
 }
 
 static bool lies_in(const struct ul_graph *graph, ul_value_id operand, const struct ul_view *slice)

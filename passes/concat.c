@@ -57,7 +57,7 @@ static void place_operands(struct concat *concat, ul_node_id id)
     for (uint32_t i = 0; i < node->input_count; i++) {
         struct ul_value *value = &graph->values[node->inputs[i]];
         int64_t step = value->type.dims[axis] * slice.strides[axis] *
-                       (int64_t)ul_dtype_get(value->type.dtype)->size_bytes;
+                       (int64_t)ul_value_element_bytes(graph, node->inputs[i]);
         if (can_place(concat, node, node->inputs[i], &slice)) {
             value->view = slice;
             concat->fixed[node->inputs[i]] = true;

@@ -417,7 +417,7 @@ static struct cost cost_of(const struct fuse *fuse, const struct trial *trial)
                 if (known)
                     continue;
                 counted[counted_count++] = base;
-                cost.extended_bytes += ul_type_bytes(type_of(fuse, base));
+                cost.extended_bytes += ul_value_bytes(fuse->graph, base);
             }
         }
     }
@@ -481,7 +481,7 @@ static struct step_bytes step_bytes_of(const struct fuse *fuse, const struct tri
             if (known)
                 continue;
             counted[counted_count++] = base;
-            uint64_t size_bytes = ul_type_bytes(type_of(fuse, base));
+            uint64_t size_bytes = ul_value_bytes(fuse->graph, base);
             bool ends = fuse->alive_until[base] <= last &&
                         (maker(fuse, base) != NEVER || fuse->block == fuse->graph->blocks);
             bytes.read += size_bytes;
@@ -489,7 +489,7 @@ static struct step_bytes step_bytes_of(const struct fuse *fuse, const struct tri
                 free_bytes = size_bytes;
         }
         for (uint32_t k = 0; k < node->output_count; k++) {
-            uint64_t size_bytes = ul_type_bytes(type_of(fuse, node->outputs[k]));
+            uint64_t size_bytes = ul_value_bytes(fuse->graph, node->outputs[k]);
             if (!escapes(fuse, trial, node->outputs[k]))
                 continue;
             bytes.stored += size_bytes;
@@ -541,7 +541,7 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
             const struct ul_node *node = node_at(fuse, alone.members[i]);
             for (uint32_t k = 0; k < node->output_count; k++) {
                 ul_value_id output = node->outputs[k];
-                uint64_t size_bytes = ul_type_bytes(type_of(fuse, output));
+                uint64_t size_bytes = ul_value_bytes(fuse->graph, output);
                 if (!escapes(fuse, &alone, output))
                     continue;
                 if (!escapes(fuse, trial, output))

@@ -153,7 +153,7 @@ static bool can_be_taken(const struct live *live, ul_value_id base, ul_value_id 
 {
     const struct ul_graph *graph = live->graph;
     return counts(graph, base) && live->end[base] == at && live->begin[base] < at && !taken[base] &&
-           ul_type_bytes(&graph->values[base].type) == ul_type_bytes(&graph->values[output].type);
+           ul_value_bytes(graph, base) == ul_value_bytes(graph, output);
 }
 
 /* Elementwise outputs that take over an operand: they begin one position later, as if the operand
@@ -271,7 +271,7 @@ void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (live.begin[v] > live.end[v] || !counts(graph, v))
             continue;
-        int64_t size_bytes = (int64_t)ul_type_bytes(&graph->values[v].type);
+        int64_t size_bytes = (int64_t)ul_value_bytes(graph, v);
         change[live.begin[v]] += size_bytes;
         change[live.end[v] + 1] -= size_bytes;
     }

@@ -50,11 +50,9 @@ static void note_node(struct build *build, ul_node_id node, ul_node_id origin)
 /* ---- Views ---- */
 
 /* Elements [begin, ..) along the axis of what lies at `view`. */
-static void move_view(const struct ul_type *type, uint32_t axis, int64_t begin,
-                      struct ul_view *view)
+static void move_view(uint32_t element_bytes, uint32_t axis, int64_t begin, struct ul_view *view)
 {
-    view->offset_bytes +=
-        begin * view->strides[axis] * (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+    view->offset_bytes += begin * view->strides[axis] * (int64_t)element_bytes;
 }
 
 /* Outputs in the bytes of the input, where the row can; else in their own. */
@@ -72,6 +70,8 @@ static void view_outputs(struct ul_graph *graph, ul_node_id id)
         if (all)
             (void)hook(graph, node, i, input, &view);
         graph->values[node->outputs[i]].view = view;
+        if (all)
+            graph->values[node->outputs[i]].storage = graph->values[view.base].storage;
     }
 }
 
@@ -133,7 +133,10 @@ static ul_value_id cut_splat(struct build *build, ul_value_id value, const struc
     const struct ul_tensor *tensor = build->graph->values[value].tensor;
     struct ul_type type = tensor->type;
     type.dims[part->axis] = part->end - part->begin;
-    return add_constant(build, ul_tensor_new_splat(build->graph->arena, &type, tensor->splat));
+    ul_value_id made =
+        add_constant(build, ul_tensor_new_splat(build->graph->arena, &type, tensor->splat));
+    build->graph->values[made].storage = build->graph->values[value].storage;
+    return made;
 }
 
 static ul_value_id add_slice(struct build *build, ul_value_id value, const struct ul_part *part)
@@ -153,6 +156,7 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
     ul_value_id made = graph->nodes[id].outputs[0];
     graph->values[made].type = graph->values[value].type;
     graph->values[made].type.dims[part->axis] = part->end - part->begin;
+    graph->values[made].storage = graph->values[value].storage;
     view_outputs(graph, id);
     note_node(build, id, UL_NONE);
     return made;
@@ -251,6 +255,7 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
         ul_value_id made = graph->nodes[id].outputs[i];
         graph->values[made].name = piece_name(build, graph->values[old.outputs[i]].name);
         graph->values[made].flags = graph->values[old.outputs[i]].flags;
+        graph->values[made].storage = graph->values[old.outputs[i]].storage;
         graph->values[made].view = ul_view_own(graph, made);
         build->copies[old.outputs[i]] = made;
     }
@@ -328,8 +333,9 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
     for (uint32_t i = 0; i < chain->output_count; i++) {
         ul_value_id result = build->copies[chain->outputs[i]];
         struct ul_view view = graph->values[chain->outputs[i]].view;
-        move_view(&graph->values[result].type, chain->axis, begin, &view);
+        move_view(ul_value_element_bytes(graph, chain->outputs[i]), chain->axis, begin, &view);
         graph->values[result].view = view;
+        graph->values[result].storage = graph->values[view.base].storage;
         build->results[i * build->piece_count + (uint32_t)build->piece] = result;
     }
     lay_out(build);

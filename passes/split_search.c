@@ -252,12 +252,12 @@ static uint64_t ends_bytes(const struct ul_graph *graph, const struct ul_split_c
             const struct ul_value *value = &graph->values[base];
             bool inside = value->kind == UL_VALUE_NODE && chain->inside[value->producer];
             if (!inside && !seen[base] && value->kind != UL_VALUE_WEIGHT)
-                sum += ul_type_bytes(&value->type);
+                sum += ul_value_bytes(graph, base);
             seen[base] = true;
         }
     }
     for (uint32_t i = 0; i < chain->output_count; i++)
-        sum += ul_type_bytes(&graph->values[chain->outputs[i]].type);
+        sum += ul_value_bytes(graph, chain->outputs[i]);
     return sum;
 }
 

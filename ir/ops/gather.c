@@ -94,7 +94,7 @@ bool ul_view_gather(const struct ul_graph *graph, const struct ul_node *node, ui
             return false;
     *view = *input;
     view->offset_bytes +=
-        first * input->strides[axis] * (int64_t)ul_dtype_get(data->dtype)->size_bytes;
+        first * input->strides[axis] * (int64_t)ul_value_element_bytes(graph, node->inputs[0]);
     for (uint32_t d = 0; d < axis; d++)
         view->strides[rank++] = input->strides[d];
     if (indices->type.rank == 1)

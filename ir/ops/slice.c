@@ -121,10 +121,11 @@ static ul_kx box_load(struct ul_lower *lower, ul_node_id node, const struct box 
     return ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from);
 }
 
-static void box_view(const struct ul_type *type, const struct box *box, const struct ul_view *input,
-                     struct ul_view *view)
+static void box_view(const struct ul_graph *graph, ul_value_id value, const struct box *box,
+                     const struct ul_view *input, struct ul_view *view)
 {
-    int64_t size_bytes = (int64_t)ul_dtype_get(type->dtype)->size_bytes;
+    const struct ul_type *type = &graph->values[value].type;
+    int64_t size_bytes = (int64_t)ul_value_element_bytes(graph, value);
     *view = *input;
     for (uint32_t d = 0; d < type->rank; d++) {
         view->offset_bytes += box->begin[d] * input->strides[d] * size_bytes;
@@ -146,7 +147,7 @@ bool ul_view_slice(const struct ul_graph *graph, const struct ul_node *node, uin
     struct box box;
     (void)output;
     slice_box(graph, node, &box);
-    box_view(&graph->values[node->inputs[0]].type, &box, input, view);
+    box_view(graph, node->inputs[0], &box, input, view);
     return true;
 }
 
@@ -225,7 +226,7 @@ bool ul_view_split(const struct ul_graph *graph, const struct ul_node *node, uin
 {
     struct box box;
     split_box(graph, node, output, &box);
-    box_view(&graph->values[node->inputs[0]].type, &box, input, view);
+    box_view(graph, node->inputs[0], &box, input, view);
     return true;
 }
 
