@@ -1,7 +1,7 @@
 /* Tiled contractions for target cuda: the CUDA text of one UL_KS_CONTRACT statement.
  *
- * A contraction is run by a grid of blocks where it stands at the top of a kernel, or under loops of
- * independent iterations alone (the batch): each block forms tiles of sums from tiles of the
+ * A contraction is run by a grid of blocks where it stands at the top of a kernel, or under loops
+ * of independent iterations alone (the batch): each block forms tiles of sums from tiles of the
  * operands in shared memory. Inside of other statements it is run by the team of threads that runs
  * those: each thread forms some sums. The choice looks at shapes alone, never at addresses, so a
  * sum has the same order of additions in every program that contains the kernel; no sum is formed

@@ -58,6 +58,12 @@ struct ul_contract_plan {
 /* Chooses the schedule; memory for it comes from `arena`. Not shared out. */
 void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel *kernel,
                            const struct ul_contraction *contraction, struct ul_arena *arena);
+/* Merges dimensions [first, first + count) as `uses` sees them. */
+void ul_contract_merge(const struct ul_contraction *contraction,
+                       const struct ul_contract_uses *uses, uint32_t first, uint32_t count,
+                       struct ul_contract_dims *dims);
+/* Does no operand depend on the other operand's side? A transform may. */
+bool ul_contract_is_regular(const struct ul_contract_plan *plan);
 /* contract_items.c */
 
 /* Sets the items for so many threads; leaves 1 where there is nothing to share out. */
@@ -73,6 +79,7 @@ struct ul_contract_out {
     const struct ul_contract_printer *printer;
     const struct ul_contract_plan *plan;
     struct ul_text *text;
+    const char *coordinate; /* C type of coordinates */
 };
 void ul_contract_line(const struct ul_contract_out *out, uint32_t indent, const char *format, ...)
     UL_PRINTF(3, 4);
@@ -117,6 +124,20 @@ enum ul_contract_action {
 /* Visits b for k in [t_kb, t_ke) and columns t_n + [0, t_cols). */
 void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
                          enum ul_contract_action action);
+/* Coordinates prefix0, prefix1 ... of the contraction's dimensions [first, first + count). */
+struct ul_contract_place {
+    const struct ul_contract_dims *dims;
+    uint32_t first, count;
+    const char *prefix;
+};
+/* The value of operand `name`, a or b, at these coordinates into `target`, its bounds checked;
+ * declares the kernel's variables that it needs. */
+void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, char name,
+                         const struct ul_contract_uses *uses,
+                         const struct ul_contract_place *places, uint32_t count,
+                         const char *target);
+/* How `outside` is written. */
+void ul_contract_outside(const struct ul_contract_out *out, const struct ul_operand *operand);
 /* Rows t_m + [0, t_rows) of a, k in [t_kb, t_ke), into t_as[row * depth + k - t_kb]. */
 void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent);
 

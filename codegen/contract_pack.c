@@ -14,7 +14,7 @@
 #include <inttypes.h>
 
 /* How `outside` is written. */
-static void put_outside(const struct ul_contract_out *out, const struct ul_operand *operand)
+void ul_contract_outside(const struct ul_contract_out *out, const struct ul_operand *operand)
 {
     enum ul_dtype dtype = out->plan->contraction->acc_dtype;
     if (dtype == UL_F32 || dtype == UL_F64)
@@ -123,7 +123,7 @@ static void put_outsides(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_indent(out, indent + 1);
     ul_text_put(out->text,
                 action == UL_CONTRACT_PACK ? "t_to[t_j + t_i] = " : "t_sums[t_j + t_i] += t_f * ");
-    put_outside(out, b);
+    ul_contract_outside(out, b);
     ul_text_put(out->text, ";\n");
 }
 
@@ -229,41 +229,51 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent - 1, "}");
 }
 
-/* The value of a at its coordinates t_q and t_k into `target`, with its bounds checked. */
-static void put_a_element(const struct ul_contract_out *out, uint32_t indent, const char *target)
+static void put_place_index(const struct ul_contract_out *out, const char *base,
+                            const struct ul_affine *at, const struct ul_contract_place *places,
+                            uint32_t count)
 {
-    const struct ul_contract_plan *plan = out->plan;
-    const struct ul_operand *a = &plan->contraction->a;
-    const struct ul_contraction *c = plan->contraction;
-    ul_contract_declare(out, indent, &plan->a_uses, &plan->a_m, 0, c->m_count, "t_q", NULL);
-    ul_contract_declare(out, indent, &plan->a_uses, &plan->a_k, c->m_count + c->n_count, c->k_count,
-                        "t_k", NULL);
-    for (uint32_t b = 0; b < a->bound_count; b++) {
-        char base[24];
-        snprintf(base, sizeof base, "t_ab%" PRIu32, b);
+    ul_text_put(out->text, base);
+    for (uint32_t i = 0; i < count; i++)
+        ul_contract_strides(out, at, places[i].dims, places[i].prefix);
+}
+
+void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, char name,
+                         const struct ul_contract_uses *uses,
+                         const struct ul_contract_place *places, uint32_t count, const char *target)
+{
+    const struct ul_contraction *c = out->plan->contraction;
+    const struct ul_operand *operand = name == 'a' ? &c->a : &c->b;
+    char base[24];
+    for (uint32_t i = count; i-- > 0;)
+        ul_contract_declare(out, indent, uses, places[i].dims, places[i].first, places[i].count,
+                            places[i].prefix, NULL);
+    for (uint32_t b = 0; b < operand->bound_count; b++) {
+        snprintf(base, sizeof base, "t_%cb%" PRIu32, name, b);
         ul_contract_indent(out, indent);
         ul_text_printf(out->text, "const int64_t t_e%" PRIu32 " = ", b);
-        put_index(out, base, &a->bounds[b].at, &plan->a_k, "t_k", &plan->a_m, "t_q");
+        put_place_index(out, base, &operand->bounds[b].at, places, count);
         ul_text_put(out->text, ";\n");
     }
+    snprintf(base, sizeof base, "t_%c", name);
     ul_contract_indent(out, indent);
     ul_text_put(out->text, "const int64_t t_at = ");
-    put_index(out, "t_a", &a->at, &plan->a_k, "t_k", &plan->a_m, "t_q");
+    put_place_index(out, base, &operand->at, places, count);
     ul_text_put(out->text, ";\n");
-    if (a->bound_count > 0) {
+    if (operand->bound_count > 0) {
         ul_contract_indent(out, indent);
         ul_text_printf(out->text, "%s = ", target);
-        put_outside(out, a);
+        ul_contract_outside(out, operand);
         ul_text_put(out->text, ";\n");
         ul_contract_indent(out, indent);
-        for (uint32_t b = 0; b < a->bound_count; b++)
+        for (uint32_t b = 0; b < operand->bound_count; b++)
             ul_text_printf(out->text, "%s t_e%" PRIu32 " >= 0 && t_e%" PRIu32 " < %" PRId64,
-                           b == 0 ? "if (" : " &&", b, b, a->bounds[b].extent);
+                           b == 0 ? "if (" : " &&", b, b, operand->bounds[b].extent);
         ul_text_put(out->text, ") {\n");
         indent++;
     }
-    ul_contract_value(out, indent, a, "t_at", target);
-    if (a->bound_count > 0)
+    ul_contract_value(out, indent, operand, "t_at", target);
+    if (operand->bound_count > 0)
         ul_contract_line(out, indent - 1, "}");
 }
 
@@ -281,9 +291,13 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent + 1, "for (int64_t t_k = t_kb; t_k < t_ke; t_k++) {");
     if (flat)
         ul_contract_coordinate(out, indent + 2, "t_k", 0, "t_k");
+    const struct ul_contraction *c = plan->contraction;
+    const struct ul_contract_place places[] = {
+        {&plan->a_k, c->m_count + c->n_count, c->k_count, "t_k"},
+        {&plan->a_m, 0, c->m_count, "t_q"}};
     char target[64];
     snprintf(target, sizeof target, "t_as[t_r * %" PRId64 " + t_k - t_kb]", plan->depth);
-    put_a_element(out, indent + 2, target);
+    ul_contract_element(out, indent + 2, 'a', &plan->a_uses, places, 2, target);
     if (!flat)
         ul_contract_step(out, indent + 2, &plan->a_k, "t_k", false);
     ul_contract_line(out, indent + 1, "}");

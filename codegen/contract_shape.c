@@ -174,9 +174,9 @@ static bool mergeable(const struct ul_contract_uses *uses, uint32_t outer, uint3
     return true;
 }
 
-/* Merges dimensions [first, first + count). */
-static void merge(const struct ul_contraction *contraction, const struct ul_contract_uses *uses,
-                  uint32_t first, uint32_t count, struct ul_contract_dims *dims)
+void ul_contract_merge(const struct ul_contraction *contraction,
+                       const struct ul_contract_uses *uses, uint32_t first, uint32_t count,
+                       struct ul_contract_dims *dims)
 {
     memset(dims, 0, sizeof *dims);
     for (uint32_t d = first; d < first + count; d++) {
@@ -239,8 +239,7 @@ static void collect_uses(struct ul_contract_plan *plan, const struct ul_kernel *
     use_statements(&walk, contraction->epilogue);
 }
 
-/* A transform of one operand must not depend on the other operand's side. */
-static bool is_regular(const struct ul_contract_plan *plan)
+bool ul_contract_is_regular(const struct ul_contract_plan *plan)
 {
     const struct ul_contraction *c = plan->contraction;
     for (uint32_t d = 0; d < c->m_count + c->n_count; d++) {
@@ -317,7 +316,7 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
 {
     const struct ul_contraction *c = plan->contraction;
     bool both_plain = plan->a_plain && plan->b_plain;
-    if (plan->k == 0 || !is_regular(plan))
+    if (plan->k == 0 || !ul_contract_is_regular(plan))
         return UL_CONTRACT_PLAIN;
     if ((double)plan->m * (double)plan->n * (double)plan->k < LEAST_WORK)
         return UL_CONTRACT_PLAIN;
@@ -351,12 +350,12 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
     plan->a_plain = is_plain(kernel, contraction, &contraction->a);
     plan->b_same = kernel->buffers[contraction->b.buffer].dtype == contraction->acc_dtype;
     plan->b_plain = is_plain(kernel, contraction, &contraction->b);
-    merge(contraction, &plan->a_uses, 0, m, &plan->a_m);
-    merge(contraction, &plan->a_uses, m + n, k, &plan->a_k);
-    merge(contraction, &plan->b_uses, m, n, &plan->b_n);
-    merge(contraction, &plan->b_uses, m + n, k, &plan->b_k);
-    merge(contraction, &plan->epilogue_uses, 0, m, &plan->out_m);
-    merge(contraction, &plan->epilogue_uses, m, n, &plan->out_n);
+    ul_contract_merge(contraction, &plan->a_uses, 0, m, &plan->a_m);
+    ul_contract_merge(contraction, &plan->a_uses, m + n, k, &plan->a_k);
+    ul_contract_merge(contraction, &plan->b_uses, m, n, &plan->b_n);
+    ul_contract_merge(contraction, &plan->b_uses, m + n, k, &plan->b_k);
+    ul_contract_merge(contraction, &plan->epilogue_uses, 0, m, &plan->out_m);
+    ul_contract_merge(contraction, &plan->epilogue_uses, m, n, &plan->out_n);
     plan->schedule = choose(plan);
     if (plan->schedule == UL_CONTRACT_TILE)
         size_tiles(plan);

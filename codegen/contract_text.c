@@ -55,7 +55,7 @@ static void put_used(const struct ul_contract_out *out, uint32_t indent, const c
 void ul_contract_coordinate(const struct ul_contract_out *out, uint32_t indent, const char *name,
                             uint32_t position, const char *value)
 {
-    ul_contract_line(out, indent, "int64_t %s%" PRIu32 " = %s;", name, position, value);
+    ul_contract_line(out, indent, "%s %s%" PRIu32 " = %s;", out->coordinate, name, position, value);
     ul_contract_line(out, indent, "(void)%s%" PRIu32 ";", name, position);
 }
 
@@ -65,7 +65,7 @@ void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
     int64_t below = 1;
     for (uint32_t i = dims->count; i-- > 0;) {
         ul_contract_indent(out, indent);
-        ul_text_printf(out->text, "int64_t %s%" PRIu32 " = %s", prefix, i, value);
+        ul_text_printf(out->text, "%s %s%" PRIu32 " = %s", out->coordinate, prefix, i, value);
         if (below > 1)
             ul_text_printf(out->text, " / %" PRId64, below);
         if (i > 0)

@@ -1,0 +1,245 @@
+/*
+ * Tiled contractions for kernels of target cuda: sums over k of a(m, k) * b(k, n), then what is to
+ * be done with each sum. The printed kernel gives three functions (lambdas): read_a(m, k),
+ * read_b(k, n) with what an operand is at flat coordinates inside of the problem, and
+ * put(m, n, sum), called exactly once for each sum of the tile that exists.
+ *
+ * A tile is BM x BN sums of a block of threads, each of which keeps TM x TN of them in registers.
+ * Tiles of the operands, BK deep, lie in shared memory twice, so that the next one is read while
+ * the last one is multiplied. Sums leave through shared memory too, so that neighbouring threads
+ * put neighbouring elements. Each sum is formed in order of k with one accumulator, by one thread.
+ *
+ *              n                                       t: a thread's sums, in groups of up to
+ *        +-----------+     +---+ BN                       four neighbours, so that a group is
+ *     m  | t t . t t |  =  | a | x  [ b ] BK              one load from shared memory
+ *        | . . . . . |  BM |   |
+ *        +-----------+     +---+
+ *                           BK
+ *
+ * Invariants: all threads of the block call a function together with the same arguments; shared
+ * memory is the callee's from the call until its return, where all threads are done with it.
+ * CUDA C++, and host C++ under tests/cuda_emulation. Nothing fails.
+ */
+#ifndef UL_CONTRACT_CUH
+#define UL_CONTRACT_CUH
+
+#include "ul_cuda.h"
+
+#ifdef __CUDACC__
+#define UL_UNROLLED _Pragma("unroll")
+#define UL_ROLLED _Pragma("unroll 1")
+#else
+#define UL_UNROLLED
+#define UL_ROLLED
+#endif
+
+/* Neighbours that are read and written at once, where 16 bytes hold them. */
+template <typename T, int COUNT> struct alignas(sizeof(T) * COUNT) ul_pack_of {
+    T at[COUNT];
+};
+
+template <typename T> constexpr int ul_pack_most()
+{
+    return 16 / (int)sizeof(T);
+}
+
+constexpr int ul_least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* The size of everything about a tile; its storage is in bytes. */
+template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_> struct ul_tile {
+    typedef T type;
+    static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_;
+    static constexpr int across = BN / TN, down = BM / TM, threads = across * down;
+    static constexpr int run_m = ul_least(TM, ul_pack_most<T>());
+    static constexpr int run_n = ul_least(TN, ul_pack_most<T>());
+    /* Rows of the tiles are a few elements longer than they must be, so that elements of one
+     * column lie in different banks. */
+    static constexpr int pitch_m = BM + ul_pack_most<T>(), pitch_n = BN + ul_pack_most<T>();
+    static constexpr int stage = BK * (pitch_m + pitch_n);
+    static constexpr int out_n = down * pitch_n, out_m = across * pitch_m;
+    static constexpr int out = out_n > out_m ? out_n : out_m;
+    static constexpr int elements = 2 * stage > out ? 2 * stage : out;
+    static_assert(BM * BK % threads == 0 && BN * BK % threads == 0, "a tile is read evenly");
+
+    /* The i-th of a thread's rows, and the j-th of its columns. */
+    static __device__ __forceinline__ int row(int ty, int i)
+    {
+        return i / run_m * (BM / (TM / run_m)) + ty * run_m + i % run_m;
+    }
+    static __device__ __forceinline__ int column(int tx, int j)
+    {
+        return j / run_n * (BN / (TN / run_n)) + tx * run_n + j % run_n;
+    }
+};
+
+/* A thread's part of one operand's tile, on its way to shared memory as [k][along]: COUNT
+ * elements, neighbouring threads at neighbouring k (ALONG_K) or beside it. */
+template <typename T, int WIDTH, int BK, int THREADS, bool ALONG_K> struct ul_tile_part {
+    static constexpr int count = WIDTH * BK / THREADS;
+    T values[count];
+
+    static __device__ __forceinline__ int beside(int i)
+    {
+        int e = (int)threadIdx.x + i * THREADS;
+        return ALONG_K ? e / BK : e % WIDTH;
+    }
+    static __device__ __forceinline__ int deep(int i)
+    {
+        int e = (int)threadIdx.x + i * THREADS;
+        return ALONG_K ? e % BK : e / WIDTH;
+    }
+    /* read(at, k) for at in first + [0, WIDTH) below limit, k in k0 + [0, BK) below depth. */
+    template <typename I, class READ>
+    __device__ __forceinline__ void load(I first, I limit, I k0, I depth, const READ &read)
+    {
+        UL_UNROLLED
+        for (int i = 0; i < count; i++) {
+            I at = first + beside(i), k = k0 + deep(i);
+            values[i] = at < limit && k < depth ? read(at, k) : T(0);
+        }
+    }
+    template <int PITCH> __device__ __forceinline__ void store(T *to) const
+    {
+        UL_UNROLLED
+        for (int i = 0; i < count; i++)
+            to[deep(i) * PITCH + beside(i)] = values[i];
+    }
+};
+
+/* Adds the products of one tile of either operand. */
+template <class TILE>
+__device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TILE::TM][TILE::TN],
+                                                 const typename TILE::type *as,
+                                                 const typename TILE::type *bs, int tx, int ty)
+{
+    typedef typename TILE::type T;
+    typedef ul_pack_of<T, TILE::run_m> run_m;
+    typedef ul_pack_of<T, TILE::run_n> run_n;
+    UL_UNROLLED
+    for (int k = 0; k < TILE::BK; k++) {
+        T a[TILE::TM], b[TILE::TN];
+        UL_UNROLLED
+        for (int i = 0; i < TILE::TM; i += TILE::run_m) {
+            run_m x = *(const run_m *)(as + k * TILE::pitch_m + TILE::row(ty, i));
+            UL_UNROLLED
+            for (int e = 0; e < TILE::run_m; e++)
+                a[i + e] = x.at[e];
+        }
+        UL_UNROLLED
+        for (int j = 0; j < TILE::TN; j += TILE::run_n) {
+            run_n x = *(const run_n *)(bs + k * TILE::pitch_n + TILE::column(tx, j));
+            UL_UNROLLED
+            for (int e = 0; e < TILE::run_n; e++)
+                b[j + e] = x.at[e];
+        }
+        UL_UNROLLED
+        for (int i = 0; i < TILE::TM; i++) {
+            UL_UNROLLED
+            for (int j = 0; j < TILE::TN; j++)
+                sums[i][j] += a[i] * b[j];
+        }
+    }
+}
+
+/* Puts the sums, one of each thread's rows after the other, neighbours along n. */
+template <class TILE, typename I, class PUT>
+__device__ __forceinline__ void ul_tile_put_rows(
+    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, I m0, I m,
+    I n0, I n, const PUT &put)
+{
+    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
+    UL_UNROLLED
+    for (int i = 0; i < TILE::TM; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < TILE::TN; j++)
+            shared[ty * TILE::pitch_n + TILE::column(tx, j)] = sums[i][j];
+        __syncthreads();
+        UL_ROLLED
+        for (int e = (int)threadIdx.x; e < TILE::down * TILE::BN; e += TILE::threads) {
+            int y = e / TILE::BN, x = e % TILE::BN;
+            I row = m0 + TILE::row(y, i), column = n0 + x;
+            if (row < m && column < n)
+                put(row, column, shared[y * TILE::pitch_n + x]);
+        }
+        __syncthreads();
+    }
+}
+
+/* The same, one of each thread's columns after the other, neighbours along m. */
+template <class TILE, typename I, class PUT>
+__device__ __forceinline__ void ul_tile_put_columns(
+    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, I m0, I m,
+    I n0, I n, const PUT &put)
+{
+    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
+    UL_UNROLLED
+    for (int j = 0; j < TILE::TN; j++) {
+        UL_UNROLLED
+        for (int i = 0; i < TILE::TM; i++)
+            shared[tx * TILE::pitch_m + TILE::row(ty, i)] = sums[i][j];
+        __syncthreads();
+        UL_ROLLED
+        for (int e = (int)threadIdx.x; e < TILE::across * TILE::BM; e += TILE::threads) {
+            int x = e / TILE::BM, y = e % TILE::BM;
+            I row = m0 + y, column = n0 + TILE::column(x, j);
+            if (row < m && column < n)
+                put(row, column, shared[x * TILE::pitch_m + y]);
+        }
+        __syncthreads();
+    }
+}
+
+/* Tile `tile` of m x n sums of k products; tiles are numbered along n first. A_ALONG_K, B_ALONG_K:
+ * the operand's neighbours in memory are along k; PUT_ALONG_M: those of the result along m. */
+template <class TILE, bool A_ALONG_K, bool B_ALONG_K, bool PUT_ALONG_M, typename I, class READ_A,
+          class READ_B, class PUT>
+__device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, int64_t tile, I m, I n,
+                                                 I k, const READ_A &read_a, const READ_B &read_b,
+                                                 const PUT &put)
+{
+    typedef typename TILE::type T;
+    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
+    const int64_t tiles_n = ((int64_t)n + TILE::BN - 1) / TILE::BN;
+    const I m0 = (I)(tile / tiles_n * TILE::BM), n0 = (I)(tile % tiles_n * TILE::BN);
+    auto read_along = [&](I at, I deep) { return read_b(deep, at); };
+    ul_tile_part<T, TILE::BM, TILE::BK, TILE::threads, A_ALONG_K> part_a;
+    ul_tile_part<T, TILE::BN, TILE::BK, TILE::threads, B_ALONG_K> part_b;
+    T sums[TILE::TM][TILE::TN];
+    UL_UNROLLED
+    for (int i = 0; i < TILE::TM; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < TILE::TN; j++)
+            sums[i][j] = T(0);
+    }
+    part_a.load(m0, m, I(0), k, read_a);
+    part_b.load(n0, n, I(0), k, read_along);
+    T *as = shared, *bs = shared + TILE::BK * TILE::pitch_m;
+    part_a.template store<TILE::pitch_m>(as);
+    part_b.template store<TILE::pitch_n>(bs);
+    __syncthreads();
+    int at = 0;
+    UL_ROLLED
+    for (I k0 = 0; k0 < k; k0 += TILE::BK) {
+        bool is_last = k - k0 <= TILE::BK;
+        if (!is_last) {
+            part_a.load(m0, m, k0 + TILE::BK, k, read_a);
+            part_b.load(n0, n, k0 + TILE::BK, k, read_along);
+        }
+        ul_tile_multiply<TILE>(sums, as + at, bs + at, tx, ty);
+        at = TILE::stage - at;
+        if (!is_last) {
+            part_a.template store<TILE::pitch_m>(as + at);
+            part_b.template store<TILE::pitch_n>(bs + at);
+        }
+        __syncthreads();
+    }
+    if (PUT_ALONG_M)
+        ul_tile_put_columns<TILE>(sums, shared, m0, m, n0, n, put);
+    else
+        ul_tile_put_rows<TILE>(sums, shared, m0, m, n0, n, put);
+}
+
+#endif
