@@ -37,7 +37,7 @@ struct attention {
     struct mask masks[MASKS];
     bool is_causal, empty_is_zero;
     struct ul_type scores; /* [batch, heads, queries, keys] */
-    int64_t depth, value_depth, groups;
+    int64_t value_depth, groups;
 };
 
 /* ---- From the Softmax back to the first MatMul ---- */
@@ -194,7 +194,6 @@ static bool read_operands(struct ul_pattern *pattern, struct attention *a, ul_va
     if (q->dims[rank - 2] != a->scores.dims[2] || q->dims[rank - 1] != k->dims[rank - 2] ||
         k->dims[rank - 1] != a->scores.dims[3] || v->dims[rank - 2] != a->scores.dims[3])
         return false;
-    a->depth = k->dims[k->rank - 2];
     a->value_depth = v->dims[v->rank - 1];
     a->groups = k->rank == RANK ? k->dims[1] : a->scores.dims[1];
     return k->rank != RANK || k->dims[1] == v->dims[1];

@@ -13,7 +13,6 @@ enum { WORK_PER_NODE = 1 << 12 };
 static const uint64_t default_work = (uint64_t)1 << 26;
 
 struct chooser {
-    struct ul_arena *arena;
     const struct ul_problem *problem;
     uint64_t alignment_bytes;
     const struct ul_problem_graph *graph;
@@ -86,10 +85,8 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct chooser c = {.arena = arena,
-                        .problem = problem,
-                        .alignment_bytes = options->alignment_bytes,
-                        .choice = choice};
+    struct chooser c = {
+        .problem = problem, .alignment_bytes = options->alignment_bytes, .choice = choice};
     choice->method = "file";
     choice->steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
     for (uint32_t s = 0; s < problem->step_count; s++)

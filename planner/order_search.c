@@ -24,8 +24,7 @@ struct windows {
     struct ul_order_effort *effort;
     uint32_t *order;
     uint64_t peak_bytes;
-    uint32_t place;        /* of the peak */
-    uint64_t before_bytes; /* live before the window */
+    uint32_t place; /* of the peak */
     uint32_t size, width;
     bool whole; /* the last window was all of the core */
 };

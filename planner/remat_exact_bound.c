@@ -30,7 +30,6 @@ struct exact_bound {
     uint64_t *needed;  /* per bit that is not resident: what must be repeated before it can run */
     uint64_t *repeats; /* union over the first runs to come */
     uint64_t repeats_cost;
-    uint64_t *items;
     struct cover_item *cover;
     uint32_t cover_count;
     uint64_t best, enough;
@@ -48,7 +47,6 @@ struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_p
     b->problem = problem;
     b->needed = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)problem->count * problem->words);
     b->repeats = UL_NEW_ARRAY(arena, uint64_t, problem->words);
-    b->items = UL_NEW_ARRAY(arena, uint64_t, problem->words);
     b->cover = UL_NEW_ARRAY(arena, struct cover_item, problem->count);
     b->reach = UL_NEW_ARRAY(arena, uint64_t, problem->count);
     return b;

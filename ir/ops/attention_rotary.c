@@ -3,9 +3,9 @@
 
 struct rotary {
     bool is_flat, is_interleaved, has_positions;
-    int64_t batch, length, heads, size; /* of a head */
-    int64_t rotated;                    /* leading elements of a head that rotate */
-    int64_t positions;                  /* rows of the caches, where positions are given */
+    int64_t batch, length, size; /* of a head */
+    int64_t rotated;             /* leading elements of a head that rotate */
+    int64_t positions;           /* rows of the caches, where positions are given */
 };
 
 static bool has_shape(const struct ul_type *type, uint32_t rank, const int64_t *dims)
@@ -27,7 +27,6 @@ static const char *read_heads(struct rotary *r, const struct ul_node *node, cons
     if (r->is_flat && (heads < 1 || x->dims[2] % heads != 0))
         return "num_heads must divide the hidden size";
     r->batch = x->dims[0];
-    r->heads = r->is_flat ? heads : x->dims[1];
     r->length = x->dims[r->is_flat ? 1 : 2];
     r->size = r->is_flat ? x->dims[2] / heads : x->dims[3];
     r->rotated = ul_node_get_int(node, "rotary_embedding_dim", 0);
