@@ -152,6 +152,7 @@ struct ul_program_region {
     int64_t rounds;
     struct ul_program_address condition;
     bool negated;
+    uint32_t flag; /* of a branch, or of a loop with a test: its number; else UL_PLAN_NONE */
 };
 
 /* The spaces of the problem. Only the arena is packed and reserved. */
@@ -201,7 +202,12 @@ struct ul_program {
     struct ul_call *calls;        /* of the library: distinct ones */
     const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
     ul_value_id library_state;    /* where the arena holds it, or UL_NONE */
+    uint32_t flag_count;          /* regions that may be skipped or left */
+    ul_value_id run_state;        /* of a device: where the arena holds it, or UL_NONE */
 };
+
+/* The state of a run on a device: this, and a byte for each flag (runtime/ul_cuda.h). */
+enum { UL_PROGRAM_STATE_BYTES = 32 };
 
 /* Lowers every group and builds the planner's problem. */
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
@@ -256,19 +262,32 @@ struct ul_implementation {
 };
 enum { UL_IMPLEMENTATIONS = 4 };
 
+struct ul_emit_options; /* below */
+
 /* A target's table. `offer` fills up to UL_IMPLEMENTATIONS entries, the own lowering first, and
- * returns how many. */
+ * returns how many; `print` is as ul_kernel_print_c, `emit` as ul_emit_c. */
 struct ul_target {
     const char *name;
     const char *summary;
-    bool has_threads;   /* OpenMP; the plan depends on their number */
-    bool channels_last; /* convolution nets keep channels innermost: passes/layout.c */
-    bool has_library;   /* oneDNN */
+    const char *profile; /* of the device whose time counts, where nobody says another */
+    bool has_threads;    /* OpenMP; the plan depends on their number */
+    bool channels_last;  /* convolution nets keep channels innermost: passes/layout.c */
+    bool has_library;    /* oneDNN */
+    bool is_device;      /* memory and kernels are another processor's: the host enqueues steps, and
+                            the plan holds the state of a run */
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,
                       uint64_t own_scratch_bytes, struct ul_implementation *offers);
+    enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,
+                            const struct ul_threads *threads, uint64_t *scratch_bytes,
+                            struct ul_diag *diag);
+    enum ul_status (*emit)(struct ul_arena *arena, const struct ul_program *program,
+                           const struct ul_plan *plan, const struct ul_emit_options *options,
+                           const char *directory, struct ul_diag *diag);
 };
 /* NULL: there is no such target. */
 const struct ul_target *ul_target_find(const char *name);
+uint32_t ul_target_count(void);
+const struct ul_target *ul_target_at(uint32_t index);
 
 /* print_c.c */
 
@@ -279,6 +298,14 @@ enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *k
                                  const struct ul_threads *threads, uint64_t *scratch_bytes,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
+/* print_cuda.c */
+
+/* The definitions of a kernel as CUDA C++: its __global__ phases and the host function that
+ * launches them, `@` standing for its name; sets the scratch bytes. Parameters of the host
+ * function: at, the kernel's input and output buffers in order, then `scratch` where it has any. */
+enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                    uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+
 /* emit_c.c */
 
 struct ul_emit_options {
@@ -287,7 +314,7 @@ struct ul_emit_options {
     const char *model_sha256; /* hex */
     const char *plan_sha256;  /* hex */
     const char *runtime_dir;  /* where the runtime's files are */
-    const char *cc;           /* for the Makefile */
+    const char *cc;           /* for the Makefile: the C compiler, or nvcc */
     const char *cflags;
     const char *march; /* "native", or NULL: none */
     /* Where the target's library is: "" or " -I...", "" or " -L..." */
@@ -299,5 +326,12 @@ struct ul_emit_options {
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* emit_cuda.c */
+
+/* The same for a device: kernels.cu beside model.c, which holds the tables alone. */
+enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
+                            const struct ul_plan *plan, const struct ul_emit_options *options,
+                            const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

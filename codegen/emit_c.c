@@ -7,99 +7,10 @@
 
 #include "codegen/emit_internal.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
-static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id value)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i] == value)
-            return i;
-    }
-    return UL_NONE;
-}
-
-static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_value_id base)
-{
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
-    uint32_t input = index_in(block->inputs, block->input_count, base);
-    if (input != UL_NONE)
-        return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
-    uint32_t output = index_in(block->outputs, block->output_count, base);
-    UL_ASSERT(output != UL_NONE);
-    return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
-}
-
-struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
-                                   uint32_t position)
-{
-    uint32_t value = emitter->program->plan_values[base];
-    UL_ASSERT(value != UL_PLAN_NONE);
-    const struct ul_plan *plan = emitter->plan;
-    const struct ul_plan_range *range = ul_plan_find_range(plan, value, position);
-    if (range == NULL) { /* a program without steps has no positions to live at */
-        UL_ASSERT(plan->position_count == 0 &&
-                  plan->value_ranges[value] < plan->value_ranges[value + 1]);
-        range = &plan->ranges[plan->value_ranges[value]];
-    }
-    if (range->space == UL_PROGRAM_CALLER)
-        return callers_place(emitter, base);
-    return (struct ul_emit_place){.space =
-                                      range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
-                                  .offset_bytes = range->offset_bytes};
-}
-
-const char *ul_emit_space_name(enum ul_emit_space space)
-{
-    static const char *const names[] = {[UL_EMIT_ARENA] = "UL_SPACE_ARENA",
-                                        [UL_EMIT_INPUT] = "UL_SPACE_INPUT",
-                                        [UL_EMIT_OUTPUT] = "UL_SPACE_OUTPUT",
-                                        [UL_EMIT_ROM] = "UL_SPACE_ROM"};
-    return names[space];
-}
-
-void ul_emit_string(struct ul_text *text, const char *string)
-{
-    ul_text_put(text, "\"");
-    for (const unsigned char *at = (const unsigned char *)string; *at != '\0'; at++) {
-        if (isprint(*at) && *at != '"' && *at != '\\' && *at != '?')
-            ul_text_printf(text, "%c", *at);
-        else
-            ul_text_printf(text, "\\%03o", *at);
-    }
-    ul_text_put(text, "\"");
-}
-
-/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
-static void put_comment_text(struct ul_text *text, const char *name)
-{
-    enum { MOST_COLUMNS = 100 };
-    for (int i = 0; name[i] != '\0' && i < MOST_COLUMNS; i++) {
-        bool plain = isprint((unsigned char)name[i]) && strchr("*?\\", name[i]) == NULL;
-        ul_text_printf(text, "%c", plain ? name[i] : '_');
-    }
-}
-
 /* ---- Calls ---- */
-
-void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
-                     uint32_t position)
-{
-    struct ul_emit_place place = ul_emit_place(emitter, address->base, position);
-    if (place.space == UL_EMIT_ARENA)
-        ul_text_put(emitter->text, "a");
-    else if (place.space == UL_EMIT_ROM)
-        ul_text_printf(emitter->text, "%s_rom", emitter->options->prefix);
-    else if (place.space == UL_EMIT_INPUT)
-        ul_text_printf(emitter->text, "UL_IN(unsigned char, run, %u, 0)", place.index);
-    else
-        ul_text_printf(emitter->text, "UL_OUT(unsigned char, run, %u, 0)", place.index);
-    ul_text_printf(emitter->text, " + %" PRIu64,
-                   place.offset_bytes + (uint64_t)address->offset_bytes);
-    if (address->loop != UL_PLAN_NONE)
-        ul_text_printf(emitter->text, " + r%u * %" PRId64, address->loop, address->stride_bytes);
-}
 
 static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_step *step,
                             uint32_t position)
@@ -116,14 +27,31 @@ static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_
     ul_text_put(emitter->text, "run);\n");
 }
 
-static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
+static void put_mark(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position)
 {
-    const struct ul_program_step *step =
-        &emitter->program->steps[emitter->plan->positions[position].step];
+    (void)step;
+    ul_text_printf(emitter->text, "UL_STEP(run, %u);", position);
+}
+
+static void put_branch(struct ul_emitter *emitter, uint32_t region, uint32_t position)
+{
+    const struct ul_program_region *info = &emitter->program->regions[region];
+    ul_text_printf(emitter->text, "if (%s*UL_AT(uint8_t, ", info->negated ? "!" : "");
+    ul_emit_address(emitter, &info->condition, position);
+    ul_text_put(emitter->text, ", 0)) {\n");
+}
+
+static void put_buffer(struct ul_emitter *emitter, struct ul_emit_place place)
+{
+    ul_text_printf(emitter->text, "%s(unsigned char, run, %u, 0)",
+                   place.space == UL_EMIT_INPUT ? "UL_IN" : "UL_OUT", place.index);
+}
+
+static void put_step(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position, uint32_t indent)
+{
     struct ul_text *text = emitter->text;
-    ul_text_printf(text, "%*sUL_STEP(run, %u); /* %s ", (int)(4 * indent), "", position, step->op);
-    put_comment_text(text, emitter->program->graph->nodes[step->node].name);
-    ul_text_printf(text, " */\n%*s", (int)(4 * indent), "");
     switch (step->kind) {
     case UL_STEP_KERNEL:
         put_kernel_call(emitter, step, position);
@@ -155,74 +83,11 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     }
 }
 
-static uint32_t depth_of(const struct ul_program *program, uint32_t region)
-{
-    uint32_t depth = 0;
-    for (; program->regions[region].parent != UL_PLAN_NONE;
-         region = program->regions[region].parent)
-        depth += program->regions[region].kind != UL_PLAN_SEQUENCE;
-    return depth;
-}
-
-static bool is_inside(const struct ul_program *program, uint32_t region, uint32_t ancestor)
-{
-    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
-        if (r == ancestor)
-            return true;
-    }
-    return false;
-}
-
-static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t position)
-{
-    const struct ul_program_region *info = &emitter->program->regions[region];
-    int indent = (int)(4 * depth_of(emitter->program, region) + 4);
-    struct ul_text *text = emitter->text;
-    if (info->kind == UL_PLAN_LOOP) {
-        ul_text_printf(text, "%*sfor (int64_t r%u = 0; r%u < %" PRId64 "; r%u++) {\n", indent, "",
-                       region, region, info->rounds, region);
-    } else if (info->kind == UL_PLAN_BRANCH) {
-        ul_text_printf(text, "%*sif (%s*UL_AT(uint8_t, ", indent, "", info->negated ? "!" : "");
-        ul_emit_address(emitter, &info->condition, position);
-        ul_text_put(text, ", 0)) {\n");
-    }
-}
-
-static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to, uint32_t position)
-{
-    if (from == to)
-        return;
-    enter_region(emitter, from, emitter->program->regions[to].parent, position);
-    open_region(emitter, to, position);
-}
-
-/* Closes and opens what lies between two positions' regions. */
-static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
-                              uint32_t position)
-{
-    const struct ul_program *program = emitter->program;
-    while (!is_inside(program, to, from)) {
-        if (program->regions[from].kind != UL_PLAN_SEQUENCE)
-            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from) + 4), "");
-        from = program->regions[from].parent;
-    }
-    enter_region(emitter, from, to, position);
-    return to;
-}
-
 static void put_main(struct ul_emitter *emitter)
 {
-    const struct ul_program *program = emitter->program;
-    uint32_t region = 0;
     ul_text_put(emitter->text, "static void run_main(unsigned char *a, struct ul_run *run)\n{\n"
                                "    (void)a;\n    (void)run;\n");
-    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
-        const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
-        region = change_region(emitter, region, step->region, p);
-        bool nested = program->regions[region].kind != UL_PLAN_SEQUENCE;
-        put_step(emitter, p, depth_of(program, region) + (nested ? 2 : 1));
-    }
-    change_region(emitter, region, 0, emitter->plan->position_count);
+    ul_emit_steps(emitter);
     ul_text_put(emitter->text, "}\n\n");
 }
 
@@ -267,50 +132,20 @@ static void put_model_c(struct ul_emitter *emitter)
 
 /* ---- model.h, main.c, Makefile ---- */
 
-static const char *upper(struct ul_arena *arena, const char *prefix)
-{
-    char *copy = ul_arena_copy_string(arena, prefix);
-    for (char *at = copy; *at != '\0'; at++)
-        *at = (char)toupper((unsigned char)*at);
-    return copy;
-}
-
 static void put_model_h(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
-    const char *big = upper(emitter->arena, prefix);
+    const char *big = ul_emit_upper(emitter->arena, prefix);
     struct ul_text *text = emitter->text;
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
-    ul_text_printf(text, "/* The model as a library: one buffer, two calls, no other memory.\n"
-                         " * Inputs and outputs, in order:\n");
-    for (uint32_t i = 0; i < block->input_count + block->output_count; i++) {
-        bool input = i < block->input_count;
-        ul_value_id value = input ? block->inputs[i] : block->outputs[i - block->input_count];
-        const struct ul_value *info = &emitter->program->graph->values[value];
-        ul_text_printf(text, " *   %s %u: ", input ? "input" : "output",
-                       input ? i : i - block->input_count);
-        put_comment_text(text, info->name);
-        ul_text_put(text, " ");
-        ul_type_print(text, &info->type);
-        ul_text_put(text, "\n");
-    }
+    ul_emit_header_begin(emitter,
+                         "The model as a library: one buffer, two calls, no other memory.");
     ul_text_printf(text,
-                   " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
-                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
-                   "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
-                   "#define %s_ARENA_ALIGN %" PRIu64 "\n"
-                   "#define %s_INPUT_COUNT %u\n#define %s_OUTPUT_COUNT %u\n\n",
-                   big, big, big, emitter->plan->reserved_bytes[0], big,
-                   emitter->plan->alignment_bytes, big, block->input_count, big,
-                   block->output_count);
-    ul_text_printf(text,
-                   "extern const struct ul_model %s_model;\n\n"
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
                    " * reads the weights into it%s. Returns an enum ul_result;\n"
                    " * `failure`, which may be NULL, carries needed and available bytes. */\n"
                    "int %s_init(void *arena, size_t bytes, const struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
-                   prefix, big, big,
+                   big, big,
                    emitter->program->call_count > 0
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
@@ -404,50 +239,27 @@ static void put_makefile(struct ul_emitter *emitter)
         calls ? options->onednn_cflags : "");
 }
 
-static enum ul_status write_text(struct ul_emitter *emitter, const char *directory,
-                                 const char *name, void (*put)(struct ul_emitter *))
-{
-    struct ul_text text;
-    ul_text_init(&text, emitter->arena);
-    emitter->text = &text;
-    put(emitter);
-    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
-    return ul_file_write(path, text.data, text.length, emitter->diag);
-}
-
-static void put_main_c(struct ul_emitter *emitter)
-{
-    ul_text_printf(emitter->text,
-                   "#include \"model.h\"\n#include \"ul_program.h\"\n\n"
-                   "int main(int argc, char **argv)\n{\n"
-                   "    return ul_program_main(&%s_model, argc, argv);\n}\n",
-                   emitter->options->prefix);
-}
-
-/* Scratch of each position, found in the plan's ranges. */
-static void find_scratch(struct ul_emitter *emitter)
-{
-    const struct ul_plan *plan = emitter->plan;
-    emitter->scratch_offsets = UL_NEW_ARRAY(emitter->arena, uint64_t, plan->position_count + 1);
-    for (uint32_t i = 0; i < plan->range_count; i++) {
-        if (plan->ranges[i].value == UL_PLAN_NONE)
-            emitter->scratch_offsets[plan->ranges[i].begin] = plan->ranges[i].offset_bytes;
-    }
-}
-
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag)
 {
-    struct ul_emitter emitter = {
-        .arena = arena, .program = program, .plan = plan, .options = options, .diag = diag};
-    find_scratch(&emitter);
+    static const struct ul_emit_language language = {.put_mark = put_mark,
+                                                     .put_step = put_step,
+                                                     .put_branch = put_branch,
+                                                     .put_buffer = put_buffer};
+    struct ul_emitter emitter = {.arena = arena,
+                                 .program = program,
+                                 .plan = plan,
+                                 .options = options,
+                                 .diag = diag,
+                                 .language = &language};
+    ul_emit_find_scratch(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
-    UL_TRY(write_text(&emitter, directory, "model.c", put_model_c));
-    UL_TRY(write_text(&emitter, directory, "model.h", put_model_h));
-    UL_TRY(write_text(&emitter, directory, "main.c", put_main_c));
-    UL_TRY(write_text(&emitter, directory, "Makefile", put_makefile));
+    UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));
+    UL_TRY(ul_emit_text(&emitter, directory, "model.h", put_model_h));
+    UL_TRY(ul_emit_text(&emitter, directory, "main.c", ul_emit_main_c));
+    UL_TRY(ul_emit_text(&emitter, directory, "Makefile", put_makefile));
     if (program->options.weights_rom)
-        UL_TRY(write_text(&emitter, directory, "rom.S", put_rom));
+        UL_TRY(ul_emit_text(&emitter, directory, "rom.S", put_rom));
     return ul_emit_runtime(&emitter, directory);
 }

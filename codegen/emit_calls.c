@@ -187,16 +187,11 @@ bool ul_emit_has_tails(const struct ul_emitter *emitter)
     return found;
 }
 
-void ul_emit_calls(struct ul_emitter *emitter)
+/* What the host hands to oneDNN. */
+static void put_library(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
-    if (program->call_count == 0)
-        return;
-    put_packs(emitter);
-    ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
-    for (uint32_t i = 0; i < program->call_count; i++)
-        put_call(emitter, &program->calls[i]);
-    ul_text_put(emitter->text, "};\nstatic const struct ul_library library = {\n"
+    ul_text_put(emitter->text, "static const struct ul_library library = {\n"
                                "    .name = \"oneDNN\",\n    .isa = ");
     ul_emit_string(emitter->text, program->options.isa);
     ul_text_printf(emitter->text,
@@ -210,6 +205,20 @@ void ul_emit_calls(struct ul_emitter *emitter)
                    program->call_count,
                    ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
                    ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
+}
+
+void ul_emit_calls(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    if (program->call_count == 0)
+        return;
+    put_packs(emitter);
+    ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
+    for (uint32_t i = 0; i < program->call_count; i++)
+        put_call(emitter, &program->calls[i]);
+    ul_text_put(emitter->text, "};\n");
+    if (!program->options.target->is_device)
+        put_library(emitter);
 }
 
 /* ---- steps ---- */

@@ -195,12 +195,71 @@ enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory
 
 /* ---- the runtime ---- */
 
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(ending);
+    return length > tail && strcmp(name + length - tail, ending) == 0;
+}
+
 static int is_runtime_file(const struct dirent *entry)
 {
-    size_t length = strlen(entry->d_name);
-    const char *end = entry->d_name + length;
-    return length > 5 && strncmp(entry->d_name, "ul_", 3) == 0 &&
-           (strcmp(end - 2, ".c") == 0 || strcmp(end - 2, ".h") == 0);
+    const char *name = entry->d_name;
+    return strncmp(name, "ul_", 3) == 0 && (has_ending(name, ".c") || has_ending(name, ".h") ||
+                                            has_ending(name, ".cu") || has_ending(name, ".cuh"));
+}
+
+/* Files that not every program is made of: the first row with the name, or its beginning. */
+enum need {
+    NEED_ALL,
+    NEED_HOST,
+    NEED_DNNL,
+    NEED_POSTS,
+    NEED_WINOGRAD,
+    NEED_DEVICE,
+    NEED_DEVICE_CALLS
+};
+static const struct {
+    const char *name;
+    enum need need;
+} needs[] = {{"ul_contract.h", NEED_HOST},     {"ul_dnnl", NEED_DNNL},
+             {"ul_posts.c", NEED_POSTS},       {"ul_winograd.c", NEED_WINOGRAD},
+             {"ul_cublas", NEED_DEVICE_CALLS}, {"ul_cudnn", NEED_DEVICE_CALLS},
+             {"ul_cuda", NEED_DEVICE}};
+
+static enum need need_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        size_t length = strlen(needs[i].name);
+        bool is_whole = strchr(needs[i].name, '.') != NULL; /* or the beginning of several */
+        if (strncmp(name, needs[i].name, length) == 0 && (!is_whole || name[length] == '\0'))
+            return needs[i].need;
+    }
+    return has_ending(name, ".cu") || has_ending(name, ".cuh") ? NEED_DEVICE : NEED_ALL;
+}
+
+static bool is_wanted(const struct ul_emitter *emitter, const char *name)
+{
+    const struct ul_program *program = emitter->program;
+    bool is_device = program->options.target->is_device;
+    bool has_calls = program->call_count > 0;
+    switch (need_of(name)) {
+    case NEED_ALL:
+        return true;
+    case NEED_HOST:
+        return !is_device;
+    case NEED_DNNL:
+        return !is_device && has_calls;
+    case NEED_POSTS:
+        return !is_device && (ul_program_has_winograd(program) || ul_emit_has_tails(emitter));
+    case NEED_WINOGRAD:
+        return !is_device && ul_program_has_winograd(program);
+    case NEED_DEVICE:
+        return is_device;
+    case NEED_DEVICE_CALLS:
+        return is_device && has_calls;
+    }
+    return false;
 }
 
 static enum ul_status copy_file(struct ul_emitter *emitter, const char *name, const char *directory)
@@ -228,14 +287,7 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        bool wanted = true;
-        if (strcmp(name, "ul_dnnl.c") == 0)
-            wanted = emitter->program->call_count > 0;
-        if (strcmp(name, "ul_winograd.c") == 0)
-            wanted = ul_program_has_winograd(emitter->program);
-        if (strcmp(name, "ul_posts.c") == 0)
-            wanted = ul_program_has_winograd(emitter->program) || ul_emit_has_tails(emitter);
-        if (status == UL_OK && wanted)
+        if (status == UL_OK && is_wanted(emitter, name))
             status = copy_file(emitter, name, directory);
         free(entries[i]);
     }

@@ -4,12 +4,34 @@
 
 #include "codegen/codegen.h"
 
+enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
+struct ul_emit_place {
+    enum ul_emit_space space;
+    uint32_t index; /* of the caller's input or output */
+    uint64_t offset_bytes;
+};
+
+struct ul_emitter;
+/* How a target says a step; what is around the steps is the same for all. */
+struct ul_emit_language {
+    /* What announces the step, on a line of its own, before the step. */
+    void (*put_mark)(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position);
+    void (*put_step)(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position, uint32_t indent);
+    /* Opens the block of a branch. */
+    void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
+    /* The address of a buffer of the caller's, as unsigned char *. */
+    void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
+};
+
 struct ul_emitter {
     struct ul_arena *arena;
     const struct ul_program *program;
     const struct ul_plan *plan;
     const struct ul_emit_options *options;
     struct ul_diag *diag;
+    const struct ul_emit_language *language;
     struct ul_text *text;
     uint64_t *scratch_offsets;    /* per position */
     uint32_t weight_count;        /* scratch of counting */
@@ -20,13 +42,9 @@ struct ul_emitter {
     uint64_t payload_hash;
 };
 
+/* emit.c */
+
 /* Where a base value lies at `position`. */
-enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
-struct ul_emit_place {
-    enum ul_emit_space space;
-    uint32_t index; /* of the caller's input or output */
-    uint64_t offset_bytes;
-};
 struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
                                    uint32_t position);
 /* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
@@ -37,6 +55,21 @@ void ul_emit_string(struct ul_text *text, const char *string);
 /* The address at `position` as an expression. */
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
+
+/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+void ul_emit_comment(struct ul_text *text, const char *name);
+/* The body of the run function: steps in the plan's order, loops and branches around them. */
+void ul_emit_steps(struct ul_emitter *emitter);
+/* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
+void ul_emit_find_scratch(struct ul_emitter *emitter);
+/* The prefix in capitals. */
+const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
+/* model.h up to its functions. */
+void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
+void ul_emit_main_c(struct ul_emitter *emitter);
+/* Writes the file `name` as `put` puts it. */
+enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
+                            void (*put)(struct ul_emitter *)) UL_MUST_CHECK;
 
 /* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
 void ul_emit_calls(struct ul_emitter *emitter);

@@ -390,16 +390,19 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
                    plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
                    loads ? emitter->payload_hash : 0);
-    if (emitter->program->call_count > 0)
-        ul_text_put(text, "    .library = &library,\n");
+    if (emitter->program->options.target->is_device)
+        ul_text_put(text, "    .device = &device,\n");
+    else
+        ul_text_printf(text, "    .isa = UL_ISA_COMPILED,\n    .main = run_main,\n%s",
+                       emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
     put_array(text, "inputs", block->input_count);
     put_array(text, "outputs", block->output_count);
     ul_text_printf(text,
                    "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
-                   "    .output_count = %u,\n    .isa = UL_ISA_COMPILED,\n    .main = run_main,\n"
-                   "    .step_count = %u,\n#ifndef UL_NO_TABLES\n    .range_count = %u,\n"
+                   "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
+                   ".range_count = %u,\n"
                    "    .view_count = %u,\n    .shape_count = %u,\n",
                    sections, splats, block->input_count, block->output_count, plan->position_count,
                    range_count, view_count, shape_count);

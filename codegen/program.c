@@ -133,7 +133,7 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     uint64_t scratch_bytes = 0;
     struct ul_threads threads;
     ul_threads_init(&threads, kernel, ul_program_threads(builder->options), builder->arena);
-    UL_TRY(ul_kernel_print_c(&text, kernel, &threads, &scratch_bytes, builder->diag));
+    UL_TRY(builder->options->target->print(&text, kernel, &threads, &scratch_bytes, builder->diag));
     if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
         kernel_table_grow(builder);
     uint32_t *slot = kernel_slot(builder, text.data);
@@ -170,22 +170,34 @@ static uint32_t call_add(struct builder *builder, const struct ul_call *call)
     return program->call_count++;
 }
 
-/* The place of the library's state in the arena: a pointer. The graph is ours to extend with values
- * that no node names. */
-static void add_library_state(struct builder *builder)
+/* A place in the arena for the program's own books, through all runs. The graph is ours to extend
+ * with values that no node names. */
+static ul_value_id add_state(struct builder *builder, const char *name, uint64_t size_bytes)
 {
     struct ul_graph *graph = (struct ul_graph *)(uintptr_t)builder->graph;
-    int64_t size = 8;
+    int64_t size = (int64_t)size_bytes;
     struct ul_type type = ul_type_make(UL_U8, 1, &size);
-    ul_value_id value = ul_graph_add_value(graph, "oneDNN", UL_VALUE_ARGUMENT, &type);
+    ul_value_id value = ul_graph_add_value(graph, name, UL_VALUE_ARGUMENT, &type);
     graph->values[value].view = (struct ul_view){.base = value, .strides = {1}};
     graph->values[value].flags = UL_VALUE_PERSISTENT;
-    struct ul_plan_value planned = ul_plan_value_make("oneDNN", UL_PLAN_SCRATCH, 8);
+    struct ul_plan_value planned = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
     planned.persistent = true;
     uint32_t id = ul_problem_add_value(builder->program->problem, &planned);
     builder->program->plan_values[value] = id;
     builder->program->graph_values[id] = value;
-    builder->program->library_state = value;
+    return value;
+}
+
+/* Of a library on the host: a pointer's place; of a device: what went wrong in a run, and which
+ * regions are taken. */
+static void add_states(struct builder *builder)
+{
+    struct ul_program *program = builder->program;
+    if (program->call_count > 0 && !builder->options->target->is_device)
+        program->library_state = add_state(builder, "oneDNN", sizeof(uint64_t));
+    if (builder->options->target->is_device)
+        program->run_state = add_state(builder, "state of the run",
+                                       (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);
 }
 
 /* What the call's post-operations do beside its products. */
@@ -244,7 +256,7 @@ static uint32_t region_add(struct builder *builder, enum ul_plan_region_kind kin
     struct ul_program *program = builder->program;
     UL_GROW(builder->arena, program->regions, program->region_count, program->region_capacity);
     program->regions[program->region_count] = (struct ul_program_region){
-        .kind = kind, .parent = parent, .condition = address_of(UL_NONE, 0)};
+        .kind = kind, .parent = parent, .condition = address_of(UL_NONE, 0), .flag = UL_PLAN_NONE};
     uint32_t id =
         parent == UL_PLAN_NONE ? 0 : ul_problem_add_region(program->problem, kind, parent);
     UL_ASSERT(id == program->region_count);
@@ -610,8 +622,10 @@ static void mark_add(struct builder *builder, enum ul_step_kind kind, ul_node_id
     step.args[0] = edge(builder, value);
     step.written[0] = kind == UL_STEP_COUNTER;
     step.views[0] = value;
-    if (kind == UL_STEP_TEST)
+    if (kind == UL_STEP_TEST) {
         builder->tests[region] = builder->program->step_count;
+        builder->program->regions[region].flag = builder->program->flag_count++;
+    }
     step_add(builder, &step, region, 0);
 }
 
@@ -848,8 +862,7 @@ static enum ul_status build_root(struct builder *builder)
     UL_TRY(build_block(builder, 0, 0));
     for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
         plan_value(builder, view_of(graph, graph->blocks[0].outputs[i]).base);
-    if (builder->program->call_count > 0)
-        add_library_state(builder);
+    add_states(builder);
     return UL_OK;
 }
 
@@ -860,8 +873,8 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     struct builder builder = {.arena = arena, .graph = graph, .options = options, .diag = diag};
     struct ul_program *built = UL_NEW(arena, struct ul_program);
     /* Loops add temporaries, at most one per carried value: room for as many values again, and for
-     * the library's state. */
-    uint64_t most = ul_size_mul_or_die(graph->value_count, 2) + 1;
+     * two states. */
+    uint64_t most = ul_size_mul_or_die(graph->value_count, 2) + 2;
     built->graph = graph;
     built->options = *options;
     built->problem = ul_problem_new(arena);
@@ -872,6 +885,7 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     memset(built->plan_values, 0xFF, most * sizeof *built->plan_values);
     built->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, most);
     built->library_state = UL_NONE;
+    built->run_state = UL_NONE;
     builder.program = built;
     /* One region for the root, up to two for a block. */
     builder.tests = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)graph->block_count + 2);

@@ -15,14 +15,45 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
     return 1;
 }
 
+static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                 const struct ul_threads *threads, uint64_t *scratch_bytes,
+                                 struct ul_diag *diag)
+{
+    (void)threads; /* of the host */
+#if __has_include("codegen/print_cuda.c")
+    return ul_kernel_print_cuda(text, kernel, scratch_bytes, diag);
+#else
+    (void)text;
+    (void)kernel;
+    (void)scratch_bytes;
+    return ul_diag_set(diag, UL_UNSUPPORTED, "no kernels of target cuda yet");
+#endif
+}
+
 static const struct ul_target targets[] = {
-    {.name = "c", .summary = "portable C99, no library", .offer = offer_own},
+    {.name = "c",
+     .summary = "portable C99, no library",
+     .profile = UL_PROFILE_DEFAULT,
+     .offer = offer_own,
+     .print = ul_kernel_print_c,
+     .emit = ul_emit_c},
     {.name = "cpu",
      .summary = "C with OpenMP and oneDNN",
+     .profile = UL_PROFILE_DEFAULT,
      .has_threads = true,
      .channels_last = true,
      .has_library = true,
-     .offer = offer_own},
+     .offer = offer_own,
+     .print = ul_kernel_print_c,
+     .emit = ul_emit_c},
+    {.name = "cuda",
+     .summary = "CUDA C++, one buffer of device memory",
+     .profile = "h100-sxm",
+     .channels_last = true,
+     .is_device = true,
+     .offer = offer_own,
+     .print = print_cuda,
+     .emit = ul_emit_cuda},
 };
 
 const struct ul_target *ul_target_find(const char *name)
@@ -32,4 +63,15 @@ const struct ul_target *ul_target_find(const char *name)
             return &targets[i];
     }
     return NULL;
+}
+
+uint32_t ul_target_count(void)
+{
+    return sizeof targets / sizeof *targets;
+}
+
+const struct ul_target *ul_target_at(uint32_t index)
+{
+    UL_ASSERT(index < ul_target_count());
+    return &targets[index];
 }

@@ -103,6 +103,26 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     return at;
 }
 
+/* A place in device memory, as an argument of whatever pointer type a kernel's host function has. */
+struct ul_place {
+    unsigned char *bytes;
+    template <typename type> operator type *() const
+    {
+        return reinterpret_cast<type *>(bytes);
+    }
+};
+
+/* A buffer of the caller's, for --io caller; inputs are only read. */
+static inline unsigned char *ul_cuda_input(const struct ul_cuda_run *run, uint32_t number)
+{
+    return (unsigned char *)run->inputs[number];
+}
+
+static inline unsigned char *ul_cuda_output(const struct ul_cuda_run *run, uint32_t number)
+{
+    return (unsigned char *)run->outputs[number];
+}
+
 static inline void ul_cuda_note(struct ul_cuda_run *run, cudaError_t error)
 {
     if (run->error == cudaSuccess)
