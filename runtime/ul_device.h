@@ -48,6 +48,7 @@ struct ul_device_request {
     uint64_t margin_bytes; /* of an own arena: room on both sides; a multiple of its alignment */
     int plain;             /* 1: launch every run step by step, capture none */
     int timed;             /* 1: measure what `times` tells */
+    int measured;          /* 1: ask the driver too for what `memory` tells, where it says */
     const char *choices;   /* a file of the algorithms that libraries were found fastest with */
     int tune;              /* 1: measure and write that file */
 };
@@ -157,7 +158,7 @@ static inline enum ul_result ul_device_open(const struct ul_model *model,
                                             struct ul_failure *failure)
 {
     const struct ul_device_functions *functions = model->device->functions;
-    struct ul_device_request request = {0, arena, bytes, stream, 0, 0, 0, NULL, 0};
+    struct ul_device_request request = {0, arena, bytes, stream, 0, 0, 0, 0, NULL, 0};
     struct ul_failure unused;
     if (failure == NULL)
         failure = &unused;

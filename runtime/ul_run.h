@@ -15,6 +15,7 @@
 #ifndef UL_RUN_H
 #define UL_RUN_H
 
+#include "ul_check.h"
 #include "ul_hash.h"
 #include "ul_library.h"
 #include "ul_model.h"
@@ -111,51 +112,6 @@ enum {
 #endif
 };
 
-static inline enum ul_result ul_run_fail(struct ul_failure *failure, enum ul_result result,
-                                         uint64_t needed_bytes, uint64_t available_bytes)
-{
-    failure->result = result;
-    failure->needed_bytes = needed_bytes;
-    failure->available_bytes = available_bytes;
-    return result;
-}
-
-static inline int ul_run_read(const struct ul_weights_source *source, uint64_t offset_bytes,
-                              void *target, uint64_t size_bytes)
-{
-    if (source->memory == NULL)
-        return source->read(source->context, offset_bytes, target, size_bytes);
-    memcpy(target, (const unsigned char *)source->memory + offset_bytes, (size_t)size_bytes);
-    return 0;
-}
-
-/* Checks the trailer against the model and finds the payload. */
-static inline enum ul_result ul_run_find_payload(const struct ul_model *model,
-                                                 const struct ul_weights_source *source,
-                                                 uint64_t *payload_offset,
-                                                 struct ul_failure *failure)
-{
-    unsigned char trailer[UL_TRAILER_BYTES];
-    if (source == NULL || (source->memory == NULL && source->read == NULL))
-        return ul_run_fail(failure, UL_WEIGHTS_MISSING, model->payload_bytes, 0);
-    uint64_t size = source->size_bytes;
-    if (size < UL_TRAILER_BYTES)
-        return ul_run_fail(failure, UL_WEIGHTS_INVALID, UL_TRAILER_BYTES, size);
-    if (ul_run_read(source, size - UL_TRAILER_BYTES, trailer, UL_TRAILER_BYTES) != 0)
-        return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, UL_TRAILER_BYTES, 0);
-    uint64_t version_and_size = UL_TRAILER_VERSION | (uint64_t)UL_TRAILER_BYTES << 32;
-    if (memcmp(trailer, UL_TRAILER_MAGIC, 8) != 0 || ul_hash_word(trailer + 8) != version_and_size)
-        return ul_run_fail(failure, UL_WEIGHTS_INVALID, 0, 0);
-    uint64_t stored = ul_hash_word(trailer + 16);
-    if (stored != model->payload_bytes || stored > size - UL_TRAILER_BYTES)
-        return ul_run_fail(failure, UL_WEIGHTS_WRONG_SIZE, model->payload_bytes,
-                           stored == model->payload_bytes ? size - UL_TRAILER_BYTES : stored);
-    if (ul_hash_word(trailer + 24) != model->payload_hash)
-        return ul_run_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
-    *payload_offset = size - UL_TRAILER_BYTES - stored;
-    return UL_OK;
-}
-
 /* Reverses the bytes of every element. */
 static inline void ul_run_swap(unsigned char *bytes, uint64_t size_bytes, uint32_t element_bytes)
 {
@@ -183,7 +139,7 @@ static inline int ul_run_load_section(const struct ul_weights_source *source, ui
     const uint64_t piece_bytes = 262144;
     while (size_bytes != 0) {
         uint64_t piece = size_bytes < piece_bytes ? size_bytes : piece_bytes;
-        if (ul_run_read(source, offset_bytes, target, piece) != 0)
+        if (ul_check_read(source, offset_bytes, target, piece) != 0)
             return 1;
         ul_hash_add(hash, target, (size_t)piece);
         offset_bytes += piece;
@@ -254,7 +210,7 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
 {
     uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
     struct ul_hash hash;
-    enum ul_result result = ul_run_find_payload(model, source, &begin, failure);
+    enum ul_result result = ul_check_payload(model, source, &begin, failure);
     if (result != UL_OK)
         return result;
     ul_hash_init(&hash);
@@ -265,11 +221,11 @@ static inline enum ul_result ul_run_load_sections(const struct ul_model *model,
         if (ul_run_stream(source, begin + at, gap, &hash, NULL) != 0 ||
             ul_run_place_section(source, begin + at + gap, arena + section->offset_bytes, section,
                                  &hash) != 0)
-            return ul_run_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
+            return ul_check_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
         at += gap + section->size_bytes;
     }
     if (ul_hash_get(&hash) != model->payload_hash)
-        return ul_run_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
+        return ul_check_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
     return UL_OK;
 }
 
@@ -363,12 +319,12 @@ static inline enum ul_result ul_run_begin_init(const struct ul_model *model, voi
     memset(failure, 0, sizeof *failure);
     ul_run_clear_state(model, arena, bytes);
     if (arena == NULL || bytes < model->arena_bytes)
-        return ul_run_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
-                           arena == NULL ? 0 : bytes);
+        return ul_check_fail(failure, UL_ARENA_TOO_SMALL, model->arena_bytes,
+                             arena == NULL ? 0 : bytes);
     uint64_t address = (uint64_t)(uintptr_t)arena;
     if ((address & (model->arena_align - 1)) != 0)
-        return ul_run_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
-                           address & (~address + 1));
+        return ul_check_fail(failure, UL_ARENA_MISALIGNED, model->arena_align,
+                             address & (~address + 1));
     if (model->library == NULL)
         return UL_OK;
     return model->library->init(model->library, arena, ul_run_threads(model, threads), failure);
@@ -430,24 +386,6 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, source, failure);
 }
 
-/* Buffers that live with the caller (--io caller) cannot be NULL. */
-static inline enum ul_result ul_run_check_buffers(const struct ul_model *model,
-                                                  const void *const *inputs, void *const *outputs,
-                                                  struct ul_failure *failure)
-{
-    for (uint32_t i = 0; i < model->input_count; i++)
-        if (model->inputs[i].space != UL_SPACE_ARENA && (inputs == NULL || inputs[i] == NULL)) {
-            failure->tensor = i;
-            return ul_run_fail(failure, UL_INPUT_MISSING, model->inputs[i].size_bytes, 0);
-        }
-    for (uint32_t i = 0; i < model->output_count; i++)
-        if (model->outputs[i].space != UL_SPACE_ARENA && (outputs == NULL || outputs[i] == NULL)) {
-            failure->tensor = i;
-            return ul_run_fail(failure, UL_OUTPUT_MISSING, model->outputs[i].size_bytes, 0);
-        }
-    return UL_OK;
-}
-
 /* One run with `threads` threads (see ul_run_threads). A NULL buffer of a tensor that lives in the
    arena means that the caller puts the input there, or takes the output from there, on its own.
    inputs, outputs, hook and failure may be NULL. */
@@ -462,7 +400,7 @@ static inline enum ul_result ul_run_once_with(const struct ul_model *model, void
     if (failure == NULL)
         failure = &unused;
     memset(failure, 0, sizeof *failure);
-    enum ul_result result = ul_run_check_buffers(model, inputs, outputs, failure);
+    enum ul_result result = ul_check_buffers(model, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
     if (model->library != NULL && model->library->ready != NULL) {
