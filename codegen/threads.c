@@ -16,6 +16,7 @@
 #include "codegen/threads.h"
 
 #include "codegen/contract.h"
+#include "codegen/touch.h"
 
 #include <string.h>
 
@@ -49,131 +50,6 @@ static double speed_up(int64_t items, uint32_t parts)
     return (double)items / (double)longest;
 }
 
-/* ---- What a loop touches ---- */
-
-/* What stands inside of a statement, as far as sharing is concerned. */
-struct touched {
-    const struct ul_kernel *kernel;
-    const struct ul_region *region;
-    uint8_t *levels;   /* by variable: bit i, its value depends on level i */
-    uint8_t all;       /* levels of more than one round */
-    bool *is_declared; /* by variable: inside */
-    bool *is_private;  /* by buffer: some store hits the same place in several iterations */
-    uint32_t *uses;    /* by buffer: loads and stores */
-    bool sets_outside; /* a variable that is declared outside */
-    bool changed;
-};
-
-static uint8_t levels_of(struct touched *t, ul_kx id)
-{
-    if (id == UL_NONE)
-        return 0;
-    const struct ul_kx_data *expr = &t->kernel->exprs[id];
-    if (expr->op == UL_KX_VAR)
-        return t->levels[expr->var];
-    if (ul_kx_operand_count(expr->op) == 0)
-        return 0;
-    uint8_t levels = levels_of(t, expr->a);
-    if (ul_kx_operand_count(expr->op) >= 2)
-        levels |= levels_of(t, expr->b);
-    if (ul_kx_operand_count(expr->op) == 3)
-        levels |= levels_of(t, expr->c);
-    return levels;
-}
-
-static void count_loads(struct touched *t, ul_kx id)
-{
-    if (id == UL_NONE)
-        return;
-    const struct ul_kx_data *expr = &t->kernel->exprs[id];
-    if (ul_kx_operand_count(expr->op) == 0)
-        return;
-    if (expr->op == UL_KX_LOAD)
-        t->uses[expr->var]++;
-    count_loads(t, expr->a);
-    if (ul_kx_operand_count(expr->op) >= 2)
-        count_loads(t, expr->b);
-    if (ul_kx_operand_count(expr->op) == 3)
-        count_loads(t, expr->c);
-}
-
-static void count_operand(struct touched *t, const struct ul_operand *operand)
-{
-    t->uses[operand->buffer]++;
-    count_loads(t, operand->at.base);
-    count_loads(t, operand->transform);
-    for (uint32_t i = 0; i < operand->bound_count; i++)
-        count_loads(t, operand->bounds[i].at.base);
-}
-
-/* The first statement list inside of a statement; the other one is its orelse. */
-static ul_ks inside_of(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
-{
-    return stmt->kind == UL_KS_CONTRACT ? kernel->contractions[stmt->contraction].epilogue
-                                        : stmt->body;
-}
-
-/* Which variables depend on which levels; again until nothing changes, since values are carried
- * from round to round. */
-static void find_levels(struct touched *t, ul_ks first)
-{
-    for (ul_ks id = first; id != UL_NONE; id = t->kernel->stmts[id].next) {
-        const struct ul_ks_data *stmt = &t->kernel->stmts[id];
-        if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET) {
-            uint8_t levels = t->levels[stmt->var] | levels_of(t, stmt->value);
-            t->changed = t->changed || levels != t->levels[stmt->var];
-            t->levels[stmt->var] = levels;
-        }
-        find_levels(t, inside_of(t->kernel, stmt));
-        find_levels(t, stmt->orelse);
-    }
-}
-
-static void touch_list(struct touched *t, ul_ks first);
-
-static void touch(struct touched *t, ul_ks id)
-{
-    const struct ul_ks_data *stmt = &t->kernel->stmts[id];
-    count_loads(t, stmt->value);
-    count_loads(t, stmt->index);
-    if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR)
-        t->is_declared[stmt->var] = true;
-    if (stmt->kind == UL_KS_SET && !t->is_declared[stmt->var])
-        t->sets_outside = true;
-    if (stmt->kind == UL_KS_STORE) {
-        t->uses[stmt->buffer]++;
-        if (levels_of(t, stmt->index) != t->all)
-            t->is_private[stmt->buffer] = true;
-    }
-    if (stmt->kind == UL_KS_CONTRACT) {
-        count_operand(t, &t->kernel->contractions[stmt->contraction].a);
-        count_operand(t, &t->kernel->contractions[stmt->contraction].b);
-    }
-    touch_list(t, inside_of(t->kernel, stmt));
-    touch_list(t, stmt->orelse);
-}
-
-static void touch_list(struct touched *t, ul_ks first)
-{
-    for (ul_ks id = first; id != UL_NONE; id = t->kernel->stmts[id].next)
-        touch(t, id);
-}
-
-static void touched_init(struct touched *t, const struct ul_kernel *kernel,
-                         const struct ul_region *region, struct ul_arena *arena)
-{
-    *t = (struct touched){.kernel = kernel, .region = region};
-    t->levels = UL_NEW_ARRAY(arena, uint8_t, kernel->var_count);
-    t->is_declared = UL_NEW_ARRAY(arena, bool, kernel->var_count);
-    t->is_private = UL_NEW_ARRAY(arena, bool, kernel->buffer_count);
-    t->uses = UL_NEW_ARRAY(arena, uint32_t, kernel->buffer_count);
-    for (uint32_t i = 0; i < region->level_count; i++) {
-        uint8_t bit = region->counts[i] > 1 ? (uint8_t)(1u << i) : 0;
-        t->levels[kernel->stmts[region->levels[i]].var] = bit;
-        t->all |= bit;
-    }
-}
-
 static uint64_t buffer_bytes(const struct ul_buffer *buffer)
 {
     return ul_size_mul_or_die(buffer->element_count, ul_dtype_get(buffer->dtype)->size_bytes);
@@ -183,17 +59,11 @@ static uint64_t buffer_bytes(const struct ul_buffer *buffer)
 static bool can_share(struct chooser *chooser, struct ul_region *region)
 {
     const struct ul_kernel *kernel = chooser->kernel;
-    static const struct ul_region nothing = {.level_count = 0};
-    struct touched inside, everywhere;
+    struct ul_touched inside, everywhere;
     uint64_t private_bytes = 0;
-    touched_init(&inside, kernel, region, chooser->arena);
-    touched_init(&everywhere, kernel, &nothing, &chooser->scratch);
-    do {
-        inside.changed = false;
-        find_levels(&inside, kernel->stmts[region->levels[0]].body);
-    } while (inside.changed);
-    touch_list(&inside, kernel->stmts[region->levels[0]].body);
-    touch_list(&everywhere, kernel->first);
+    ul_touch_loops(&inside, kernel, region->levels, region->counts, region->level_count,
+                   chooser->arena);
+    ul_touch_kernel(&everywhere, kernel, &chooser->scratch);
     region->is_private = inside.is_private;
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
@@ -207,31 +77,6 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
 }
 
 /* ---- Loops taken together ---- */
-
-static bool is_index_only(const struct ul_kernel *kernel, ul_kx id)
-{
-    const struct ul_kx_data *expr = &kernel->exprs[id];
-    if (ul_kx_operand_count(expr->op) == 0)
-        return expr->op != UL_KX_VAR || !kernel->vars[expr->var].is_mutable;
-    if (expr->op == UL_KX_LOAD || expr->op == UL_KX_INDEX || !is_index_only(kernel, expr->a))
-        return false;
-    if (ul_kx_operand_count(expr->op) >= 2 && !is_index_only(kernel, expr->b))
-        return false;
-    return ul_kx_operand_count(expr->op) < 3 || is_index_only(kernel, expr->c);
-}
-
-/* The one loop that a list consists of, but for names of indexes before it, or UL_NONE. */
-static ul_ks only_loop(const struct ul_kernel *kernel, ul_ks first)
-{
-    ul_ks id = first;
-    while (id != UL_NONE && kernel->stmts[id].kind == UL_KS_LET &&
-           is_index_only(kernel, kernel->stmts[id].value))
-        id = kernel->stmts[id].next;
-    bool is_loop = id != UL_NONE && kernel->stmts[id].kind == UL_KS_FOR &&
-                   (kernel->stmts[id].flags & UL_FOR_PARALLEL) != 0 &&
-                   kernel->stmts[id].next == UL_NONE;
-    return is_loop ? id : UL_NONE;
-}
 
 /* Cuts the last level, whose rounds are short, into pieces: as many as make the shares even. */
 static void cut_last(struct ul_region *region)
@@ -272,7 +117,7 @@ static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_regio
         if (ul_share_is_even(region->item_count, region->parts) ||
             region->item_count >= MANY * (int64_t)region->parts)
             break;
-        id = only_loop(kernel, kernel->stmts[id].body);
+        id = ul_only_loop(kernel, kernel->stmts[id].body);
     }
     return region->item_count > 1;
 }
