@@ -409,8 +409,11 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
 {
     struct ul_arena arena;
     struct ul_contract_plan plan;
-    struct ul_contract_out out = {
-        .printer = printer, .plan = &plan, .text = printer->text, .coordinate = "int64_t"};
+    struct ul_contract_out out = {.printer = printer,
+                                  .plan = &plan,
+                                  .text = printer->text,
+                                  .coordinate = "int64_t",
+                                  .unused = ""};
     ul_arena_init(&arena);
     ul_contract_plan_init(&plan, printer->kernel, contraction, &arena);
     ul_contract_share(&plan, printer->parts);

@@ -26,7 +26,8 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
     to->out = (struct ul_contract_out){.printer = &to->printer,
                                        .plan = &to->plan.base,
                                        .text = printer->text,
-                                       .coordinate = to->plan.coordinate};
+                                       .coordinate = to->plan.coordinate,
+                                       .unused = "[[maybe_unused]] "};
 }
 
 static void end(struct cuda_out *to)

@@ -80,6 +80,7 @@ struct ul_contract_out {
     const struct ul_contract_plan *plan;
     struct ul_text *text;
     const char *coordinate; /* C type of coordinates */
+    const char *unused;     /* attribute of variables that may not be used; "": there is none */
 };
 void ul_contract_line(const struct ul_contract_out *out, uint32_t indent, const char *format, ...)
     UL_PRINTF(3, 4);

@@ -43,7 +43,7 @@ void ul_contract_base(const struct ul_contract_out *out, uint32_t indent, const 
     ul_text_put(out->text, ";\n");
 }
 
-/* Not every coordinate is used: a dimension may have stride 0. */
+/* Not every coordinate is used: a dimension may have stride 0. C99 has no attribute for it. */
 static void put_used(const struct ul_contract_out *out, uint32_t indent, const char *prefix,
                      uint32_t count)
 {
@@ -65,7 +65,8 @@ void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
     int64_t below = 1;
     for (uint32_t i = dims->count; i-- > 0;) {
         ul_contract_indent(out, indent);
-        ul_text_printf(out->text, "%s %s%" PRIu32 " = %s", out->coordinate, prefix, i, value);
+        ul_text_printf(out->text, "%s%s %s%" PRIu32 " = %s", out->unused, out->coordinate, prefix,
+                       i, value);
         if (below > 1)
             ul_text_printf(out->text, " / %" PRId64, below);
         if (i > 0)
@@ -73,7 +74,8 @@ void ul_contract_split(const struct ul_contract_out *out, uint32_t indent,
         ul_text_put(out->text, ";\n");
         below *= dims->extents[i];
     }
-    put_used(out, indent, prefix, dims->count);
+    if (out->unused[0] == '\0')
+        put_used(out, indent, prefix, dims->count);
 }
 
 void ul_contract_step(const struct ul_contract_out *out, uint32_t indent,
@@ -107,7 +109,8 @@ void ul_contract_declare(const struct ul_contract_out *out, uint32_t indent,
         while (i < dims->count && dims->carrier[i] != d)
             i++;
         ul_contract_indent(out, indent);
-        ul_text_printf(out->text, "const int64_t v%" PRIu32 " = ", contraction->vars[d]);
+        ul_text_printf(out->text, "%sconst int64_t v%" PRIu32 " = ", out->unused,
+                       contraction->vars[d]);
         if (i == dims->count)
             ul_text_put(out->text, "0");
         else if (i + 1 == dims->count && last != NULL)
