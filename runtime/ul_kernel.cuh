@@ -37,7 +37,7 @@ UL_DEVICE int64_t ul_item_stride(void)
 
 /* ---- data-dependent indexes ---- */
 
-/* What is noted is the least (step, limit, value) of all that is out of range. Threads take turns:
+/* What is noted is the least (order, limit, value) of all that is out of range. Threads take turns:
    since compute capability 7.0 those of a warp proceed independently, so they may wait for it. */
 UL_DEVICE_COLD void ul_fault_note(struct ul_where run, enum ul_fault kind, int64_t value,
                                   int64_t limit)
@@ -47,12 +47,13 @@ UL_DEVICE_COLD void ul_fault_note(struct ul_where run, enum ul_fault kind, int64
     }
     __threadfence();
     bool first = fault->kind == UL_FAULT_NONE;
-    if (!first && fault->step != run.step)
-        first = run.step < fault->step;
+    if (!first && fault->order != run.order)
+        first = run.order < fault->order;
     else if (!first)
         first = limit < fault->limit || (limit == fault->limit && value < fault->value);
     if (first) {
         fault->kind = kind;
+        fault->order = run.order;
         fault->step = run.step;
         fault->value = value;
         fault->limit = limit;
