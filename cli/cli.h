@@ -111,7 +111,7 @@ struct ul_cli_job {
     struct ul_model model;
     bool loaded;
     struct ul_profile profile;
-    struct ul_dnnl *library; /* of the target; NULL: it has none */
+    const struct ul_target_library *library; /* of the target; NULL: it has none */
     struct ul_program *program;
     struct ul_report_header plan_header; /* of options.plan where that is given */
     struct ul_plan plan;

@@ -21,7 +21,7 @@ void ul_cli_job_init(struct ul_cli_job *job)
 void ul_cli_job_done(struct ul_cli_job *job)
 {
     if (job->library != NULL)
-        ul_dnnl_close(job->library);
+        ul_library_close(job->library);
     if (job->loaded)
         ul_model_done(&job->model);
     ul_arena_done(&job->scratch);
@@ -186,9 +186,11 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
         UL_TRY(ul_dnnl_check_isa(&job->keep, given->isa, &job->diag));
     if (!options->target->has_library)
         return UL_OK;
-    UL_TRY(ul_dnnl_open(&job->keep, given->isa, options->thread_count, &job->library, &job->diag));
+    struct ul_dnnl *dnnl;
+    UL_TRY(ul_dnnl_open(&job->keep, given->isa, options->thread_count, &dnnl, &job->diag));
+    job->library = ul_dnnl_library(dnnl);
     options->library = job->library;
-    options->isa = ul_dnnl_isa(job->library);
+    options->isa = job->library->isa;
     return UL_OK;
 }
 
@@ -201,7 +203,7 @@ static enum ul_status run_passes(struct ul_cli_job *job)
                                         .print_after = job->options.print_after,
                                         .stop_after = job->options.stop_after};
     if (job->library != NULL) {
-        options.is_call = ul_dnnl_takes;
+        options.is_call = ul_library_takes;
         options.library = job->library;
     }
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
@@ -465,7 +467,7 @@ static const char *march_choice(const struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     if (options->march != NULL)
         return strcmp(options->march, "none") == 0 ? NULL : options->march;
-    return options->isa != NULL && job->library != NULL ? ul_dnnl_march(job->library) : "native";
+    return options->isa != NULL && job->library != NULL ? job->library->march : "native";
 }
 
 enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)

@@ -54,7 +54,7 @@ bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena)
 struct chooser {
     struct ul_arena *arena;
     const struct ul_graph *graph;
-    struct ul_dnnl *dnnl;
+    const struct ul_target_library *library;
     const bool *escapes;
     const struct ul_whole *whole; /* NULL: nothing was split */
     struct ul_calls *calls;
@@ -99,6 +99,32 @@ static void note_block(struct chooser *chooser, ul_block_id id)
 
 /* ---- calls ---- */
 
+static bool is_true(const struct ul_graph *graph, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return true;
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    return tensor != NULL && ul_tensor_get_int(tensor, 0) != 0;
+}
+
+bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop)
+{
+    return is_true(graph, graph->blocks[loop->blocks[0]].outputs[0]) &&
+           is_true(graph, loop->inputs[1]);
+}
+
+/* The nodes stand in a branch, or in a loop whose end depends on data. */
+static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
+{
+    for (ul_block_id block = graph->nodes[node].parent; block != 0;
+         block = graph->nodes[graph->blocks[block].owner].parent) {
+        const struct ul_node *owner = &graph->nodes[graph->blocks[block].owner];
+        if (owner->op == UL_OP_If || (owner->op == UL_OP_Loop && !ul_loop_is_counted(graph, owner)))
+            return true;
+    }
+    return false;
+}
+
 /* What the residual's place holds is needed by this call otherwise, or by something later. */
 static bool is_shared(const struct chooser *chooser, const struct ul_group_call *call,
                       uint32_t position)
@@ -115,8 +141,8 @@ static bool answer(const struct chooser *chooser, ul_node_id node, struct ul_gro
                    bool pack)
 {
     if (chooser->whole == NULL)
-        return ul_dnnl_answer(chooser->dnnl, call, pack);
-    return pack && ul_whole_answer(chooser->whole, chooser->dnnl, chooser->graph, node,
+        return chooser->library->answer(chooser->library->context, call, pack);
+    return pack && ul_whole_answer(chooser->whole, chooser->library, chooser->graph, node,
                                    chooser->unproven, call);
 }
 
@@ -131,7 +157,8 @@ static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id
         return NULL;
     if (call.residual != UL_NONE && is_shared(chooser, &call, position)) {
         struct ul_group_call other;
-        if (ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
+        if (!chooser->library->adds_from_afar &&
+            ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
             answer(chooser, nodes[count - 1], &other, pack))
             return ul_arena_copy(chooser->arena, &other, sizeof other);
         call.copies_residual = true;
@@ -164,8 +191,24 @@ static void each_group(struct chooser *chooser, visit_group *visit)
 
 static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
 {
-    if (!is_control(chooser->graph, nodes[0]))
+    if (!is_control(chooser->graph, nodes[0]) &&
+        !(chooser->library->runs_always && may_be_passed_over(chooser->graph, nodes[0])))
         chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
+}
+
+void ul_library_close(const struct ul_target_library *library)
+{
+    library->close(library->context);
+}
+
+bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                      uint32_t count, const bool *escapes)
+{
+    const struct ul_target_library *asked = library;
+    struct ul_group_call call;
+    return !(asked->runs_always && may_be_passed_over(graph, nodes[0])) &&
+           ul_group_call_make(graph, nodes, count, escapes, true, &call) &&
+           asked->answer(asked->context, &call, true);
 }
 
 /* ---- weights ---- */
@@ -230,16 +273,17 @@ static void chooser_init(struct chooser *chooser)
 }
 
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls)
+                     const struct ul_target_library *library, const struct ul_whole *whole,
+                     struct ul_calls *calls)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
-                              .dnnl = dnnl,
+                              .library = library,
                               .escapes = escapes,
                               .whole = whole,
                               .calls = calls};
     chooser_init(&chooser);
-    if (dnnl == NULL)
+    if (library == NULL)
         return;
     each_group(&chooser, choose_group);
     mark_edges(&chooser);
@@ -263,12 +307,12 @@ static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32
 }
 
 bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        struct ul_dnnl *dnnl, const struct ul_whole *whole)
+                        const struct ul_target_library *library, const struct ul_whole *whole)
 {
     struct ul_calls calls;
     struct chooser chooser = {.arena = scratch,
                               .graph = graph,
-                              .dnnl = dnnl,
+                              .library = library,
                               .escapes = ul_group_escapes(graph, scratch),
                               .whole = whole,
                               .calls = &calls,

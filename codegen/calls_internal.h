@@ -1,7 +1,8 @@
 /* Groups of nodes as calls of a numerical library.
  *
- * library.c says what a group would be as one call, from the graph alone; dnnl.c asks oneDNN
- * whether it has an implementation that a plan can hold, and completes the call with its answer. A
+ * library.c says what a group would be as one call, from the graph alone; the target's library
+ * says whether it has an implementation that a plan can hold, and completes the call: dnnl.c asks
+ * oneDNN itself, cuda_calls.c knows what cuBLASLt and cuDNN take. A
  * call is an anchor (convolution, matrix product, mean pooling) in f32 and what follows it as
  * post-operations; everything else is a kernel of our own.
  *
@@ -43,11 +44,9 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
  * answered; call->may_pack holds. */
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
 
-/* dnnl.c */
+/* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
 
-/* Completes the call: implementation, layout of the weights (packed where `pack`), scratch. False:
- * the library has nothing for it that a plan should hold. */
-bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack);
 /* pieces.c */
 
 /* Where a call may be a piece of another one: some rows of its result. */
@@ -57,10 +56,8 @@ struct ul_piece {
     int64_t offset; /* of the first result from that of the whole, in elements */
     bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
 };
-/* Completes the call so that it has the bits of the whole; false: it is not shown to. */
-bool ul_piece_answer(struct ul_dnnl *dnnl, const struct ul_piece *piece,
-                     struct ul_group_call *call);
-
+/* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
+bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
 /* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
  * none. `whole` NULL: nothing was split. */
 uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
@@ -70,7 +67,7 @@ const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct u
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
 /* Completes the call of a node of the split graph, so that it has the bits of that of the whole.
  * False: it is not shown to. `unproven` as in struct ul_piece. */
-bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
+bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
                      const struct ul_graph *graph, ul_node_id node, bool unproven,
                      struct ul_group_call *call);
 
@@ -90,10 +87,13 @@ struct ul_calls {
     uint32_t *positions;            /* by node, as they run */
     bool changed;
 };
-/* Chooses the calls of a graph with groups; `dnnl` NULL: none. `whole`: of the graph before it was
- * split, whose choice stands; or NULL. */
+/* How often its body runs does not depend on data. */
+bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop);
+/* Chooses the calls of a graph with groups; `library` NULL: none. `whole`: of the graph before it
+ * was split, whose choice stands; or NULL. */
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     struct ul_dnnl *dnnl, const struct ul_whole *whole, struct ul_calls *calls);
+                     const struct ul_target_library *library, const struct ul_whole *whole,
+                     struct ul_calls *calls);
 
 /* winograd.c */
 

@@ -92,7 +92,7 @@ enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, si
 
 struct ul_call; /* runtime/ul_call.h */
 struct ul_pack;
-struct ul_dnnl; /* below */
+struct ul_target_library; /* below */
 
 /* One function of the program. */
 struct ul_program_kernel {
@@ -173,9 +173,9 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
-    uint32_t thread_count;   /* of the program, at least 1; what a target without threads ignores */
-    const char *isa;         /* of the machine that it will run on: "avx512_core"; NULL: this one */
-    struct ul_dnnl *library; /* of the target, opened for that machine; NULL: it has none */
+    uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
+    const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
+    const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
     enum ul_conv_choice conv;
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
@@ -217,23 +217,57 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 /* winograd.c: whether any convolution was given Winograd's method. */
 bool ul_program_has_winograd(const struct ul_program *program);
 
+/* calls.c */
+
+struct ul_group_call; /* calls_internal.h */
+struct ul_piece;
+
+/* A target's numerical library, as the compiler asks it: oneDNN (dnnl.c), or cuBLASLt and cuDNN
+ * (cuda_calls.c). The target's rows of facts and functions; `context` is handed to the functions.
+ */
+struct ul_target_library {
+    const char *name;      /* "oneDNN" */
+    const char *plan_name; /* before the names of its implementations in plans: "onednn" */
+    const char *isa;       /* of the machine that it was asked for; NULL: any */
+    const char *march;     /* what a C compiler takes after -march= for it; NULL: any */
+    uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
+    bool adds_from_afar;   /* a residual may lie elsewhere than the result */
+    bool runs_always;      /* a step that a run may pass over cannot be a call */
+    void *context;
+    /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch.
+     * False: the library has nothing for it that a plan should hold. */
+    bool (*answer)(void *context, struct ul_group_call *call, bool pack);
+    /* Completes the call so that it has the bits of the whole; false: it is not shown to. NULL: it
+     * never is. */
+    bool (*answer_piece)(void *context, const struct ul_piece *piece, struct ul_group_call *call);
+    void (*close)(void *context);
+};
+void ul_library_close(const struct ul_target_library *library);
+/* The group is a call, as far as the library goes: for passes/fuse.c. `library` is a const struct
+ * ul_target_library. */
+bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                      uint32_t count, const bool *escapes);
+
+struct ul_whole; /* below */
+/* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
+ * against it: whether they have the bits of the whole is tried when a program is built. */
+bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
+                        const struct ul_target_library *library, const struct ul_whole *whole);
+
 /* dnnl.c */
+
+struct ul_dnnl;
 
 /* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
  * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
  */
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
+void ul_dnnl_close(struct ul_dnnl *dnnl);
+const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl);
 /* UL_USAGE where there is no instruction set of that name. */
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;
-void ul_dnnl_close(struct ul_dnnl *dnnl);
-const char *ul_dnnl_isa(const struct ul_dnnl *dnnl);
-/* What a C compiler takes after -march= to use those instructions and no others. */
-const char *ul_dnnl_march(const struct ul_dnnl *dnnl);
-/* The group is a call, as far as the library goes: for passes/fuse.c. */
-bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
-                   uint32_t count, const bool *escapes);
 
 /* pieces.c */
 
@@ -245,12 +279,6 @@ struct ul_whole {
 
 void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena,
                    const struct ul_program *program);
-/* calls.c */
-
-/* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
- * against it: whether they have the bits of the whole is tried when a program is built. */
-bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
-                        struct ul_dnnl *dnnl, const struct ul_whole *whole);
 
 /* select.c */
 

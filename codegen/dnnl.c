@@ -100,6 +100,16 @@ static enum ul_status set_isa(struct ul_arena *arena, const char *name, struct u
                        isas[effective].name);
 }
 
+void ul_dnnl_close(struct ul_dnnl *dnnl)
+{
+    (void)dnnl_engine_destroy(dnnl->engine);
+}
+
+static void close_context(void *context)
+{
+    ul_dnnl_close(context);
+}
+
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag)
 {
@@ -109,26 +119,25 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
     opened->arena = arena;
     opened->thread_count = thread_count;
-    opened->isa = isas[isa_row(dnnl_get_effective_cpu_isa())].name;
+    const uint32_t row = isa_row(dnnl_get_effective_cpu_isa());
+    opened->library = (struct ul_target_library){.name = "oneDNN",
+                                                 .plan_name = "onednn",
+                                                 .isa = isas[row].name,
+                                                 .march = isas[row].march,
+                                                 .state_bytes = 8, /* a pointer */
+                                                 .context = opened,
+                                                 .answer = ul_dnnl_answer,
+                                                 .answer_piece = ul_piece_answer,
+                                                 .close = close_context};
     if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
         return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
     *dnnl = opened;
     return UL_OK;
 }
 
-void ul_dnnl_close(struct ul_dnnl *dnnl)
+const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl)
 {
-    (void)dnnl_engine_destroy(dnnl->engine);
-}
-
-const char *ul_dnnl_isa(const struct ul_dnnl *dnnl)
-{
-    return dnnl->isa;
-}
-
-const char *ul_dnnl_march(const struct ul_dnnl *dnnl)
-{
-    return isas[isa_find(dnnl->isa)].march;
+    return &dnnl->library;
 }
 
 /* ---- one question ---- */
@@ -296,7 +305,7 @@ static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *
         return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= LEAST_ROW ? "jit_dw:" : "";
     int64_t blocks_of_8 = (w[0] + 7) / 8, blocks_of_16 = (w[0] + 15) / 16;
     bool padded = 10 * (2 * blocks_of_16 - blocks_of_8) >= blocks_of_8;
-    bool halves = strcmp(dnnl->isa, "avx512_core_bf16") == 0;
+    bool halves = strcmp(dnnl->library.isa, "avx512_core_bf16") == 0;
     return w[2] == 1 && w[3] == 1 && halves && padded &&
                    call->dst.dims[2] * call->dst.dims[3] >= LEAST_PIXELS
                ? "jit_1x1:avx2"
@@ -358,8 +367,9 @@ uint32_t ul_dnnl_hash(const struct ul_call *call)
     return hash % UL_DNNL_TABLE;
 }
 
-bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
+bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
+    struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->call.implementation == NULL);
     pack = pack && call->may_pack;
     struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
@@ -386,12 +396,4 @@ bool ul_dnnl_answer(struct ul_dnnl *dnnl, struct ul_group_call *call, bool pack)
     }
     call->call = answer->call;
     return answer->call.implementation != NULL;
-}
-
-bool ul_dnnl_takes(void *dnnl, const struct ul_graph *graph, const ul_node_id *nodes,
-                   uint32_t count, const bool *escapes)
-{
-    struct ul_group_call call;
-    return ul_group_call_make(graph, nodes, count, escapes, true, &call) &&
-           ul_dnnl_answer(dnnl, &call, true);
 }

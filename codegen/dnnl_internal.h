@@ -13,9 +13,9 @@ struct ul_pieces;
 enum { UL_DNNL_TABLE = 1024 };
 
 struct ul_dnnl {
+    struct ul_target_library library;
     struct ul_arena *arena;
     dnnl_engine_t engine;
-    const char *isa;
     uint32_t thread_count;
     struct answer *table[UL_DNNL_TABLE];
     struct ul_pieces *pieces; /* NULL: none was asked about */

@@ -174,8 +174,9 @@ static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *
     return piece;
 }
 
-bool ul_piece_answer(struct ul_dnnl *dnnl, const struct ul_piece *asked, struct ul_group_call *call)
+bool ul_piece_answer(void *context, const struct ul_piece *asked, struct ul_group_call *call)
 {
+    struct ul_dnnl *dnnl = context;
     const struct ul_call *of = asked->whole;
     uint32_t axis;
     if (ul_winograd_is(of) || !find_axis(&call->call, of, &axis))
@@ -244,7 +245,7 @@ static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
     return count == 0 ? 0 : at[1] * result->view.strides[at[0]];
 }
 
-bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
+bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
                      const struct ul_graph *graph, ul_node_id node, bool unproven,
                      struct ul_group_call *call)
 {
@@ -252,15 +253,18 @@ bool ul_whole_answer(const struct ul_whole *whole, struct ul_dnnl *dnnl,
     if (of == NULL)
         return false;
     struct ul_group_call asked = *call;
-    if (!ul_node_is_piece(graph, node) && ul_dnnl_answer(dnnl, &asked, of->pack != NULL) &&
+    if (!ul_node_is_piece(graph, node) &&
+        library->answer(library->context, &asked, of->pack != NULL) &&
         (ul_winograd_is(of) || memcmp(&asked.call, of, sizeof *of) == 0)) {
         *call = asked;
         return true;
     }
+    if (library->answer_piece == NULL)
+        return false;
     const struct ul_program_step *step = &whole->program->steps[ul_whole_step(whole, graph, node)];
     struct ul_piece piece = {.whole = of,
                              .whole_product_count = step->work.flop_count / 2,
                              .offset = offset_of(graph, node, whole->program, step),
                              .unproven = unproven};
-    return ul_piece_answer(dnnl, &piece, call);
+    return library->answer_piece(library->context, &piece, call);
 }

@@ -526,9 +526,11 @@ static void group_call_add(struct builder *builder, const ul_node_id *nodes, uin
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
     step.kernel = call_add(builder, &call->call);
-    step.implementation =
-        ul_arena_printf(builder->arena, ul_winograd_is(&call->call) ? "%s" : "onednn %s",
-                        call->call.implementation);
+    step.implementation = call->call.implementation;
+    if (!ul_winograd_is(&call->call))
+        step.implementation =
+            ul_arena_printf(builder->arena, "%s %s", builder->options->library->plan_name,
+                            call->call.implementation);
     step_args_init(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++)
         call_arg(builder, &step, call->args[i], i == UL_CALL_DST);
@@ -780,14 +782,6 @@ static enum ul_status build_scan(struct builder *builder, ul_node_id id, uint32_
     return UL_OK;
 }
 
-static bool is_true(const struct ul_graph *graph, ul_value_id value)
-{
-    if (value == UL_NONE)
-        return true;
-    const struct ul_tensor *tensor = graph->values[value].tensor;
-    return tensor != NULL && ul_tensor_get_int(tensor, 0) != 0;
-}
-
 static enum ul_status build_loop(struct builder *builder, ul_node_id id, uint32_t region)
 {
     const struct ul_node *node = &builder->graph->nodes[id];
@@ -798,8 +792,7 @@ static enum ul_status build_loop(struct builder *builder, ul_node_id id, uint32_
     loop.first_input = 2;
     loop.rounds = ul_node_get_int(node, "ul_trip_count", 0); /* fixed by shape inference */
     ul_value_id condition = loop.body->inputs[1];
-    bool conditional = !is_true(builder->graph, loop.body->outputs[0]) ||
-                       !is_true(builder->graph, node->inputs[1]);
+    bool conditional = !ul_loop_is_counted(builder->graph, node);
     if (conditional && node->inputs[1] != UL_NONE)
         copy_value(builder, id, "Loop", region, node->inputs[1], condition);
     loop_enter(builder, &loop);

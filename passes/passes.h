@@ -50,9 +50,9 @@ struct ul_passes_options {
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would
      * grow to must be a call as well. NULL: the target has no library. */
-    bool (*is_call)(void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+    bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes);
-    void *library;
+    const void *library;
     bool training;
     bool check_text; /* after each pass parse(print(g)) must print the same bytes */
     FILE *dump;      /* NULL: standard error */
