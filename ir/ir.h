@@ -318,10 +318,13 @@ enum ul_op_flag {
                                     that repeat */
     UL_OP_COMBINES = 1u << 6,    /* stores elements of its output more than once and reads them
                                     back (scatter): nothing is fused behind it */
-    UL_OP_SPATIAL = 1u << 7,  /* input 0 (Concat: each) and output 0 are [batch, channels, space],
-                                 and best lie in memory alike, no matter how */
-    UL_OP_CONVOLVES = 1u << 8 /* the same, but by far the best with channels innermost, each for
-                                 itself */
+    UL_OP_SPATIAL = 1u << 7,    /* input 0 (Concat: each) and output 0 are [batch, channels, space],
+                                   and best lie in memory alike, no matter how */
+    UL_OP_CONVOLVES = 1u << 8,  /* the same, but by far the best with channels innermost, each for
+                                   itself */
+    UL_OP_GROWS = 1u << 9,      /* its results easily leave the range of f16 where inputs do not */
+    UL_OP_MULTIPLIES = 1u << 10 /* adds up products of inputs 0 and 1: libraries and tensor cores
+                                   want both stored alike */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */
@@ -363,12 +366,19 @@ struct ul_cut {
  * same operations in the same order. */
 typedef bool ul_cut_fn(struct ul_cut *cut);
 
+/* Bits of inputs or outputs, from 0 on; the last bit is that of all that follow. */
+#define UL_EXACT(place) (1u << (place))
+#define UL_EXACT_ALL UINT32_MAX
+
 struct ul_op_info {
     const char *name;
     const char *domain; /* NULL: ai.onnx */
     uint32_t min_inputs, max_inputs;
     uint32_t min_outputs, max_outputs;
     uint32_t flags;
+    /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
+     * or are applied to every element; outputs that many elements were reduced to. */
+    uint32_t exact_inputs, exact_outputs;
     ul_infer_fn *infer;
     const char *expression; /* of an elementwise operator, over inputs a b c and attributes; see
                                ir/README.md */

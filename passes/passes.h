@@ -46,6 +46,7 @@ struct ul_passes_options {
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
+    enum ul_dtype precision;   /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     bool channels_last;        /* of the target: convolutions want channels innermost (layout.c) */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would

@@ -1,6 +1,6 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines "# --split TEXT" and "# --channels-last" of an .ir
- * are options.
+ * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last" and
+ * "# --precision NAME" of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -91,6 +91,10 @@ static enum ul_status run_case(struct run *run, const char *pass, const char *te
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
     options.channels_last = strstr(text, "# --channels-last\n") != NULL;
+    if (strstr(text, "# --precision fp16\n") != NULL)
+        options.precision = UL_F16;
+    if (strstr(text, "# --precision bf16\n") != NULL)
+        options.precision = UL_BF16;
     read_splits(run, text, &options);
     enum ul_status status = ul_graph_parse(&graph, &run->arena, text, NULL, &diag);
     if (status == UL_OK)

@@ -1,0 +1,336 @@
+/* Storage in 16 bits: which values lie in memory as f16 or bf16 (--precision).
+ *
+ * Problem: half of the bytes of a network in f32 say little of its results, but a few say much:
+ * what decides something, what many numbers were reduced to. Kernels compute in f32 whatever the
+ * storage is (ir/kernel.h), so only what is written to memory is rounded. Method: a value that is
+ * f32 gets 16 bits unless it is kept:
+ *
+ * - inputs and outputs of the model, persistent values, what stands at the edge of a nested block
+ *   (carried values are copied as bytes);
+ * - inputs and outputs that the operator's row calls exact, and what is read by an operator that
+ *   makes no floats of it (comparisons, casts to integers, quantisation, ArgMax);
+ * - what integers are made of is exact backwards through elementwise operators and movements; what
+ *   was reduced is so forwards, as long as nothing else joins it (x in variance -> + eps -> Sqrt).
+ *   Yet a reduced value that only products read, which take operands of one type, is rounded;
+ * - values of one element, and weights that are vectors (biases, scales): they save nothing;
+ * - results that are added to one another in memory (scatter with a reduction);
+ * - for f16: weights with numbers above its largest, results of operators that grow (Exp, Pow), and
+ *   what is computed elementwise from such a weight (masks of -1e9);
+ * - for bf16: weights with finite numbers that would become infinite.
+ *
+ * A base and all of its views are stored alike. A product of an operand that is kept and of one
+ * that is not reads a copy in 16 bits, if the target has a library, whose products want one type.
+ * Weights are converted where they are written (codegen): the graph keeps their f32 numbers.
+ * Left undone: carried values of loops; mixed sums, such as a residual stream in f32. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+enum {
+    KEPT = 1,    /* stays f32, for itself */
+    NEEDED = 2,  /* so does what it is computed from, elementwise */
+    REDUCED = 4, /* so does what is computed from it alone */
+    LARGE = 8    /* so does what is computed elementwise with it */
+};
+
+struct precision {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    enum ul_dtype storage;
+    struct ul_node_list order;
+    unsigned char *facts; /* per value */
+};
+
+static bool is_f32(const struct precision *precision, ul_value_id value)
+{
+    return value != UL_NONE && precision->graph->values[value].type.dtype == UL_F32;
+}
+
+static bool has_bit(uint32_t mask, uint32_t place)
+{
+    return (mask >> (place < 31 ? place : 31) & 1u) != 0;
+}
+
+/* The result depends on elements of the inputs, not on many of them. */
+static bool is_elementwise(const struct ul_node *node)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    return (row->flags & UL_OP_ELEMENTWISE) != 0 || row->view != NULL || node->op == UL_OP_Concat;
+}
+
+/* ---- Weights ---- */
+
+/* A finite number whose 16 bits would say infinity. Half of the last place more than the largest is
+ * rounded up to it. */
+static bool is_too_large(const struct ul_tensor *tensor, enum ul_dtype storage)
+{
+    const uint32_t least = storage == UL_F16 ? 0x477FF000u : 0x7F7F8000u;
+    uint64_t count = tensor->data == NULL ? 1 : ul_type_elements(&tensor->type);
+    const unsigned char *at = tensor->data == NULL ? tensor->splat : tensor->data;
+    bool found = false;
+    for (uint64_t i = 0; i < count; i++, at += sizeof(uint32_t)) {
+        uint32_t bits =
+            (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        bits &= 0x7FFFFFFFu;
+        found |= bits >= least && bits < 0x7F800000u;
+    }
+    return found;
+}
+
+static bool is_vector(const struct ul_type *type)
+{
+    uint32_t longer = 0;
+    for (uint32_t d = 0; d < type->rank; d++)
+        longer += type->dims[d] > 1;
+    return longer <= 1;
+}
+
+static void keep_weight(struct precision *precision, ul_value_id id)
+{
+    struct ul_value *value = &precision->graph->values[id];
+    unsigned char *facts = &precision->facts[id];
+    if ((value->flags & UL_VALUE_PERSISTENT) != 0 || is_vector(&value->type))
+        *facts |= KEPT;
+    if (!is_too_large(value->tensor, precision->storage))
+        return;
+    *facts |= KEPT | (precision->storage == UL_F16 ? LARGE : 0);
+    if (!is_vector(&value->type))
+        value->flags |= UL_VALUE_TOO_LARGE;
+}
+
+/* ---- What is kept ---- */
+
+static void keep_values(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_DEAD || value->type.dtype != UL_F32)
+            continue;
+        if (value->kind == UL_VALUE_INPUT || value->kind == UL_VALUE_ARGUMENT ||
+            value->donor != UL_NONE || (value->flags & UL_VALUE_PERSISTENT) != 0 ||
+            ul_type_elements(&value->type) <= 1)
+            precision->facts[v] |= KEPT;
+        if (value->kind == UL_VALUE_WEIGHT)
+            keep_weight(precision, v);
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            precision->facts[graph->blocks[b].outputs[i]] |= KEPT;
+    }
+}
+
+/* Integers, or else floats; a first output that is not there says nothing. */
+static bool makes(const struct precision *precision, const struct ul_node *node, bool integers)
+{
+    if (node->output_count == 0 || node->outputs[0] == UL_NONE)
+        return !integers;
+    const struct ul_dtype_info *info =
+        ul_dtype_get(precision->graph->values[node->outputs[0]].type.dtype);
+    return integers ? info->is_integer : info->is_float;
+}
+
+/* What the row says, and what follows from what the node makes. */
+static void keep_of_node(struct precision *precision, const struct ul_node *node)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    bool control = (row->flags & UL_OP_CONTROL) != 0;
+    bool decides = !makes(precision, node, false);
+    bool indexes = makes(precision, node, true);
+    bool grows = (row->flags & UL_OP_GROWS) != 0 && precision->storage == UL_F16;
+    bool adds = (row->flags & UL_OP_COMBINES) != 0 &&
+                strcmp(ul_node_get_string(node, "reduction", "none"), "none") != 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (!is_f32(precision, node->inputs[i]))
+            continue;
+        if (control || decides)
+            precision->facts[node->inputs[i]] |= KEPT;
+        if (indexes || has_bit(row->exact_inputs, i))
+            precision->facts[node->inputs[i]] |= KEPT | NEEDED;
+    }
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (!is_f32(precision, node->outputs[i]))
+            continue;
+        if (control || adds || grows)
+            precision->facts[node->outputs[i]] |= KEPT;
+        if (has_bit(row->exact_outputs, i))
+            precision->facts[node->outputs[i]] |= KEPT | REDUCED;
+    }
+}
+
+/* From outputs to inputs. */
+static void spread_back(struct precision *precision, const struct ul_node *node)
+{
+    bool needed = false;
+    if (!is_elementwise(node))
+        return;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        needed = needed || (is_f32(precision, node->outputs[i]) &&
+                            (precision->facts[node->outputs[i]] & NEEDED) != 0);
+    for (uint32_t i = 0; needed && i < node->input_count; i++) {
+        if (is_f32(precision, node->inputs[i]))
+            precision->facts[node->inputs[i]] |= KEPT | NEEDED;
+    }
+}
+
+/* From inputs to outputs: REDUCED if all inputs but weights are, LARGE if one is. */
+static void spread(struct precision *precision, const struct ul_node *node)
+{
+    uint32_t floats = 0;
+    uint32_t reduced = 0;
+    unsigned char facts = 0;
+    if (!is_elementwise(node))
+        return;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        ul_value_id input = node->inputs[i];
+        if (!is_f32(precision, input))
+            continue;
+        bool weight = precision->graph->values[input].kind == UL_VALUE_WEIGHT;
+        floats += !weight;
+        reduced += !weight && (precision->facts[input] & REDUCED) != 0;
+        facts |= precision->facts[input] & LARGE;
+    }
+    if (floats > 0 && reduced == floats)
+        facts |= REDUCED;
+    for (uint32_t i = 0; facts != 0 && i < node->output_count; i++) {
+        if (is_f32(precision, node->outputs[i]))
+            precision->facts[node->outputs[i]] |= facts | KEPT;
+    }
+}
+
+static bool multiplies(const struct ul_node *node, uint32_t input)
+{
+    return (ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0 && input < 2;
+}
+
+/* What is kept for nothing but that it was reduced, and only read by products or views of it that
+ * are, is rounded by them anyway. */
+static void release_factors(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    bool *other = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    for (uint32_t n = precision->order.count; n-- > 0;) {
+        const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        bool passes_on = ul_op_get(node->op)->view != NULL && node->output_count == 1 &&
+                         node->outputs[0] != UL_NONE && !other[node->outputs[0]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE && !multiplies(node, i) && !(passes_on && i == 0))
+                other[node->inputs[i]] = true;
+        }
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            other[graph->blocks[b].outputs[i]] = true;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        if (precision->facts[v] == (KEPT | REDUCED) && !other[v] &&
+            ul_type_elements(&graph->values[v].type) > 1)
+            precision->facts[v] = 0;
+    }
+}
+
+static void find_kept(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    const struct ul_node_list *order = &precision->order;
+    keep_values(precision);
+    for (uint32_t n = 0; n < order->count; n++)
+        keep_of_node(precision, &graph->nodes[order->nodes[n]]);
+    for (uint32_t n = order->count; n-- > 0;)
+        spread_back(precision, &graph->nodes[order->nodes[n]]);
+    for (uint32_t n = 0; n < order->count; n++)
+        spread(precision, &graph->nodes[order->nodes[n]]);
+    release_factors(precision);
+}
+
+/* ---- Storage ---- */
+
+/* Bases with all of their views; offsets were of f32. */
+static void set_storage(struct precision *precision)
+{
+    struct ul_graph *graph = precision->graph;
+    bool *kept = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind != UL_VALUE_DEAD && value->view.base != UL_NONE &&
+            ((precision->facts[v] & KEPT) != 0 || value->type.dtype != UL_F32))
+            kept[value->view.base] = true;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_DEAD || value->view.base == UL_NONE || kept[value->view.base])
+            continue;
+        value->storage = precision->storage;
+        value->view.offset_bytes = value->view.offset_bytes / (int64_t)sizeof(float) *
+                                   (int64_t)ul_dtype_get(precision->storage)->size_bytes;
+    }
+}
+
+/* ---- Copies for products ---- */
+
+static bool wants_copy(const struct precision *precision, const struct ul_node *node,
+                       uint32_t input)
+{
+    const struct ul_graph *graph = precision->graph;
+    ul_value_id value = node->inputs[input];
+    ul_value_id other = node->inputs[1 - input];
+    return multiplies(node, input) && is_f32(precision, value) && is_f32(precision, other) &&
+           graph->values[value].storage == UL_DTYPE_NONE &&
+           graph->values[other].storage != UL_DTYPE_NONE;
+}
+
+static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint32_t at,
+                            ul_value_id value, bool convolves)
+{
+    struct ul_graph *graph = precision->graph;
+    struct ul_type type = graph->values[value].type;
+    ul_node_id id =
+        ul_graph_insert_node(graph, block, at, UL_OP_Identity, graph->values[value].name, 1, 1);
+    ul_value_id made = graph->nodes[id].outputs[0];
+    graph->nodes[id].inputs[0] = value;
+    graph->values[made].type = type;
+    graph->values[made].storage = precision->storage;
+    graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
+    if (convolves && precision->pass->options->channels_last)
+        graph->values[made].flags |= UL_VALUE_CHANNELS_LAST;
+    graph->values[made].view = ul_view_own(graph, made);
+    return made;
+}
+
+/* A value is copied once in a block, before the first product that reads it. */
+static void copy_factors(struct precision *precision, ul_block_id id)
+{
+    struct ul_graph *graph = precision->graph;
+    uint32_t value_count = graph->value_count;
+    ul_value_id *copies = UL_NEW_ARRAY(precision->pass->scratch, ul_value_id, value_count);
+    memset(copies, 0xFF, value_count * sizeof *copies);
+    for (uint32_t at = 0; at < graph->blocks[id].node_count; at++) {
+        ul_node_id node = graph->blocks[id].nodes[at];
+        for (uint32_t i = 0; i < 2 && graph->nodes[node].input_count >= 2; i++) {
+            ul_value_id value = graph->nodes[node].inputs[i];
+            if (value == UL_NONE || value >= value_count ||
+                !wants_copy(precision, &graph->nodes[node], i))
+                continue;
+            bool convolves = (ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONVOLVES) != 0;
+            if (copies[value] == UL_NONE)
+                copies[value] = add_copy(precision, id, at++, value, convolves);
+            graph->nodes[node].inputs[i] = copies[value];
+        }
+    }
+}
+
+enum ul_status ul_pass_precision(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct precision precision = {
+        .pass = pass, .graph = graph, .storage = pass->options->precision};
+    if (precision.storage == UL_DTYPE_NONE || precision.storage == UL_F32)
+        return UL_OK;
+    precision.order = ul_edit_all_nodes(graph, pass->scratch);
+    precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
+    find_kept(&precision);
+    set_storage(&precision);
+    for (uint32_t b = 0; pass->options->is_call != NULL && b < graph->block_count; b++)
+        copy_factors(&precision, b);
+    return UL_OK;
+}
