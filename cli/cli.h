@@ -52,6 +52,7 @@ enum ul_cli_option_id {
     UL_CLI_THREADS,
     UL_CLI_ISA,
     UL_CLI_CONV,
+    UL_CLI_PRECISION,
     UL_CLI_OPTION_COUNT
 };
 
@@ -70,7 +71,7 @@ struct ul_cli_options {
     const char *remat; /* as typed, or NULL */
     const char *csv;
     const char *threads, *isa; /* as typed, or from the plan; NULL: this machine's */
-    const char *conv;
+    const char *conv, *precision;
     const char *profile, *profile_text,
         *profile_sha256; /* the last two: of a profile from a file */
     struct ul_cli_list dims, shapes, consts, no_passes, splits;

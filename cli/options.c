@@ -59,6 +59,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
                         0},
     [UL_CLI_ISA] = {"isa", "NAME",
                     "instructions of the machine that it will run on (default: this one's)", 0},
+    [UL_CLI_PRECISION] = {"precision", "fp32|fp16|bf16",
+                          "of weights and activations in memory (default fp32)", 0},
     [UL_CLI_CONV] = {"conv", "METHOD", "best (default), direct, or winograd wherever it can be", 0},
 };
 
@@ -184,6 +186,7 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_THREADS] = &options->threads,
         [UL_CLI_ISA] = &options->isa,
         [UL_CLI_CONV] = &options->conv,
+        [UL_CLI_PRECISION] = &options->precision,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,

@@ -163,6 +163,26 @@ static enum ul_status conv_choice(struct ul_cli_job *job, enum ul_conv_choice *c
                        job->options.conv);
 }
 
+static const struct {
+    const char *word;
+    enum ul_dtype storage;
+} precisions[] = {{"fp32", UL_F32}, {"fp16", UL_F16}, {"bf16", UL_BF16}};
+
+/* How f32 is stored: --precision. */
+static enum ul_status storage_of(struct ul_cli_job *job, enum ul_dtype *storage)
+{
+    *storage = UL_F32;
+    if (job->options.precision == NULL)
+        return UL_OK;
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        *storage = precisions[i].storage;
+        if (strcmp(job->options.precision, precisions[i].word) == 0)
+            return UL_OK;
+    }
+    return ul_diag_set(&job->diag, UL_USAGE, "--precision %s: expected fp32, fp16 or bf16",
+                       ul_quote(&job->keep, job->options.precision));
+}
+
 static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_options *options)
 {
     const struct ul_cli_options *given = &job->options;
@@ -202,6 +222,7 @@ static enum ul_status run_passes(struct ul_cli_job *job)
                                             ul_target_find(job->options.target)->channels_last,
                                         .print_after = job->options.print_after,
                                         .stop_after = job->options.stop_after};
+    UL_TRY(storage_of(job, &options.precision));
     if (job->library != NULL) {
         options.is_call = ul_library_takes;
         options.library = job->library;
@@ -300,7 +321,7 @@ static void describe_options(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     const struct ul_program_options *program = &job->program->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 7 + UL_CLI_PROFILE_OPTIONS;
+                    options->no_passes.count + options->splits.count + 8 + UL_CLI_PROFILE_OPTIONS;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -329,6 +350,8 @@ static void describe_options(struct ul_cli_job *job)
         if (program->isa != NULL)
             list[count++] = (struct ul_report_option){.name = "isa", .value = program->isa};
     }
+    if (options->precision != NULL && strcmp(options->precision, "fp32") != 0)
+        list[count++] = (struct ul_report_option){.name = "precision", .value = options->precision};
     if (program->target->has_library && program->conv != UL_CONV_BEST)
         list[count++] =
             (struct ul_report_option){.name = "conv", .value = conv_words[program->conv]};
@@ -358,7 +381,11 @@ static void describe(struct ul_cli_job *job)
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {
         const struct ul_value *value = &job->graph.values[program->graph_values[i]];
-        values[i] = (struct ul_report_value){.name = value->name, .type = value->type};
+        values[i] = (struct ul_report_value){
+            .name = value->name,
+            .type = value->type,
+            .storage = ul_value_storage(&job->graph, program->graph_values[i]),
+            .is_too_large = (value->flags & UL_VALUE_TOO_LARGE) != 0};
     }
     const char *slash = strrchr(job->model.path, '/');
     job->report.problem = program->problem;

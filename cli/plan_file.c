@@ -38,6 +38,8 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->isa = options->isa != NULL ? options->isa : option->value;
         } else if (strcmp(option->name, "conv") == 0) {
             options->conv = options->conv != NULL ? options->conv : option->value;
+        } else if (strcmp(option->name, "precision") == 0) {
+            options->precision = options->precision != NULL ? options->precision : option->value;
         } else if (strcmp(option->name, "profile") == 0) {
             options->profile = own_profile ? options->profile : option->value;
         } else if (strcmp(option->name, "profile-sha256") == 0) {

@@ -239,15 +239,14 @@ static void put_residual(struct ul_emitter *emitter, const struct ul_program_ste
 {
     const struct ul_program_address *from = &step->args[step->arg_count - 1];
     const struct ul_program_address *to = &step->args[UL_CALL_DST];
-    const struct ul_value *value =
-        &emitter->program->graph->values[step->views[step->arg_count - 1]];
     if (!step->has_residual || same_place(emitter, from, to, position))
         return;
     ul_text_printf(emitter->text, "%*smemcpy((void *)(", (int)(4 * indent), "");
     ul_emit_address(emitter, to, position);
     ul_text_put(emitter->text, "), (const void *)(");
     ul_emit_address(emitter, from, position);
-    ul_text_printf(emitter->text, "), %" PRIu64 ");\n", ul_type_bytes(&value->type));
+    ul_text_printf(emitter->text, "), %" PRIu64 ");\n",
+                   ul_value_bytes(emitter->program->graph, step->views[step->arg_count - 1]));
 }
 
 void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,

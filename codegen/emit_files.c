@@ -81,16 +81,18 @@ static void put_weight_bytes(struct weight_writer *writer, const void *bytes, ui
 
 enum { CHUNK_BYTES = 4096 };
 
-/* The elements of a splat, or of what lies at no aligned place. */
-static void put_weight_elements(struct weight_writer *writer, const struct ul_value *info)
+/* The elements of a splat, or of what lies at no aligned place, or is to be rounded. */
+static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
 {
+    const struct ul_graph *graph = writer->base.program->graph;
+    const struct ul_value *info = &graph->values[value];
     unsigned char chunk[CHUNK_BYTES] = {0};
-    uint64_t element_bytes = ul_dtype_get(info->type.dtype)->size_bytes;
+    uint64_t element_bytes = ul_value_element_bytes(graph, value);
     uint64_t count = ul_type_elements(&info->type);
     for (uint64_t at = 0; at < count;) {
         uint64_t part = CHUNK_BYTES / element_bytes;
         part = count - at < part ? count - at : part;
-        ul_tensor_read(info->tensor, at, part, chunk);
+        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), at, part, chunk);
         put_weight_bytes(writer, chunk, part * element_bytes);
         at += part;
     }
@@ -103,7 +105,7 @@ static void put_weight_gap(struct weight_writer *writer, ul_value_id value)
     const struct ul_program *program = writer->base.program;
     put_weight_bytes(writer, zeros,
                      ul_weights_gap(ul_emit_place(&writer->base, value, 0).offset_bytes,
-                                    ul_type_bytes(&program->graph->values[value].type),
+                                    ul_value_bytes(program->graph, value),
                                     program->packs[value] != NULL, writer->written_bytes));
 }
 
@@ -112,8 +114,8 @@ static void write_weight(struct ul_emitter *emitter, ul_value_id value)
     struct weight_writer *writer = (struct weight_writer *)emitter;
     const struct ul_value *info = &emitter->program->graph->values[value];
     put_weight_gap(writer, value);
-    if (info->tensor->data == NULL)
-        put_weight_elements(writer, info);
+    if (info->tensor->data == NULL || info->storage != UL_DTYPE_NONE)
+        put_weight_elements(writer, value);
     else
         put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
 }
@@ -153,7 +155,7 @@ static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
     if (pack != NULL)
         put_packed_weight(writer, info, pack);
     else
-        put_weight_elements(writer, info);
+        put_weight_elements(writer, value);
 }
 
 static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)

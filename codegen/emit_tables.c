@@ -8,11 +8,11 @@
 
 static void put_section(struct ul_emitter *emitter, ul_value_id value)
 {
-    const struct ul_value *info = &emitter->program->graph->values[value];
+    const struct ul_graph *graph = emitter->program->graph;
     const struct ul_pack *pack = emitter->program->packs[value];
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
-                   ul_emit_place(emitter, value, 0).offset_bytes, ul_type_bytes(&info->type),
-                   ul_dtype_get(info->type.dtype)->size_bytes);
+                   ul_emit_place(emitter, value, 0).offset_bytes, ul_value_bytes(graph, value),
+                   ul_value_element_bytes(graph, value));
     if (pack != NULL)
         ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
     else
@@ -22,10 +22,13 @@ static void put_section(struct ul_emitter *emitter, ul_value_id value)
 static void put_splat(struct ul_emitter *emitter, ul_value_id value)
 {
     const struct ul_value *info = &emitter->program->graph->values[value];
-    uint32_t size_bytes = ul_dtype_get(info->type.dtype)->size_bytes;
+    uint32_t size_bytes = ul_value_element_bytes(emitter->program->graph, value);
+    unsigned char element[sizeof info->tensor->splat];
     uint64_t word = 0;
+    ul_tensor_read_as(info->tensor, ul_value_storage(emitter->program->graph, value), 0, 1,
+                      element);
     for (uint32_t i = 0; i < size_bytes; i++)
-        word |= (uint64_t)info->tensor->splat[i] << (8 * i);
+        word |= (uint64_t)element[i] << (8 * i);
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
                    ul_emit_place(emitter, value, 0).offset_bytes, ul_type_elements(&info->type),
                    word, size_bytes);
@@ -213,7 +216,8 @@ static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct u
     part = part && place.space == UL_EMIT_ARENA;
     ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
                    part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
-                   place.offset_bytes + (uint64_t)value->view.offset_bytes, (int)value->type.dtype,
+                   place.offset_bytes + (uint64_t)value->view.offset_bytes,
+                   (int)(value->storage != UL_DTYPE_NONE ? value->storage : value->type.dtype),
                    value->type.rank, shape_get(emitter, shapes, value));
 }
 

@@ -20,8 +20,8 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
                         struct ul_call_tensor *tensor)
 {
     const struct ul_value *info = &graph->values[value];
-    if (info->type.dtype != UL_F32 || info->type.rank > UL_CALL_RANK || info->type.rank == 0 ||
-        info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
+    if (ul_value_storage(graph, value) != UL_F32 || info->type.rank > UL_CALL_RANK ||
+        info->type.rank == 0 || info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
         return false;
     memset(tensor, 0, sizeof *tensor);
     tensor->rank = info->type.rank;

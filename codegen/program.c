@@ -75,7 +75,7 @@ static uint32_t plan_value(struct builder *builder, ul_value_id base)
     const struct ul_pack *pack = program->packs[base];
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(builder->graph, base),
-                           pack != NULL ? pack->size_bytes : ul_type_bytes(&info->type));
+                           pack != NULL ? pack->size_bytes : ul_value_bytes(builder->graph, base));
     value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
     value.live_from_start = info->kind == UL_VALUE_INPUT;
@@ -269,7 +269,7 @@ static uint64_t arg_bytes(const struct ul_graph *graph, const struct ul_program_
 {
     if (step->kind == UL_STEP_COPY)
         return step->copy_bytes;
-    return step->views[arg] == UL_NONE ? 0 : ul_type_bytes(&graph->values[step->views[arg]].type);
+    return step->views[arg] == UL_NONE ? 0 : ul_value_bytes(graph, step->views[arg]);
 }
 
 /* A kernel moves what it accesses, and a byte that it accesses again once: of a table, the rows
@@ -278,7 +278,7 @@ static uint64_t buffer_bytes(const struct ul_graph *graph, const struct ul_buffe
                              uint64_t accesses)
 {
     uint64_t bytes;
-    uint64_t whole = buffer->view == UL_NONE ? 0 : ul_type_bytes(&graph->values[buffer->view].type);
+    uint64_t whole = buffer->view == UL_NONE ? 0 : ul_value_bytes(graph, buffer->view);
     if (!ul_size_mul(accesses, ul_dtype_get(buffer->dtype)->size_bytes, &bytes))
         return whole;
     return bytes < whole ? bytes : whole;
@@ -512,7 +512,7 @@ static void call_arg(struct builder *builder, struct ul_program_step *step, ul_v
     if (value == UL_NONE)
         return;
     const struct ul_value *info = &builder->graph->values[value];
-    uint64_t bytes = ul_type_bytes(&info->type);
+    uint64_t bytes = ul_value_bytes(builder->graph, value);
     step->args[at] = address_of(info->view.base, info->view.offset_bytes);
     step->traffic.moved_bytes += bytes;
     if (builder->graph->values[info->view.base].kind == UL_VALUE_WEIGHT)
@@ -595,7 +595,7 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
 
 static uint64_t bytes_of(const struct builder *builder, ul_value_id value)
 {
-    return ul_type_bytes(&builder->graph->values[value].type);
+    return ul_value_bytes(builder->graph, value);
 }
 
 /* Values at block edges are dense and own their bytes or lie densely in another (the views pass
@@ -658,6 +658,7 @@ static ul_value_id temporary_like(struct builder *builder, ul_value_id like)
     struct ul_type type = graph->values[like].type;
     ul_value_id value =
         ul_graph_add_value(graph, graph->values[like].name, UL_VALUE_ARGUMENT, &type);
+    graph->values[value].storage = graph->values[like].storage;
     struct ul_view view = {.base = value, .offset_bytes = 0};
     memcpy(view.strides, graph->values[like].view.strides, sizeof view.strides);
     graph->values[value].view = view;
@@ -885,7 +886,7 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     memset(builder.tests, 0xFF, (2 * (size_t)graph->block_count + 2) * sizeof *builder.tests);
     for (uint32_t i = 0; i < graph->value_count; i++) {
         if (graph->values[i].kind == UL_VALUE_WEIGHT)
-            builder.weight_bytes += ul_type_bytes(&graph->values[i].type);
+            builder.weight_bytes += ul_value_bytes(graph, i);
     }
     ul_arena_init(&builder.scratch);
     enum ul_status status = build_root(&builder);

@@ -145,7 +145,7 @@ static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul
         const struct ul_value *value = &graph->values[v];
         if (value->kind == UL_VALUE_WEIGHT && value->view.base == v)
             bytes +=
-                calls->packs[v] != NULL ? calls->packs[v]->size_bytes : ul_type_bytes(&value->type);
+                calls->packs[v] != NULL ? calls->packs[v]->size_bytes : ul_value_bytes(graph, v);
     }
     return bytes;
 }

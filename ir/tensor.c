@@ -277,3 +277,42 @@ void ul_tensor_read(const struct ul_tensor *tensor, uint64_t begin, uint64_t cou
     for (uint64_t i = 0; i < count; i++)
         memcpy(out + i * size_bytes, tensor->splat, (size_t)size_bytes);
 }
+
+/* NaN stays one. */
+static uint32_t bf16_of(uint32_t bits)
+{
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return (bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded;
+}
+
+/* For what follows: elements apart, so that compilers vectorise the loop. */
+static void round_bf16(const unsigned char *from, uint64_t count, unsigned char *out)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits = bf16_of((uint32_t)from[4 * i] | (uint32_t)from[4 * i + 1] << 8 |
+                                (uint32_t)from[4 * i + 2] << 16 | (uint32_t)from[4 * i + 3] << 24);
+        out[2 * i] = (unsigned char)bits;
+        out[2 * i + 1] = (unsigned char)(bits >> 8);
+    }
+}
+
+void ul_tensor_read_as(const struct ul_tensor *tensor, enum ul_dtype storage, uint64_t begin,
+                       uint64_t count, unsigned char *out)
+{
+    enum { PART = 1024 };
+    unsigned char part[PART * sizeof(float)];
+    if (storage == tensor->type.dtype) {
+        ul_tensor_read(tensor, begin, count, out);
+        return;
+    }
+    UL_ASSERT(tensor->type.dtype == UL_F32 && (storage == UL_F16 || storage == UL_BF16));
+    for (uint64_t at = 0; at < count; at += PART) {
+        uint64_t size = count - at < PART ? count - at : PART;
+        ul_tensor_read(tensor, begin + at, size, part);
+        if (storage == UL_BF16)
+            round_bf16(part, size, out + 2 * at);
+        for (uint64_t i = 0; storage == UL_F16 && i < size; i++)
+            ul_element_put_float(out + 2 * (at + i), UL_F16,
+                                 ul_element_get_float(part + 4 * i, UL_F32));
+    }
+}

@@ -14,9 +14,9 @@
  *   Yet a reduced value that only products read, which take operands of one type, is rounded;
  * - values of one element, and weights that are vectors (biases, scales): they save nothing;
  * - results that are added to one another in memory (scatter with a reduction);
- * - for f16: weights with numbers above its largest, results of operators that grow (Exp, Pow), and
- *   what is computed elementwise from such a weight (masks of -1e9);
- * - for bf16: weights with finite numbers that would become infinite.
+ * - weights with finite numbers that would become infinite, and what is computed elementwise with
+ *   such a weight (masks of -1e9, or of the least f32);
+ * - for f16: results of operators that grow (Exp, Pow).
  *
  * A base and all of its views are stored alike. A product of an operand that is kept and of one
  * that is not reads a copy in 16 bits, if the target has a library, whose products want one type.
@@ -93,7 +93,7 @@ static void keep_weight(struct precision *precision, ul_value_id id)
         *facts |= KEPT;
     if (!is_too_large(value->tensor, precision->storage))
         return;
-    *facts |= KEPT | (precision->storage == UL_F16 ? LARGE : 0);
+    *facts |= KEPT | LARGE;
     if (!is_vector(&value->type))
         value->flags |= UL_VALUE_TOO_LARGE;
 }

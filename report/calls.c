@@ -24,7 +24,9 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report)
         const struct ul_plan_range *range = &plan->ranges[i];
         if (range->space != 0 || range->class != UL_PLAN_WEIGHTS || range->value == UL_PLAN_NONE)
             continue;
-        uint64_t plain_bytes = ul_type_bytes(&report->values[range->value].type);
+        const struct ul_report_value *value = &report->values[range->value];
+        uint64_t plain_bytes = ul_size_mul_or_die(ul_type_elements(&value->type),
+                                                  ul_dtype_get(value->storage)->size_bytes);
         if (range->size_bytes > plain_bytes)
             packing_bytes += range->size_bytes - plain_bytes;
     }

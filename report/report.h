@@ -30,6 +30,8 @@ struct ul_report_step {
 struct ul_report_value {
     const char *name;
     struct ul_type type;
+    enum ul_dtype storage; /* of its elements in memory: type.dtype, or 16 bits for an f32 */
+    bool is_too_large;     /* a weight that stays f32, since its numbers do not fit 16 bits */
 };
 
 /* What a plan is about. */
@@ -85,6 +87,9 @@ bool ul_report_has_calls(const struct ul_report *report);
 uint64_t ul_report_packing_bytes(const struct ul_report *report);
 /* At the peak, of activations that kernels write and calls alone read. */
 uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
+
+/* precision.c: what storing in 16 bits saves, of what lies in the arena at the peak. */
+uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
