@@ -6,6 +6,10 @@
  * measurement early. Steps are timed in runs of their own, after the others, so that reading the
  * clock between steps does not disturb the latencies; a step's time is the median over those runs,
  * so that what else the machine does in between does not count.
+ *
+ * On a device, its own clock times the run from its first kernel to its last one, and apart from it
+ * the copies of inputs to their places and of outputs from theirs; `whole` is all of that by the
+ * host's clock, with what launching it and waiting for it takes.
  */
 #include "ul_internal.h"
 #include "ul_library.h"
@@ -24,9 +28,16 @@
 #define STEP_NONE UINT32_MAX
 #define KERNEL_NAME_BYTES 96
 
+/* Of a run on a device, beside the run itself. */
+enum part { PART_IN, PART_OUT, PART_WHOLE, PART_COUNT };
+static const char *const part_names[PART_COUNT] = {"host to device", "device to host", "whole"};
+static const char *const part_keys[PART_COUNT] = {"host_to_device_seconds",
+                                                  "device_to_host_seconds", "whole_seconds"};
+
 struct bench {
     const struct ul_session *s;
-    double *samples; /* seconds, sorted at the end */
+    double *samples;           /* seconds, sorted at the end */
+    double *parts[PART_COUNT]; /* likewise; NULL without a device */
     uint64_t sample_count;
     double wall_seconds;
     double mean, stddev;
@@ -51,7 +62,8 @@ static double now(void)
 static int one_run(struct ul_session *s, const unsigned char *inputs, ul_step_hook *hook,
                    void *context)
 {
-    ul_inputs_restore(s, inputs);
+    if (s->model->device == NULL) /* else they are copied from where they are */
+        ul_inputs_restore(s, inputs);
     return ul_session_run(s, hook, context);
 }
 
@@ -65,6 +77,21 @@ static int warm_up(struct ul_session *s, const unsigned char *inputs)
     return status;
 }
 
+static void add_sample(struct bench *bench, double seconds)
+{
+    const struct ul_device *device = bench->s->model->device;
+    uint64_t at = bench->sample_count++;
+    bench->samples[at] = seconds;
+    if (device != NULL) {
+        struct ul_device_times times;
+        device->functions->times(bench->s->context, &times);
+        bench->samples[at] = times.run_seconds;
+        bench->parts[PART_IN][at] = times.in_seconds;
+        bench->parts[PART_OUT][at] = times.out_seconds;
+        bench->parts[PART_WHOLE][at] = seconds;
+    }
+}
+
 static int measure(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
 {
     double begin = now(), before = begin, after = begin;
@@ -75,7 +102,7 @@ static int measure(struct ul_session *s, struct bench *bench, const unsigned cha
         before = now();
         status = one_run(s, inputs, NULL, NULL);
         after = now();
-        bench->samples[bench->sample_count++] = after - before;
+        add_sample(bench, after - before);
     }
     bench->wall_seconds = after - begin;
     return status;
@@ -101,7 +128,10 @@ static int measure_steps(struct ul_session *s, struct bench *bench, const unsign
            (bench->profile_count < PROFILE_RUNS_LEAST || now() < end)) {
         for (uint32_t i = 0; i < step_count; i++)
             bench->step_seconds[i] = 0.0;
-        status = one_run(s, inputs, time_step, bench);
+        if (s->model->device != NULL)
+            status = ul_session_device_profile(s, bench->step_seconds);
+        else
+            status = one_run(s, inputs, time_step, bench);
         for (uint32_t i = 0; i < step_count; i++)
             bench->step_samples[i * bench->profile_limit + bench->profile_count] =
                 bench->step_seconds[i];
@@ -163,6 +193,9 @@ static void summarise(struct bench *bench)
 {
     double sum = 0.0, squares = 0.0;
     qsort(bench->samples, (size_t)bench->sample_count, sizeof *bench->samples, compare_samples);
+    for (int part = 0; part < PART_COUNT; part++)
+        if (bench->parts[part] != NULL)
+            qsort(bench->parts[part], (size_t)bench->sample_count, sizeof(double), compare_samples);
     for (uint64_t i = 0; i < bench->sample_count; i++)
         sum += bench->samples[i];
     bench->mean = sum / (double)bench->sample_count;
@@ -208,6 +241,23 @@ static bool is_predicted(const struct ul_model *model)
     return false;
 }
 
+/* On a device: what is beside the run. */
+static void print_parts(const struct bench *bench, FILE *out)
+{
+    struct ul_device_memory memory;
+    uint64_t count = bench->sample_count;
+    bench->s->model->device->functions->memory(bench->s->context, &memory);
+    for (int part = 0; part < PART_COUNT; part++)
+        fprintf(out, "%s ms: min %.4f, median %.4f, max %.4f\n", part_names[part],
+                bench->parts[part][0] * 1e3, median(bench->parts[part], count) * 1e3,
+                bench->parts[part][count - 1] * 1e3);
+    if (memory.uncaptured != NULL)
+        fprintf(out, "launched    step by step: %s\n", memory.uncaptured);
+    else
+        fprintf(out, "replayed    %" PRIu64 " of %" PRIu64 " runs, %" PRIu64 " launches each\n",
+                memory.replay_count, memory.run_count, memory.launch_count);
+}
+
 static void print_summary(const struct bench *bench, FILE *out)
 {
     const struct ul_model *model = bench->s->model;
@@ -220,6 +270,8 @@ static void print_summary(const struct bench *bench, FILE *out)
             bench->samples[count - 1] * 1e3, bench->stddev * 1e3);
     fprintf(out, "            p90 %.4f, p95 %.4f, p99 %.4f\n", percentile(bench, 0.90) * 1e3,
             percentile(bench, 0.95) * 1e3, percentile(bench, 0.99) * 1e3);
+    if (model->device != NULL)
+        print_parts(bench, out);
     if (flops > 0.0)
         fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / middle * 1e-9);
     fprintf(out, "reserved    %" PRIu64 " bytes, process peak resident %" PRIu64 " bytes\n",
@@ -258,13 +310,28 @@ static const char *kernel_of(const struct ul_session *s, const struct ul_step *s
                              char text[KERNEL_NAME_BYTES])
 {
     const struct ul_library *library = s->model->library;
+    const struct ul_device *device = s->model->device;
     const char *name = NULL;
+    if (device != NULL && step->call != 0)
+        name = device->functions->implementation(s->context, step->call - 1);
+    if (device != NULL)
+        return name != NULL ? name : step->kernel;
     if (library != NULL && step->call != 0)
         name = library->implementation(library, s->arena, step->call - 1);
     if (name == NULL || strcmp(name, library->calls[step->call - 1].implementation) == 0)
         return step->kernel;
     snprintf(text, KERNEL_NAME_BYTES, "onednn %s", name);
     return text;
+}
+
+static void write_part(struct ul_json *json, const struct bench *bench, enum part part)
+{
+    const double *samples = bench->parts[part];
+    ul_json_open(json, part_keys[part], '{');
+    ul_json_number(json, "min", samples[0]);
+    ul_json_number(json, "median", median(samples, bench->sample_count));
+    ul_json_number(json, "max", samples[bench->sample_count - 1]);
+    ul_json_close(json, '}');
 }
 
 static void write_json(struct ul_json *json, const void *context)
@@ -285,6 +352,9 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_number(json, "p95", percentile(bench, 0.95));
     ul_json_number(json, "p99", percentile(bench, 0.99));
     ul_json_close(json, '}');
+    for (int part = 0; part < PART_COUNT; part++)
+        if (bench->parts[part] != NULL)
+            write_part(json, bench, (enum part)part);
     ul_json_number(json, "flops", total_flops(model));
     ul_json_count(json, "reserved_bytes", model->arena_bytes);
     ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());
@@ -332,6 +402,17 @@ static int bench_prepared(struct ul_session *s, struct bench *bench, const unsig
     return json != NULL ? ul_json_write(s, json, write_json, bench) : UL_EXIT_OK;
 }
 
+/* Samples for the parts of a run on a device. */
+static bool new_parts(struct bench *bench)
+{
+    bool got = true;
+    for (int part = 0; part < PART_COUNT && bench->s->model->device != NULL; part++) {
+        bench->parts[part] = malloc(SAMPLE_LIMIT * sizeof(double));
+        got = got && bench->parts[part] != NULL;
+    }
+    return got;
+}
+
 int ul_bench(struct ul_session *s)
 {
     struct bench bench = {0};
@@ -354,13 +435,16 @@ int ul_bench(struct ul_session *s)
     bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
     bench.step_least = calloc(step_room, sizeof *bench.step_least);
     bench.order = calloc(step_room, sizeof *bench.order);
-    if (inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
+    bool got = new_parts(&bench);
+    if (!got || inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
         bench.step_samples == NULL || bench.step_least == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
         status = bench_prepared(s, &bench, inputs);
     free(inputs);
     free(bench.samples);
+    for (int part = 0; part < PART_COUNT; part++)
+        free(bench.parts[part]);
     free(bench.step_samples);
     free(bench.step_seconds);
     free(bench.step_least);

@@ -628,7 +628,8 @@ static enum ul_result capture(struct ul_context *context, const void *const *inp
         context->graph = NULL;
     error = first(error, cudaStreamSynchronize(context->own_stream));
     (void)cudaGraphDestroy(graph);
-    context->memory.graph_bytes = less(before, free_bytes_now());
+    context->memory.ready_free_bytes = free_bytes_now();
+    context->memory.graph_bytes = less(before, context->memory.ready_free_bytes);
     if (error == cudaErrorMemoryAllocation)
         return fail_memory(failure, 0);
     return error == cudaSuccess ? UL_OK : fail(failure, error);
@@ -954,7 +955,8 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
     bool captured = context->graph != NULL || context->memory.uncaptured != NULL;
     if (result == UL_OK && in_arena && !captured && !context->request.plain)
         result = capture(context, NULL, NULL, failure);
-    context->memory.ready_free_bytes = free_bytes_now();
+    if (context->memory.run_count == 0)
+        context->memory.ready_free_bytes = free_bytes_now();
     return result;
 }
 

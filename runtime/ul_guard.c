@@ -12,6 +12,9 @@
  * step. When they do not, a third run compares the whole arena after every step and so names the
  * first step that wrote elsewhere. Margins around the arena are part of the shadow.
  *
+ * On a device the arena is looked at through a mirror: what is compared, or copied to the shadow,
+ * is fetched first. Its runs are launched step by step.
+ *
  *     step     0   1   2   3   4
  *     x        [=======)                copied to the shadow after step 0, compared and filled
  *     y                    [=======)    after step 1; compared when y begins at step 3
@@ -44,6 +47,7 @@ struct guard {
     const struct ul_session *s;
     const struct ul_model *model;
     unsigned char *shadow; /* of the arena, with its margins */
+    unsigned char *mirror; /* of a device's; NULL: the host has the arena */
     uint32_t *by_offset;   /* the ranges in the order of their offsets */
     struct trace traces[2];
     struct trace *trace; /* of this run; NULL in the third */
@@ -51,6 +55,7 @@ struct guard {
     bool every_step; /* the third run */
     uint32_t last;   /* the step that has just run */
     bool out_of_memory;
+    int status; /* of the device */
     /* the first byte that nobody may have written */
     bool found_write;
     uint32_t write_step;
@@ -65,12 +70,31 @@ static bool is_live(const struct ul_range *range, uint32_t step)
     return range->live_begin <= step && step < range->live_end;
 }
 
+/* The bytes at an offset of the block, margins included, as they are now. */
+static const unsigned char *look(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    const struct ul_session *s = guard->s;
+    if (guard->mirror == NULL)
+        return s->block + offset_bytes;
+    if (guard->status == UL_EXIT_OK)
+        guard->status = ul_session_device_read(s, (int64_t)offset_bytes - (int64_t)s->margin_bytes,
+                                               guard->mirror + offset_bytes, size_bytes);
+    return guard->mirror + offset_bytes;
+}
+
+/* What the arena holds there becomes what it must hold. */
+static void accept(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    memcpy(guard->shadow + offset_bytes, look(guard, offset_bytes, size_bytes), (size_t)size_bytes);
+}
+
 /* Compares `size_bytes` at an offset of the block with the shadow. */
 static void compare(struct guard *guard, uint64_t offset_bytes, uint64_t size_bytes)
 {
-    const unsigned char *block = guard->s->block;
-    if (guard->found_write ||
-        memcmp(block + offset_bytes, guard->shadow + offset_bytes, (size_t)size_bytes) == 0)
+    if (guard->found_write || size_bytes == 0)
+        return;
+    const unsigned char *block = look(guard, offset_bytes, size_bytes) - offset_bytes;
+    if (memcmp(block + offset_bytes, guard->shadow + offset_bytes, (size_t)size_bytes) == 0)
         return;
     while (block[offset_bytes] == guard->shadow[offset_bytes])
         offset_bytes++;
@@ -79,15 +103,17 @@ static void compare(struct guard *guard, uint64_t offset_bytes, uint64_t size_by
     guard->write_offset = offset_bytes;
 }
 
+/* Where a view of the arena lies has been fetched before, all of it at once. */
 static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes)
 {
     struct guard *guard = context;
     const struct ul_session *s = guard->s;
     uint32_t index = guard->view->index;
+    const unsigned char *block = guard->mirror != NULL ? guard->mirror : s->block;
     const unsigned char *bytes = NULL;
     switch (guard->view->space) {
     case UL_SPACE_ARENA:
-        bytes = s->arena;
+        bytes = block + s->margin_bytes;
         memcpy(guard->shadow + s->margin_bytes + offset_bytes, bytes + offset_bytes,
                (size_t)size_bytes);
         break;
@@ -98,13 +124,27 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
         bytes = s->outputs[index];
         break;
     case UL_SPACE_PART: /* the rest may not have been written yet: those who read it will tell */
-        memcpy(guard->shadow + s->margin_bytes + offset_bytes, s->arena + offset_bytes,
-               (size_t)size_bytes);
+        memcpy(guard->shadow + s->margin_bytes + offset_bytes,
+               block + s->margin_bytes + offset_bytes, (size_t)size_bytes);
         return;
     case UL_SPACE_ROM:
         return;
     }
     ul_hash_add(&guard->hash, bytes + offset_bytes, (size_t)size_bytes);
+}
+
+/* From a device: a view may be of many small pieces, so it comes as one, with what is between. */
+static void fetch_view(struct guard *guard, const struct ul_view *view)
+{
+    uint64_t begin, end;
+    const struct ul_session *s = guard->s;
+    ul_view_extent(guard->model, view, &begin, &end);
+    if (begin == end)
+        return;
+    if (view->space == UL_SPACE_ARENA || view->space == UL_SPACE_PART)
+        (void)look(guard, s->margin_bytes + begin, end - begin);
+    else if (view->space == UL_SPACE_OUTPUT && guard->status == UL_EXIT_OK)
+        guard->status = ul_session_device_fetch(s, view->index);
 }
 
 static void add_mark(struct guard *guard, uint32_t step, uint64_t hash)
@@ -135,13 +175,14 @@ static void accept_writes(struct guard *guard, uint32_t step)
     ul_hash_init(&guard->hash);
     for (uint32_t i = 0; i < row->view_count; i++) {
         guard->view = &model->views[row->view_begin + i];
+        if (guard->mirror != NULL)
+            fetch_view(guard, guard->view);
         ul_view_visit(model, guard->view, visit_view, guard);
     }
     for (uint32_t i = 0; i < model->range_count; i++) {
         const struct ul_range *range = &model->ranges[i];
         if (range->row == UL_ROW_SCRATCH && is_live(range, step))
-            memcpy(guard->shadow + margin + range->offset_bytes,
-                   guard->s->arena + range->offset_bytes, (size_t)range->size_bytes);
+            accept(guard, margin + range->offset_bytes, range->size_bytes);
     }
     add_mark(guard, step, ul_hash_get(&guard->hash));
 }
@@ -150,7 +191,10 @@ static void fill(struct guard *guard, uint64_t begin, uint64_t end)
 {
     if (begin >= end)
         return;
-    memset(guard->s->arena + begin, guard->fill, (size_t)(end - begin));
+    if (guard->mirror == NULL)
+        memset(guard->s->arena + begin, guard->fill, (size_t)(end - begin));
+    else if (guard->status == UL_EXIT_OK)
+        guard->status = ul_session_device_fill(guard->s, (int64_t)begin, guard->fill, end - begin);
     memset(guard->shadow + guard->s->margin_bytes + begin, guard->fill, (size_t)(end - begin));
 }
 
@@ -197,6 +241,8 @@ static void on_step(void *context, uint32_t step)
 {
     struct guard *guard = context;
     uint32_t step_count = guard->model->step_count;
+    if (guard->last == STEP_NONE)
+        accept(guard, 0, block_bytes(guard->s)); /* inputs are in their places */
     if (guard->last != STEP_NONE) {
         accept_writes(guard, guard->last);
         if (guard->every_step || step == step_count)
@@ -240,13 +286,18 @@ static int run_watched(struct ul_session *s, struct guard *guard, const unsigned
     if (status != UL_EXIT_OK)
         return status;
     fill_at_start(guard);
-    for (uint32_t i = 0; i < s->model->output_count; i++)
+    for (uint32_t i = 0; i < s->model->output_count; i++) {
         if (s->outputs[i] != NULL)
             memset(s->outputs[i], guard->fill, (size_t)s->model->outputs[i].size_bytes);
+        if (s->model->device != NULL && guard->status == UL_EXIT_OK)
+            guard->status = ul_session_device_store(s, i);
+    }
     ul_inputs_restore(s, inputs);
-    memcpy(guard->shadow, s->block, (size_t)block_bytes(s));
     guard->last = STEP_NONE;
-    status = ul_session_run(s, on_step, guard);
+    if (guard->status == UL_EXIT_OK)
+        status = ul_session_run(s, on_step, guard);
+    if (status == UL_EXIT_OK)
+        status = guard->status;
     return guard->out_of_memory ? ul_out_of_memory(s, sizeof(struct mark)) : status;
 }
 
@@ -401,8 +452,11 @@ int ul_guard(struct ul_session *s)
     guard.s = s;
     guard.model = s->model;
     guard.shadow = malloc((size_t)block_bytes(s));
+    if (s->model->device != NULL)
+        guard.mirror = malloc((size_t)block_bytes(s));
     guard.by_offset = malloc(room * sizeof *guard.by_offset);
-    if (inputs == NULL || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL) {
+    if (inputs == NULL || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL ||
+        (s->model->device != NULL && guard.mirror == NULL)) {
         status = ul_out_of_memory(s, block_bytes(s));
     } else {
         sort_ranges(&guard, spare);
@@ -411,6 +465,7 @@ int ul_guard(struct ul_session *s)
     free(inputs);
     free(spare);
     free(guard.shadow);
+    free(guard.mirror);
     free(guard.by_offset);
     free(guard.traces[0].marks);
     free(guard.traces[1].marks);

@@ -17,6 +17,7 @@
 #define _FILE_OFFSET_BITS 64
 #endif
 
+#include "ul_device.h"
 #include "ul_model.h"
 #include "ul_program.h"
 
@@ -60,6 +61,11 @@ struct ul_session {
     uint64_t margin_bytes; /* 0 but in the modes that look for stray writes */
     void **inputs;         /* NULL for a tensor that lives in the arena, else a buffer */
     void **outputs;
+    /* On a device there is no block, every tensor has a buffer, and those of the caller's have
+       another one of device memory in its place. */
+    struct ul_context *context;
+    void **device_inputs; /* what a run takes: that, or the buffer */
+    void **device_outputs;
     uint64_t fault_count;   /* runs that met a value out of bounds */
     bool ready;             /* the arena holds a model that is set up */
     uint64_t library_bytes; /* most that the library took for itself at a set-up, and kept */
@@ -206,6 +212,7 @@ struct ul_options {
     const char *weights;
     const char *json;
     uint32_t threads; /* 0: as many as the environment and the plan allow */
+    uint32_t device;  /* 1 + its number; 0: CUDA's first */
     bool random;
     uint64_t seed;
     bool print;
@@ -234,6 +241,43 @@ struct ul_resident {
 struct ul_resident ul_pages_resident(void); /* of the process */
 /* Of the pages that the bytes touch; a page between two blocks counts for both. */
 struct ul_resident ul_pages_of(const void *bytes, uint64_t size_bytes);
+
+/* ---- ul_weights.c ---- */
+struct ul_weights_file {
+    int descriptor;
+    bool pages; /* the arena is made of whole pages of its own */
+    int error;  /* errno of the first read that failed; 0 with a short read */
+    char path[UL_PATH_BYTES];
+    struct ul_weights_source source;
+};
+
+/* --weights FILE, else what is appended to the program, else PROGRAM.weights beside it. */
+int ul_weights_open(const struct ul_session *s, struct ul_weights_file *file);
+void ul_weights_close(struct ul_weights_file *file);
+
+/* ---- ul_report.c ---- */
+/* A failure to set up or to run, said with its numbers. file: where weights came from, or NULL. */
+int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *file,
+                      const struct ul_failure *failure);
+/* Which value of the data was out of bounds. */
+int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure);
+
+/* ---- ul_session_device.c: the parts of a session whose model runs on a device ---- */
+/* The context with its arena, and the buffers; the weights are loaded behind that. */
+int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes);
+void ul_session_device_close(struct ul_session *s);
+enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
+                                     struct ul_failure *failure);
+/* A run whose steps are timed by the device. */
+int ul_session_device_profile(struct ul_session *s, double *step_seconds);
+/* An output that stands in for a caller's, from the device and to it. */
+int ul_session_device_fetch(const struct ul_session *s, uint32_t output);
+int ul_session_device_store(const struct ul_session *s, uint32_t output);
+/* Bytes of the arena, offsets from its start; margins have offsets beside it. */
+int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, void *target,
+                           uint64_t size_bytes);
+int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
+                           uint64_t size_bytes);
 
 /* ---- ul_session.c ---- */
 /* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */
@@ -272,6 +316,9 @@ int ul_guard(struct ul_session *s);
 typedef void ul_visit(void *context, uint64_t offset_bytes, uint64_t size_bytes);
 void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_visit *visit,
                    void *context);
+/* From its first byte to behind its last one; 0 and 0 where it has none. */
+void ul_view_extent(const struct ul_model *model, const struct ul_view *view, uint64_t *begin,
+                    uint64_t *end);
 
 /* ---- ul_json.c ---- */
 /* A JSON text, indented; keys in the order of the calls. Numbers that JSON lacks become null. */

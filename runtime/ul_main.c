@@ -2,6 +2,7 @@
 #include "ul_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MARGIN_BYTES 65536 /* around the arena, to catch writes beyond its ends */
@@ -22,6 +23,11 @@ static int print_version(const struct ul_session *s)
     print_hash("model sha256:   ", s->model->model_sha256);
     print_hash("plan sha256:    ", s->model->plan_sha256);
     printf("reserved bytes: %" PRIu64 "\n", s->model->arena_bytes);
+    if (s->model->device != NULL) {
+        char text[UL_DEVICE_TEXT_BYTES];
+        s->model->device->functions->describe(s->model, text);
+        printf("built with:     %s\n", text);
+    }
     return UL_EXIT_OK;
 }
 
@@ -60,6 +66,13 @@ static int run_mode(struct ul_session *s)
     return UL_EXIT_INTERNAL;
 }
 
+/* What --memory tells of a device is its one allocation, which must be of just the arena. */
+static uint64_t margin_bytes(const struct ul_session *s)
+{
+    bool measures = s->options->mode == UL_MODE_MEMORY && s->model->device == NULL;
+    return measures || s->options->mode == UL_MODE_GUARD ? MARGIN_BYTES : 0;
+}
+
 static int run_options(struct ul_session *s, int argc, char **argv)
 {
     struct ul_options options;
@@ -70,8 +83,7 @@ static int run_options(struct ul_session *s, int argc, char **argv)
     } else if (status == UL_EXIT_OK && options.mode == UL_MODE_HELP) {
         ul_options_help(s, stdout);
     } else if (status == UL_EXIT_OK) {
-        bool watch = options.mode == UL_MODE_MEMORY || options.mode == UL_MODE_GUARD;
-        status = ul_session_open(s, watch ? MARGIN_BYTES : 0);
+        status = ul_session_open(s, margin_bytes(s));
         if (status == UL_EXIT_OK)
             status = run_mode(s);
         if (options.mode != UL_MODE_RUN && s->fault_count != 0)
@@ -87,11 +99,20 @@ static int run_options(struct ul_session *s, int argc, char **argv)
     return status;
 }
 
+/* CUDA loads each kernel when it is first called, into memory of the device that --memory would see
+   go while the model runs; so, all of them at once. What the environment says, it does. */
+static void load_eagerly(void)
+{
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int ul_program_main(const struct ul_model *model, int argc, char **argv)
 {
     struct ul_session s;
     const char *missing = ul_isa_missing(model->isa);
     memset(&s, 0, sizeof s);
+    if (model->device != NULL)
+        load_eagerly();
     s.program = argc > 0 && argv[0] != NULL ? argv[0] : "program";
     s.model = model;
     if (missing != NULL)

@@ -6,6 +6,10 @@
  * Every row is counted where its live ranges lie at the plan's peak step; alignment and holes are
  * what no range takes at that step, and are touched when other steps use them. Not a byte outside
  * of every live range may be touched, nor one of the margins around the arena.
+ *
+ * Of a device, the arena is fetched after each run, and there are no margins: its one allocation is
+ * of just the arena. What else of the device is taken is measured (ul_device.h), and so is whether
+ * its free bytes stay what they are from run to run.
  */
 #include "ul_internal.h"
 
@@ -23,6 +27,8 @@ static const char *const where_names[WHERE_COUNT] = {"arena", "library", "files"
 
 struct memory {
     const struct ul_model *model;
+    unsigned char *fetched;               /* a device's arena; NULL: the host has it */
+    struct ul_device_memory device;       /* after the runs */
     unsigned char *touched;               /* a byte for each of the arena: TOUCHED, COVERED */
     uint64_t range_bytes[UL_ROW_COUNT];   /* of the ranges at the peak step */
     uint64_t touched_bytes[UL_ROW_COUNT]; /* there */
@@ -67,9 +73,16 @@ static int run_filled(struct ul_session *s, struct memory *memory, const unsigne
         return status;
     ul_inputs_restore(s, inputs);
     status = ul_session_run(s, NULL, NULL);
-    for (uint64_t i = 0; i < arena_bytes; i++)
-        if (s->arena[i] != fill)
+    const unsigned char *arena = s->arena;
+    if (status == UL_EXIT_OK && memory->fetched != NULL) {
+        status = ul_session_device_read(s, 0, memory->fetched, arena_bytes);
+        arena = memory->fetched;
+    }
+    for (uint64_t i = 0; status == UL_EXIT_OK && i < arena_bytes; i++)
+        if (arena[i] != fill)
             memory->touched[i] |= TOUCHED;
+    if (status != UL_EXIT_OK || memory->fetched != NULL)
+        return status;
     uint64_t beyond = count_changed(s->block, s->margin_bytes, fill) +
                       count_changed(s->arena + arena_bytes, s->margin_bytes, fill);
     if (beyond > memory->margin_bytes)
@@ -177,6 +190,32 @@ static void print_resident(const struct memory *memory)
     printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
 }
 
+/* The device's memory beside the rows. */
+static void print_device(const struct memory *memory)
+{
+    const struct ul_device_memory *device = &memory->device;
+    char shown[UL_SHOWN_BYTES];
+    printf("memory of %s, bytes\n", ul_shown(shown, device->device));
+    printf("  %-42s %14" PRIu64 "\n", "arena, one allocation", device->allocated_bytes);
+    if (device->granted_bytes > device->allocated_bytes)
+        printf("  %-42s %14" PRIu64 "\n", "taken for it beyond that",
+               device->granted_bytes - device->allocated_bytes);
+    printf("  %-42s %14" PRIu64 "\n",
+           device->context_shared ? "context, and what other programs hold" : "context",
+           device->context_bytes);
+    for (uint32_t i = 0; i < device->library_count; i++)
+        printf("  %-42s %14" PRIu64 "\n", device->library_names[i], device->library_bytes[i]);
+    snprintf(shown, sizeof shown, "captured run, %" PRIu64 " launches", device->launch_count);
+    if (device->uncaptured == NULL)
+        printf("  %-42s %14" PRIu64 "\n", shown, device->graph_bytes);
+    else
+        printf("  the run is not captured: %s\n", device->uncaptured);
+    printf("  %-42s %14" PRIu64 "\n", "free", device->free_bytes);
+    printf("  free bytes %s over %" PRIu64 " runs\n",
+           device->free_bytes == device->ready_free_bytes ? "stayed the same" : "changed",
+           device->run_count);
+}
+
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
@@ -195,7 +234,9 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     if (model->library != NULL)
         printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
                (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
-    if (memory->now_bytes[IN_FILES] != 0)
+    if (model->device != NULL)
+        print_device(memory);
+    else if (memory->now_bytes[IN_FILES] != 0)
         print_resident(memory);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
     if (model->rom_bytes != 0)
@@ -203,6 +244,28 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     printf("; process peak resident %.2f MiB (with the margins and maps of --memory)\n",
            (double)memory->resident_bytes / 1048576.0);
     (void)s;
+}
+
+static void write_device(struct ul_json *json, const struct ul_device_memory *device)
+{
+    ul_json_open(json, "device", '{');
+    ul_json_text(json, "name", device->device);
+    ul_json_count(json, "total_bytes", device->total_bytes);
+    ul_json_count(json, "allocated_bytes", device->allocated_bytes);
+    ul_json_count(json, "granted_bytes", device->granted_bytes);
+    ul_json_count(json, "context_bytes", device->context_bytes);
+    ul_json_bool(json, "context_shared", device->context_shared != 0);
+    ul_json_open(json, "library_bytes", '{');
+    for (uint32_t i = 0; i < device->library_count; i++)
+        ul_json_count(json, device->library_names[i], device->library_bytes[i]);
+    ul_json_close(json, '}');
+    ul_json_count(json, "graph_bytes", device->graph_bytes);
+    ul_json_count(json, "launches", device->launch_count);
+    ul_json_count(json, "runs", device->run_count);
+    ul_json_count(json, "replayed_runs", device->replay_count);
+    ul_json_count(json, "ready_free_bytes", device->ready_free_bytes);
+    ul_json_count(json, "free_bytes", device->free_bytes);
+    ul_json_close(json, '}');
 }
 
 static void write_json(struct ul_json *json, const void *context)
@@ -217,8 +280,10 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_count(json, "rom_bytes", memory->model->rom_bytes);
     if (memory->model->library != NULL)
         ul_json_count(json, "library_bytes", memory->library_bytes);
+    if (memory->model->device != NULL)
+        write_device(json, &memory->device);
     ul_json_open(json, "resident", '{');
-    for (int i = 0; i < WHERE_COUNT; i++)
+    for (int i = 0; memory->model->device == NULL && i < WHERE_COUNT; i++)
         ul_json_count(json, where_names[i], memory->now_bytes[i]);
     ul_json_close(json, '}');
     ul_json_count(json, "peak_step", memory->model->peak_step);
@@ -257,11 +322,35 @@ static int judge(const struct ul_session *s, const struct memory *memory)
     return UL_EXIT_OK;
 }
 
+/* Runs of the device whose free bytes are looked at: --iterations of them, before all that follows.
+ */
+static int repeat_runs(struct ul_session *s)
+{
+    int status = UL_EXIT_OK;
+    for (uint64_t i = 0; status == UL_EXIT_OK && i < s->options->iterations; i++)
+        status = ul_session_run(s, NULL, NULL);
+    return status;
+}
+
+static void measure_process(struct ul_session *s, struct memory *memory,
+                            const unsigned char *inputs)
+{
+    struct rusage usage;
+    memory->library_bytes = s->library_bytes;
+    if (s->model->device == NULL)
+        count_resident(s, memory, inputs);
+    else
+        s->model->device->functions->memory(s->context, &memory->device);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
+}
+
 static int measure(struct ul_session *s, struct memory *memory, const unsigned char *inputs)
 {
     const char *json = s->options->json;
-    struct rusage usage;
-    int status = run_filled(s, memory, inputs, 0xa5);
+    int status = s->model->device != NULL ? repeat_runs(s) : UL_EXIT_OK;
+    if (status == UL_EXIT_OK)
+        status = run_filled(s, memory, inputs, 0xa5);
     if (status == UL_EXIT_OK)
         status = run_filled(s, memory, inputs, 0x5a);
     if (status != UL_EXIT_OK)
@@ -274,10 +363,7 @@ static int measure(struct ul_session *s, struct memory *memory, const unsigned c
     free(rows);
     count_rest(memory);
     count_rows(memory);
-    memory->library_bytes = s->library_bytes;
-    count_resident(s, memory, inputs);
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    measure_process(s, memory, inputs);
     if (json == NULL || strcmp(json, "-") != 0)
         print_table(s, memory);
     if (json != NULL)
@@ -298,11 +384,15 @@ int ul_memory(struct ul_session *s)
     unsigned char *inputs = ul_inputs_save(s);
     memory.model = s->model;
     memory.touched = calloc((size_t)s->model->arena_bytes + 1, 1);
-    if (inputs == NULL || memory.touched == NULL)
+    if (s->model->device != NULL)
+        memory.fetched = malloc((size_t)s->model->arena_bytes + 1);
+    if (inputs == NULL || memory.touched == NULL ||
+        (s->model->device != NULL && memory.fetched == NULL))
         status = ul_out_of_memory(s, s->model->arena_bytes);
     else
         status = measure(s, &memory, inputs);
     free(inputs);
     free(memory.touched);
+    free(memory.fetched);
     return status;
 }

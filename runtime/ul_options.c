@@ -16,6 +16,7 @@ enum option {
     OPTION_PRINT,
     OPTION_WEIGHTS,
     OPTION_THREADS,
+    OPTION_DEVICE,
     OPTION_TEST_DATA,
     OPTION_RTOL,
     OPTION_ATOL,
@@ -52,6 +53,7 @@ static const struct row rows[] = {
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
     {OPTION_THREADS, "--threads", "N",
      "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
+    {OPTION_DEVICE, "--device", "N", "run on device N (default: CUDA's first one, 0)"},
     {OPTION_TEST_DATA, "--test-data", "DIR",
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
     {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
@@ -62,7 +64,8 @@ static const struct row rows[] = {
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
     {OPTION_DURATION, "--duration", "SECONDS", "with --bench: at least this long (default 3)"},
-    {OPTION_ITERATIONS, "--iterations", "N", "with --bench: at least this many (default 3)"},
+    {OPTION_ITERATIONS, "--iterations", "N",
+     "runs: with --bench at least this many, with --memory those of a device (default 3)"},
     {OPTION_MEMORY, "--memory", NULL, "bytes: predicted, reserved, really touched"},
     {OPTION_GUARD, "--guard", NULL, "find steps that read or write outside their values"},
     {OPTION_JSON, "--json", "FILE", "with --bench, --memory, --guard, --test-data: also as JSON"},
@@ -71,6 +74,12 @@ static const struct row rows[] = {
 };
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
+
+/* Options of the other kind of target are unknown ones. */
+static bool is_known(const struct ul_session *s, const struct row *row)
+{
+    return row->option != (s->model->device != NULL ? OPTION_THREADS : OPTION_DEVICE);
+}
 
 static void help_tensors(FILE *out, const char *title, const struct ul_tensor *tensors,
                          uint32_t count)
@@ -90,6 +99,8 @@ void ul_options_help(const struct ul_session *s, FILE *out)
             "Usage: %s --input NAME=FILE ... --output-dir DIR\n\n",
             s->program, ul_shown(shown, s->model->name), s->model->arena_bytes, s->program);
     for (size_t i = 0; i < ROW_COUNT; i++) {
+        if (!is_known(s, &rows[i]))
+            continue;
         snprintf(shown, sizeof shown, "%s %s", rows[i].name,
                  rows[i].value != NULL ? rows[i].value : "");
         fprintf(out, "  %-22s  %s\n", shown, rows[i].help);
@@ -169,6 +180,16 @@ static int parse_threads(const struct ul_session *s, const char *value, uint32_t
     return UL_EXIT_OK;
 }
 
+static int parse_device(const struct ul_session *s, const char *value, uint32_t *device)
+{
+    uint64_t number = 0;
+    int status = parse_count(s, "--device", value, &number);
+    if (status == UL_EXIT_OK && number >= UINT32_MAX)
+        return ul_error(s, UL_EXIT_USAGE, "--device %s: there are not as many", value);
+    *device = (uint32_t)number + 1;
+    return status;
+}
+
 static int set_mode(const struct ul_session *s, struct ul_options *options, enum ul_mode mode)
 {
     if (options->mode != UL_MODE_RUN && options->mode != mode)
@@ -219,6 +240,8 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
         return UL_EXIT_OK;
     case OPTION_THREADS:
         return parse_threads(s, value, &options->threads);
+    case OPTION_DEVICE:
+        return parse_device(s, value, &options->device);
     case OPTION_TEST_DATA:
         options->test_data = value;
         return set_mode(s, options, UL_MODE_TEST_DATA);
@@ -310,7 +333,8 @@ static int parse_one(const struct ul_session *s, struct ul_options *options, cha
     for (size_t i = 0; i < ROW_COUNT; i++) {
         size_t size = strlen(rows[i].name);
         const char *value = NULL;
-        if (strncmp(text, rows[i].name, size) != 0 || (text[size] != '\0' && text[size] != '='))
+        if (!is_known(s, &rows[i]) || strncmp(text, rows[i].name, size) != 0 ||
+            (text[size] != '\0' && text[size] != '='))
             continue;
         if (text[size] == '=')
             value = text + size + 1;

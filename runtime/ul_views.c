@@ -38,3 +38,22 @@ void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_
         }
     }
 }
+
+void ul_view_extent(const struct ul_model *model, const struct ul_view *view, uint64_t *begin,
+                    uint64_t *end)
+{
+    const int64_t *dims = model->shapes + view->shape;
+    const int64_t *strides = dims + view->rank;
+    int64_t element_bytes = ul_type_find(view->type)->bytes;
+    int64_t first = 0, last = 0; /* elements */
+    *begin = *end = 0;
+    if (ul_element_count(view->rank, dims) == 0)
+        return;
+    for (uint32_t i = 0; i < view->rank; i++) {
+        int64_t reach = (dims[i] - 1) * strides[i];
+        first += reach < 0 ? reach : 0;
+        last += reach > 0 ? reach : 0;
+    }
+    *begin = view->offset_bytes + (uint64_t)(first * element_bytes);
+    *end = view->offset_bytes + (uint64_t)((last + 1) * element_bytes);
+}

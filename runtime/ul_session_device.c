@@ -1,0 +1,177 @@
+/*
+ * A session whose model runs on a device. Inputs and outputs are buffers of the host, whence each
+ * run copies them and whither; where the model was compiled with --io caller, device memory beside
+ * the arena stands in for a caller's.
+ */
+#include "ul_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ul_device_functions *functions_of(const struct ul_session *s)
+{
+    return s->model->device->functions;
+}
+
+/* For each tensor memory of the host and, where it is the caller's, of the device. */
+static int open_buffers(const struct ul_session *s, const struct ul_tensor *tensors, uint32_t count,
+                        void ***buffers, void ***places)
+{
+    const struct ul_device_functions *functions = functions_of(s);
+    *buffers = calloc(count + 1, sizeof **buffers);
+    *places = calloc(count + 1, sizeof **places);
+    if (*buffers == NULL || *places == NULL)
+        return ul_out_of_memory(s, (count + 1) * sizeof **buffers);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t size_bytes = tensors[i].size_bytes;
+        void *buffer = functions->new_host(s->context, size_bytes);
+        if (buffer == NULL)
+            return ul_out_of_memory(s, size_bytes);
+        memset(buffer, 0, (size_t)size_bytes);
+        (*buffers)[i] = (*places)[i] = buffer;
+        if (tensors[i].space == UL_SPACE_ARENA)
+            continue;
+        (*places)[i] = functions->new_buffer(s->context, size_bytes);
+        if ((*places)[i] == NULL) {
+            struct ul_failure failure = {0};
+            struct ul_device_memory memory;
+            functions->memory(s->context, &memory);
+            failure.result = UL_DEVICE_FULL;
+            failure.needed_bytes = size_bytes;
+            failure.available_bytes = memory.free_bytes;
+            return ul_report_failure(s, NULL, &failure);
+        }
+    }
+    return UL_EXIT_OK;
+}
+
+static void close_buffers(const struct ul_session *s, const struct ul_tensor *tensors,
+                          uint32_t count, void **buffers, void **places)
+{
+    const struct ul_device_functions *functions = functions_of(s);
+    for (uint32_t i = 0; buffers != NULL && places != NULL && i < count; i++) {
+        if (tensors[i].space != UL_SPACE_ARENA)
+            functions->free_buffer(s->context, places[i]);
+        functions->free_host(s->context, buffers[i]);
+    }
+    free(buffers);
+    free(places);
+}
+
+int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
+{
+    const struct ul_model *model = s->model;
+    enum ul_mode mode = s->options->mode;
+    uint64_t align = model->arena_align;
+    struct ul_device_request request = {0};
+    struct ul_failure failure;
+    s->margin_bytes = (margin_bytes + align - 1) / align * align;
+    request.number = s->options->device;
+    request.margin_bytes = s->margin_bytes;
+    request.plain = mode == UL_MODE_GUARD;
+    request.timed = mode == UL_MODE_BENCH;
+    request.measured = mode == UL_MODE_MEMORY;
+    if (functions_of(s)->open(model, &request, &s->context, &failure) != UL_OK)
+        return ul_report_failure(s, NULL, &failure);
+    int status = open_buffers(s, model->inputs, model->input_count, &s->inputs, &s->device_inputs);
+    if (status == UL_EXIT_OK)
+        status =
+            open_buffers(s, model->outputs, model->output_count, &s->outputs, &s->device_outputs);
+    return status;
+}
+
+void ul_session_device_close(struct ul_session *s)
+{
+    const struct ul_model *model = s->model;
+    close_buffers(s, model->inputs, model->input_count, s->inputs, s->device_inputs);
+    close_buffers(s, model->outputs, model->output_count, s->outputs, s->device_outputs);
+    s->inputs = s->device_inputs = NULL;
+    s->outputs = s->device_outputs = NULL;
+    functions_of(s)->close(s->context);
+    s->context = NULL;
+}
+
+/* What stands in for a caller's inputs gets what the host has for them. */
+static enum ul_result send(const struct ul_session *s, struct ul_failure *failure)
+{
+    enum ul_result result = UL_OK;
+    for (uint32_t i = 0; result == UL_OK && i < s->model->input_count; i++)
+        if (s->device_inputs[i] != s->inputs[i])
+            result = functions_of(s)->copy(s->context, s->inputs[i], s->device_inputs[i],
+                                           s->model->inputs[i].size_bytes, failure);
+    return result;
+}
+
+static enum ul_result fetch(const struct ul_session *s, struct ul_failure *failure)
+{
+    enum ul_result result = UL_OK;
+    for (uint32_t i = 0; result == UL_OK && i < s->model->output_count; i++)
+        if (s->device_outputs[i] != s->outputs[i])
+            result = functions_of(s)->copy(s->context, s->device_outputs[i], s->outputs[i],
+                                           s->model->outputs[i].size_bytes, failure);
+    return result;
+}
+
+enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
+                                     struct ul_failure *failure)
+{
+    struct ul_failure other;
+    enum ul_result result = send(s, failure);
+    if (result == UL_OK)
+        result = functions_of(s)->run(s->context, (const void *const *)s->device_inputs,
+                                      (void *const *)s->device_outputs, hook, context, failure);
+    if ((result == UL_OK || result == UL_DATA_FAULT) && fetch(s, &other) != UL_OK) {
+        *failure = other;
+        result = other.result;
+    }
+    return result;
+}
+
+int ul_session_device_profile(struct ul_session *s, double *step_seconds)
+{
+    struct ul_failure failure;
+    enum ul_result result = send(s, &failure);
+    if (result == UL_OK)
+        result =
+            functions_of(s)->run_steps(s->context, (const void *const *)s->device_inputs,
+                                       (void *const *)s->device_outputs, step_seconds, &failure);
+    return result == UL_OK || result == UL_DATA_FAULT ? UL_EXIT_OK
+                                                      : ul_report_failure(s, NULL, &failure);
+}
+
+static int copy_output(const struct ul_session *s, uint32_t index, const void *from, void *to)
+{
+    struct ul_failure failure;
+    if (from == to || functions_of(s)->copy(s->context, from, to,
+                                            s->model->outputs[index].size_bytes, &failure) == UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}
+
+int ul_session_device_fetch(const struct ul_session *s, uint32_t output)
+{
+    return copy_output(s, output, s->device_outputs[output], s->outputs[output]);
+}
+
+int ul_session_device_store(const struct ul_session *s, uint32_t output)
+{
+    return copy_output(s, output, s->outputs[output], s->device_outputs[output]);
+}
+
+int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, void *target,
+                           uint64_t size_bytes)
+{
+    struct ul_failure failure;
+    if (functions_of(s)->read(s->context, offset_bytes, target, size_bytes, &failure) == UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}
+
+int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
+                           uint64_t size_bytes)
+{
+    struct ul_failure failure;
+    if (functions_of(s)->fill(s->context, offset_bytes, value, size_bytes, &failure) == UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}
