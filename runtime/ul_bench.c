@@ -31,8 +31,7 @@
 /* Of a run on a device, beside the run itself. */
 enum part { PART_IN, PART_OUT, PART_WHOLE, PART_COUNT };
 static const char *const part_names[PART_COUNT] = {"host to device", "device to host", "whole"};
-static const char *const part_keys[PART_COUNT] = {"host_to_device_seconds",
-                                                  "device_to_host_seconds", "whole_seconds"};
+static const char *const part_keys[PART_COUNT] = {"in_seconds", "out_seconds", "whole_seconds"};
 
 struct bench {
     const struct ul_session *s;
@@ -324,14 +323,19 @@ static const char *kernel_of(const struct ul_session *s, const struct ul_step *s
     return text;
 }
 
-static void write_part(struct ul_json *json, const struct bench *bench, enum part part)
+static void write_parts(struct ul_json *json, const struct bench *bench)
 {
-    const double *samples = bench->parts[part];
-    ul_json_open(json, part_keys[part], '{');
-    ul_json_number(json, "min", samples[0]);
-    ul_json_number(json, "median", median(samples, bench->sample_count));
-    ul_json_number(json, "max", samples[bench->sample_count - 1]);
-    ul_json_close(json, '}');
+    struct ul_device_memory memory;
+    for (int part = 0; part < PART_COUNT; part++) {
+        const double *samples = bench->parts[part];
+        ul_json_open(json, part_keys[part], '{');
+        ul_json_number(json, "min", samples[0]);
+        ul_json_number(json, "median", median(samples, bench->sample_count));
+        ul_json_number(json, "max", samples[bench->sample_count - 1]);
+        ul_json_close(json, '}');
+    }
+    bench->s->model->device->functions->memory(bench->s->context, &memory);
+    ul_device_memory_write(json, &memory);
 }
 
 static void write_json(struct ul_json *json, const void *context)
@@ -352,9 +356,8 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_number(json, "p95", percentile(bench, 0.95));
     ul_json_number(json, "p99", percentile(bench, 0.99));
     ul_json_close(json, '}');
-    for (int part = 0; part < PART_COUNT; part++)
-        if (bench->parts[part] != NULL)
-            write_part(json, bench, (enum part)part);
+    if (model->device != NULL)
+        write_parts(json, bench);
     ul_json_number(json, "flops", total_flops(model));
     ul_json_count(json, "reserved_bytes", model->arena_bytes);
     ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());

@@ -339,4 +339,9 @@ typedef void ul_json_body(struct ul_json *json, const void *context);
 int ul_json_write(const struct ul_session *s, const char *path, ul_json_body *body,
                   const void *context);
 
+/* ---- ul_device_memory.c ---- */
+void ul_device_memory_print(const struct ul_device_memory *device);
+/* As the object "device". */
+void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory *device);
+
 #endif

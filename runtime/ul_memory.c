@@ -190,32 +190,6 @@ static void print_resident(const struct memory *memory)
     printf("  %-27s %14" PRIu64 "\n", "total", total_bytes);
 }
 
-/* The device's memory beside the rows. */
-static void print_device(const struct memory *memory)
-{
-    const struct ul_device_memory *device = &memory->device;
-    char shown[UL_SHOWN_BYTES];
-    printf("memory of %s, bytes\n", ul_shown(shown, device->device));
-    printf("  %-42s %14" PRIu64 "\n", "arena, one allocation", device->allocated_bytes);
-    if (device->granted_bytes > device->allocated_bytes)
-        printf("  %-42s %14" PRIu64 "\n", "taken for it beyond that",
-               device->granted_bytes - device->allocated_bytes);
-    printf("  %-42s %14" PRIu64 "\n",
-           device->context_shared ? "context, and what other programs hold" : "context",
-           device->context_bytes);
-    for (uint32_t i = 0; i < device->library_count; i++)
-        printf("  %-42s %14" PRIu64 "\n", device->library_names[i], device->library_bytes[i]);
-    snprintf(shown, sizeof shown, "captured run, %" PRIu64 " launches", device->launch_count);
-    if (device->uncaptured == NULL)
-        printf("  %-42s %14" PRIu64 "\n", shown, device->graph_bytes);
-    else
-        printf("  the run is not captured: %s\n", device->uncaptured);
-    printf("  %-42s %14" PRIu64 "\n", "free", device->free_bytes);
-    printf("  free bytes %s over %" PRIu64 " runs\n",
-           device->free_bytes == device->ready_free_bytes ? "stayed the same" : "changed",
-           device->run_count);
-}
-
 static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
@@ -235,7 +209,7 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
         printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
                (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
     if (model->device != NULL)
-        print_device(memory);
+        ul_device_memory_print(&memory->device);
     else if (memory->now_bytes[IN_FILES] != 0)
         print_resident(memory);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
@@ -244,28 +218,6 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
     printf("; process peak resident %.2f MiB (with the margins and maps of --memory)\n",
            (double)memory->resident_bytes / 1048576.0);
     (void)s;
-}
-
-static void write_device(struct ul_json *json, const struct ul_device_memory *device)
-{
-    ul_json_open(json, "device", '{');
-    ul_json_text(json, "name", device->device);
-    ul_json_count(json, "total_bytes", device->total_bytes);
-    ul_json_count(json, "allocated_bytes", device->allocated_bytes);
-    ul_json_count(json, "granted_bytes", device->granted_bytes);
-    ul_json_count(json, "context_bytes", device->context_bytes);
-    ul_json_bool(json, "context_shared", device->context_shared != 0);
-    ul_json_open(json, "library_bytes", '{');
-    for (uint32_t i = 0; i < device->library_count; i++)
-        ul_json_count(json, device->library_names[i], device->library_bytes[i]);
-    ul_json_close(json, '}');
-    ul_json_count(json, "graph_bytes", device->graph_bytes);
-    ul_json_count(json, "launches", device->launch_count);
-    ul_json_count(json, "runs", device->run_count);
-    ul_json_count(json, "replayed_runs", device->replay_count);
-    ul_json_count(json, "ready_free_bytes", device->ready_free_bytes);
-    ul_json_count(json, "free_bytes", device->free_bytes);
-    ul_json_close(json, '}');
 }
 
 static void write_json(struct ul_json *json, const void *context)
@@ -281,7 +233,7 @@ static void write_json(struct ul_json *json, const void *context)
     if (memory->model->library != NULL)
         ul_json_count(json, "library_bytes", memory->library_bytes);
     if (memory->model->device != NULL)
-        write_device(json, &memory->device);
+        ul_device_memory_write(json, &memory->device);
     ul_json_open(json, "resident", '{');
     for (int i = 0; memory->model->device == NULL && i < WHERE_COUNT; i++)
         ul_json_count(json, where_names[i], memory->now_bytes[i]);
