@@ -122,26 +122,58 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Tiles ---- */
 
-/* const auto t_read_<name> = [&](<coordinate> t_fm, <coordinate> t_fk) -> <type> { ... }; */
+/* The pack at t_at where its bounds hold, into t_x. */
+static void put_pack(const struct cuda_out *to, uint32_t indent, char name, int pack)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_plan *plan = &to->plan.base;
+    const struct ul_operand *operand = name == 'a' ? &plan->contraction->a : &plan->contraction->b;
+    if (operand->bound_count > 0)
+        ul_contract_if_inside(out, indent++, operand);
+    ul_contract_line(out, indent,
+                     "t_x = ul_pack_read<%d>((const %s *)b%" PRIu32 " + t_at, t_%c_aligned);", pack,
+                     plan->type, operand->buffer, name);
+    if (operand->bound_count == 0)
+        return;
+    ul_contract_line(out, indent - 1, "} else {");
+    ul_contract_indent(out, indent);
+    ul_text_printf(out->text, "t_x = ul_pack_fill<%s, %d>(", plan->type, pack);
+    ul_contract_outside(out, operand);
+    ul_text_put(out->text, ");\n");
+    ul_contract_line(out, indent - 1, "}");
+}
+
+/* const auto t_read_<name> = [&](<coordinate> t_fm, <coordinate> t_fk) { ... return t_x; }; */
 static void put_reader(const struct cuda_out *to, uint32_t indent, char name)
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *plan = &to->plan.base;
     const struct ul_contraction *c = plan->contraction;
     bool is_a = name == 'a';
+    int pack = is_a ? to->plan.a.pack : to->plan.b.pack;
     const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
     const struct ul_contract_place places[] = {
         {k, c->m_count + c->n_count, c->k_count, "t_k"},
         {beside, is_a ? 0 : c->m_count, is_a ? c->m_count : c->n_count, is_a ? "t_m" : "t_n"}};
-    ul_contract_line(out, indent, "const auto t_read_%c = [&](%s %s, %s %s) -> %s {", name,
+    if (pack > 1)
+        ul_contract_line(out, indent,
+                         "const bool t_%c_aligned = ul_is_aligned((const %s *)b%" PRIu32
+                         " + t_%c);",
+                         name, plan->type, is_a ? c->a.buffer : c->b.buffer, name);
+    ul_contract_line(out, indent, "const auto t_read_%c = [&](%s %s, %s %s) {", name,
                      out->coordinate, is_a ? "t_fm" : "t_fk", out->coordinate,
-                     is_a ? "t_fk" : "t_fn", plan->type);
+                     is_a ? "t_fk" : "t_fn");
     ul_contract_split(out, indent + 1, k, "t_k", "t_fk");
     ul_contract_split(out, indent + 1, beside, places[1].prefix, is_a ? "t_fm" : "t_fn");
-    ul_contract_line(out, indent + 1, "%s t_x;", plan->type);
-    ul_contract_element(out, indent + 1, name, is_a ? &plan->a_uses : &plan->b_uses, places, 2,
-                        "t_x");
+    ul_contract_line(out, indent + 1, "ul_pack_of<%s, %d> t_x;", plan->type, pack);
+    if (pack > 1) {
+        ul_contract_position(out, indent + 1, name, places, 2);
+        put_pack(to, indent + 1, name, pack);
+    } else {
+        ul_contract_element(out, indent + 1, name, is_a ? &plan->a_uses : &plan->b_uses, places, 2,
+                            "t_x.at[0]");
+    }
     ul_contract_line(out, indent + 1, "return t_x;");
     ul_contract_line(out, indent, "};");
 }
@@ -167,23 +199,63 @@ static const char *truth(bool value)
     return value ? "true" : "false";
 }
 
+static void put_functions(const struct cuda_out *to, uint32_t indent)
+{
+    put_reader(to, indent, 'a');
+    put_reader(to, indent, 'b');
+    put_putter(to, indent);
+}
+
+/* <m>, <n>, <k>, the functions); */
+static void put_arguments(const struct cuda_out *to, uint32_t indent, const char *first)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_plan *base = &to->plan.base;
+    ul_contract_line(
+        out, indent,
+        "%st_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ", t_read_a, t_read_b, t_put);",
+        first, out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
+}
+
 static void put_tile(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_cuda_plan *plan = &to->plan;
-    const struct ul_contract_plan *base = &plan->base;
-    put_reader(to, indent, 'a');
-    put_reader(to, indent, 'b');
-    put_putter(to, indent);
-    ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d> t_size;", base->type,
-                     plan->tile_m, plan->tile_n, plan->tile_k, plan->thread_m, plan->thread_n);
-    ul_contract_line(out, indent, "ul_contract_tile<t_size, %s, %s, %s, %s>(",
-                     truth(plan->a_along_k), truth(plan->b_along_k), truth(plan->put_along_m),
-                     out->coordinate);
-    ul_contract_line(out, indent + 1,
-                     "t_shared_%" PRIu32 ", t_tile, %" PRId64 ", %" PRId64 ", %" PRId64
-                     ", t_read_a, t_read_b, t_put);",
-                     base->contraction->acc, base->m, base->n, base->k);
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    char first[32];
+    put_functions(to, indent);
+    ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d> t_size;",
+                     plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
+                     tile->splits);
+    ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
+                     plan->base.type, plan->grid.shared_bytes);
+    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_a;", plan->a.pack,
+                     truth(plan->a.along_k));
+    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_b;", plan->b.pack,
+                     truth(plan->b.along_k));
+    ul_contract_line(out, indent, "ul_contract_tile<t_size, t_reading_a, t_reading_b, %s>(",
+                     truth(plan->put_along_m));
+    snprintf(first, sizeof first, "t_shared_%" PRIu32 ", ", plan->base.contraction->acc);
+    put_arguments(to, indent + 1, first);
+}
+
+static void put_dot(const struct cuda_out *to, uint32_t indent)
+{
+    put_functions(to, indent);
+    ul_contract_line(&to->out, indent, "ul_contract_dot<%s, %d>(", to->plan.base.type,
+                     to->plan.a.pack);
+    put_arguments(to, indent + 1, "");
+}
+
+/* Sums side by side by the threads of the block. */
+static void put_block_each(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    ul_contract_line(out, indent, "const %s t_i = (%s)(t_tile * %" PRIu32 " + threadIdx.x);",
+                     out->coordinate, out->coordinate, to->plan.grid.threads);
+    ul_contract_line(out, indent, "if (t_i < %" PRId64 ") {", to->plan.base.m * to->plan.base.n);
+    put_each(to, indent + 1);
+    ul_contract_line(out, indent, "}");
 }
 
 /* ---- Entries ---- */
@@ -207,16 +279,17 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     begin(&to, printer, contraction);
     const struct ul_contract_out *out = &to.out;
     put_begin(out, indent);
-    if (to.plan.form == UL_CONTRACT_CUDA_TILE) {
+    switch (to.plan.form) {
+    case UL_CONTRACT_CUDA_EACH:
+        put_block_each(&to, indent + 1);
+        break;
+    case UL_CONTRACT_CUDA_DOT:
+        put_dot(&to, indent + 1);
+        break;
+    case UL_CONTRACT_CUDA_TILE:
+    case UL_CONTRACT_CUDA_MMA:
         put_tile(&to, indent + 1);
-    } else {
-        ul_contract_line(out, indent + 1,
-                         "const %s t_i = (%s)(t_tile * %" PRIu32 " + threadIdx.x);",
-                         out->coordinate, out->coordinate, to.plan.grid.threads);
-        ul_contract_line(out, indent + 1, "if (t_i < %" PRId64 ") {",
-                         to.plan.base.m * to.plan.base.n);
-        put_each(&to, indent + 2);
-        ul_contract_line(out, indent + 1, "}");
+        break;
     }
     ul_contract_line(out, indent, "}");
     end(&to);

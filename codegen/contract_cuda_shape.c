@@ -1,19 +1,30 @@
 /* How a contraction is run by a grid: from its shape and its strides alone.
  *
  * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with
- * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 2 x 2 reads 4 for 4; but
- * there have to be as many tiles as keep a device of about a hundred multiprocessors busy. What is
- * tiny or irregular has a thread for each sum.
+ * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8 for 16; but
+ * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
+ * share the k of a small tile. The choice takes the least of what a simple model of a device of
+ * about a hundred multiprocessors predicts. What is tiny or irregular has a thread for each sum,
+ * long sums of two vectors have a warp each.
  */
 #include "codegen/contract_cuda_internal.h"
 
 #include <string.h>
 
 enum {
-    LEAST_SIDE = 8,  /* of m, n and k, for a tile */
-    BUSY_TILES = 96, /* enough for a device */
-    EACH_THREADS = 128
+    PROCESSORS = 108,
+    EACH_THREADS = 128,
+    DOT_THREADS = 256,
+    LEAST_DEPTH = 8,  /* of k, for a tile */
+    LEAST_SIDE = 4,   /* of m and n, for a tile over a short k */
+    LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
+    LEAST_SUMS = 64,
+    DOT_DEPTH = 64
 };
+
+#define TURN_CYCLES 700.0    /* of reading one tile of operands and waiting for it */
+#define PRODUCTS_CYCLE 128.0 /* of a multiprocessor */
+#define MMA_CYCLE 1024.0     /* the same on tensor cores */
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -44,19 +55,36 @@ static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena
     }
 }
 
-/* Does 32-bit arithmetic do for coordinates and their products with strides? */
-static bool is_short(const struct ul_contract_cuda_plan *plan)
+/* Is the expression always within +- most? */
+static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t most)
+{
+    int64_t value;
+    if (ul_kx_is_int(kernel, x, &value))
+        return magnitude(value) <= most;
+    return kernel->exprs[x].low >= -most && kernel->exprs[x].high <= most;
+}
+
+/* Does 32-bit arithmetic do for coordinates, bounds, and indexes but for their bases? */
+static bool is_short(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contraction *c = plan->base.contraction;
-    const int64_t most = (int64_t)1 << 30;
+    const int64_t most = (int64_t)1 << 29;
     if (plan->base.m > most || plan->base.n > most || plan->base.k > most ||
         (double)plan->base.m * (double)plan->base.n > (double)most)
         return false;
-    for (uint32_t i = 0; i < plan->uses.count; i++)
+    for (uint32_t i = 0; i < plan->uses.count; i++) {
+        double reach = 0;
         for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
-            if ((double)magnitude(plan->uses.indexes[i].strides[d]) * (double)c->extents[d] >
-                (double)most)
-                return false;
+            reach += (double)magnitude(plan->uses.indexes[i].strides[d]) * (double)c->extents[d];
+        if (reach > (double)most)
+            return false;
+    }
+    for (uint32_t i = 0; i < c->a.bound_count; i++)
+        if (!is_within(kernel, c->a.bounds[i].at.base, most))
+            return false;
+    for (uint32_t i = 0; i < c->b.bound_count; i++)
+        if (!is_within(kernel, c->b.bounds[i].at.base, most))
+            return false;
     return true;
 }
 
@@ -74,10 +102,9 @@ static bool is_along_k(const struct ul_affine *at, const struct ul_contract_dims
 }
 
 /* Of the epilogue's indexes, those that move along one of m and n by 1. */
-static bool puts_along_m(const struct ul_contract_cuda_plan *plan)
+static bool puts_along_m(const struct ul_contract_plan *base)
 {
     uint32_t along_m = 0, along_n = 0;
-    const struct ul_contract_plan *base = &plan->base;
     for (uint32_t i = 0; i < base->epilogue_uses.count; i++) {
         const struct ul_affine *at = &base->epilogue_uses.indexes[i];
         int64_t by_m = last_stride(at, &base->out_m), by_n = last_stride(at, &base->out_n);
@@ -87,58 +114,187 @@ static bool puts_along_m(const struct ul_contract_cuda_plan *plan)
     return along_m > along_n;
 }
 
-/* The largest tile of which there are enough. */
-static void choose_tile(struct ul_contract_cuda_plan *plan)
+/* Do `pack` neighbours from any multiple of it on lie side by side, as do the runs they are in? */
+static bool is_packed(const struct ul_contract_cuda_plan *plan, const struct ul_operand *operand,
+                      const struct ul_contract_dims *along, const struct ul_contract_dims *other,
+                      int64_t pack)
 {
-    static const struct {
-        int tile, tile_k, thread;
-    } sizes[] = {{128, 8, 8}, {64, 16, 4}, {32, 16, 2}};
-    uint32_t i = plan->base.element_bytes > 4 ? 1 : 0;
-    while (i + 1 < sizeof sizes / sizeof sizes[0] &&
-           divide_up(plan->base.m, sizes[i].tile) * divide_up(plan->base.n, sizes[i].tile) <
-               BUSY_TILES)
-        i++;
-    plan->tile_m = plan->tile_n = sizes[i].tile;
-    plan->tile_k = sizes[i].tile_k;
-    plan->thread_m = plan->thread_n = sizes[i].thread;
+    uint32_t last = along->carrier[along->count - 1];
+    if (operand->transform != UL_NONE || operand->at.strides[last] != 1 ||
+        along->extents[along->count - 1] % pack != 0)
+        return false;
+    for (uint32_t i = 0; i + 1 < along->count; i++)
+        if (operand->at.strides[along->carrier[i]] % pack != 0)
+            return false;
+    for (uint32_t i = 0; i < other->count; i++)
+        if (operand->at.strides[other->carrier[i]] % pack != 0)
+            return false;
+    for (uint32_t i = 0; i < operand->bound_count; i++)
+        if (operand->bounds[i].at.strides[last] != 0)
+            return false;
+    return plan->base.k > 0;
 }
 
-static void choose(struct ul_contract_cuda_plan *plan)
+/* The reading of operand `name`, at most `most` elements at once. */
+static struct ul_contract_cuda_reading read_by(const struct ul_contract_cuda_plan *plan, char name,
+                                               int most)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    bool is_a = name == 'a';
+    const struct ul_operand *operand = is_a ? &base->contraction->a : &base->contraction->b;
+    const struct ul_contract_dims *k = is_a ? &base->a_k : &base->b_k;
+    const struct ul_contract_dims *beside = is_a ? &base->a_m : &base->b_n;
+    struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
+    for (int pack = most; pack > 1 && reading.pack == 1; pack /= 2)
+        if (is_packed(plan, operand, reading.along_k ? k : beside, reading.along_k ? beside : k,
+                      pack))
+            reading.pack = pack;
+    return reading;
+}
+
+/* Cycles of all contractions side by side; `peak`: products that a multiprocessor forms at best. */
+static double cycles_of(const struct ul_contract_cuda_plan *plan,
+                        const struct ul_contract_cuda_tile *tile, double peak)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    double tiles = (double)divide_up(base->m, tile->m) * (double)divide_up(base->n, tile->n) *
+                   (double)plan->batch;
+    double waves = (double)(int64_t)((tiles + PROCESSORS - 1) / PROCESSORS);
+    double turns = (double)divide_up(base->k, tile->k);
+    double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
+    double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
+    double share = side / (side + 1); /* of the peak: what reading shared memory leaves */
+    return waves * products / (peak * share) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
+}
+
+static void choose_tile(struct ul_contract_cuda_plan *plan)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1}, {128, 64, 16, 8, 4, 1},
+        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},  {16, 64, 32, 4, 4, 4},
+        {64, 16, 32, 4, 4, 4},  {8, 64, 32, 4, 4, 8},   {64, 8, 32, 4, 4, 8}};
+    uint32_t i = plan->base.element_bytes > 4 ? 3 : 0;
+    double least = 0;
+    for (uint32_t first = i; i < sizeof tiles / sizeof tiles[0]; i++) {
+        double cycles = cycles_of(plan, &tiles[i], PRODUCTS_CYCLE);
+        if (i == first || cycles < least) {
+            least = cycles;
+            plan->tile = tiles[i];
+        }
+    }
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* As struct ul_tile of runtime/ul_contract.cuh. */
+static void size_tile(struct ul_contract_cuda_plan *plan)
+{
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    const struct ul_contract_plan *base = &plan->base;
+    int bytes = (int)base->element_bytes, pad = 16 / bytes;
+    int across = tile->n / tile->thread_n, down = tile->m / tile->thread_m;
+    int threads = across * down * tile->splits;
+    int stage = tile->k * (tile->m + tile->n + 2 * pad);
+    int out = most(down * (tile->n + pad), across * (tile->m + pad));
+    if (tile->splits > 1)
+        out = tile->splits * tile->m * (tile->n + pad);
+    plan->a = read_by(plan, 'a', base->a_same ? least(pad, tile->m * tile->k / threads) : 1);
+    plan->b = read_by(plan, 'b', base->b_same ? least(pad, tile->n * tile->k / threads) : 1);
+    plan->grid = (struct ul_contract_grid){
+        .tile_count = divide_up(base->m, tile->m) * divide_up(base->n, tile->n),
+        .threads = (uint32_t)threads,
+        .shared_bytes = (uint32_t)(most(2 * stage, out) * bytes)};
+}
+
+/* Loops around the contraction, each of them a constant number of times. */
+static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t which)
+{
+    for (ul_ks s = first; s != UL_NONE; s = kernel->stmts[s].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[s];
+        int64_t count = 1, inside;
+        if (stmt->kind == UL_KS_CONTRACT && stmt->contraction == which)
+            return 1;
+        if (stmt->kind != UL_KS_FOR && stmt->kind != UL_KS_IF)
+            continue;
+        if (stmt->kind == UL_KS_FOR &&
+            ((stmt->flags & UL_FOR_PARALLEL) == 0 || !ul_kx_is_int(kernel, stmt->value, &count)))
+            count = 1;
+        inside = batch_of(kernel, stmt->body, which);
+        if (inside == 0 && stmt->kind == UL_KS_IF)
+            inside = batch_of(kernel, stmt->orelse, which);
+        if (inside > 0)
+            return inside * (count > 0 ? count : 1);
+    }
+    return 0;
+}
+
+static bool wants_dot(const struct ul_contract_cuda_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contraction *c = base->contraction;
-    plan->coordinate = is_short(plan) ? "int32_t" : "int64_t";
-    plan->put_along_m = puts_along_m(plan);
-    plan->a_along_k = is_along_k(&c->a.at, &base->a_k, &base->a_m);
-    plan->b_along_k = is_along_k(&c->b.at, &base->b_k, &base->b_n);
-    if (base->m < LEAST_SIDE || base->n < LEAST_SIDE || base->k < LEAST_SIDE ||
-        !ul_contract_is_regular(base)) {
-        plan->form = UL_CONTRACT_CUDA_EACH;
-        plan->grid = (struct ul_contract_grid){
-            .tile_count = divide_up(base->m * base->n, EACH_THREADS), .threads = EACH_THREADS};
+    return (base->m == 1 || base->n == 1) && base->k >= DOT_DEPTH &&
+           last_stride(&c->a.at, &base->a_k) == 1 && last_stride(&c->b.at, &base->b_k) == 1;
+}
+
+static bool wants_tile(const struct ul_contract_plan *base)
+{
+    int64_t side = base->m < base->n ? base->m : base->n;
+    return base->m * base->n >= LEAST_SUMS &&
+           (base->k >= LONG_DEPTH || (base->k >= LEAST_DEPTH && side >= LEAST_SIDE));
+}
+
+static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    plan->coordinate = is_short(plan, kernel) ? "int32_t" : "int64_t";
+    plan->put_along_m = puts_along_m(base);
+    plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
+    if (ul_contract_is_regular(base) && wants_dot(plan)) {
+        int pack = base->a_plain && base->b_plain ? 16 / (int)base->element_bytes : 1;
+        plan->form = UL_CONTRACT_CUDA_DOT;
+        plan->a = read_by(plan, 'a', pack);
+        plan->b = read_by(plan, 'b', pack);
+        plan->a.pack = plan->b.pack =
+            plan->a.along_k && plan->b.along_k ? least(plan->a.pack, plan->b.pack) : 1;
+        plan->grid.threads = DOT_THREADS;
+        plan->grid.tile_count = divide_up(base->m * base->n, DOT_THREADS / 32);
         return;
     }
-    plan->form = UL_CONTRACT_CUDA_TILE;
-    choose_tile(plan);
-    uint32_t pad = (uint32_t)(16 / base->element_bytes);
-    uint32_t rows = (uint32_t)(plan->tile_m + plan->tile_n) + 2 * pad;
-    plan->grid = (struct ul_contract_grid){
-        .tile_count = divide_up(base->m, plan->tile_m) * divide_up(base->n, plan->tile_n),
-        .threads = (uint32_t)(plan->tile_m / plan->thread_m * (plan->tile_n / plan->thread_n)),
-        .shared_bytes = 2 * (uint32_t)plan->tile_k * rows * (uint32_t)base->element_bytes};
+    if (ul_contract_is_regular(base) && wants_tile(base)) {
+        plan->form = UL_CONTRACT_CUDA_TILE;
+        choose_tile(plan);
+        size_tile(plan);
+        return;
+    }
+    plan->form = UL_CONTRACT_CUDA_EACH;
+    plan->grid.threads = EACH_THREADS;
+    plan->grid.tile_count = divide_up(base->m * base->n, EACH_THREADS);
 }
 
 void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
                                 const struct ul_contraction *contraction, struct ul_arena *arena)
 {
     memset(plan, 0, sizeof *plan);
-    ul_contract_plan_init(&plan->base, kernel, contraction, arena);
+    ul_contract_cuda_order(plan, kernel, contraction, arena);
+    const struct ul_contraction *c = &plan->contraction;
+    ul_contract_plan_init(&plan->base, kernel, c, arena);
     join_uses(plan, arena);
-    uint32_t m = contraction->m_count, n = contraction->n_count, k = contraction->k_count;
-    ul_contract_merge(contraction, &plan->uses, 0, m, &plan->m);
-    ul_contract_merge(contraction, &plan->uses, m, n, &plan->n);
-    ul_contract_merge(contraction, &plan->uses, m + n, k, &plan->k);
-    choose(plan);
+    uint32_t m = c->m_count, n = c->n_count, k = c->k_count;
+    ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
+    ul_contract_merge(c, &plan->uses, m, n, &plan->n);
+    ul_contract_merge(c, &plan->uses, m + n, k, &plan->k);
+    plan->batch = batch_of(kernel, kernel->first, (uint32_t)(contraction - kernel->contractions));
+    if (plan->batch < 1)
+        plan->batch = 1;
+    choose(plan, kernel);
 }
 
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,

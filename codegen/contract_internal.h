@@ -39,7 +39,7 @@ struct ul_contract_plan {
     int64_t element_bytes, block_cols; /* of a sum */
     struct ul_contract_uses a_uses, b_uses, epilogue_uses;
     struct ul_contract_dims a_m, a_k, b_n, b_k, out_m, out_n;
-    bool b_same;           /* b is stored in the accumulator's type */
+    bool a_same, b_same;   /* stored in the accumulator's type */
     bool a_plain, b_plain; /* stored in the accumulator's type, no transform, no bounds */
     int64_t depth;         /* of k, in a panel */
     int64_t rows;          /* of m, whose sums are kept while panels of k go by */
@@ -131,6 +131,13 @@ struct ul_contract_place {
     uint32_t first, count;
     const char *prefix;
 };
+/* Of operand `name`, a or b, at these coordinates: t_e<i>, where its bounds hold within their
+ * extents, and its index t_at. */
+void ul_contract_position(const struct ul_contract_out *out, uint32_t indent, char name,
+                          const struct ul_contract_place *places, uint32_t count);
+/* if (every bound holds) { */
+void ul_contract_if_inside(const struct ul_contract_out *out, uint32_t indent,
+                           const struct ul_operand *operand);
 /* The value of operand `name`, a or b, at these coordinates into `target`, its bounds checked;
  * declares the kernel's variables that it needs. */
 void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, char name,

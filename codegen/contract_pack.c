@@ -12,8 +12,8 @@
 #include "codegen/contract_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-/* How `outside` is written. */
 void ul_contract_outside(const struct ul_contract_out *out, const struct ul_operand *operand)
 {
     enum ul_dtype dtype = out->plan->contraction->acc_dtype;
@@ -229,13 +229,53 @@ void ul_contract_columns(const struct ul_contract_out *out, uint32_t indent,
         ul_contract_line(out, indent - 1, "}");
 }
 
+/* base + strides; in the type of coordinates, where that is another, but for the base of an index.
+ */
 static void put_place_index(const struct ul_contract_out *out, const char *base,
                             const struct ul_affine *at, const struct ul_contract_place *places,
-                            uint32_t count)
+                            uint32_t count, bool is_index)
 {
-    ul_text_put(out->text, base);
+    bool is_plain = strcmp(out->coordinate, "int64_t") == 0;
+    if (is_plain)
+        ul_text_put(out->text, base);
+    else if (is_index)
+        ul_text_printf(out->text, "%s + (0", base);
+    else
+        ul_text_printf(out->text, "(%s)%s", out->coordinate, base);
     for (uint32_t i = 0; i < count; i++)
         ul_contract_strides(out, at, places[i].dims, places[i].prefix);
+    if (!is_plain && is_index)
+        ul_text_put(out->text, ")");
+}
+
+void ul_contract_position(const struct ul_contract_out *out, uint32_t indent, char name,
+                          const struct ul_contract_place *places, uint32_t count)
+{
+    const struct ul_contraction *c = out->plan->contraction;
+    const struct ul_operand *operand = name == 'a' ? &c->a : &c->b;
+    char base[24];
+    for (uint32_t b = 0; b < operand->bound_count; b++) {
+        snprintf(base, sizeof base, "t_%cb%" PRIu32, name, b);
+        ul_contract_indent(out, indent);
+        ul_text_printf(out->text, "const %s t_e%" PRIu32 " = ", out->coordinate, b);
+        put_place_index(out, base, &operand->bounds[b].at, places, count, false);
+        ul_text_put(out->text, ";\n");
+    }
+    snprintf(base, sizeof base, "t_%c", name);
+    ul_contract_indent(out, indent);
+    ul_text_put(out->text, "const int64_t t_at = ");
+    put_place_index(out, base, &operand->at, places, count, true);
+    ul_text_put(out->text, ";\n");
+}
+
+void ul_contract_if_inside(const struct ul_contract_out *out, uint32_t indent,
+                           const struct ul_operand *operand)
+{
+    ul_contract_indent(out, indent);
+    for (uint32_t b = 0; b < operand->bound_count; b++)
+        ul_text_printf(out->text, "%s t_e%" PRIu32 " >= 0 && t_e%" PRIu32 " < %" PRId64,
+                       b == 0 ? "if (" : " &&", b, b, operand->bounds[b].extent);
+    ul_text_put(out->text, ") {\n");
 }
 
 void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, char name,
@@ -244,33 +284,16 @@ void ul_contract_element(const struct ul_contract_out *out, uint32_t indent, cha
 {
     const struct ul_contraction *c = out->plan->contraction;
     const struct ul_operand *operand = name == 'a' ? &c->a : &c->b;
-    char base[24];
     for (uint32_t i = count; i-- > 0;)
         ul_contract_declare(out, indent, uses, places[i].dims, places[i].first, places[i].count,
                             places[i].prefix, NULL);
-    for (uint32_t b = 0; b < operand->bound_count; b++) {
-        snprintf(base, sizeof base, "t_%cb%" PRIu32, name, b);
-        ul_contract_indent(out, indent);
-        ul_text_printf(out->text, "const int64_t t_e%" PRIu32 " = ", b);
-        put_place_index(out, base, &operand->bounds[b].at, places, count);
-        ul_text_put(out->text, ";\n");
-    }
-    snprintf(base, sizeof base, "t_%c", name);
-    ul_contract_indent(out, indent);
-    ul_text_put(out->text, "const int64_t t_at = ");
-    put_place_index(out, base, &operand->at, places, count);
-    ul_text_put(out->text, ";\n");
+    ul_contract_position(out, indent, name, places, count);
     if (operand->bound_count > 0) {
         ul_contract_indent(out, indent);
         ul_text_printf(out->text, "%s = ", target);
         ul_contract_outside(out, operand);
         ul_text_put(out->text, ";\n");
-        ul_contract_indent(out, indent);
-        for (uint32_t b = 0; b < operand->bound_count; b++)
-            ul_text_printf(out->text, "%s t_e%" PRIu32 " >= 0 && t_e%" PRIu32 " < %" PRId64,
-                           b == 0 ? "if (" : " &&", b, b, operand->bounds[b].extent);
-        ul_text_put(out->text, ") {\n");
-        indent++;
+        ul_contract_if_inside(out, indent++, operand);
     }
     ul_contract_value(out, indent, operand, "t_at", target);
     if (operand->bound_count > 0)

@@ -348,6 +348,7 @@ void ul_contract_plan_init(struct ul_contract_plan *plan, const struct ul_kernel
     set_type(plan);
     collect_uses(plan, kernel, arena);
     plan->a_plain = is_plain(kernel, contraction, &contraction->a);
+    plan->a_same = kernel->buffers[contraction->a.buffer].dtype == contraction->acc_dtype;
     plan->b_same = kernel->buffers[contraction->b.buffer].dtype == contraction->acc_dtype;
     plan->b_plain = is_plain(kernel, contraction, &contraction->b);
     ul_contract_merge(contraction, &plan->a_uses, 0, m, &plan->a_m);

@@ -1,13 +1,15 @@
 /*
  * Tiled contractions for kernels of target cuda: sums over k of a(m, k) * b(k, n), then what is to
- * be done with each sum. The printed kernel gives three functions (lambdas): read_a(m, k),
- * read_b(k, n) with what an operand is at flat coordinates inside of the problem, and
- * put(m, n, sum), called exactly once for each sum of the tile that exists.
+ * be done with each sum. The printed kernel gives three functions (lambdas): read_a(m, k) and
+ * read_b(k, n) with what an operand holds at flat coordinates inside of the problem, as a pack of
+ * some neighbours along k or beside it, and put(m, n, sum), called exactly once for each sum of the
+ * tile that exists.
  *
  * A tile is BM x BN sums of a block of threads, each of which keeps TM x TN of them in registers.
  * Tiles of the operands, BK deep, lie in shared memory twice, so that the next one is read while
- * the last one is multiplied. Sums leave through shared memory too, so that neighbouring threads
- * put neighbouring elements. Each sum is formed in order of k with one accumulator, by one thread.
+ * the last one is multiplied. Small tiles are computed by SPLITS groups of threads, each of which
+ * takes a part of every BK. Sums leave through shared memory too, so that neighbouring threads put
+ * neighbouring elements.
  *
  *              n                                       t: a thread's sums, in groups of up to
  *        +-----------+     +---+ BN                       four neighbours, so that a group is
@@ -15,6 +17,9 @@
  *        | . . . . . |  BM |   |
  *        +-----------+     +---+
  *                           BK
+ *
+ * Each sum is formed in order of k with one accumulator for each split, the splits being added in
+ * order at the end; ul_contract_dot adds one accumulator for each lane of a warp in a fixed tree.
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
  * memory is the callee's from the call until its return, where all threads are done with it.
@@ -48,21 +53,57 @@ constexpr int ul_least(int a, int b)
     return a < b ? a : b;
 }
 
-/* The size of everything about a tile; its storage is in bytes. */
-template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_> struct ul_tile {
+template <typename T, int COUNT> __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_fill(T x)
+{
+    ul_pack_of<T, COUNT> pack;
+    UL_UNROLLED
+    for (int i = 0; i < COUNT; i++)
+        pack.at[i] = x;
+    return pack;
+}
+
+/* COUNT elements from `from` on; `is_aligned`: to as many bytes. */
+template <int COUNT, typename T>
+__device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool is_aligned)
+{
+    if (is_aligned)
+        return *(const ul_pack_of<T, COUNT> *)(const void *)from;
+    ul_pack_of<T, COUNT> pack;
+    UL_UNROLLED
+    for (int i = 0; i < COUNT; i++)
+        pack.at[i] = from[i];
+    return pack;
+}
+
+__device__ __forceinline__ bool ul_is_aligned(const void *place)
+{
+    return (uintptr_t)place % 16 == 0;
+}
+
+/* How an operand is read: PACK neighbours at once, along k or beside it. */
+template <int PACK_, bool ALONG_K_> struct ul_reading {
+    static constexpr int PACK = PACK_;
+    static constexpr bool ALONG_K = ALONG_K_;
+};
+
+/* The sizes of a tile. */
+template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_, int SPLITS_> struct ul_tile {
     typedef T type;
-    static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_;
-    static constexpr int across = BN / TN, down = BM / TM, threads = across * down;
+    static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, SPLITS = SPLITS_;
+    static constexpr int across = BN / TN, down = BM / TM, group = across * down;
+    static constexpr int threads = group * SPLITS;
     static constexpr int run_m = ul_least(TM, ul_pack_most<T>());
     static constexpr int run_n = ul_least(TN, ul_pack_most<T>());
     /* Rows of the tiles are a few elements longer than they must be, so that elements of one
      * column lie in different banks. */
     static constexpr int pitch_m = BM + ul_pack_most<T>(), pitch_n = BN + ul_pack_most<T>();
     static constexpr int stage = BK * (pitch_m + pitch_n);
-    static constexpr int out_n = down * pitch_n, out_m = across * pitch_m;
+    static constexpr int out_n = SPLITS > 1 ? SPLITS * BM * pitch_n : down * pitch_n;
+    static constexpr int out_m = SPLITS > 1 ? SPLITS * BM * pitch_n : across * pitch_m;
     static constexpr int out = out_n > out_m ? out_n : out_m;
     static constexpr int elements = 2 * stage > out ? 2 * stage : out;
     static_assert(BM * BK % threads == 0 && BN * BK % threads == 0, "a tile is read evenly");
+    static_assert(BK % SPLITS == 0, "splits take equal parts");
 
     /* The i-th of a thread's rows, and the j-th of its columns. */
     static __device__ __forceinline__ int row(int ty, int i)
@@ -75,41 +116,65 @@ template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_> struct ul_til
     }
 };
 
-/* A thread's part of one operand's tile, on its way to shared memory as [k][along]: COUNT
- * elements, neighbouring threads at neighbouring k (ALONG_K) or beside it. */
-template <typename T, int WIDTH, int BK, int THREADS, bool ALONG_K> struct ul_tile_part {
-    static constexpr int count = WIDTH * BK / THREADS;
-    T values[count];
+/* A thread's part of one operand's tile, on its way to shared memory. Neighbouring threads read
+ * neighbours in memory: a run of 32 bytes along k, then the next row; or all beside k. */
+template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_part {
+    static constexpr int wanted = WIDTH * BK / THREADS;
+    static constexpr int pack = HOW::PACK;
+    static constexpr int count = wanted / pack;
+    static constexpr int line = ul_least(BK, 32 / (int)sizeof(T)) / pack; /* packs of a run */
+    static_assert(wanted % pack == 0 && line > 0, "threads read whole packs");
+    ul_pack_of<T, pack> values[count];
 
     static __device__ __forceinline__ int beside(int i)
     {
         int e = (int)threadIdx.x + i * THREADS;
-        return ALONG_K ? e / BK : e % WIDTH;
+        return HOW::ALONG_K ? e / line % WIDTH : e % (WIDTH / pack) * pack;
     }
     static __device__ __forceinline__ int deep(int i)
     {
         int e = (int)threadIdx.x + i * THREADS;
-        return ALONG_K ? e % BK : e / WIDTH;
+        return HOW::ALONG_K ? (e % line + e / (line * WIDTH) * line) * pack : e / (WIDTH / pack);
     }
-    /* read(at, k) for at in first + [0, WIDTH) below limit, k in k0 + [0, BK) below depth. */
+    /* read(at, k, pack) for at in first + [0, WIDTH) below limit, k in k0 + [0, BK) below depth. */
     template <typename I, class READ>
     __device__ __forceinline__ void load(I first, I limit, I k0, I depth, const READ &read)
     {
         UL_UNROLLED
         for (int i = 0; i < count; i++) {
             I at = first + beside(i), k = k0 + deep(i);
-            values[i] = at < limit && k < depth ? read(at, k) : T(0);
+            if (at < limit && k < depth)
+                values[i] = read(at, k);
+            else
+                values[i] = ul_pack_fill<T, pack>(T(0));
         }
     }
+    /* As [k][beside]. */
     template <int PITCH> __device__ __forceinline__ void store(T *to) const
     {
         UL_UNROLLED
+        for (int i = 0; i < count; i++) {
+            if constexpr (HOW::ALONG_K) {
+                UL_UNROLLED
+                for (int e = 0; e < pack; e++)
+                    to[(deep(i) + e) * PITCH + beside(i)] = values[i].at[e];
+            } else {
+                *(ul_pack_of<T, pack> *)(void *)(to + deep(i) * PITCH + beside(i)) = values[i];
+            }
+        }
+    }
+    /* As [beside][k] where neighbours are along k, else as [k][beside]: as it was read. */
+    template <int PITCH> __device__ __forceinline__ void store_as_read(T *to) const
+    {
+        UL_UNROLLED
         for (int i = 0; i < count; i++)
-            to[deep(i) * PITCH + beside(i)] = values[i];
+            *(ul_pack_of<T, pack> *)(void *)(to + (HOW::ALONG_K
+                                                       ? beside(i) * PITCH + deep(i)
+                                                       : deep(i) * PITCH + beside(i))) = values[i];
     }
 };
 
-/* Adds the products of one tile of either operand. */
+/* Adds the products of one tile of either operand, of this thread's split. */
 template <class TILE>
 __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TILE::TM][TILE::TN],
                                                  const typename TILE::type *as,
@@ -119,18 +184,18 @@ __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TIL
     typedef ul_pack_of<T, TILE::run_m> run_m;
     typedef ul_pack_of<T, TILE::run_n> run_n;
     UL_UNROLLED
-    for (int k = 0; k < TILE::BK; k++) {
+    for (int k = 0; k < TILE::BK / TILE::SPLITS; k++) {
         T a[TILE::TM], b[TILE::TN];
         UL_UNROLLED
         for (int i = 0; i < TILE::TM; i += TILE::run_m) {
-            run_m x = *(const run_m *)(as + k * TILE::pitch_m + TILE::row(ty, i));
+            run_m x = *(const run_m *)(const void *)(as + k * TILE::pitch_m + TILE::row(ty, i));
             UL_UNROLLED
             for (int e = 0; e < TILE::run_m; e++)
                 a[i + e] = x.at[e];
         }
         UL_UNROLLED
         for (int j = 0; j < TILE::TN; j += TILE::run_n) {
-            run_n x = *(const run_n *)(bs + k * TILE::pitch_n + TILE::column(tx, j));
+            run_n x = *(const run_n *)(const void *)(bs + k * TILE::pitch_n + TILE::column(tx, j));
             UL_UNROLLED
             for (int e = 0; e < TILE::run_n; e++)
                 b[j + e] = x.at[e];
@@ -147,10 +212,9 @@ __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TIL
 /* Puts the sums, one of each thread's rows after the other, neighbours along n. */
 template <class TILE, typename I, class PUT>
 __device__ __forceinline__ void ul_tile_put_rows(
-    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, I m0, I m,
-    I n0, I n, const PUT &put)
+    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
+    int ty, I m0, I m, I n0, I n, const PUT &put)
 {
-    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
     UL_UNROLLED
     for (int i = 0; i < TILE::TM; i++) {
         UL_UNROLLED
@@ -171,10 +235,9 @@ __device__ __forceinline__ void ul_tile_put_rows(
 /* The same, one of each thread's columns after the other, neighbours along m. */
 template <class TILE, typename I, class PUT>
 __device__ __forceinline__ void ul_tile_put_columns(
-    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, I m0, I m,
-    I n0, I n, const PUT &put)
+    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
+    int ty, I m0, I m, I n0, I n, const PUT &put)
 {
-    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
     UL_UNROLLED
     for (int j = 0; j < TILE::TN; j++) {
         UL_UNROLLED
@@ -192,21 +255,54 @@ __device__ __forceinline__ void ul_tile_put_columns(
     }
 }
 
-/* Tile `tile` of m x n sums of k products; tiles are numbered along n first. A_ALONG_K, B_ALONG_K:
- * the operand's neighbours in memory are along k; PUT_ALONG_M: those of the result along m. */
-template <class TILE, bool A_ALONG_K, bool B_ALONG_K, bool PUT_ALONG_M, typename I, class READ_A,
-          class READ_B, class PUT>
+/* The sums of all splits, added in order. */
+template <class TILE, bool PUT_ALONG_M, typename I, class PUT>
+__device__ __forceinline__ void ul_tile_put_splits(
+    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
+    int ty, int split, I m0, I m, I n0, I n, const PUT &put)
+{
+    typedef typename TILE::type T;
+    UL_UNROLLED
+    for (int i = 0; i < TILE::TM; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < TILE::TN; j++)
+            shared[(split * TILE::BM + TILE::row(ty, i)) * TILE::pitch_n + TILE::column(tx, j)] =
+                sums[i][j];
+    }
+    __syncthreads();
+    UL_ROLLED
+    for (int e = (int)threadIdx.x; e < TILE::BM * TILE::BN; e += TILE::threads) {
+        int y = PUT_ALONG_M ? e % TILE::BM : e / TILE::BN;
+        int x = PUT_ALONG_M ? e / TILE::BM : e % TILE::BN;
+        I row = m0 + y, column = n0 + x;
+        if (row >= m || column >= n)
+            continue;
+        T sum = shared[y * TILE::pitch_n + x];
+        UL_UNROLLED
+        for (int s = 1; s < TILE::SPLITS; s++)
+            sum += shared[(s * TILE::BM + y) * TILE::pitch_n + x];
+        put(row, column, sum);
+    }
+    __syncthreads();
+}
+
+/* Tile `tile` of m x n sums of k products; tiles are numbered along n first. A, B: an ul_reading;
+ * PUT_ALONG_M: neighbours in the result are along m. */
+template <class TILE, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
+          class PUT>
 __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, int64_t tile, I m, I n,
                                                  I k, const READ_A &read_a, const READ_B &read_b,
                                                  const PUT &put)
 {
     typedef typename TILE::type T;
-    const int tx = (int)threadIdx.x % TILE::across, ty = (int)threadIdx.x / TILE::across;
+    constexpr int part = TILE::BK / TILE::SPLITS;
+    const int split = (int)threadIdx.x / TILE::group, thread = (int)threadIdx.x % TILE::group;
+    const int tx = thread % TILE::across, ty = thread / TILE::across;
     const int64_t tiles_n = ((int64_t)n + TILE::BN - 1) / TILE::BN;
     const I m0 = (I)(tile / tiles_n * TILE::BM), n0 = (I)(tile % tiles_n * TILE::BN);
     auto read_along = [&](I at, I deep) { return read_b(deep, at); };
-    ul_tile_part<T, TILE::BM, TILE::BK, TILE::threads, A_ALONG_K> part_a;
-    ul_tile_part<T, TILE::BN, TILE::BK, TILE::threads, B_ALONG_K> part_b;
+    ul_tile_part<T, TILE::BM, TILE::BK, TILE::threads, A> part_a;
+    ul_tile_part<T, TILE::BN, TILE::BK, TILE::threads, B> part_b;
     T sums[TILE::TM][TILE::TN];
     UL_UNROLLED
     for (int i = 0; i < TILE::TM; i++) {
@@ -228,7 +324,8 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
             part_a.load(m0, m, k0 + TILE::BK, k, read_a);
             part_b.load(n0, n, k0 + TILE::BK, k, read_along);
         }
-        ul_tile_multiply<TILE>(sums, as + at, bs + at, tx, ty);
+        ul_tile_multiply<TILE>(sums, as + at + split * part * TILE::pitch_m,
+                               bs + at + split * part * TILE::pitch_n, tx, ty);
         at = TILE::stage - at;
         if (!is_last) {
             part_a.template store<TILE::pitch_m>(as + at);
@@ -236,10 +333,38 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
         }
         __syncthreads();
     }
-    if (PUT_ALONG_M)
-        ul_tile_put_columns<TILE>(sums, shared, m0, m, n0, n, put);
+    if constexpr (TILE::SPLITS > 1)
+        ul_tile_put_splits<TILE, PUT_ALONG_M>(sums, shared, tx, ty, split, m0, m, n0, n, put);
+    else if constexpr (PUT_ALONG_M)
+        ul_tile_put_columns<TILE>(sums, shared, tx, ty, m0, m, n0, n, put);
     else
-        ul_tile_put_rows<TILE>(sums, shared, m0, m, n0, n, put);
+        ul_tile_put_rows<TILE>(sums, shared, tx, ty, m0, m, n0, n, put);
+}
+
+/* Sums tile * 8 and on of m x n, one for each of a block's eight warps: lane i adds packs i, i + 32
+ * and so on of the products, and lanes are added in a fixed tree. */
+template <typename T, int PACK, typename I, class READ_A, class READ_B, class PUT>
+__device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, const READ_A &read_a,
+                                                const READ_B &read_b, const PUT &put)
+{
+    const int64_t at = tile * (int)(blockDim.x / 32) + (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const bool exists = at < (int64_t)m * n;
+    const I row = (I)(at / n), column = (I)(at % n);
+    T sum = T(0);
+    if (exists) {
+        for (I k0 = (I)(lane * PACK); k0 < k; k0 += 32 * PACK) {
+            const ul_pack_of<T, PACK> a = read_a(row, k0), b = read_b(k0, column);
+            UL_UNROLLED
+            for (int e = 0; e < PACK; e++)
+                sum += a.at[e] * b.at[e];
+        }
+    }
+    UL_UNROLLED
+    for (int half = 16; half > 0; half /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, (unsigned)half);
+    if (exists && lane == 0)
+        put(row, column, sum);
 }
 
 #endif
