@@ -53,6 +53,10 @@ enum ul_cli_option_id {
     UL_CLI_ISA,
     UL_CLI_CONV,
     UL_CLI_PRECISION,
+    UL_CLI_WORKSPACE,
+    UL_CLI_WITH_CUDNN,
+    UL_CLI_TF32,
+    UL_CLI_NVCC,
     UL_CLI_OPTION_COUNT
 };
 
@@ -72,12 +76,13 @@ struct ul_cli_options {
     const char *csv;
     const char *threads, *isa; /* as typed, or from the plan; NULL: this machine's */
     const char *conv, *precision;
+    const char *workspace, *with_cudnn, *nvcc; /* as typed, the first two or from the plan */
     const char *profile, *profile_text,
         *profile_sha256; /* the last two: of a profile from a file */
     struct ul_cli_list dims, shapes, consts, no_passes, splits;
     struct ul_plan_options planning;
     bool sweep;
-    bool keep_inputs, list;
+    bool keep_inputs, list, tf32;
 };
 
 struct ul_cli_job;
@@ -170,9 +175,25 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job,
                                    const struct ul_plan *free_plan) UL_MUST_CHECK;
 enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;
 
+/* cuda.c */
+
+/* What compiles target cuda: --nvcc, $NVCC, nvcc, or where the toolkit usually is; and whether it
+ * is there. */
+const char *ul_cli_nvcc(struct ul_cli_job *job);
+bool ul_cli_has_nvcc(struct ul_cli_job *job);
+/* Fills in what only target cuda has a use for; every target refuses what means nothing. */
+enum ul_status ul_cli_take_cuda(struct ul_cli_job *job,
+                                struct ul_program_options *program) UL_MUST_CHECK;
+/* Adds up to three options for plan.json. */
+enum { UL_CLI_CUDA_OPTIONS = 3 };
+void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list, uint32_t *count);
+
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else. */
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;
+/* The same of one folder; `option` is what named it. */
+enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,
+                                   const char *path) UL_MUST_CHECK;
 
 /* plan_file.c: reads the head of options.plan, and takes from it what the command line leaves out.
  */

@@ -35,12 +35,13 @@ static enum ul_status plan(struct ul_cli_job *job)
 }
 
 static const enum ul_cli_option_id options[] = {
-    UL_CLI_JSON,        UL_CLI_TARGET,     UL_CLI_THREADS, UL_CLI_ISA,     UL_CLI_CONV,
-    UL_CLI_PRECISION,   UL_CLI_DIM,        UL_CLI_SHAPE,   UL_CLI_CONST,   UL_CLI_SWEEP,
-    UL_CLI_CSV,         UL_CLI_REMAT,      UL_CLI_BUDGET,  UL_CLI_ALIGN,   UL_CLI_ORDER,
-    UL_CLI_PACK,        UL_CLI_TIME_LIMIT, UL_CLI_SEED,    UL_CLI_PROFILE, UL_CLI_PLAN,
-    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,    UL_CLI_IO,      UL_CLI_NO_PASS, UL_CLI_SPLIT,
-    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER};
+    UL_CLI_JSON,        UL_CLI_TARGET,     UL_CLI_THREADS,   UL_CLI_ISA,        UL_CLI_CONV,
+    UL_CLI_PRECISION,   UL_CLI_DIM,        UL_CLI_SHAPE,     UL_CLI_CONST,      UL_CLI_SWEEP,
+    UL_CLI_CSV,         UL_CLI_REMAT,      UL_CLI_BUDGET,    UL_CLI_ALIGN,      UL_CLI_ORDER,
+    UL_CLI_PACK,        UL_CLI_TIME_LIMIT, UL_CLI_SEED,      UL_CLI_PROFILE,    UL_CLI_PLAN,
+    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,    UL_CLI_IO,        UL_CLI_NO_PASS,    UL_CLI_SPLIT,
+    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER, UL_CLI_WORKSPACE, UL_CLI_WITH_CUDNN, UL_CLI_TF32,
+    UL_CLI_NVCC};
 
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",

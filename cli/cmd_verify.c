@@ -510,10 +510,12 @@ static enum ul_status verify(struct ul_cli_job *job)
 }
 
 static const enum ul_cli_option_id options[] = {
-    UL_CLI_TARGET,      UL_CLI_THREADS, UL_CLI_ISA,    UL_CLI_CONV,  UL_CLI_PRECISION, UL_CLI_DIM,
-    UL_CLI_SHAPE,       UL_CLI_CONST,   UL_CLI_BUDGET, UL_CLI_ALIGN, UL_CLI_ORDER,     UL_CLI_PACK,
-    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS, UL_CLI_IO,     UL_CLI_CC,    UL_CLI_CFLAGS,    UL_CLI_MARCH,
-    UL_CLI_NO_PASS,     UL_CLI_SPLIT,   UL_CLI_RTOL,   UL_CLI_ATOL};
+    UL_CLI_TARGET, UL_CLI_THREADS, UL_CLI_ISA,         UL_CLI_CONV,       UL_CLI_PRECISION,
+    UL_CLI_DIM,    UL_CLI_SHAPE,   UL_CLI_CONST,       UL_CLI_BUDGET,     UL_CLI_ALIGN,
+    UL_CLI_ORDER,  UL_CLI_PACK,    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,    UL_CLI_IO,
+    UL_CLI_CC,     UL_CLI_CFLAGS,  UL_CLI_MARCH,       UL_CLI_NO_PASS,    UL_CLI_SPLIT,
+    UL_CLI_RTOL,   UL_CLI_ATOL,    UL_CLI_WORKSPACE,   UL_CLI_WITH_CUDNN, UL_CLI_TF32,
+    UL_CLI_NVCC};
 
 const struct ul_cli_command ul_command_verify = {
     .name = "verify",

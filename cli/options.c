@@ -17,8 +17,8 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_OUTPUT] = {"output", "FILE", "where the result goes; - is standard output", 'o'},
     [UL_CLI_EMIT] = {"emit", "DIR", "keep the generated source in DIR; it builds with make", 0},
     [UL_CLI_JSON] = {"json", "FILE", "write the result as JSON; - is standard output", 0},
-    [UL_CLI_TARGET] = {"target", "NAME", "cpu (OpenMP and oneDNN, the default) or c (portable C99)",
-                       0},
+    [UL_CLI_TARGET] = {"target", "NAME",
+                       "cpu (OpenMP and oneDNN, the default), c (portable C99) or cuda", 0},
     [UL_CLI_DIM] = {"dim", "NAME=N", "the size of a symbolic dimension; may be repeated", 0},
     [UL_CLI_SHAPE] = {"shape", "INPUT=1,3,224,224", "the shape of an input; may be repeated", 0},
     [UL_CLI_CONST] = {"const", "INPUT=FILE", "fix an input now, from .npy or .pb; repeatable", 0},
@@ -62,6 +62,13 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_PRECISION] = {"precision", "fp32|fp16|bf16",
                           "of weights and activations in memory (default fp32)", 0},
     [UL_CLI_CONV] = {"conv", "METHOD", "best (default), direct, or winograd wherever it can be", 0},
+    [UL_CLI_WORKSPACE] = {"workspace", "SIZE",
+                          "scratch of a library call on target cuda, at most (default 4MiB)", 0},
+    [UL_CLI_WITH_CUDNN] = {"with-cudnn", "WHEN",
+                           "auto (default: where it is beside nvcc), on or off", 0},
+    [UL_CLI_TF32] = {"tf32", NULL, "let target cuda round factors of f32 products to 11 bits", 0},
+    [UL_CLI_NVCC] = {"nvcc", "COMMAND", "the compiler of target cuda (default $NVCC, else nvcc)",
+                     0},
 };
 
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item)
@@ -187,6 +194,9 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_ISA] = &options->isa,
         [UL_CLI_CONV] = &options->conv,
         [UL_CLI_PRECISION] = &options->precision,
+        [UL_CLI_WORKSPACE] = &options->workspace,
+        [UL_CLI_WITH_CUDNN] = &options->with_cudnn,
+        [UL_CLI_NVCC] = &options->nvcc,
     };
     struct ul_cli_list *const lists[UL_CLI_OPTION_COUNT] = {
         [UL_CLI_DIM] = &options->dims,     [UL_CLI_SHAPE] = &options->shapes,
@@ -199,6 +209,8 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         ul_cli_list_add(options->arena, lists[id], value);
     else if (id == UL_CLI_KEEP_INPUTS)
         options->keep_inputs = true;
+    else if (id == UL_CLI_TF32)
+        options->tf32 = true;
     else if (id == UL_CLI_SWEEP)
         options->sweep = true;
     else if (id == UL_CLI_LIST)

@@ -113,13 +113,21 @@ static enum ul_status parse_consts(struct ul_cli_job *job, struct ul_frontend_op
 
 static enum ul_status check_target(struct ul_cli_job *job)
 {
+    struct ul_text names;
     if (job->options.target == NULL)
         job->options.target = "cpu";
-    if (ul_target_find(job->options.target) == NULL)
-        return ul_diag_set(&job->diag, UL_UNSUPPORTED,
-                           "--target %s: this version of ullage has the targets c and cpu",
-                           job->options.target);
-    return UL_OK;
+    if (ul_target_find(job->options.target) != NULL)
+        return UL_OK;
+    ul_text_init(&names, &job->keep);
+    for (uint32_t i = 0; i < ul_target_count(); i++)
+        ul_text_printf(&names, "%s%s",
+                       i == 0                      ? ""
+                       : i + 1 < ul_target_count() ? ", "
+                                                   : " and ",
+                       ul_target_at(i)->name);
+    return ul_diag_set(&job->diag, UL_UNSUPPORTED,
+                       "--target %s: this version of ullage has the targets %s",
+                       job->options.target, names.data);
 }
 
 /* ---- build ---- */
@@ -200,6 +208,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .target = ul_target_find(given->target),
                                            .isa = given->isa,
                                            .profile = &job->profile};
+    UL_TRY(ul_cli_take_cuda(job, options));
     UL_TRY(conv_choice(job, &options->conv));
     UL_TRY(thread_count(job, &options->thread_count));
     if (given->isa != NULL)
@@ -321,7 +330,8 @@ static void describe_options(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     const struct ul_program_options *program = &job->program->options;
     uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 8 + UL_CLI_PROFILE_OPTIONS;
+                    options->no_passes.count + options->splits.count + 8 + UL_CLI_PROFILE_OPTIONS +
+                    UL_CLI_CUDA_OPTIONS;
     struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
@@ -355,6 +365,7 @@ static void describe_options(struct ul_cli_job *job)
     if (program->target->has_library && program->conv != UL_CONV_BEST)
         list[count++] =
             (struct ul_report_option){.name = "conv", .value = conv_words[program->conv]};
+    ul_cli_describe_cuda(job, list, &count);
     ul_cli_describe_profile(job, list, &count);
     job->report.options = list;
     job->report.option_count = count;
@@ -497,19 +508,30 @@ static const char *march_choice(const struct ul_cli_job *job)
     return options->isa != NULL && job->library != NULL ? job->library->march : "native";
 }
 
+/* The command that compiles the program, for the Makefile. */
+static enum ul_status compiler_choice(struct ul_cli_job *job, const char **compiler)
+{
+    const struct ul_cli_options *options = &job->options;
+    bool is_device = job->program->options.target->is_device;
+    const char *environment = getenv("CC");
+    *compiler = options->cc != NULL                             ? options->cc
+                : environment != NULL && environment[0] != '\0' ? environment
+                                                                : "cc";
+    if (is_device)
+        *compiler = ul_cli_nvcc(job);
+    if (is_command(*compiler))
+        return UL_OK;
+    return ul_diag_set(&job->diag, UL_USAGE, "--%s \"%s\" ($%s without it): expected a command",
+                       is_device ? "nvcc" : "cc", *compiler, is_device ? "NVCC" : "CC");
+}
+
 enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
 {
     const struct ul_cli_options *options = &job->options;
-    const char *environment = getenv("CC");
-    if (environment != NULL && environment[0] == '\0')
-        environment = NULL;
     struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
                                    .model_sha256 = job->model.sha256,
                                    .plan_sha256 = job->plan_sha256,
                                    .runtime_dir = runtime_directory(&job->keep),
-                                   .cc = options->cc != NULL   ? options->cc
-                                         : environment != NULL ? environment
-                                                               : "cc",
                                    .cflags = options->cflags != NULL ? options->cflags : "-O3",
                                    .march = march_choice(job),
                                    .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
@@ -518,13 +540,12 @@ enum ul_status ul_cli_emit(struct ul_cli_job *job, const char *directory)
     if (!is_identifier(emit.prefix))
         return ul_diag_set(&job->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit.prefix);
-    if (!is_command(emit.cc))
-        return ul_diag_set(&job->diag, UL_USAGE, "--cc \"%s\" ($CC without it): expected a command",
-                           emit.cc);
+    UL_TRY(compiler_choice(job, &emit.cc));
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return ul_diag_set(&job->diag, UL_IO, "%s: cannot make the folder: %s", directory,
                            strerror(errno));
-    return ul_emit_c(&job->keep, job->program, &job->plan, &emit, directory, &job->diag);
+    return job->program->options.target->emit(&job->keep, job->program, &job->plan, &emit,
+                                              directory, &job->diag);
 }
 
 /* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C
@@ -561,13 +582,22 @@ enum ul_status ul_cli_make(struct ul_cli_job *job, const char *directory, const 
 {
     const char *const argv[] = {
         "make", "-s", "-j2", "-C", directory, "program", runtime_library(job), NULL};
-    ul_cli_progress("compiling the kernels with the C compiler");
+    bool is_device = job->program->options.target->is_device;
+    if (is_device && !ul_cli_has_nvcc(job))
+        return ul_diag_set(&job->diag, UL_COMPILER,
+                           "target %s needs the CUDA Toolkit's compiler, and there is no %s here; "
+                           "--nvcc or $NVCC says where it is, --emit DIR needs none",
+                           job->program->options.target->name, ul_cli_nvcc(job));
+    ul_cli_progress(is_device ? "compiling the kernels with nvcc"
+                              : "compiling the kernels with the C compiler");
     int code = ul_cli_execute(argv, NULL);
     ul_cli_progress(NULL);
     if (code != 0)
         return ul_diag_set(&job->diag, UL_COMPILER,
-                           "the C compiler failed (its messages are above); --emit DIR keeps the "
-                           "source, --cc and --cflags choose another compiler");
+                           "%s failed (its messages are above); --emit DIR keeps the source, %s "
+                           "and --cflags choose another compiler",
+                           is_device ? ul_cli_nvcc(job) : "the C compiler",
+                           is_device ? "--nvcc" : "--cc");
     struct ul_file program;
     const char *built = ul_arena_printf(&job->keep, "%s/program", directory);
     UL_TRY(ul_file_map(&program, &job->keep, built, &job->diag));

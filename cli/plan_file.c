@@ -38,6 +38,12 @@ static enum ul_status take_options(struct ul_cli_job *job)
             options->isa = options->isa != NULL ? options->isa : option->value;
         } else if (strcmp(option->name, "conv") == 0) {
             options->conv = options->conv != NULL ? options->conv : option->value;
+        } else if (strcmp(option->name, "workspace") == 0) {
+            options->workspace = options->workspace != NULL ? options->workspace : option->value;
+        } else if (strcmp(option->name, "with-cudnn") == 0) {
+            options->with_cudnn = options->with_cudnn != NULL ? options->with_cudnn : option->value;
+        } else if (strcmp(option->name, "tf32") == 0) {
+            options->tf32 = true;
         } else if (strcmp(option->name, "precision") == 0) {
             options->precision = options->precision != NULL ? options->precision : option->value;
         } else if (strcmp(option->name, "profile") == 0) {
@@ -53,6 +59,9 @@ static enum ul_status take_options(struct ul_cli_job *job)
     }
     if (options->target == NULL)
         options->target = header->target;
+    if (strcmp(options->target, header->target) != 0)
+        return ul_diag_set(&job->diag, UL_USAGE, "the plan is for target %s, not for %s",
+                           ul_quote(&job->keep, header->target), options->target);
     return UL_OK;
 }
 

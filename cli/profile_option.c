@@ -38,7 +38,8 @@ static enum ul_status read_file(struct ul_cli_job *job, const char *path)
 enum ul_status ul_cli_take_profile(struct ul_cli_job *job)
 {
     struct ul_cli_options *options = &job->options;
-    const char *name = options->profile != NULL ? options->profile : UL_PROFILE_DEFAULT;
+    const char *name =
+        options->profile != NULL ? options->profile : ul_target_find(options->target)->profile;
     if (options->profile_text != NULL) {
         enum ul_status status =
             read_text(job, options->profile_text, strlen(options->profile_text));

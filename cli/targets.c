@@ -52,7 +52,7 @@ static bool is_generated(const char *path)
 }
 
 /* A folder that is empty, or that holds an earlier result. */
-static enum ul_status check_folder(struct ul_cli_job *job, const char *path)
+enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, const char *path)
 {
     DIR *folder = opendir(path);
     bool empty = true;
@@ -64,9 +64,9 @@ static enum ul_status check_folder(struct ul_cli_job *job, const char *path)
     if (empty || is_generated(ul_arena_printf(&job->keep, "%s/model.c", path)))
         return UL_OK;
     return ul_diag_set(&job->diag, UL_USAGE,
-                       "--emit %s: the folder holds files that are no earlier result of ullage; "
+                       "%s %s: the folder holds files that are no earlier result of ullage; "
                        "give an empty or a new one",
-                       path);
+                       option, path);
 }
 
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
@@ -81,7 +81,7 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
     if (options->json != NULL)
         UL_TRY(check_target(job, "--json", options->json));
     if (options->emit != NULL)
-        UL_TRY(check_folder(job, options->emit));
+        UL_TRY(ul_cli_check_folder(job, "--emit", options->emit));
     if (options->output == NULL)
         return UL_OK;
     UL_TRY(check_target(job, "-o", options->output));

@@ -161,6 +161,10 @@ enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
 enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
 
+/* Of a library call on a device, where nobody says how much: what cuBLASLt is given by default on
+ * all but the newest devices. */
+#define UL_PROGRAM_WORKSPACE_BYTES ((uint64_t)4 << 20)
+
 /* How convolutions of 3x3 run that a library computes (codegen/winograd.c). */
 enum ul_conv_choice {
     UL_CONV_BEST,    /* by Winograd's method where that pays */
@@ -177,6 +181,11 @@ struct ul_program_options {
     const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
     const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
     enum ul_conv_choice conv;
+    uint64_t workspace_bytes; /* of a call of a device's library, at most */
+    bool has_cudnn;           /* calls of cuDNN are there to be planned */
+    bool needs_cudnn;         /* a program that finds none at its start fails; else kernels of
+                                 ours stand in */
+    bool tf32;                /* products of f32 may round their factors to 11 bits */
     const struct ul_profile *profile; /* of the device whose time counts */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */

@@ -60,7 +60,7 @@ expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
 # targets, and the machine that a plan is for
 expect 0 "\(target $default\) needs" "$ullage" plan "$digits" --dim N=1
 expect 0 '\(target cpu\) needs' "$ullage" plan "$digits" --dim N=1 --target cpu
-expect 3 'has the targets c and cpu' "$ullage" compile "$digits" --dim N=1 --target C -o program
+expect 3 'has the targets c, cpu and cuda' "$ullage" compile "$digits" --dim N=1 --target C -o program
 for count in 0 -1 1025 99999999999999999999 two 2x 1.5 ''; do
     expect 1 "threads $count: expected a number from 1 to 1024" \
         "$ullage" plan "$digits" --dim N=1 --target cpu --threads "$count"
