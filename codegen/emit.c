@@ -117,7 +117,7 @@ static bool is_inside(const struct ul_program *program, uint32_t region, uint32_
 static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t position)
 {
     const struct ul_program_region *info = &emitter->program->regions[region];
-    ul_text_printf(emitter->text, "%*s", (int)(4 * depth_of(emitter->program, region) + 4), "");
+    ul_text_printf(emitter->text, "%*s", (int)(4 * depth_of(emitter->program, region)), "");
     if (info->kind == UL_PLAN_LOOP)
         ul_text_printf(emitter->text, "for (int64_t r%u = 0; r%u < %" PRId64 "; r%u++) {\n", region,
                        region, info->rounds, region);
@@ -141,7 +141,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
     const struct ul_program *program = emitter->program;
     while (!is_inside(program, to, from)) {
         if (program->regions[from].kind != UL_PLAN_SEQUENCE)
-            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from) + 4), "");
+            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from)), "");
         from = program->regions[from].parent;
     }
     enter_region(emitter, from, to, position);
@@ -167,8 +167,7 @@ void ul_emit_steps(struct ul_emitter *emitter)
     for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
         const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
         region = change_region(emitter, region, step->region, p);
-        bool nested = program->regions[region].kind != UL_PLAN_SEQUENCE;
-        put_step(emitter, p, depth_of(program, region) + (nested ? 2 : 1));
+        put_step(emitter, p, depth_of(program, region) + 1);
     }
     change_region(emitter, region, 0, emitter->plan->position_count);
 }

@@ -242,11 +242,12 @@ static void put_makefile(struct ul_emitter *emitter)
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
-        "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile.\n"
+        "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
+        "# native is this machine's device.\n"
         "NVCC = %s\nNVCCFLAGS = %s\nCUDA_ARCH ?= sm_80 sm_89 sm_90 compute_90\n"
-        "WARNINGS = -Werror all-warnings -Xcompiler=-Wall,-Wextra\n"
-        "GENERATE = $(foreach arch,$(CUDA_ARCH),-gencode "
-        "arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch))\n"
+        "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
+        "GENERATE = $(if $(filter native,$(CUDA_ARCH)),-arch=native,$(foreach arch,$(CUDA_ARCH),"
+        "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n"
         "DEVICE = $(patsubst %%.cu,%%.o,$(sort $(wildcard *.cu)))\n"
         "HEADERS = model.h $(wildcard *.h *.cuh)\n\n"
@@ -256,7 +257,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "%%.o: %%.cu $(HEADERS)\n"
         "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) $(GENERATE) -c $< -o $@\n\n"
         "%%.o: %%.c $(HEADERS)\n"
-        "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 -c $< -o $@\n\n"
+        "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -c $< -o $@\n\n"
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags, "",
         options->weights_beside ? "\tcp weights.bin $@.weights\n"
