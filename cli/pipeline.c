@@ -213,13 +213,12 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
     UL_TRY(thread_count(job, &options->thread_count));
     if (given->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&job->keep, given->isa, &job->diag));
-    if (!options->target->has_library)
+    if (options->target->open_library == NULL)
         return UL_OK;
-    struct ul_dnnl *dnnl;
-    UL_TRY(ul_dnnl_open(&job->keep, given->isa, options->thread_count, &dnnl, &job->diag));
-    job->library = ul_dnnl_library(dnnl);
+    UL_TRY(options->target->open_library(&job->keep, options, &job->library, &job->diag));
     options->library = job->library;
-    options->isa = job->library->isa;
+    if (job->library->isa != NULL)
+        options->isa = job->library->isa;
     return UL_OK;
 }
 
@@ -362,7 +361,7 @@ static void describe_options(struct ul_cli_job *job)
     }
     if (options->precision != NULL && strcmp(options->precision, "fp32") != 0)
         list[count++] = (struct ul_report_option){.name = "precision", .value = options->precision};
-    if (program->target->has_library && program->conv != UL_CONV_BEST)
+    if (program->target->open_library != NULL && program->conv != UL_CONV_BEST)
         list[count++] =
             (struct ul_report_option){.name = "conv", .value = conv_words[program->conv]};
     ul_cli_describe_cuda(job, list, &count);

@@ -131,7 +131,10 @@ struct ul_program_step {
     uint32_t kernel;
     const char *implementation; /* of a call; NULL: our own lowering */
     bool has_residual; /* of a call: the last argument is put into the result's place before, where
-                          the plan has not given the result its bytes */
+                          the plan has not given the result its bytes; of a device the library reads
+                          it where it lies */
+    const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
+                                          a kernel of ours, in the same places; else NULL */
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
@@ -278,6 +281,19 @@ const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl);
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
+/* As struct ul_target has it. */
+enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+/* cuda_calls.c: as struct ul_target has it */
+
+enum ul_status ul_cuda_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
+
 /* pieces.c */
 
 /* The program of a graph before chains of it were split, and which of its steps a node is of. */
@@ -309,9 +325,11 @@ struct ul_target {
     const char *profile; /* of the device whose time counts, where nobody says another */
     bool has_threads;    /* OpenMP; the plan depends on their number */
     bool channels_last;  /* convolution nets keep channels innermost: passes/layout.c */
-    bool has_library;    /* oneDNN */
-    bool is_device;      /* memory and kernels are another processor's: the host enqueues steps, and
-                            the plan holds the state of a run */
+    /* Its numerical library, for what the options say of the machine; NULL: it has none. */
+    enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
+                                   const struct ul_target_library **library, struct ul_diag *diag);
+    bool is_device; /* memory and kernels are another processor's: the host enqueues steps, and
+                       the plan holds the state of a run */
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,
                       uint64_t own_scratch_bytes, struct ul_implementation *offers);
     enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,

@@ -135,6 +135,16 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     return UL_OK;
 }
 
+enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library, struct ul_diag *diag)
+{
+    struct ul_dnnl *dnnl;
+    UL_TRY(ul_dnnl_open(arena, options->isa, options->thread_count, &dnnl, diag));
+    *library = &dnnl->library;
+    return UL_OK;
+}
+
 const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl)
 {
     return &dnnl->library;

@@ -142,6 +142,9 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     }
     put_window(text, call);
     put_posts(text, call);
+    if (call->align_bytes != 0)
+        ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
+                       call->tf32);
     ul_text_put(text, "     .implementation = ");
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,
@@ -207,6 +210,42 @@ static void put_library(struct ul_emitter *emitter)
                    ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
 }
 
+/* ---- libraries of a device ---- */
+
+/* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
+ * behind it, of the function that runs a call. */
+enum { PRODUCTS, CONVOLUTIONS, DEVICE_LIBRARIES };
+
+static uint32_t device_library(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_MATMUL ? PRODUCTS : CONVOLUTIONS;
+}
+
+bool ul_emit_uses_library(const struct ul_program *program, bool convolutions)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (device_library(&program->calls[i]) == (convolutions ? CONVOLUTIONS : PRODUCTS))
+            return true;
+    }
+    return false;
+}
+
+static void put_device_libraries(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    bool products = ul_emit_uses_library(program, false);
+    bool convolutions = ul_emit_uses_library(program, true);
+    const char *cudnn = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
+    if (products)
+        ul_text_put(emitter->text, "extern const struct ul_device_library ul_cublas;\n");
+    if (convolutions)
+        ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", cudnn);
+    ul_text_printf(emitter->text,
+                   "static const struct ul_device_library *const libraries[] = {%s%s%s%s};\n\n",
+                   products ? "&ul_cublas" : "", products && convolutions ? ", " : "",
+                   convolutions ? "&" : "", convolutions ? cudnn : "");
+}
+
 void ul_emit_calls(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -217,7 +256,9 @@ void ul_emit_calls(struct ul_emitter *emitter)
     for (uint32_t i = 0; i < program->call_count; i++)
         put_call(emitter, &program->calls[i]);
     ul_text_put(emitter->text, "};\n");
-    if (!program->options.target->is_device)
+    if (program->options.target->is_device)
+        put_device_libraries(emitter);
+    else
         put_library(emitter);
 }
 
@@ -249,29 +290,61 @@ static void put_residual(struct ul_emitter *emitter, const struct ul_program_ste
                    ul_value_bytes(emitter->program->graph, step->views[step->arg_count - 1]));
 }
 
+static void put_args(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t count,
+                     uint32_t position)
+{
+    ul_text_put(emitter->text, "const void *const args[] = {");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(emitter->text, i == 0 ? "" : ", ");
+        if (step->args[i].base == UL_NONE)
+            ul_text_put(emitter->text, "NULL");
+        else
+            ul_emit_address(emitter, &step->args[i], position);
+    }
+    ul_text_put(emitter->text, "};\n");
+}
+
+static void put_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
+                        uint32_t position)
+{
+    if (emitter->program->calls[step->kernel].scratch_bytes > 0)
+        ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
+    else
+        ul_text_put(emitter->text, "NULL");
+}
+
 void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
                   uint32_t indent)
 {
     struct ul_text *text = emitter->text;
-    const struct ul_call *call = &emitter->program->calls[step->kernel];
     int columns = (int)(4 * indent);
-    uint32_t count = step->arg_count - (step->has_residual ? 1 : 0);
     ul_text_put(text, "{\n");
     put_residual(emitter, step, position, indent + 1);
-    ul_text_printf(text, "%*sconst void *const args[] = {", columns + 4, "");
-    for (uint32_t i = 0; i < count; i++) {
-        ul_text_put(text, i == 0 ? "" : ", ");
-        if (step->args[i].base == UL_NONE) {
-            ul_text_put(text, "NULL");
-            continue;
-        }
-        ul_emit_address(emitter, &step->args[i], position);
-    }
-    ul_text_printf(text, "};\n%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
+    ul_text_printf(text, "%*s", columns + 4, "");
+    put_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
+    ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
                    step->kernel);
-    if (call->scratch_bytes > 0)
-        ul_text_printf(text, "a + %" PRIu64, emitter->scratch_offsets[position]);
-    else
-        ul_text_put(text, "NULL");
+    put_scratch(emitter, step, position);
     ul_text_printf(text, ");\n%*s}\n", columns, "");
+}
+
+void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    const struct ul_program *program = emitter->program;
+    bool convolution = device_library(&program->calls[step->kernel]) == CONVOLUTIONS;
+    int columns = (int)(4 * indent);
+    ul_text_printf(text, "{\n%*s", columns + 4, "");
+    put_args(emitter, step, step->arg_count, position);
+    ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
+                   step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
+                   convolution && ul_emit_uses_library(program, false) ? 1 : 0, step->kernel);
+    put_scratch(emitter, step, position);
+    ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
+    if (step->own != NULL) {
+        ul_text_printf(text, "%*s", columns + 8, "");
+        emitter->language->put_step(emitter, step->own, position, indent + 2);
+    }
+    ul_text_printf(text, "%*s}\n", columns, "");
 }

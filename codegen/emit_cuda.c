@@ -102,7 +102,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
         put_kernel_call(emitter, step, position);
         break;
     case UL_STEP_CALL:
-        ul_emit_call(emitter, step, position, indent);
+        ul_emit_device_call(emitter, step, position, indent);
         break;
     case UL_STEP_COPY:
         ul_text_put(text, "ul_cuda_copy(&at, ");

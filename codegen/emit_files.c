@@ -219,15 +219,17 @@ enum need {
     NEED_POSTS,
     NEED_WINOGRAD,
     NEED_DEVICE,
-    NEED_DEVICE_CALLS
+    NEED_DEVICE_CALLS,
+    NEED_CUBLAS,
+    NEED_CUDNN
 };
 static const struct {
     const char *name;
     enum need need;
-} needs[] = {{"ul_contract.h", NEED_HOST},     {"ul_dnnl", NEED_DNNL},
-             {"ul_posts.c", NEED_POSTS},       {"ul_winograd.c", NEED_WINOGRAD},
-             {"ul_cublas", NEED_DEVICE_CALLS}, {"ul_cudnn", NEED_DEVICE_CALLS},
-             {"ul_cuda", NEED_DEVICE}};
+} needs[] = {
+    {"ul_contract.h", NEED_HOST},           {"ul_dnnl", NEED_DNNL},     {"ul_posts.c", NEED_POSTS},
+    {"ul_winograd.c", NEED_WINOGRAD},       {"ul_cublas", NEED_CUBLAS}, {"ul_cudnn", NEED_CUDNN},
+    {"ul_cuda_library", NEED_DEVICE_CALLS}, {"ul_cuda", NEED_DEVICE}};
 
 static enum need need_of(const char *name)
 {
@@ -260,6 +262,10 @@ static bool is_wanted(const struct ul_emitter *emitter, const char *name)
         return is_device;
     case NEED_DEVICE_CALLS:
         return is_device && has_calls;
+    case NEED_CUBLAS:
+        return is_device && ul_emit_uses_library(program, false);
+    case NEED_CUDNN:
+        return is_device && ul_emit_uses_library(program, true);
     }
     return false;
 }

@@ -77,6 +77,11 @@ void ul_emit_calls(struct ul_emitter *emitter);
 bool ul_emit_has_tails(const struct ul_emitter *emitter);
 void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
                   uint32_t indent);
+/* The same on a device: the library enqueues it, or else the step's own kernel runs. */
+void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent);
+/* Of a device: some call is a convolution of cuDNN's, or a product of cuBLASLt's. */
+bool ul_emit_uses_library(const struct ul_program *program, bool convolutions);
 /* The number of a layout in the table `packs`. */
 uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
 

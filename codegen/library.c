@@ -257,6 +257,24 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
     }
 }
 
+/* ---- addresses ---- */
+
+/* What the views say of addresses, bases being aligned as the planner's default has it. */
+static void find_alignment(const struct ul_graph *graph, struct ul_group_call *out)
+{
+    out->align_bytes = UL_PLAN_ALIGN_BYTES;
+    for (uint32_t i = 0; i <= out->arg_count; i++) {
+        ul_value_id id = i < out->arg_count ? out->args[i] : out->residual;
+        if (id == UL_NONE)
+            continue;
+        const struct ul_view *view = &graph->values[id].view;
+        while (view->offset_bytes % out->align_bytes != 0)
+            out->align_bytes /= 2;
+        out->at_edge = out->at_edge || graph->values[view->base].kind == UL_VALUE_INPUT ||
+                       ul_graph_is_output(graph, view->base);
+    }
+}
+
 /* ---- entry ---- */
 
 static bool describe_anchor(struct ul_describer *describer, const struct ul_node *node)
@@ -323,5 +341,6 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     uint32_t order[UL_CALL_RANK];
     if (sort_axes(&call->call.dst, order))
         ul_describe_tail(&call->call);
+    find_alignment(graph, call);
     return true;
 }

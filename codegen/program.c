@@ -519,18 +519,27 @@ static void call_arg(struct builder *builder, struct ul_program_step *step, ul_v
         step->traffic.weight_bytes += bytes;
 }
 
-/* A step that is a call of the library: the call's arguments, and the residual behind them. */
-static void group_call_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
-                           const struct ul_group_call *call, uint32_t region)
+static bool is_among(const struct ul_in_place *pairs, uint32_t count,
+                     const struct ul_in_place *wanted)
 {
-    ul_node_id last = nodes[count - 1];
+    for (uint32_t i = 0; i < count; i++) {
+        if (pairs[i].output == wanted->output && pairs[i].input == wanted->input)
+            return true;
+    }
+    return false;
+}
+
+/* A step that is a call of the library: the call's arguments, and the residual behind them. */
+static struct ul_program_step call_step(struct builder *builder, const struct ul_group_call *call,
+                                        ul_node_id last)
+{
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
+    const char *plan_name = builder->options->library->plan_name;
     step.kernel = call_add(builder, &call->call);
     step.implementation = call->call.implementation;
-    if (!ul_winograd_is(&call->call))
+    if (!ul_winograd_is(&call->call) && plan_name != NULL)
         step.implementation =
-            ul_arena_printf(builder->arena, "%s %s", builder->options->library->plan_name,
-                            call->call.implementation);
+            ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     step_args_init(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++)
         call_arg(builder, &step, call->args[i], i == UL_CALL_DST);
@@ -544,21 +553,15 @@ static void group_call_add(struct builder *builder, const ul_node_id *nodes, uin
         step.in_place = in_place;
         step.in_place_count = 1;
     }
-    step.name = step_name(builder, builder->graph->nodes[last].name);
-    step.op = group_ops(builder, nodes, count);
     count_call(builder, call, &step.work);
-    step_add(builder, &step, region, call->call.scratch_bytes);
+    return step;
 }
 
-static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
-                                uint32_t region)
+/* A step that is a kernel of ours. */
+static enum ul_status kernel_step(struct builder *builder, const ul_node_id *nodes, uint32_t count,
+                                  struct ul_program_step *out)
 {
     const struct ul_graph *graph = builder->graph;
-    const struct ul_group_call *call = builder->calls.by_node[nodes[count - 1]];
-    if (call != NULL) {
-        group_call_add(builder, nodes, count, call, region);
-        return UL_OK;
-    }
     struct ul_lower_result result;
     ul_lower_group(graph, nodes, count, builder->escapes, builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
@@ -569,7 +572,6 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         ul_diag_prefix(builder->diag, ul_node_describe(graph, last, builder->arena));
         return status;
     }
-    UL_TRY(check_piece(builder, last, step.kernel));
     const struct ul_program_kernel *function = &builder->program->kernels[step.kernel];
     step_args_init(builder, &step, kernel->buffer_count);
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
@@ -582,12 +584,60 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         count_traffic(&step.traffic, graph, buffer, function->accesses[i]);
         step.arg_count++;
     }
-    step.name = step_name(builder, graph->nodes[last].name);
-    step.op = group_ops(builder, nodes, count);
     step.work = function->work;
     step.in_place_count = result.in_place_count;
     step.in_place = result.in_place;
-    step_add(builder, &step, region, function->scratch_bytes);
+    *out = step;
+    return UL_OK;
+}
+
+static bool reads_alike(const struct ul_program_step *kernel, const struct ul_program_step *call)
+{
+    for (uint32_t i = 0; i < kernel->arg_count; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < call->arg_count; k++)
+            found = found || call->args[k].base == kernel->args[i].base;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* Puts a kernel of ours beside a call that may find no library: what the plan says of the one must
+ * hold for the other. False: it is left to the kernel alone. */
+static bool join_own(struct builder *builder, struct ul_program_step *call,
+                     const struct ul_program_step *own)
+{
+    if (!reads_alike(own, call))
+        return false;
+    call->own = ul_arena_copy(builder->arena, own, sizeof *own);
+    if (call->in_place_count > 0 && !is_among(own->in_place, own->in_place_count, call->in_place))
+        call->in_place_count = 0;
+    return true;
+}
+
+static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
+                                uint32_t region)
+{
+    const struct ul_group_call *call = builder->calls.by_node[nodes[count - 1]];
+    ul_node_id last = nodes[count - 1];
+    struct ul_program_step step, own;
+    uint64_t scratch_bytes = 0;
+    if (call == NULL || call->may_fail) {
+        UL_TRY(kernel_step(builder, nodes, count, &own));
+        scratch_bytes = builder->program->kernels[own.kernel].scratch_bytes;
+    }
+    if (call == NULL)
+        UL_TRY(check_piece(builder, last, own.kernel));
+    if (call != NULL)
+        step = call_step(builder, call, last);
+    if (call == NULL || (call->may_fail && !join_own(builder, &step, &own)))
+        step = own;
+    else if (call->call.scratch_bytes > scratch_bytes)
+        scratch_bytes = call->call.scratch_bytes;
+    step.name = step_name(builder, builder->graph->nodes[last].name);
+    step.op = group_ops(builder, nodes, count);
+    step_add(builder, &step, region, scratch_bytes);
     return UL_OK;
 }
 
