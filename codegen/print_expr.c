@@ -178,14 +178,25 @@ void ul_put_load(const struct ul_expr_printer *printer, uint32_t buffer, const c
         ul_text_printf(printer->text, "b%u[%s]", buffer, index);
 }
 
+/* buffer[index], as it is stored. */
+static void put_element(const struct ul_expr_printer *printer, uint32_t buffer, ul_kx index)
+{
+    ul_text_printf(printer->text, "b%u", buffer);
+    if (printer->is_scalar != NULL && printer->is_scalar[buffer])
+        return;
+    ul_text_put(printer->text, "[");
+    ul_put_expr(printer, index);
+    ul_text_put(printer->text, "]");
+}
+
 static void put_load(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     const char *decode = ul_decoder_name(printer->kernel->buffers[expr->var].dtype);
     if (decode != NULL)
         ul_text_printf(printer->text, "%s(", decode);
-    ul_text_printf(printer->text, "b%u[", expr->var);
-    ul_put_expr(printer, expr->a);
-    ul_text_put(printer->text, decode != NULL ? "])" : "]");
+    put_element(printer, expr->var, expr->a);
+    if (decode != NULL)
+        ul_text_put(printer->text, ")");
 }
 
 static void put_cast(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
@@ -577,9 +588,8 @@ void ul_put_indent(const struct ul_expr_printer *printer, uint32_t indent)
 void ul_put_store(const struct ul_expr_printer *printer, const struct ul_ks_data *stmt)
 {
     enum ul_dtype dtype = printer->kernel->buffers[stmt->buffer].dtype;
-    ul_text_printf(printer->text, "b%u[", stmt->buffer);
-    ul_put_expr(printer, stmt->index);
-    ul_text_put(printer->text, "] = ");
+    put_element(printer, stmt->buffer, stmt->index);
+    ul_text_put(printer->text, " = ");
     const char *close = "";
     if (ul_decoder_name(dtype) != NULL) {
         close = put_encoder(printer, dtype, false);

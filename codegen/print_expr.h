@@ -14,6 +14,8 @@ struct ul_expr_printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
     bool *used; /* variables that something reads */
+    const bool
+        *is_scalar; /* by buffer: a variable, where a thread touches one element; NULL: none */
 };
 
 /* NULL: there is no such type in C. */

@@ -152,3 +152,66 @@ ul_ks ul_only_loop(const struct ul_kernel *kernel, ul_ks first)
                    kernel->stmts[id].next == UL_NONE;
     return is_loop ? id : UL_NONE;
 }
+
+/* ---- Mentions ---- */
+
+void ul_mentions_init(struct ul_mentions *m, const struct ul_kernel *kernel, const bool *used,
+                      struct ul_arena *arena)
+{
+    *m = (struct ul_mentions){.kernel = kernel, .used = used};
+    m->vars = UL_NEW_ARRAY(arena, bool, kernel->var_count);
+    m->buffers = UL_NEW_ARRAY(arena, bool, kernel->buffer_count);
+}
+
+void ul_mention_expr(struct ul_mentions *m, ul_kx id)
+{
+    if (id == UL_NONE)
+        return;
+    const struct ul_kx_data *expr = &m->kernel->exprs[id];
+    if (expr->op == UL_KX_VAR)
+        m->vars[expr->var] = true;
+    if (expr->op == UL_KX_LOAD)
+        m->buffers[expr->var] = true;
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    ul_mention_expr(m, expr->a);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        ul_mention_expr(m, expr->b);
+    if (ul_kx_operand_count(expr->op) == 3)
+        ul_mention_expr(m, expr->c);
+}
+
+static void mention_operand(struct ul_mentions *m, const struct ul_operand *operand)
+{
+    m->buffers[operand->buffer] = true;
+    ul_mention_expr(m, operand->at.base);
+    ul_mention_expr(m, operand->transform);
+    for (uint32_t i = 0; i < operand->bound_count; i++)
+        ul_mention_expr(m, operand->bounds[i].at.base);
+}
+
+void ul_mention(struct ul_mentions *m, ul_ks id)
+{
+    const struct ul_ks_data *stmt = &m->kernel->stmts[id];
+    bool defines = stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET;
+    if (defines && !m->used[stmt->var])
+        return;
+    ul_mention_expr(m, stmt->value);
+    ul_mention_expr(m, stmt->index);
+    if (stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
+        m->vars[stmt->var] = true;
+    if (stmt->kind == UL_KS_STORE)
+        m->buffers[stmt->buffer] = true;
+    if (stmt->kind == UL_KS_CONTRACT) {
+        mention_operand(m, &m->kernel->contractions[stmt->contraction].a);
+        mention_operand(m, &m->kernel->contractions[stmt->contraction].b);
+    }
+    ul_mention_list(m, ul_ks_inside(m->kernel, stmt), UL_NONE);
+    ul_mention_list(m, stmt->orelse, UL_NONE);
+}
+
+void ul_mention_list(struct ul_mentions *m, ul_ks first, ul_ks end)
+{
+    for (ul_ks id = first; id != end; id = m->kernel->stmts[id].next)
+        ul_mention(m, id);
+}

@@ -37,4 +37,18 @@ ul_ks ul_only_loop(const struct ul_kernel *kernel, ul_ks first);
 /* The first statement list inside of a statement; the other one is its orelse. */
 ul_ks ul_ks_inside(const struct ul_kernel *kernel, const struct ul_ks_data *stmt);
 
+/* Which variables and buffers statements name. */
+struct ul_mentions {
+    const struct ul_kernel *kernel;
+    const bool *used; /* by variable: what defines others is not looked at */
+    bool *vars;
+    bool *buffers;
+};
+void ul_mentions_init(struct ul_mentions *mentions, const struct ul_kernel *kernel,
+                      const bool *used, struct ul_arena *arena);
+void ul_mention_expr(struct ul_mentions *mentions, ul_kx id);
+/* One statement and all inside of it; the statements [first, end) of one list. */
+void ul_mention(struct ul_mentions *mentions, ul_ks id);
+void ul_mention_list(struct ul_mentions *mentions, ul_ks first, ul_ks end);
+
 #endif

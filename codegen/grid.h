@@ -1,0 +1,96 @@
+/* How a kernel is spread over a graphics processor: the schedule that print_cuda.c prints.
+ *
+ * A kernel is a list of phases, each one launch, in order; loops on the host repeat some of them. A
+ * phase runs items: the rounds of a nest of independent loops, or just one. An item is run by a
+ * team of threads: one thread, a warp, or a block. Statements inside of an item are run by all
+ * threads of the team alike, but for loops of independent iterations, which they share, and stores,
+ * which thread 0 does; barriers stand where one thread reads or overwrites what another one wrote.
+ * Invariants: phases are launched in the order in which their statements stand; what crosses from
+ * one to the next lies in buffers, or is a name that each phase can find again; no result depends
+ * on the number of blocks; no sum is formed by two threads unless in a fixed tree. The choice looks
+ * at the kernel alone.
+ * Ownership: everything lives in the arena given. Nothing fails.
+ */
+#ifndef UL_GRID_H
+#define UL_GRID_H
+
+#include "ir/kernel.h"
+
+enum { UL_GRID_LEVELS = 8, UL_GRID_HOSTS = 8, UL_WARP = 32 };
+
+enum ul_phase_kind {
+    UL_PHASE_EACH, /* a thread an item */
+    UL_PHASE_TEAM, /* a warp or a block an item */
+    UL_PHASE_TILES /* a contraction: a block a tile of an item */
+};
+
+/* How a team runs a statement. */
+enum ul_team_mode {
+    UL_TEAM_ALIKE,  /* every thread the same: names, sets, branches, the rounds of a loop */
+    UL_TEAM_FIRST,  /* thread 0 alone; variables that it sets are sent to all */
+    UL_TEAM_STRIDED /* the rounds of a nest of loops, or the sums of a contraction, shared */
+};
+
+/* Where a buffer that is no parameter lies in a phase. */
+enum ul_place {
+    UL_PLACE_ARENA,   /* scratch of the kernel, the same for all */
+    UL_PLACE_OWN,     /* scratch of each team */
+    UL_PLACE_SHARED,  /* shared memory of each team */
+    UL_PLACE_THREAD,  /* an array of each thread */
+    UL_PLACE_REGISTER /* the one element of a shared array that a thread touches */
+};
+
+/* Loops of independent iterations, taken as one: round f of the nest is run by thread f modulo the
+ * team's threads; where there is a shift, so is round f - shift. */
+struct ul_nest {
+    uint32_t count;
+    ul_ks loops[UL_GRID_LEVELS];    /* outermost first */
+    int64_t rounds[UL_GRID_LEVELS]; /* constant, where there is more than one loop */
+    int64_t total;                  /* the most, where it is not constant */
+    ul_kx shift;                    /* of a single loop, or UL_NONE */
+};
+
+struct ul_phase {
+    enum ul_phase_kind kind;
+    uint32_t host_count;
+    ul_ks hosts[UL_GRID_HOSTS]; /* loops on the host around it, outermost first */
+    ul_ks top_first, top_end;   /* statements [first, end) of the list that it was cut from */
+    struct ul_nest items;       /* no loop: one item */
+    ul_ks first, end;           /* an item: statements of a list */
+    int64_t team;               /* threads; no multiple of a warp where it is loose */
+    bool is_loose;              /* threads of a team never wait for each other */
+    uint32_t block_threads;
+    int64_t block_count;
+    bool has_own;            /* scratch of each team: there are as many as are launched */
+    uint64_t own_bytes;      /* of each team */
+    uint32_t shared_bytes;   /* of each team */
+    uint64_t *offsets_bytes; /* by buffer: in scratch, in a team's, in a team's shared memory */
+    uint8_t *places;         /* by buffer: enum ul_place */
+    uint8_t *modes;          /* by statement: enum ul_team_mode */
+    struct ul_nest **nests;  /* by statement: of a strided loop */
+    bool *barriers;          /* by statement: before it */
+};
+
+struct ul_grid {
+    uint32_t phase_count, phase_capacity;
+    struct ul_phase *phases;
+    uint64_t scratch_bytes;
+    uint64_t own_offset_bytes; /* of the first team's scratch */
+};
+
+/* grid.c; `used`: variables that something reads. */
+void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
+                  struct ul_arena *arena);
+/* May a statement be found again in another phase: a name whose value nothing has changed? */
+bool ul_grid_is_name(const struct ul_kernel *kernel, const struct ul_ks_data *stmt);
+
+/* grid_access.c, for grid.c */
+
+/* May the two buffers lie on the same bytes? */
+bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
+/* Finds where the phase's team must wait for itself; sets barriers, and places where an array has
+ * elements that one thread alone touches, one a thread. */
+void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
+                           struct ul_arena *arena);
+
+#endif

@@ -1,0 +1,723 @@
+/* A kernel as CUDA C++: a __global__ function for each phase of its schedule (grid.h), and a host
+ * function that launches them.
+ *
+ *     static __global__ void __launch_bounds__(128) @_0(const float *b0, float *b1,
+ *                                                       struct ul_where run)
+ *     {
+ *         UL_ENTER(run);
+ *         for (int64_t t_item = ul_item_first(); t_item < 4096; t_item += ul_item_stride()) {
+ *             const int64_t v0 = t_item;
+ *             b1[v0] = ul_exp_f32(b0[v0]);
+ *         }
+ *     }
+ *
+ * `@` stands for the kernel's name, so that equal kernels have equal text. Expressions are
+ * print_expr.c's, contractions contract_cuda.c's. */
+#include "codegen/codegen.h"
+
+#include "codegen/contract_cuda.h"
+#include "codegen/grid.h"
+#include "codegen/print_expr.h"
+#include "codegen/touch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct printer {
+    struct ul_expr_printer expr;
+    struct ul_text *text;
+    const struct ul_kernel *kernel;
+    struct ul_grid grid;
+    const struct ul_phase *phase; /* that is being printed */
+    struct ul_mentions mentions;  /* of it */
+    bool in_thread;               /* what is printed is run by one thread, not by its team */
+};
+
+static bool has_barriers(const struct ul_phase *phase)
+{
+    return phase->kind == UL_PHASE_TEAM && !phase->is_loose;
+}
+
+static bool is_warp(const struct ul_phase *phase)
+{
+    return phase->team == UL_WARP;
+}
+
+static const struct ul_ks_data *stmt_get(const struct printer *printer, ul_ks id)
+{
+    return &printer->kernel->stmts[id];
+}
+
+static bool is_parameter(const struct ul_buffer *buffer)
+{
+    return buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT;
+}
+
+/* ---- Statements ---- */
+
+static void put_list(struct printer *printer, ul_ks first, ul_ks end, uint32_t indent);
+
+/* What one thread runs, even inside of a team. */
+static void put_in_thread(struct printer *printer, ul_ks first, uint32_t indent)
+{
+    bool outer = printer->in_thread;
+    printer->in_thread = true;
+    put_list(printer, first, UL_NONE, indent);
+    printer->in_thread = outer;
+}
+
+static void put_barrier(const struct printer *printer, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, is_warp(printer->phase) ? "__syncwarp();\n" : "__syncthreads();\n");
+}
+
+static void put_close(const struct printer *printer, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "}\n");
+}
+
+/* Every thread of the team walks the loop; its end is found once, before anybody stores. */
+static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    bool plain = printer->in_thread || ul_is_index_only(printer->kernel, stmt->value);
+    if (!plain) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "const int64_t t_end%u = ", stmt->var);
+        ul_put_expr(&printer->expr, stmt->value);
+        ul_text_put(printer->text, ";\n");
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", stmt->var, stmt->var);
+    if (plain)
+        ul_put_expr(&printer->expr, stmt->value);
+    else
+        ul_text_printf(printer->text, "t_end%u", stmt->var);
+    ul_text_printf(printer->text, "; v%u++) {\n", stmt->var);
+    put_list(printer, stmt->body, UL_NONE, indent + 1);
+    put_close(printer, indent);
+}
+
+static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (");
+    ul_put_expr(&printer->expr, stmt->value);
+    ul_text_put(printer->text, ") {\n");
+    put_list(printer, stmt->body, UL_NONE, indent + 1);
+    ul_put_indent(&printer->expr, indent);
+    if (stmt->orelse != UL_NONE) {
+        ul_text_put(printer->text, "} else {\n");
+        put_list(printer, stmt->orelse, UL_NONE, indent + 1);
+        ul_put_indent(&printer->expr, indent);
+    }
+    ul_text_put(printer->text, "}\n");
+}
+
+static void put_store(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
+        ul_text_put(printer->text, "if (t_thread == 0)\n");
+        ul_put_indent(&printer->expr, indent + 1);
+    }
+    ul_put_store(&printer->expr, stmt);
+}
+
+/* From round `name` of a nest to its variables, with the names of indexes between its loops. */
+static void put_rounds(struct printer *printer, const struct ul_nest *nest, const char *name,
+                       uint32_t indent)
+{
+    int64_t below = nest->total;
+    for (uint32_t i = 0; i < nest->count; i++) {
+        const struct ul_ks_data *loop = stmt_get(printer, nest->loops[i]);
+        int64_t above = nest->total / (below > 0 ? below : 1);
+        below = nest->rounds[i] > 0 ? below / nest->rounds[i] : 0;
+        if (printer->expr.used[loop->var]) {
+            ul_put_indent(&printer->expr, indent);
+            ul_text_printf(printer->text, "const int64_t v%u = %s", loop->var, name);
+            if (below > 1)
+                ul_text_printf(printer->text, " / %" PRId64, below);
+            if (above > 1)
+                ul_text_printf(printer->text, " %% %" PRId64, nest->rounds[i]);
+            ul_text_put(printer->text, ";\n");
+        }
+        for (ul_ks id = loop->body; i + 1 < nest->count && id != nest->loops[i + 1];
+             id = stmt_get(printer, id)->next)
+            ul_put_definition(&printer->expr, stmt_get(printer, id), indent);
+    }
+}
+
+/* for (v = t_thread; v < count; v += team), or the one round of each lane. */
+static void put_strided_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    const struct ul_ks_data *loop = stmt_get(printer, nest->loops[0]);
+    uint32_t var = loop->var;
+    int64_t count;
+    bool all = ul_kx_is_int(printer->kernel, loop->value, &count) && count == phase->team;
+    ul_put_indent(&printer->expr, indent);
+    if (!phase->is_loose) {
+        ul_text_printf(printer->text, "for (int64_t v%u = t_thread; v%u < ", var, var);
+        ul_put_expr(&printer->expr, loop->value);
+        ul_text_printf(printer->text, "; v%u += %" PRId64 ") {\n", var, phase->team);
+    } else {
+        ul_text_put(printer->text, "{\n");
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_printf(printer->text, "[[maybe_unused]] const int64_t v%u = t_thread", var);
+        if (nest->shift != UL_NONE) {
+            ul_text_put(printer->text, " - ");
+            ul_put_expr(&printer->expr, nest->shift);
+        }
+        ul_text_put(printer->text, ";\n");
+        if (!all || nest->shift != UL_NONE) {
+            ul_put_indent(&printer->expr, ++indent);
+            ul_text_printf(printer->text,
+                           nest->shift != UL_NONE ? "if (v%u >= 0 && v%u < " : "if (v%u < ", var,
+                           var);
+            ul_put_expr(&printer->expr, loop->value);
+            ul_text_put(printer->text, ") {\n");
+            put_in_thread(printer, loop->body, indent + 1);
+            put_close(printer, indent--);
+            put_close(printer, indent);
+            return;
+        }
+    }
+    put_in_thread(printer, loop->body, indent + 1);
+    put_close(printer, indent);
+}
+
+static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_nest *nest = printer->phase->nests[id];
+    if (nest->count == 1) {
+        put_strided_loop(printer, nest, indent);
+        return;
+    }
+    UL_ASSERT(!printer->phase->is_loose);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text,
+                   "for (int64_t t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64
+                   ") {\n",
+                   nest->total, printer->phase->team);
+    put_rounds(printer, nest, "t_round", indent + 1);
+    put_in_thread(printer, stmt_get(printer, nest->loops[nest->count - 1])->body, indent + 1);
+    put_close(printer, indent);
+}
+
+/* Variables from outside of it that a list sets. */
+static void find_set(const struct printer *printer, ul_ks first, bool *is_set)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_SET)
+            is_set[stmt->var] = printer->expr.used[stmt->var];
+        find_set(printer, stmt->body, is_set);
+        find_set(printer, stmt->orelse, is_set);
+    }
+}
+
+static void forget_declared(const struct printer *printer, ul_ks first, bool *is_set)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_VAR)
+            is_set[stmt->var] = false;
+        forget_declared(printer, stmt->body, is_set);
+        forget_declared(printer, stmt->orelse, is_set);
+    }
+}
+
+/* Thread 0 runs the loop, and sends what it has set. */
+static void put_first(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    bool *is_set = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->var_count);
+    bool outer = printer->in_thread;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (t_thread == 0) {\n");
+    printer->in_thread = true;
+    put_loop(printer, stmt, indent + 1);
+    printer->in_thread = outer;
+    put_close(printer, indent);
+    find_set(printer, stmt->body, is_set);
+    forget_declared(printer, stmt->body, is_set);
+    for (uint32_t i = 0; i < printer->kernel->var_count; i++) {
+        if (!is_set[i])
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "v%u = ul_%s_first(v%u);\n", i,
+                       is_warp(printer->phase) ? "warp" : "block", i);
+    }
+}
+
+/* ---- Contractions ---- */
+
+static void contract_expression(void *context, ul_kx expression)
+{
+    struct printer *printer = context;
+    ul_put_expr(&printer->expr, expression);
+}
+
+static void contract_statements(void *context, ul_ks first, uint32_t indent)
+{
+    put_in_thread(context, first, indent);
+}
+
+static void contract_load(void *context, uint32_t buffer, const char *index)
+{
+    struct printer *printer = context;
+    ul_put_load(&printer->expr, buffer, index);
+}
+
+static struct ul_contract_cuda_printer contract_printer(struct printer *printer)
+{
+    return (struct ul_contract_cuda_printer){.text = printer->text,
+                                             .kernel = printer->kernel,
+                                             .context = printer,
+                                             .put_expression = contract_expression,
+                                             .put_statements = contract_statements,
+                                             .put_load = contract_load};
+}
+
+static const struct ul_contraction *contraction_of(const struct printer *printer, ul_ks id)
+{
+    return &printer->kernel->contractions[stmt_get(printer, id)->contraction];
+}
+
+static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    struct ul_contract_cuda_printer contract = contract_printer(printer);
+    const struct ul_contraction *contraction = contraction_of(printer, id);
+    if (printer->phase->kind == UL_PHASE_TILES) {
+        ul_contract_cuda_put_tile(&contract, contraction, indent);
+    } else if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
+        ul_contract_cuda_put_team(&contract, contraction, indent);
+    } else {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_put(printer->text, "{\n");
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_put(printer->text, "const int64_t t_thread = 0, t_threads = 1;\n");
+        ul_contract_cuda_put_team(&contract, contraction, indent + 1);
+        put_close(printer, indent);
+    }
+}
+
+static void put_statement(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_ks_data *stmt = stmt_get(printer, id);
+    bool in_team = printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread;
+    uint8_t mode = in_team ? printer->phase->modes[id] : (uint8_t)UL_TEAM_ALIKE;
+    if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_SET || stmt->kind == UL_KS_VAR) {
+        ul_put_definition(&printer->expr, stmt, indent);
+    } else if (stmt->kind == UL_KS_CONTRACT) {
+        put_contraction(printer, id, indent);
+    } else if (stmt->kind == UL_KS_STORE) {
+        put_store(printer, stmt, indent);
+    } else if (stmt->kind == UL_KS_IF) {
+        put_if(printer, stmt, indent);
+    } else if (stmt->kind == UL_KS_BREAK) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_put(printer->text, "break;\n");
+    } else if (mode == UL_TEAM_STRIDED) {
+        put_strided(printer, id, indent);
+    } else if (mode == UL_TEAM_FIRST) {
+        put_first(printer, stmt, indent);
+    } else {
+        put_loop(printer, stmt, indent);
+    }
+}
+
+static void put_list(struct printer *printer, ul_ks first, ul_ks end, uint32_t indent)
+{
+    for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
+        if (has_barriers(printer->phase) && !printer->in_thread && printer->phase->barriers[id])
+            put_barrier(printer, indent);
+        put_statement(printer, id, indent);
+    }
+}
+
+/* ---- The frame of a phase ---- */
+
+static bool is_within(const struct printer *printer, ul_ks id)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (ul_ks k = phase->top_first; k != phase->top_end; k = stmt_get(printer, k)->next) {
+        if (k == id)
+            return true;
+    }
+    return false;
+}
+
+/* The names of a list on the host that the phase needs, from the last to the first. */
+static void mention_names(struct printer *printer, ul_ks first, bool *is_needed)
+{
+    if (first == UL_NONE)
+        return;
+    mention_names(printer, stmt_get(printer, first)->next, is_needed);
+    const struct ul_ks_data *stmt = stmt_get(printer, first);
+    if (ul_grid_is_name(printer->kernel, stmt) && printer->mentions.vars[stmt->var] &&
+        printer->expr.used[stmt->var] && !is_within(printer, first)) {
+        is_needed[first] = true;
+        ul_mention_expr(&printer->mentions, stmt->value);
+    }
+}
+
+/* All that the phase names; the names of lists on the host that it must find again. */
+static bool *find_mentions(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    bool *is_needed = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->stmt_count);
+    ul_mentions_init(&printer->mentions, printer->kernel, printer->expr.used, printer->text->arena);
+    ul_mention_list(&printer->mentions, phase->top_first, phase->top_end);
+    for (uint32_t i = phase->host_count; i-- > 0;)
+        mention_names(printer, stmt_get(printer, phase->hosts[i])->body, is_needed);
+    mention_names(printer, printer->kernel->first, is_needed);
+    return is_needed;
+}
+
+static void put_names(struct printer *printer, const bool *is_needed, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        if (is_needed[id])
+            ul_put_definition(&printer->expr, stmt_get(printer, id), 1);
+    }
+}
+
+/* Parameters of a phase, or arguments at its launch. */
+static bool uses_scratch(const struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &printer->kernel->buffers[i];
+        bool in_scratch =
+            (buffer->role == UL_BUFFER_SCRATCH && phase->places[i] == UL_PLACE_ARENA) ||
+            phase->places[i] == UL_PLACE_OWN;
+        if (in_scratch && printer->mentions.buffers[i])
+            return true;
+    }
+    return false;
+}
+
+static void put_parameters(struct printer *printer, bool typed)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    const char *separator = "";
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (!is_parameter(buffer) || !printer->mentions.buffers[i])
+            continue;
+        ul_text_put(printer->text, separator);
+        if (typed)
+            ul_text_printf(printer->text, "%s%s *", buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                           ul_storage_type(buffer->dtype));
+        ul_text_printf(printer->text, "b%u", i);
+        separator = ", ";
+    }
+    if (uses_scratch(printer)) {
+        ul_text_printf(printer->text, "%s%sscratch", separator, typed ? "unsigned char *" : "");
+        separator = ", ";
+    }
+    for (uint32_t i = 0; i < printer->phase->host_count; i++) {
+        uint32_t var = stmt_get(printer, printer->phase->hosts[i])->var;
+        if (!printer->mentions.vars[var])
+            continue;
+        ul_text_printf(printer->text, "%s%sv%u", separator, typed ? "int64_t " : "", var);
+        separator = ", ";
+    }
+    if (typed)
+        ul_text_printf(printer->text, "%sstruct ul_where run", separator);
+}
+
+/* Scratch and arrays of a place. */
+static void put_arrays(struct printer *printer, enum ul_place place, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &printer->kernel->buffers[i];
+        const char *type = ul_storage_type(buffer->dtype);
+        if (is_parameter(buffer) || phase->places[i] != (uint8_t)place ||
+            !printer->mentions.buffers[i])
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        if (place == UL_PLACE_THREAD)
+            ul_text_printf(printer->text, "%s b%u[%" PRIu64 "];\n", type, i, buffer->element_count);
+        else if (place == UL_PLACE_REGISTER)
+            ul_text_printf(printer->text, "%s b%u = 0;\n", type, i);
+        else
+            ul_text_printf(printer->text, "%s *const b%u = ul_at<%s>(%s, %" PRIu64 ");\n", type, i,
+                           type,
+                           place == UL_PLACE_OWN      ? "t_own"
+                           : place == UL_PLACE_SHARED ? "t_shared"
+                                                      : "scratch",
+                           phase->offsets_bytes[i]);
+    }
+}
+
+static bool uses_place(const struct printer *printer, enum ul_place place)
+{
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        if (printer->phase->places[i] == (uint8_t)place && printer->mentions.buffers[i])
+            return true;
+    }
+    return false;
+}
+
+/* What an item has of its own, before its statements. */
+static void put_item(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    put_rounds(printer, &phase->items, "t_item", indent);
+    put_arrays(printer, UL_PLACE_THREAD, indent);
+    put_arrays(printer, UL_PLACE_REGISTER, indent);
+    put_list(printer, phase->first, phase->end, indent);
+}
+
+static void put_each(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    if (phase->items.count == 0) {
+        put_item(printer, 1);
+        return;
+    }
+    ul_text_printf(printer->text,
+                   "    for (int64_t t_item = ul_item_first(); t_item < %" PRId64
+                   "; t_item += ul_item_stride()) {\n",
+                   phase->items.total);
+    put_item(printer, 2);
+    put_close(printer, 1);
+}
+
+/* Lanes are items of their own. */
+static void put_loose(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_text_printf(printer->text,
+                   "    for (int64_t t_lane = ul_item_first(); t_lane < %" PRId64
+                   "; t_lane += ul_item_stride()) {\n",
+                   phase->items.total * phase->team);
+    ul_text_printf(
+        printer->text,
+        "        [[maybe_unused]] const int64_t t_thread = t_lane%s, t_threads = %" PRId64 ";\n",
+        phase->items.total > 1 ? ul_arena_printf(printer->text->arena, " %% %" PRId64, phase->team)
+                               : "",
+        phase->team);
+    if (phase->items.count > 0)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] const int64_t t_item = t_lane / %" PRId64 ";\n",
+                       phase->team);
+    put_item(printer, 2);
+    put_close(printer, 1);
+}
+
+static void put_team(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    if (phase->items.count == 0) {
+        put_item(printer, 1);
+        return;
+    }
+    ul_text_printf(printer->text,
+                   "    for (int64_t t_item = t_team; t_item < %" PRId64
+                   "; t_item += (int64_t)gridDim.x * %" PRId64 ") {\n",
+                   phase->items.total, phase->block_threads / phase->team);
+    put_item(printer, 2);
+    if (uses_place(printer, UL_PLACE_SHARED) || uses_place(printer, UL_PLACE_OWN))
+        put_barrier(printer, 2); /* the next item overwrites them */
+    put_close(printer, 1);
+}
+
+static void put_tiles(struct printer *printer, int64_t tile_count)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_text_printf(printer->text,
+                   "    for (int64_t t_block = blockIdx.x; t_block < %" PRId64
+                   "; t_block += gridDim.x) {\n",
+                   tile_count * phase->items.total);
+    ul_text_printf(printer->text, "        const int64_t t_tile = t_block%s;\n",
+                   phase->items.total > 1
+                       ? ul_arena_printf(printer->text->arena, " %% %" PRId64, tile_count)
+                       : "");
+    if (phase->items.total > 1)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] const int64_t t_item = t_block / %" PRId64 ";\n",
+                       tile_count);
+    else if (phase->items.count > 0)
+        ul_text_put(printer->text, "        [[maybe_unused]] const int64_t t_item = 0;\n");
+    put_item(printer, 2);
+    put_close(printer, 1);
+}
+
+/* Which thread of which team this is. */
+static void put_team_names(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    int64_t teams = phase->kind == UL_PHASE_TEAM && !phase->is_loose
+                        ? phase->block_threads / phase->team
+                        : phase->block_threads;
+    if (has_barriers(phase)) {
+        ul_text_printf(printer->text,
+                       "    [[maybe_unused]] const int64_t t_thread = threadIdx.x%s, ",
+                       teams > 1 ? " % 32" : "");
+        ul_text_printf(printer->text, "t_threads = %" PRId64 ";\n", phase->team);
+        ul_text_put(printer->text, "    [[maybe_unused]] const int64_t t_team = ");
+        if (teams > 1)
+            ul_text_printf(printer->text, "(int64_t)blockIdx.x * %" PRId64 " + threadIdx.x / 32;\n",
+                           teams);
+        else
+            ul_text_put(printer->text, "blockIdx.x;\n");
+    } else if (phase->kind == UL_PHASE_EACH && uses_place(printer, UL_PLACE_OWN)) {
+        ul_text_put(printer->text, "    const int64_t t_team = ul_item_first();\n");
+    }
+    if (uses_place(printer, UL_PLACE_SHARED))
+        ul_text_printf(printer->text, "    unsigned char *const t_shared = t_shared_block%s;\n",
+                       teams > 1 ? ul_arena_printf(printer->text->arena, " + threadIdx.x / 32 * %u",
+                                                   phase->shared_bytes)
+                                 : "");
+    if (uses_place(printer, UL_PLACE_OWN))
+        ul_text_printf(printer->text,
+                       "    unsigned char *const t_own = scratch + (%" PRIu64 " + t_team * %" PRIu64
+                       ");\n",
+                       printer->grid.own_offset_bytes, phase->own_bytes);
+    put_arrays(printer, UL_PLACE_ARENA, 1);
+    put_arrays(printer, UL_PLACE_SHARED, 1);
+    put_arrays(printer, UL_PLACE_OWN, 1);
+}
+
+static ul_ks tiled_contraction(const struct printer *printer)
+{
+    ul_ks id = printer->phase->first;
+    while (stmt_get(printer, id)->kind != UL_KS_CONTRACT)
+        id = stmt_get(printer, id)->next;
+    return id;
+}
+
+static void put_phase(struct printer *printer, uint32_t number)
+{
+    const struct ul_phase *phase = printer->phase;
+    const bool *is_needed = find_mentions(printer);
+    bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
+        is_scalar[i] = phase->places[i] == UL_PLACE_REGISTER;
+    printer->expr.is_scalar = is_scalar;
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
+                   phase->block_threads, number);
+    put_parameters(printer, true);
+    ul_text_put(printer->text, ")\n{\n");
+    struct ul_contract_grid grid = {.tile_count = 0};
+    if (phase->kind == UL_PHASE_TILES) {
+        struct ul_contract_cuda_printer contract = contract_printer(printer);
+        const struct ul_contraction *contraction =
+            contraction_of(printer, tiled_contraction(printer));
+        ul_contract_cuda_grid(printer->kernel, contraction, &grid);
+        ul_contract_cuda_put_shared(&contract, contraction, 1);
+    }
+    if (uses_place(printer, UL_PLACE_SHARED))
+        ul_text_printf(printer->text,
+                       "    UL_SHARED(unsigned char, t_shared_block, %" PRId64 ");\n",
+                       phase->shared_bytes * (phase->block_threads / phase->team));
+    ul_text_put(printer->text, "    UL_ENTER(run);\n");
+    put_team_names(printer);
+    put_names(printer, is_needed, printer->kernel->first);
+    for (uint32_t i = 0; i < phase->host_count; i++)
+        put_names(printer, is_needed, stmt_get(printer, phase->hosts[i])->body);
+    if (phase->kind == UL_PHASE_TILES)
+        put_tiles(printer, grid.tile_count);
+    else if (phase->kind == UL_PHASE_EACH)
+        put_each(printer);
+    else if (phase->is_loose)
+        put_loose(printer);
+    else
+        put_team(printer);
+    ul_text_put(printer->text, "}\n\n");
+    printer->expr.is_scalar = NULL;
+}
+
+/* ---- The host's function ---- */
+
+static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", number,
+                   phase->block_count, phase->block_threads);
+    put_parameters(printer, false);
+    ul_text_put(printer->text, ");\n");
+}
+
+/* Closes and opens loops on the host, from those around the phase before to those around this. */
+static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before,
+                          const struct ul_phase *now)
+{
+    uint32_t open = before == NULL ? 0 : before->host_count;
+    uint32_t wanted = now == NULL ? 0 : now->host_count, same = 0;
+    while (same < open && same < wanted && before->hosts[same] == now->hosts[same])
+        same++;
+    while (open > same)
+        put_close(printer, open--);
+    for (; open < wanted; open++) {
+        const struct ul_ks_data *loop = stmt_get(printer, now->hosts[open]);
+        ul_put_indent(&printer->expr, open + 1);
+        ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", loop->var, loop->var);
+        ul_put_expr(&printer->expr, loop->value);
+        ul_text_printf(printer->text, "; v%u++) {\n", loop->var);
+    }
+    return wanted;
+}
+
+/* The parameters of the host's function; those that no phase takes are named as unused. */
+static void put_host_parameters(struct printer *printer)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    ul_text_put(printer->text, "static void @([[maybe_unused]] const struct ul_cuda_step *at");
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (is_parameter(buffer))
+            ul_text_printf(printer->text, ", [[maybe_unused]] %s%s *b%u",
+                           buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                           ul_storage_type(buffer->dtype), i);
+    }
+    if (printer->grid.scratch_bytes > 0)
+        ul_text_put(printer->text, ", [[maybe_unused]] unsigned char *scratch");
+    ul_text_put(printer->text, ")\n{\n");
+}
+
+static void put_host(struct printer *printer)
+{
+    const struct ul_phase *before = NULL;
+    put_host_parameters(printer);
+    for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
+        printer->phase = &printer->grid.phases[i];
+        if (printer->phase->block_count == 0)
+            continue;
+        find_mentions(printer);
+        uint32_t open = put_hosts(printer, before, printer->phase);
+        put_launch(printer, i, open + 1);
+        before = printer->phase;
+    }
+    put_hosts(printer, before, NULL);
+    ul_text_put(printer->text, "}\n");
+}
+
+enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                    uint64_t *scratch_bytes, struct ul_diag *diag)
+{
+    struct printer printer = {.text = text, .kernel = kernel};
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        enum ul_dtype dtype = kernel->buffers[i].dtype;
+        if (ul_storage_type(dtype) == NULL)
+            return ul_diag_set(diag, UL_UNSUPPORTED,
+                               "target cuda has no type %s; cast the tensor to a wider one",
+                               ul_dtype_get(dtype)->name);
+    }
+    ul_expr_printer_init(&printer.expr, text, kernel);
+    ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
+    for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
+        printer.phase = &printer.grid.phases[i];
+        if (printer.phase->block_count > 0)
+            put_phase(&printer, i);
+    }
+    put_host(&printer);
+    *scratch_bytes = printer.grid.scratch_bytes;
+    return UL_OK;
+}

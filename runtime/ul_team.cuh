@@ -1,0 +1,35 @@
+/*
+ * What a team of threads does together: a warp, or a block, that runs one item of a printed kernel.
+ *
+ * Invariants: every function is called by all threads of the team; what it gives does not depend
+ * on the order in which they run. Nothing fails.
+ * CUDA C++17; also host C++ with tests/cuda_emulation.
+ */
+#ifndef UL_TEAM_CUH
+#define UL_TEAM_CUH
+
+#include "ul_kernel.cuh"
+
+/* An array of `Type` at an offset in memory without one. */
+template <typename Type> static __device__ inline Type *ul_at(unsigned char *bytes, int64_t offset)
+{
+    return reinterpret_cast<Type *>(bytes + offset);
+}
+
+/* The value that thread 0 has. */
+template <typename Type> static __device__ inline Type ul_warp_first(Type value)
+{
+    return __shfl_sync(0xffffffffu, value, 0);
+}
+
+template <typename Type> static __device__ inline Type ul_block_first(Type value)
+{
+    UL_SHARED(Type, slot, 1);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        slot[0] = value;
+    __syncthreads();
+    return slot[0];
+}
+
+#endif
