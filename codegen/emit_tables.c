@@ -213,7 +213,6 @@ static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct u
                      const struct ul_value *value, bool part, uint32_t position)
 {
     struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
-    part = part && place.space == UL_EMIT_ARENA;
     ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
                    part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
                    place.offset_bytes + (uint64_t)value->view.offset_bytes,
@@ -245,7 +244,8 @@ static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, st
 }
 
 /* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
- * a place that is written in part. Returns how many. */
+ * a place that is written in part, and none of a caller's buffer, of which nobody knows what is in
+ * its other parts. Returns how many. */
 static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
                           const struct ul_program_step *step, uint32_t position)
 {
@@ -256,6 +256,8 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
         if (!step->written[i] || written == UL_NONE)
             continue;
         const struct ul_value *value = &emitter->program->graph->values[written];
+        if (moves && ul_emit_place(emitter, value->view.base, position).space != UL_EMIT_ARENA)
+            continue;
         uint32_t copied = moves ? 0 : put_copied(emitter, shapes, views, value, position);
         if (copied == 0)
             put_view(emitter, shapes, views, value, moves, position);
