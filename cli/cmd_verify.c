@@ -237,9 +237,10 @@ static enum ul_status verify_set(struct verification *verification)
             build_attempt(verification, (enum attempt)attempt, verification->program, &diag);
         if (status == UL_OK)
             return run_on_data(verification);
-        if (attempt == ATTEMPT_PLAIN)
+        bool is_model = status == UL_UNSUPPORTED || status == UL_INVALID || status == UL_USAGE;
+        if (attempt == ATTEMPT_PLAIN || !is_model)
             first = diag;
-        if (status != UL_UNSUPPORTED && status != UL_INVALID && status != UL_USAGE)
+        if (!is_model)
             break;
     }
     outer->diag = first; /* what the model says of itself, not of our guesses */
