@@ -202,7 +202,7 @@ static FILE *open_choices(const char *path, const struct ul_model *model, const 
     char head[HEAD_LINES][LINE_BYTES], line[LINE_BYTES];
     FILE *file = fopen(path, "r");
     if (file == NULL) {
-        *reason = "the file of choices (--tuned) cannot be read";
+        *reason = "the file of choices (--choices) cannot be read";
         return NULL;
     }
     *reason = "the device does not say its name";

@@ -6,7 +6,7 @@
  *                 error) and makes its handle
  *      prepare    for each call: descriptors, and the first algorithm of the library's heuristic
  *                 that does with the planned workspace and gives the same bits every time; or, with
- *                 --tuned, the one that a file names. Every call runs once, so that the library
+ *                 --choices, the one that a file names. Every call runs once, so that the library
  *                 loads what it needs before a run is captured. With --tune all that the heuristic
  *                 offers are measured, and the file is written
  *      run        if (!ul_cudnn_run(&at, 1, 3, args, scratch)) k7(&at, ...);

@@ -243,7 +243,8 @@ static bool describe_call(const struct functions *dnn, const struct ul_call *cal
                                         channels, 1, channels, channels) == CUDNN_STATUS_SUCCESS &&
            dnn->CreateActivationDescriptor(&convolution->activation) == CUDNN_STATUS_SUCCESS &&
            dnn->SetActivationDescriptor(convolution->activation,
-                                        relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
+                                        convolution->has_relu ? CUDNN_ACTIVATION_RELU
+                                                              : CUDNN_ACTIVATION_IDENTITY,
                                         CUDNN_PROPAGATE_NAN, 0) == CUDNN_STATUS_SUCCESS;
 }
 
