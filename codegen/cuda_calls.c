@@ -259,6 +259,8 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     struct ul_call *call = &group->call;
     (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
+    if (call->src.type != UL_CALL_F32 || call->dst.type != UL_CALL_F32)
+        return false;
     if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
         make_product(call);
     bool is_product = call->kind == UL_CALL_MATMUL;

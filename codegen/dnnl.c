@@ -164,6 +164,7 @@ static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
     layout->rank = (uint32_t)desc->ndims;
     layout->block_count = (uint32_t)blocking->inner_nblks;
     layout->size_bytes = dnnl_memory_desc_get_size(desc);
+    layout->element_bytes = desc->data_type == dnnl_f32 ? 4 : 2;
     for (uint32_t b = 0; b < layout->block_count; b++) {
         layout->blocks[b] = blocking->inner_blks[b];
         layout->block_dims[b] = (uint32_t)blocking->inner_idxs[b];
@@ -309,7 +310,7 @@ static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *
 {
     enum { LEAST_ROW = 8, LEAST_PIXELS = 64 };
     const int64_t *w = call->weights.dims;
-    if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4)
+    if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4 || call->src.type != UL_CALL_F32)
         return "";
     if (call->group_count > 1)
         return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= LEAST_ROW ? "jit_dw:" : "";
@@ -342,7 +343,7 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
     int64_t count = ul_call_dense(call->kind, tensor, &dense);
     if (memcmp(dense.strides, tensor->strides, sizeof dense.strides) == 0)
         return 0;
-    return (uint64_t)count * sizeof(float);
+    return (uint64_t)count * ul_call_element_bytes(tensor);
 }
 
 /* Asks with the fewest copies first. */

@@ -23,6 +23,9 @@ static void put_tensor(struct ul_text *text, const char *field, const struct ul_
     if (tensor->rank == 0)
         return;
     ul_text_printf(text, "     .%s = {.rank = %u, ", field, tensor->rank);
+    if (tensor->type != UL_CALL_F32)
+        ul_text_printf(text, ".type = %s, ",
+                       tensor->type == UL_CALL_F16 ? "UL_CALL_F16" : "UL_CALL_BF16");
     put_ints(text, "dims", tensor->dims, tensor->rank);
     ul_text_put(text, ", ");
     put_ints(text, "strides", tensor->strides, tensor->rank);
@@ -42,8 +45,8 @@ static void put_layout(struct ul_text *text, const struct ul_pack *pack)
         ul_text_put(text, "}, ");
         put_ints(text, "blocks", pack->blocks, pack->block_count);
     }
-    ul_text_printf(text, ", .size_bytes = %" PRIu64 "%s}", pack->size_bytes,
-                   pack->winograd != 0 ? ", .winograd = 1" : "");
+    ul_text_printf(text, ", .size_bytes = %" PRIu64 ", .element_bytes = %u%s}", pack->size_bytes,
+                   pack->element_bytes, pack->winograd != 0 ? ", .winograd = 1" : "");
 }
 
 static void put_float(struct ul_text *text, const char *field, float number)

@@ -121,20 +121,22 @@ static void write_weight(struct ul_emitter *emitter, ul_value_id value)
 }
 
 /* In the library's layout, as a program does it that reads its weights into the arena. */
-static void put_packed_weight(struct weight_writer *writer, const struct ul_value *info,
+static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
                               const struct ul_pack *pack)
 {
     struct ul_arena scratch;
     struct ul_packer packer;
     unsigned char chunk[CHUNK_BYTES];
+    const struct ul_graph *graph = writer->base.program->graph;
+    const struct ul_value *info = &graph->values[value];
     uint64_t count = ul_type_elements(&info->type);
     ul_arena_init(&scratch);
     unsigned char *packed = ul_arena_alloc(&scratch, pack->size_bytes);
     ul_packer_init(&packer, pack, packed);
     for (uint64_t at = 0; at < count;) {
-        uint64_t part = CHUNK_BYTES / UL_PACK_ELEMENT_BYTES;
+        uint64_t part = CHUNK_BYTES / pack->element_bytes;
         part = count - at < part ? count - at : part;
-        ul_tensor_read(info->tensor, at, part, chunk);
+        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), at, part, chunk);
         ul_packer_add(&packer, chunk, part);
         at += part;
     }
@@ -146,14 +148,13 @@ static void put_packed_weight(struct weight_writer *writer, const struct ul_valu
 static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
-    const struct ul_value *info = &emitter->program->graph->values[value];
     const struct ul_pack *pack = emitter->program->packs[value];
     uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
     const unsigned char gap[CHUNK_BYTES] = {0};
     UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
     put_weight_bytes(writer, gap, offset - writer->written_bytes);
     if (pack != NULL)
-        put_packed_weight(writer, info, pack);
+        put_packed_weight(writer, value, pack);
     else
         put_weight_elements(writer, value);
 }

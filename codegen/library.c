@@ -20,11 +20,15 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
                         struct ul_call_tensor *tensor)
 {
     const struct ul_value *info = &graph->values[value];
-    if (ul_value_storage(graph, value) != UL_F32 || info->type.rank > UL_CALL_RANK ||
-        info->type.rank == 0 || info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
+    enum ul_dtype storage = ul_value_storage(graph, value);
+    if (info->type.dtype != UL_F32 || info->type.rank > UL_CALL_RANK || info->type.rank == 0 ||
+        info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
         return false;
     memset(tensor, 0, sizeof *tensor);
     tensor->rank = info->type.rank;
+    tensor->type = storage == UL_F16    ? UL_CALL_F16
+                   : storage == UL_BF16 ? UL_CALL_BF16
+                                        : UL_CALL_F32;
     for (uint32_t d = 0; d < tensor->rank; d++) {
         tensor->dims[d] = info->type.dims[d];
         tensor->strides[d] = info->view.strides[d];
@@ -100,6 +104,7 @@ static bool describe_weights(struct ul_describer *describer, const struct ul_con
         weights->strides[at++] = w.strides[d];
     }
     weights->rank = at;
+    weights->type = w.type;
     return true;
 }
 
@@ -109,6 +114,7 @@ static bool describe_bias(struct ul_describer *describer, ul_value_id value)
     if (value == UL_NONE)
         return true;
     if (!ul_describe_tensor(describer->graph, value, &out->call.bias) || out->call.bias.rank != 1 ||
+        out->call.bias.type != UL_CALL_F32 ||
         (out->call.bias.dims[0] > 1 && out->call.bias.strides[0] != 1))
         return false;
     out->call.bias.strides[0] = 1;
@@ -245,6 +251,7 @@ void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
     memset(pack, 0, sizeof *pack);
     pack->rank = layout->rank;
     pack->size_bytes = layout->size_bytes;
+    pack->element_bytes = layout->element_bytes;
     pack->block_count = layout->block_count;
     for (uint32_t i = 0; i < layout->rank; i++) {
         pack->dims[i] = layout->dims[order[i]];
@@ -295,6 +302,14 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     }
 }
 
+/* Factors of one type, results of that type or f32. */
+static bool has_types(const struct ul_call *call)
+{
+    bool alike = call->weights.rank == 0 || call->src.type == call->weights.type;
+    return alike && (call->dst.type == call->src.type ||
+                     (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
+}
+
 static void settle(struct ul_group_call *out)
 {
     struct ul_call *call = &out->call;
@@ -330,7 +345,7 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     bool is_product = call->call.kind == UL_CALL_MATMUL;
     if (!is_product && !ul_describe_tensor(graph, last, &call->call.dst))
         return false;
-    if (!ul_describe_posts(&describer) || describer.result != last)
+    if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
         return false;
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
                      may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights);

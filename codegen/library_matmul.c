@@ -16,7 +16,7 @@
 /* The operand with `rank` axes: axes of one element in front, and beside a row or column. */
 static void widen(struct ul_call_tensor *tensor, uint32_t rank, bool is_vector, bool is_column)
 {
-    struct ul_call_tensor wide = {.rank = rank};
+    struct ul_call_tensor wide = {.rank = rank, .type = tensor->type};
     for (uint32_t d = 0; d < rank; d++)
         wide.dims[d] = 1;
     if (is_vector) {
@@ -34,7 +34,7 @@ static void widen(struct ul_call_tensor *tensor, uint32_t rank, bool is_vector, 
 /* The result with axes for the rows and columns that a vector operand has not. */
 static void widen_result(struct ul_call_tensor *tensor, const struct ul_matmul *matmul)
 {
-    struct ul_call_tensor wide = {.rank = matmul->batch.rank + 2};
+    struct ul_call_tensor wide = {.rank = matmul->batch.rank + 2, .type = tensor->type};
     uint32_t from = 0;
     for (uint32_t d = 0; d < wide.rank; d++) {
         bool missing = (d + 2 == wide.rank && matmul->a_is_vector) ||

@@ -8,7 +8,7 @@
  *          `---------------^
  *
  * Functions at the end that the program computes faster than the library are its tail: they run
- * over the result, behind the library's part, and pay for reading it once more.
+ * over the result (in f32), behind the library's part, and pay for reading it once more.
  *
  * Left undone: operands that are computed inside the group; slopes per channel (PRelu); tails of
  * results with gaps between their elements, and tails that go on with an operand.
@@ -88,6 +88,7 @@ static bool describe_operand(const struct ul_describer *describer, ul_value_id v
         return false;
     memset(tensor, 0, sizeof *tensor);
     tensor->rank = rank;
+    tensor->type = given.type;
     for (uint32_t d = 0; d < rank; d++) {
         bool missing = d < rank - given.rank;
         tensor->dims[d] = missing ? 1 : given.dims[d - (rank - given.rank)];
@@ -115,8 +116,8 @@ static bool is_bias(const struct ul_call *call, const struct ul_call_tensor *ope
         if (operand->dims[d] != (d == channel ? call->dst.dims[channel] : 1))
             return false;
     }
-    return takes_bias && call->bias.rank == 0 && call->post_count == 0 &&
-           operand->strides[channel] == 1;
+    return takes_bias && operand->type == UL_CALL_F32 && call->bias.rank == 0 &&
+           call->post_count == 0 && operand->strides[channel] == 1;
 }
 
 static void set_bias(struct ul_group_call *out, ul_value_id value,
@@ -138,7 +139,7 @@ static bool covers_base(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_value *info = &graph->values[value];
     return info->view.offset_bytes == 0 &&
-           ul_type_bytes(&info->type) == ul_type_bytes(&graph->values[info->view.base].type);
+           ul_type_elements(&info->type) == ul_type_elements(&graph->values[info->view.base].type);
 }
 
 /* Without gaps: its bytes can be copied as one block. */
@@ -172,7 +173,7 @@ static bool is_residual(const struct ul_describer *describer, ul_value_id value)
     bool is_product = out->call.kind == UL_CALL_CONVOLUTION ||
                       out->call.kind == UL_CALL_DECONVOLUTION || out->call.kind == UL_CALL_MATMUL;
     if (!describer->sums || !is_product || out->residual != UL_NONE ||
-        operand->type.rank != result->type.rank ||
+        operand->storage != result->storage || operand->type.rank != result->type.rank ||
         graph->values[operand->view.base].kind == UL_VALUE_WEIGHT ||
         !may_be_summed(describer, value) || !may_be_summed(describer, out->args[UL_CALL_DST]))
         return false;
@@ -380,6 +381,8 @@ bool ul_describe_posts(struct ul_describer *describer)
 
 void ul_describe_tail(struct ul_call *call)
 {
+    if (call->dst.type != UL_CALL_F32) /* it would be rounded in between */
+        return;
     while (call->tail_count < call->post_count &&
            ul_post_is_ours(call->posts[call->post_count - call->tail_count - 1].kind))
         call->tail_count++;

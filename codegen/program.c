@@ -225,15 +225,20 @@ static void count_call(const struct builder *builder, const struct ul_group_call
         planned->kind != UL_CALL_MATMUL && !pools && planned->weights.dims[channels] < FEW_CHANNELS;
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = ul_program_threads(builder->options);
+    enum ul_work_kind products = planned->src.type != UL_CALL_F32 ? UL_WORK_MATMUL_F16
+                                 : planned->tf32                  ? UL_WORK_MATMUL_TF32
+                                                                  : UL_WORK_MATMUL_F32;
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
     if (ul_winograd_is(planned))
         ul_winograd_count(planned, work);
     else
         work->counts[pools    ? UL_WORK_VECTOR
                      : window ? UL_WORK_WINDOW
-                              : UL_WORK_MATMUL_F32] += work->flop_count;
+                              : products] += work->flop_count;
     work->counts[UL_WORK_VECTOR] +=
-        (planned->src_copy_bytes + planned->dst_copy_bytes) / sizeof(float) * 2;
+        (planned->src_copy_bytes / ul_call_element_bytes(&planned->src) +
+         planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst)) *
+        2;
     count_posts(planned, elements, work);
     for (int k = 0; k < UL_WORK_KINDS; k++) {
         uint64_t share = (work->counts[k] + threads - 1) / threads;

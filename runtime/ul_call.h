@@ -24,10 +24,14 @@ enum ul_call_kind {
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
 
+/* Of elements in memory; sums are f32. */
+enum ul_call_type { UL_CALL_F32, UL_CALL_F16, UL_CALL_BF16 };
+
 struct ul_call_tensor {
     uint32_t rank; /* 0: absent */
     int64_t dims[UL_CALL_RANK];
     int64_t strides[UL_CALL_RANK];
+    enum ul_call_type type;
 };
 
 /* How the elements of a stored, row-major weight lie in the arena: element [i0, i1 ...] is at the
@@ -45,6 +49,7 @@ struct ul_pack {
     /* 1: dims are [K, C, 3, 3]; every 3x3 is transformed to a 4x4 by ul_winograd_weight, and what
      * lies in the arena is [K, C, 4, 4]. 0: elements are copied as bits. */
     uint32_t winograd;
+    uint32_t element_bytes; /* 4, or 2: of f16 or bf16 */
 };
 
 enum ul_post_kind {
@@ -106,6 +111,11 @@ struct ul_call {
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */
+
+static inline uint32_t ul_call_element_bytes(const struct ul_call_tensor *tensor)
+{
+    return tensor->type == UL_CALL_F32 ? 4 : 2;
+}
 
 /* Whether the program computes this function faster than the library (ul_posts.h). */
 static inline int ul_post_is_ours(enum ul_post_kind kind)

@@ -36,14 +36,20 @@ static inline void ul_dnnl_copy_dims(dnnl_dims_t target, const int64_t *source, 
     memcpy(target, source, count * sizeof *source);
 }
 
+static inline dnnl_data_type_t ul_dnnl_type(enum ul_call_type type)
+{
+    return type == UL_CALL_BF16 ? dnnl_bf16 : type == UL_CALL_F16 ? dnnl_f16 : dnnl_f32;
+}
+
 static inline bool ul_dnnl_plain(dnnl_memory_desc_t *desc, const struct ul_call_tensor *tensor)
 {
     dnnl_dims_t dims, strides;
     memset(desc, 0, sizeof *desc);
     ul_dnnl_copy_dims(dims, tensor->dims, tensor->rank);
     ul_dnnl_copy_dims(strides, tensor->strides, tensor->rank);
-    return tensor->rank == 0 || dnnl_memory_desc_init_by_strides(desc, (int)tensor->rank, dims,
-                                                                 dnnl_f32, strides) == dnnl_success;
+    return tensor->rank == 0 ||
+           dnnl_memory_desc_init_by_strides(desc, (int)tensor->rank, dims,
+                                            ul_dnnl_type(tensor->type), strides) == dnnl_success;
 }
 
 /* A tensor of a post-operation counts its axes from the last one of the result. */
@@ -66,15 +72,17 @@ static inline bool ul_dnnl_post(dnnl_memory_desc_t *desc, const struct ul_call_t
         full.strides[i] = outer;
     }
     full.rank = rank;
+    full.type = tensor->type;
     return ul_dnnl_plain(desc, &full);
 }
 
 /* Blocked layouts have no constructor in the library's interface; its structure is public. */
-static inline bool ul_dnnl_packed(dnnl_memory_desc_t *desc, const struct ul_pack *layout)
+static inline bool ul_dnnl_packed(dnnl_memory_desc_t *desc, const struct ul_pack *layout,
+                                  enum ul_call_type type)
 {
     memset(desc, 0, sizeof *desc);
     desc->ndims = (int)layout->rank;
-    desc->data_type = dnnl_f32;
+    desc->data_type = ul_dnnl_type(type);
     desc->format_kind = dnnl_blocked;
     dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
     blocking->inner_nblks = (int)layout->block_count;
@@ -101,7 +109,8 @@ static inline bool ul_dnnl_seen(dnnl_memory_desc_t *desc, enum ul_call_kind kind
     struct ul_call_tensor dense;
     if (copy_bytes == 0)
         return ul_dnnl_plain(desc, tensor);
-    return (uint64_t)ul_call_dense(kind, tensor, &dense) * sizeof(float) <= copy_bytes &&
+    return (uint64_t)ul_call_dense(kind, tensor, &dense) * ul_call_element_bytes(tensor) <=
+               copy_bytes &&
            ul_dnnl_plain(desc, &dense);
 }
 
@@ -249,12 +258,13 @@ static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_c
     bool good = ul_dnnl_seen(&desc->src, call->kind, &call->src, call->src_copy_bytes) &&
                 ul_dnnl_seen(&desc->dst, call->kind, &call->dst, call->dst_copy_bytes) &&
                 ul_dnnl_plain(&desc->bias, &call->bias);
-    good = good && (call->pack != NULL ? ul_dnnl_packed(&desc->weights, &call->layout)
-                                       : ul_dnnl_plain(&desc->weights, &call->weights));
+    good = good &&
+           (call->pack != NULL ? ul_dnnl_packed(&desc->weights, &call->layout, call->weights.type)
+                               : ul_dnnl_plain(&desc->weights, &call->weights));
     if (any && good) {
         dnnl_memory_desc_t plain = desc->weights;
-        good = dnnl_memory_desc_init_by_tag(&desc->weights, plain.ndims, plain.dims, dnnl_f32,
-                                            dnnl_format_tag_any) == dnnl_success;
+        good = dnnl_memory_desc_init_by_tag(&desc->weights, plain.ndims, plain.dims,
+                                            plain.data_type, dnnl_format_tag_any) == dnnl_success;
     }
     return good && ul_dnnl_make_attr(desc, call) && ul_dnnl_make_op(desc, call);
 }

@@ -13,8 +13,8 @@
  * a plain loop, or by memcpy where they lie side by side; nothing is divided per element. Weights
  * that are transformed are gathered nine by nine.
  *
- * Invariants: elements have 4 bytes and are copied as bits; with pack->winograd they are read as
- * little-endian floats, and what is written are floats of this machine. Ownership: all memory is
+ * Invariants: elements have 4 or 2 bytes and are copied as bits; with pack->winograd they are read
+ * as little-endian floats, and what is written are floats of this machine. Ownership: all memory is
  * the caller's. Nothing fails: a pack whose numbers are wrong is the compiler's bug. Pure C99;
  * needs no library.
  */
@@ -25,7 +25,7 @@
 
 #include <stddef.h>
 
-#define UL_PACK_ELEMENT_BYTES 4u
+#define UL_PACK_FLOAT_BYTES 4u
 
 /* A digit of an axis: `count` steps of `stride` elements make one step of the next digit. */
 struct ul_packer_digit {
@@ -43,13 +43,14 @@ struct ul_packer_axis {
 
 struct ul_packer {
     unsigned char *target;
+    size_t element_bytes;
     uint32_t rank;
     struct ul_packer_axis axes[UL_CALL_RANK];
     int64_t place;                  /* of the next element */
     const struct ul_pack *winograd; /* of transformed weights; they use what follows alone */
     int64_t output, channel;        /* whose weights come next */
     uint32_t tap_count;             /* of those, came already */
-    unsigned char taps[9 * UL_PACK_ELEMENT_BYTES];
+    unsigned char taps[9 * UL_PACK_FLOAT_BYTES];
 };
 
 /* The digits of axis `d`: its blocks from the finest on, then its tiles. */
@@ -115,8 +116,8 @@ static inline void ul_pack_zero_edge(const struct ul_pack *pack, uint32_t d, int
     place = (counts[d] - 1) * pack->strides[d];
     for (uint32_t i = 0; i < pack->rank;) {
         if (i == 0)
-            memset(target + (size_t)place * UL_PACK_ELEMENT_BYTES, 0,
-                   (size_t)tile_elements * UL_PACK_ELEMENT_BYTES);
+            memset(target + (size_t)place * pack->element_bytes, 0,
+                   (size_t)tile_elements * pack->element_bytes);
         if (i == d) {
             i++;
         } else if (++at[i] < counts[i]) {
@@ -137,7 +138,7 @@ static inline void ul_pack_zero_padding(const struct ul_pack *pack, unsigned cha
         tile_elements *= pack->blocks[b];
     for (uint32_t d = 0; d < pack->rank; d++)
         tile_count *= ul_pack_tiles(pack, d, &block);
-    if ((uint64_t)(tile_elements * tile_count) * UL_PACK_ELEMENT_BYTES != pack->size_bytes) {
+    if ((uint64_t)(tile_elements * tile_count) * pack->element_bytes != pack->size_bytes) {
         memset(target, 0, (size_t)pack->size_bytes); /* gaps between the tiles */
         return;
     }
@@ -154,14 +155,14 @@ static inline void ul_packer_winograd_init(struct ul_packer *packer, const struc
     const int64_t row_count = used != 0 ? UL_WINOGRAD_POINTS * pack->dims[1] : 0;
     packer->winograd = pack;
     for (int64_t row = 0; row < row_count; row++)
-        memset(packer->target + (begin + row * cols + used) * (int64_t)UL_PACK_ELEMENT_BYTES, 0,
-               (size_t)(cols - used) * UL_PACK_ELEMENT_BYTES);
+        memset(packer->target + (begin + row * cols + used) * (int64_t)UL_PACK_FLOAT_BYTES, 0,
+               (size_t)(cols - used) * UL_PACK_FLOAT_BYTES);
 }
 
 /* The floats that nine weights are, as they are stored: little-endian. */
 static inline void ul_packer_winograd_read(float taps[9], const unsigned char *stored)
 {
-    for (int i = 0; i < 9; i++, stored += UL_PACK_ELEMENT_BYTES) {
+    for (int i = 0; i < 9; i++, stored += UL_PACK_FLOAT_BYTES) {
         uint32_t bits = stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 |
                         (uint32_t)stored[3] << 24;
         memcpy(&taps[i], &bits, sizeof bits);
@@ -175,13 +176,13 @@ static inline void ul_packer_winograd_put(struct ul_packer *packer)
     const int64_t cols = pack->blocks[0];
     const int64_t place = packer->output / cols * pack->strides[0] + packer->output % cols +
                           packer->channel * pack->strides[1];
-    unsigned char *to = packer->target + place * (int64_t)UL_PACK_ELEMENT_BYTES;
+    unsigned char *to = packer->target + place * (int64_t)UL_PACK_FLOAT_BYTES;
     float u[UL_WINOGRAD_POINTS], taps[9];
     ul_packer_winograd_read(taps, packer->taps);
     ul_winograd_weight(u, taps);
     for (int p = 0; p < UL_WINOGRAD_POINTS; p++) {
-        memcpy(to, &u[p], UL_PACK_ELEMENT_BYTES);
-        to += pack->strides[3] * (int64_t)UL_PACK_ELEMENT_BYTES;
+        memcpy(to, &u[p], UL_PACK_FLOAT_BYTES);
+        to += pack->strides[3] * (int64_t)UL_PACK_FLOAT_BYTES;
     }
     if (++packer->channel == pack->dims[1]) {
         packer->channel = 0;
@@ -195,9 +196,9 @@ static inline void ul_packer_winograd_add(struct ul_packer *packer, const unsign
     while (count != 0) {
         uint32_t missing = 9 - packer->tap_count;
         uint32_t part = count < missing ? (uint32_t)count : missing;
-        memcpy(packer->taps + packer->tap_count * UL_PACK_ELEMENT_BYTES, elements,
-               part * UL_PACK_ELEMENT_BYTES);
-        elements += part * UL_PACK_ELEMENT_BYTES;
+        memcpy(packer->taps + packer->tap_count * UL_PACK_FLOAT_BYTES, elements,
+               part * UL_PACK_FLOAT_BYTES);
+        elements += part * UL_PACK_FLOAT_BYTES;
         count -= part;
         packer->tap_count += part;
         if (packer->tap_count == 9) {
@@ -212,6 +213,7 @@ static inline void ul_packer_init(struct ul_packer *packer, const struct ul_pack
 {
     memset(packer, 0, sizeof *packer);
     packer->target = target;
+    packer->element_bytes = pack->element_bytes;
     if (pack->winograd != 0) {
         ul_packer_winograd_init(packer, pack);
         return;
@@ -251,17 +253,18 @@ static inline int ul_packer_step(struct ul_packer *packer, struct ul_packer_axis
 
 /* Copies elements to places of one distance. */
 static inline void ul_packer_copy(unsigned char *target, int64_t stride,
-                                  const unsigned char *elements, int64_t count)
+                                  const unsigned char *elements, int64_t count,
+                                  size_t element_bytes)
 {
     if (stride == 1) {
-        memcpy(target, elements, (size_t)count * UL_PACK_ELEMENT_BYTES);
+        memcpy(target, elements, (size_t)count * element_bytes);
         return;
     }
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(target, elements, UL_PACK_ELEMENT_BYTES);
-        target += stride * (int64_t)UL_PACK_ELEMENT_BYTES;
-        elements += UL_PACK_ELEMENT_BYTES;
-    }
+    /* The size as a constant, so that copying an element is one instruction. */
+    for (int64_t i = 0; i < count && element_bytes == 2; i++)
+        memcpy(target + i * stride * 2, elements + i * 2, 2);
+    for (int64_t i = 0; i < count && element_bytes == 4; i++)
+        memcpy(target + i * stride * 4, elements + i * 4, 4);
 }
 
 /* The next `count` elements of the weight as it is stored. */
@@ -280,9 +283,9 @@ static inline void ul_packer_add(struct ul_packer *packer, const unsigned char *
             group = rest;
         if ((uint64_t)group > count)
             group = (int64_t)count;
-        ul_packer_copy(packer->target + packer->place * (int64_t)UL_PACK_ELEMENT_BYTES, stride,
-                       elements, group);
-        elements += (size_t)group * UL_PACK_ELEMENT_BYTES;
+        ul_packer_copy(packer->target + packer->place * (int64_t)packer->element_bytes, stride,
+                       elements, group, packer->element_bytes);
+        elements += (size_t)group * packer->element_bytes;
         count -= (uint64_t)group;
         int carry = ul_packer_step(packer, last, group);
         for (uint32_t d = packer->rank - 1; carry && d-- > 0;)

@@ -164,7 +164,7 @@ static inline int ul_run_stream(const struct ul_weights_source *source, uint64_t
             return 1;
         ul_hash_add(hash, bytes, (size_t)piece);
         if (packer != NULL)
-            ul_packer_add(packer, bytes, piece / UL_PACK_ELEMENT_BYTES);
+            ul_packer_add(packer, bytes, piece / packer->element_bytes);
         offset_bytes += piece;
         size_bytes -= piece;
     }

@@ -75,11 +75,15 @@ static inline int ul_winograd_takes(const struct ul_call *call)
 {
     const int64_t channels_last[4] = {0, 1, 0, 0};
     const int64_t row_major[4] = {call->weights.dims[1] * 9, 9, 3, 1};
-    return call->kind == UL_CALL_CONVOLUTION && call->group_count <= 1 && call->src.rank == 4 &&
-           call->weights.rank == 4 && call->dst.rank == 4 && call->weights.dims[2] == 3 &&
-           call->weights.dims[3] == 3 && call->steps[0] == 1 && call->steps[1] == 1 &&
-           call->dilations[0] == 1 && call->dilations[1] == 1 &&
-           ul_winograd_strided(&call->src, channels_last) &&
+    for (uint32_t i = 0; i < call->post_count; i++)
+        if (call->posts[i].tensor.type != UL_CALL_F32)
+            return 0;
+    return call->src.type == UL_CALL_F32 && call->weights.type == UL_CALL_F32 &&
+           call->dst.type == UL_CALL_F32 && call->kind == UL_CALL_CONVOLUTION &&
+           call->group_count <= 1 && call->src.rank == 4 && call->weights.rank == 4 &&
+           call->dst.rank == 4 && call->weights.dims[2] == 3 && call->weights.dims[3] == 3 &&
+           call->steps[0] == 1 && call->steps[1] == 1 && call->dilations[0] == 1 &&
+           call->dilations[1] == 1 && ul_winograd_strided(&call->src, channels_last) &&
            ul_winograd_strided(&call->dst, channels_last) &&
            ul_winograd_strided(&call->weights, row_major);
 }
@@ -150,6 +154,7 @@ static inline void ul_winograd_pack(struct ul_pack *pack, const struct ul_winogr
     pack->blocks[0] = cut->panel_cols;
     pack->size_bytes = cut->packed_bytes;
     pack->winograd = 1;
+    pack->element_bytes = sizeof(float);
 }
 
 /* The 16 elements of U of one pair of channels, for its 9 weights. */

@@ -71,7 +71,7 @@ static int next_index(const struct ul_call_tensor *tensor, int64_t *index)
 static struct ul_call_tensor make_tensor(uint32_t rank, const int64_t *dims, int channels_last,
                                          int64_t wide)
 {
-    struct ul_call_tensor tensor = {rank, {0}, {0}};
+    struct ul_call_tensor tensor = {.rank = rank};
     int64_t stride = 1;
     memcpy(tensor.dims, dims, rank * sizeof *dims);
     if (channels_last) {
@@ -309,6 +309,7 @@ static void take_layout(struct ul_call *call, struct ul_pack *pack, const dnnl_m
     layout->rank = (uint32_t)desc->ndims;
     layout->block_count = (uint32_t)blocking->inner_nblks;
     layout->size_bytes = dnnl_memory_desc_get_size(desc);
+    layout->element_bytes = 4;
     for (uint32_t b = 0; b < layout->block_count; b++) {
         layout->blocks[b] = blocking->inner_blks[b];
         layout->block_dims[b] = (uint32_t)blocking->inner_idxs[b];
@@ -376,7 +377,7 @@ static void reorder(const struct ul_call *call, const float *plain, float *packe
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t primitive;
     struct ul_call_tensor dense = make_tensor(call->weights.rank, call->weights.dims, 0, 0);
-    int good = ul_dnnl_plain(&from, &dense) && ul_dnnl_packed(&to, &call->layout);
+    int good = ul_dnnl_plain(&from, &dense) && ul_dnnl_packed(&to, &call->layout, UL_CALL_F32);
     good =
         good && dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
         dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success &&
@@ -475,7 +476,8 @@ static void run(const char *name, const struct ul_call *call, const struct data 
         double error = compare(call, data, &dst);
         CHECK(error < 2e-5);
         CHECK(same_outside(&dst, &data->dst, &call->dst));
-        struct ul_call_tensor planned = {1, {(int64_t)((call->scratch_bytes + 3) / 4)}, {1}};
+        struct ul_call_tensor planned = {
+            .rank = 1, .dims = {(int64_t)((call->scratch_bytes + 3) / 4)}, .strides = {1}};
         CHECK(same_outside(&scratch, &unused, planned.dims[0] != 0 ? &planned : NULL));
         if (test_failures != 0 || getenv("DNNL_TEST_SHOW") != NULL)
             printf("%s (%s): error %g\n", name, call->implementation, error);

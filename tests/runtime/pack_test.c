@@ -53,12 +53,13 @@ static void lay_out(struct ul_pack *pack, int shuffle, int64_t gap)
         pack->strides[order[i]] = size;
         size = size * ul_pack_tiles(pack, order[i], &block) + gap;
     }
-    pack->size_bytes = (uint64_t)size * UL_PACK_ELEMENT_BYTES;
+    pack->size_bytes = (uint64_t)size * pack->element_bytes;
 }
 
 static void make_random(struct ul_pack *pack)
 {
     memset(pack, 0, sizeof *pack);
+    pack->element_bytes = pick(0, 1) == 0 ? 4 : 2;
     pack->rank = (uint32_t)pick(1, 5);
     for (uint32_t d = 0; d < pack->rank; d++)
         pack->dims[d] = pick(0, 3) == 0 ? 1 : pick(1, 20);
@@ -81,13 +82,15 @@ static int64_t element_count(const struct ul_pack *pack)
 static void check_one(const struct ul_pack *pack)
 {
     int64_t count = element_count(pack), index[UL_CALL_RANK] = {0}, done = 0;
-    uint32_t *stored = malloc((size_t)count * sizeof *stored);
+    const size_t element_bytes = pack->element_bytes;
+    unsigned char *stored = malloc((size_t)count * element_bytes);
     unsigned char *got = malloc((size_t)pack->size_bytes + 64);
-    uint32_t *want = calloc(1, (size_t)pack->size_bytes);
+    unsigned char *want = calloc(1, (size_t)pack->size_bytes);
     struct ul_packer packer;
     for (int64_t i = 0; i < count; i++) {
-        stored[i] = (uint32_t)i + 1;
-        want[naive_place(pack, index)] = stored[i];
+        uint32_t element = (uint32_t)i + 1;
+        memcpy(stored + (size_t)i * element_bytes, &element, element_bytes);
+        memcpy(want + (size_t)naive_place(pack, index) * element_bytes, &element, element_bytes);
         for (uint32_t d = pack->rank; d-- > 0 && ++index[d] == pack->dims[d];)
             index[d] = 0;
     }
@@ -97,7 +100,7 @@ static void check_one(const struct ul_pack *pack)
         int64_t piece = pick(1, pick(0, 1) == 0 ? 7 : 5000);
         if (piece > count - done)
             piece = count - done;
-        ul_packer_add(&packer, (const unsigned char *)(stored + done), (uint64_t)piece);
+        ul_packer_add(&packer, stored + (size_t)done * element_bytes, (uint64_t)piece);
         done += piece;
     }
     CHECK(memcmp(got, want, (size_t)pack->size_bytes) == 0);
@@ -117,6 +120,7 @@ static double now(void)
 
 static void bench_one(const char *name, struct ul_pack *pack)
 {
+    pack->element_bytes = 4;
     lay_out(pack, 0, 0);
     uint64_t count = (uint64_t)element_count(pack);
     unsigned char *stored = malloc((size_t)count * 4), *target = malloc((size_t)pack->size_bytes);

@@ -30,7 +30,8 @@
     {                                                                                              \
         .rank = 4, .dims = {32, 16, 3, 3},                                                         \
         .strides = {144 * CALLS_BLOCK, CALLS_BLOCK, 48 * CALLS_BLOCK, 16 * CALLS_BLOCK},           \
-        .block_count = 1, .block_dims = {0}, .blocks = {CALLS_BLOCK}, .size_bytes = 18432          \
+        .block_count = 1, .block_dims = {0}, .blocks = {CALLS_BLOCK}, .size_bytes = 18432,         \
+        .element_bytes = 4                                                                         \
     }
 #else
 #ifdef CALLS_OTHER
@@ -41,7 +42,7 @@
 #define PACK_0                                                                                     \
     {                                                                                              \
         .rank = 4, .dims = {32, 16, 3, 3}, .strides = {2304, 2304, 768, 256}, .block_count = 2,    \
-        .block_dims = {1, 0}, .blocks = {16, 16}, .size_bytes = 18432                              \
+        .block_dims = {1, 0}, .blocks = {16, 16}, .size_bytes = 18432, .element_bytes = 4          \
     }
 #endif
 static const struct ul_pack pack_0 = PACK_0;
@@ -49,10 +50,10 @@ static const struct ul_pack pack_0 = PACK_0;
 static const struct ul_call calls[] = {
     {
         .kind = UL_CALL_CONVOLUTION,
-        .src = {4, {1, 16, 8, 8}, {1024, 64, 8, 1}},
-        .weights = {4, {32, 16, 3, 3}, {144, 9, 3, 1}},
-        .bias = {1, {32}, {1}},
-        .dst = {4, {1, 32, 8, 8}, {2048, 1, 256, 32}},
+        .src = {.rank = 4, .dims = {1, 16, 8, 8}, .strides = {1024, 64, 8, 1}},
+        .weights = {.rank = 4, .dims = {32, 16, 3, 3}, .strides = {144, 9, 3, 1}},
+        .bias = {.rank = 1, .dims = {32}, .strides = {1}},
+        .dst = {.rank = 4, .dims = {1, 32, 8, 8}, .strides = {2048, 1, 256, 32}},
         .pack = &pack_0,
         .layout = PACK_0,
         .group_count = 1,
@@ -68,8 +69,8 @@ static const struct ul_call calls[] = {
     },
     {
         .kind = UL_CALL_MEAN_POOL,
-        .src = {4, {1, 32, 8, 8}, {2048, 1, 256, 32}},
-        .dst = {4, {1, 32, 4, 4}, {512, 1, 128, 32}},
+        .src = {.rank = 4, .dims = {1, 32, 8, 8}, .strides = {2048, 1, 256, 32}},
+        .dst = {.rank = 4, .dims = {1, 32, 4, 4}, .strides = {512, 1, 128, 32}},
         .group_count = 1,
         .window = {2, 2},
         .steps = {2, 2},
@@ -79,8 +80,8 @@ static const struct ul_call calls[] = {
     },
     {
         .kind = UL_CALL_MEAN_POOL,
-        .src = {4, {1, 32, 4, 4}, {512, 1, 128, 32}},
-        .dst = {4, {1, 32, 1, 1}, {32, 1, 32, 32}},
+        .src = {.rank = 4, .dims = {1, 32, 4, 4}, .strides = {512, 1, 128, 32}},
+        .dst = {.rank = 4, .dims = {1, 32, 1, 1}, .strides = {32, 1, 32, 32}},
         .group_count = 1,
         .window = {4, 4},
         .steps = {1, 1},
