@@ -517,6 +517,8 @@ static void make_team(struct builder *b, struct ul_phase *phase, const bool *own
 /* How the statements of an item are run. */
 static void make_items(struct builder *b, struct ul_phase *phase, const bool *own)
 {
+    if (phase->items.total == 0)
+        return; /* no block */
     if (!has_work(b, phase->first, phase->end)) {
         phase->kind = UL_PHASE_EACH;
         set_places(b, phase, own);
@@ -582,27 +584,37 @@ static void add_phase(struct builder *b, ul_ks first, ul_ks end)
 
 /* ---- Lists on the host ---- */
 
-/* What a name's value is made of may be read again later: inputs that no output can lie on. */
-static bool is_constant(const struct ul_kernel *kernel, ul_kx id)
+/* What a name's value is made of may be read again later: other names, and inputs that no output
+ * can lie on. */
+static bool is_constant(const struct builder *b, ul_kx id)
 {
+    const struct ul_kernel *kernel = b->kernel;
     const struct ul_kx_data *expr = &kernel->exprs[id];
+    if (expr->op == UL_KX_VAR)
+        return b->grid->is_name[expr->var];
     if (ul_kx_operand_count(expr->op) == 0)
-        return expr->op != UL_KX_VAR || !kernel->vars[expr->var].is_mutable;
+        return true;
     for (uint32_t i = 0; expr->op == UL_KX_LOAD && i < kernel->buffer_count; i++) {
         if (kernel->buffers[expr->var].role != UL_BUFFER_INPUT ||
             (kernel->buffers[i].role == UL_BUFFER_OUTPUT && ul_may_alias(kernel, expr->var, i)))
             return false;
     }
-    if (!is_constant(kernel, expr->a))
+    if (!is_constant(b, expr->a))
         return false;
-    if (ul_kx_operand_count(expr->op) >= 2 && !is_constant(kernel, expr->b))
+    if (ul_kx_operand_count(expr->op) >= 2 && !is_constant(b, expr->b))
         return false;
-    return ul_kx_operand_count(expr->op) < 3 || is_constant(kernel, expr->c);
+    return ul_kx_operand_count(expr->op) < 3 || is_constant(b, expr->c);
 }
 
-bool ul_grid_is_name(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
+/* Statements are numbered as they were made: what a name is made of comes first. */
+static void find_names(struct builder *b)
 {
-    return stmt->kind == UL_KS_LET && is_constant(kernel, stmt->value);
+    b->grid->is_name = UL_NEW_ARRAY(b->arena, bool, b->kernel->var_count);
+    for (ul_ks id = 0; id < b->kernel->stmt_count; id++) {
+        const struct ul_ks_data *stmt = stmt_get(b, id);
+        if (stmt->kind == UL_KS_FOR || (stmt->kind == UL_KS_LET && is_constant(b, stmt->value)))
+            b->grid->is_name[stmt->var] = true;
+    }
 }
 
 /* The statement behind the last one from `first` on that `id` is tied to: by a variable that it
@@ -614,7 +626,7 @@ static ul_ks tied_until(struct builder *b, ul_ks id)
     ul_mentions_init(&here, b->kernel, b->used, &b->scratch);
     ul_mention(&here, id);
     bool declares =
-        (stmt->kind == UL_KS_LET && !ul_grid_is_name(b->kernel, stmt)) || stmt->kind == UL_KS_VAR;
+        (stmt->kind == UL_KS_LET && !b->grid->is_name[stmt->var]) || stmt->kind == UL_KS_VAR;
     ul_ks until = stmt->next;
     for (ul_ks later = stmt->next; later != UL_NONE; later = stmt_get(b, later)->next) {
         struct ul_mentions there;
@@ -752,6 +764,7 @@ void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bo
     *grid = (struct ul_grid){.phase_count = 0};
     ul_arena_init(&b.scratch);
     ul_touch_kernel(&b.everywhere, kernel, &b.scratch);
+    find_names(&b);
     cut_list(&b, kernel->first);
     place_scratch(&b);
     ul_arena_done(&b.scratch);

@@ -76,13 +76,12 @@ struct ul_grid {
     struct ul_phase *phases;
     uint64_t scratch_bytes;
     uint64_t own_offset_bytes; /* of the first team's scratch */
+    bool *is_name;             /* by variable: each phase can find its value again */
 };
 
 /* grid.c; `used`: variables that something reads. */
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
                   struct ul_arena *arena);
-/* May a statement be found again in another phase: a name whose value nothing has changed? */
-bool ul_grid_is_name(const struct ul_kernel *kernel, const struct ul_ks_data *stmt);
 
 /* grid_access.c, for grid.c */
 

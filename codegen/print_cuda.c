@@ -356,8 +356,9 @@ static void mention_names(struct printer *printer, ul_ks first, bool *is_needed)
         return;
     mention_names(printer, stmt_get(printer, first)->next, is_needed);
     const struct ul_ks_data *stmt = stmt_get(printer, first);
-    if (ul_grid_is_name(printer->kernel, stmt) && printer->mentions.vars[stmt->var] &&
-        printer->expr.used[stmt->var] && !is_within(printer, first)) {
+    if (stmt->kind == UL_KS_LET && printer->grid.is_name[stmt->var] &&
+        printer->mentions.vars[stmt->var] && printer->expr.used[stmt->var] &&
+        !is_within(printer, first)) {
         is_needed[first] = true;
         ul_mention_expr(&printer->mentions, stmt->value);
     }
