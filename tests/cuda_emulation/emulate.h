@@ -1,0 +1,66 @@
+/*
+ * What the parts of the emulation share: settings, the running kernel, and who may touch device
+ * memory. See include/ul_emulate.h for what programs see.
+ *
+ * Invariants: one lock is held in every function of the API, so there is one host thread inside of
+ * the emulation at a time; fibers belong to the thread that runs a kernel.
+ */
+#ifndef EMULATE_H
+#define EMULATE_H
+
+#include "ul_emulate.h"
+
+#include <vector>
+
+/* The environment, read once. */
+struct settings {
+    bool no_device, no_driver, old_driver;
+    int major, minor; /* compute capability */
+    int devices;
+    uint64_t free_bytes;  /* of the device, with nothing in it */
+    uint64_t order;       /* 0: the natural one; 1: reversed; else a seed of permutations */
+    const char *fail;     /* kernels with this in their names fail */
+    const char *coverage; /* file: names of executed kernels */
+    const char *log;      /* file: allocations, captures, graph launches */
+};
+const struct settings &settings_get();
+
+/* i of n in the order that settings ask for; `salt` makes permutations differ. */
+uint64_t ordered(uint64_t i, uint64_t n, uint64_t salt);
+
+/* One line to the log. */
+void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- device.cc ---- */
+
+/* Held for the length of a function of the API. */
+struct api {
+    api();
+    ~api();
+    cudaError_t usable() const; /* the driver and the device are, and no kernel has failed */
+};
+
+/* The call's result; an error is kept for cudaGetLastError. */
+cudaError_t result(cudaError_t error);
+/* From now on every call fails with it. */
+void device_fail(cudaError_t error);
+/* Nested: device memory may be touched between the two. */
+void device_open();
+void device_close();
+/* Where a range of memory lies: whole in one allocation of the device, in page-locked memory, or
+   elsewhere; -1: partly, or where nothing is any more. */
+int memory_type_of(const void *pointer, size_t size_bytes);
+
+/* ---- stream.cc ---- */
+
+/* All that was enqueued is done. */
+void streams_finish();
+/* A call that may not be made while a stream is captured; spoils the capture. */
+cudaError_t capture_forbids();
+
+/* ---- fibers.cc ---- */
+
+/* Runs it, device memory being open. */
+void kernel_run(const struct ul_emulate_kernel &kernel, const void *arguments);
+
+#endif

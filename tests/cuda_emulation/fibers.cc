@@ -1,0 +1,697 @@
+/*
+ * Threads of a block: as fibers where they wait for each other, as iterations of a loop where not.
+ *
+ *     main --> fiber 1: thread 0 ... waits at a barrier
+ *              fiber 2: thread 1 ... waits ...            whoever comes last goes on, and makes
+ *              ...                                        the others ready
+ *              fiber n: the last thread --> ready ones, oldest first --> main: the block is done
+ *
+ * A fiber that ends its thread takes the next one that has not begun. When nobody is ready and
+ * all have begun while some wait, the block can never end: the program's mistake.
+ *
+ * A switch saves the registers that a call preserves and exchanges stack pointers (x86-64); other
+ * machines use swapcontext, which costs two system calls. The address and thread sanitizers are
+ * told of each switch.
+ *
+ * With the thread sanitizer each thread has its fiber to itself, fibers are reused in turn, and
+ * what orders memory is told: launch before threads, threads before the next launch, barriers.
+ * A shuffle or a vote orders nothing, as on a device. This file itself is not instrumented.
+ */
+#include "emulate.h"
+
+#include <fcntl.h>
+#include <set>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#if defined(UL_EMULATE_RACE)
+extern "C" {
+void *__tsan_get_current_fiber(void);
+void *__tsan_create_fiber(unsigned flags);
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+}
+#define IN_TURN 521 /* fibers: more than a block's threads, and no multiple of them */
+#else
+static inline void __tsan_acquire(void *)
+{
+}
+static inline void __tsan_release(void *)
+{
+}
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" {
+void __sanitizer_start_switch_fiber(void **fake, const void *bottom, size_t size_bytes);
+void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *size_bytes);
+}
+#endif
+
+#if defined(UL_EMULATE_RACE) || defined(__SANITIZE_ADDRESS__)
+#define STACK_BYTES ((size_t)1 << 20)
+#else
+#define STACK_BYTES ((size_t)256 << 10)
+#endif
+#define GUARD_BYTES ((size_t)64 << 10)
+#define MOST_THREADS 1024u
+#define SHARED_BYTES ((size_t)48 << 10) /* of a block, without asking for more */
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+struct ul_emulate_now ul_emulate_now;
+
+namespace
+{
+
+struct fiber {
+    struct fiber *next; /* in the list that it stands in */
+    unsigned thread;    /* that it runs */
+    bool has_thread;
+    unsigned char *stack; /* NULL: main */
+#if defined(__x86_64__)
+    void *stack_pointer;
+#else
+    ucontext_t context;
+#endif
+#if defined(UL_EMULATE_RACE)
+    void *tsan;
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake;
+    const void *bottom;
+    size_t size_bytes;
+#endif
+};
+
+struct list {
+    struct fiber *first, *last;
+};
+
+void put_last(struct list *list, struct fiber *fiber)
+{
+    fiber->next = NULL;
+    if (list->first == NULL)
+        list->first = fiber;
+    else
+        list->last->next = fiber;
+    list->last = fiber;
+}
+
+struct fiber *take_first(struct list *list)
+{
+    struct fiber *fiber = list->first;
+    if (fiber != NULL)
+        list->first = fiber->next;
+    return fiber;
+}
+
+/* Lanes of a warp that meet at a shuffle, a vote or __syncwarp. Several masks may be waited for at
+   the same time: some lanes shuffle among themselves while others are further on. */
+#define MEETINGS 32
+struct meeting {
+    unsigned mask, arrived;
+    const char *what;
+    int line;
+    void *given[32];
+    struct list waiting;
+    uint64_t round;
+    char order[2]; /* addresses that the thread sanitizer orders by */
+};
+
+struct block_barrier {
+    unsigned arrived, ones;
+    unsigned result[2]; /* of this round and the last one */
+    const char *what;
+    int line;
+    struct list waiting;
+    uint64_t round;
+    char order[2];
+};
+
+struct fiber main_fiber, *current = &main_fiber, *left;
+struct list idle, ready;
+struct meeting meetings[MOST_THREADS / 32][MEETINGS];
+struct block_barrier barrier;
+unsigned thread_count, waiting_count, fiber_count;
+size_t shared_bytes;
+uint64_t salt;
+const struct ul_emulate_kernel *kernel;
+const void *kernel_arguments;
+char launch_order, end_order;
+
+/* ---- switching ---- */
+
+#if defined(__x86_64__)
+extern "C" void ul_emulate_switch(void **from, void *to);
+asm(R"(
+    .text
+    .globl ul_emulate_switch
+    .type ul_emulate_switch, @function
+ul_emulate_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+    .size ul_emulate_switch, . - ul_emulate_switch
+)");
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+/* The stack of main is the calling thread's, and known once it has been left. */
+void finish_switch(void *fake)
+{
+    const void *bottom;
+    size_t size_bytes;
+    __sanitizer_finish_switch_fiber(fake, &bottom, &size_bytes);
+    if (left == &main_fiber) {
+        main_fiber.bottom = bottom;
+        main_fiber.size_bytes = size_bytes;
+    }
+}
+#endif
+
+void switch_to(struct fiber *to)
+{
+    struct fiber *from = current;
+    from->thread = threadIdx.x;
+    left = from;
+    current = to;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->size_bytes);
+#endif
+#if defined(UL_EMULATE_RACE)
+    __tsan_switch_to_fiber(to->tsan, 1); /* orders nothing */
+#endif
+#if defined(__x86_64__)
+    ul_emulate_switch(&from->stack_pointer, to->stack_pointer);
+#else
+    swapcontext(&from->context, &to->context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+    finish_switch(from->fake);
+#endif
+    threadIdx.x = from->thread;
+}
+
+void fiber_main();
+
+/* In front of its first switch, a stack looks as if fiber_main's caller had switched away. */
+void fiber_start(struct fiber *fiber)
+{
+#if defined(__x86_64__)
+    void **top = (void **)(void *)(fiber->stack + STACK_BYTES);
+    *--top = NULL; /* no caller; keeps the stack aligned to 16 bytes at a function's entry */
+    *--top = (void *)fiber_main;
+    for (int i = 0; i < 6; i++)
+        *--top = NULL;
+    fiber->stack_pointer = top;
+#else
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = fiber->stack;
+    fiber->context.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&fiber->context, fiber_main, 0);
+#endif
+}
+
+struct fiber *fiber_new()
+{
+    struct fiber *fiber = (struct fiber *)calloc(1, sizeof *fiber);
+    void *block = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fiber == NULL || block == MAP_FAILED || mprotect(block, GUARD_BYTES, PROT_NONE) != 0)
+        ul_emulate_fail("the host is out of memory for stacks");
+    fiber->stack = (unsigned char *)block + GUARD_BYTES;
+#if defined(UL_EMULATE_RACE)
+    fiber->tsan = __tsan_create_fiber(0);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+    fiber->bottom = fiber->stack;
+    fiber->size_bytes = STACK_BYTES;
+#endif
+    fiber_count++;
+    fiber_start(fiber);
+    return fiber;
+}
+
+struct fiber *fiber_idle()
+{
+#if defined(UL_EMULATE_RACE)
+    while (fiber_count < IN_TURN)
+        put_last(&idle, fiber_new());
+#endif
+    struct fiber *fiber = take_first(&idle);
+    return fiber != NULL ? fiber : fiber_new();
+}
+
+/* The current fiber has nothing to do until somebody switches to it. */
+void go_on()
+{
+    struct fiber *to = take_first(&ready);
+    if (to == NULL && ul_emulate_now.begun < thread_count)
+        to = fiber_idle();
+    switch_to(to != NULL ? to : &main_fiber);
+}
+
+void fiber_main()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    finish_switch(NULL);
+#endif
+    for (;;) {
+        kernel->body(kernel_arguments);
+        put_last(&idle, current);
+        go_on();
+    }
+}
+
+void wait_in(struct list *waiting)
+{
+    put_last(waiting, current);
+    waiting_count++;
+    go_on();
+}
+
+/* Those that waited are ready, oldest first; with an odd order newest first. */
+void release(struct list *waiting)
+{
+    struct fiber *fiber;
+    while ((fiber = take_first(waiting)) != NULL) {
+        waiting_count--;
+        if (settings_get().order % 2 != 0) {
+            fiber->next = ready.first;
+            if (ready.first == NULL)
+                ready.last = fiber;
+            ready.first = fiber;
+        } else {
+            put_last(&ready, fiber);
+        }
+    }
+}
+
+/* ---- blocks ---- */
+
+void fail_block(const char *what)
+{
+    ul_emulate_fail("kernel %s, block %u, thread %u: %s", kernel->name, blockIdx.x, threadIdx.x,
+                    what);
+}
+
+[[noreturn]] void fail_stuck()
+{
+    char text[160];
+    if (barrier.arrived != 0)
+        snprintf(text, sizeof text, "only %u of %u threads reach %s in line %d", barrier.arrived,
+                 thread_count, barrier.what, barrier.line);
+    for (unsigned w = 0; barrier.arrived == 0 && w < MOST_THREADS / 32; w++)
+        for (unsigned i = 0; i < MEETINGS; i++)
+            if (meetings[w][i].arrived != 0)
+                snprintf(text, sizeof text,
+                         "warp %u: lanes %08x of mask %08x reach %s in line %d, the others do not",
+                         w, meetings[w][i].arrived, meetings[w][i].mask, meetings[w][i].what,
+                         meetings[w][i].line);
+    ul_emulate_fail("kernel %s, block %u: %s", kernel->name, blockIdx.x, text);
+}
+
+void block_run(uint64_t number)
+{
+    blockIdx.x = (unsigned)ordered(number, kernel->blocks, salt);
+    ul_emulate_now.block++;
+    ul_emulate_now.begun = 0;
+    ul_emulate_now.in_row = thread_count;
+    shared_bytes = 0;
+#if defined(UL_EMULATE_RACE)
+    ul_emulate_now.in_row = 0;
+    __tsan_release(&launch_order);
+#else
+    if (settings_get().order != 0)
+        ul_emulate_now.in_row = 0;
+#endif
+    switch_to(fiber_idle());
+    if (waiting_count != 0)
+        fail_stuck();
+}
+
+/* Names go to the file at once: a program may end in many ways. */
+void note_coverage(const struct ul_emulate_kernel &of)
+{
+    static std::set<std::string> seen;
+    const char *path = settings_get().coverage;
+    if (path == NULL)
+        return;
+    std::string line = of.name;
+    if (of.when != NULL && *of.when == 0)
+        line += " skipped";
+    if (!seen.insert(line).second)
+        return;
+    line += "\n";
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0 || write(file, line.data(), line.size()) != (ssize_t)line.size())
+        perror(path);
+    if (file >= 0)
+        close(file);
+}
+
+} // namespace
+
+#if defined(UL_EMULATE_RACE)
+namespace
+{
+
+/* Addresses for shared memory, taken in turn. Mapping them anew makes the sanitizer forget. */
+#define PLACES_BYTES ((size_t)64 << 20)
+unsigned char *places;
+size_t places_used;
+
+void places_renew()
+{
+    if (places != NULL && places_used + 2 * SHARED_BYTES <= PLACES_BYTES)
+        return;
+    if (places != NULL)
+        munmap(places, PLACES_BYTES);
+    places = (unsigned char *)mmap(NULL, PLACES_BYTES, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (places == MAP_FAILED)
+        ul_emulate_fail("the host is out of memory");
+    places_used = 0;
+}
+
+} // namespace
+#endif
+
+void kernel_run(const struct ul_emulate_kernel &of, const void *arguments)
+{
+    note_coverage(of);
+    kernel = &of;
+    kernel_arguments = arguments;
+    thread_count = (unsigned)of.threads;
+    gridDim = dim3((unsigned)of.blocks);
+    blockDim = dim3(thread_count);
+    salt++;
+#if defined(UL_EMULATE_RACE)
+    main_fiber.tsan = __tsan_get_current_fiber();
+    __tsan_acquire(&end_order);
+#endif
+    for (uint64_t i = 0; i < of.blocks; i++) {
+#if defined(UL_EMULATE_RACE)
+        places_renew();
+#endif
+        block_run(i);
+    }
+    __tsan_acquire(&end_order);
+    kernel = NULL;
+}
+
+bool ul_emulate_next_slowly(void)
+{
+    bool ended = current->has_thread;
+    current->has_thread = false;
+#if defined(UL_EMULATE_RACE)
+    if (ended) {
+        __tsan_release(&end_order);
+        return false; /* the next thread gets another fiber */
+    }
+#else
+    (void)ended;
+#endif
+    if (ul_emulate_now.begun == thread_count)
+        return false;
+    threadIdx.x = (unsigned)ordered(ul_emulate_now.begun++, thread_count, salt + blockIdx.x);
+    current->has_thread = true;
+    __tsan_acquire(&launch_order);
+    return true;
+}
+
+/* ---- shared memory ---- */
+
+static void count_shared(const struct ul_emulate_shared *shared)
+{
+    shared_bytes += (shared->size_bytes + 127) / 128 * 128;
+    if (shared_bytes > SHARED_BYTES)
+        ul_emulate_fail("kernel %s: %zu bytes of shared memory, %zu are allowed (at %s)",
+                        kernel->name, shared_bytes, SHARED_BYTES, shared->name);
+}
+
+#if defined(UL_EMULATE_RACE)
+void *ul_emulate_shared_place(struct ul_emulate_shared *shared)
+{
+    if (shared->block != ul_emulate_now.block) {
+        shared->block = ul_emulate_now.block;
+        shared->bytes = places + places_used;
+        places_used += (shared->size_bytes + 127) / 128 * 128;
+        count_shared(shared);
+        /* Not memset, which the sanitizer would see as the first thread's. */
+        for (size_t i = 0; i < shared->size_bytes; i += 8)
+            *(volatile uint64_t *)((unsigned char *)shared->bytes + i) = UINT64_MAX;
+    }
+    return shared->bytes;
+}
+#else
+void ul_emulate_shared_begin(struct ul_emulate_shared *shared)
+{
+    shared->block = ul_emulate_now.block;
+    count_shared(shared);
+    memset(shared->bytes, 0xff, shared->size_bytes);
+}
+#endif
+
+/* ---- barriers ---- */
+
+/* All threads of the block; gives the number of predicates that are not 0. */
+static unsigned block_meet(const char *what, int predicate, int line)
+{
+    if (kernel == NULL)
+        ul_emulate_fail("%s in line %d outside of a kernel", what, line);
+    const uint64_t round = barrier.round;
+    if (barrier.arrived == 0) {
+        barrier.what = what;
+        barrier.line = line;
+        barrier.ones = 0;
+    } else if (barrier.line != line || barrier.what != what) {
+        char text[160];
+        snprintf(text, sizeof text, "waits at %s in line %d, others at %s in line %d", what, line,
+                 barrier.what, barrier.line);
+        fail_block(text);
+    }
+    barrier.ones += predicate != 0;
+    __tsan_release(&barrier.order[round % 2]);
+    if (++barrier.arrived == thread_count) {
+        barrier.arrived = 0;
+        barrier.result[round % 2] = barrier.ones;
+        barrier.round++;
+        release(&barrier.waiting);
+    } else {
+        wait_in(&barrier.waiting);
+    }
+    __tsan_acquire(&barrier.order[round % 2]);
+    return barrier.result[round % 2];
+}
+
+void __syncthreads(int line)
+{
+    (void)block_meet("__syncthreads()", 0, line);
+}
+
+int __syncthreads_or(int predicate, int line)
+{
+    return block_meet("__syncthreads_or()", predicate, line) != 0;
+}
+
+int __syncthreads_and(int predicate, int line)
+{
+    return block_meet("__syncthreads_and()", predicate, line) == thread_count;
+}
+
+int __syncthreads_count(int predicate, int line)
+{
+    return (int)block_meet("__syncthreads_count()", predicate, line);
+}
+
+/* Where lanes of this mask wait, or a free one. */
+static struct meeting *find_meeting(unsigned warp, unsigned mask)
+{
+    struct meeting *free = NULL;
+    for (unsigned i = 0; i < MEETINGS; i++) {
+        struct meeting *at = &meetings[warp][i];
+        if (at->arrived != 0 && at->mask == mask)
+            return at;
+        if (at->arrived == 0 && free == NULL)
+            free = at;
+    }
+    return free; /* at most 31 lanes wait while one comes */
+}
+
+void ul_emulate_meet(unsigned mask, void *given, void (*combine)(unsigned mask, void *const *given),
+                     bool orders, const char *what, int line)
+{
+    if (kernel == NULL)
+        ul_emulate_fail("%s in line %d outside of a kernel", what, line);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const unsigned lanes = thread_count - warp * 32 >= 32 ? 32 : thread_count - warp * 32;
+    char text[160];
+    text[0] = '\0';
+    if ((mask >> lane & 1) == 0)
+        snprintf(text, sizeof text, "calls %s in line %d with mask %08x, in which it is not", what,
+                 line, mask);
+    else if (lanes < 32 && mask >> lanes != 0)
+        snprintf(text, sizeof text, "calls %s in line %d with mask %08x in a warp of %u lanes",
+                 what, line, mask, lanes);
+    if (text[0] != '\0')
+        fail_block(text);
+    struct meeting *at = find_meeting(warp, mask);
+    if (at->arrived == 0) {
+        at->mask = mask;
+        at->what = what;
+        at->line = line;
+    } else if (at->mask != mask || at->what != what || at->line != line) {
+        snprintf(text, sizeof text,
+                 "calls %s in line %d with mask %08x, another lane %s in line %d with mask %08x",
+                 what, line, mask, at->what, at->line, at->mask);
+        fail_block(text);
+    }
+    const uint64_t round = at->round;
+    if (orders)
+        __tsan_release(&at->order[round % 2]);
+    at->given[lane] = given;
+    at->arrived |= 1u << lane;
+    if (at->arrived == mask) {
+        at->arrived = 0;
+        at->round++;
+        if (orders)
+            __tsan_acquire(&at->order[round % 2]);
+        if (combine != NULL)
+            combine(mask, at->given);
+        if (orders)
+            __tsan_release(&at->order[round % 2]);
+        release(&at->waiting);
+    } else {
+        wait_in(&at->waiting);
+        if (orders)
+            __tsan_acquire(&at->order[round % 2]);
+    }
+}
+
+void __syncwarp(unsigned mask, int line)
+{
+    ul_emulate_meet(mask, NULL, NULL, true, "__syncwarp()", line);
+}
+
+/* ---- shuffles and votes ---- */
+
+namespace
+{
+
+struct shuffle {
+    unsigned char value[16];
+    int from;
+};
+
+void combine_shuffle(unsigned mask, void *const *given)
+{
+    unsigned char values[32][16];
+    for (int i = 0; i < 32; i++)
+        if ((mask >> i & 1) != 0)
+            __builtin_memcpy(values[i], ((const struct shuffle *)given[i])->value, 16);
+    for (int i = 0; i < 32; i++) {
+        if ((mask >> i & 1) == 0)
+            continue;
+        struct shuffle *shuffle = (struct shuffle *)given[i];
+        if (shuffle->from < 0 || shuffle->from > 31 || (mask >> shuffle->from & 1) == 0)
+            ul_emulate_fail(
+                "kernel %s, block %u, lane %d: a shuffle reads lane %d, which is not in "
+                "its mask %08x",
+                kernel->name, blockIdx.x, i, shuffle->from, mask);
+        __builtin_memcpy(shuffle->value, values[shuffle->from], 16);
+    }
+}
+
+struct vote {
+    unsigned value;
+    int how;
+};
+
+void combine_vote(unsigned mask, void *const *given)
+{
+    const struct vote *first = (const struct vote *)given[__builtin_ctz(mask)];
+    const int how = first->how;
+    unsigned all = how == '?' ? 0 : first->value;
+    for (unsigned rest = how == '?' ? mask : mask & (mask - 1); rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        const unsigned value = ((const struct vote *)given[lane])->value;
+        if (how == '?')
+            all |= value != 0 ? 1u << lane : 0;
+        else if (how == '+')
+            all += value;
+        else if (how == '>' ? value > all : value < all)
+            all = value;
+    }
+    for (unsigned rest = mask; rest != 0; rest &= rest - 1)
+        ((struct vote *)given[__builtin_ctz(rest)])->value = all;
+}
+
+} // namespace
+
+void ul_emulate_shuffle(unsigned mask, void *value, size_t size_bytes, int from, int line)
+{
+    struct shuffle shuffle;
+    unsigned char *bytes = (unsigned char *)value;
+    for (size_t i = 0; i < 16; i++)
+        shuffle.value[i] = i < size_bytes ? bytes[i] : 0;
+    shuffle.from = from;
+    ul_emulate_meet(mask, &shuffle, combine_shuffle, false, "a shuffle", line);
+    for (size_t i = 0; i < size_bytes; i++)
+        bytes[i] = shuffle.value[i];
+}
+
+unsigned ul_emulate_vote(unsigned mask, int predicate, int line)
+{
+    struct vote vote = {predicate != 0, '?'};
+    ul_emulate_meet(mask, &vote, combine_vote, false, "a vote", line);
+    return vote.value;
+}
+
+unsigned ul_emulate_reduce(unsigned mask, unsigned value, int how, int line)
+{
+    struct vote vote = {value, how};
+    ul_emulate_meet(mask, &vote, combine_vote, false, "a reduction", line);
+    return vote.value;
+}
+
+void __trap(void)
+{
+    fail_block("__trap()");
+    abort();
+}
+
+/* ---- failures ---- */
+
+void ul_emulate_fail(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fflush(stdout);
+    fprintf(stderr, "cuda_emulation: %s\n", text);
+    fflush(stderr);
+    _exit(70);
+}

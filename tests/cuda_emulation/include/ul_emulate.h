@@ -1,0 +1,150 @@
+/*
+ * How kernels run on the host (tests/cuda_emulation): what UL_LAUNCH and UL_SHARED of ul_cuda.h are
+ * without nvcc, what the built-in functions of cuda_runtime.h stand on, and what emulated libraries
+ * enqueue their work with.
+ *
+ * A launch copies the kernel's arguments and a pointer to `body`, which runs threads of the block
+ * one after the other, in one call as long as none of them waits:
+ *
+ *     body:  while (ul_emulate_next()) kernel(arguments)      on a fiber
+ *
+ * A thread that waits at a barrier keeps its fiber, and another fiber goes on with the threads that
+ * have not begun. Kernels without barriers so cost a loop, one fiber and no switch.
+ *
+ * Invariants: one operating-system thread runs one kernel at a time. With UL_EMULATE_RACE (that is,
+ * -fsanitize=thread) every thread has a fiber that the sanitizer knows, threads are ordered by
+ * barriers alone, and each block has shared memory at addresses of its own.
+ * Failures: what CUDA leaves undefined (a barrier that not all threads reach, a shuffle with lanes
+ * missing, a pointer to host memory as an argument) is reported with kernel and block by
+ * ul_emulate_fail, which ends the program with status 70.
+ */
+#ifndef UL_EMULATE_H
+#define UL_EMULATE_H
+
+#include "cuda_runtime.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* ---- for emulated libraries ---- */
+
+/* Enqueues run(arguments), of which the bytes are copied. Device memory is open while it runs; from
+   a graph it runs as often as the graph does. */
+cudaError_t ul_emulate_enqueue(cudaStream_t stream, const char *name, void (*run)(const void *),
+                               const void *arguments, size_t size_bytes);
+/* size_bytes from pointer on are device memory of one allocation, or ul_emulate_fail. */
+void ul_emulate_need(const void *pointer, size_t size_bytes, const char *who);
+/* A defect of the program under test: printf's arguments; status 70. */
+[[noreturn]] void ul_emulate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What a library's handle takes of the device's free memory; negative gives it back. */
+void ul_emulate_take(long bytes);
+
+/* ---- launches ---- */
+
+/* A kernel of the program under test. */
+struct ul_emulate_kernel {
+    const char *name;
+    uint64_t blocks, threads;
+    void (*body)(const void *arguments);
+    const unsigned char *when; /* of its struct ul_where: 0 there means that it does nothing */
+};
+
+cudaError_t ul_emulate_launch(const struct ul_emulate_kernel *kernel, const void *arguments,
+                              size_t size_bytes, cudaStream_t stream);
+/* A pointer that a kernel gets must be to memory that a device can reach. */
+void ul_emulate_check_argument(const char *kernel, const void *pointer);
+/* Ends the running thread of the block and begins another one; false: this fiber has none left. */
+bool ul_emulate_next_slowly(void);
+
+/* The running block, as far as headers read it. */
+struct ul_emulate_now {
+    unsigned begun;  /* threads of the block */
+    unsigned in_row; /* of these, how many may begin in order of their numbers */
+    uint64_t block;  /* counts blocks of all launches */
+};
+extern struct ul_emulate_now ul_emulate_now;
+
+static inline bool ul_emulate_next(void)
+{
+    if (ul_emulate_now.begun < ul_emulate_now.in_row) {
+        threadIdx.x = ul_emulate_now.begun++;
+        return true;
+    }
+    return ul_emulate_next_slowly();
+}
+
+/* What of an argument is checked, and `when` of a struct ul_where. */
+template <class T> static inline void ul_emulate_check(const char *, const T &)
+{
+}
+
+template <class T> static inline void ul_emulate_check(const char *kernel, T *const &pointer)
+{
+    ul_emulate_check_argument(kernel, (const void *)pointer);
+}
+
+template <class T> static inline auto ul_emulate_when(const T &where, int) -> decltype(where.when)
+{
+    return where.when;
+}
+
+template <class T> static inline const unsigned char *ul_emulate_when(const T &, long)
+{
+    return NULL;
+}
+
+template <auto KERNEL> struct ul_emulate_of;
+
+template <class... P, void (*KERNEL)(P...)> struct ul_emulate_of<KERNEL> {
+    static cudaError_t launch(const char *name, uint64_t blocks, uint64_t threads,
+                              cudaStream_t stream, P... values)
+    {
+        auto closure = [values...] {
+            while (ul_emulate_next())
+                KERNEL(values...);
+        };
+        typedef decltype(closure) closure_type;
+        static_assert(__is_trivially_copyable(closure_type), "arguments are copied as bytes");
+        struct ul_emulate_kernel kernel = {name, blocks, threads, NULL, NULL};
+        kernel.body = [](const void *arguments) { (*(const closure_type *)arguments)(); };
+        (ul_emulate_check(name, values), ...);
+        ((kernel.when = kernel.when != NULL ? kernel.when : ul_emulate_when(values, 0)), ...);
+        return ul_emulate_launch(&kernel, &closure, sizeof closure, stream);
+    }
+};
+
+#define UL_LAUNCH(kernel, blocks, threads, at, ...)                                                \
+    do {                                                                                           \
+        if (!ul_cuda_may_launch((at)->run))                                                        \
+            break;                                                                                 \
+        ul_cuda_note((at)->run, ul_emulate_of<kernel>::launch(                                     \
+                                    #kernel, (uint64_t)(blocks), (uint64_t)(threads),              \
+                                    (at)->run->stream, __VA_ARGS__, (at)->where));                 \
+    } while (0)
+
+/* ---- shared memory ---- */
+
+/* One array of it. Undefined when a block begins: filled with NaN by the block's first thread. */
+struct ul_emulate_shared {
+    void *bytes;
+    size_t size_bytes;
+    const char *name;
+    uint64_t block; /* that filled it */
+};
+
+#ifdef UL_EMULATE_RACE
+/* The block's own place, the same for all of its threads. */
+void *ul_emulate_shared_place(struct ul_emulate_shared *shared);
+#define UL_SHARED(type, name, count)                                                               \
+    static struct ul_emulate_shared name##_shared = {NULL, sizeof(type[count]), #name, 0};         \
+    type(&name)[count] = *(type(*)[count])ul_emulate_shared_place(&name##_shared)
+#else
+void ul_emulate_shared_begin(struct ul_emulate_shared *shared);
+#define UL_SHARED(type, name, count)                                                               \
+    alignas(128) static type name[count];                                                          \
+    static struct ul_emulate_shared name##_shared = {name, sizeof name, #name, 0};                 \
+    if (name##_shared.block != ul_emulate_now.block)                                               \
+    ul_emulate_shared_begin(&name##_shared)
+#endif
+
+#endif

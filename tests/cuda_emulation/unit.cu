@@ -1,0 +1,557 @@
+/* The emulation itself: kernels with known results, and mistakes that it must name. Each case is a
+   function; `unit CASE` runs one, run.sh says what is to come of it. */
+#include "ul_kernel.cuh"
+
+#include <mma.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define OK(call) CHECK((call) == cudaSuccess)
+
+static struct ul_cuda_run run;
+static struct ul_cuda_step at;
+
+static void begin(void)
+{
+    OK(cudaStreamCreateWithFlags(&run.stream, cudaStreamNonBlocking));
+    run.launch_limit = UINT64_MAX;
+    at.run = &run;
+}
+
+static void finish(void)
+{
+    CHECK(run.error == cudaSuccess);
+    OK(cudaStreamSynchronize(run.stream));
+}
+
+template <class T> static T *device(size_t count)
+{
+    T *pointer = NULL;
+    OK(cudaMalloc(&pointer, count * sizeof(T)));
+    OK(cudaMemset(pointer, 0, count * sizeof(T)));
+    return pointer;
+}
+
+template <class T> static T read(const T *pointer, size_t i)
+{
+    T value;
+    OK(cudaMemcpy(&value, pointer + i, sizeof value, cudaMemcpyDeviceToHost));
+    return value;
+}
+
+/* ---- kernels with known results ---- */
+
+static __global__ void squares(int64_t *out, int64_t count, struct ul_where)
+{
+    for (int64_t i = ul_item_first(); i < count; i += ul_item_stride())
+        out[i] += i * i;
+}
+
+static void loop(void)
+{
+    int64_t *out = device<int64_t>(10000);
+    UL_LAUNCH(squares, 7, 96, &at, out, (int64_t)10000);
+    UL_LAUNCH(squares, 300, 256, &at, out, (int64_t)10000);
+    finish();
+    for (int64_t i = 0; i < 10000; i += 17)
+        CHECK(read(out, (size_t)i) == 2 * i * i);
+    OK(cudaFree(out));
+}
+
+/* Sums each block's numbers in a tree of barriers. */
+static __global__ void tree(const float *in, float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 256);
+    part[threadIdx.x] = in[blockIdx.x * 256 + threadIdx.x];
+    for (unsigned half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            part[threadIdx.x] += part[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = part[0];
+}
+
+static __global__ void iota(float *out, struct ul_where)
+{
+    out[ul_item_first()] = (float)(ul_item_first() % 1024);
+}
+
+static void barriers(void)
+{
+    float *in = device<float>(1024), *out = device<float>(4);
+    UL_LAUNCH(iota, 4, 256, &at, in);
+    UL_LAUNCH(tree, 4, 256, &at, (const float *)in, out);
+    finish();
+    for (size_t i = 0; i < 4; i++)
+        CHECK(read(out, i) == (float)(256 * 255 / 2 + 256 * 256 * i));
+}
+
+static __global__ void lanes(int *out, struct ul_where)
+{
+    const unsigned all = 0xffffffffu;
+    const int lane = (int)threadIdx.x % 32;
+    double sum = lane;
+    for (int flip = 16; flip > 0; flip /= 2)
+        sum += __shfl_xor_sync(all, sum, flip);
+    int up = __shfl_up_sync(all, lane, 3), down = __shfl_down_sync(all, lane, 3, 8);
+    int first = __shfl_sync(all, lane, 5, 16);
+    unsigned odd = __ballot_sync(all, lane % 2);
+    bool good = sum == 496.0 && up == (lane < 3 ? lane : lane - 3);
+    good = good && down == (lane % 8 + 3 < 8 ? lane + 3 : lane) && first == lane / 16 * 16 + 5;
+    good = good && odd == 0xaaaaaaaau && __any_sync(all, lane == 7) && !__all_sync(all, lane == 7);
+    good = good && __reduce_max_sync(all, (unsigned)lane) == 31;
+    if (lane < 8)
+        good = good && __shfl_sync(0xffu, lane, 6) == 6;
+    __syncwarp();
+    out[ul_item_first()] = good;
+}
+
+static void shuffles(void)
+{
+    int *out = device<int>(320);
+    UL_LAUNCH(lanes, 2, 160, &at, out);
+    finish();
+    for (size_t i = 0; i < 320; i++)
+        CHECK(read(out, i) == 1);
+}
+
+static __global__ void product(const float *a, const float *b, float *c, struct ul_where)
+{
+    using namespace nvcuda;
+    UL_SHARED(__half, ah, 256);
+    UL_SHARED(__half, bh, 256);
+    for (int i = (int)threadIdx.x; i < 256; i += 32) {
+        ah[i] = __float2half(a[i]);
+        bh[i] = __float2half(b[i]);
+    }
+    __syncwarp();
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> fa;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::col_major> fb;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+    wmma::fill_fragment(fc, 1.0f);
+    wmma::load_matrix_sync(fa, ah, 16);
+    wmma::load_matrix_sync(fb, bh, 16);
+    wmma::mma_sync(fc, fa, fb, fc);
+    for (int i = 0; i < fc.num_elements; i++)
+        fc.x[i] *= 2.0f;
+    wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
+}
+
+static void tensor(void)
+{
+    float a[256], b[256];
+    float *da = device<float>(256), *db = device<float>(256), *dc = device<float>(256);
+    for (int i = 0; i < 256; i++) {
+        a[i] = (float)(i % 7 - 3);
+        b[i] = (float)(i % 5 - 2);
+    }
+    OK(cudaMemcpy(da, a, sizeof a, cudaMemcpyHostToDevice));
+    OK(cudaMemcpy(db, b, sizeof b, cudaMemcpyHostToDevice));
+    UL_LAUNCH(product, 1, 32, &at, (const float *)da, (const float *)db, dc);
+    finish();
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 16; n++) {
+            float sum = 1.0f;
+            for (int k = 0; k < 16; k++)
+                sum += a[m * 16 + k] * b[n * 16 + k];
+            CHECK(read(dc, (size_t)(m * 16 + n)) == 2.0f * sum);
+        }
+}
+
+static __global__ void check_indexes(int64_t *out, struct ul_where run)
+{
+    int64_t i = ul_item_first();
+    out[i] = ul_bound(run, i - 5, 1000);
+}
+
+static void faults(void)
+{
+    struct ul_cuda_fault *fault = device<struct ul_cuda_fault>(1);
+    int64_t *out = device<int64_t>(2048);
+    at.where.fault = fault;
+    at.where.step = 3;
+    at.where.order = 9;
+    UL_LAUNCH(check_indexes, 16, 128, &at, out);
+    finish();
+    struct ul_cuda_fault seen = read(fault, 0);
+    CHECK(seen.kind == UL_FAULT_INDEX && seen.value == -5 && seen.limit == 1000 && seen.step == 3);
+    CHECK(seen.lock == 0 && read(out, 0) == 0 && read(out, 2047) == 999 && read(out, 7) == 2);
+}
+
+/* ---- streams, events, graphs ---- */
+
+static __global__ void add(int *to, int value, struct ul_where)
+{
+    *to += value;
+}
+
+static __global__ void twice(int *to, const int *from, struct ul_where)
+{
+    *to = 2 * *from;
+}
+
+static void streams(void)
+{
+    cudaStream_t first = run.stream, other;
+    cudaEvent_t event;
+    int *a = device<int>(1), *b = device<int>(1);
+    OK(cudaStreamCreate(&other));
+    OK(cudaEventCreate(&event));
+    UL_LAUNCH(add, 1, 1, &at, a, 21);
+    OK(cudaEventRecord(event, first));
+    UL_LAUNCH(add, 1, 1, &at, a, 100);
+    run.stream = other;
+    OK(cudaStreamWaitEvent(other, event));
+    UL_LAUNCH(twice, 1, 1, &at, b, (const int *)a);
+    CHECK(cudaStreamQuery(other) == cudaErrorNotReady);
+    OK(cudaStreamSynchronize(other));
+    OK(cudaStreamSynchronize(first));
+    CHECK(read(b, 0) == 42 || getenv("UL_EMULATE_ORDER") != NULL);
+    CHECK(read(a, 0) == 121);
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(other));
+    run.stream = first;
+}
+
+static void graphs(void)
+{
+    cudaStream_t first = run.stream, other;
+    cudaEvent_t fork, join;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    int *a = device<int>(1), *b = device<int>(1);
+    OK(cudaStreamCreate(&other));
+    OK(cudaEventCreate(&fork));
+    OK(cudaEventCreate(&join));
+    OK(cudaStreamBeginCapture(first, cudaStreamCaptureModeGlobal));
+    UL_LAUNCH(add, 1, 1, &at, a, 1);
+    OK(cudaEventRecord(fork, first));
+    OK(cudaStreamWaitEvent(other, fork));
+    run.stream = other;
+    UL_LAUNCH(twice, 1, 1, &at, b, (const int *)a);
+    OK(cudaEventRecord(join, other));
+    OK(cudaStreamWaitEvent(first, join));
+    run.stream = first;
+    UL_LAUNCH(add, 1, 1, &at, b, 1);
+    OK(cudaStreamEndCapture(first, &graph));
+    size_t count;
+    OK(cudaGraphGetNodes(graph, NULL, &count));
+    CHECK(count == 3);
+    OK(cudaGraphInstantiate(&exec, graph));
+    OK(cudaGraphDestroy(graph));
+    CHECK(read(a, 0) == 0);
+    for (int i = 1; i <= 5; i++) {
+        OK(cudaGraphLaunch(exec, first));
+        OK(cudaStreamSynchronize(first));
+        CHECK(read(a, 0) == i && read(b, 0) == 2 * i + 1);
+    }
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaEventDestroy(fork));
+    OK(cudaEventDestroy(join));
+    OK(cudaStreamDestroy(other));
+}
+
+/* What must not be done while a stream is captured. */
+static void capture(void)
+{
+    cudaGraph_t graph;
+    int *a = device<int>(1), *b;
+    OK(cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeGlobal));
+    CHECK(cudaMalloc(&b, 4) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(run.stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    OK(cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeGlobal));
+    CHECK(cudaStreamSynchronize(run.stream) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(run.stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    cudaStream_t other;
+    cudaEvent_t event;
+    OK(cudaStreamCreate(&other));
+    OK(cudaEventCreate(&event));
+    OK(cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeGlobal));
+    OK(cudaEventRecord(event, run.stream));
+    OK(cudaStreamWaitEvent(other, event));
+    OK(cudaMemsetAsync(a, 1, 4, other));
+    CHECK(cudaStreamEndCapture(run.stream, &graph) == cudaErrorStreamCaptureUnjoined);
+    OK(cudaStreamSynchronize(run.stream));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(other));
+}
+
+/* Memory that nothing waited for is not there yet. */
+static void late(void)
+{
+    int *a = device<int>(1), *seen;
+    OK(cudaHostAlloc(&seen, sizeof *seen, cudaHostAllocDefault));
+    *seen = 5;
+    UL_LAUNCH(add, 1, 1, &at, a, 7);
+    OK(cudaMemcpyAsync(seen, a, sizeof *seen, cudaMemcpyDeviceToHost, run.stream));
+    CHECK(*seen == 5);
+    finish();
+    CHECK(*seen == 7);
+    OK(cudaFreeHost(seen));
+}
+
+static void memory(void)
+{
+    size_t before, after, total;
+    struct cudaPointerAttributes attributes;
+    int *a, on_stack = 0;
+    OK(cudaMemGetInfo(&before, &total));
+    OK(cudaMalloc(&a, 5 << 20));
+    OK(cudaMemGetInfo(&after, &total));
+    CHECK(before - after == 6 << 20);
+    OK(cudaPointerGetAttributes(&attributes, (char *)a + (5 << 20) - 1));
+    CHECK(attributes.type == cudaMemoryTypeDevice);
+    OK(cudaPointerGetAttributes(&attributes, &on_stack));
+    CHECK(attributes.type == cudaMemoryTypeUnregistered);
+    CHECK(cudaMemcpy((char *)a + 8, &on_stack, 5 << 20, cudaMemcpyDefault) ==
+          cudaErrorInvalidValue);
+    CHECK(cudaMemcpy(a, &on_stack, 4, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue && cudaGetLastError() == cudaSuccess);
+    OK(cudaFree(a));
+    CHECK(cudaFree(a) == cudaErrorInvalidValue);
+    OK(cudaMemGetInfo(&after, &total));
+    CHECK(before == after);
+    CHECK(cudaMalloc(&a, total + 1) == cudaErrorMemoryAllocation);
+}
+
+/* ---- mistakes ---- */
+
+static __global__ void no_barrier(float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    part[threadIdx.x] = 1.0f;
+    out[ul_item_first()] = part[(threadIdx.x + 1) % 64];
+}
+
+static void race_shared(void)
+{
+    float *out = device<float>(64);
+    UL_LAUNCH(no_barrier, 1, 64, &at, out);
+    finish();
+}
+
+static __global__ void all_write(int *out, struct ul_where)
+{
+    if (threadIdx.x == 0)
+        *out = (int)blockIdx.x;
+}
+
+static void race_global(void)
+{
+    int *out = device<int>(1);
+    UL_LAUNCH(all_write, 4, 32, &at, out);
+    finish();
+}
+
+static __global__ void no_warp_barrier(float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 32);
+    part[threadIdx.x] = (float)threadIdx.x;
+    float mine = __shfl_sync(0xffffffffu, 1.0f, 0); /* which orders no memory */
+    out[threadIdx.x] = mine + part[31 - threadIdx.x];
+}
+
+static void race_shuffle(void)
+{
+    float *out = device<float>(32);
+    UL_LAUNCH(no_warp_barrier, 1, 32, &at, out);
+    finish();
+}
+
+static __global__ void some_wait(int *out, struct ul_where)
+{
+    if (threadIdx.x < 40)
+        __syncthreads();
+    out[threadIdx.x] = 1;
+}
+
+static void bad_barrier(void)
+{
+    int *out = device<int>(64);
+    UL_LAUNCH(some_wait, 3, 64, &at, out);
+    finish();
+}
+
+static __global__ void two_places(int *out, struct ul_where)
+{
+    if (threadIdx.x < 40)
+        __syncthreads();
+    else
+        __syncthreads();
+    out[threadIdx.x] = 1;
+}
+
+static void bad_places(void)
+{
+    int *out = device<int>(64);
+    UL_LAUNCH(two_places, 3, 64, &at, out);
+    finish();
+}
+
+static __global__ void lanes_missing(int *out, struct ul_where)
+{
+    int value = (int)threadIdx.x;
+    if (threadIdx.x % 32 != 9)
+        value = __shfl_xor_sync(0xffffffffu, value, 1);
+    out[threadIdx.x] = value;
+}
+
+static void bad_shuffle(void)
+{
+    int *out = device<int>(64);
+    UL_LAUNCH(lanes_missing, 1, 64, &at, out);
+    finish();
+}
+
+static __global__ void short_warp(int *out, struct ul_where)
+{
+    out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, (int)threadIdx.x, 1);
+}
+
+static void bad_mask(void)
+{
+    int *out = device<int>(64);
+    UL_LAUNCH(short_warp, 1, 40, &at, out);
+    finish();
+}
+
+static void bad_host(void)
+{
+    int *a = device<int>(1);
+    *a = 1;
+}
+
+static void bad_argument(void)
+{
+    int on_host = 0;
+    UL_LAUNCH(add, 1, 1, &at, &on_host, 1);
+    finish();
+}
+
+static void bad_freed(void)
+{
+    int *a = device<int>(1);
+    OK(cudaFree(a));
+    UL_LAUNCH(add, 1, 1, &at, a, 1);
+}
+
+static void bad_end(void)
+{
+    float *out = device<float>(64);
+    UL_LAUNCH(iota, 2, 64, &at, out);
+    finish();
+}
+
+static __global__ void much(float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 12289);
+    part[threadIdx.x] = 1.0f;
+    out[threadIdx.x] = part[threadIdx.x];
+}
+
+static void bad_shared(void)
+{
+    float *out = device<float>(64);
+    UL_LAUNCH(much, 1, 64, &at, out);
+    finish();
+}
+
+static __global__ void unset(float *out, struct ul_where)
+{
+    UL_SHARED(float, part, 64);
+    if (threadIdx.x != 3)
+        part[threadIdx.x] = 1.0f;
+    out[ul_item_first()] = part[threadIdx.x];
+}
+
+/* Shared memory that nobody set is NaN, in every block. */
+static void unset_shared(void)
+{
+    float *out = device<float>(128);
+    UL_LAUNCH(unset, 2, 64, &at, out);
+    finish();
+    CHECK(read(out, 2) == 1.0f && isnan(read(out, 3)) && isnan(read(out, 67)));
+}
+
+static void limits(void)
+{
+    int *out = device<int>(1);
+    UL_LAUNCH(add, 1, 1025, &at, out, 1);
+    CHECK(run.error == cudaErrorInvalidConfiguration);
+}
+
+static void fails(void)
+{
+    int *out = device<int>(1);
+    UL_LAUNCH(add, 1, 1, &at, out, 1);
+    CHECK(run.error == cudaSuccess);
+    CHECK(cudaStreamSynchronize(run.stream) == cudaErrorLaunchFailure);
+    CHECK(cudaFree(out) == cudaErrorLaunchFailure);
+}
+
+static void devices(void)
+{
+    int count = -1, version = 0, major = 0;
+    size_t free_bytes = 0, total_bytes = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    OK(cudaDriverGetVersion(&version));
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    printf("%s %d %d %d %zu\n", cudaGetErrorName(error), count, version, major, free_bytes);
+}
+
+struct unit {
+    const char *name;
+    void (*run)(void);
+};
+
+static const struct unit units[] = {
+    {"loop", loop},
+    {"barriers", barriers},
+    {"shuffles", shuffles},
+    {"tensor", tensor},
+    {"faults", faults},
+    {"streams", streams},
+    {"graphs", graphs},
+    {"capture", capture},
+    {"late", late},
+    {"memory", memory},
+    {"unset_shared", unset_shared},
+    {"limits", limits},
+    {"fails", fails},
+    {"devices", devices},
+    {"race_shared", race_shared},
+    {"race_global", race_global},
+    {"race_shuffle", race_shuffle},
+    {"bad_barrier", bad_barrier},
+    {"bad_places", bad_places},
+    {"bad_shuffle", bad_shuffle},
+    {"bad_mask", bad_mask},
+    {"bad_host", bad_host},
+    {"bad_argument", bad_argument},
+    {"bad_freed", bad_freed},
+    {"bad_end", bad_end},
+    {"bad_shared", bad_shared},
+};
+
+int main(int argc, char **argv)
+{
+    for (const struct unit &unit : units) {
+        if (argc != 2 || strcmp(argv[1], unit.name) != 0)
+            continue;
+        if (unit.run != devices)
+            begin();
+        unit.run();
+        return 0;
+    }
+    return 2;
+}
