@@ -95,13 +95,14 @@ enum ul_status ul_cli_take_cuda(struct ul_cli_job *job, struct ul_program_option
     const struct ul_cli_options *given = &job->options;
     const char *cudnn = given->with_cudnn != NULL ? given->with_cudnn : "auto";
     bool on = strcmp(cudnn, "on") == 0;
+    bool found = strcmp(cudnn, "found") == 0; /* by the plan that says so */
     bool automatic = strcmp(cudnn, "auto") == 0;
     program->workspace_bytes = UL_PROGRAM_WORKSPACE_BYTES;
     if (given->workspace != NULL && !ul_size_parse(given->workspace, &program->workspace_bytes))
         return ul_diag_set(&job->diag, UL_USAGE,
                            "--workspace %s: expected a size: 64MiB, 64M, 65536, 0",
                            given->workspace);
-    if (!on && !automatic && strcmp(cudnn, "off") != 0)
+    if (!on && !found && !automatic && strcmp(cudnn, "off") != 0)
         return ul_diag_set(&job->diag, UL_USAGE, "--with-cudnn %s: expected auto, on or off",
                            cudnn);
     if (!program->target->is_device)
@@ -111,7 +112,7 @@ enum ul_status ul_cli_take_cuda(struct ul_cli_job *job, struct ul_program_option
                            "--weights rom: target %s keeps weights in the memory of its device; "
                            "use arena (in the program's file) or file (beside it)",
                            program->target->name);
-    program->has_cudnn = on || (automatic && finds_cudnn(job));
+    program->has_cudnn = on || found || (automatic && finds_cudnn(job));
     program->needs_cudnn = on;
     program->tf32 = given->tf32;
     return UL_OK;

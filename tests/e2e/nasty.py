@@ -2097,7 +2097,7 @@ def check(name, ullage, target, full):
             off = [word for row in ("simplify", "bnfold", "cse", "einsum", "pattern", "transposed", "sink",
                                     "layout", "views", "concat", "fuse")
                    for word in ("--no-pass", row)]  # fmt: skip
-            more, counts = ([], [[]]) if target == "c" else (["--threads", "4"], THREAD_COUNTS)
+            more, counts = (["--threads", "4"], THREAD_COUNTS) if target == "cpu" else ([], [[]])
             run(build + off + more + ["-o", "direct"], folder, "compile without passes")
             for threads in counts:
                 run(["./direct", "--test-data", "test_data_set_0"] + tolerance + threads, folder,
