@@ -16,13 +16,7 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
 {
     ul_arena_init(&to->arena);
     ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, &to->arena);
-    to->printer = (struct ul_contract_printer){.text = printer->text,
-                                               .kernel = printer->kernel,
-                                               .context = printer->context,
-                                               .put_expression = printer->put_expression,
-                                               .put_statements = printer->put_statements,
-                                               .put_load = printer->put_load,
-                                               .parts = 1};
+    to->printer = ul_contract_cuda_base(printer);
     to->out = (struct ul_contract_out){.printer = &to->printer,
                                        .plan = &to->plan.base,
                                        .text = printer->text,
@@ -35,38 +29,21 @@ static void end(struct cuda_out *to)
     ul_arena_done(&to->arena);
 }
 
-/* Bases of one operand and of its bounds. */
-static void put_bases(const struct ul_contract_out *out, uint32_t indent, char name)
+/* Type of the elements that readers give. */
+static const char *read_type(const struct cuda_out *to)
 {
-    const struct ul_contraction *c = out->plan->contraction;
-    const struct ul_operand *operand = name == 'a' ? &c->a : &c->b;
-    char text[24];
-    snprintf(text, sizeof text, "%c", name);
-    ul_contract_base(out, indent, text, operand->at.base);
-    for (uint32_t i = 0; i < operand->bound_count; i++) {
-        snprintf(text, sizeof text, "%cb%" PRIu32, name, i);
-        ul_contract_base(out, indent, text, operand->bounds[i].at.base);
-    }
+    return to->plan.form == UL_CONTRACT_CUDA_MMA ? "uint16_t" : to->plan.base.type;
 }
 
-static void put_begin(const struct ul_contract_out *out, uint32_t indent)
+static void put_begin(const struct cuda_out *to, uint32_t indent)
 {
+    const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *plan = out->plan;
+    const char *type = read_type(to);
     ul_contract_line(out, indent, "{ /* %" PRId64 " x %" PRId64 " sums of %" PRId64 " */", plan->m,
                      plan->n, plan->k);
-    put_bases(out, indent + 1, 'a');
-    put_bases(out, indent + 1, 'b');
-}
-
-/* The epilogue of `sum`, the variables of m and n declared. */
-static void put_epilogue(const struct ul_contract_out *out, uint32_t indent, const char *sum)
-{
-    const struct ul_contract_plan *plan = out->plan;
-    const struct ul_contraction *c = plan->contraction;
-    if (plan->epilogue_uses.mentions_acc)
-        ul_contract_line(out, indent, "const %s v%" PRIu32 " = (%s)%s;", plan->acc_type, c->acc,
-                         plan->acc_type, sum);
-    out->printer->put_statements(out->printer->context, c->epilogue, indent);
+    ul_contract_cuda_put_bases(out, indent + 1, 'a', type, to->plan.a.pack);
+    ul_contract_cuda_put_bases(out, indent + 1, 'b', type, to->plan.b.pack);
 }
 
 /* ---- One thread a sum ---- */
@@ -117,93 +94,20 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
     put_sum(to, indent);
     ul_contract_declare(out, indent, uses, &plan->m, 0, c->m_count, "t_m", NULL);
     ul_contract_declare(out, indent, uses, &plan->n, c->m_count, c->n_count, "t_n", NULL);
-    put_epilogue(out, indent, "t_sum");
+    ul_contract_cuda_put_epilogue(out, indent, "t_sum");
 }
 
 /* ---- Tiles ---- */
 
-/* The pack at t_at where its bounds hold, into t_x. */
-static void put_pack(const struct cuda_out *to, uint32_t indent, char name, int pack)
-{
-    const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_plan *plan = &to->plan.base;
-    const struct ul_operand *operand = name == 'a' ? &plan->contraction->a : &plan->contraction->b;
-    if (operand->bound_count > 0)
-        ul_contract_if_inside(out, indent++, operand);
-    ul_contract_line(out, indent,
-                     "t_x = ul_pack_read<%d>((const %s *)b%" PRIu32 " + t_at, t_%c_aligned);", pack,
-                     plan->type, operand->buffer, name);
-    if (operand->bound_count == 0)
-        return;
-    ul_contract_line(out, indent - 1, "} else {");
-    ul_contract_indent(out, indent);
-    ul_text_printf(out->text, "t_x = ul_pack_fill<%s, %d>(", plan->type, pack);
-    ul_contract_outside(out, operand);
-    ul_text_put(out->text, ");\n");
-    ul_contract_line(out, indent - 1, "}");
-}
-
-/* const auto t_read_<name> = [&](<coordinate> t_fm, <coordinate> t_fk) { ... return t_x; }; */
-static void put_reader(const struct cuda_out *to, uint32_t indent, char name)
-{
-    const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_plan *plan = &to->plan.base;
-    const struct ul_contraction *c = plan->contraction;
-    bool is_a = name == 'a';
-    int pack = is_a ? to->plan.a.pack : to->plan.b.pack;
-    const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
-    const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
-    const struct ul_contract_place places[] = {
-        {k, c->m_count + c->n_count, c->k_count, "t_k"},
-        {beside, is_a ? 0 : c->m_count, is_a ? c->m_count : c->n_count, is_a ? "t_m" : "t_n"}};
-    if (pack > 1)
-        ul_contract_line(out, indent,
-                         "const bool t_%c_aligned = ul_is_aligned((const %s *)b%" PRIu32
-                         " + t_%c);",
-                         name, plan->type, is_a ? c->a.buffer : c->b.buffer, name);
-    ul_contract_line(out, indent, "const auto t_read_%c = [&](%s %s, %s %s) {", name,
-                     out->coordinate, is_a ? "t_fm" : "t_fk", out->coordinate,
-                     is_a ? "t_fk" : "t_fn");
-    ul_contract_split(out, indent + 1, k, "t_k", "t_fk");
-    ul_contract_split(out, indent + 1, beside, places[1].prefix, is_a ? "t_fm" : "t_fn");
-    ul_contract_line(out, indent + 1, "ul_pack_of<%s, %d> t_x;", plan->type, pack);
-    if (pack > 1) {
-        ul_contract_position(out, indent + 1, name, places, 2);
-        put_pack(to, indent + 1, name, pack);
-    } else {
-        ul_contract_element(out, indent + 1, name, is_a ? &plan->a_uses : &plan->b_uses, places, 2,
-                            "t_x.at[0]");
-    }
-    ul_contract_line(out, indent + 1, "return t_x;");
-    ul_contract_line(out, indent, "};");
-}
-
-static void put_putter(const struct cuda_out *to, uint32_t indent)
-{
-    const struct ul_contract_out *out = &to->out;
-    const struct ul_contract_plan *plan = &to->plan.base;
-    const struct ul_contraction *c = plan->contraction;
-    const struct ul_contract_uses *uses = &plan->epilogue_uses;
-    ul_contract_line(out, indent, "const auto t_put = [&](%s t_fm, %s t_fn, %s t_sum) {",
-                     out->coordinate, out->coordinate, plan->type);
-    ul_contract_split(out, indent + 1, &plan->out_m, "t_m", "t_fm");
-    ul_contract_split(out, indent + 1, &plan->out_n, "t_n", "t_fn");
-    ul_contract_declare(out, indent + 1, uses, &plan->out_m, 0, c->m_count, "t_m", NULL);
-    ul_contract_declare(out, indent + 1, uses, &plan->out_n, c->m_count, c->n_count, "t_n", NULL);
-    put_epilogue(out, indent + 1, "t_sum");
-    ul_contract_line(out, indent, "};");
-}
-
-static const char *truth(bool value)
-{
-    return value ? "true" : "false";
-}
-
 static void put_functions(const struct cuda_out *to, uint32_t indent)
 {
-    put_reader(to, indent, 'a');
-    put_reader(to, indent, 'b');
-    put_putter(to, indent);
+    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA;
+    const struct ul_contract_cuda_reader readers[] = {
+        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to), to->plan.a.pack, is_stored, true},
+        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to), to->plan.b.pack, is_stored, true}};
+    ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
+    ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
+    ul_contract_cuda_put_putter(&to->out, indent);
 }
 
 /* <m>, <n>, <k>, the functions); */
@@ -222,19 +126,24 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_cuda_plan *plan = &to->plan;
     const struct ul_contract_cuda_tile *tile = &plan->tile;
+    bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
     char first[32];
     put_functions(to, indent);
-    ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d> t_size;",
-                     plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
-                     tile->splits);
+    if (is_mma)
+        ul_contract_line(out, indent, "typedef ul_mma<%s, %d, %d, %d, %d, %d> t_size;", plan->kind,
+                         tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n);
+    else
+        ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d> t_size;",
+                         plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
+                         tile->splits);
     ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
-                     plan->base.type, plan->grid.shared_bytes);
+                     read_type(to), plan->grid.shared_bytes);
     ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_a;", plan->a.pack,
-                     truth(plan->a.along_k));
+                     ul_contract_cuda_truth(plan->a.along_k));
     ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_b;", plan->b.pack,
-                     truth(plan->b.along_k));
-    ul_contract_line(out, indent, "ul_contract_tile<t_size, t_reading_a, t_reading_b, %s>(",
-                     truth(plan->put_along_m));
+                     ul_contract_cuda_truth(plan->b.along_k));
+    ul_contract_line(out, indent, "ul_contract_%s<t_size, t_reading_a, t_reading_b, %s>(",
+                     is_mma ? "mma" : "tile", ul_contract_cuda_truth(plan->put_along_m));
     snprintf(first, sizeof first, "t_shared_%" PRIu32 ", ", plan->base.contraction->acc);
     put_arguments(to, indent + 1, first);
 }
@@ -267,8 +176,10 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
     begin(&to, printer, contraction);
     if (to.plan.grid.shared_bytes > 0)
         ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
-                         to.plan.base.type, contraction->acc,
-                         to.plan.grid.shared_bytes / (uint32_t)to.plan.base.element_bytes);
+                         read_type(&to), contraction->acc,
+                         to.plan.grid.shared_bytes / (to.plan.form == UL_CONTRACT_CUDA_MMA
+                                                          ? 2
+                                                          : (uint32_t)to.plan.base.element_bytes));
     end(&to);
 }
 
@@ -278,7 +189,7 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     struct cuda_out to;
     begin(&to, printer, contraction);
     const struct ul_contract_out *out = &to.out;
-    put_begin(out, indent);
+    put_begin(&to, indent);
     switch (to.plan.form) {
     case UL_CONTRACT_CUDA_EACH:
         put_block_each(&to, indent + 1);
@@ -301,7 +212,7 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
     struct cuda_out to;
     begin(&to, printer, contraction);
     const struct ul_contract_out *out = &to.out;
-    put_begin(out, indent);
+    put_begin(&to, indent);
     ul_contract_line(
         out, indent + 1, "for (%s t_i = (%s)t_thread; t_i < %" PRId64 "; t_i += (%s)t_threads) {",
         out->coordinate, out->coordinate, to.plan.base.m * to.plan.base.n, out->coordinate);

@@ -35,6 +35,7 @@ struct ul_contract_cuda_plan {
     const char *coordinate; /* C type of flat coordinates */
     enum ul_contract_cuda_form form;
     struct ul_contract_cuda_tile tile;
+    const char *kind; /* MMA: of elements, in runtime/ul_contract.cuh */
     struct ul_contract_cuda_reading a, b;
     bool put_along_m; /* neighbours of what the epilogue stores lie along m */
     struct ul_contract_grid grid;
@@ -45,6 +46,41 @@ struct ul_contract_cuda_plan {
 /* Chooses the schedule; memory for it comes from `arena`. The plan must stay where it is. */
 void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
                                 const struct ul_contraction *contraction, struct ul_arena *arena);
+
+/* Does 32-bit arithmetic do for coordinates, bounds, and indexes but for their bases, as `uses`
+ * sees them? */
+bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
+                               const struct ul_contract_uses *uses, const struct ul_kernel *kernel);
+/* How operand `name` is read, at most `most` elements at once. */
+struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
+                                                         char name, int most);
+
+/* contract_cuda_text.c: functions (lambdas) that templates of the runtime call. */
+
+/* An operand at flat coordinates: const auto <function> = [&](<first>, <second>) { ... }; the
+ * parameters being two of t_fm, t_fn and t_fk. */
+struct ul_contract_cuda_reader {
+    const char *function;
+    char operand; /* 'a' or 'b' */
+    const char *first, *second;
+    const char *type; /* of elements; uint16_t for the bits of what is stored in 16 */
+    int pack;         /* elements at once, a pack of them */
+    bool is_stored;   /* elements are given as they are stored */
+    bool has_bases;   /* bases are declared already, by ul_contract_cuda_put_bases */
+};
+void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t indent,
+                                 const struct ul_contract_cuda_reader *reader);
+/* Bases of one operand and of its bounds, and whether packs are aligned. */
+void ul_contract_cuda_put_bases(const struct ul_contract_out *out, uint32_t indent, char operand,
+                                const char *type, int pack);
+/* const auto t_put = [&](t_fm, t_fn, t_sum) { the epilogue }; */
+void ul_contract_cuda_put_putter(const struct ul_contract_out *out, uint32_t indent);
+/* The epilogue of `sum`, the variables of m and n declared. */
+void ul_contract_cuda_put_epilogue(const struct ul_contract_out *out, uint32_t indent,
+                                   const char *sum);
+/* The printer of C's texts for one of ours. */
+struct ul_contract_printer ul_contract_cuda_base(const struct ul_contract_cuda_printer *printer);
+const char *ul_contract_cuda_truth(bool value);
 
 /* contract_cuda_order.c */
 

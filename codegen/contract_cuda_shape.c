@@ -64,18 +64,18 @@ static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t most)
     return kernel->exprs[x].low >= -most && kernel->exprs[x].high <= most;
 }
 
-/* Does 32-bit arithmetic do for coordinates, bounds, and indexes but for their bases? */
-static bool is_short(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
+                               const struct ul_contract_uses *uses, const struct ul_kernel *kernel)
 {
-    const struct ul_contraction *c = plan->base.contraction;
+    const struct ul_contraction *c = plan->contraction;
     const int64_t most = (int64_t)1 << 29;
-    if (plan->base.m > most || plan->base.n > most || plan->base.k > most ||
-        (double)plan->base.m * (double)plan->base.n > (double)most)
+    if (plan->m > most || plan->n > most || plan->k > most ||
+        (double)plan->m * (double)plan->n > (double)most)
         return false;
-    for (uint32_t i = 0; i < plan->uses.count; i++) {
+    for (uint32_t i = 0; i < uses->count; i++) {
         double reach = 0;
         for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
-            reach += (double)magnitude(plan->uses.indexes[i].strides[d]) * (double)c->extents[d];
+            reach += (double)magnitude(uses->indexes[i].strides[d]) * (double)c->extents[d];
         if (reach > (double)most)
             return false;
     }
@@ -115,9 +115,8 @@ static bool puts_along_m(const struct ul_contract_plan *base)
 }
 
 /* Do `pack` neighbours from any multiple of it on lie side by side, as do the runs they are in? */
-static bool is_packed(const struct ul_contract_cuda_plan *plan, const struct ul_operand *operand,
-                      const struct ul_contract_dims *along, const struct ul_contract_dims *other,
-                      int64_t pack)
+static bool is_packed(const struct ul_operand *operand, const struct ul_contract_dims *along,
+                      const struct ul_contract_dims *other, int64_t pack)
 {
     uint32_t last = along->carrier[along->count - 1];
     if (operand->transform != UL_NONE || operand->at.strides[last] != 1 ||
@@ -132,22 +131,19 @@ static bool is_packed(const struct ul_contract_cuda_plan *plan, const struct ul_
     for (uint32_t i = 0; i < operand->bound_count; i++)
         if (operand->bounds[i].at.strides[last] != 0)
             return false;
-    return plan->base.k > 0;
+    return true;
 }
 
-/* The reading of operand `name`, at most `most` elements at once. */
-static struct ul_contract_cuda_reading read_by(const struct ul_contract_cuda_plan *plan, char name,
-                                               int most)
+struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
+                                                         char name, int most)
 {
-    const struct ul_contract_plan *base = &plan->base;
     bool is_a = name == 'a';
-    const struct ul_operand *operand = is_a ? &base->contraction->a : &base->contraction->b;
-    const struct ul_contract_dims *k = is_a ? &base->a_k : &base->b_k;
-    const struct ul_contract_dims *beside = is_a ? &base->a_m : &base->b_n;
+    const struct ul_operand *operand = is_a ? &plan->contraction->a : &plan->contraction->b;
+    const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
+    const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
     struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
     for (int pack = most; pack > 1 && reading.pack == 1; pack /= 2)
-        if (is_packed(plan, operand, reading.along_k ? k : beside, reading.along_k ? beside : k,
-                      pack))
+        if (is_packed(operand, reading.along_k ? k : beside, reading.along_k ? beside : k, pack))
             reading.pack = pack;
     return reading;
 }
@@ -162,25 +158,23 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     double waves = (double)(int64_t)((tiles + PROCESSORS - 1) / PROCESSORS);
     double turns = (double)divide_up(base->k, tile->k);
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
+    /* of the peak: what reading shared memory leaves */
     double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
-    double share = side / (side + 1); /* of the peak: what reading shared memory leaves */
+    double share = side / (side + 1);
     return waves * products / (peak * share) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
 }
 
-static void choose_tile(struct ul_contract_cuda_plan *plan)
+/* The tile of least cycles. */
+static void choose_tile(struct ul_contract_cuda_plan *plan,
+                        const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak)
 {
-    static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1}, {128, 64, 16, 8, 4, 1},
-        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},  {16, 64, 32, 4, 4, 4},
-        {64, 16, 32, 4, 4, 4},  {8, 64, 32, 4, 4, 8},   {64, 8, 32, 4, 4, 8}};
-    uint32_t i = plan->base.element_bytes > 4 ? 3 : 0;
     double least = 0;
-    for (uint32_t first = i; i < sizeof tiles / sizeof tiles[0]; i++) {
-        double cycles = cycles_of(plan, &tiles[i], PRODUCTS_CYCLE);
-        if (i == first || cycles < least) {
-            least = cycles;
-            plan->tile = tiles[i];
-        }
+    for (uint32_t i = 0; i < count; i++) {
+        double cycles = cycles_of(plan, &tiles[i], peak);
+        if (i > 0 && cycles >= least)
+            continue;
+        least = cycles;
+        plan->tile = tiles[i];
     }
 }
 
@@ -206,12 +200,68 @@ static void size_tile(struct ul_contract_cuda_plan *plan)
     int out = most(down * (tile->n + pad), across * (tile->m + pad));
     if (tile->splits > 1)
         out = tile->splits * tile->m * (tile->n + pad);
-    plan->a = read_by(plan, 'a', base->a_same ? least(pad, tile->m * tile->k / threads) : 1);
-    plan->b = read_by(plan, 'b', base->b_same ? least(pad, tile->n * tile->k / threads) : 1);
+    plan->a = ul_contract_cuda_read_by(base, 'a',
+                                       base->a_same ? least(pad, tile->m * tile->k / threads) : 1);
+    plan->b = ul_contract_cuda_read_by(base, 'b',
+                                       base->b_same ? least(pad, tile->n * tile->k / threads) : 1);
     plan->grid = (struct ul_contract_grid){
         .tile_count = divide_up(base->m, tile->m) * divide_up(base->n, tile->n),
         .threads = (uint32_t)threads,
         .shared_bytes = (uint32_t)(most(2 * stage, out) * bytes)};
+}
+
+static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1}, {128, 64, 16, 8, 4, 1},
+        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},  {16, 64, 32, 4, 4, 4},
+        {64, 16, 32, 4, 4, 4},  {8, 64, 32, 4, 4, 8},   {64, 8, 32, 4, 4, 8}};
+    uint32_t skip = plan->base.element_bytes > 4 ? 3 : 0; /* sums must fit registers */
+    plan->form = UL_CONTRACT_CUDA_TILE;
+    choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
+                PRODUCTS_CYCLE);
+    size_tile(plan);
+}
+
+/* The name of 16-bit elements in runtime/ul_contract.cuh; NULL for other types. */
+static const char *kind_of(const struct ul_kernel *kernel, const struct ul_operand *operand)
+{
+    enum ul_dtype dtype = kernel->buffers[operand->buffer].dtype;
+    bool is_zero_outside = !(operand->outside < 0) && !(operand->outside > 0);
+    if (operand->transform != UL_NONE || (operand->bound_count > 0 && !is_zero_outside))
+        return NULL;
+    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+}
+
+static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contraction *c = base->contraction;
+    return kind_of(kernel, &c->a) != NULL && kind_of(kernel, &c->b) != NULL &&
+           kernel->buffers[c->a.buffer].dtype == kernel->buffers[c->b.buffer].dtype &&
+           c->acc_dtype == UL_F32 && base->m >= LEAST_DEPTH && base->n >= LEAST_DEPTH &&
+           base->k >= LEAST_DEPTH;
+}
+
+/* As struct ul_mma of runtime/ul_contract.cuh. */
+static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 32, 64, 32, 1}, {64, 64, 32, 32, 32, 1}, {32, 32, 64, 16, 16, 1}};
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    plan->form = UL_CONTRACT_CUDA_MMA;
+    plan->kind = kind_of(kernel, &base->contraction->a);
+    choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE);
+    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
+    int stage =
+        most(tile->m * (k + 8), k * (tile->m + 8)) + most(tile->n * (k + 8), k * (tile->n + 8));
+    plan->a = ul_contract_cuda_read_by(base, 'a', 8);
+    plan->b = ul_contract_cuda_read_by(base, 'b', 8);
+    plan->grid = (struct ul_contract_grid){
+        .tile_count = divide_up(base->m, tile->m) * divide_up(base->n, tile->n),
+        .threads = (uint32_t)(32 * warps),
+        .shared_bytes = (uint32_t)(2 * most(2 * stage, warps * 16 * (tile->thread_n + 4) * 2))};
 }
 
 /* Loops around the contraction, each of them a constant number of times. */
@@ -254,24 +304,26 @@ static bool wants_tile(const struct ul_contract_plan *base)
 static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contract_plan *base = &plan->base;
-    plan->coordinate = is_short(plan, kernel) ? "int32_t" : "int64_t";
+    plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
     plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
     if (ul_contract_is_regular(base) && wants_dot(plan)) {
         int pack = base->a_plain && base->b_plain ? 16 / (int)base->element_bytes : 1;
         plan->form = UL_CONTRACT_CUDA_DOT;
-        plan->a = read_by(plan, 'a', pack);
-        plan->b = read_by(plan, 'b', pack);
+        plan->a = ul_contract_cuda_read_by(base, 'a', pack);
+        plan->b = ul_contract_cuda_read_by(base, 'b', pack);
         plan->a.pack = plan->b.pack =
             plan->a.along_k && plan->b.along_k ? least(plan->a.pack, plan->b.pack) : 1;
         plan->grid.threads = DOT_THREADS;
         plan->grid.tile_count = divide_up(base->m * base->n, DOT_THREADS / 32);
         return;
     }
+    if (ul_contract_is_regular(base) && wants_mma(plan, kernel)) {
+        choose_mma_tile(plan, kernel);
+        return;
+    }
     if (ul_contract_is_regular(base) && wants_tile(base)) {
-        plan->form = UL_CONTRACT_CUDA_TILE;
-        choose_tile(plan);
-        size_tile(plan);
+        choose_threads_tile(plan);
         return;
     }
     plan->form = UL_CONTRACT_CUDA_EACH;

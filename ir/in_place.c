@@ -87,6 +87,18 @@ static void collect_contraction(struct ul_accesses *a, const struct ul_contracti
         a->loads[i].index = UL_NONE;
 }
 
+/* Where a loop's rounds are said once more as attention, queries may be cut and ordered in another
+ * way than in its body: scores read what they read at no one index. */
+static void collect_attend(struct ul_accesses *a, const struct ul_attend *attend)
+{
+    uint32_t before = a->load_count;
+    for (ul_ks id = attend->before; id != UL_NONE; id = a->kernel->stmts[id].next)
+        collect_expr(a, a->kernel->stmts[id].value);
+    collect_expr(a, attend->score);
+    for (uint32_t i = before; i < a->load_count; i++)
+        a->loads[i].index = UL_NONE;
+}
+
 static void collect_list(struct ul_accesses *a, ul_ks first)
 {
     for (ul_ks id = first; id != UL_NONE; id = a->kernel->stmts[id].next) {
@@ -104,6 +116,8 @@ static void collect_list(struct ul_accesses *a, ul_ks first)
             collect_contraction(a, &a->kernel->contractions[stmt->contraction]);
             collect_list(a, a->kernel->contractions[stmt->contraction].epilogue);
         }
+        if (stmt->kind == UL_KS_FOR && (stmt->flags & UL_FOR_ATTEND) != 0)
+            collect_attend(a, &a->kernel->attends[stmt->contraction]);
         collect_list(a, stmt->body);
         collect_list(a, stmt->orelse);
         a->depth--;

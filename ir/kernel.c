@@ -822,3 +822,23 @@ void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contr
     stmt.contraction = kernel->contraction_count++;
     list_open(kernel, stmt_append(kernel, &stmt));
 }
+
+ul_ks ul_ks_aside(struct ul_kernel *kernel)
+{
+    UL_GROW(kernel->arena, kernel->stmts, kernel->stmt_count, kernel->stmt_capacity);
+    ul_ks id = kernel->stmt_count++;
+    kernel->stmts[id] = stmt_blank(UL_KS_IF);
+    kernel->stmts[id].next = UL_NONE;
+    list_open(kernel, id);
+    return id;
+}
+
+void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    ul_ks owner = kernel->open_owner[kernel->open_count - 1];
+    UL_ASSERT(owner != UL_NONE && kernel->stmts[owner].kind == UL_KS_FOR);
+    UL_GROW(kernel->arena, kernel->attends, kernel->attend_count, kernel->attend_capacity);
+    kernel->attends[kernel->attend_count] = *attend;
+    kernel->stmts[owner].flags |= UL_FOR_ATTEND;
+    kernel->stmts[owner].contraction = kernel->attend_count++;
+}

@@ -136,6 +136,7 @@ enum ul_ks_kind {
 enum ul_for_flag {
     UL_FOR_PARALLEL = 1u << 0, /* iterations are independent */
     UL_FOR_REDUCE = 1u << 1,   /* sequential; carried locals may be combined in a fixed tree */
+    UL_FOR_ATTEND = 1u << 2,   /* a round is also what attends[contraction] says */
 };
 
 struct ul_ks_data {
@@ -147,7 +148,7 @@ struct ul_ks_data {
     ul_kx index;        /* STORE */
     ul_ks body, orelse; /* first statement of a list, or UL_NONE */
     ul_ks next;
-    uint32_t contraction;
+    uint32_t contraction; /* CONTRACT; of a FOR that is marked UL_FOR_ATTEND: its attend */
 };
 
 /* An affine function of the contraction's variables: base + sum of stride[v] * v; variables are
@@ -188,6 +189,30 @@ struct ul_contraction {
     ul_ks epilogue;
 };
 
+/* Attention of one head, said once more for targets that have a form of their own for it: what the
+ * body of a loop marked UL_FOR_ATTEND comes to. For each query, with weight(key) = exp(score(query,
+ * key) - the largest score of the query):
+ *
+ *     result(element) = sum over keys of weight * value(key, element) / sum over keys of weight
+ *
+ * then the epilogue for each element. Keys come in parts, one behind the other. The statements of
+ * `before` and `epilogue` belong to no list of the kernel. */
+struct ul_attend {
+    uint32_t part_count;
+    int64_t key_counts[2]; /* of each part */
+    int64_t queries, keys, size, value_size;
+    /* Of each part: m is the query, n the key, k the element; a holds queries, b keys. Those of
+     * the first one stand for all keys in `before` and `score`, and its acc for the product. */
+    struct ul_contraction scores[2];
+    /* The same: m is the query, n the element, k the key; b holds values. The first one's
+     * variables and acc stand in its epilogue. */
+    struct ul_contraction values[2];
+    ul_ks before;
+    ul_kx score;
+    int64_t reach;      /* query q sees keys up to q + reach at most */
+    bool empty_is_zero; /* a query that sees no key gives zeros, not NaN */
+};
+
 /* What naming shared parts knows of an expression; stale when the epoch is another. */
 struct ul_kx_mark {
     uint32_t epoch;
@@ -211,6 +236,8 @@ struct ul_kernel {
     struct ul_ks_data *stmts;
     uint32_t contraction_count, contraction_capacity;
     struct ul_contraction *contractions;
+    uint32_t attend_count, attend_capacity;
+    struct ul_attend *attends;
     ul_ks first; /* the kernel's statement list */
     /* builder: the open lists, innermost last */
     uint32_t open_count;
@@ -287,6 +314,11 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
+/* Opens a list that stands in no other one: the body of the statement that is returned, once it is
+ * closed by ul_ks_end. */
+ul_ks ul_ks_aside(struct ul_kernel *kernel);
+/* Marks the innermost open loop. */
+void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend);
 
 /* tile.c: cuts nests that move elements from one order in memory to another into blocks. */
 void ul_ks_tile(struct ul_kernel *kernel);

@@ -30,6 +30,12 @@
 
 #include "ul_cuda.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <mma.h>
+
+#include <type_traits>
+
 #ifdef __CUDACC__
 #define UL_UNROLLED _Pragma("unroll")
 #define UL_ROLLED _Pragma("unroll 1")
@@ -365,6 +371,144 @@ __device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, con
         sum += __shfl_down_sync(0xffffffffu, sum, (unsigned)half);
     if (exists && lane == 0)
         put(row, column, sum);
+}
+
+/* ---- tensor cores ---- */
+
+/* What the tiles below ask of an element of 16 bits, which they hold as its bits. */
+struct ul_float16 {
+    typedef __half type;
+    static __device__ __forceinline__ uint16_t round(float x)
+    {
+        return __half_as_ushort(__float2half_rn(x));
+    }
+};
+struct ul_bfloat16 {
+    typedef __nv_bfloat16 type;
+    static __device__ __forceinline__ uint16_t round(float x)
+    {
+        return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    }
+};
+
+/* Tiles of BM x BN sums, each of whose warps has WM x WN of them in fragments of 16 x 16. */
+template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mma {
+    typedef KIND_ KIND;
+    static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_;
+    static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
+    static constexpr int down = WM / 16, across = WN / 16;
+    /* Eight more than there must be, so that rows begin in different banks. */
+    static constexpr int size_m = BM * (BK + 8) > BK * (BM + 8) ? BM * (BK + 8) : BK * (BM + 8);
+    static constexpr int size_n = BN * (BK + 8) > BK * (BN + 8) ? BN * (BK + 8) : BK * (BN + 8);
+    static constexpr int stage = size_m + size_n;
+    static constexpr int out_pitch = WN + 4; /* of floats: 16 rows of a warp's sums */
+    static constexpr int out = warps * 16 * out_pitch * 2;
+    static constexpr int elements = 2 * stage > out ? 2 * stage : out;
+};
+
+/* The fragment at row i, column k of an operand that lies as [i][k] or as [k][i]. */
+template <class USE, class KIND, bool IS_ROWS> struct ul_fragment_of {
+    typedef nvcuda::wmma::fragment<USE, 16, 16, 16, typename KIND::type,
+                                   typename std::conditional<IS_ROWS, nvcuda::wmma::row_major,
+                                                             nvcuda::wmma::col_major>::type>
+        type;
+};
+template <class KIND, class FRAGMENT>
+__device__ __forceinline__ void ul_fragment_load(FRAGMENT &fragment, const uint16_t *from,
+                                                 unsigned pitch)
+{
+    nvcuda::wmma::load_matrix_sync(fragment, (const typename KIND::type *)(const void *)from, pitch);
+}
+
+/* ul_contract_tile on tensor cores; reading gives bits of elements of 16 bits. */
+template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
+          class PUT>
+__device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, I m, I n, I k,
+                                                const READ_A &read_a, const READ_B &read_b,
+                                                const PUT &put)
+{
+    using namespace nvcuda;
+    typedef typename MMA::KIND KIND;
+    typedef typename ul_fragment_of<wmma::matrix_a, KIND, A::ALONG_K>::type fragment_a;
+    typedef typename ul_fragment_of<wmma::matrix_b, KIND, !B::ALONG_K>::type fragment_b;
+    constexpr int pitch_a = (A::ALONG_K ? MMA::BK : MMA::BM) + 8;
+    constexpr int pitch_b = (B::ALONG_K ? MMA::BK : MMA::BN) + 8;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int wm = warp / MMA::warps_n * MMA::WM, wn = warp % MMA::warps_n * MMA::WN;
+    const int64_t tiles_n = ((int64_t)n + MMA::BN - 1) / MMA::BN;
+    const I m0 = (I)(tile / tiles_n * MMA::BM), n0 = (I)(tile % tiles_n * MMA::BN);
+    auto read_along = [&](I at, I deep) { return read_b(deep, at); };
+    ul_tile_part<uint16_t, MMA::BM, MMA::BK, MMA::threads, A> part_a;
+    ul_tile_part<uint16_t, MMA::BN, MMA::BK, MMA::threads, B> part_b;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[MMA::down][MMA::across];
+    UL_UNROLLED
+    for (int i = 0; i < MMA::down; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < MMA::across; j++)
+            wmma::fill_fragment(sums[i][j], 0.0f);
+    }
+    part_a.load(m0, m, I(0), k, read_a);
+    part_b.load(n0, n, I(0), k, read_along);
+    uint16_t *as = shared, *bs = shared + MMA::size_m;
+    part_a.template store_as_read<pitch_a>(as);
+    part_b.template store_as_read<pitch_b>(bs);
+    __syncthreads();
+    int at = 0;
+    UL_ROLLED
+    for (I k0 = 0; k0 < k; k0 += MMA::BK) {
+        bool is_last = k - k0 <= MMA::BK;
+        if (!is_last) {
+            part_a.load(m0, m, k0 + MMA::BK, k, read_a);
+            part_b.load(n0, n, k0 + MMA::BK, k, read_along);
+        }
+        UL_UNROLLED
+        for (int d = 0; d < MMA::BK; d += 16) {
+            fragment_a a[MMA::down];
+            fragment_b b[MMA::across];
+            UL_UNROLLED
+            for (int i = 0; i < MMA::down; i++) {
+                int row = wm + 16 * i;
+                ul_fragment_load<KIND>(
+                    a[i], as + at + (A::ALONG_K ? row * pitch_a + d : d * pitch_a + row), pitch_a);
+            }
+            UL_UNROLLED
+            for (int j = 0; j < MMA::across; j++) {
+                int column = wn + 16 * j;
+                ul_fragment_load<KIND>(
+                    b[j], bs + at + (B::ALONG_K ? column * pitch_b + d : d * pitch_b + column),
+                    pitch_b);
+            }
+            UL_UNROLLED
+            for (int i = 0; i < MMA::down; i++) {
+                UL_UNROLLED
+                for (int j = 0; j < MMA::across; j++)
+                    wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
+            }
+        }
+        at = MMA::stage - at;
+        if (!is_last) {
+            part_a.template store_as_read<pitch_a>(as + at);
+            part_b.template store_as_read<pitch_b>(bs + at);
+        }
+        __syncthreads();
+    }
+    float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
+    UL_UNROLLED
+    for (int i = 0; i < MMA::down; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < MMA::across; j++)
+            wmma::store_matrix_sync(out + 16 * j, sums[i][j], MMA::out_pitch, wmma::mem_row_major);
+        __syncwarp();
+        UL_ROLLED
+        for (int e = lane; e < 16 * MMA::WN; e += 32) {
+            int y = PUT_ALONG_M ? e % 16 : e / MMA::WN, x = PUT_ALONG_M ? e / 16 : e % MMA::WN;
+            I row = m0 + wm + 16 * i + y, column = n0 + wn + x;
+            if (row < m && column < n)
+                put(row, column, out[y * MMA::out_pitch + x]);
+        }
+        __syncwarp();
+    }
+    __syncthreads();
 }
 
 #endif

@@ -170,6 +170,15 @@ static ul_kx score_at(const struct attention *a, ul_kx row, ul_kx column)
     return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->pitch), column);
 }
 
+static ul_kx capped_of(const struct attention *a, ul_kx x)
+{
+    if (!(a->shape.softcap > 0))
+        return x;
+    ul_kx cap = number(a, a->shape.softcap);
+    x = ul_kx_unary(a->kernel, UL_KX_TANH, ul_kx_binary(a->kernel, UL_KX_DIV, x, cap));
+    return ul_kx_binary(a->kernel, UL_KX_MUL, x, cap);
+}
+
 static void lower_scores(const struct attention *a, const struct tile *tile)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -185,15 +194,9 @@ static void lower_scores(const struct attention *a, const struct tile *tile)
     ul_kx row = ul_kx_var(kernel, contraction.vars[0]);
     ul_kx column = ul_kx_var(kernel, contraction.vars[1]);
     ul_kx q = ul_kx_add(kernel, a->first, row), t = ul_kx_add(kernel, tile->from, column);
-    ul_kx x = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_var(kernel, contraction.acc),
-                           number(a, shape->scale));
-    ul_kx plain = x;
-    if (shape->softcap > 0) {
-        ul_kx cap = number(a, shape->softcap);
-        x = ul_kx_unary(kernel, UL_KX_TANH, ul_kx_binary(kernel, UL_KX_DIV, x, cap));
-        x = ul_kx_binary(kernel, UL_KX_MUL, x, cap);
-    }
-    ul_kx capped = x;
+    ul_kx plain = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_var(kernel, contraction.acc),
+                               number(a, shape->scale));
+    ul_kx x = capped_of(a, plain), capped = x;
     if (has_bias(a))
         x = ul_kx_binary(kernel, UL_KX_ADD, x, bias_of(a, q, t));
     store_scores(a, 0, q, t, plain);
@@ -587,6 +590,67 @@ static void lower_blocks(struct attention *a)
         lower_block(a, ul_kx_index_const(kernel, whole * a->most_rows), rest);
 }
 
+/* ---- All of it in one statement, for targets with a form of their own ---- */
+
+/* Operands of part `part` of the keys, from its first key on. */
+static void attend_part(const struct attention *a, struct ul_attend *attend, bool is_past,
+                        int64_t count)
+{
+    const struct ul_attention *shape = &a->shape;
+    uint32_t part = attend->part_count++;
+    struct tile tile = tile_of(a, is_past);
+    struct ul_contraction *scores = &attend->scores[part], *values = &attend->values[part];
+    ul_kx zero = constant(a, 0);
+    int64_t keys = part == 0 ? attend->keys : count;
+    ul_contraction_init(a->kernel, scores, a->dtype, &shape->queries, 1, &keys, 1, &shape->size, 1);
+    ul_contraction_init(a->kernel, values, a->dtype, &shape->queries, 1, &shape->value_size, 1,
+                        &keys, 1);
+    fill(a, scores, &scores->a, UL_ATTENTION_Q, shape->is_flat, a->head, zero, shape->size, 0, 2);
+    fill(a, scores, &scores->b, tile.keys, tile.is_flat, a->group, zero, shape->size, 1, 2);
+    fill(a, values, &values->b, tile.values, tile.is_flat, a->group, zero, shape->value_size, 2, 1);
+    scores->extents[1] = values->extents[2] = attend->key_counts[part] = count;
+}
+
+static ul_kx attend_score(const struct attention *a, const struct ul_contraction *scores)
+{
+    ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);
+    ul_kx x = ul_kx_binary(a->kernel, UL_KX_MUL, ul_kx_var(a->kernel, scores->acc),
+                           number(a, a->shape.scale));
+    x = capped_of(a, x);
+    return has_bias(a) ? ul_kx_binary(a->kernel, UL_KX_ADD, x, bias_of(a, row, key)) : x;
+}
+
+/* Marks the innermost open loop, over heads. */
+static void lower_attend(struct attention *a)
+{
+    struct ul_kernel *kernel = a->kernel;
+    const struct ul_attention *shape = &a->shape;
+    if (gives(a, 3) || all_keys(a) == 0)
+        return;
+    struct ul_attend attend = {.queries = shape->queries,
+                               .keys = all_keys(a),
+                               .size = shape->size,
+                               .value_size = shape->value_size,
+                               .reach = shape->is_causal ? shape->past : all_keys(a),
+                               .empty_is_zero = shape->empty_is_zero};
+    if (shape->past > 0)
+        attend_part(a, &attend, true, shape->past);
+    if (shape->keys > 0)
+        attend_part(a, &attend, false, shape->keys);
+    ul_ks before = ul_ks_aside(kernel);
+    attend.score = attend_score(a, &attend.scores[0]);
+    ul_ks_end(kernel);
+    attend.before = kernel->stmts[before].body;
+    ul_ks behind = ul_ks_aside(kernel);
+    a->first = constant(a, 0);
+    store_result(a, ul_kx_var(kernel, attend.values[0].vars[0]),
+                 ul_kx_var(kernel, attend.values[0].vars[1]),
+                 ul_kx_var(kernel, attend.values[0].acc));
+    ul_ks_end(kernel);
+    attend.values[0].epilogue = kernel->stmts[behind].body;
+    ul_ks_attend(kernel, &attend);
+}
+
 void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
 {
     struct attention a = {.lower = lower,
@@ -612,5 +676,6 @@ void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
     a.head = ul_kx_add(lower->kernel, ul_kx_muli(lower->kernel, a.group, shared),
                        ul_ks_for(lower->kernel, shared, UL_FOR_PARALLEL));
     lower_blocks(&a);
+    lower_attend(&a);
     ul_lower_close(lower, 3);
 }
