@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Target cpu needs no more than target c but for what its library asks for, network by network.
+"""Targets need the same bytes but for what their libraries ask for, network by network.
 
     reserved.py --ullage build/release/cli/ullage [--small] [--threads N] [FILTER]
 
-Plans every network of models/ for both and compares what is reserved. What cpu may need beyond c
-are the rows that its plan names for it: scratch, the packing of weights ("for_library") and the
-alignment of what is there besides. Exit 6 where it needs more, where a row is not in the text of
-`ullage plan`, or where packing is claimed that the live ranges do not have.
+Plans every network of models/ for c, cpu and cuda and compares what is reserved. What cpu and cuda
+may need beyond c are the rows that their plans name for it: scratch, the packing of weights
+("for_library") and the alignment of what is there besides. Beside scratch, alignment and packing,
+cuda holds what cpu holds, to the byte. Exit 6 where a target needs more, where a row is not in the
+text of `ullage plan`, or where packing is claimed that the live ranges do not have.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -45,6 +47,26 @@ def packing_bytes(ranges):
                if kind == "weights" and space == 0)  # fmt: skip
 
 
+def most_held(plan_json):
+    """The most bytes alive at a step but for scratch and packing; a range that takes over another
+    one's bytes has them at the step where both live."""
+    ranges = [dict(zip(plan_json["ranges"], row)) for row in zip(*plan_json["ranges"].values())]
+    held = [one["space"] == 0 and one["class"] != "scratch" for one in ranges]
+    sizes = [plain_bytes(one["type"]) if one["class"] == "weights" else one["size_bytes"]
+             for one in ranges]  # fmt: skip
+    change = [0] * (max(one["end"] for one in ranges) + 1)
+    for one, is_held, size in zip(ranges, held, sizes):
+        if not is_held:
+            continue
+        change[one["begin"]] += size
+        change[one["end"]] -= size
+        if one["alias"] is not None:
+            other, both = ranges[one["alias"]], min(size, sizes[one["alias"]])
+            change[one["begin"]] -= both
+            change[other["end"]] += both
+    return max(itertools.accumulate(change))
+
+
 def faults(name, text, cpu, c):
     rows = cpu.get("for_library", dict.fromkeys(LABELS, 0))
     allowed = cpu["rows"]["scratch"] + rows["packing_bytes"] + cpu["rows"]["alignment"]
@@ -52,25 +74,30 @@ def faults(name, text, cpu, c):
         allowed += rows["operand_bytes"]
     more = cpu["reserved_bytes"] - c["reserved_bytes"]
     if more > allowed:
-        yield f"  {more} bytes more than target c, of which {allowed} are named"
+        yield f"{more} bytes more than target c, of which {allowed} are named"
     if rows["packing_bytes"] != packing_bytes(cpu["ranges"]):
-        yield f"  packing {rows['packing_bytes']}, by ranges {packing_bytes(cpu['ranges'])}"
+        yield f"packing {rows['packing_bytes']}, by ranges {packing_bytes(cpu['ranges'])}"
     for key, label in LABELS.items():
         line = re.search(rf"^ +{label} +\S+ +(\d+)$", text, re.MULTILINE)
         if (int(line[1]) if line else 0) != rows[key]:
-            yield f"  '{label}' is not {rows[key]} in the text"
+            yield f"'{label}' is not {rows[key]} in the text"
 
 
 def check(name, path, options, args):
-    more = ["--threads", str(args.threads)]
+    more = {"c": [], "cpu": ["--threads", str(args.threads)], "cuda": ["--with-cudnn", "on"]}
     try:
-        text, cpu = plan(args.ullage, path, "cpu", [*options, *more])
-        _, c = plan(args.ullage, path, "c", options)
+        plans = {target: plan(args.ullage, path, target, [*options, *more[target]]) for target in more}
     except RuntimeError as error:
         return f"FAIL {name}: {error}"
-    lines = list(faults(name, text, cpu, c))
-    summary = f"c {c['reserved_bytes']}, cpu {cpu['reserved_bytes']} bytes"
-    return "\n".join([f"{'FAIL' if lines else 'ok'} {name}: {summary}", *lines])
+    lines = []
+    for target in ("cpu", "cuda"):
+        lines += [f"  {target}: {line}" for line in faults(name, *plans[target], plans["c"][1])]
+    held = {target: most_held(plans[target][1]) for target in ("cpu", "cuda")}
+    if held["cpu"] != held["cuda"]:
+        lines.append(f"  beside scratch, alignment and packing cpu holds {held['cpu']} bytes, "
+                     f"cuda {held['cuda']}")  # fmt: skip
+    summary = ", ".join(f"{target} {one['reserved_bytes']}" for target, (_, one) in plans.items())
+    return "\n".join([f"{'FAIL' if lines else 'ok'} {name}: {summary} bytes", *lines])
 
 
 def main():
