@@ -84,51 +84,45 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 
 /* ---- trials ---- */
 
+enum { UL_CUDA_TRIAL_ALIGN = 64 };
+
 /* From the first element to the last, by strides. */
 static uint64_t reach_bytes(const struct ul_call_tensor *tensor)
 {
     uint64_t last = 0;
-    if (tensor->rank == 0)
-        return 0;
     for (uint32_t d = 0; d < tensor->rank; d++)
         last += (uint64_t)((tensor->dims[d] - 1) * tensor->strides[d]);
     return (last + 1) * ul_call_element_bytes(tensor);
 }
 
-/* The next place, from the start again where the arena ends: places may overlap. */
+/* The next place; NULL where the arena ends. */
 static unsigned char *place(unsigned char *arena, uint64_t arena_bytes, uint64_t *used_bytes,
                             uint64_t size_bytes)
 {
-    if (size_bytes > arena_bytes)
+    uint64_t begin = (*used_bytes + UL_CUDA_TRIAL_ALIGN - 1) / UL_CUDA_TRIAL_ALIGN;
+    begin *= UL_CUDA_TRIAL_ALIGN;
+    if (begin > arena_bytes || size_bytes > arena_bytes - begin)
         return NULL;
-    if (size_bytes > arena_bytes - *used_bytes)
-        *used_bytes = 0;
-    unsigned char *at = arena + *used_bytes;
-    *used_bytes += (size_bytes + 255) / 256 * 256;
-    if (*used_bytes > arena_bytes)
-        *used_bytes = arena_bytes;
-    return at;
+    *used_bytes = begin + size_bytes;
+    return arena + begin;
 }
 
 int ul_cuda_trial_place(struct ul_cuda_trial *trial, const struct ul_call *call,
                         unsigned char *arena, uint64_t arena_bytes)
 {
-    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias, &call->dst,
-                                              &call->dst};
-    struct ul_cuda_posts posts;
+    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias, &call->dst};
     uint64_t used = 0;
-    ul_cuda_read_posts(call, &posts);
     memset(trial, 0, sizeof *trial);
-    for (int i = 0; i < 5; i++) {
-        uint64_t bytes = i == 4 && !posts.adds ? 0 : reach_bytes(tensors[i]);
-        if (bytes == 0)
+    for (int i = 0; i < 4; i++) {
+        if (tensors[i]->rank == 0)
             continue;
-        trial->args[i] = place(arena, arena_bytes, &used, bytes);
+        trial->args[i] = place(arena, arena_bytes, &used, reach_bytes(tensors[i]));
         if (trial->args[i] == NULL)
             return 0;
     }
-    trial->scratch =
-        call->scratch_bytes > 0 ? place(arena, arena_bytes, &used, call->scratch_bytes) : NULL;
+    trial->args[4] = trial->args[3]; /* the residual */
+    if (call->scratch_bytes > 0)
+        trial->scratch = place(arena, arena_bytes, &used, call->scratch_bytes);
     return call->scratch_bytes == 0 || trial->scratch != NULL;
 }
 

@@ -1,0 +1,526 @@
+/*
+ * cuBLASLt for tests/cuda_emulation: what it refuses and what it is undefined for is checked, and
+ * the product is computed by plain loops when the stream gets there.
+ *
+ * The heuristic offers, the best first, of what the preference allows: sums cut in parts that are
+ * added in place of the result (which a program that promises bits must not take), cut in parts in
+ * the workspace, and whole. An algorithm holds for the description that it was made for.
+ *
+ * More is refused than a device would: addresses that are not aligned as the preference said, and a
+ * result that overlaps an operand.
+ */
+#include "cublasLt.h"
+#include "emulate.h"
+#include "product.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct ul_emulate_blas {
+    uint64_t alive;
+};
+
+struct ul_emulate_operation {
+    cublasComputeType_t compute;
+    cudaDataType_t scale, bias_type;
+    bool has_bias_type;
+    cublasOperation_t transposed_a, transposed_b;
+    cublasLtEpilogue_t epilogue;
+    const void *bias;
+};
+
+struct ul_emulate_layout {
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t ld;
+    int32_t batch_count;
+    int64_t batch_step;
+};
+
+struct ul_emulate_preference {
+    uint64_t workspace_bytes;
+    uint32_t schemes;
+    uint32_t alignments[4]; /* of a, b, c, d */
+};
+
+namespace
+{
+
+enum { ALIVE = 0x626C6173, HANDLE_BYTES = 1 << 20, LEAST_CUT = 128, MOST_CUTS = 4 };
+
+/* What the eight words of an algorithm are. */
+struct algorithm {
+    uint64_t cuts, scheme, workspace_bytes, align_bytes, description, unused[3];
+};
+static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "eight words");
+
+enum element element_of(cudaDataType_t type)
+{
+    return type == CUDA_R_16F ? ELEMENT_F16 : type == CUDA_R_16BF ? ELEMENT_BF16 : ELEMENT_F32;
+}
+
+bool has_bias(const struct ul_emulate_operation *operation)
+{
+    return (operation->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
+
+/* ---- descriptions ---- */
+
+uint64_t mix(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x100000001B3u + (hash >> 29);
+}
+
+uint64_t mix_layout(uint64_t hash, const struct ul_emulate_layout *layout)
+{
+    hash = mix(mix(hash, (uint64_t)layout->type), layout->rows);
+    hash = mix(mix(hash, layout->columns), (uint64_t)layout->ld);
+    return mix(mix(hash, (uint64_t)layout->batch_count), (uint64_t)layout->batch_step);
+}
+
+/* The sides of op(a) [m, k], op(b) [k, n], d [m, n]. */
+struct sides {
+    int64_t m, n, k, batch;
+};
+
+bool is_served(const struct ul_emulate_operation *operation, const struct ul_emulate_layout *a,
+               const struct ul_emulate_layout *b, const struct ul_emulate_layout *c,
+               const struct ul_emulate_layout *d, struct sides *sides)
+{
+    bool turned_a = operation->transposed_a != CUBLAS_OP_N;
+    bool turned_b = operation->transposed_b != CUBLAS_OP_N;
+    sides->m = (int64_t)d->rows;
+    sides->n = (int64_t)d->columns;
+    sides->k = (int64_t)(turned_a ? a->rows : a->columns);
+    sides->batch = d->batch_count;
+    bool types = a->type == b->type && c->type == d->type &&
+                 (d->type == a->type || d->type == CUDA_R_32F) && operation->scale == CUDA_R_32F;
+    bool same = (turned_a ? a->columns : a->rows) == d->rows &&
+                (turned_b ? b->columns : b->rows) == (uint64_t)sides->k &&
+                (turned_b ? b->rows : b->columns) == d->columns && c->rows == d->rows &&
+                c->columns == d->columns;
+    bool batches = a->batch_count == sides->batch && b->batch_count == sides->batch &&
+                   c->batch_count == sides->batch;
+    bool apart = sides->batch == 1 || d->batch_step > 0;
+    bool tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    bool bias =
+        !has_bias(operation) || !operation->has_bias_type || operation->bias_type == d->type;
+    return types && same && batches && apart && bias && (!tf32 || a->type == CUDA_R_32F);
+}
+
+uint64_t description(const struct ul_emulate_operation *operation,
+                     const struct ul_emulate_layout *a, const struct ul_emulate_layout *b,
+                     const struct ul_emulate_layout *d)
+{
+    uint64_t hash = mix(mix(14695981039346656037u, (uint64_t)operation->compute),
+                        (uint64_t)operation->transposed_a);
+    hash = mix(mix(hash, (uint64_t)operation->transposed_b), (uint64_t)operation->epilogue);
+    return mix_layout(mix_layout(mix_layout(hash, a), b), d);
+}
+
+/* ---- running ---- */
+
+struct job {
+    struct ul_emulate_operation operation;
+    struct ul_emulate_layout a, b, d;
+    struct sides sides;
+    uint64_t cuts;
+    float alpha, beta;
+    const void *a_bytes, *b_bytes, *c_bytes;
+    void *d_bytes;
+    float *workspace;
+};
+
+float get(const struct job &job, const struct ul_emulate_layout &layout, const void *base,
+          bool turned, int64_t batch, int64_t row, int64_t column)
+{
+    int64_t r = turned ? column : row, c = turned ? row : column;
+    float x =
+        element_get(base, element_of(layout.type), batch * layout.batch_step + r + c * layout.ld);
+    return job.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? element_tf32(x) : x;
+}
+
+/* The largest of 0 and x as the instruction has it: 0 for what is no number. */
+float activate(cublasLtEpilogue_t epilogue, float x)
+{
+    if ((epilogue & CUBLASLT_EPILOGUE_RELU) != 0)
+        return x > 0 ? x : 0;
+    if ((epilogue & CUBLASLT_EPILOGUE_GELU) != 0)
+        return 0.5f * x * (1 + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+    return x;
+}
+
+void finish(const struct job &job, int64_t batch, int64_t i, int64_t j, float sum)
+{
+    enum element type = element_of(job.d.type);
+    int64_t at = batch * job.d.batch_step + i + j * job.d.ld;
+    float x = job.alpha * sum;
+    if (job.beta != 0)
+        x += job.beta * element_get(job.c_bytes, type, at);
+    if (has_bias(&job.operation))
+        x += element_get(job.operation.bias,
+                         job.operation.has_bias_type ? element_of(job.operation.bias_type) : type,
+                         i);
+    element_put(job.d_bytes, type, at, activate(job.operation.epilogue, x));
+}
+
+/* Sums of terms [first, last) of a matrix of the batch, each handed to put. */
+template <class Put>
+void sum_part(const struct job &job, int64_t batch, int64_t first, int64_t last, const Put &put)
+{
+    bool turned_a = job.operation.transposed_a != CUBLAS_OP_N;
+    bool turned_b = job.operation.transposed_b != CUBLAS_OP_N;
+    auto a = [&](int64_t i, int64_t l) {
+        return get(job, job.a, job.a_bytes, turned_a, batch, i, first + l);
+    };
+    auto b = [&](int64_t j, float *out, int64_t stride) {
+        for (int64_t l = 0; l < last - first; l++)
+            out[l * stride] = get(job, job.b, job.b_bytes, turned_b, batch, first + l, j);
+    };
+    product(job.sides.m, job.sides.n, last - first, a, b, put);
+}
+
+void run_job(const void *arguments)
+{
+    const struct job &job = *(const struct job *)arguments;
+    const struct sides &sides = job.sides;
+    int64_t cuts = (int64_t)job.cuts;
+    for (int64_t batch = 0; batch < sides.batch; batch++) {
+        if (cuts == 1) {
+            sum_part(job, batch, 0, sides.k,
+                     [&](int64_t i, int64_t j, float sum) { finish(job, batch, i, j, sum); });
+            continue;
+        }
+        for (int64_t cut = 0; cut < cuts; cut++) {
+            float *part = job.workspace + (batch * cuts + cut) * sides.m * sides.n;
+            sum_part(job, batch, sides.k * cut / cuts, sides.k * (cut + 1) / cuts,
+                     [&](int64_t i, int64_t j, float sum) { part[i + j * sides.m] = sum; });
+        }
+        for (int64_t j = 0; j < sides.n; j++) {
+            for (int64_t i = 0; i < sides.m; i++) {
+                float sum = 0;
+                for (int64_t cut = 0; cut < cuts; cut++)
+                    sum +=
+                        job.workspace[(batch * cuts + cut) * sides.m * sides.n + i + j * sides.m];
+                finish(job, batch, i, j, sum);
+            }
+        }
+    }
+}
+
+/* ---- checks ---- */
+
+struct extent {
+    const char *begin;
+    size_t size_bytes;
+};
+
+struct extent extent_of(const struct ul_emulate_layout *layout, const void *base)
+{
+    int64_t last = (int64_t)layout->rows - 1 + ((int64_t)layout->columns - 1) * layout->ld +
+                   (layout->batch_count - 1) * layout->batch_step;
+    return {(const char *)base, (size_t)(last + 1) * element_bytes(element_of(layout->type))};
+}
+
+bool overlap(const struct extent &a, const struct extent &b)
+{
+    return a.begin < b.begin + b.size_bytes && b.begin < a.begin + a.size_bytes;
+}
+
+void need_aligned(const void *pointer, uint64_t align_bytes, const char *who)
+{
+    if ((uintptr_t)pointer % align_bytes != 0)
+        ul_emulate_fail("cublasLtMatmul: %s at %p is not a multiple of the %llu bytes that the "
+                        "preference said",
+                        who, pointer, (unsigned long long)align_bytes);
+}
+
+/* What a device would read and write is its memory, and results are apart from operands. */
+void check_memory(const struct job &job, const struct algorithm *algorithm)
+{
+    struct extent a = extent_of(&job.a, job.a_bytes), b = extent_of(&job.b, job.b_bytes);
+    struct extent c = extent_of(&job.d, job.c_bytes), d = extent_of(&job.d, job.d_bytes);
+    ul_emulate_need(a.begin, a.size_bytes, "cublasLtMatmul: A");
+    ul_emulate_need(b.begin, b.size_bytes, "cublasLtMatmul: B");
+    ul_emulate_need(d.begin, d.size_bytes, "cublasLtMatmul: D");
+    need_aligned(job.a_bytes, algorithm->align_bytes, "A");
+    need_aligned(job.b_bytes, algorithm->align_bytes, "B");
+    need_aligned(job.d_bytes, algorithm->align_bytes, "D");
+    if (job.beta != 0) {
+        ul_emulate_need(c.begin, c.size_bytes, "cublasLtMatmul: C");
+        need_aligned(job.c_bytes, algorithm->align_bytes, "C");
+        if (c.begin != d.begin && overlap(c, d))
+            ul_emulate_fail("cublasLtMatmul: C and D overlap and are not the same");
+    }
+    if (overlap(a, d) || overlap(b, d))
+        ul_emulate_fail("cublasLtMatmul: D overlaps an operand");
+    if (has_bias(&job.operation))
+        ul_emulate_need(job.operation.bias,
+                        (size_t)job.sides.m *
+                            element_bytes(job.operation.has_bias_type
+                                              ? element_of(job.operation.bias_type)
+                                              : element_of(job.d.type)),
+                        "cublasLtMatmul: bias");
+    if (algorithm->workspace_bytes == 0)
+        return;
+    ul_emulate_need(job.workspace, algorithm->workspace_bytes, "cublasLtMatmul: workspace");
+    need_aligned(job.workspace, 16, "the workspace");
+    struct extent workspace = {(const char *)job.workspace, algorithm->workspace_bytes};
+    if (overlap(workspace, a) || overlap(workspace, b) || overlap(workspace, d) ||
+        (job.beta != 0 && overlap(workspace, c)))
+        ul_emulate_fail("cublasLtMatmul: the workspace overlaps an operand");
+}
+
+bool is_alive(cublasLtHandle_t handle)
+{
+    return handle != NULL && handle->alive == ALIVE;
+}
+
+template <class T> bool take(T *field, const void *value, size_t size_bytes)
+{
+    if (value == NULL || size_bytes != sizeof *field)
+        return false;
+    memcpy(field, value, sizeof *field);
+    return true;
+}
+
+cublasStatus_t status(bool good)
+{
+    return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+} // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    *handle = new struct ul_emulate_blas;
+    (*handle)->alive = ALIVE;
+    ul_emulate_take(HANDLE_BYTES);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    if (!is_alive(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    handle->alive = 0;
+    ul_emulate_take(-(long)HANDLE_BYTES);
+    delete handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
+/* ---- descriptions ---- */
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
+                                        cublasComputeType_t compute, cudaDataType_t scale)
+{
+    *operation = new struct ul_emulate_operation;
+    **operation = {
+        compute, scale, CUDA_R_32F, false, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+        NULL};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation)
+{
+    delete operation;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t size_bytes)
+{
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return status(take(&operation->transposed_a, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return status(take(&operation->transposed_b, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return status(take(&operation->epilogue, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return status(take(&operation->bias, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        operation->has_bias_type = true;
+        return status(take(&operation->bias_type, value, size_bytes));
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+        break;
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld)
+{
+    if (rows == 0 || columns == 0 || ld < (int64_t)rows)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    *layout = new struct ul_emulate_layout;
+    **layout = {type, rows, columns, ld, 1, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t size_bytes)
+{
+    if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+        return status(take(&layout->batch_count, value, size_bytes));
+    return status(attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET &&
+                  take(&layout->batch_step, value, size_bytes));
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    *preference = new struct ul_emulate_preference;
+    **preference = {0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t size_bytes)
+{
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return status(take(&preference->workspace_bytes, value, size_bytes));
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        return status(take(&preference->schemes, value, size_bytes));
+    return status(
+        take(&preference->alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+             size_bytes));
+}
+
+/* ---- algorithms ---- */
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulHeuristicResult_t *results, int *count)
+{
+    struct sides sides;
+    *count = 0;
+    if (!is_alive(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!is_served(operation, a, b, c, d, &sides))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    uint64_t align = 256;
+    for (uint32_t alignment : preference->alignments)
+        align = std::min<uint64_t>(align, alignment);
+    uint64_t cuts = (uint64_t)std::min<int64_t>(MOST_CUTS, sides.k / LEAST_CUT);
+    uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
+    const struct algorithm offers[] = {
+        {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, 0, {0}},
+        {cuts, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, cuts * part, align, 0, {0}},
+        {1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, align, 0, {0}}};
+    for (struct algorithm offer : offers) {
+        if ((preference->schemes & offer.scheme) != offer.scheme || offer.cuts == 0 ||
+            (offer.scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && offer.cuts < 2) ||
+            offer.workspace_bytes > preference->workspace_bytes || *count == most)
+            continue;
+        offer.description = description(operation, a, b, d);
+        memset(&results[*count], 0, sizeof *results);
+        memcpy(&results[*count].algo, &offer, sizeof offer);
+        results[*count].workspaceSize = offer.workspace_bytes;
+        results[(*count)++].state = CUBLAS_STATUS_SUCCESS;
+    }
+    return *count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algorithm,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    struct sides sides;
+    struct algorithm words;
+    memcpy(&words, algorithm, sizeof words);
+    if (!is_alive(handle) || !is_served(operation, a, b, c, d, &sides) || words.cuts == 0 ||
+        words.description != description(operation, a, b, d))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(result, 0, sizeof *result);
+    result->algo = *algorithm;
+    result->workspaceSize = words.workspace_bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *value, size_t size_bytes,
+                                                    size_t *written_bytes)
+{
+    struct algorithm words;
+    memcpy(&words, algorithm, sizeof words);
+    uint32_t word = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? (uint32_t)words.cuts
+                    : attribute == CUBLASLT_ALGO_CONFIG_ID       ? (uint32_t)words.scheme + 1
+                                                                 : (uint32_t)words.scheme;
+    if (size_bytes != sizeof word)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &word, sizeof word);
+    *written_bytes = sizeof word;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- the product ---- */
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    struct job job;
+    struct algorithm words;
+    memset(&job, 0, sizeof job);
+    memcpy(&words, algorithm, sizeof words);
+    if (!is_alive(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
+        (has_bias(operation) && operation->bias == NULL) ||
+        (words.workspace_bytes > 0 && workspace == NULL) ||
+        words.workspace_bytes > workspace_bytes ||
+        words.description != description(operation, a_layout, b_layout, d_layout))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_served(operation, a_layout, b_layout, c_layout, d_layout, &job.sides))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    job.operation = *operation;
+    job.a = *a_layout;
+    job.b = *b_layout;
+    job.d = *d_layout;
+    job.cuts = words.cuts;
+    memcpy(&job.alpha, alpha, sizeof job.alpha);
+    memcpy(&job.beta, beta, sizeof job.beta);
+    job.a_bytes = a;
+    job.b_bytes = b;
+    job.c_bytes = c;
+    job.d_bytes = d;
+    job.workspace = (float *)workspace;
+    check_memory(job, &words);
+    return ul_emulate_enqueue(stream, "cublasLtMatmul", run_job, &job, sizeof job) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+}
