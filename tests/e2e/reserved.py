@@ -3,11 +3,11 @@
 
     reserved.py --ullage build/release/cli/ullage [--small] [--threads N] [FILTER]
 
-Plans every network of models/ for c, cpu and cuda and compares what is reserved. What cpu and cuda
-may need beyond c are the rows that their plans name for it: scratch, the packing of weights
-("for_library") and the alignment of what is there besides. Beside scratch, alignment and packing,
-cuda holds what cpu holds, to the byte. Exit 6 where a target needs more, where a row is not in the
-text of `ullage plan`, or where packing is claimed that the live ranges do not have.
+Plans every network of models/ for c, cpu and cuda and compares what is reserved. What cpu may need
+beyond c are the rows that its plan names for it: scratch, the packing of weights ("for_library")
+and the alignment of what is there besides. Beside scratch, alignment and packing, cuda holds what
+cpu holds, to the byte. Exit 6 where a target needs more, where a row is not in the text of `ullage
+plan`, or where packing is claimed that the live ranges do not have.
 """
 
 import argparse
@@ -68,6 +68,7 @@ def most_held(plan_json):
 
 
 def faults(name, text, cpu, c):
+    """Of what target cpu needs beyond c."""
     rows = cpu.get("for_library", dict.fromkeys(LABELS, 0))
     allowed = cpu["rows"]["scratch"] + rows["packing_bytes"] + cpu["rows"]["alignment"]
     if name in reference_bytes.OPERANDS:
@@ -89,13 +90,15 @@ def check(name, path, options, args):
         plans = {target: plan(args.ullage, path, target, [*options, *more[target]]) for target in more}
     except RuntimeError as error:
         return f"FAIL {name}: {error}"
-    lines = []
-    for target in ("cpu", "cuda"):
-        lines += [f"  {target}: {line}" for line in faults(name, *plans[target], plans["c"][1])]
+    lines = [f"  {line}" for line in faults(name, *plans["cpu"], plans["c"][1])]
     held = {target: most_held(plans[target][1]) for target in ("cpu", "cuda")}
     if held["cpu"] != held["cuda"]:
         lines.append(f"  beside scratch, alignment and packing cpu holds {held['cpu']} bytes, "
                      f"cuda {held['cuda']}")  # fmt: skip
+    rows = plans["cuda"][1]["rows"]
+    named = held["cuda"] + rows["scratch"] + rows["alignment"] + rows["holes"]
+    if plans["cuda"][1]["reserved_bytes"] > named:
+        lines.append(f"  cuda needs more than {named} bytes, of which its plan names each")
     summary = ", ".join(f"{target} {one['reserved_bytes']}" for target, (_, one) in plans.items())
     return "\n".join([f"{'FAIL' if lines else 'ok'} {name}: {summary} bytes", *lines])
 
