@@ -203,6 +203,11 @@ static enum ul_status link_data(struct verification *verification, const char *f
     return UL_OK;
 }
 
+static bool rounds(const struct ul_cli_options *options)
+{
+    return options->precision != NULL && strcmp(options->precision, "fp32") != 0;
+}
+
 static enum ul_status run_on_data(struct verification *verification)
 {
     struct ul_cli_job *outer = verification->outer;
@@ -211,8 +216,9 @@ static enum ul_status run_on_data(struct verification *verification)
     const char *rtol = outer->options.rtol != NULL ? outer->options.rtol : "1e-3";
     const char *atol = outer->options.atol != NULL ? outer->options.atol : "1e-7";
     /* Recorded data is judged element by element. Against another runtime on random inputs, which
-     * sums in another order, what is next to zero may differ: there the norm counts as well. */
-    const char *norm = verification->is_random ? "--norm" : NULL;
+     * sums in another order, what is next to zero may differ: there the norm counts as well, and
+     * wherever less than f32 is stored. */
+    const char *norm = verification->is_random || rounds(&outer->options) ? "--norm" : NULL;
     const char *const argv[] = {
         verification->program, "--test-data", folder, "--rtol", rtol, "--atol", atol, norm, NULL};
     const char *printed = ul_arena_printf(&outer->keep, "%s/printed", verification->work);
@@ -294,8 +300,13 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 
 /* ---- random inputs ---- */
 
-/* The programs sum in other orders; NORM_LIMIT as in runtime/ul_test_data.c. */
-#define NORM_LIMIT 1e-4
+/* The programs sum in other orders; as in runtime/ul_test_data.c. */
+static double norm_limit(const struct ul_cli_options *options)
+{
+    if (!rounds(options))
+        return 1e-4;
+    return strcmp(options->precision, "bf16") == 0 ? 3e-2 : 5e-3;
+}
 
 struct difference {
     double most;
@@ -304,8 +315,10 @@ struct difference {
 };
 
 static struct difference difference(const struct ul_tensor *got, const struct ul_tensor *want,
-                                    double rtol, double atol)
+                                    const struct ul_cli_options *options)
 {
+    double rtol = options->rtol != NULL ? strtod(options->rtol, NULL) : 1e-3;
+    double atol = options->atol != NULL ? strtod(options->atol, NULL) : 1e-7;
     struct difference all = {.most = 0};
     double apart_squares = 0, want_squares = 0;
     bool exact = !ul_dtype_get(want->type.dtype)->is_float;
@@ -322,7 +335,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
             want_squares += b * b;
         }
     }
-    all.is_near = !exact && sqrt(apart_squares) <= NORM_LIMIT * sqrt(want_squares) &&
+    all.is_near = !exact && sqrt(apart_squares) <= norm_limit(options) * sqrt(want_squares) &&
                   isfinite(apart_squares + want_squares);
     return all;
 }
@@ -332,14 +345,12 @@ static enum ul_status compare_file(struct ul_cli_job *job, const char *got_path,
 {
     const struct ul_tensor *got;
     const struct ul_tensor *want;
-    double rtol = job->options.rtol != NULL ? strtod(job->options.rtol, NULL) : 1e-3;
-    double atol = job->options.atol != NULL ? strtod(job->options.atol, NULL) : 1e-7;
     UL_TRY(ul_cli_read_tensor(&job->keep, got_path, &got, &job->diag));
     UL_TRY(ul_cli_read_tensor(&job->keep, want_path, &want, &job->diag));
     if (!ul_type_equal(&got->type, &want->type))
         return ul_diag_set(&job->diag, UL_MISMATCH, "%s: output %s has another type or shape",
                            job->options.files.items[0], name);
-    struct difference all = difference(got, want, rtol, atol);
+    struct difference all = difference(got, want, &job->options);
     bool right = all.wrong == 0 || all.is_near;
     printf("%s: largest difference %.3g, %llu of %llu elements outside the tolerance%s\n", name,
            all.most, (unsigned long long)all.wrong,
@@ -395,6 +406,7 @@ static enum ul_status verify_unplanned(struct verification *verification)
            "without passes and without reuse of memory\n");
     UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, verification->program, &job->diag));
     job->options.target = "c";
+    job->options.precision = NULL;
     job->options.planning.pack = UL_PACK_NONE;
     job->options.no_passes = (struct ul_cli_list){.count = 0};
     for (uint32_t i = 0; i < ul_passes_count(); i++) {
@@ -505,6 +517,10 @@ static enum ul_status verify(struct ul_cli_job *job)
     struct verification verification = {.outer = job, .model = job->options.files.items[0]};
     UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
     verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);
+    if (rounds(&job->options))
+        printf("stored in %s: outputs are right by their elements (--rtol, --atol) or by a norm "
+               "error of at most %g\n",
+               job->options.precision, norm_limit(&job->options));
     enum ul_status status = verify_all(&verification);
     ul_cli_remove_temporary(verification.work);
     return status;

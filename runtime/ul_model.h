@@ -237,6 +237,8 @@ struct ul_model {
     const char *name;
     const char *compiler; /* "ullage 0.1.0" */
     const char *target;   /* "c" */
+    enum ul_type
+        storage; /* of f32 in memory, where 16 bits do: UL_TYPE_F16 or UL_TYPE_BF16; else 0 */
     unsigned char model_sha256[32];
     unsigned char plan_sha256[32];
     uint64_t arena_bytes;

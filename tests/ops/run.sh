@@ -8,11 +8,14 @@
 #   --jobs N        tests at a time (2)
 #   --cflags FLAGS  for the generated program's compiler (-O1)
 #   --target NAME   c (default), cpu or cuda
+#   --precision P   fp16 or bf16: tests of f32 with all that the operator reads and writes stored so
+#                   (round_edges.py; needs the Python package onnx); other tests are left out
 #   --timeout S     seconds for one test (120)
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
 #   --data DIR      the folder with the tests (default: what libonnx-testdata installed)
 #   --update        write the tests that passed to the golden list (full runs only)
-# The golden list, of every target, is tests/ops/passed.txt. A test in it that no longer passes is a
+# The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
+# names where --precision is given. A test in it that no longer passes is a
 # failure; one that passes and is not in it is named, to be added.
 # exit: 0 ok, 6 a golden test failed, 77 no test data installed, 1 usage
 set -uo pipefail
@@ -22,8 +25,13 @@ export LC_ALL=C
 run_one() {
     local test=$1 log=$OPS_OUT/log/$1.txt
     local code=0
+    local more=()
+    if [ -n "$OPS_PRECISION" ]; then
+        more=(--precision "$OPS_PRECISION")
+        for pass in simplify cse sink pattern einsum views concat fuse; do more+=(--no-pass $pass); done
+    fi
     timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify --target "$OPS_TARGET" --cflags "$OPS_CFLAGS" \
-        "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
+        "${more[@]}" "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
     if [ "$code" = 0 ]; then
         echo "$test" >>"$OPS_OUT/passed.part"
         return
@@ -37,18 +45,19 @@ if [ "${1:-}" = --one ]; then # called by xargs below
     exit 0
 fi
 
-jobs=2 cflags=-O1 target=c limit=120 out= data= update= stride=1
+jobs=2 cflags=-O1 target=c limit=120 out= data= update= stride=1 precision=
 while [ $# -gt 0 ]; do
     case $1 in
     --jobs) jobs=$2; shift 2 ;;
     --cflags) cflags=$2; shift 2 ;;
     --target) target=$2; shift 2 ;;
+    --precision) precision=$2; shift 2 ;;
     --timeout) limit=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -75,6 +84,17 @@ mkdir -p "$out/log" "$out/tmp"
 
 awk -F'\t' 'NR > 1 && $4 == "in" { print $1 }' "$here/scope.tsv" | grep -E -- "$filter" |
     awk -v k="$stride" '(NR - 1) % k == 0' >"$out/selected.txt"
+if [ -n "$precision" ]; then
+    rm -rf "$out/rounded"
+    mkdir -p "$out/rounded"
+    "$here/../ref/python.sh" "$here/round_edges.py" "$data" "$out/rounded" \
+        <"$out/selected.txt" >"$out/wrapped.txt" || exit $?
+    mv "$out/wrapped.txt" "$out/selected.txt"
+    data=$out/rounded
+    grep -vxFf <(grep -v '^#' "$here/rounding_matters.txt" | cut -f1) "$golden" >"$out/golden.txt"
+    golden=$out/golden.txt
+fi
+export OPS_PRECISION=$precision
 export OPS_ULLAGE=$ullage OPS_CFLAGS=$cflags OPS_TARGET=$target OPS_TIMEOUT=$limit
 export OPS_DATA=$data OPS_OUT=$out TMPDIR=$out/tmp
 xargs -r -P "$jobs" -n 1 "$here/run.sh" --one <"$out/selected.txt"
@@ -86,7 +106,7 @@ status=0
 selected=$(wc -l <"$out/selected.txt")
 passed=$(wc -l <"$out/ops-passed.txt")
 if [ -n "$update" ]; then
-    if [ "$filter" != . ] || [ "$stride" != 1 ]; then
+    if [ "$filter" != . ] || [ "$stride" != 1 ] || [ -n "$precision" ]; then
         echo "run.sh: --update needs a full run" >&2
         exit 1
     fi

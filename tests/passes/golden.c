@@ -1,6 +1,7 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last" and
- * "# --precision NAME" of an .ir are options.
+ * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last",
+ * "# --precision NAME" and "# --calls" (the target has a library, which takes nothing) of an .ir
+ * are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -78,6 +79,13 @@ static void read_splits(struct run *run, const char *text, struct ul_passes_opti
     options->splits = splits;
 }
 
+static bool takes_nothing(const void *library, const struct ul_graph *graph,
+                          const ul_node_id *nodes, uint32_t count, const bool *escapes)
+{
+    (void)library, (void)graph, (void)nodes, (void)count, (void)escapes;
+    return false;
+}
+
 static enum ul_status run_case(struct run *run, const char *pass, const char *text,
                                const char **out)
 {
@@ -91,6 +99,8 @@ static enum ul_status run_case(struct run *run, const char *pass, const char *te
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
     options.channels_last = strstr(text, "# --channels-last\n") != NULL;
+    if (strstr(text, "# --calls\n") != NULL)
+        options.is_call = takes_nothing;
     if (strstr(text, "# --precision fp16\n") != NULL)
         options.precision = UL_F16;
     if (strstr(text, "# --precision bf16\n") != NULL)
