@@ -300,8 +300,13 @@ def size_bytes(text):
     return int(match.group(1)) << {None: 0, "K": 10, "M": 20, "G": 30}[match.group(2)]
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(1, f"prepare.sh: {message}\n")
+
+
 def parse():
-    parser = argparse.ArgumentParser(prog="prepare.sh", description=__doc__.split("\n")[0])
+    parser = Parser(prog="prepare.sh", description=__doc__.split("\n")[0])
     parser.add_argument("out", help="a folder, or a .tar.gz")
     parser.add_argument("--ullage", default=os.path.join(ROOT, "build/release/cli/ullage"))
     parser.add_argument("--target", default="cuda")
