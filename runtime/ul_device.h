@@ -12,7 +12,8 @@
  *
  * Invariants: a context is used by one thread at a time; any number of contexts may run one model,
  * each on memory of its own. While a model runs, nothing is allocated, neither on the device nor on
- * the host. Every function leaves the thread's current device as it was.
+ * the host. Every function leaves the thread's current device as it was, but `open` that is given
+ * a number.
  * Ownership: a context belongs to its opener; strings and tables to the model.
  * Units: bytes and seconds. Device memory is an address that only the functions here look behind.
  * Failures: an enum ul_result, with the details in the caller's struct ul_failure; the device's own

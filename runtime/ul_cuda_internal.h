@@ -1,0 +1,100 @@
+/*
+ * What the files of the runtime for target cuda share: a context, and how its parts fail.
+ *
+ *     ul_cuda.cu          opens and closes a context, serves the command line
+ *     ul_cuda_load.cu     weights and set-up
+ *     ul_cuda_run.cu      runs: captured, replayed, told step by step
+ *     ul_cuda_steps.cu    kernels that every program has
+ *
+ * Invariants: as of ul_device.h. A function that returns an enum ul_result has set the failure.
+ */
+#ifndef UL_CUDA_INTERNAL_H
+#define UL_CUDA_INTERNAL_H
+
+#include "ul_check.h"
+#include "ul_cuda.h"
+
+#define UL_CUDA_STEP_EVENTS 256
+
+enum ul_cuda_clock {
+    UL_CUDA_BEFORE_IN,
+    UL_CUDA_BEFORE_RUN,
+    UL_CUDA_AFTER_RUN,
+    UL_CUDA_AFTER_OUT,
+    UL_CUDA_CLOCKS
+};
+
+struct ul_context {
+    const struct ul_model *model;
+    struct ul_device_request request;
+    int device;
+    cudaStream_t own_stream; /* captures; runs, where the caller has none */
+    cudaStream_t stream;
+    unsigned char *block; /* the one allocation: margin, arena, margin; NULL: the caller's arena */
+    unsigned char *arena;
+    struct ul_cuda_state *seen; /* page-locked: the state after a run */
+    void *libraries[UL_DEVICE_LIBRARY_LIMIT];
+    cudaGraphExec_t graph;
+    const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */
+    cudaEvent_t clock[UL_CUDA_CLOCKS];
+    cudaEvent_t marks[UL_CUDA_STEP_EVENTS];
+    uint32_t marked_steps[UL_CUDA_STEP_EVENTS];
+    uint32_t mark_count;
+    double *step_seconds; /* of the caller, while marks are set */
+    ul_step_hook *hook;
+    void *hook_context;
+    struct ul_device_memory memory;
+};
+
+/* The first error of several calls. */
+static inline cudaError_t ul_cuda_first(cudaError_t error, cudaError_t other)
+{
+    return error != cudaSuccess ? error : other;
+}
+
+static inline uint64_t ul_cuda_less(uint64_t before, uint64_t after)
+{
+    return before > after ? before - after : 0;
+}
+
+/* ---- ul_cuda.cu ---- */
+/* What an error of CUDA means to the caller. */
+enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure *failure,
+                            cudaError_t error);
+/* The context's device becomes the thread's; *before is what it was. */
+cudaError_t ul_cuda_enter(const struct ul_context *context, int *before);
+void ul_cuda_leave(int device, int before);
+/* Of the current device; 0 where it does not say. */
+uint64_t ul_cuda_free_bytes(void);
+bool ul_cuda_is_on_device(const struct ul_context *context, const void *bytes);
+
+/* ---- ul_cuda_load.cu ---- */
+enum ul_result ul_cuda_load_context(struct ul_context *context,
+                                    const struct ul_weights_source *source,
+                                    struct ul_failure *failure);
+
+/* ---- ul_cuda_run.cu ---- */
+struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStream_t stream);
+/* All of a run, with `entry` of kernels.cu, or the set-up, in its middle. */
+void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
+                     void (*entry)(struct ul_cuda_run *run));
+/* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
+enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
+                              struct ul_failure *failure);
+/* Makes the graph that later runs replay, for these buffers of the caller; where that fails, runs
+   are launched step by step: slower, and the same otherwise. */
+void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs);
+enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
+                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
+                                   struct ul_failure *failure);
+enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
+                                 void *const *outputs, double *step_seconds,
+                                 struct ul_failure *failure);
+
+/* ---- ul_cuda_steps.cu ---- */
+/* Whether the program has code for the current device. */
+cudaError_t ul_cuda_probe(void);
+/* element_count elements, each the low element_bytes of value. */
+void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * Weights and set-up. Weights pass through two halves of a small page-locked buffer: one is read
+ * and hashed while the other is on its way. They are held nowhere else.
+ */
+#include "ul_cuda_internal.h"
+
+#include <string.h>
+
+#define STAGING_BYTES (UINT64_C(4) << 20) /* of a half */
+
+/* Bytes on their way from the source to the arena. */
+struct upload {
+    struct ul_context *context;
+    const struct ul_weights_source *source;
+    struct ul_hash hash;
+    unsigned char *halves[2];
+    cudaEvent_t sent[2]; /* when what was in a half has arrived */
+    int half;
+    uint64_t used_bytes; /* of the half */
+    cudaError_t error;
+};
+
+static void upload_open(struct upload *upload)
+{
+    unsigned char *bytes = NULL;
+    upload->error = cudaHostAlloc((void **)&bytes, 2 * STAGING_BYTES, cudaHostAllocDefault);
+    upload->halves[0] = bytes;
+    upload->halves[1] = bytes != NULL ? bytes + STAGING_BYTES : NULL;
+    for (int i = 0; i < 2; i++)
+        upload->error = ul_cuda_first(
+            upload->error, cudaEventCreateWithFlags(&upload->sent[i], cudaEventDisableTiming));
+}
+
+static void upload_close(struct upload *upload)
+{
+    for (int i = 0; i < 2; i++)
+        if (upload->sent[i] != NULL)
+            (void)cudaEventDestroy(upload->sent[i]);
+    if (upload->halves[0] != NULL)
+        (void)cudaFreeHost(upload->halves[0]);
+}
+
+/* Turns to the other half when this one is full. */
+static void upload_turn(struct upload *upload)
+{
+    cudaStream_t stream = upload->context->stream;
+    upload->error =
+        ul_cuda_first(upload->error, cudaEventRecord(upload->sent[upload->half], stream));
+    upload->half = 1 - upload->half;
+    upload->used_bytes = 0;
+    upload->error = ul_cuda_first(upload->error, cudaEventSynchronize(upload->sent[upload->half]));
+}
+
+/* Hashes size_bytes of the source, and puts them into the arena where `target` is not NULL. */
+static bool upload_section(struct upload *upload, uint64_t offset_bytes, unsigned char *target,
+                           uint64_t size_bytes)
+{
+    while (size_bytes != 0 && upload->error == cudaSuccess) {
+        if (upload->used_bytes == STAGING_BYTES)
+            upload_turn(upload);
+        uint64_t room_bytes = STAGING_BYTES - upload->used_bytes;
+        uint64_t piece = size_bytes < room_bytes ? size_bytes : room_bytes;
+        unsigned char *staged = upload->halves[upload->half] + upload->used_bytes;
+        if (ul_check_read(upload->source, offset_bytes, staged, piece) != 0)
+            return false;
+        ul_hash_add(&upload->hash, staged, piece);
+        if (target != NULL) {
+            upload->error = ul_cuda_first(upload->error, cudaMemcpyAsync(target, staged, piece,
+                                                                         cudaMemcpyHostToDevice,
+                                                                         upload->context->stream));
+            target += piece;
+            upload->used_bytes += piece;
+        }
+        offset_bytes += piece;
+        size_bytes -= piece;
+    }
+    return true;
+}
+
+static enum ul_result upload_sections(struct upload *upload, struct ul_failure *failure)
+{
+    const struct ul_model *model = upload->context->model;
+    uint64_t begin = 0, at = 0; /* of the payload in the source; in the payload */
+    enum ul_result result = ul_check_payload(model, upload->source, &begin, failure);
+    if (result != UL_OK)
+        return result;
+    ul_hash_init(&upload->hash);
+    for (uint32_t i = 0; i < model->section_count; i++) {
+        const struct ul_section *section = &model->sections[i];
+        unsigned char *target = upload->context->arena + section->offset_bytes;
+        uint64_t gap =
+            ul_weights_gap(section->offset_bytes, section->size_bytes, section->pack != NULL, at);
+        if (!upload_section(upload, begin + at, NULL, gap) ||
+            !upload_section(upload, begin + at + gap, target, section->size_bytes))
+            return ul_check_fail(failure, UL_WEIGHTS_UNREADABLE, section->size_bytes, 0);
+        at += gap + section->size_bytes;
+    }
+    if (upload->error != cudaSuccess)
+        return ul_cuda_fail(upload->context, failure, upload->error);
+    if (ul_hash_get(&upload->hash) != model->payload_hash)
+        return ul_check_fail(failure, UL_WEIGHTS_WRONG_HASH, 0, 0);
+    return UL_OK;
+}
+
+static enum ul_result load_weights(struct ul_context *context,
+                                   const struct ul_weights_source *source,
+                                   struct ul_failure *failure)
+{
+    struct upload upload;
+    memset(&upload, 0, sizeof upload);
+    upload.context = context;
+    upload.source = source;
+    upload_open(&upload);
+    enum ul_result result = upload.error == cudaSuccess
+                                ? upload_sections(&upload, failure)
+                                : ul_cuda_fail(context, failure, upload.error);
+    cudaError_t error = cudaStreamSynchronize(context->stream);
+    upload_close(&upload);
+    return result == UL_OK && error != cudaSuccess ? ul_cuda_fail(context, failure, error) : result;
+}
+
+/* What is not stored: weights that are all one number, and what set-up computes. */
+static void set_up(struct ul_cuda_run *run)
+{
+    const struct ul_context *context = (const struct ul_context *)run->announce_context;
+    const struct ul_model *model = context->model;
+    struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
+    for (uint32_t i = 0; i < model->splat_count; i++)
+        ul_cuda_fill_splat(&at, &model->splats[i]);
+    if (model->device->code->setup != NULL)
+        model->device->code->setup(run);
+}
+
+static enum ul_result load_parts(struct ul_context *context, const struct ul_weights_source *source,
+                                 struct ul_failure *failure)
+{
+    const struct ul_model *model = context->model;
+    enum ul_result result = UL_OK;
+    bool in_arena = true; /* all that a run touches */
+    if (model->payload_bytes != 0)
+        result = load_weights(context, source, failure);
+    if (result == UL_OK) {
+        struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+        run.announce_context = context;
+        ul_cuda_enqueue(context, &run, set_up);
+        result = ul_cuda_finish(context, run.error, failure);
+    }
+    for (uint32_t i = 0; i < model->input_count; i++)
+        in_arena = in_arena && model->inputs[i].space == UL_SPACE_ARENA;
+    for (uint32_t i = 0; i < model->output_count; i++)
+        in_arena = in_arena && model->outputs[i].space == UL_SPACE_ARENA;
+    bool captured = context->graph != NULL || context->memory.uncaptured != NULL;
+    if (result == UL_OK && in_arena && !captured && !context->request.plain)
+        ul_cuda_capture(context, NULL, NULL);
+    if (context->memory.run_count == 0)
+        context->memory.ready_free_bytes = ul_cuda_free_bytes();
+    return result;
+}
+
+enum ul_result ul_cuda_load_context(struct ul_context *context,
+                                    const struct ul_weights_source *source,
+                                    struct ul_failure *failure)
+{
+    int before = 0;
+    memset(failure, 0, sizeof *failure);
+    cudaError_t error = ul_cuda_enter(context, &before);
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    enum ul_result result = load_parts(context, source, failure);
+    ul_cuda_leave(context->device, before);
+    return result;
+}

@@ -1,0 +1,318 @@
+/*
+ * Runs on a CUDA device.
+ *
+ *     inputs --copy--> | arena: clear state, kernels, state to the host | --copy--> outputs
+ *                      '------ captured once as a graph, replayed ------'
+ *
+ * A run is what kernels.cu's main enqueues: it depends on the arena's address and, with --io
+ * caller, on those of the caller's buffers, on nothing else, so that it is captured once and
+ * replayed. It is launched step by step instead where somebody wants to be told of steps, and where
+ * it is too long: loops are unrolled while they are enqueued, a node of a graph takes memory of the
+ * device, and GRAPH_LAUNCH_LIMIT of them are what a graph may have.
+ */
+#include "ul_cuda_internal.h"
+
+#include <string.h>
+
+#define GRAPH_LAUNCH_LIMIT 65536
+
+struct ul_cuda_run ul_cuda_begin_run(const struct ul_context *context, cudaStream_t stream)
+{
+    struct ul_cuda_run run;
+    memset(&run, 0, sizeof run);
+    run.stream = stream;
+    run.arena = context->arena;
+    run.state = (struct ul_cuda_state *)(void *)(context->arena +
+                                                 context->model->device->state_offset_bytes);
+    run.regions = (uint8_t *)(run.state + 1);
+    run.libraries = context->libraries;
+    run.launch_limit = UINT64_MAX;
+    return run;
+}
+
+void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
+                     void (*entry)(struct ul_cuda_run *run))
+{
+    size_t state_bytes = UL_CUDA_STATE_BYTES + context->model->device->region_count;
+    ul_cuda_note(run, cudaMemsetAsync(run->state, 0, state_bytes, run->stream));
+    if (run->error == cudaSuccess)
+        entry(run);
+    if (run->error == cudaSuccess)
+        ul_cuda_note(run, cudaMemcpyAsync(context->seen, run->state, sizeof *context->seen,
+                                          cudaMemcpyDeviceToHost, run->stream));
+}
+
+enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
+                              struct ul_failure *failure)
+{
+    const struct ul_model *model = context->model;
+    const struct ul_cuda_fault *fault = &context->seen->fault;
+    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    if (fault->kind == UL_FAULT_NONE)
+        return UL_OK;
+    failure->result = UL_DATA_FAULT;
+    failure->step = fault->step;
+    failure->node = model->steps != NULL ? model->steps[fault->step].node : NULL;
+    failure->fault = (enum ul_fault)fault->kind;
+    failure->fault_value = fault->value;
+    failure->fault_limit = fault->limit;
+    return UL_DATA_FAULT;
+}
+
+/* The caller's buffers, of which those in `buffers` that the model reads and writes in place. */
+static bool same_buffers(struct ul_context *context, const void *const *inputs,
+                         void *const *outputs, bool keep)
+{
+    const struct ul_model *model = context->model;
+    const void **buffers = context->graph_buffers;
+    bool same = true;
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        const void *now = model->inputs[i].space != UL_SPACE_ARENA ? inputs[i] : NULL;
+        same = same && buffers[i] == now;
+        if (keep)
+            buffers[i] = now;
+    }
+    buffers += model->input_count;
+    for (uint32_t i = 0; i < model->output_count; i++) {
+        const void *now = model->outputs[i].space != UL_SPACE_ARENA ? outputs[i] : NULL;
+        same = same && buffers[i] == now;
+        if (keep)
+            buffers[i] = now;
+    }
+    return same;
+}
+
+/* A graph of what `main` enqueues; NULL where CUDA does not capture it, or it is too long. */
+static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
+                          void *const *outputs)
+{
+    struct ul_cuda_run run = ul_cuda_begin_run(context, context->own_stream);
+    cudaGraph_t graph = NULL;
+    run.inputs = inputs;
+    run.outputs = outputs;
+    run.launch_limit = GRAPH_LAUNCH_LIMIT;
+    run.error = cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeThreadLocal);
+    bool capturing = run.error == cudaSuccess;
+    if (capturing)
+        ul_cuda_enqueue(context, &run, context->model->device->code->main);
+    cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
+    error = ul_cuda_first(run.error, error);
+    context->memory.launch_count = run.launch_count;
+    if (run.launch_count == GRAPH_LAUNCH_LIMIT)
+        context->memory.uncaptured = "a run has more launches than a graph may have";
+    else if (error != cudaSuccess)
+        context->memory.uncaptured = cudaGetErrorString(error);
+    if (context->memory.uncaptured != NULL && graph != NULL) {
+        (void)cudaGraphDestroy(graph);
+        graph = NULL;
+    }
+    (void)cudaGetLastError();
+    return graph;
+}
+
+void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs)
+{
+    uint64_t before = ul_cuda_free_bytes();
+    if (context->graph != NULL)
+        (void)cudaGraphExecDestroy(context->graph);
+    context->graph = NULL;
+    (void)same_buffers(context, inputs, outputs, true);
+    cudaGraph_t graph = record(context, inputs, outputs);
+    if (graph == NULL)
+        return;
+    cudaError_t error = cudaGraphInstantiate(&context->graph, graph, 0);
+    if (error != cudaSuccess)
+        context->graph = NULL;
+    else
+        error = cudaGraphUpload(context->graph, context->own_stream);
+    error = ul_cuda_first(error, cudaStreamSynchronize(context->own_stream));
+    (void)cudaGraphDestroy(graph);
+    if (error != cudaSuccess) {
+        if (context->graph != NULL)
+            (void)cudaGraphExecDestroy(context->graph);
+        context->graph = NULL;
+        context->memory.uncaptured = cudaGetErrorString(error);
+        (void)cudaGetLastError();
+    }
+    context->memory.ready_free_bytes = ul_cuda_free_bytes();
+    context->memory.graph_bytes = ul_cuda_less(before, context->memory.ready_free_bytes);
+}
+
+static enum ul_result check_buffers(const struct ul_context *context, const void *const *inputs,
+                                    void *const *outputs, struct ul_failure *failure)
+{
+    const struct ul_model *model = context->model;
+    enum ul_result result = ul_check_buffers(model, inputs, outputs, failure);
+    if (result != UL_OK)
+        return result;
+    for (uint32_t i = 0; i < model->input_count; i++)
+        if (model->inputs[i].space != UL_SPACE_ARENA && !ul_cuda_is_on_device(context, inputs[i])) {
+            failure->tensor = i;
+            return failure->result = UL_INPUT_ELSEWHERE;
+        }
+    for (uint32_t i = 0; i < model->output_count; i++)
+        if (model->outputs[i].space != UL_SPACE_ARENA &&
+            !ul_cuda_is_on_device(context, outputs[i])) {
+            failure->tensor = i;
+            return failure->result = UL_OUTPUT_ELSEWHERE;
+        }
+    return UL_OK;
+}
+
+static cudaError_t copy_inputs(const struct ul_context *context, const void *const *inputs)
+{
+    const struct ul_model *model = context->model;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
+        const struct ul_tensor *input = &model->inputs[i];
+        if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
+            error = ul_cuda_first(error, cudaMemcpyAsync(context->arena + input->offset_bytes,
+                                                         inputs[i], input->size_bytes,
+                                                         cudaMemcpyDefault, context->stream));
+    }
+    return error;
+}
+
+static cudaError_t copy_outputs(const struct ul_context *context, void *const *outputs)
+{
+    const struct ul_model *model = context->model;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
+        const struct ul_tensor *output = &model->outputs[i];
+        if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
+            error = ul_cuda_first(
+                error, cudaMemcpyAsync(outputs[i], context->arena + output->offset_bytes,
+                                       output->size_bytes, cudaMemcpyDefault, context->stream));
+    }
+    return error;
+}
+
+/* Waits for all steps before this one, and tells of it if its region runs. */
+static void tell_hook(struct ul_cuda_run *run, const struct ul_where *where)
+{
+    struct ul_context *context = (struct ul_context *)run->announce_context;
+    uint8_t runs = 1;
+    if (where->when != NULL)
+        ul_cuda_note(run,
+                     cudaMemcpyAsync(&runs, where->when, 1, cudaMemcpyDeviceToHost, run->stream));
+    ul_cuda_note(run, cudaStreamSynchronize(run->stream));
+    if (run->error == cudaSuccess && runs != 0)
+        context->hook(context->hook_context, where->step);
+}
+
+/* Adds the times between the marks to their steps, and begins anew with the last one. */
+static void count_marks(struct ul_context *context, struct ul_cuda_run *run)
+{
+    uint32_t last = context->mark_count - 1;
+    ul_cuda_note(run, cudaEventSynchronize(context->marks[last]));
+    for (uint32_t i = 0; i < last; i++) {
+        float milliseconds = 0.0f;
+        ul_cuda_note(run,
+                     cudaEventElapsedTime(&milliseconds, context->marks[i], context->marks[i + 1]));
+        context->step_seconds[context->marked_steps[i]] += (double)milliseconds * 1e-3;
+    }
+    cudaEvent_t kept = context->marks[last];
+    context->marks[last] = context->marks[0];
+    context->marks[0] = kept;
+    context->marked_steps[0] = context->marked_steps[last];
+    context->mark_count = 1;
+}
+
+static void mark_step(struct ul_cuda_run *run, const struct ul_where *where)
+{
+    struct ul_context *context = (struct ul_context *)run->announce_context;
+    if (context->mark_count == UL_CUDA_STEP_EVENTS)
+        count_marks(context, run);
+    context->marked_steps[context->mark_count] = where->step;
+    ul_cuda_note(run, cudaEventRecord(context->marks[context->mark_count++], run->stream));
+}
+
+/* Everything that is not a replay: `announce`, which may be NULL, is told of each step. */
+static cudaError_t launch(struct ul_context *context, const void *const *inputs,
+                          void *const *outputs,
+                          void (*announce)(struct ul_cuda_run *, const struct ul_where *))
+{
+    struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+    run.inputs = inputs;
+    run.outputs = outputs;
+    run.announce = announce;
+    run.announce_context = context;
+    ul_cuda_enqueue(context, &run, context->model->device->code->main);
+    if (announce == mark_step && run.error == cudaSuccess) {
+        struct ul_where end = {NULL, NULL, 0, 0};
+        mark_step(&run, &end);
+        count_marks(context, &run);
+    }
+    context->memory.launch_count = run.launch_count;
+    return run.error;
+}
+
+static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock event)
+{
+    return context->request.timed ? cudaEventRecord(context->clock[event], context->stream)
+                                  : cudaSuccess;
+}
+
+static enum ul_result run_on_device(struct ul_context *context, const void *const *inputs,
+                                    void *const *outputs,
+                                    void (*announce)(struct ul_cuda_run *, const struct ul_where *),
+                                    struct ul_failure *failure)
+{
+    enum ul_result result = check_buffers(context, inputs, outputs, failure);
+    bool replays = announce == NULL && !context->request.plain;
+    if (result != UL_OK)
+        return result;
+    if (replays && context->memory.uncaptured == NULL &&
+        (context->graph == NULL || !same_buffers(context, inputs, outputs, false)))
+        ul_cuda_capture(context, inputs, outputs);
+    replays = replays && context->graph != NULL;
+    cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
+    error = ul_cuda_first(error, copy_inputs(context, inputs));
+    error = ul_cuda_first(error, tick(context, UL_CUDA_BEFORE_RUN));
+    if (error == cudaSuccess)
+        error = replays ? cudaGraphLaunch(context->graph, context->stream)
+                        : launch(context, inputs, outputs, announce);
+    error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_RUN));
+    error = ul_cuda_first(error, copy_outputs(context, outputs));
+    error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
+    context->memory.run_count++;
+    context->memory.replay_count += replays;
+    return ul_cuda_finish(context, error, failure);
+}
+
+enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
+                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
+                                   struct ul_failure *failure)
+{
+    int before = 0;
+    memset(failure, 0, sizeof *failure);
+    cudaError_t error = ul_cuda_enter(context, &before);
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    context->hook = hook;
+    context->hook_context = hook_context;
+    enum ul_result result =
+        run_on_device(context, inputs, outputs, hook != NULL ? tell_hook : NULL, failure);
+    if (hook != NULL && (result == UL_OK || result == UL_DATA_FAULT))
+        hook(hook_context, context->model->step_count);
+    ul_cuda_leave(context->device, before);
+    return result;
+}
+
+enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
+                                 void *const *outputs, double *step_seconds,
+                                 struct ul_failure *failure)
+{
+    int before = 0;
+    memset(failure, 0, sizeof *failure);
+    cudaError_t error = ul_cuda_enter(context, &before);
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
+    context->step_seconds = step_seconds;
+    context->mark_count = 0;
+    enum ul_result result = run_on_device(context, inputs, outputs, mark_step, failure);
+    ul_cuda_leave(context->device, before);
+    return result;
+}

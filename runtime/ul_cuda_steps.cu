@@ -1,0 +1,133 @@
+/*
+ * Kernels that every program has: copies, the counters of loops, the bytes that say which regions
+ * of the program run, and weights that are all one number.
+ *
+ * Invariants: as of the kernels in kernels.cu (ul_cuda.h).
+ */
+#include "ul_cuda_internal.h"
+
+#define COPY_THREADS 256
+#define COPY_BLOCKS 2048 /* more do not make a copy faster */
+
+static __global__ void copy_words(const uint4 *from, uint4 *to, int64_t count, struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        to[i] = from[i];
+}
+
+static __global__ void copy_bytes(const unsigned char *from, unsigned char *to, int64_t count,
+                                  struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        to[i] = from[i];
+}
+
+static __global__ void put_counter(int64_t *to, int64_t value, struct ul_where run)
+{
+    UL_ENTER(run);
+    *to = value;
+}
+
+/* These two run always: a region that is not entered must say so. */
+static __global__ void enter_region(uint8_t *region, const uint8_t *parent,
+                                    const uint8_t *condition, int negated, struct ul_where run)
+{
+    (void)run;
+    int enters = parent == NULL || *parent != 0;
+    if (enters && condition != NULL)
+        enters = (*condition != 0) != (negated != 0);
+    *region = (uint8_t)enters;
+}
+
+static __global__ void test_region(uint8_t *region, const uint8_t *condition, struct ul_where run)
+{
+    (void)run;
+    if (*region != 0 && *condition == 0)
+        *region = 0;
+}
+
+/* `pattern` over and over: byte i of it at each multiple of 8 plus i. */
+static __global__ void fill_bytes(unsigned char *to, uint64_t pattern, int64_t count,
+                                  struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        to[i] = (unsigned char)(pattern >> i % 8 * 8);
+}
+
+static __global__ void fill_words(uint64_t *to, uint64_t pattern, int64_t count,
+                                  struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        to[i] = pattern;
+}
+
+static int64_t blocks_for(int64_t item_count)
+{
+    int64_t blocks = (item_count + COPY_THREADS - 1) / COPY_THREADS;
+    return blocks < COPY_BLOCKS ? blocks : COPY_BLOCKS;
+}
+
+void ul_cuda_copy(const struct ul_cuda_step *at, const void *from, void *to, uint64_t size_bytes)
+{
+    bool aligned = (((uintptr_t)from | (uintptr_t)to) & 15) == 0;
+    int64_t words = aligned ? (int64_t)(size_bytes / 16) : 0;
+    int64_t rest = (int64_t)size_bytes - words * 16;
+    if (words != 0)
+        UL_LAUNCH(copy_words, blocks_for(words), COPY_THREADS, at, (const uint4 *)from, (uint4 *)to,
+                  words);
+    if (rest != 0)
+        UL_LAUNCH(copy_bytes, blocks_for(rest), COPY_THREADS, at,
+                  (const unsigned char *)from + words * 16, (unsigned char *)to + words * 16, rest);
+}
+
+void ul_cuda_put_counter(const struct ul_cuda_step *at, int64_t *to, int64_t value)
+{
+    UL_LAUNCH(put_counter, 1, 1, at, to, value);
+}
+
+void ul_cuda_enter_region(const struct ul_cuda_step *at, uint32_t region, uint32_t parent,
+                          const uint8_t *condition, int negated)
+{
+    uint8_t *regions = at->run->regions;
+    const uint8_t *outer = parent == UL_CUDA_ALWAYS ? NULL : regions + parent;
+    UL_LAUNCH(enter_region, 1, 1, at, regions + region, outer, condition, negated);
+}
+
+void ul_cuda_test(const struct ul_cuda_step *at, uint32_t region, const uint8_t *condition)
+{
+    UL_LAUNCH(test_region, 1, 1, at, at->run->regions + region, condition);
+}
+
+/* element_count elements, each the low element_bytes of value, little-endian. The target is aligned
+   to the element, so that a pattern of 8 bytes that begins with an element serves all of it. */
+void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat)
+{
+    unsigned char *to = at->run->arena + splat->offset_bytes;
+    int64_t size_bytes = (int64_t)(splat->element_count * splat->element_bytes);
+    uint64_t pattern = splat->value;
+    for (uint32_t bytes = splat->element_bytes; bytes < 8; bytes *= 2) {
+        pattern &= UINT64_MAX >> (64 - bytes * 8);
+        pattern |= pattern << bytes * 8;
+    }
+    int64_t words = ((uintptr_t)to & 7) == 0 ? size_bytes / 8 : 0;
+    int64_t rest = size_bytes - words * 8;
+    if (words != 0)
+        UL_LAUNCH(fill_words, blocks_for(words), COPY_THREADS, at, (uint64_t *)(void *)to, pattern,
+                  words);
+    if (rest != 0)
+        UL_LAUNCH(fill_bytes, blocks_for(rest), COPY_THREADS, at, to + words * 8, pattern, rest);
+}
+
+cudaError_t ul_cuda_probe(void)
+{
+    struct cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, (const void *)copy_words);
+}
