@@ -1,5 +1,6 @@
 /* The CUDA text of a contraction. Tiles are templates of runtime/ul_contract.cuh; what is printed
  * are the functions that they call: the operands at flat coordinates, and the epilogue. */
+#include "codegen/attend_cuda.h"
 #include "codegen/contract_cuda_internal.h"
 
 #include <inttypes.h>
@@ -173,6 +174,10 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                  const struct ul_contraction *contraction, uint32_t indent)
 {
     struct cuda_out to;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_put_shared(printer, contraction->attend, indent);
+        return;
+    }
     begin(&to, printer, contraction);
     if (to.plan.grid.shared_bytes > 0)
         ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
@@ -187,6 +192,10 @@ void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent)
 {
     struct cuda_out to;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_put_tile(printer, contraction->attend, indent);
+        return;
+    }
     begin(&to, printer, contraction);
     const struct ul_contract_out *out = &to.out;
     put_begin(&to, indent);

@@ -7,6 +7,7 @@
  * about a hundred multiprocessors predicts. What is tiny or irregular has a thread for each sum,
  * long sums of two vectors have a warp each.
  */
+#include "codegen/attend_cuda.h"
 #include "codegen/contract_cuda_internal.h"
 
 #include <string.h>
@@ -354,6 +355,10 @@ void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contr
 {
     struct ul_arena arena;
     struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_grid(kernel, contraction->attend, grid);
+        return;
+    }
     ul_arena_init(&arena);
     ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
     *grid = plan.grid;

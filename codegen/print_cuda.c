@@ -15,6 +15,7 @@
  * print_expr.c's, contractions contract_cuda.c's. */
 #include "codegen/codegen.h"
 
+#include "codegen/attend_cuda.h"
 #include "codegen/contract_cuda.h"
 #include "codegen/grid.h"
 #include "codegen/print_expr.h"
@@ -703,6 +704,7 @@ static void put_host(struct printer *printer)
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                                     uint64_t *scratch_bytes, struct ul_diag *diag)
 {
+    kernel = ul_attend_cuda_take(kernel, text->arena);
     struct printer printer = {.text = text, .kernel = kernel};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;

@@ -541,6 +541,29 @@ static void use_expr(struct uses *uses, ul_kx id)
         use_expr(uses, expr->c);
 }
 
+static void use_operand(struct uses *uses, const struct ul_operand *operand)
+{
+    use_expr(uses, operand->at.base);
+    use_expr(uses, operand->transform);
+    for (uint32_t b = 0; b < operand->bound_count; b++)
+        use_expr(uses, operand->bounds[b].at.base);
+}
+
+static void use_contraction(struct uses *uses, const struct ul_contraction *contraction)
+{
+    const struct ul_attend *attend = contraction->attend;
+    use_operand(uses, &contraction->a);
+    use_operand(uses, &contraction->b);
+    if (attend == NULL)
+        return;
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        use_operand(uses, &attend->scores[i].a);
+        use_operand(uses, &attend->scores[i].b);
+        use_operand(uses, &attend->values[i].b);
+    }
+    use_expr(uses, attend->score);
+}
+
 static void find_used(struct uses *uses)
 {
     const struct ul_kernel *kernel = uses->kernel;
@@ -556,16 +579,8 @@ static void find_used(struct uses *uses)
         use_expr(uses, stmt->value);
         use_expr(uses, stmt->index);
     }
-    for (uint32_t i = 0; i < kernel->contraction_count; i++) {
-        const struct ul_contraction *contraction = &kernel->contractions[i];
-        const struct ul_operand *operands[2] = {&contraction->a, &contraction->b};
-        for (uint32_t k = 0; k < 2; k++) {
-            use_expr(uses, operands[k]->at.base);
-            use_expr(uses, operands[k]->transform);
-            for (uint32_t b = 0; b < operands[k]->bound_count; b++)
-                use_expr(uses, operands[k]->bounds[b].at.base);
-        }
-    }
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        use_contraction(uses, &kernel->contractions[i]);
 }
 
 void ul_expr_printer_init(struct ul_expr_printer *printer, struct ul_text *text,

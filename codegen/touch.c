@@ -68,6 +68,22 @@ static void find_levels(struct ul_touched *t, ul_ks first)
 
 static void touch_list(struct ul_touched *t, ul_ks first);
 
+static void touch_contraction(struct ul_touched *t, const struct ul_contraction *contraction)
+{
+    const struct ul_attend *attend = contraction->attend;
+    count_operand(t, &contraction->a);
+    count_operand(t, &contraction->b);
+    if (attend == NULL)
+        return;
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        count_operand(t, &attend->scores[i].a);
+        count_operand(t, &attend->scores[i].b);
+        count_operand(t, &attend->values[i].b);
+    }
+    touch_list(t, attend->before);
+    count_loads(t, attend->score);
+}
+
 static void touch(struct ul_touched *t, ul_ks id)
 {
     const struct ul_ks_data *stmt = &t->kernel->stmts[id];
@@ -82,10 +98,8 @@ static void touch(struct ul_touched *t, ul_ks id)
         if (levels_of(t, stmt->index) != t->all)
             t->is_private[stmt->buffer] = true;
     }
-    if (stmt->kind == UL_KS_CONTRACT) {
-        count_operand(t, &t->kernel->contractions[stmt->contraction].a);
-        count_operand(t, &t->kernel->contractions[stmt->contraction].b);
-    }
+    if (stmt->kind == UL_KS_CONTRACT)
+        touch_contraction(t, &t->kernel->contractions[stmt->contraction]);
     touch_list(t, ul_ks_inside(t->kernel, stmt));
     touch_list(t, stmt->orelse);
 }
@@ -190,6 +204,22 @@ static void mention_operand(struct ul_mentions *m, const struct ul_operand *oper
         ul_mention_expr(m, operand->bounds[i].at.base);
 }
 
+static void mention_contraction(struct ul_mentions *m, const struct ul_contraction *contraction)
+{
+    const struct ul_attend *attend = contraction->attend;
+    mention_operand(m, &contraction->a);
+    mention_operand(m, &contraction->b);
+    if (attend == NULL)
+        return;
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        mention_operand(m, &attend->scores[i].a);
+        mention_operand(m, &attend->scores[i].b);
+        mention_operand(m, &attend->values[i].b);
+    }
+    ul_mention_list(m, attend->before, UL_NONE);
+    ul_mention_expr(m, attend->score);
+}
+
 void ul_mention(struct ul_mentions *m, ul_ks id)
 {
     const struct ul_ks_data *stmt = &m->kernel->stmts[id];
@@ -202,10 +232,8 @@ void ul_mention(struct ul_mentions *m, ul_ks id)
         m->vars[stmt->var] = true;
     if (stmt->kind == UL_KS_STORE)
         m->buffers[stmt->buffer] = true;
-    if (stmt->kind == UL_KS_CONTRACT) {
-        mention_operand(m, &m->kernel->contractions[stmt->contraction].a);
-        mention_operand(m, &m->kernel->contractions[stmt->contraction].b);
-    }
+    if (stmt->kind == UL_KS_CONTRACT)
+        mention_contraction(m, &m->kernel->contractions[stmt->contraction]);
     ul_mention_list(m, ul_ks_inside(m->kernel, stmt), UL_NONE);
     ul_mention_list(m, stmt->orelse, UL_NONE);
 }

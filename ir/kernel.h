@@ -187,6 +187,8 @@ struct ul_contraction {
     uint32_t acc; /* variable */
     struct ul_operand a, b;
     ul_ks epilogue;
+    const struct ul_attend *attend; /* NULL; else what stands in place of the sums, in a kernel that
+                                       a target made for its printer: a and b say nothing then */
 };
 
 /* Attention of one head, said once more for targets that have a form of their own for it: what the

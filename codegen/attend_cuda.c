@@ -1,0 +1,331 @@
+/* Attention on target cuda: sizes of tiles, and what its templates call. */
+#include "codegen/attend_cuda.h"
+
+#include "codegen/contract_cuda_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    THREADS = 128,
+    MOST_SIZE = 128,      /* of a head */
+    SHARED_BYTES = 49152, /* that every device has without being asked */
+    NARROW_SIZE = 64,     /* up to which 64 keys fit at once */
+    FEW_QUERIES = 32
+};
+
+struct attend_out {
+    const struct ul_attend *attend;
+    struct ul_contract_printer printer;
+    struct ul_contract_plan scores[2], values[2];
+    const char *kind; /* on tensor cores: of elements; else NULL */
+    const char *coordinate;
+    int64_t depth, width; /* of a head's queries and values, padded */
+    int rows;             /* queries of a thread */
+    int keys;             /* at once, on tensor cores */
+    int q_pack, k_pack, v_pack;
+    struct ul_contract_grid grid;
+    struct ul_arena arena;
+};
+
+static int64_t ceil_to(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The name of 16-bit elements in the runtime; NULL where an operand has others. */
+static const char *kind_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    enum ul_dtype dtype = kernel->buffers[attend->scores[0].a.buffer].dtype;
+    if (attend->scores[0].a.transform != UL_NONE)
+        return NULL;
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        const struct ul_operand *keys = &attend->scores[i].b, *values = &attend->values[i].b;
+        if (kernel->buffers[keys->buffer].dtype != dtype || keys->transform != UL_NONE ||
+            kernel->buffers[values->buffer].dtype != dtype || values->transform != UL_NONE)
+            return NULL;
+    }
+    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+}
+
+/* As struct ul_attend_mma of runtime/ul_attention.cuh. */
+static int64_t size_mma(struct attend_out *to)
+{
+    bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
+    to->depth = ceil_to(to->attend->size, is_narrow ? 16 : 32);
+    to->width = ceil_to(to->attend->value_size, is_narrow ? 16 : 32);
+    to->keys = is_narrow ? 64 : 32;
+    int64_t kv = larger(to->keys * (to->depth + 8 + to->width + 8), 64 * (to->depth + 8));
+    to->grid.shared_bytes = (uint32_t)(2 * (kv + 8 * (16 * (to->keys + 8) + 256)));
+    return 64;
+}
+
+/* As struct ul_attend_size. */
+static int64_t size_threads(struct attend_out *to)
+{
+    int64_t bytes = SHARED_BYTES + 1;
+    to->depth = ceil_to(to->attend->size, 16);
+    to->width = ceil_to(to->attend->value_size, 32);
+    for (to->rows = to->attend->queries > FEW_QUERIES ? 4 : 2; bytes > SHARED_BYTES;
+         to->rows /= 2) {
+        int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
+        int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
+        bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
+        if (bytes <= SHARED_BYTES)
+            break;
+    }
+    to->grid.shared_bytes = (uint32_t)bytes;
+    return 16 * to->rows;
+}
+
+/* Elements at once along a head, of all parts. */
+static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
+                   bool along_k)
+{
+    int least = 8;
+    for (uint32_t i = 0; i < to->attend->part_count; i++) {
+        bool is_same = name == 'a' ? plans[i].a_same : plans[i].b_same;
+        int most = to->kind != NULL ? 8 : is_same ? 4 : 1;
+        struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(&plans[i], name, most);
+        int pack = reading.along_k == along_k ? reading.pack : 1;
+        least = pack < least ? pack : least;
+    }
+    return least;
+}
+
+static void init(struct attend_out *to, const struct ul_kernel *kernel,
+                 const struct ul_attend *attend)
+{
+    memset(to, 0, sizeof *to);
+    ul_arena_init(&to->arena);
+    to->attend = attend;
+    to->kind = kind_of(kernel, attend);
+    to->coordinate = "int32_t";
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        struct ul_contract_plan *plans[] = {&to->scores[i], &to->values[i]};
+        ul_contract_plan_init(plans[0], kernel, &attend->scores[i], &to->arena);
+        ul_contract_plan_init(plans[1], kernel, &attend->values[i], &to->arena);
+        for (uint32_t p = 0; p < 2; p++)
+            if (!ul_contract_cuda_is_short(plans[p], &plans[p]->a_uses, kernel) ||
+                !ul_contract_cuda_is_short(plans[p], &plans[p]->b_uses, kernel) ||
+                !ul_contract_cuda_is_short(plans[p], &plans[p]->epilogue_uses, kernel))
+                to->coordinate = "int64_t";
+    }
+    int64_t queries = to->kind != NULL ? size_mma(to) : size_threads(to);
+    to->q_pack = pack_of(to, to->scores, 'a', true);
+    to->k_pack = pack_of(to, to->scores, 'b', true);
+    to->v_pack = pack_of(to, to->values, 'b', false);
+    to->grid.threads = THREADS;
+    to->grid.tile_count = (attend->queries + queries - 1) / queries;
+}
+
+static struct ul_contract_out out_of(const struct attend_out *to,
+                                     const struct ul_contract_plan *plan)
+{
+    return (struct ul_contract_out){.printer = &to->printer,
+                                    .plan = plan,
+                                    .text = to->printer.text,
+                                    .coordinate = to->coordinate,
+                                    .unused = "[[maybe_unused]] "};
+}
+
+/* ---- Functions that the templates call ---- */
+
+/* An operand of each part, t_read_<name><part>, and t_read_<name> that picks one by `key`. */
+static void put_reader(const struct attend_out *to, uint32_t indent, char name,
+                       const struct ul_contract_plan *plans, const char *key, int pack)
+{
+    const char *type = to->kind != NULL ? "uint16_t" : "float";
+    for (uint32_t i = 0; i < to->attend->part_count; i++) {
+        char function[24];
+        snprintf(function, sizeof function, "t_read_%c%" PRIu32, name, i);
+        struct ul_contract_out out = out_of(to, &plans[i]);
+        ul_contract_cuda_put_reader(
+            &out, indent,
+            &(struct ul_contract_cuda_reader){.function = function,
+                                              .operand = 'b',
+                                              .first = "t_fn",
+                                              .second = "t_fk",
+                                              .type = type,
+                                              .pack = pack,
+                                              .is_stored = to->kind != NULL});
+    }
+    struct ul_contract_out out = out_of(to, &plans[0]);
+    if (to->attend->part_count == 1) {
+        ul_contract_line(&out, indent, "const auto &t_read_%c = t_read_%c0;", name, name);
+        return;
+    }
+    bool is_first = strcmp(key, "t_fn") == 0;
+    int64_t count = to->attend->key_counts[0];
+    ul_contract_line(&out, indent, "const auto t_read_%c = [&](%s t_fn, %s t_fk) {", name,
+                     to->coordinate, to->coordinate);
+    ul_contract_line(&out, indent + 1, "if (%s < %" PRId64 ")", key, count);
+    ul_contract_line(&out, indent + 1, "    return t_read_%c0(t_fn, t_fk);", name);
+    ul_contract_line(&out, indent + 1,
+                     "return t_read_%c1((%s)(t_fn - %" PRId64 "), (%s)(t_fk - %" PRId64 "));", name,
+                     to->coordinate, is_first ? count : 0, to->coordinate, is_first ? 0 : count);
+    ul_contract_line(&out, indent, "};");
+}
+
+static void put_query_reader(const struct attend_out *to, uint32_t indent)
+{
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    ul_contract_cuda_put_reader(
+        &out, indent,
+        &(struct ul_contract_cuda_reader){.function = "t_read_q",
+                                          .operand = 'a',
+                                          .first = "t_fm",
+                                          .second = "t_fk",
+                                          .type = to->kind != NULL ? "uint16_t" : "float",
+                                          .pack = to->q_pack,
+                                          .is_stored = to->kind != NULL});
+}
+
+static void put_score(const struct attend_out *to, uint32_t indent)
+{
+    const struct ul_contraction *c = &to->attend->scores[0];
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    ul_contract_line(&out, indent,
+                     "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
+                     "float t_sum) -> float {",
+                     to->coordinate, to->coordinate);
+    ul_contract_line(&out, indent + 1, "[[maybe_unused]] const int64_t v%" PRIu32 " = t_fm;",
+                     c->vars[0]);
+    ul_contract_line(&out, indent + 1, "[[maybe_unused]] const int64_t v%" PRIu32 " = t_fn;",
+                     c->vars[1]);
+    ul_contract_line(&out, indent + 1, "const float v%" PRIu32 " = t_sum;", c->acc);
+    to->printer.put_statements(to->printer.context, to->attend->before, indent + 1);
+    ul_contract_indent(&out, indent + 1);
+    ul_text_put(out.text, "return ");
+    to->printer.put_expression(to->printer.context, to->attend->score);
+    ul_text_put(out.text, ";\n");
+    ul_contract_line(&out, indent, "};");
+}
+
+static void put_call(const struct attend_out *to, uint32_t indent)
+{
+    const struct ul_attend *attend = to->attend;
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    if (to->kind != NULL)
+        ul_contract_line(&out, indent,
+                         "typedef ul_attend_mma<%s, %" PRId64 ", %" PRId64 ", %d> t_size;",
+                         to->kind, to->depth, to->width, to->keys);
+    else
+        ul_contract_line(&out, indent,
+                         "typedef ul_attend_size<%" PRId64 ", %" PRId64 ", %d> t_size;", to->depth,
+                         to->width, to->rows);
+    ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
+                     to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
+    ul_contract_line(&out, indent,
+                     "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
+                     "ul_reading<%d, false>, %s>(",
+                     to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
+                     ul_contract_cuda_truth(attend->empty_is_zero));
+    int64_t numbers[] = {attend->queries, attend->keys, attend->reach, attend->size,
+                         attend->value_size};
+    ul_contract_indent(&out, indent + 1);
+    ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile", attend->scores[0].acc);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        ul_text_printf(out.text, ", (%s)%" PRId64, to->coordinate, numbers[i]);
+    ul_text_put(out.text, ",\n");
+    ul_contract_line(&out, indent + 1, "t_read_q, t_read_k, t_read_v, t_score, t_put);");
+}
+
+/* ---- Entries ---- */
+
+bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    (void)kernel;
+    return attend->size <= MOST_SIZE && attend->value_size <= MOST_SIZE && attend->keys > 0 &&
+           attend->size > 0 && attend->scores[0].acc_dtype == UL_F32;
+}
+
+void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
+                         struct ul_contract_grid *grid)
+{
+    struct attend_out to;
+    init(&to, kernel, attend);
+    *grid = to.grid;
+    ul_arena_done(&to.arena);
+}
+
+void ul_attend_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_attend *attend, uint32_t indent)
+{
+    struct attend_out to;
+    init(&to, printer->kernel, attend);
+    to.printer = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = out_of(&to, &to.scores[0]);
+    ul_contract_line(&out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
+                     to.kind != NULL ? "uint16_t" : "float", attend->scores[0].acc,
+                     to.grid.shared_bytes / (to.kind != NULL ? 2 : 4));
+    ul_arena_done(&to.arena);
+}
+
+void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
+                             const struct ul_attend *attend, uint32_t indent)
+{
+    struct attend_out to;
+    init(&to, printer->kernel, attend);
+    to.printer = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = out_of(&to, &to.scores[0]);
+    ul_contract_line(&out, indent,
+                     "{ /* %" PRId64 " queries, %" PRId64 " keys, heads of %" PRId64 " */",
+                     attend->queries, attend->keys, attend->size);
+    put_query_reader(&to, indent + 1);
+    put_reader(&to, indent + 1, 'k', to.scores, "t_fn", to.k_pack);
+    put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
+    put_score(&to, indent + 1);
+    struct ul_contract_out result = out_of(&to, &to.values[0]);
+    ul_contract_cuda_put_putter(&result, indent + 1);
+    put_call(&to, indent + 1);
+    ul_contract_line(&out, indent, "}");
+    ul_arena_done(&to.arena);
+}
+
+/* The statement that stands for the body of loop `loop`. */
+static void take(struct ul_kernel *kernel, ul_ks loop, ul_ks statement, uint32_t contraction)
+{
+    const struct ul_attend *attend = &kernel->attends[kernel->stmts[loop].contraction];
+    struct ul_contraction *to = &kernel->contractions[contraction];
+    *to = attend->values[0];
+    to->a = attend->scores[0].a;
+    to->attend = attend;
+    kernel->stmts[statement] = (struct ul_ks_data){.kind = UL_KS_CONTRACT,
+                                                   .var = UL_NONE,
+                                                   .buffer = UL_NONE,
+                                                   .value = UL_NONE,
+                                                   .index = UL_NONE,
+                                                   .body = UL_NONE,
+                                                   .orelse = UL_NONE,
+                                                   .next = UL_NONE,
+                                                   .contraction = contraction};
+    kernel->stmts[loop].body = statement;
+}
+
+const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    if (kernel->attend_count == 0)
+        return kernel;
+    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
+    uint32_t count = kernel->attend_count;
+    copy->stmts = UL_NEW_ARRAY(arena, struct ul_ks_data, kernel->stmt_count + count);
+    copy->contractions =
+        UL_NEW_ARRAY(arena, struct ul_contraction, kernel->contraction_count + count);
+    memcpy(copy->stmts, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
+    if (kernel->contraction_count > 0)
+        memcpy(copy->contractions, kernel->contractions,
+               kernel->contraction_count * sizeof *kernel->contractions);
+    for (ul_ks id = 0; id < kernel->stmt_count; id++) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_FOR && (stmt->flags & UL_FOR_ATTEND) != 0 &&
+            ul_attend_cuda_can(kernel, &kernel->attends[stmt->contraction]))
+            take(copy, id, copy->stmt_count++, copy->contraction_count++);
+    }
+    return copy;
+}
