@@ -324,6 +324,7 @@ struct ul_target {
     const char *summary;
     const char *profile; /* of the device whose time counts, where nobody says another */
     bool has_threads;    /* OpenMP; the plan depends on their number */
+    bool filters_last;   /* weights of convolutions are stored so too: passes/filters.c */
     bool channels_last;  /* convolution nets keep channels innermost: passes/layout.c */
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,

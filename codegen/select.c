@@ -50,6 +50,7 @@ static const struct ul_target targets[] = {
      .summary = "CUDA C++, one buffer of device memory",
      .profile = "h100-sxm",
      .channels_last = true,
+     .filters_last = true,
      .is_device = true,
      .open_library = ul_cuda_open_library,
      .offer = offer_own,

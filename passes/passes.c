@@ -45,6 +45,9 @@ static const struct row rows[] = {
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
       0},
      ul_pass_dce},
+    {{"filters", "Stores weights of convolutions with channels innermost.", UL_PASS_FILTERS_LAST,
+      false, TYPES, TYPES, 0},
+     ul_pass_filters},
     {{"own", "Gives every value its own bytes; copies what two outputs would share.", UL_PASS_ANY,
       true, TYPES, TYPES, VIEWS},
      ul_pass_own},
@@ -177,6 +180,8 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
     if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
         return true;
     if (row->info.kind == UL_PASS_CHANNELS_LAST && !pass->options->channels_last)
+        return true;
+    if (row->info.kind == UL_PASS_FILTERS_LAST && !pass->options->filters_last)
         return true;
     return ul_pass_is_disabled(pass, row->info.name) ||
            (pass->options->training && row->info.kind == UL_PASS_INFERENCE);

@@ -17,7 +17,8 @@
 enum ul_pass_kind {
     UL_PASS_ANY,
     UL_PASS_INFERENCE,    /* changes what would be trained: not run for a training graph */
-    UL_PASS_CHANNELS_LAST /* for targets whose convolutions want channels innermost */
+    UL_PASS_CHANNELS_LAST, /* for targets whose convolutions want channels innermost */
+    UL_PASS_FILTERS_LAST   /* the same of their weights, where the target does not pack them */
 };
 
 /* What a pass may rely on, and what it leaves true. */
@@ -48,6 +49,7 @@ struct ul_passes_options {
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
     enum ul_dtype precision;   /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     bool channels_last;        /* of the target: convolutions want channels innermost (layout.c) */
+    bool filters_last;         /* likewise: their weights, as they are stored (filters.c) */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would
      * grow to must be a call as well. NULL: the target has no library. */

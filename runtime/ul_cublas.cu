@@ -127,8 +127,9 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
     if (!load(handle)) {
         close_handle(handle);
         return refuse(failure, UL_LIBRARY_MISSING, 0,
-                      "cuBLASLt of the CUDA Toolkit that the program was built with; put its "
-                      "folder into LD_LIBRARY_PATH");
+                      "cuBLASLt of the CUDA Toolkit that the program was built with was not found "
+                      "(libcublasLt.so." UL_TEXT_OF(CUBLAS_VER_MAJOR) "); put its folder into "
+                                                                      "LD_LIBRARY_PATH");
     }
     if (handle->lt.Create(&handle->cublas) != CUBLAS_STATUS_SUCCESS) {
         close_handle(handle);

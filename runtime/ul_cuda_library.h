@@ -25,6 +25,10 @@
 #include "ul_call.h"
 #include "ul_cuda.h"
 
+/* The text of a macro's value. */
+#define UL_TEXT_OF(macro) UL_TEXT_OF_VALUE(macro)
+#define UL_TEXT_OF_VALUE(value) #value
+
 /* ---- ul_cublas.cu, ul_cudnn.cu ---- */
 
 /* Enqueues call `call`, `library` being the place of the library in the model's table. args: src,

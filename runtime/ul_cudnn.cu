@@ -166,8 +166,9 @@ static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
         return result;
     close_handle(*opaque);
     return refuse(failure, UL_LIBRARY_MISSING,
-                  "cuDNN of the version that the program was built with; put its folder into "
-                  "LD_LIBRARY_PATH, or compile with --with-cudnn auto");
+                  "cuDNN was not found (libcudnn.so." UL_TEXT_OF(
+                      CUDNN_MAJOR) "); put its folder "
+                                   "into LD_LIBRARY_PATH, or compile with --with-cudnn auto");
 }
 
 /* ---- descriptors ---- */

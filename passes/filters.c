@@ -1,0 +1,109 @@
+/* Weights of convolutions with channels innermost.
+ *
+ * Problem: a library computes a convolution of images with channels innermost on weights that lie
+ * alike, and a model has them outermost. Where a target packs its weights at set-up it is told of
+ * the layout; one whose own kernels read the same weights as its library wants them so for both.
+ * Method: the weight is stored turned, and a Transpose, which is a view, gives back its shape:
+ *
+ *      Conv(x, w [k c r s])   ->   Conv(x, Transpose(w' [k r s c]))
+ *
+ * Left undone: weights that something else than convolutions reads; transposed convolutions. */
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+/* Per value: only convolutions read it, as their weights. */
+static bool *find_filters(const struct ul_pass *pass)
+{
+    const struct ul_graph *graph = pass->graph;
+    bool *is_filter = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    bool *is_other = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
+    struct ul_node_list all = ul_edit_all_nodes(graph, pass->scratch);
+    for (uint32_t n = 0; n < all.count; n++) {
+        const struct ul_node *node = &graph->nodes[all.nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] != UL_NONE)
+                (node->op == UL_OP_Conv && i == 1 ? is_filter : is_other)[node->inputs[i]] = true;
+        }
+    }
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            is_other[graph->blocks[b].outputs[i]] = true;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        is_filter[v] = is_filter[v] && !is_other[v];
+    return is_filter;
+}
+
+/* Turning it changes something. */
+static bool can_turn(const struct ul_graph *graph, ul_value_id id)
+{
+    const struct ul_value *value = &graph->values[id];
+    const struct ul_tensor *tensor = ul_edit_constant(graph, id);
+    int64_t space = 1;
+    if (tensor == NULL || tensor->data == NULL || value->type.rank < 3 ||
+        (value->flags & UL_VALUE_PERSISTENT) != 0)
+        return false;
+    for (uint32_t d = 2; d < value->type.rank; d++)
+        space *= value->type.dims[d];
+    return space > 1 && value->type.dims[1] > 1 && ul_type_elements(&value->type) > 0;
+}
+
+static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_tensor *tensor)
+{
+    const int64_t *dims = tensor->type.dims;
+    uint32_t rank = tensor->type.rank;
+    size_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
+    uint64_t channels = (uint64_t)dims[1], space = 1;
+    for (uint32_t d = 2; d < rank; d++)
+        space *= (uint64_t)dims[d];
+    struct ul_type type = tensor->type;
+    memmove(&type.dims[1], &type.dims[2], (rank - 2) * sizeof *type.dims);
+    type.dims[rank - 1] = dims[1];
+    unsigned char *bytes =
+        ul_arena_alloc(pass->scratch, ul_size_mul_or_die(ul_type_elements(&type), size));
+    unsigned char *to = bytes;
+    for (uint64_t k = 0; k < (uint64_t)dims[0]; k++) {
+        for (uint64_t at = 0; at < space; at++) {
+            for (uint64_t c = 0; c < channels; c++, to += size)
+                memcpy(to, tensor->data + ((k * channels + c) * space + at) * size, size);
+        }
+    }
+    return ul_tensor_new(pass->graph->arena, &type, bytes);
+}
+
+/* The weight's own shape, from the turned one. */
+static ul_value_id add_view(const struct ul_pass *pass, ul_value_id old, uint32_t *at)
+{
+    struct ul_graph *graph = pass->graph;
+    int64_t perm[UL_LIMIT_RANK] = {0};
+    struct ul_value value = graph->values[old];
+    uint32_t rank = value.type.rank;
+    ul_value_id turned = ul_graph_add_weight(graph, value.name, turn(pass, value.tensor));
+    ul_node_id node = ul_graph_insert_node(graph, 0, (*at)++, UL_OP_Transpose, value.name, 1, 1);
+    perm[1] = rank - 1;
+    for (uint32_t d = 2; d < rank; d++)
+        perm[d] = d - 1;
+    ul_node_set_ints(graph, node, "perm", perm, rank);
+    graph->nodes[node].inputs[0] = turned;
+    graph->values[graph->nodes[node].outputs[0]].type = value.type;
+    return graph->nodes[node].outputs[0];
+}
+
+enum ul_status ul_pass_filters(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    const bool *is_filter = find_filters(pass);
+    uint32_t known_count = graph->value_count, at = 0;
+    ul_value_id *views = UL_NEW_ARRAY(pass->scratch, ul_value_id, known_count);
+    for (uint32_t v = 0; v < known_count; v++)
+        views[v] = is_filter[v] && can_turn(graph, v) ? add_view(pass, v, &at) : v;
+    ul_value_id *map = ul_edit_map(pass);
+    memcpy(map, views, known_count * sizeof *map);
+    ul_graph_replace(graph, map);
+    for (uint32_t v = 0; v < known_count; v++) {
+        if (views[v] != v)
+            graph->values[v].kind = UL_VALUE_DEAD;
+    }
+    return UL_OK;
+}
