@@ -313,10 +313,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
         part_k.template store_as_read<MMA::pitch_d>(ks);
         part_v.template store_as_read<MMA::pitch_e>(vs);
         __syncthreads();
-        if (key0 + MMA::BC < end) {
+        if (key0 + MMA::BC < end)
             part_k.load((I)(key0 + MMA::BC), keys, I(0), size, read_k);
-            part_v.load(I(0), value_size, (I)(key0 + MMA::BC), keys, read_v);
-        }
         UL_UNROLLED
         for (int c = 0; c < keys_across; c++) {
             fragment_sum sum;
@@ -330,6 +328,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
         }
         __syncwarp();
         ul_attend_softmax<MMA>(scores, factors, largest, total, row, queries, key0, keys, score);
+        if (key0 + MMA::BC < end)
+            part_v.load(I(0), value_size, (I)(key0 + MMA::BC), keys, read_v);
         fragment_sum factor;
         wmma::load_matrix_sync(factor, factors, 16, wmma::mem_row_major);
         UL_UNROLLED
