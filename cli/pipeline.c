@@ -224,14 +224,13 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
 
 static enum ul_status run_passes(struct ul_cli_job *job)
 {
-    struct ul_passes_options options = {.disabled = job->options.no_passes.items,
-                                        .disabled_count = job->options.no_passes.count,
-                                        .filters_last =
-                                            ul_target_find(job->options.target)->filters_last,
-                                        .channels_last =
-                                            ul_target_find(job->options.target)->channels_last,
-                                        .print_after = job->options.print_after,
-                                        .stop_after = job->options.stop_after};
+    struct ul_passes_options options = {
+        .disabled = job->options.no_passes.items,
+        .disabled_count = job->options.no_passes.count,
+        .filters_last = ul_target_find(job->options.target)->filters_last,
+        .channels_last = ul_target_find(job->options.target)->channels_last,
+        .print_after = job->options.print_after,
+        .stop_after = job->options.stop_after};
     UL_TRY(storage_of(job, &options.precision));
     if (job->library != NULL) {
         options.is_call = ul_library_takes;
@@ -405,6 +404,8 @@ static void describe(struct ul_cli_job *job)
     job->report.model_name = slash != NULL ? slash + 1 : job->model.path;
     job->report.model_sha256 = job->model.sha256;
     job->report.target = job->options.target;
+    job->report.library = job->library != NULL ? job->library->name : NULL;
+    job->report.uncalled_count = program->uncalled_count;
     job->report.budget_bytes = job->options.planning.budget_bytes;
     job->report.steps = steps;
     job->report.values = values;

@@ -214,6 +214,7 @@ struct ul_program {
     struct ul_call *calls;        /* of the library: distinct ones */
     const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
     ul_value_id library_state;    /* where the arena holds it, or UL_NONE */
+    uint32_t uncalled_count;      /* products of 16 bits that the library does not compute */
     uint32_t flag_count;          /* regions that may be skipped or left */
     ul_value_id run_state;        /* of a device: where the arena holds it, or UL_NONE */
 };

@@ -621,6 +621,18 @@ static bool join_own(struct builder *builder, struct ul_program_step *call,
     return true;
 }
 
+/* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
+static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
+{
+    for (uint32_t n = 0; n < count; n++) {
+        const struct ul_node *node = &graph->nodes[nodes[n]];
+        if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0 &&
+            graph->values[node->inputs[0]].storage != UL_DTYPE_NONE)
+            return true;
+    }
+    return false;
+}
+
 static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes, uint32_t count,
                                 uint32_t region)
 {
@@ -642,6 +654,8 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
         scratch_bytes = call->call.scratch_bytes;
     step.name = step_name(builder, builder->graph->nodes[last].name);
     step.op = group_ops(builder, nodes, count);
+    builder->program->uncalled_count += call == NULL && builder->options->library != NULL &&
+                                        multiplies_halves(builder->graph, nodes, count);
     step_add(builder, &step, region, scratch_bytes);
     return UL_OK;
 }

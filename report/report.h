@@ -47,7 +47,9 @@ struct ul_report {
     const char *model_name; /* file name without folders */
     const char *model_sha256;
     const char *target;
-    uint64_t budget_bytes; /* 0: none */
+    const char *library;     /* of the target, by name; NULL: none */
+    uint32_t uncalled_count; /* products of 16 bits that it does not compute */
+    uint64_t budget_bytes;   /* 0: none */
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;      /* per problem step */

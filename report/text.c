@@ -129,6 +129,10 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n",
                    ul_arena_printf(text->arena, "saved by %s", precision), in_unit(report, bytes),
                    bytes);
+    if (report->uncalled_count > 0)
+        ul_text_printf(text, "%u %s of %s by kernels of ours: %s has none that is good here.\n",
+                       report->uncalled_count, report->uncalled_count == 1 ? "product" : "products",
+                       precision, report->library);
     for (uint32_t v = 0; v < report->problem->value_count; v++) {
         if (!report->values[v].is_too_large)
             continue;
