@@ -227,6 +227,7 @@ static enum ul_status run_passes(struct ul_cli_job *job)
     struct ul_passes_options options = {
         .disabled = job->options.no_passes.items,
         .disabled_count = job->options.no_passes.count,
+        .biases_alike = ul_target_find(job->options.target)->biases_alike,
         .filters_last = ul_target_find(job->options.target)->filters_last,
         .channels_last = ul_target_find(job->options.target)->channels_last,
         .print_after = job->options.print_after,

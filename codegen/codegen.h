@@ -326,6 +326,7 @@ struct ul_target {
     const char *profile; /* of the device whose time counts, where nobody says another */
     bool has_threads;    /* OpenMP; the plan depends on their number */
     bool filters_last;   /* weights of convolutions are stored so too: passes/filters.c */
+    bool biases_alike;   /* its library wants biases in the type of results: passes/precision.c */
     bool channels_last;  /* convolution nets keep channels innermost: passes/layout.c */
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,

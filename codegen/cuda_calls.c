@@ -19,6 +19,9 @@
  * tensors with channels innermost. It may be missing where the program runs, or have nothing that
  * fits: such a call has a kernel of ours beside it.
  *
+ * Elements are f32, f16 or bf16, sums are f32; factors are of one type, and a bias is of the
+ * result's, which for convolutions is that of the factors.
+ *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
  * are made for. Left undone: ConvTranspose and pooling; convolutions of three axes of space; scaled
@@ -219,8 +222,8 @@ static bool takes_convolution(const struct ul_call *call, uint64_t product_count
     for (uint32_t d = 0; d < space; d++)
         symmetric = symmetric && call->pads[d] == call->pads[space + d] && call->pads[d] >= 0;
     /* An activation or a residual comes with a bias: the one call that has them needs it. */
-    return symmetric && (space == 1 || space == 2) && product_count >= LEAST_PRODUCTS &&
-           call->weights.dims[out] >= LEAST_CHANNELS &&
+    return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
+           product_count >= LEAST_PRODUCTS && call->weights.dims[out] >= LEAST_CHANNELS &&
            call->weights.dims[out + 1] >= LEAST_CHANNELS &&
            (call->post_count == 0 || call->bias.rank > 0) && is_channels_last(&call->src, 1) &&
            is_channels_last(&call->dst, 1) && is_channels_last(&call->weights, out + 1) &&
@@ -259,7 +262,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     struct ul_call *call = &group->call;
     (void)pack; /* weights lie as the graph has them */
     call->tail_count = 0;
-    if (call->src.type != UL_CALL_F32 || call->dst.type != UL_CALL_F32)
+    if (call->bias.rank > 0 && call->bias.type != call->dst.type)
         return false;
     if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
         make_product(call);
@@ -271,7 +274,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         return false;
     call->implementation = is_product ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
-    call->tf32 = context->options->tf32;
+    call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     call->scratch_bytes =
         bounded(context, is_product ? product_workspace(call) : convolution_workspace(call));
     group->may_fail = !is_product;

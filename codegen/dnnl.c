@@ -382,6 +382,8 @@ bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->call.implementation == NULL);
+    if (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32)
+        return false;
     pack = pack && call->may_pack;
     struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
     struct answer *answer = *slot;

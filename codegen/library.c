@@ -114,7 +114,6 @@ static bool describe_bias(struct ul_describer *describer, ul_value_id value)
     if (value == UL_NONE)
         return true;
     if (!ul_describe_tensor(describer->graph, value, &out->call.bias) || out->call.bias.rank != 1 ||
-        out->call.bias.type != UL_CALL_F32 ||
         (out->call.bias.dims[0] > 1 && out->call.bias.strides[0] != 1))
         return false;
     out->call.bias.strides[0] = 1;

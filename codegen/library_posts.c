@@ -116,8 +116,8 @@ static bool is_bias(const struct ul_call *call, const struct ul_call_tensor *ope
         if (operand->dims[d] != (d == channel ? call->dst.dims[channel] : 1))
             return false;
     }
-    return takes_bias && operand->type == UL_CALL_F32 && call->bias.rank == 0 &&
-           call->post_count == 0 && operand->strides[channel] == 1;
+    return takes_bias && (operand->type == UL_CALL_F32 || operand->type == call->dst.type) &&
+           call->bias.rank == 0 && call->post_count == 0 && operand->strides[channel] == 1;
 }
 
 static void set_bias(struct ul_group_call *out, ul_value_id value,

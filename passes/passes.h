@@ -56,6 +56,7 @@ struct ul_passes_options {
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes);
     const void *library;
+    bool biases_alike; /* of the target: its library wants biases stored as results (precision.c) */
     bool training;
     bool check_text; /* after each pass parse(print(g)) must print the same bytes */
     FILE *dump;      /* NULL: standard error */

@@ -12,7 +12,8 @@
  * - what integers are made of is exact backwards through elementwise operators and movements; what
  *   was reduced is so forwards, as long as nothing else joins it (x in variance -> + eps -> Sqrt).
  *   Yet a reduced value that only products read, which take operands of one type, is rounded;
- * - values of one element, and weights that are vectors (biases, scales): they save nothing;
+ * - values of one element, and weights that are vectors (biases, scales): they save nothing; but a
+ *   bias is stored as the product that it is added to where the target's library wants it so;
  * - results that are added to one another in memory (scatter with a reduction);
  * - weights with finite numbers that would become infinite, and what is computed elementwise with
  *   such a weight (masks of -1e9, or of the least f32);
@@ -229,6 +230,45 @@ static void release_factors(struct precision *precision)
     }
 }
 
+/* The value that the node adds its input to a product for, or UL_NONE. */
+static ul_value_id biased(const struct precision *precision, const struct ul_node *node,
+                          uint32_t input)
+{
+    const struct ul_graph *graph = precision->graph;
+    if ((ul_op_get(node->op)->flags & UL_OP_MULTIPLIES) != 0)
+        return input == 2 ? node->outputs[0] : UL_NONE;
+    if (node->op != UL_OP_Add || node->inputs[1 - input] == UL_NONE)
+        return UL_NONE;
+    const struct ul_value *other = &graph->values[node->inputs[1 - input]];
+    bool product = other->kind == UL_VALUE_NODE &&
+                   (ul_op_get(graph->nodes[other->producer].op)->flags & UL_OP_MULTIPLIES) != 0;
+    return product ? node->outputs[0] : UL_NONE;
+}
+
+/* Biases of products that have 16 bits themselves. */
+static void release_biases(struct precision *precision)
+{
+    const struct ul_graph *graph = precision->graph;
+    bool *other = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    bool *bias = UL_NEW_ARRAY(precision->pass->scratch, bool, graph->value_count);
+    for (uint32_t n = 0; n < precision->order.count; n++) {
+        const struct ul_node *node = &graph->nodes[precision->order.nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (node->inputs[i] == UL_NONE)
+                continue;
+            ul_value_id result = biased(precision, node, i);
+            bool kept = result == UL_NONE || (precision->facts[result] & KEPT) != 0;
+            (kept ? other : bias)[node->inputs[i]] = true;
+        }
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_WEIGHT && precision->facts[v] == KEPT && bias[v] && !other[v] &&
+            (value->flags & UL_VALUE_PERSISTENT) == 0 && ul_type_elements(&value->type) > 1)
+            precision->facts[v] = 0;
+    }
+}
+
 static void find_kept(struct precision *precision)
 {
     const struct ul_graph *graph = precision->graph;
@@ -241,6 +281,8 @@ static void find_kept(struct precision *precision)
     for (uint32_t n = 0; n < order->count; n++)
         spread(precision, &graph->nodes[order->nodes[n]]);
     release_factors(precision);
+    if (precision->pass->options->biases_alike)
+        release_biases(precision);
 }
 
 /* ---- Storage ---- */

@@ -1,7 +1,7 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last",
- * "# --filters-last", "# --precision NAME" and "# --calls" (the target has a library, which takes
- * nothing) of an .ir are options.
+ * "# --filters-last", "# --biases-alike", "# --precision NAME" and "# --calls" (the target has a
+ * library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -98,6 +98,7 @@ static enum ul_status run_case(struct run *run, const char *pass, const char *te
     ul_arena_init(&scratch);
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
+    options.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
     options.filters_last = strstr(text, "# --filters-last\n") != NULL;
     options.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)
