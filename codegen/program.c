@@ -149,7 +149,7 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
     ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
-    added->sum_orders = ul_contract_orders(kernel);
+    added->sum_orders = builder->options->target->sum_orders(kernel);
     *slot = program->kernel_count;
     *id = program->kernel_count++;
     return UL_OK;

@@ -2,6 +2,7 @@
  * and scratch depends on its implementation, so the planner picks, and the plan names the pick.
  * The compiler's own lowering is always the first; a target that links a library adds its own. */
 #include "codegen/codegen.h"
+#include "codegen/contract.h"
 
 #include <string.h>
 
@@ -20,14 +21,14 @@ static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *k
                                  struct ul_diag *diag)
 {
     (void)threads; /* of the host */
-#if __has_include("codegen/print_cuda.c")
     return ul_kernel_print_cuda(text, kernel, scratch_bytes, diag);
-#else
-    (void)text;
-    (void)kernel;
-    (void)scratch_bytes;
-    return ul_diag_set(diag, UL_UNSUPPORTED, "no kernels of target cuda yet");
-#endif
+}
+
+/* How a contraction forms its sums on a device depends on all of its shape: no piece of one is sure
+ * to have the bits of the whole. */
+static uint32_t orders_cuda(const struct ul_kernel *kernel)
+{
+    return ul_contract_orders(kernel) == 0 ? 0 : UL_CONTRACT_LOOSE;
 }
 
 static const struct ul_target targets[] = {
@@ -36,6 +37,7 @@ static const struct ul_target targets[] = {
      .profile = UL_PROFILE_DEFAULT,
      .offer = offer_own,
      .print = ul_kernel_print_c,
+     .sum_orders = ul_contract_orders,
      .emit = ul_emit_c},
     {.name = "cpu",
      .summary = "C with OpenMP and oneDNN",
@@ -45,6 +47,7 @@ static const struct ul_target targets[] = {
      .open_library = ul_dnnl_open_library,
      .offer = offer_own,
      .print = ul_kernel_print_c,
+     .sum_orders = ul_contract_orders,
      .emit = ul_emit_c},
     {.name = "cuda",
      .summary = "CUDA C++, one buffer of device memory",
@@ -56,6 +59,7 @@ static const struct ul_target targets[] = {
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,
+     .sum_orders = orders_cuda,
      .emit = ul_emit_cuda},
 };
 

@@ -5,6 +5,7 @@
 # accepts, a folder that builds without warnings.
 #
 # usage: tests/e2e/model.sh [--target NAME] ULLAGE MODEL.onnx [compile options]
+# Target cuda is compiled by $NVCC, which may be tests/cuda_emulation/nvcc; else it needs a device.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=c
@@ -33,6 +34,10 @@ planned=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),$/\1/p' plan.json)
 ./program --random 1 --memory --json memory.json >memory.txt || fail "--memory: $(cat memory.txt)"
 grep -q '^unaccounted  *0$' memory.txt || fail "unaccounted bytes: $(cat memory.txt)"
 grep -qE "^total +$planned +$planned " memory.txt || fail "reserved differs from the plan"
+if [ "$target" = cuda ]; then
+    grep -qE "^  arena, one allocation +$planned$" memory.txt || fail "$(cat memory.txt)"
+    grep -q 'free bytes stayed the same' memory.txt || fail "allocates: $(cat memory.txt)"
+fi
 ./program --random 1 --guard >guard.txt || fail "--guard: $(cat guard.txt)"
 
 mkdir planned plain
@@ -42,10 +47,14 @@ mkdir planned plain
 ./unplanned --random 1 --output-dir plain 2>run.txt || [ $? = 2 ] || fail "$(cat run.txt)"
 [ -n "$(ls planned)" ] || fail "no outputs"
 diff -r planned plain || fail "reuse of memory changes the result"
-./program --random 1 --output-dir again 2>run.txt || [ $? = 2 ] || fail "$(cat run.txt)"
+UL_EMULATE_LOG=log.txt ./program --random 1 --output-dir again 2>run.txt || [ $? = 2 ] ||
+    fail "$(cat run.txt)"
 diff -r planned again || fail "two runs differ"
+if [ -e log.txt ] && [ "$(grep '^malloc' log.txt)" != "malloc $planned" ]; then
+    fail "the device's memory: $(cat log.txt)"
+fi
 
-if [ "$target" != c ]; then
+if [ "$target" = cpu ]; then
     "$ullage" compile "$model" "$@" --threads 4 --cflags -O0 -o threads 2>/dev/null
     for threads in 4 3 2 1; do
         ./threads --random 1 --threads $threads >/dev/null 2>run.txt || [ $? = 2 ] ||
@@ -55,6 +64,13 @@ fi
 
 "$ullage" compile "$model" "$@" --emit source 2>/dev/null
 grep -q "MODEL_ARENA_BYTES UINT64_C($planned)" source/model.h || fail "model.h has another size"
+if [ "$target" = cuda ]; then
+    make -s -C source WARNINGS="-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror" \
+        NVCCFLAGS=-O1 program >warnings.txt 2>&1 || fail "nvcc: $(head -20 warnings.txt)"
+    [ -s warnings.txt ] && fail "nvcc: $(head -20 warnings.txt)"
+    echo "ok $model ($target): $planned bytes"
+    exit
+fi
 for compiler in gcc clang; do
     command -v $compiler >/dev/null || continue
     make -s -C source CC=$compiler CFLAGS="$warnings" program >warnings.txt 2>&1 ||
