@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+enum { TEAM_SUMS = 4 };
+
 struct cuda_out {
     struct ul_contract_printer printer;
     struct ul_contract_cuda_plan plan;
@@ -100,12 +102,12 @@ static void put_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Tiles ---- */
 
-static void put_functions(const struct cuda_out *to, uint32_t indent)
+static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack)
 {
     bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA;
     const struct ul_contract_cuda_reader readers[] = {
-        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to), to->plan.a.pack, is_stored, true},
-        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to), to->plan.b.pack, is_stored, true}};
+        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to), a_pack, is_stored, true},
+        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to), b_pack, is_stored, true}};
     ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
     ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
     ul_contract_cuda_put_putter(&to->out, indent);
@@ -118,8 +120,8 @@ static void put_arguments(const struct cuda_out *to, uint32_t indent, const char
     const struct ul_contract_plan *base = &to->plan.base;
     ul_contract_line(
         out, indent,
-        "%st_tile, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ", t_read_a, t_read_b, t_put);",
-        first, out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
+        "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ", t_read_a, t_read_b, t_put);", first,
+        out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
 }
 
 static void put_tile(const struct cuda_out *to, uint32_t indent)
@@ -128,8 +130,8 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
     const struct ul_contract_cuda_plan *plan = &to->plan;
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
-    char first[32];
-    put_functions(to, indent);
+    char first[40];
+    put_functions(to, indent, plan->a.pack, plan->b.pack);
     if (is_mma)
         ul_contract_line(out, indent, "typedef ul_mma<%s, %d, %d, %d, %d, %d> t_size;", plan->kind,
                          tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n);
@@ -145,16 +147,37 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
                      ul_contract_cuda_truth(plan->b.along_k));
     ul_contract_line(out, indent, "ul_contract_%s<t_size, t_reading_a, t_reading_b, %s>(",
                      is_mma ? "mma" : "tile", ul_contract_cuda_truth(plan->put_along_m));
-    snprintf(first, sizeof first, "t_shared_%" PRIu32 ", ", plan->base.contraction->acc);
+    snprintf(first, sizeof first, "t_shared_%" PRIu32 ", t_tile", plan->base.contraction->acc);
     put_arguments(to, indent + 1, first);
 }
 
 static void put_dot(const struct cuda_out *to, uint32_t indent)
 {
-    put_functions(to, indent);
-    ul_contract_line(&to->out, indent, "ul_contract_dot<%s, %d>(", to->plan.base.type,
-                     to->plan.a.pack);
-    put_arguments(to, indent + 1, "");
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    put_functions(to, indent, plan->dot_pack, plan->dot_pack);
+    ul_contract_line(&to->out, indent, "ul_contract_dot<%s, %d, %d>(", plan->base.type,
+                     plan->dot_pack, plan->dot_sums);
+    put_arguments(to, indent + 1, "t_tile");
+}
+
+/* A few sums at a time for each warp of the team. */
+static void put_team_dots(struct cuda_out *to, uint32_t indent)
+{
+    put_functions(to, indent, to->plan.dot_pack, to->plan.dot_pack);
+    ul_contract_line(&to->out, indent, "ul_contract_team<%s, %d, %d>(", to->plan.base.type,
+                     to->plan.dot_pack, TEAM_SUMS);
+    put_arguments(to, indent + 1, "t_thread, t_threads");
+}
+
+/* A sum for each thread of the team. */
+static void put_team_each(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    ul_contract_line(
+        out, indent, "for (%s t_i = (%s)t_thread; t_i < %" PRId64 "; t_i += (%s)t_threads) {",
+        out->coordinate, out->coordinate, to->plan.base.m * to->plan.base.n, out->coordinate);
+    put_each(to, indent + 1);
+    ul_contract_line(out, indent, "}");
 }
 
 /* Sums side by side by the threads of the block. */
@@ -219,14 +242,16 @@ void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent)
 {
     struct cuda_out to;
+    UL_ASSERT(contraction->attend == NULL); /* a block has it, or its statements are printed */
     begin(&to, printer, contraction);
-    const struct ul_contract_out *out = &to.out;
+    bool has_dots = to.plan.dot_pack > 0 && printer->team > 0;
+    to.plan.form = has_dots ? UL_CONTRACT_CUDA_DOT : UL_CONTRACT_CUDA_EACH;
+    to.plan.a.pack = to.plan.b.pack = has_dots ? to.plan.dot_pack : 1;
     put_begin(&to, indent);
-    ul_contract_line(
-        out, indent + 1, "for (%s t_i = (%s)t_thread; t_i < %" PRId64 "; t_i += (%s)t_threads) {",
-        out->coordinate, out->coordinate, to.plan.base.m * to.plan.base.n, out->coordinate);
-    put_each(&to, indent + 2);
-    ul_contract_line(out, indent + 1, "}");
-    ul_contract_line(out, indent, "}");
+    if (has_dots)
+        put_team_dots(&to, indent + 1);
+    else
+        put_team_each(&to, indent + 1);
+    ul_contract_line(&to.out, indent, "}");
     end(&to);
 }

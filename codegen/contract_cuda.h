@@ -23,6 +23,8 @@ struct ul_contract_cuda_printer {
     void (*put_expression)(void *context, ul_kx expression);
     void (*put_statements)(void *context, ul_ks first, uint32_t indent);
     void (*put_load)(void *context, uint32_t buffer, const char *index);
+    int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
+                     be any number, each on its own */
 };
 
 /* How a contraction at the top is launched. */
@@ -41,8 +43,8 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
  * own block; may be repeated in a loop, shared memory is free to be written again at its end. */
 void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
-/* All of it by a team: thread `t_thread` of `t_threads`. No barrier inside; what the operands hold
- * was synchronised before, and the caller synchronises what the epilogue wrote. */
+/* All of it by a team: thread `t_thread` of `t_threads`. No barrier of the team inside; what the
+ * operands hold was synchronised before, and the caller synchronises what the epilogue wrote. */
 void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
                                const struct ul_contraction *contraction, uint32_t indent);
 

@@ -37,6 +37,8 @@ struct ul_contract_cuda_plan {
     struct ul_contract_cuda_tile tile;
     const char *kind; /* MMA: of elements, in runtime/ul_contract.cuh */
     struct ul_contract_cuda_reading a, b;
+    int dot_pack;     /* elements at once where a warp has a sum; 0: k does not lie so */
+    int dot_sums;     /* DOT: sums of a warp at a time */
     bool put_along_m; /* neighbours of what the epilogue stores lie along m */
     struct ul_contract_grid grid;
 };

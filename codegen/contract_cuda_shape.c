@@ -20,7 +20,8 @@ enum {
     LEAST_SIDE = 4,   /* of m and n, for a tile over a short k */
     LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
     LEAST_SUMS = 64,
-    DOT_DEPTH = 64
+    DOT_DEPTH = 64,
+    DOT_SUMS = 4
 };
 
 #define TURN_CYCLES 700.0    /* of reading one tile of operands and waiting for it */
@@ -287,12 +288,29 @@ static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t wh
     return 0;
 }
 
-static bool wants_dot(const struct ul_contract_cuda_plan *plan)
+/* Elements at once where a warp adds along k, 0 where neighbours lie elsewhere. */
+static int dot_pack(const struct ul_contract_plan *base)
+{
+    const struct ul_contraction *c = base->contraction;
+    int most = base->a_plain && base->b_plain ? 16 / (int)base->element_bytes : 1;
+    if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
+        last_stride(&c->a.at, &base->a_k) != 1 || last_stride(&c->b.at, &base->b_k) != 1)
+        return 0;
+    struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', most);
+    struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', most);
+    return a.along_k && b.along_k ? least(a.pack, b.pack) : 1;
+}
+
+static void choose_dot(struct ul_contract_cuda_plan *plan)
 {
     const struct ul_contract_plan *base = &plan->base;
-    const struct ul_contraction *c = base->contraction;
-    return (base->m == 1 || base->n == 1) && base->k >= DOT_DEPTH &&
-           last_stride(&c->a.at, &base->a_k) == 1 && last_stride(&c->b.at, &base->b_k) == 1;
+    int64_t warps = DOT_THREADS / 32;
+    plan->form = UL_CONTRACT_CUDA_DOT;
+    plan->a = plan->b = (struct ul_contract_cuda_reading){true, plan->dot_pack};
+    plan->dot_sums =
+        base->m * base->n * plan->batch >= PROCESSORS * warps * 2 * DOT_SUMS ? DOT_SUMS : 1;
+    plan->grid.threads = DOT_THREADS;
+    plan->grid.tile_count = divide_up(base->m * base->n, warps * plan->dot_sums);
 }
 
 static bool wants_tile(const struct ul_contract_plan *base)
@@ -308,15 +326,9 @@ static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *k
     plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
     plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
-    if (ul_contract_is_regular(base) && wants_dot(plan)) {
-        int pack = base->a_plain && base->b_plain ? 16 / (int)base->element_bytes : 1;
-        plan->form = UL_CONTRACT_CUDA_DOT;
-        plan->a = ul_contract_cuda_read_by(base, 'a', pack);
-        plan->b = ul_contract_cuda_read_by(base, 'b', pack);
-        plan->a.pack = plan->b.pack =
-            plan->a.along_k && plan->b.along_k ? least(plan->a.pack, plan->b.pack) : 1;
-        plan->grid.threads = DOT_THREADS;
-        plan->grid.tile_count = divide_up(base->m * base->n, DOT_THREADS / 32);
+    plan->dot_pack = dot_pack(base);
+    if (plan->dot_pack > 0 && (base->m == 1 || base->n == 1)) {
+        choose_dot(plan);
         return;
     }
     if (ul_contract_is_regular(base) && wants_mma(plan, kernel)) {

@@ -293,6 +293,7 @@ static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
     if (printer->phase->kind == UL_PHASE_TILES) {
         ul_contract_cuda_put_tile(&contract, contraction, indent);
     } else if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
+        contract.team = printer->phase->is_loose ? 0 : printer->phase->team;
         ul_contract_cuda_put_team(&contract, contraction, indent);
     } else {
         ul_put_indent(&printer->expr, indent);

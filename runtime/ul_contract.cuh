@@ -347,30 +347,62 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
         ul_tile_put_rows<TILE>(sums, shared, tx, ty, m0, m, n0, n, put);
 }
 
-/* Sums tile * 8 and on of m x n, one for each of a block's eight warps: lane i adds packs i, i + 32
- * and so on of the products, and lanes are added in a fixed tree. */
-template <typename T, int PACK, typename I, class READ_A, class READ_B, class PUT>
-__device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, const READ_A &read_a,
-                                                const READ_B &read_b, const PUT &put)
+/* Sums `at` and on, SUMS of them, of m x n (numbered along n first), by a warp: lane i adds packs i,
+ * i + 32 and so on of the products, and lanes are added in a fixed tree. */
+template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+__device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, const READ_A &read_a,
+                                                 const READ_B &read_b, const PUT &put)
 {
-    const int64_t at = tile * (int)(blockDim.x / 32) + (int)threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
-    const bool exists = at < (int64_t)m * n;
-    const I row = (I)(at / n), column = (I)(at % n);
-    T sum = T(0);
-    if (exists) {
-        for (I k0 = (I)(lane * PACK); k0 < k; k0 += 32 * PACK) {
-            const ul_pack_of<T, PACK> a = read_a(row, k0), b = read_b(k0, column);
+    const int64_t last = (int64_t)m * n - 1;
+    I rows[SUMS], columns[SUMS];
+    T sums[SUMS], own = T(0);
+    UL_UNROLLED
+    for (int s = 0; s < SUMS; s++) {
+        const int64_t which = at + s < last ? at + s : last;
+        rows[s] = (I)(which / n);
+        columns[s] = (I)(which % n);
+        sums[s] = T(0);
+    }
+    for (I k0 = (I)(lane * PACK); k0 < k; k0 += 32 * PACK) {
+        UL_UNROLLED
+        for (int s = 0; s < SUMS; s++) {
+            const ul_pack_of<T, PACK> a = read_a(rows[s], k0), b = read_b(k0, columns[s]);
             UL_UNROLLED
             for (int e = 0; e < PACK; e++)
-                sum += a.at[e] * b.at[e];
+                sums[s] += a.at[e] * b.at[e];
         }
     }
     UL_UNROLLED
-    for (int half = 16; half > 0; half /= 2)
-        sum += __shfl_down_sync(0xffffffffu, sum, (unsigned)half);
-    if (exists && lane == 0)
-        put(row, column, sum);
+    for (int s = 0; s < SUMS; s++) {
+        UL_UNROLLED
+        for (int half = 16; half > 0; half /= 2)
+            sums[s] += __shfl_xor_sync(0xffffffffu, sums[s], half);
+        own = lane == s ? sums[s] : own;
+    }
+    if (lane < SUMS && at + lane <= last)
+        put((I)((at + lane) / n), (I)((at + lane) % n), own);
+}
+
+/* SUMS sums for each warp of a block. */
+template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+__device__ __forceinline__ void ul_contract_dot(int64_t tile, I m, I n, I k, const READ_A &read_a,
+                                                const READ_B &read_b, const PUT &put)
+{
+    const int64_t at = (tile * (int)(blockDim.x / 32) + (int)threadIdx.x / 32) * SUMS;
+    if (at < (int64_t)m * n)
+        ul_contract_dots<T, PACK, SUMS>(at, m, n, k, read_a, read_b, put);
+}
+
+/* All sums by a team of whole warps, of which this is thread `thread`. */
+template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
+__device__ __forceinline__ void ul_contract_team(int64_t thread, int64_t threads, I m, I n, I k,
+                                                 const READ_A &read_a, const READ_B &read_b,
+                                                 const PUT &put)
+{
+    UL_ROLLED
+    for (int64_t at = thread / 32 * SUMS; at < (int64_t)m * n; at += threads / 32 * SUMS)
+        ul_contract_dots<T, PACK, SUMS>(at, m, n, k, read_a, read_b, put);
 }
 
 /* ---- tensor cores ---- */
