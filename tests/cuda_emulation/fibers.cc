@@ -357,9 +357,8 @@ void note_coverage(const struct ul_emulate_kernel &of)
     const char *path = settings_get().coverage;
     if (path == NULL)
         return;
-    std::string line = of.name;
-    if (of.when != NULL && *of.when == 0)
-        line += " skipped";
+    std::string line = of.when != NULL && *of.when == 0 ? "skipped " : "ran ";
+    line += of.name;
     if (!seen.insert(line).second)
         return;
     line += "\n";

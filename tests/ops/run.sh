@@ -16,7 +16,8 @@
 #   --update        write the tests that passed to the golden list (full runs only)
 # The golden list, of every target, is tests/ops/passed.txt, less those that rounding_matters.txt
 # names where --precision is given. A test in it that no longer passes is a
-# failure; one that passes and is not in it is named, to be added.
+# failure; one that passes and is not in it is named, to be added. Where target cuda is built by
+# tests/cuda_emulation/nvcc ($NVCC), a test also fails where a kernel was emitted and never ran.
 # exit: 0 ok, 6 a golden test failed, 77 no test data installed, 1 usage
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,14 +25,19 @@ export LC_ALL=C
 
 run_one() {
     local test=$1 log=$OPS_OUT/log/$1.txt
-    local code=0
+    local code=0 kernels=$OPS_OUT/log/$1.kernels
     local more=()
+    rm -f "$kernels"
     if [ -n "$OPS_PRECISION" ]; then
         more=(--precision "$OPS_PRECISION")
         for pass in simplify cse sink pattern einsum views concat fuse; do more+=(--no-pass $pass); done
     fi
-    timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify --target "$OPS_TARGET" --cflags "$OPS_CFLAGS" \
-        "${more[@]}" "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
+    UL_EMULATE_COVERAGE=$kernels timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify \
+        --target "$OPS_TARGET" --cflags "$OPS_CFLAGS" "${more[@]}" \
+        "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
+    if [ "$code" = 0 ] && [ -e "$kernels" ]; then
+        "$here/../cuda_emulation/coverage.sh" "$kernels" >"$log" || code=$?
+    fi
     if [ "$code" = 0 ]; then
         echo "$test" >>"$OPS_OUT/passed.part"
         return
@@ -57,7 +63,7 @@ while [ $# -gt 0 ]; do
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
