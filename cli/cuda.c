@@ -126,8 +126,10 @@ void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list,
     list[(*count)++] = (struct ul_report_option){
         .name = "workspace",
         .value = ul_arena_printf(&job->keep, "%" PRIu64, program->workspace_bytes)};
-    list[(*count)++] =
-        (struct ul_report_option){.name = "with-cudnn", .value = program->has_cudnn ? "on" : "off"};
+    list[(*count)++] = (struct ul_report_option){.name = "with-cudnn",
+                                                 .value = program->needs_cudnn ? "on"
+                                                          : program->has_cudnn ? "found"
+                                                                               : "off"};
     if (program->tf32)
         list[(*count)++] = (struct ul_report_option){.name = "tf32", .value = ""};
 }

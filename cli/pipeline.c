@@ -363,7 +363,8 @@ static void describe_options(struct ul_cli_job *job)
     }
     if (options->precision != NULL && strcmp(options->precision, "fp32") != 0)
         list[count++] = (struct ul_report_option){.name = "precision", .value = options->precision};
-    if (program->target->open_library != NULL && program->conv != UL_CONV_BEST)
+    if (program->target->open_library != NULL && !program->target->is_device &&
+        program->conv != UL_CONV_BEST)
         list[count++] =
             (struct ul_report_option){.name = "conv", .value = conv_words[program->conv]};
     ul_cli_describe_cuda(job, list, &count);

@@ -1,0 +1,112 @@
+#!/bin/bash
+# Target cuda on the command line: what needs nvcc and what does not, the source that is left where
+# there is none, options of the target in plan.json, cuDNN found beside a toolkit, which files a
+# folder holds. No part of CUDA is needed.
+#
+# usage: tests/cli/cuda.sh ULLAGE
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ullage=$1
+digits=$here/../../models/digits/digits.onnx
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export TMPDIR=$work/tmp NVCC=$work/nowhere/nvcc
+mkdir tmp
+failed=0
+fail() { echo "FAIL: $*"; failed=1; }
+
+# expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    "$@" >out.txt 2>&1 </dev/null
+    got=$?
+    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" out.txt; then
+        fail "$* : exit $got, expected $code and /$pattern/; printed:"
+        head -5 out.txt
+    fi
+}
+plan() { "$ullage" plan "$digits" --dim N=1 --target cuda "$@"; }
+option() { grep -oE "\\[\"$1\", \"[^\"]*\"\\]" "$2" | sed 's/.*, "\(.*\)"\]/\1/'; }
+
+# to plan and to emit needs no compiler
+expect 0 '\(target cuda\) needs' plan
+expect 0 'on h100-sxm' plan
+expect 0 'on a100-40gb' plan --profile a100-40gb
+expect 0 'or cuda' "$ullage" compile --help
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target cuda --emit source
+for file in kernels.cu model.c model.h main.c Makefile weights.bin ul_cuda.cu ul_kernel.cuh; do
+    [ -s source/$file ] || fail "no $file in the folder of target cuda"
+done
+ls source | grep -E 'ul_dnnl|ul_posts\.c|ul_winograd\.c|ul_contract\.h' && fail 'files of target cpu'
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit plain
+ls plain | grep -E '\.cuh?$|ul_cu|ul_dnnl' && fail 'files of other targets in a folder of target c'
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target cpu --emit host
+ls host | grep -E '\.cuh?$|ul_cu' && fail 'files of target cuda in a folder of target cpu'
+
+# to compile does: the source stays, and the message says where
+compile() { "$ullage" compile "$digits" --dim N=1 --target cuda "$@"; }
+expect 7 "no $NVCC here; the source is in program.cuda, and make NVCC=nvcc" compile -o program
+[ -s program.cuda/kernels.cu ] || fail 'no source beside the program'
+[ -e program ] && fail 'a program without a compiler'
+expect 7 'the source is in kept' compile -o program --emit kept
+cmp source/kernels.cu kept/kernels.cu || fail 'two folders of one model differ'
+expect 7 'program.cuda' compile -o program --nvcc 'nvcc-of-nobody -ccbin gcc'
+grep -qx 'NVCC = nvcc-of-nobody -ccbin gcc' program.cuda/Makefile || fail '--nvcc in the Makefile'
+mkdir foreign.cuda && echo mine >foreign.cuda/notes
+expect 1 'holds files that are no earlier result' compile -o foreign
+printf '#!/bin/sh\necho "it does not compile" >&2; exit 1\n' >broken
+chmod +x broken
+expect 7 "broken failed \(its messages are above\); --emit DIR keeps the source, --nvcc" \
+    compile -o program --nvcc ./broken
+expect 1 'nvcc "-nvcc" .*expected a command' compile -o program --nvcc -nvcc
+expect 7 "no $NVCC here" "$ullage" verify "$digits" --target cuda
+
+# options: words that mean nothing are refused by every target, one that cannot be by this one
+expect 3 'weights rom: target cuda keeps' plan --weights rom
+for target in c cpu cuda; do
+    expect 1 'workspace lots: expected a size' "$ullage" plan "$digits" --dim N=1 \
+        --target $target --workspace lots
+    expect 1 'with-cudnn maybe: expected auto' "$ullage" plan "$digits" --dim N=1 \
+        --target $target --with-cudnn maybe
+done
+plan --with-cudnn off --json plain.json >/dev/null
+plan --with-cudnn off --threads 3 --conv direct --json same.json >/dev/null
+cmp plain.json same.json || fail 'options of a processor change a plan of target cuda'
+"$ullage" plan "$digits" --dim N=1 --target c --json c.json >/dev/null
+"$ullage" plan "$digits" --dim N=1 --target c --tf32 --workspace 1 --with-cudnn on --json same.json \
+    >/dev/null
+cmp c.json same.json || fail 'options of target cuda change a plan of target c'
+
+# what the plan depends on stands in it, and check takes it from there
+plan --with-cudnn on --workspace 1MiB --tf32 --json all.json >/dev/null
+[ "$(option workspace all.json) $(option with-cudnn all.json)" = '1048576 on' ] &&
+    grep -q '\["tf32", ""\]' all.json || fail "options: $(grep options all.json)"
+[ "$(option with-cudnn plain.json)" = off ] || fail "options: $(grep options plain.json)"
+expect 0 '^ok' "$ullage" check "$digits" all.json
+expect 0 '^ok' "$ullage" check "$digits" plain.json
+expect 0 'reserves' "$ullage" compile "$digits" --plan all.json --emit again
+expect 1 'the plan is for target "cuda", not for c' \
+    "$ullage" compile "$digits" --plan all.json --target c -o program
+expect 1 'the plan is for target "c", not for cuda' \
+    "$ullage" compile "$digits" --plan c.json --target cuda --emit again
+
+# cuDNN beside a toolkit: its header and its library
+mkdir -p toolkit/bin toolkit/include toolkit/lib64
+cp broken toolkit/bin/nvcc
+found() { plan --nvcc toolkit/bin/nvcc --json found.json >/dev/null; option with-cudnn found.json; }
+if ! [ -e /usr/include/cudnn.h ] && ! [ -e /usr/include/x86_64-linux-gnu/cudnn.h ]; then
+    touch toolkit/include/cudnn.h
+    [ "$(found)" = off ] || fail 'cuDNN without its library'
+fi
+touch toolkit/include/cudnn.h toolkit/lib64/libcudnn.so.9
+[ "$(found)" = found ] || fail "cuDNN beside a toolkit: $(found)"
+rm -r toolkit
+expect 0 '^ok' "$ullage" check "$digits" found.json
+expect 0 'reserves' "$ullage" compile "$digits" --plan found.json --emit again
+
+left=$(ls tmp)
+[ -z "$left" ] || fail "left in TMPDIR: $left"
+[ -e program ] && fail 'a failed compile left a program'
+exit $failed
