@@ -418,7 +418,7 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
     if (result == UL_OK && request->choices != NULL && !tunes &&
         !ul_cuda_read_choices(request->choices, model, "cublaslt", handle->lt.GetVersion(), choices,
                               &reason))
-        result = refuse(failure, UL_LIBRARY_FAILED, 0, reason);
+        result = refuse(failure, UL_CHOICES_INVALID, 0, reason);
     for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
         if (device->calls[i].kind == UL_CALL_MATMUL)
             result = prepare_product(handle, model, i, tunes, &choices[i], arena,
@@ -427,7 +427,7 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
     if (result == UL_OK && tunes &&
         !ul_cuda_write_choices(request->choices, model, "cublaslt", handle->lt.GetVersion(),
                                choices, &reason))
-        result = refuse(failure, UL_LIBRARY_FAILED, 0, reason);
+        result = refuse(failure, UL_CHOICES_UNWRITTEN, 0, reason);
     free(choices);
     return result;
 }

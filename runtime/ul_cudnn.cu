@@ -424,14 +424,14 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
         handle->call_count = device->call_count;
     if (result == UL_OK && request->choices != NULL && !tunes &&
         !ul_cuda_read_choices(request->choices, model, "cudnn", version, choices, &reason))
-        result = refuse(failure, UL_LIBRARY_FAILED, reason);
+        result = refuse(failure, UL_CHOICES_INVALID, reason);
     for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
         if (device->calls[i].kind == UL_CALL_CONVOLUTION)
             prepare_convolution(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream);
     }
     if (result == UL_OK && tunes &&
         !ul_cuda_write_choices(request->choices, model, "cudnn", version, choices, &reason))
-        result = refuse(failure, UL_LIBRARY_FAILED, reason);
+        result = refuse(failure, UL_CHOICES_UNWRITTEN, reason);
     free(choices);
     return result;
 }

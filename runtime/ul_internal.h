@@ -211,8 +211,10 @@ struct ul_options {
     const char *test_data;
     const char *weights;
     const char *json;
-    uint32_t threads; /* 0: as many as the environment and the plan allow */
-    uint32_t device;  /* 1 + its number; 0: CUDA's first */
+    uint32_t threads;    /* 0: as many as the environment and the plan allow */
+    uint32_t device;     /* 1 + its number; 0: CUDA's first */
+    const char *tune;    /* a file of libraries' choices to be written */
+    const char *choices; /* one to be read */
     bool random;
     uint64_t seed;
     bool print;

@@ -70,6 +70,8 @@ enum ul_result {
     UL_DEVICE_FULL,         /* needed_bytes, available_bytes of the device's memory */
     UL_DEVICE_FAILED,       /* a call of the device's runtime; detail */
     UL_LIBRARY_MISSING,     /* a library of the device is not installed; detail */
+    UL_CHOICES_INVALID,     /* the file of a library's choices is not for this program; detail */
+    UL_CHOICES_UNWRITTEN,   /* it cannot be written; detail */
     UL_ARENA_ELSEWHERE,     /* the arena is not memory of the device */
     UL_INPUT_ELSEWHERE,     /* --io caller: input `tensor` is not memory that the device reaches */
     UL_OUTPUT_ELSEWHERE,    /* likewise of an output */
@@ -373,6 +375,10 @@ static inline const char *ul_result_text(enum ul_result result)
         return "the device failed";
     case UL_LIBRARY_MISSING:
         return "a library that the program calls is not installed";
+    case UL_CHOICES_INVALID:
+        return "the file of choices is not for this program on this device";
+    case UL_CHOICES_UNWRITTEN:
+        return "the file of choices cannot be written";
     case UL_ARENA_ELSEWHERE:
         return "the arena is not memory of the device";
     case UL_INPUT_ELSEWHERE:

@@ -17,6 +17,8 @@ enum option {
     OPTION_WEIGHTS,
     OPTION_THREADS,
     OPTION_DEVICE,
+    OPTION_TUNE,
+    OPTION_CHOICES,
     OPTION_TEST_DATA,
     OPTION_RTOL,
     OPTION_ATOL,
@@ -54,6 +56,9 @@ static const struct row rows[] = {
     {OPTION_THREADS, "--threads", "N",
      "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
     {OPTION_DEVICE, "--device", "N", "run on device N (default: CUDA's first one, 0)"},
+    {OPTION_TUNE, "--tune", "FILE",
+     "measure which algorithms of libraries are fastest here, use them and write them to FILE"},
+    {OPTION_CHOICES, "--choices", "FILE", "use the algorithms that --tune wrote to FILE"},
     {OPTION_TEST_DATA, "--test-data", "DIR",
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
     {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
@@ -79,7 +84,12 @@ static const struct row rows[] = {
 /* Options of the other kind of target are unknown ones. */
 static bool is_known(const struct ul_session *s, const struct row *row)
 {
-    return row->option != (s->model->device != NULL ? OPTION_THREADS : OPTION_DEVICE);
+    bool on_device = s->model->device != NULL;
+    if (row->option == OPTION_THREADS)
+        return !on_device;
+    if (row->option == OPTION_DEVICE || row->option == OPTION_TUNE || row->option == OPTION_CHOICES)
+        return on_device;
+    return true;
 }
 
 static void help_tensors(FILE *out, const char *title, const struct ul_tensor *tensors,
@@ -243,6 +253,12 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
         return parse_threads(s, value, &options->threads);
     case OPTION_DEVICE:
         return parse_device(s, value, &options->device);
+    case OPTION_TUNE:
+        options->tune = value;
+        return UL_EXIT_OK;
+    case OPTION_CHOICES:
+        options->choices = value;
+        return UL_EXIT_OK;
     case OPTION_TEST_DATA:
         options->test_data = value;
         return set_mode(s, options, UL_MODE_TEST_DATA);
@@ -319,6 +335,8 @@ static int check(const struct ul_session *s, struct ul_options *options)
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
     if (options->norm && options->mode != UL_MODE_TEST_DATA)
         return ul_error(s, UL_EXIT_USAGE, "--norm goes with --test-data");
+    if (options->tune != NULL && options->choices != NULL)
+        return ul_error(s, UL_EXIT_USAGE, "--tune and --choices exclude each other");
     if (options->profile && options->mode != UL_MODE_BENCH)
         return ul_error(s, UL_EXIT_USAGE, "--profile goes with --bench");
     if (options->mode == UL_MODE_RUN && !outputs)

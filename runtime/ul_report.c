@@ -7,22 +7,25 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A library of a device, which `detail` may name. */
+/* What a library of a device said, of which `detail` has the words. */
 static int report_device_library(const struct ul_session *s, const struct ul_failure *failure)
 {
-    const char *name = failure->detail != NULL ? failure->detail : "the library";
+    const char *detail =
+        failure->detail != NULL ? failure->detail : ul_result_text(failure->result);
     if (failure->result == UL_LIBRARY_NEEDS_MORE)
         return ul_error(s, UL_EXIT_NO_FIT,
-                        "call %" PRIu32 " of %s needs %" PRIu64
+                        "library call %" PRIu32 " needs %" PRIu64
                         " bytes of workspace on this device, planned are %" PRIu64
-                        "; compile the model again with a larger --workspace",
-                        failure->tensor, name, failure->needed_bytes, failure->available_bytes);
+                        " (%s); compile the model again with a larger --workspace",
+                        failure->tensor, failure->needed_bytes, failure->available_bytes, detail);
     if (failure->result == UL_LIBRARY_UNSUPPORTED)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "%s has no implementation of call %" PRIu32
-                        " for this device within the planned workspace of %" PRIu64 " bytes",
-                        name, failure->tensor, failure->available_bytes);
-    return ul_error(s, UL_EXIT_INTERNAL, "%s could not be set up on the device", name);
+                        "library call %" PRIu32
+                        " cannot run on this device: %s; compile the model again with another "
+                        "--workspace",
+                        failure->tensor, detail);
+    return ul_error(s, UL_EXIT_INTERNAL, "library call %" PRIu32 " failed: %s", failure->tensor,
+                    detail);
 }
 
 /* What the library said of one call at set-up. */
@@ -122,6 +125,11 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
                         failure->needed_bytes, failure->available_bytes);
     case UL_LIBRARY_MISSING:
         return ul_error(s, UL_EXIT_UNSUPPORTED, "%s", detail);
+    case UL_CHOICES_INVALID:
+        return ul_error(s, UL_EXIT_INVALID, "--choices %s: %s; make it anew with --tune",
+                        ul_shown(shown, s->options->choices), detail);
+    case UL_CHOICES_UNWRITTEN:
+        return ul_error(s, UL_EXIT_IO, "--tune %s: %s", ul_shown(shown, s->options->tune), detail);
     case UL_DEVICE_FAILED:
     case UL_ARENA_ELSEWHERE:
     case UL_INPUT_ELSEWHERE:

@@ -58,6 +58,18 @@ static void close_buffers(const struct ul_session *s, const struct ul_tensor *te
     free(places);
 }
 
+/* A file that is not there is no matter of the libraries. */
+static int check_choices(const struct ul_session *s)
+{
+    struct ul_reader reader;
+    if (s->options->choices == NULL)
+        return UL_EXIT_OK;
+    int status = ul_reader_open(s, &reader, s->options->choices);
+    if (status == UL_EXIT_OK)
+        ul_reader_close(&reader);
+    return status;
+}
+
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
 {
     const struct ul_model *model = s->model;
@@ -71,9 +83,14 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
     request.plain = mode == UL_MODE_GUARD;
     request.timed = mode == UL_MODE_BENCH;
     request.measured = mode == UL_MODE_MEMORY;
+    request.tune = s->options->tune != NULL;
+    request.choices = request.tune ? s->options->tune : s->options->choices;
+    int status = check_choices(s);
+    if (status != UL_EXIT_OK)
+        return status;
     if (functions_of(s)->open(model, &request, &s->context, &failure) != UL_OK)
         return ul_report_failure(s, NULL, &failure);
-    int status = open_buffers(s, model->inputs, model->input_count, &s->inputs, &s->device_inputs);
+    status = open_buffers(s, model->inputs, model->input_count, &s->inputs, &s->device_inputs);
     if (status == UL_EXIT_OK)
         status =
             open_buffers(s, model->outputs, model->output_count, &s->outputs, &s->device_outputs);
