@@ -27,6 +27,11 @@ struct ul_contract_cuda_printer {
                      be any number, each on its own */
 };
 
+/* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
+ */
+const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
+                                              struct ul_arena *arena);
+
 /* How a contraction at the top is launched. */
 struct ul_contract_grid {
     int64_t tile_count; /* of one contraction; tiles are numbered from 0 */

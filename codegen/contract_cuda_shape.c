@@ -215,9 +215,10 @@ static void size_tile(struct ul_contract_cuda_plan *plan)
 static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1}, {128, 64, 16, 8, 4, 1},
-        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},  {16, 64, 32, 4, 4, 4},
-        {64, 16, 32, 4, 4, 4},  {8, 64, 32, 4, 4, 8},   {64, 8, 32, 4, 4, 8}};
+        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1},  {128, 64, 16, 8, 4, 1},
+        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},   {16, 64, 32, 4, 4, 4},
+        {64, 16, 32, 4, 4, 4},  {16, 16, 128, 4, 4, 16}, {8, 64, 32, 4, 4, 8},
+        {64, 8, 32, 4, 4, 8}};
     uint32_t skip = plan->base.element_bytes > 4 ? 3 : 0; /* sums must fit registers */
     plan->form = UL_CONTRACT_CUDA_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,

@@ -159,7 +159,7 @@ static void put_strided_loop(struct printer *printer, const struct ul_nest *nest
     int64_t count;
     bool all = ul_kx_is_int(printer->kernel, loop->value, &count) && count == phase->team;
     ul_put_indent(&printer->expr, indent);
-    if (!phase->is_loose) {
+    if (nest->total > phase->team) {
         ul_text_printf(printer->text, "for (int64_t v%u = t_thread; v%u < ", var, var);
         ul_put_expr(&printer->expr, loop->value);
         ul_text_printf(printer->text, "; v%u += %" PRId64 ") {\n", var, phase->team);
@@ -228,6 +228,21 @@ static void forget_declared(const struct printer *printer, ul_ks first, bool *is
         forget_declared(printer, stmt->body, is_set);
         forget_declared(printer, stmt->orelse, is_set);
     }
+}
+
+/* The team's registers become one value, which each thread has. */
+static void put_fold(struct printer *printer, const struct ul_fold *fold, uint32_t indent)
+{
+    const struct ul_kx_data *value = &printer->kernel->exprs[fold->value];
+    const char *type = ul_c_type(value->dtype);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "b%u = ul_fold<%" PRId64 ">(b%u, [](%s x, %s y) -> %s { return ",
+                   fold->buffer, fold->width, fold->buffer, type, type, type);
+    printer->expr.names[value->a] = "x";
+    printer->expr.names[value->b] = "y";
+    ul_put_expr(&printer->expr, fold->value);
+    printer->expr.names[value->a] = printer->expr.names[value->b] = NULL;
+    ul_text_put(printer->text, "; });\n");
 }
 
 /* Thread 0 runs the loop, and sends what it has set. */
@@ -325,6 +340,10 @@ static void put_statement(struct printer *printer, ul_ks id, uint32_t indent)
         put_strided(printer, id, indent);
     } else if (mode == UL_TEAM_FIRST) {
         put_first(printer, stmt, indent);
+    } else if (mode == UL_TEAM_FOLD) {
+        put_fold(printer, printer->phase->folds[id], indent);
+    } else if (mode == UL_TEAM_NOTHING) {
+        return;
     } else {
         put_loop(printer, stmt, indent);
     }
@@ -705,7 +724,7 @@ static void put_host(struct printer *printer)
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                                     uint64_t *scratch_bytes, struct ul_diag *diag)
 {
-    kernel = ul_attend_cuda_take(kernel, text->arena);
+    kernel = ul_contract_cuda_open(ul_attend_cuda_take(kernel, text->arena), text->arena);
     struct printer printer = {.text = text, .kernel = kernel};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;
@@ -715,6 +734,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                ul_dtype_get(dtype)->name);
     }
     ul_expr_printer_init(&printer.expr, text, kernel);
+    printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
         printer.phase = &printer.grid.phases[i];

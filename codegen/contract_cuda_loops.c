@@ -1,0 +1,325 @@
+/* Contractions that have a thread for each sum, as loops.
+ *
+ * Problem: what is tiny, irregular or has one row (depthwise convolution) is best formed by one
+ * thread a sum; but which sums neighbouring threads have should follow where results lie, and in
+ * channels-last convolution their neighbours are in the next group, a loop outside of the
+ * contraction. Method: the contraction becomes loops over m and n around loops over k, and the
+ * independent loops around it are ordered with those by how far apart their rounds' results lie:
+ *
+ *     for group: contract over row, column     ->     for row, column, group:
+ *                                                         sum = 0
+ *                                                         for k: sum += a * b
+ *                                                         the epilogue
+ *
+ * so that a grid spreads it like any other nest of loops. Products are added in order of k, outside
+ * of bounds as what operands hold there, as contract_cuda.c does. */
+#include "codegen/contract_cuda_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LOOPS = 8 }; /* that grid.h takes as one */
+
+struct loop {
+    uint32_t var;
+    ul_kx count;
+    int64_t stride; /* between its rounds' results */
+    uint32_t place; /* in the order in which they stand */
+};
+
+/* Where statements are appended. */
+struct list {
+    ul_ks first, last;
+};
+
+struct rewriter {
+    struct ul_kernel *kernel;
+    struct ul_arena *arena;
+    ul_kx *let_of; /* by variable: what it is, or UL_NONE */
+    uint32_t count;
+    struct loop loops[MOST_LOOPS + UL_CONTRACT_DIMS];
+    struct list lets; /* names between the loops */
+};
+
+static ul_ks append(struct rewriter *r, struct list *list, enum ul_ks_kind kind, uint32_t var,
+                    ul_kx value)
+{
+    struct ul_kernel *kernel = r->kernel;
+    UL_GROW(kernel->arena, kernel->stmts, kernel->stmt_count, kernel->stmt_capacity);
+    ul_ks id = kernel->stmt_count++;
+    kernel->stmts[id] = (struct ul_ks_data){.kind = kind,
+                                            .var = var,
+                                            .buffer = UL_NONE,
+                                            .value = value,
+                                            .index = UL_NONE,
+                                            .body = UL_NONE,
+                                            .orelse = UL_NONE,
+                                            .next = UL_NONE,
+                                            .contraction = UL_NONE};
+    if (list->first == UL_NONE)
+        list->first = id;
+    else
+        kernel->stmts[list->last].next = id;
+    list->last = id;
+    return id;
+}
+
+static uint32_t new_var(struct ul_kernel *kernel, enum ul_dtype dtype)
+{
+    UL_GROW(kernel->arena, kernel->vars, kernel->var_count, kernel->var_capacity);
+    kernel->vars[kernel->var_count] = (struct ul_kernel_var){
+        .dtype = dtype, .low = -((int64_t)1 << 61), .high = (int64_t)1 << 61, .is_mutable = true};
+    return kernel->var_count++;
+}
+
+/* ---- Where results lie ---- */
+
+/* What `x` grows by with `var`; false where that is not always the same. */
+static bool add_stride(const struct rewriter *r, ul_kx x, uint32_t var, int64_t scale, int64_t *sum,
+                       uint32_t depth)
+{
+    const struct ul_kx_data *expr = &r->kernel->exprs[x];
+    int64_t factor;
+    if (depth > 24)
+        return false;
+    switch ((int)expr->op) {
+    case UL_KX_INT:
+        return true;
+    case UL_KX_VAR:
+        if (expr->var == var)
+            *sum += scale;
+        else if (r->let_of[expr->var] != UL_NONE)
+            return add_stride(r, r->let_of[expr->var], var, scale, sum, depth + 1);
+        return true;
+    case UL_KX_ADD:
+    case UL_KX_SUB:
+        return add_stride(r, expr->a, var, scale, sum, depth + 1) &&
+               add_stride(r, expr->b, var, expr->op == UL_KX_ADD ? scale : -scale, sum, depth + 1);
+    case UL_KX_MUL:
+        if (ul_kx_is_int(r->kernel, expr->b, &factor))
+            return add_stride(r, expr->a, var, scale * factor, sum, depth + 1);
+        if (ul_kx_is_int(r->kernel, expr->a, &factor))
+            return add_stride(r, expr->b, var, scale * factor, sum, depth + 1);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* The index of the first store, or UL_NONE. */
+static ul_kx first_store(struct rewriter *r, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = r->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &r->kernel->stmts[id];
+        if (stmt->kind == UL_KS_LET)
+            r->let_of[stmt->var] = stmt->value;
+        if (stmt->kind == UL_KS_STORE)
+            return stmt->index;
+    }
+    return UL_NONE;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct loop *x = a, *y = b;
+    if (x->stride != y->stride)
+        return x->stride > y->stride ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
+}
+
+static void order_loops(struct rewriter *r, ul_ks epilogue)
+{
+    ul_kx index = first_store(r, epilogue);
+    for (uint32_t i = 0; i < r->count; i++) {
+        int64_t stride = 0;
+        if (index == UL_NONE || !add_stride(r, index, r->loops[i].var, 1, &stride, 0))
+            return;
+        stride = stride < 0 ? -stride : stride;
+        r->loops[i].stride = stride == 0 ? INT64_MAX : stride; /* moves nothing: outermost */
+    }
+    qsort(r->loops, r->count, sizeof *r->loops, compare);
+}
+
+/* ---- One sum ---- */
+
+static ul_kx affine(struct rewriter *r, const struct ul_contraction *c, const struct ul_affine *at)
+{
+    ul_kx sum = at->base;
+    for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
+        if (at->strides[d] != 0)
+            sum =
+                ul_kx_add(r->kernel, sum,
+                          ul_kx_muli(r->kernel, ul_kx_var(r->kernel, c->vars[d]), at->strides[d]));
+    return sum;
+}
+
+/* 0 <= bound < extent, of all of them. */
+static ul_kx inside(struct rewriter *r, const struct ul_contraction *c,
+                    const struct ul_operand *operand)
+{
+    struct ul_kernel *kernel = r->kernel;
+    ul_kx all = UL_NONE;
+    for (uint32_t i = 0; i < operand->bound_count; i++) {
+        ul_kx at = affine(r, c, &operand->bounds[i].at);
+        ul_kx end = ul_kx_index_const(kernel, operand->bounds[i].extent);
+        ul_kx is = ul_kx_binary(kernel, UL_KX_AND,
+                                ul_kx_binary(kernel, UL_KX_LE, ul_kx_index_const(kernel, 0), at),
+                                ul_kx_binary(kernel, UL_KX_LT, at, end));
+        all = all == UL_NONE ? is : ul_kx_binary(kernel, UL_KX_AND, all, is);
+    }
+    return all;
+}
+
+/* What the operand holds, as an expression behind the statements that it needs. */
+static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_contraction *c,
+                         const struct ul_operand *operand)
+{
+    struct ul_kernel *kernel = r->kernel;
+    ul_kx index = affine(r, c, &operand->at);
+    struct list own = {UL_NONE, UL_NONE}, *to = operand->bound_count > 0 ? &own : list;
+    ul_kx value = ul_kx_load(kernel, operand->buffer, index);
+    if (operand->transform != UL_NONE) {
+        append(r, to, UL_KS_LET, operand->loaded, value);
+        value = operand->transform;
+    }
+    value = ul_kx_cast(kernel, c->acc_dtype, value);
+    if (operand->bound_count == 0)
+        return value;
+    uint32_t var = new_var(kernel, c->acc_dtype);
+    append(r, list, UL_KS_VAR, var, ul_kx_number(kernel, c->acc_dtype, operand->outside));
+    append(r, to, UL_KS_SET, var, value);
+    ul_ks branch = append(r, list, UL_KS_IF, UL_NONE, inside(r, c, operand));
+    kernel->stmts[branch].body = own.first;
+    return ul_kx_var(kernel, var);
+}
+
+static struct list put_sum(struct rewriter *r, const struct ul_contraction *c)
+{
+    struct ul_kernel *kernel = r->kernel;
+    struct list body = {UL_NONE, UL_NONE}, products = {UL_NONE, UL_NONE};
+    uint32_t sum = new_var(kernel, c->acc_dtype), first = c->m_count + c->n_count;
+    append(r, &body, UL_KS_VAR, sum, ul_kx_number(kernel, c->acc_dtype, 0));
+    ul_kx a = put_operand(r, &products, c, &c->a), b = put_operand(r, &products, c, &c->b);
+    ul_kx product = ul_kx_binary(kernel, UL_KX_MUL, a, b);
+    append(r, &products, UL_KS_SET, sum,
+           ul_kx_binary(kernel, UL_KX_ADD, ul_kx_var(kernel, sum), product));
+    for (uint32_t d = first + c->k_count; d-- > first;) {
+        struct list outer = {UL_NONE, UL_NONE};
+        ul_ks loop = append(r, d > first ? &outer : &body, UL_KS_FOR, c->vars[d],
+                            ul_kx_index_const(kernel, c->extents[d]));
+        kernel->stmts[loop].body = products.first;
+        products = outer;
+    }
+    append(r, &body, UL_KS_LET, c->acc, ul_kx_var(kernel, sum));
+    kernel->stmts[body.last].next = c->epilogue;
+    return body;
+}
+
+/* ---- The nest ---- */
+
+/* The contraction at the end of loops of independent iterations that begin at `id`, with nothing
+ * but names of indexes in between, or UL_NONE; collects these loops and names. */
+static ul_ks find_contraction(struct rewriter *r, ul_ks id)
+{
+    struct ul_kernel *kernel = r->kernel;
+    r->count = 0;
+    r->lets = (struct list){UL_NONE, UL_NONE};
+    while (id != UL_NONE) {
+        struct ul_ks_data stmt = kernel->stmts[id];
+        int64_t rounds;
+        if (stmt.kind == UL_KS_LET && kernel->vars[stmt.var].dtype == UL_I64 && r->count > 0) {
+            append(r, &r->lets, UL_KS_LET, stmt.var, stmt.value);
+            r->let_of[stmt.var] = stmt.value;
+            id = stmt.next;
+            continue;
+        }
+        if (stmt.next != UL_NONE && r->count > 0)
+            return UL_NONE;
+        if (stmt.kind == UL_KS_CONTRACT)
+            return id;
+        if (stmt.kind != UL_KS_FOR || (stmt.flags & UL_FOR_PARALLEL) == 0 ||
+            r->count == MOST_LOOPS || !ul_kx_is_int(kernel, stmt.value, &rounds))
+            return UL_NONE;
+        r->loops[r->count] = (struct loop){.var = stmt.var, .count = stmt.value, .place = r->count};
+        r->count++;
+        id = stmt.body;
+    }
+    return UL_NONE;
+}
+
+static bool is_each(const struct rewriter *r, const struct ul_contraction *c)
+{
+    struct ul_contract_cuda_plan plan;
+    if (c->attend != NULL)
+        return false;
+    ul_contract_cuda_plan_init(&plan, r->kernel, c, r->arena);
+    return plan.form == UL_CONTRACT_CUDA_EACH;
+}
+
+/* The top statement `id` as loops around single sums, where it is such a nest. */
+static void rewrite(struct rewriter *r, ul_ks id)
+{
+    struct ul_kernel *kernel = r->kernel;
+    for (uint32_t v = 0; v < kernel->var_count; v++)
+        r->let_of[v] = UL_NONE;
+    ul_ks contract = find_contraction(r, id);
+    if (contract == UL_NONE)
+        return;
+    struct ul_contraction c = kernel->contractions[kernel->stmts[contract].contraction];
+    if (r->count + c.m_count + c.n_count > MOST_LOOPS ||
+        !is_each(r, &kernel->contractions[kernel->stmts[contract].contraction]))
+        return;
+    for (uint32_t d = 0; d < c.m_count + c.n_count; d++, r->count++)
+        r->loops[r->count] = (struct loop){
+            .var = c.vars[d], .count = ul_kx_index_const(kernel, c.extents[d]), .place = r->count};
+    order_loops(r, c.epilogue);
+    struct list body = put_sum(r, &c);
+    if (r->lets.first != UL_NONE) {
+        kernel->stmts[r->lets.last].next = body.first;
+        body.first = r->lets.first;
+    }
+    for (uint32_t i = r->count; i-- > 0;) {
+        struct list outer = {UL_NONE, UL_NONE};
+        ul_ks loop = append(r, &outer, UL_KS_FOR, r->loops[i].var, r->loops[i].count);
+        kernel->stmts[loop].flags = UL_FOR_PARALLEL;
+        kernel->stmts[loop].body = body.first;
+        body = outer;
+    }
+    ul_ks next = kernel->stmts[id].next;
+    kernel->stmts[id] = kernel->stmts[body.first];
+    kernel->stmts[id].next = next;
+}
+
+/* A copy that may be added to. */
+static struct ul_kernel *copy_of(const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
+    copy->arena = arena;
+    copy->vars = ul_arena_copy(arena, kernel->vars, kernel->var_count * sizeof *kernel->vars);
+    copy->var_capacity = kernel->var_count;
+    copy->exprs = ul_arena_copy(arena, kernel->exprs, kernel->expr_count * sizeof *kernel->exprs);
+    copy->expr_capacity = kernel->expr_count;
+    copy->expr_table = ul_arena_copy(arena, kernel->expr_table,
+                                     kernel->expr_table_size * sizeof *kernel->expr_table);
+    copy->stmts = ul_arena_copy(arena, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
+    copy->stmt_capacity = kernel->stmt_count;
+    copy->marks = NULL;
+    copy->mark_capacity = 0;
+    return copy;
+}
+
+const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
+                                              struct ul_arena *arena)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        any = any || kernel->contractions[i].attend == NULL;
+    if (!any)
+        return kernel;
+    struct rewriter r = {.kernel = copy_of(kernel, arena), .arena = arena};
+    for (ul_ks id = kernel->first; id != UL_NONE; id = r.kernel->stmts[id].next) {
+        r.let_of = UL_NEW_ARRAY(arena, ul_kx, r.kernel->var_count);
+        rewrite(&r, id);
+    }
+    return r.kernel;
+}
