@@ -132,20 +132,6 @@ static inline int ul_library_refuses(const char *implementation)
            strncmp(implementation, "gemm:", 5) == 0 || strstr(implementation, ":gemm:") != NULL;
 }
 
-/* Also those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
- * operand with the dims of a result of one pixel as if every 16 channels began anew. */
-static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
-{
-    int64_t pixels = 1;
-    int reads = 0;
-    for (uint32_t d = 2; d < call->dst.rank; d++)
-        pixels *= call->dst.dims[d];
-    for (uint32_t i = 0; i < call->post_count; i++)
-        reads |= call->posts[i].kind >= UL_POST_ADD;
-    return ul_library_refuses(implementation) ||
-           (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
-}
-
 /* The dense copy of a tensor: the same dims; of convolutions and pooling with the channels (axis 1)
  * innermost, of matrix products with the axes nested as in the strides given (ties: the earlier
  * axis is the outer one). Its number of elements. */
@@ -168,6 +154,43 @@ static inline int64_t ul_call_dense(enum ul_call_kind kind, const struct ul_call
         count *= tensor->dims[inner];
     }
     return count;
+}
+
+/* Pooling: an operand with more than channels that lies otherwise than what the library writes. */
+static inline int ul_call_pools_apart(const struct ul_call *call)
+{
+    struct ul_call_tensor dst = call->dst;
+    int apart = 0;
+    if (call->kind != UL_CALL_MEAN_POOL && call->kind != UL_CALL_PADDED_MEAN_POOL)
+        return 0;
+    if (call->dst_copy_bytes != 0)
+        (void)ul_call_dense(call->kind, &call->dst, &dst);
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        const struct ul_call_tensor *operand = &call->posts[i].tensor;
+        int64_t places = 1;
+        int differs = 0;
+        for (uint32_t d = 0; d < operand->rank; d++) {
+            places *= d == 1 ? 1 : operand->dims[d];
+            differs |= operand->dims[d] > 1 && operand->strides[d] != dst.strides[d];
+        }
+        apart |= places > 1 && differs;
+    }
+    return apart;
+}
+
+/* Also those that compute this call wrongly. oneDNN 2.6: depthwise convolution by brdgmm reads an
+ * operand with the dims of a result of one pixel as if every 16 channels began anew; pooling reads
+ * operands as if they lay like its result. */
+static inline int ul_call_refuses(const struct ul_call *call, const char *implementation)
+{
+    int64_t pixels = 1;
+    int reads = 0;
+    for (uint32_t d = 2; d < call->dst.rank; d++)
+        pixels *= call->dst.dims[d];
+    for (uint32_t i = 0; i < call->post_count; i++)
+        reads |= call->posts[i].kind >= UL_POST_ADD;
+    return ul_library_refuses(implementation) || ul_call_pools_apart(call) ||
+           (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
 }
 
 /* Scratch of a call: the copy of the source, the copy of the result, the library's own; each begins

@@ -1532,6 +1532,20 @@ g (float[2,19,11,9] x) => (float[2,19,6,5] a, float[2,19,5,4] b, float[2,19,6,5]
   f = Sigmoid(m)
   h = MaxPool<kernel_shape=[2,3], pads=[1,1,1,1]>(x)
 }""", {})
+weighted("call_pool_and_row_major_operand", """
+g (float[1,17,6,5] x, float[1,17,6,5] u) => (float[1,17,6,5] y, float[1,17,3,3] z) {
+  c = Conv(x, w)
+  p = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1>(c)
+  m = Max(p, u)
+  y = Conv(m, w)
+  q = AveragePool<kernel_shape=[2,2], strides=[2,2], pads=[0,0,0,1]>(c)
+  k = Reshape(y, rows)
+  l = Slice(k, from, to, axes)
+  n = Reshape(l, shape)
+  s = Add(q, n)
+  z = Conv(s, w)
+}""", {"w": [17, 17, 1, 1], "rows": np.array([17, 30]), "from": np.array([0]), "to": np.array([9]),
+       "axes": np.array([1]), "shape": np.array([1, 17, 3, 3])})
 weighted("call_dense_block", """
 g (float[1,12,8,8] x) => (float[1,12,4,4] y) {
   a = Conv<pads=[1,1,1,1]>(x, w0)

@@ -346,7 +346,7 @@ static int plan(struct ul_call *call, struct ul_pack *pack, const uint32_t *stor
         const char *text = "ref";
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
         dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&text);
-        if (!ul_library_refuses(text)) {
+        if (!ul_call_refuses(call, text)) {
             snprintf(name, 64, "%s", text);
             call->implementation = name;
             call->scratch_bytes =
@@ -567,7 +567,8 @@ static uint64_t copy_bytes(const struct ul_call_tensor *tensor)
     return (uint64_t)element_count(tensor) * sizeof(float);
 }
 
-/* Position in `letters`: the enum; b: + per channel, R: + of a whole tensor. */
+/* Position in `letters`: the enum; b: + per channel, R: + of a whole tensor, P: of one row-major.
+ */
 static void add_post(struct ul_call *call, char letter)
 {
     static const char letters[] = "rcGgswoteLS+-*/><";
@@ -581,7 +582,7 @@ static void add_post(struct ul_call *call, char letter)
     if (post->kind < UL_POST_ADD)
         return;
     for (uint32_t i = 0; i < rank; i++)
-        dims[i] = letter == 'R' || i == channel ? call->dst.dims[i] : 1;
+        dims[i] = letter == 'R' || letter == 'P' || i == channel ? call->dst.dims[i] : 1;
     post->tensor = make_tensor(rank, dims, letter == 'R' && channel == 1 && rank > 2, 0);
 }
 
@@ -756,6 +757,12 @@ static const struct window_case cases[] = {
     {"mean, strided", MEAN, {1, 16, 13, 13}, 16, 2, .step = 2, .src_wide = 16, .dst_wide = 16},
     {"mean", MEAN, {1, 32, 9, 9}, 32, 3, .pad = 1},
     {"padded mean", PADDED_MEAN, {1, 32, 9, 9}, 32, 3, .pad = 1, .posts = "L"},
+    {"mean, residual", MEAN, {2, 17, 9, 9}, 17, 3, .pad = 1, .posts = "R"},
+    {"strided mean, residual", MEAN, {1, 32, 9, 9}, 32, 3, .dst_wide = 16, .posts = "R"},
+    {"mean, row-major residual", MEAN, {1, 32, 9, 9}, 32, 3, .pad = 1, .posts = "P"},
+    {"padded mean, row-major residual", PADDED_MEAN, {1, 17, 9, 9}, 17, 3, .posts = "P"},
+    {"row-major residual", CONV, {1, 32, 9, 9}, 24, 3, .pad = 1, .posts = "P"},
+    {"transposed, row-major residual", DECONV, {1, 32, 7, 7}, 16, 2, .step = 2, .posts = "P"},
     {"global mean", MEAN, {1, 48, 7, 7}, 48, 7, .posts = "*"},
 };
 
