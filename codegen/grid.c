@@ -335,6 +335,8 @@ static struct ul_phase *phase_add(struct builder *b, enum ul_phase_kind kind, ul
     phase->places = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->buffer_count);
     phase->modes = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->stmt_count);
     phase->nests = UL_NEW_ARRAY(b->arena, struct ul_nest *, b->kernel->stmt_count);
+    phase->folds = UL_NEW_ARRAY(b->arena, struct ul_fold *, b->kernel->stmt_count);
+    phase->is_folded = UL_NEW_ARRAY(b->arena, bool, b->kernel->buffer_count);
     phase->barriers = UL_NEW_ARRAY(b->arena, bool, b->kernel->stmt_count);
     return phase;
 }
@@ -488,12 +490,16 @@ static bool try_loose(struct builder *b, struct ul_phase *phase, const bool *own
            !any_place(b, phase, UL_PLACE_OWN) && !any_mode(b, phase, UL_TEAM_FIRST);
 }
 
-/* Threads that share an item: enough for its longest loop, fewer where there are many items. */
+/* Threads that share an item: enough for its longest loop, fewer where there are many items; as
+ * many as there are partial results, which then lie in registers. */
 static int64_t team_of(struct builder *b, const struct ul_phase *phase)
 {
+    int64_t width = ul_grid_fold_width(b->kernel, phase->first, phase->end);
     int64_t most = most_rounds(b, phase->first, phase->end, false);
     int64_t team = UL_WARP;
     int64_t limit = phase->items.total >= FEW_ITEMS ? UL_WARP : MOST_BLOCK;
+    if (width >= UL_WARP && width <= MOST_BLOCK)
+        return width;
     if (phase->items.total >= MOST_TEAMS && limit > 256)
         limit = 256;
     while (team < limit && 2 * team < most)
@@ -501,17 +507,32 @@ static int64_t team_of(struct builder *b, const struct ul_phase *phase)
     return team;
 }
 
-static void make_team(struct builder *b, struct ul_phase *phase, const bool *own)
+static void set_team(struct builder *b, struct ul_phase *phase, const bool *own, bool with_folds)
 {
-    phase->kind = UL_PHASE_TEAM;
-    phase->is_loose = false;
-    phase->team = team_of(b, phase);
     memset(phase->barriers, 0, b->kernel->stmt_count * sizeof *phase->barriers);
     memset(phase->modes, 0, b->kernel->stmt_count * sizeof *phase->modes);
     memset(phase->nests, 0, b->kernel->stmt_count * sizeof(struct ul_nest *));
+    memset(phase->folds, 0, b->kernel->stmt_count * sizeof(struct ul_fold *));
+    memset(phase->is_folded, 0, b->kernel->buffer_count * sizeof *phase->is_folded);
     set_modes(b, phase, phase->first, phase->end, false);
+    if (with_folds)
+        ul_grid_find_folds(phase, b->kernel, b->everywhere.uses, b->arena);
     set_places(b, phase, own);
     ul_grid_find_barriers(phase, b->kernel, &b->scratch);
+}
+
+static void make_team(struct builder *b, struct ul_phase *phase, const bool *own)
+{
+    bool in_registers = true;
+    phase->kind = UL_PHASE_TEAM;
+    phase->is_loose = false;
+    phase->team = team_of(b, phase);
+    set_team(b, phase, own, true);
+    for (uint32_t i = 0; i < b->kernel->buffer_count; i++)
+        in_registers = in_registers &&
+                       (!phase->is_folded[i] || phase->places[i] == (uint8_t)UL_PLACE_REGISTER);
+    if (!in_registers)
+        set_team(b, phase, own, false);
 }
 
 /* How the statements of an item are run. */

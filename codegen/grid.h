@@ -26,9 +26,11 @@ enum ul_phase_kind {
 
 /* How a team runs a statement. */
 enum ul_team_mode {
-    UL_TEAM_ALIKE,  /* every thread the same: names, sets, branches, the rounds of a loop */
-    UL_TEAM_FIRST,  /* thread 0 alone; variables that it sets are sent to all */
-    UL_TEAM_STRIDED /* the rounds of a nest of loops, or the sums of a contraction, shared */
+    UL_TEAM_ALIKE,   /* every thread the same: names, sets, branches, the rounds of a loop */
+    UL_TEAM_FIRST,   /* thread 0 alone; variables that it sets are sent to all */
+    UL_TEAM_STRIDED, /* the rounds of a nest of loops, or the sums of a contraction, shared */
+    UL_TEAM_FOLD,    /* with the statements behind it: partial results, each a thread's register */
+    UL_TEAM_NOTHING  /* a part of the fold before it */
 };
 
 /* Where a buffer that is no parameter lies in a phase. */
@@ -50,6 +52,13 @@ struct ul_nest {
     ul_kx shift;                    /* of a single loop, or UL_NONE */
 };
 
+/* Partial results that become one, which each thread has then. */
+struct ul_fold {
+    uint32_t buffer;
+    ul_kx value;   /* of the first step: a binary operation on two loads */
+    int64_t width; /* elements: the team's threads */
+};
+
 struct ul_phase {
     enum ul_phase_kind kind;
     uint32_t host_count;
@@ -68,6 +77,8 @@ struct ul_phase {
     uint8_t *places;         /* by buffer: enum ul_place */
     uint8_t *modes;          /* by statement: enum ul_team_mode */
     struct ul_nest **nests;  /* by statement: of a strided loop */
+    struct ul_fold **folds;  /* by statement: where its mode is FOLD */
+    bool *is_folded;         /* by buffer */
     bool *barriers;          /* by statement: before it */
 };
 
@@ -91,5 +102,14 @@ bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
  * elements that one thread alone touches, one a thread. */
 void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
                            struct ul_arena *arena);
+
+/* grid_fold.c, for grid.c */
+
+/* Finds folds as wide as the phase's team, and sets their modes; `uses`: of each buffer in the
+ * whole kernel. */
+void ul_grid_find_folds(struct ul_phase *phase, const struct ul_kernel *kernel,
+                        const uint32_t *uses, struct ul_arena *arena);
+/* Of the widest fold among statements; 0: there is none. */
+int64_t ul_grid_fold_width(const struct ul_kernel *kernel, ul_ks first, ul_ks end);
 
 #endif

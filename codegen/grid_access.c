@@ -277,7 +277,9 @@ static void add_access(struct finder *f, struct accesses *to, uint32_t buffer, b
                        enum who who, ul_kx index)
 {
     struct access access;
-    if (!is_watched(f, buffer))
+    int64_t number;
+    if (!is_watched(f, buffer) ||
+        (f->phase->is_folded[buffer] && !is_write && ul_kx_is_int(f->kernel, index, &number)))
         return;
     memset(&access, 0, sizeof access); /* compared by its bytes */
     access.buffer = buffer;
@@ -361,6 +363,8 @@ static void add_statement(struct finder *f, struct accesses *to, ul_ks id)
 {
     const struct ul_ks_data *stmt = &f->kernel->stmts[id];
     uint8_t mode = f->phase->modes[id];
+    if (mode == UL_TEAM_FOLD || mode == UL_TEAM_NOTHING)
+        return;
     if (mode == UL_TEAM_STRIDED && stmt->kind == UL_KS_FOR) {
         add_nest(f, to, f->phase->nests[id]);
         return;

@@ -446,6 +446,10 @@ void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
 {
     const struct ul_kx_data *expr = &printer->kernel->exprs[id];
     struct ul_text *text = printer->text;
+    if (printer->names != NULL && printer->names[id] != NULL) {
+        ul_text_put(text, printer->names[id]);
+        return;
+    }
     switch ((int)expr->op) {
     case UL_KX_INT:
         put_int(printer, expr->dtype, expr->imm_int);

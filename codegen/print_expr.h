@@ -13,9 +13,9 @@
 struct ul_expr_printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
-    bool *used; /* variables that something reads */
-    const bool
-        *is_scalar; /* by buffer: a variable, where a thread touches one element; NULL: none */
+    bool *used;            /* variables that something reads */
+    const char **names;    /* by expression: what stands for it, or NULL; NULL: for none */
+    const bool *is_scalar; /* by buffer: its one element is a variable; NULL: of none */
 };
 
 /* NULL: there is no such type in C. */

@@ -32,4 +32,25 @@ template <typename Type> static __device__ inline Type ul_block_first(Type value
     return slot[0];
 }
 
+/* The values of all threads as one, which each of them gets: a tree of `operation`, which does not
+   care for order. `threads`: of the team, a power of two; the whole block where it is no warp. */
+template <int threads, typename Type, typename Operation>
+static __device__ inline Type ul_fold(Type value, Operation operation)
+{
+    constexpr int warps = threads / 32;
+    for (int half = 16; half > 0; half /= 2)
+        value = operation(value, __shfl_xor_sync(0xffffffffu, value, half));
+    if constexpr (warps > 1) {
+        UL_SHARED(Type, slots, warps);
+        __syncthreads();
+        if (threadIdx.x % 32 == 0)
+            slots[threadIdx.x / 32] = value;
+        __syncthreads();
+        value = slots[threadIdx.x % warps];
+        for (int half = warps / 2; half > 0; half /= 2)
+            value = operation(value, __shfl_xor_sync(0xffffffffu, value, half));
+    }
+    return value;
+}
+
 #endif
