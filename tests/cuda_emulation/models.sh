@@ -1,0 +1,73 @@
+#!/bin/bash
+# Networks of models/, scaled down, by target cuda on the host: results against the reference (that
+# of `ullage verify`), every kernel run, memory by --guard, the same bytes in other orders of blocks,
+# threads and streams, and the same again with sanitizers.
+#
+# usage: tests/cuda_emulation/models.sh [--variants "plain asan race"] ULLAGE [FILTER]
+# The program that verify runs compares; `make` is told by $NVCC, which is set here.
+# exit: 0 all right, 6 some are not, 77 no Python packages to make the networks with
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+variants="plain asan race"
+if [ "${1:-}" = --variants ]; then
+    variants=$2
+    shift 2
+fi
+[ $# -ge 1 ] || { echo "usage: models.sh [--variants LIST] ULLAGE [FILTER]" >&2; exit 1; }
+ullage=$(realpath "$1")
+export NVCC=$here/nvcc
+"$root/scripts/setup_python.sh" || exit $?
+python=$root/build/venv/bin/python
+export ULLAGE_PYTHON=$python
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+status=0
+
+fail() {
+    echo "FAIL $name ($variant): $1"
+    tail -n 6 "$work/log" | sed 's/^/    /'
+    status=6
+}
+
+# Results, and that every kernel ran.
+check_results() {
+    rm -f "$work/kernels"
+    UL_EMULATE_COVERAGE=$work/kernels "$ullage" verify "$model" --target cuda --cflags "$flags" \
+        >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
+    "$here/coverage.sh" "$work/kernels" >"$work/log" || { fail "kernels"; return 1; }
+}
+
+# What another order must not change.
+check_orders() {
+    rm -rf "$work/order"*
+    "$ullage" compile "$model" --target cuda --cflags "$flags" -o "$work/program" >"$work/log" 2>&1 ||
+        { fail "compile"; return 1; }
+    "$work/program" --random 1 --guard >"$work/log" 2>&1 || { fail "--guard"; return 1; }
+    for order in 0 1 2 3; do
+        UL_EMULATE_ORDER=$order "$work/program" --random 1 --output-dir "$work/order$order" \
+            >"$work/log" 2>&1 || { fail "order $order"; return 1; }
+        diff -r "$work/order0" "$work/order$order" >"$work/log" ||
+            { fail "order $order changes the result"; return 1; }
+    done
+}
+
+for name in $("$python" "$root/models/make.py" --list); do
+    grep -qE -- "${2:-.}" <<<"$name" || continue
+    model=$work/$name.onnx
+    "$python" "$root/models/make.py" "$name" --small -o "$model" >/dev/null || exit 1
+    for variant in $variants; do
+        unset UL_EMULATE_ASAN UL_EMULATE_RACE
+        flags=-O2
+        case $variant in
+        asan) export UL_EMULATE_ASAN=1 ;;
+        race) export UL_EMULATE_RACE=1 ;;
+        esac
+        begin=$SECONDS
+        check_results || continue
+        [ "$variant" != plain ] || check_orders || continue
+        echo "ok $name ($variant), $((SECONDS - begin)) s"
+    done
+    rm -f "$model"
+done
+exit $status
