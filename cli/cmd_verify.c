@@ -227,9 +227,12 @@ static enum ul_status run_on_data(struct verification *verification)
     ul_cli_remove_tree(folder);
     if (code == UL_OK)
         return UL_OK;
+    if (code == (int)UL_MISMATCH)
+        return ul_diag_set(&outer->diag, UL_MISMATCH, "%s: the outputs differ from %s",
+                           verification->model, verification->set_name);
     return ul_diag_set(&outer->diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
-                       "%s: the outputs differ from %s (or the program failed: exit code %d)",
-                       verification->model, verification->set_name, code);
+                       "%s: the program failed on %s (exit code %d)", verification->model,
+                       verification->set_name, code);
 }
 
 static enum ul_status verify_set(struct verification *verification)
@@ -379,8 +382,9 @@ static enum ul_status compare_programs(struct verification *verification, const 
         const char *const argv[] = {programs[i], "--random", "1", "--output-dir", folders[i], NULL};
         int code = mkdir(folders[i], 0777) == 0 ? ul_cli_execute(argv, NULL) : -1;
         if (code != 0)
-            return ul_diag_set(&job->diag, UL_MISMATCH, "%s: the program failed (exit code %d)",
-                               verification->model, code);
+            return ul_diag_set(&job->diag,
+                               code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
+                               "%s: the program failed (exit code %d)", verification->model, code);
     }
     struct dirent **entries;
     int count = scandir(folders[1], &entries, is_npy, alphasort);

@@ -33,13 +33,27 @@ static const char *program_path(struct ul_arena *arena, const char *command)
     return NULL;
 }
 
+/* A path from here means something else in the folder that make runs in. */
+static const char *absolute(struct ul_arena *arena, const char *command)
+{
+    const char *word = command + strspn(command, " \t");
+    size_t length = strcspn(word, " \t");
+    const char *name = ul_arena_printf(arena, "%.*s", (int)length, word);
+    char *real = name[0] != '/' && strchr(name, '/') != NULL ? realpath(name, NULL) : NULL;
+    if (real == NULL)
+        return command;
+    const char *whole = ul_arena_printf(arena, "%s%s", real, word + length);
+    free(real);
+    return whole;
+}
+
 const char *ul_cli_nvcc(struct ul_cli_job *job)
 {
     const char *environment = getenv("NVCC");
     if (job->options.nvcc != NULL)
-        return job->options.nvcc;
+        return absolute(&job->keep, job->options.nvcc);
     if (environment != NULL && environment[0] != '\0')
-        return environment;
+        return absolute(&job->keep, environment);
     bool usual = program_path(&job->keep, "nvcc") == NULL && access(USUAL_NVCC, X_OK) == 0;
     return usual ? USUAL_NVCC : "nvcc";
 }
@@ -73,7 +87,8 @@ static bool has_cudnn(struct ul_arena *arena, const char *root)
                      "libcudnn.so.9"));
 }
 
-/* In the toolkit that nvcc is of, or where the system keeps what it was given as packages. */
+/* In the toolkit that nvcc is of, or where the system keeps what it was given as packages. What has
+ * headers in its own folder links what they declare by itself: tests/cuda_emulation/nvcc. */
 static bool finds_cudnn(struct ul_cli_job *job)
 {
     const char *nvcc = program_path(&job->keep, ul_cli_nvcc(job));
@@ -83,7 +98,8 @@ static bool finds_cudnn(struct ul_cli_job *job)
     char *slash = strrchr(real, '/');
     *slash = '\0';
     bool found = has_cudnn(&job->keep, ul_arena_printf(&job->keep, "%s/..", real)) ||
-                 has_cudnn(&job->keep, "/usr");
+                 has_cudnn(&job->keep, "/usr") ||
+                 access(ul_arena_printf(&job->keep, "%s/include/cudnn.h", real), R_OK) == 0;
     free(real);
     return found;
 }

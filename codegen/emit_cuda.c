@@ -251,16 +251,16 @@ static void put_makefile(struct ul_emitter *emitter)
         "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
         "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n"
         "DEVICE = $(patsubst %%.cu,%%.o,$(sort $(wildcard *.cu)))\n"
-        "HEADERS = model.h $(wildcard *.h *.cuh)\n\n"
+        "HEADERS = $(wildcard *.h *.cuh)\n\n"
         "program: model.o main.o $(DEVICE) $(RUNTIME) weights.bin\n"
-        "\t$(NVCC) $(NVCCFLAGS) -o $@.tmp model.o main.o $(DEVICE) $(RUNTIME)%s -lm\n"
+        "\t$(NVCC) $(NVCCFLAGS) -o $@.tmp model.o main.o $(DEVICE) $(RUNTIME) -ldl -lm\n"
         "%s\tmv $@.tmp $@\n\n"
         "%%.o: %%.cu $(HEADERS)\n"
-        "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) $(GENERATE) -c $< -o $@\n\n"
+        "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) --threads=0 $(GENERATE) -c $< -o $@\n\n"
         "%%.o: %%.c $(HEADERS)\n"
         "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -c $< -o $@\n\n"
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
-        options->cc, options->cflags, "",
+        options->cc, options->cflags,
         options->weights_beside ? "\tcp weights.bin $@.weights\n"
                                 : "\ttruncate -s %4096 $@.tmp || true\n"
                                   "\tcat weights.bin >> $@.tmp\n");

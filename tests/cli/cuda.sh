@@ -58,7 +58,8 @@ mkdir foreign.cuda && echo mine >foreign.cuda/notes
 expect 1 'holds files that are no earlier result' compile -o foreign
 printf '#!/bin/sh\necho "it does not compile" >&2; exit 1\n' >broken
 chmod +x broken
-expect 7 "broken failed \(its messages are above\); --emit DIR keeps the source, --nvcc" \
+expect 7 '^it does not compile' compile -o program --nvcc ./broken
+expect 7 "$work/broken failed \(its messages are above\); --emit DIR keeps the source, --nvcc" \
     compile -o program --nvcc ./broken
 expect 1 'nvcc "-nvcc" .*expected a command' compile -o program --nvcc -nvcc
 expect 7 "no $NVCC here" "$ullage" verify "$digits" --target cuda
