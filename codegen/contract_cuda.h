@@ -32,6 +32,10 @@ struct ul_contract_cuda_printer {
 const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
                                               struct ul_arena *arena);
 
+/* As ul_contract_orders: flags of enum ul_contract_order, and others of this target's own. Kernels
+ * with the same single flag but UL_CONTRACT_LOOSE form the same sums with the same bits. */
+uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel);
+
 /* How a contraction at the top is launched. */
 struct ul_contract_grid {
     int64_t tile_count; /* of one contraction; tiles are numbered from 0 */

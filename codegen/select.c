@@ -3,6 +3,7 @@
  * The compiler's own lowering is always the first; a target that links a library adds its own. */
 #include "codegen/codegen.h"
 #include "codegen/contract.h"
+#include "codegen/contract_cuda.h"
 
 #include <string.h>
 
@@ -22,13 +23,6 @@ static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *k
 {
     (void)threads; /* of the host */
     return ul_kernel_print_cuda(text, kernel, scratch_bytes, diag);
-}
-
-/* How a contraction forms its sums on a device depends on all of its shape: no piece of one is sure
- * to have the bits of the whole. */
-static uint32_t orders_cuda(const struct ul_kernel *kernel)
-{
-    return ul_contract_orders(kernel) == 0 ? 0 : UL_CONTRACT_LOOSE;
 }
 
 static const struct ul_target targets[] = {
@@ -56,10 +50,11 @@ static const struct ul_target targets[] = {
      .filters_last = true,
      .biases_alike = true,
      .is_device = true,
+     .partial_count = 1024,
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,
-     .sum_orders = orders_cuda,
+     .sum_orders = ul_contract_cuda_orders,
      .emit = ul_emit_cuda},
 };
 
