@@ -60,4 +60,12 @@ expect 1 'expected some of' "${bench[@]}" --peers tensorflow
 expect 1 'no such program' "$root/tests/bench/gpu.sh" --ullage "$work/absent"
 expect 77 'has no onnx' env PYTHON=false "$root/tests/bench/gpu.sh"
 expect 6 'FAILED! compiling: exit 1' "${bench[@]}" "${dry[@]}" --only GPT --precision fp32 --peers eager -- --no-such
+
+# The compiler, taken elsewhere.
+expect 0 . "$here/bundle.sh" "$1" "$work/bundle"
+mv "$work/bundle" "$work/elsewhere"
+expect 0 'reserves' "$work/elsewhere/ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --target cuda \
+    --emit "$work/emitted"
+cmp "$work/emitted/ul_main.c" "$root/runtime/ul_main.c" || fail "the bundle has another runtime"
+expect 1 'usage' "$here/bundle.sh" "$work/absent" "$work/none"
 echo "ok"

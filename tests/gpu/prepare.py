@@ -249,6 +249,7 @@ def add_models(pack, pool):
     known = list(make.NETWORKS)
     chosen = known if pack.args.models == "all" else pack.args.models.split(",")
     full = [name for name in pack.args.full.split(",") if name]
+    full = known if pack.args.full == "all" else full
     if pack.args.models == "none":
         chosen = []
     for name in chosen + full:
@@ -314,7 +315,7 @@ def parse():
     parser.add_argument("--stride", type=int, default=1, help="only every K-th of them")
     parser.add_argument("--data", help="ONNX's node tests (default: those of libonnx-testdata)")
     parser.add_argument("--models", default="all", help='names, "all" or "none"; scaled down')
-    parser.add_argument("--full", default="", metavar="NAMES", help="these at full size too")
+    parser.add_argument("--full", default="", metavar="NAMES", help='these, or "all", at full size too')
     parser.add_argument("--precision", default="fp32,fp16,bf16")
     parser.add_argument("--limit", type=size_bytes, default=size_bytes("64MiB"))
     parser.add_argument("--jobs", type=int, default=2)
