@@ -1,7 +1,7 @@
 #!/bin/bash
 # model.sh on every network of models/, scaled down: the same structure, few channels and layers.
 #
-# usage: tests/e2e/models.sh [--target NAME] ULLAGE [FILTER]
+# usage: tests/e2e/models.sh [--target NAME] ULLAGE [FILTER [compile options]]
 # exit: 0 all right, 1 a promise is broken, 77 no Python packages to make the networks with
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,15 +12,17 @@ if [ "$1" = --target ]; then
     shift 2
 fi
 ullage=$1
+filter=${2:-.}
+shift $(($# < 2 ? $# : 2))
 "$root/scripts/setup_python.sh" || exit $?
 python=$root/build/venv/bin/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 for name in $("$python" "$root/models/make.py" --list); do
-    grep -qE -- "${2:-.}" <<<"$name" || continue
+    grep -qE -- "$filter" <<<"$name" || continue
     "$python" "$root/models/make.py" "$name" --small -o "$work/$name.onnx" >/dev/null || failed=1
-    "$here/model.sh" --target "$target" "$ullage" "$work/$name.onnx" || failed=1
+    "$here/model.sh" --target "$target" "$ullage" "$work/$name.onnx" "$@" || failed=1
     rm -f "$work/$name.onnx"
 done
 exit $failed

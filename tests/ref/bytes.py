@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Bytes that every network of models/ reserves, against the golden list models/golden_bytes.tsv.
 
-    bytes.py --ullage build/release/ullage [--target c] [--small] [--update] [FILTER]
+    bytes.py --ullage build/release/ullage [--target c] [--precision fp32] [--small] [--update]
+             [FILTER]
 
 Prints, for each, weights, reserved, reserved less weights, the lower bound and the gap. A network
 that reserves more than the golden list says, or that the list lacks, is a failure (exit 6) until
@@ -9,6 +10,7 @@ the growth is reviewed and taken over by --update; one that reserves less is onl
 that of target c; another target may exceed it by what its rows name, scratch and alignment at the
 peak, what packing adds to the weights, and in the networks of OPERANDS what is written only for
 calls of its library, and by nothing else.
+Each precision has a list of its own, models/golden_bytes_bf16.tsv.
 With ULLAGE_DATA naming a folder that has ONNX's light models in light/, these are listed too,
 against the limits below.
 """
@@ -66,18 +68,22 @@ def networks(small, pattern):
         yield name + ("_small" if small else ""), compare_ort.model_path(request), []
 
 
-def read_golden():
+def golden_path(precision):
+    return GOLDEN if precision == "fp32" else GOLDEN.replace(".tsv", f"_{precision}.tsv")
+
+
+def read_golden(path):
     golden = {}
-    if os.path.exists(GOLDEN):
-        with open(GOLDEN, encoding="utf-8") as f:
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
             for line in f.read().splitlines()[1:]:
                 name, *numbers = line.split("\t")
                 golden[name] = [int(number) for number in numbers]
     return golden
 
 
-def write_golden(golden):
-    with open(GOLDEN, "w", encoding="utf-8") as f:
+def write_golden(path, golden):
+    with open(path, "w", encoding="utf-8") as f:
         f.write("\t".join(HEAD) + "\n")
         for name in sorted(golden):
             f.write("\t".join([name, *map(str, golden[name])]) + "\n")
@@ -130,13 +136,15 @@ def main():
     parser.add_argument("filter", nargs="?", default=".")
     parser.add_argument("--ullage", required=True)
     parser.add_argument("--target", default="c")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--update", action="store_true")
     args = parser.parse_args()
     if args.update and args.target != "c":
         parser.error("the golden list is that of target c")
-    golden, passed, failed = read_golden(), 0, 0
+    golden, passed, failed = read_golden(golden_path(args.precision)), 0, 0
     for name, path, options in networks(args.small, args.filter):
+        options = [*options, "--precision", args.precision]
         numbers, complaint = plan(args.ullage, args.target, path, options)
         if complaint:
             print(f"FAIL {name}: {complaint}")
@@ -149,8 +157,8 @@ def main():
         passed += not grown
         show(name, numbers, note)
     if args.update:
-        write_golden(golden)
-    if not args.small:
+        write_golden(golden_path(args.precision), golden)
+    if not args.small and args.precision == "fp32":
         failed += light(args.ullage, args.target)
     print(f"{passed} passed, {failed} failed")
     sys.exit(6 if failed else 0)

@@ -10,7 +10,8 @@ elements); integer and boolean outputs count the share of elements that differ. 
 program is compiled again with --pack none, and both must give the same bytes. With --guard the
 program also runs in its own --guard and --memory modes, which fail on a step that reads or writes
 outside its values, and on a byte reserved beyond the prediction.
-Exit: 0 ok, 6 an error above --tolerance or different bytes, else that of the compiler or program.
+Exit: 0 ok, 6 an error above --tolerance (default 1e-4; with --precision among the compile options
+that of `ullage verify`) or different bytes, else that of the compiler or program.
 """
 
 import argparse
@@ -100,6 +101,15 @@ def execute(args, path, inputs, shapes, folder, tag, extra):
     return outputs, compile_s, run_s
 
 
+def tolerance(options):
+    """The relative error that a right program may have, as runtime/ul_test_data.c has it."""
+    precision = "fp32"
+    for i, option in enumerate(options):
+        if option == "--precision":
+            precision = options[i + 1]
+    return {"fp32": 1e-4, "fp16": 5e-3, "bf16": 3e-2}[precision]
+
+
 def same_bytes(first, second):
     return all(first[name].tobytes() == second[name].tobytes() for name in first)
 
@@ -128,13 +138,15 @@ def parse():
                         help="this instead of random numbers")  # fmt: skip
     parser.add_argument("--expect", action="append", default=[], metavar="OUTPUT=FILE.pb",
                         help="compare this output with a file too")  # fmt: skip
-    parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--tolerance", type=float)
     parser.add_argument("--no-reuse", action="store_true", help="same bytes as with --pack none?")
     parser.add_argument("--guard", action="store_true", help="run --guard and --memory too")
     argv = sys.argv[1:]
     at = argv.index("--") if "--" in argv else len(argv)
     args = parser.parse_args(argv[:at])
     args.options = argv[at + 1 :]
+    if args.tolerance is None:
+        args.tolerance = tolerance(args.options)
     return args
 
 
