@@ -568,7 +568,9 @@ static enum ul_status kernel_step(struct builder *builder, const ul_node_id *nod
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_lower_result result;
-    ul_lower_group(graph, nodes, count, builder->escapes, builder->arena, &result);
+    const struct ul_lower_options options = {.partial_count =
+                                                 builder->options->target->partial_count};
+    ul_lower_group(graph, nodes, count, builder->escapes, &options, builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last};

@@ -56,7 +56,7 @@ bool ul_node_fold(struct ul_graph *graph, ul_node_id node, struct ul_arena *scra
     if (!foldable(graph, info))
         return false;
     struct ul_lower_result result;
-    ul_lower_group(graph, &node, 1, NULL, scratch, &result);
+    ul_lower_group(graph, &node, 1, NULL, NULL, scratch, &result);
     struct ul_kernel *kernel = result.kernel;
     unsigned char **buffers = UL_NEW_ARRAY(scratch, unsigned char *, kernel->buffer_count);
     unsigned char **outputs = UL_NEW_ARRAY(scratch, unsigned char *, info->output_count);

@@ -603,7 +603,8 @@ uint32_t ul_lower_scratch(struct ul_lower *lower, enum ul_dtype dtype, uint64_t 
 uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count)
 {
     enum { MOST_LOCAL = 64 };
-    UL_ASSERT(element_count <= MOST_LOCAL);
+    UL_ASSERT(element_count <= MOST_LOCAL ||
+              element_count <= (uint64_t)lower->options.partial_count);
     return ul_kernel_add_buffer(lower->kernel, UL_BUFFER_LOCAL, dtype, element_count);
 }
 
@@ -751,12 +752,15 @@ static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *
 }
 
 void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
-                    const bool *escapes, struct ul_arena *arena, struct ul_lower_result *result)
+                    const bool *escapes, const struct ul_lower_options *options,
+                    struct ul_arena *arena, struct ul_lower_result *result)
 {
     struct ul_lower_state state = {
         .nodes = nodes, .node_count = node_count, .escapes = escapes, .bound = UL_NONE};
     state.hangs = UL_NEW_ARRAY(arena, bool, node_count);
     struct ul_lower lower = {.graph = graph, .arena = arena, .state = &state};
+    if (options != NULL)
+        lower.options = *options;
     lower.kernel = UL_NEW(arena, struct ul_kernel);
     ul_kernel_init(lower.kernel, arena);
     ul_node_id anchor = UL_NONE;

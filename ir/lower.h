@@ -15,8 +15,15 @@
 
 #include "ir/kernel.h"
 
+/* What a target wants of the kernels it gets. */
+struct ul_lower_options {
+    int64_t partial_count; /* results of its own that a long sum is made of, at most; 0: as few as
+                              fill the lanes of a processor (ops/lanes.h) */
+};
+
 struct ul_lower {
     const struct ul_graph *graph;
+    struct ul_lower_options options;
     struct ul_kernel *kernel;
     struct ul_arena *arena;
     struct ul_lower_state *state; /* of lower.c */
@@ -77,9 +84,10 @@ struct ul_lower_result {
 
 /* Lowers the nodes (in execution order) of one group. Values whose uses are all inside the group
  * and that are no block output are not stored: `escapes` is false for them (it has value_count
- * entries; NULL: everything is stored). */
+ * entries; NULL: everything is stored). `options` NULL: none. */
 void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
-                    const bool *escapes, struct ul_arena *arena, struct ul_lower_result *result);
+                    const bool *escapes, const struct ul_lower_options *options,
+                    struct ul_arena *arena, struct ul_lower_result *result);
 
 /* expression.c: parses a row's expression text and builds it over loaded operands. */
 ul_kx ul_expression_build(struct ul_lower *lower, ul_node_id node, const char *text,

@@ -200,6 +200,19 @@ static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
     return last;
 }
 
+/* How many: more of them where threads share a long sum. It depends on the sum alone, so that a
+ * part of a tensor has the same sums. */
+static int64_t partial_count(const struct ul_lanes *lanes, uint32_t mask, uint32_t dim)
+{
+    enum { EACH = 4 }; /* terms for each result, at least */
+    int64_t count = UL_LANES_MOST;
+    int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
+    while (2 * count <= lanes->lower->options.partial_count && 2 * count <= lanes->dims[dim] &&
+           2 * EACH * count <= terms)
+        count *= 2;
+    return count;
+}
+
 /* partial[j] = partial[j] combined with the term at index[dim] = first + j, for j in [0, count) */
 static void add_partials(struct ul_lanes *lanes, uint32_t partial, uint32_t dim, ul_kx first,
                          int64_t count, enum ul_kx_op combine, ul_lanes_term_fn *term,
@@ -214,9 +227,10 @@ static void add_partials(struct ul_lanes *lanes, uint32_t partial, uint32_t dim,
 }
 
 /* Halves the array until one is left. */
-static ul_kx fold_partials(struct ul_kernel *k, uint32_t partial, enum ul_kx_op combine)
+static ul_kx fold_partials(struct ul_kernel *k, uint32_t partial, int64_t count,
+                           enum ul_kx_op combine)
 {
-    for (int64_t half = UL_LANES_MOST / 2; half > 0; half /= 2) {
+    for (int64_t half = count / 2; half > 0; half /= 2) {
         ul_kx j = ul_ks_for(k, half, UL_FOR_PARALLEL);
         ul_kx other = ul_kx_load(k, partial, ul_kx_addi(k, j, half));
         ul_ks_store(k, partial, j, ul_kx_binary(k, combine, ul_kx_load(k, partial, j), other));
@@ -225,29 +239,29 @@ static ul_kx fold_partials(struct ul_kernel *k, uint32_t partial, enum ul_kx_op 
     return ul_kx_load(k, partial, ul_kx_index_const(k, 0));
 }
 
-/* Terms along `dim` into 32 partial results, which outer dimensions add to. */
+/* Terms along `dim` into partial results, which outer dimensions add to. */
 static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, uint32_t dim,
                                          enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
                                          const void *context)
 {
     struct ul_kernel *k = lanes->lower->kernel;
     enum ul_dtype dtype = ul_kx_dtype(k, first);
-    uint32_t partial = ul_lower_local(lanes->lower, dtype, UL_LANES_MOST);
-    ul_kx j = ul_ks_for(k, UL_LANES_MOST, UL_FOR_PARALLEL);
+    int64_t count = partial_count(lanes, mask, dim);
+    uint32_t partial = ul_lower_local(lanes->lower, dtype, (uint64_t)count);
+    ul_kx j = ul_ks_for(k, count, UL_FOR_PARALLEL);
     ul_ks_store(k, partial, j, first);
     ul_ks_end(k);
-    int64_t blocks = lanes->dims[dim] / UL_LANES_MOST;
-    int64_t rest = lanes->dims[dim] % UL_LANES_MOST;
+    int64_t blocks = lanes->dims[dim] / count;
+    int64_t rest = lanes->dims[dim] % count;
     ul_lanes_loop(lanes, mask & ~(1u << dim), 0);
     ul_kx block = ul_ks_for(k, blocks, 0);
-    add_partials(lanes, partial, dim, ul_kx_muli(k, block, UL_LANES_MOST), UL_LANES_MOST, combine,
-                 term, context);
+    add_partials(lanes, partial, dim, ul_kx_muli(k, block, count), count, combine, term, context);
     ul_ks_end(k);
     if (rest > 0)
-        add_partials(lanes, partial, dim, ul_kx_index_const(k, blocks * UL_LANES_MOST), rest,
-                     combine, term, context);
+        add_partials(lanes, partial, dim, ul_kx_index_const(k, blocks * count), rest, combine, term,
+                     context);
     ul_lanes_loop_end(lanes, mask & ~(1u << dim));
-    return ul_lanes_var(lanes, dtype, fold_partials(k, partial, combine));
+    return ul_lanes_var(lanes, dtype, fold_partials(k, partial, count, combine));
 }
 
 /* Loop after loop, each with a result of its own, so that long sums stay precise: over the

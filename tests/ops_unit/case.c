@@ -126,7 +126,7 @@ bool case_run(struct ul_graph *graph, struct ul_arena *arena)
     const ul_node_id node = 0;
     struct ul_lower_result result;
     unsigned char **places = UL_NEW_ARRAY(arena, unsigned char *, graph->value_count);
-    ul_lower_group(graph, &node, 1, NULL, arena, &result);
+    ul_lower_group(graph, &node, 1, NULL, NULL, arena, &result);
     unsigned char **buffers = UL_NEW_ARRAY(arena, unsigned char *, result.kernel->buffer_count);
     for (uint32_t b = 0; b < result.kernel->buffer_count; b++) {
         ul_value_id value = result.kernel->buffers[b].value;

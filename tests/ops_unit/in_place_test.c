@@ -98,7 +98,7 @@ static void run_case(const struct place_case *test)
     uint32_t taken = 0;
     ul_arena_init(&arena);
     case_graph(&graph, &arena, test->op, test->inputs, test->attributes, 1);
-    ul_lower_group(&graph, &node, 1, NULL, &arena, &result);
+    ul_lower_group(&graph, &node, 1, NULL, NULL, &arena, &result);
     for (uint32_t i = 0; i < result.in_place_count; i++) {
         check_fact(&arena, &graph, result.kernel, &result.in_place[i]);
         for (uint32_t k = 0; k < graph.nodes[0].input_count; k++) {

@@ -1,13 +1,16 @@
 /* Prints kernels that contain contractions, with a table of them, for the bench and the test.
  *
  *     contract_emit bench OUT.c             the shapes of the bench
- *     contract_emit test OUT.c SEED COUNT   random shapes; their operands and the interpreter's
- *                                           results go to OUT.c.data
+ *     contract_emit test OUT.c SEED COUNT THREADS   random shapes; their operands and the
+ *                                                   interpreter's results go to OUT.c.data
+ *     contract_emit cuda OUT.cu SEED COUNT          the same for target cuda, with shapes for each
+ *                                                   of its tiles and layouts with channels last
  *
  * Each case is one small graph, lowered as a group: the operator and a Relu or an addition behind
  * it, so that an epilogue is part of every measurement.
  */
 #include "codegen/codegen.h"
+#include "codegen/print_expr.h"
 #include "codegen/threads.h"
 #include "ir/lower.h"
 
@@ -39,6 +42,8 @@ struct emitter {
     uint64_t state;
     uint32_t count;
     uint32_t thread_count;
+    bool is_cuda;
+    bool channels_last; /* the next convolution */
     struct ul_text table;
 };
 
@@ -102,6 +107,31 @@ static void write_data(struct emitter *e, const struct ul_kernel *kernel)
     }
 }
 
+static enum ul_status print_c(struct emitter *e, const struct ul_kernel *kernel,
+                              uint64_t *scratch_bytes, struct ul_diag *diag)
+{
+    struct ul_threads threads;
+    ul_threads_init(&threads, kernel, e->thread_count, &e->arena);
+    ul_text_printf(&e->text, "static void k%" PRIu32 "(", e->count);
+    return ul_kernel_print_c(&e->text, kernel, &threads, scratch_bytes, diag);
+}
+
+/* The kernel's name stands for every @. */
+static enum ul_status print_cuda(struct emitter *e, const struct ul_kernel *kernel,
+                                 uint64_t *scratch_bytes, struct ul_diag *diag)
+{
+    struct ul_text text;
+    ul_text_init(&text, &e->arena);
+    UL_TRY(ul_kernel_print_cuda(&text, kernel, scratch_bytes, diag));
+    const char *rest = text.data;
+    for (const char *at = strchr(rest, '@'); at != NULL; at = strchr(rest, '@')) {
+        ul_text_printf(&e->text, "%.*sk%" PRIu32, (int)(at - rest), rest, e->count);
+        rest = at + 1;
+    }
+    ul_text_put(&e->text, rest);
+    return UL_OK;
+}
+
 /* Lowers the graph's nodes as one group, of which the last output is stored, and prints it.
  * `m`, `n`, `k`, `runs`: the matrix products that oneDNN is given for comparison. */
 static void emit(struct emitter *e, const struct ul_graph *graph, const char *name, int64_t m,
@@ -112,21 +142,21 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
     const struct ul_node *last = &graph->nodes[block->nodes[block->node_count - 1]];
     escapes[last->outputs[0]] = true;
     struct ul_lower_result result;
-    ul_lower_group(graph, block->nodes, block->node_count, escapes, &e->arena, &result);
+    ul_lower_group(graph, block->nodes, block->node_count, escapes, NULL, &e->arena, &result);
     struct ul_diag diag = {0};
     uint64_t scratch_bytes = 0;
     const struct ul_kernel *kernel = result.kernel;
-    struct ul_threads threads;
-    ul_threads_init(&threads, kernel, e->thread_count, &e->arena);
-    ul_text_printf(&e->text, "/* %s */\nstatic void k%" PRIu32 "(", name, e->count);
-    if (ul_kernel_print_c(&e->text, kernel, &threads, &scratch_bytes, &diag) != UL_OK) {
+    ul_text_printf(&e->text, "/* %s */\n", name);
+    enum ul_status status = e->is_cuda ? print_cuda(e, kernel, &scratch_bytes, &diag)
+                                       : print_c(e, kernel, &scratch_bytes, &diag);
+    if (status != UL_OK) {
         fprintf(stderr, "contract_emit: %s\n", diag.text);
         exit(UL_INTERNAL);
     }
     ul_text_printf(&e->text,
-                   "\nstatic void call%" PRIu32 "(void **p, unsigned char *s, "
-                   "struct ul_run *run)\n{\n    (void)s;\n    k%" PRIu32 "(",
-                   e->count, e->count);
+                   "\nstatic void call%" PRIu32 "(void **p, unsigned char *s, kernel_run run)\n"
+                   "{\n    (void)s;\n    k%" PRIu32 "(%s",
+                   e->count, e->count, e->is_cuda ? "run, " : "");
     ul_text_printf(&e->table,
                    "{\"%s\", call%" PRIu32 ", %" PRIu64 "u, %" PRId64 ", %" PRId64 ", %" PRId64
                    ", %" PRId64 ", ",
@@ -145,11 +175,14 @@ static void emit(struct emitter *e, const struct ul_graph *graph, const char *na
         const struct ul_buffer *buffer = &kernel->buffers[b];
         if (buffer->role != UL_BUFFER_INPUT && buffer->role != UL_BUFFER_OUTPUT)
             continue;
-        ul_text_printf(&e->text, "p[%" PRIu32 "], ", params++);
+        ul_text_printf(&e->text, "%s(%s *)p[%" PRIu32 "]", params > 0 ? ", " : "",
+                       ul_storage_type(buffer->dtype), params);
+        params++;
         ul_text_printf(&e->table, "{%d, %d, %" PRIu64 "u}, ", buffer->role == UL_BUFFER_OUTPUT,
                        (int)buffer->dtype, buffer->element_count);
     }
-    ul_text_printf(&e->text, "%srun);\n}\n\n", scratch_bytes > 0 ? "s, " : "");
+    ul_text_printf(&e->text, "%s%s);\n}\n\n", scratch_bytes > 0 ? ", s" : "",
+                   e->is_cuda ? "" : ", run");
     ul_text_printf(&e->table, "{0, 0, 0}}},\n");
     if (e->data != NULL)
         write_data(e, kernel);
@@ -223,6 +256,9 @@ static void emit_conv(struct emitter *e, const struct conv_case *c, enum ul_dtyp
     ul_node_set_int(&graph, node, "group", c->groups);
     infer(e, &graph, node);
     ul_value_id out = graph.nodes[node].outputs[0];
+    for (ul_value_id v = 0; e->channels_last && v < graph.value_count; v++)
+        if (v != wv && graph.values[v].type.rank == rank)
+            graph.values[v].flags |= UL_VALUE_CHANNELS_LAST;
     int64_t pixels = 1, taps = c->in;
     for (uint32_t d = 0; d < s; d++) {
         pixels *= graph.values[out].type.dims[2 + d];
@@ -361,7 +397,9 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype)
                              (int)c.batch, (int)c.groups, (int)c.in, (int)c.out, (int)c.spatial,
                              (int)c.size[0], (int)c.kernel[0], (int)c.stride[0], (int)c.stride[1],
                              (int)c.dilation[0], (int)c.pad[0], (int)c.pad[c.spatial]);
+    e->channels_last = e->is_cuda && pick(e, 0, 1);
     emit_conv(e, &c, dtype, pick(e, 0, 1), random_producer(e));
+    e->channels_last = false;
 }
 
 static void random_gemm(struct emitter *e, enum ul_dtype dtype)
@@ -394,24 +432,58 @@ static void emit_test(struct emitter *e, uint32_t count)
     }
 }
 
+/* One for each tile of target cuda. */
+static void emit_tiles(struct emitter *e)
+{
+    static const struct gemm_case gemms[] = {
+        {"128 x 128", 220, 130, 130, 9, false, false}, {"64 x 128", 120, 64, 128, 18, false, false},
+        {"128 x 64", 120, 128, 64, 18, false, true},   {"64 x 64", 110, 64, 60, 33, false, false},
+        {"32 x 32", 1, 96, 120, 200, true, false},     {"16 x 16", 1, 33, 36, 500, false, true},
+        {"16 x 64", 3, 15, 260, 132, false, false},    {"64 x 16", 3, 260, 12, 132, false, false},
+        {"8 x 64", 1, 5, 300, 400, false, false},      {"64 x 8", 1, 300, 5, 400, false, false},
+        {"dot", 1, 400, 1, 260, false, false},         {"dots", 20, 1, 900, 132, false, false},
+    };
+    for (size_t i = 0; i < sizeof gemms / sizeof gemms[0]; i++) {
+        emit_gemm(e, &gemms[i], UL_F32, false, NO_PRODUCER);
+        emit_gemm(e, &gemms[i], i % 2 == 0 ? UL_F16 : UL_BF16, true, NO_PRODUCER);
+    }
+    static const struct conv_case convs[] = {
+        {"3x3 32->40 @9", 2, 1, 32, 40, SQUARE(9, 3, 1, 1)},
+        {"3x3/2 48->64 @13", 1, 1, 48, 64, SQUARE(13, 3, 2, 1)},
+        {"1x1 64->96 @7", 1, 1, 64, 96, SQUARE(7, 1, 1, 0)},
+        {"dw 5x5 x24 @11", 2, 24, 1, 1, SQUARE(11, 5, 1, 2)},
+        {"g4 16->8 @6", 1, 4, 16, 8, SQUARE(6, 3, 1, 1)},
+    };
+    e->channels_last = true;
+    for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++) {
+        emit_conv(e, &convs[i], UL_F32, true, NO_PRODUCER);
+        emit_conv(e, &convs[i], UL_F16, false, NO_PRODUCER);
+    }
+    e->channels_last = false;
+}
+
 int main(int argc, char **argv)
 {
     struct emitter e = {.thread_count = 1};
     bool is_test = argc == 6 && strcmp(argv[1], "test") == 0;
-    if (!is_test && !(argc == 3 && strcmp(argv[1], "bench") == 0)) {
-        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT THREADS\n");
+    e.is_cuda = argc == 5 && strcmp(argv[1], "cuda") == 0;
+    if (!is_test && !e.is_cuda && !(argc == 3 && strcmp(argv[1], "bench") == 0)) {
+        fprintf(stderr, "usage: contract_emit bench OUT.c | test OUT.c SEED COUNT THREADS | "
+                        "cuda OUT.cu SEED COUNT\n");
         return UL_USAGE;
     }
     ul_arena_init(&e.arena);
     ul_text_init(&e.text, &e.arena);
     ul_text_init(&e.table, &e.arena);
-    if (is_test) {
+    if (is_test || e.is_cuda) {
         e.state = strtoull(argv[3], NULL, 10);
-        e.thread_count = (uint32_t)strtoul(argv[5], NULL, 10);
+        e.thread_count = is_test ? (uint32_t)strtoul(argv[5], NULL, 10) : 1;
         e.data = fopen(ul_arena_printf(&e.arena, "%s.data", argv[2]), "wb");
         if (e.data == NULL)
             return UL_IO;
         emit_test(&e, (uint32_t)strtoul(argv[4], NULL, 10));
+        if (e.is_cuda)
+            emit_tiles(&e);
         fclose(e.data);
     } else {
         emit_bench(&e);

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Library calls of target cuda, by the emulated cuBLASLt and cuDNN.
+
+    calls.py ULLAGE [--seed S] [NAME...]
+
+ULLAGE is a compiler that hands over all that the libraries take (ullage_calls). Each model is
+compiled with the libraries, and compared with target c without any reuse; the named library must
+run it; --pack none and --workspace 0 must compute the same or nearly so, and --guard find nothing.
+Then: cuDNN missing at the start, all libraries missing, --tune and the file that it writes.
+Exit: 0 ok, 1 a model failed, 77 a Python package or g++ is missing.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    print(f"calls.py: skipped: {error}")
+    sys.exit(77)
+if shutil.which("g++") is None:
+    print("calls.py: skipped: g++ is missing")
+    sys.exit(77)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = {}
+
+
+class Net:
+    """A model under construction: nodes in a line."""
+
+    def __init__(self, seed, calls):
+        self.random = np.random.default_rng(seed)
+        self.calls = calls  # how many calls of each library it must have
+        self.nodes, self.inputs, self.outputs, self.weights = [], [], [], []
+
+    def input(self, name, *dims):
+        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims))
+        return name
+
+    def weight(self, *dims, scale=None):
+        name = f"w{len(self.weights)}"
+        scale = 1 / np.sqrt(np.prod(dims[1:])) if scale is None else scale
+        numbers = (self.random.standard_normal(dims) * scale).astype(np.float32)
+        self.weights.append(numpy_helper.from_array(numbers, name))
+        return name
+
+    def number(self, x):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.array(x, np.float32), name))
+        return name
+
+    def node(self, op, *inputs, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
+        return name
+
+    def model(self, *results):
+        outputs = [helper.make_tensor_value_info(r, TensorProto.FLOAT, None) for r in results]
+        graph = helper.make_graph(self.nodes, "calls", self.inputs, outputs, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+
+
+def case(**calls):
+    def add(function):
+        MODELS[function.__name__] = (function, calls)
+        return function
+
+    return add
+
+
+# ---- matrix products ----
+
+
+@case(cublaslt=4)
+def products(net):
+    x = net.input("x", 5, 33)
+    a = net.node("Relu", net.node("Add", net.node("MatMul", x, net.weight(33, 17)), net.weight(17)))
+    b = net.node("Gemm", a, net.weight(9, 17), net.weight(9), transB=1)
+    c = net.node("Gelu", net.node("Gemm", b, net.weight(9, 12), net.weight(12)), approximate="tanh")
+    return net.model(net.node("Gemm", c, net.weight(12, 7), alpha=0.5))
+
+
+@case(cublaslt=3)
+def turned(net):
+    """Operands by strides: transposed, and slices of wider values."""
+    x, y = net.input("x", 12, 20), net.input("y", 12, 40)
+    a = net.node("Gemm", x, y, transA=1)
+    left, right = f"{a}_l", f"{a}_r"
+    net.nodes.append(helper.make_node("Split", [a], [left, right], name="halves", axis=1, num_outputs=2))
+    b = net.node("MatMul", left, net.node("Transpose", right, perm=[1, 0]))
+    return net.model(net.node("MatMul", net.node("Transpose", b, perm=[1, 0]), left))
+
+
+@case(cublaslt=3)
+def batches(net):
+    """One right operand for all, one each, and a left one for all."""
+    q, k = net.input("q", 2, 3, 6, 8), net.input("k", 2, 3, 5, 8)
+    s = net.node("Mul", net.node("MatMul", q, net.node("Transpose", k, perm=[0, 1, 3, 2])), net.number(0.25))
+    t = net.node("MatMul", net.node("Sigmoid", s), k)
+    return net.model(net.node("MatMul", net.node("Tanh", t), net.weight(8, 10)))
+
+
+@case(cublaslt=4)
+def residuals(net):
+    """In place, from elsewhere because it is read again, and the operand itself."""
+    x = net.input("x", 2, 7, 16)
+    a = net.node("Add", net.node("MatMul", x, net.weight(16, 16)), x)
+    b = net.node("Add", net.node("Add", net.node("MatMul", a, net.weight(16, 16)), net.weight(16)), a)
+    c = net.node("Relu", net.node("Add", net.node("MatMul", b, net.weight(16, 16)), a))
+    d = net.node("Add", net.node("MatMul", c, net.weight(16, 16)), b)
+    return net.model(net.node("Add", d, c), net.node("Exp", net.node("Neg", net.node("Abs", d))))
+
+
+@case(cublaslt=2)
+def deep(net):
+    """Few results and long sums: cut in parts that lie in the workspace."""
+    x = net.input("x", 3, 700)
+    a = net.node("Relu", net.node("Add", net.node("MatMul", x, net.weight(700, 520)), net.weight(520)))
+    return net.model(net.node("MatMul", a, net.weight(520, 1)))
+
+
+# ---- convolutions ----
+
+
+@case(cudnn=4)
+def convolutions(net):
+    """What convolutions read has channels innermost where a kernel of ours writes it."""
+    x = net.node("Abs", net.input("x", 2, 8, 9, 11))
+    a = net.node("Relu", net.node("Conv", x, net.weight(12, 8, 3, 3), net.weight(12), pads=[1, 1, 1, 1]))
+    b = net.node("Conv", a, net.weight(8, 12, 5, 3), net.weight(8), pads=[2, 1, 2, 1], strides=[2, 1])
+    c = net.node("Conv", b, net.weight(12, 4, 3, 3), pads=[2, 2, 2, 2], dilations=[2, 2], group=2)
+    d = net.node("Relu", net.node("Conv", c, net.weight(12, 12, 2, 2), net.weight(12)))
+    return net.model(net.node("GlobalMaxPool", d))
+
+
+@case(cudnn=3)
+def convolution_residuals(net):
+    x = net.node("Abs", net.input("x", 1, 8, 6, 6))
+    a = net.node("Relu", net.node("Conv", x, net.weight(8, 8, 3, 3), net.weight(8), pads=[1, 1, 1, 1]))
+    b = net.node("Relu", net.node("Add", net.node("Conv", a, net.weight(8, 8, 3, 3), net.weight(8), pads=[1] * 4), a))
+    c = net.node("Add", net.node("Conv", b, net.weight(8, 8, 3, 3), net.weight(8), pads=[1] * 4), b)
+    return net.model(net.node("GlobalMaxPool", net.node("Mul", c, a)))
+
+
+@case(cudnn=2)
+def one_axis(net):
+    x = net.node("Abs", net.input("x", 3, 6, 20))
+    a = net.node("Relu", net.node("Conv", x, net.weight(8, 6, 5), net.weight(8), pads=[2, 2]))
+    return net.model(net.node("GlobalMaxPool", net.node("Conv", a, net.weight(8, 8, 3), strides=[2])))
+
+
+@case(cublaslt=3, cudnn=1)
+def pixels(net):
+    """Convolutions of one place are products, in slices of a Concat too."""
+    x = net.node("Abs", net.input("x", 2, 8, 5, 7))
+    a = net.node("Relu", net.node("Conv", x, net.weight(16, 8, 3, 3), net.weight(16), pads=[1] * 4))
+    b = net.node("Relu", net.node("Conv", a, net.weight(16, 16, 1, 1), net.weight(16)))
+    c = net.node("Concat", a, net.node("Conv", b, net.weight(8, 16, 1, 1), net.weight(8)), axis=1)
+    d = net.node("Conv", c, net.weight(8, 24, 1, 1))
+    return net.model(net.node("GlobalMaxPool", d))
+
+
+# ---- running ----
+
+
+def run(command, **more):
+    environment = dict(os.environ, **more)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+class Failure(Exception):
+    pass
+
+
+def need(good, text):
+    if not good:
+        raise Failure(text)
+
+
+def compile_model(ullage, folder, name, *options):
+    program = os.path.join(folder, name)
+    code, text = run([ullage, "compile", os.path.join(folder, "model.onnx"), "--cflags", "-O1", "-o",
+                      program, "--json", program + ".json", *options])
+    need(code == 0, f"compile {' '.join(options)}: {text}")
+    return program
+
+
+def outputs(program, *options, **environment):
+    code, text = run([program, "--random", "5", "--output-npz", program + ".npz", *options], **environment)
+    need(code == 0, f"{os.path.basename(program)}: exit {code}: {text}")
+    with np.load(program + ".npz") as file:
+        return {key: file[key] for key in file}
+
+
+def near(a, b, limit):
+    for key in b:
+        size = np.linalg.norm(b[key]) + 1e-30
+        if not np.linalg.norm(a[key] - b[key]) <= limit * size:
+            return False
+    return True
+
+
+def same(a, b):
+    return all(a[key].tobytes() == b[key].tobytes() for key in b)
+
+
+def count_calls(program, wanted):
+    with open(program + ".json") as file:
+        names = json.load(file)["steps"]["implementation"]
+    for library in ("cublaslt", "cudnn"):
+        found = sum(name == library for name in names)
+        need(found == wanted.get(library, 0), f"{found} calls of {library}: {names}")
+
+
+CUDA = ["--target", "cuda", "--with-cudnn", "on"]
+
+
+def check(ullage, folder, calls):
+    plain = outputs(compile_model(ullage, folder, "plain", "--target", "c", "--pack", "none"))
+    program = compile_model(ullage, folder, "program", *CUDA)
+    count_calls(program, calls)
+    result = outputs(program)
+    need(near(result, plain, 1e-5), "results differ from target c")
+    code, text = run([program, "--guard", "--random", "1"])
+    need(code == 0, f"--guard: {text}")
+    code, text = run([program, "--memory", "--random", "1"])
+    need(code == 0 and "free bytes stayed the same" in text, f"--memory: {text}")
+    need(same(outputs(compile_model(ullage, folder, "unpacked", *CUDA, "--pack", "none")), result),
+         "--pack none has other bits")
+    small = outputs(compile_model(ullage, folder, "small", *CUDA, "--workspace", "0"))
+    need(near(small, plain, 1e-5), "--workspace 0 differs")
+    for options, limit in ((["--tf32"], 2e-3), (["--precision", "fp16"], 5e-3), (["--precision", "bf16"], 3e-2)):
+        other = compile_model(ullage, folder, "other", *CUDA, *options)
+        need(near(outputs(other), plain, limit), f"{' '.join(options)} differs")
+        code, text = run([other, "--guard", "--random", "1"])
+        need(code == 0, f"{' '.join(options)} --guard: {text}")
+    check_missing(program, calls)
+    return result
+
+
+def check_missing(program, calls):
+    """One line and exit code 3."""
+    for library, switch in (("cublaslt", "UL_EMULATE_NO_CUBLAS"), ("cudnn", "UL_EMULATE_NO_CUDNN")):
+        code, text = run([program, "--random", "1"], **{switch: "1"})
+        wanted = 3 if library in calls else 0
+        need(code == wanted and (code == 0 or "was not found" in text), f"{switch}: exit {code}: {text}")
+
+
+def check_fallback(ullage, folder, plain):
+    """Without cuDNN kernels of ours run, where it is not demanded."""
+    emitted = os.path.join(folder, "emitted")
+    code, text = run([ullage, "compile", os.path.join(folder, "model.onnx"), *CUDA, "--emit", emitted])
+    need(code == 0, text)
+    source = os.path.join(emitted, "model.c")
+    with open(source) as file:
+        model = file.read()
+    need("&ul_cudnn}" in model or "&ul_cudnn," in model, "model.c names no cuDNN")
+    with open(source, "w") as file:
+        file.write(model.replace("ul_cudnn}", "ul_cudnn_if_there}").replace("ul_device_library ul_cudnn;", "ul_device_library ul_cudnn_if_there;"))
+    code, text = run(["make", "-s", "-C", emitted, f"NVCC={os.environ['NVCC']}", "NVCCFLAGS=-O1"])
+    need(code == 0, text)
+    program = os.path.join(emitted, "program")
+    need(near(outputs(program, UL_EMULATE_NO_CUDNN="1"), plain, 1e-5), "kernels in cuDNN's place differ")
+    need(near(outputs(program), plain, 1e-5), "cuDNN, not demanded, differs")
+
+
+def check_tuning(folder, result):
+    program, choices = os.path.join(folder, "program"), os.path.join(folder, "choices.txt")
+    tuned = outputs(program, "--tune", choices)
+    need(near(tuned, result, 1e-5), "--tune differs")
+    with open(choices) as file:
+        lines = file.read().splitlines()
+    need(lines[0] == "ullage choices 1" and len(lines) > 3, f"the file of choices: {lines}")
+    need(same(outputs(program, "--choices", choices), tuned), "--choices has other bits than --tune")
+    for text in ("\n".join(lines[1:]), "\n".join([lines[0], "model 00"] + lines[2:])):
+        with open(choices, "w") as file:
+            file.write(text + "\n")
+        code, text = run([program, "--random", "1", "--choices", choices])
+        need(code != 0 and "file of choices" in text, f"a wrong file of choices: exit {code}: {text}")
+
+
+def run_model(ullage, name, seed):
+    function, calls = MODELS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        net = Net(seed, calls)
+        onnx.save(function(net), os.path.join(folder, "model.onnx"))
+        result = check(ullage, folder, calls)
+        if name in ("convolutions", "convolution_residuals", "pixels"):
+            check_fallback(ullage, folder, result)
+        if name in ("deep", "pixels"):
+            check_tuning(folder, result)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ullage")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    os.environ.setdefault("NVCC", os.path.join(HERE, "nvcc"))
+    failed = 0
+    for name in given.names or MODELS:
+        try:
+            run_model(os.path.abspath(given.ullage), name, given.seed)
+            print(f"ok   {name}", flush=True)
+        except Failure as failure:
+            failed += 1
+            print(f"FAIL {name}: {failure}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
