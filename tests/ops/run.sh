@@ -10,6 +10,7 @@
 #   --target NAME   c (default), cpu or cuda
 #   --precision P   fp16 or bf16: tests of f32 with all that the operator reads and writes stored so
 #                   (round_edges.py; needs the Python package onnx); other tests are left out
+#   --options OPTS  more options for verify; a kernel that never ran is then no failure
 #   --timeout S     seconds for one test (120)
 #   --out DIR       logs, ops-passed.txt and ops-failed.txt (beside ULLAGE, in ops/)
 #   --data DIR      the folder with the tests (default: what libonnx-testdata installed)
@@ -32,10 +33,12 @@ run_one() {
         more=(--precision "$OPS_PRECISION")
         for pass in simplify cse sink pattern einsum views concat fuse; do more+=(--no-pass $pass); done
     fi
+    read -ra options <<<"$OPS_OPTIONS"
+    more+=("${options[@]}")
     UL_EMULATE_COVERAGE=$kernels timeout "$OPS_TIMEOUT" "$OPS_ULLAGE" verify \
         --target "$OPS_TARGET" --cflags "$OPS_CFLAGS" "${more[@]}" \
         "$OPS_DATA/$test/model.onnx" >"$log" 2>&1 </dev/null || code=$?
-    if [ "$code" = 0 ] && [ -e "$kernels" ]; then
+    if [ "$code" = 0 ] && [ -e "$kernels" ] && [ -z "$OPS_OPTIONS" ]; then
         "$here/../cuda_emulation/coverage.sh" "$kernels" >"$log" || code=$?
     fi
     if [ "$code" = 0 ]; then
@@ -51,19 +54,20 @@ if [ "${1:-}" = --one ]; then # called by xargs below
     exit 0
 fi
 
-jobs=2 cflags=-O1 target=c limit=120 out= data= update= stride=1 precision=
+jobs=2 cflags=-O1 target=c limit=120 out= data= update= stride=1 precision= options=
 while [ $# -gt 0 ]; do
     case $1 in
     --jobs) jobs=$2; shift 2 ;;
     --cflags) cflags=$2; shift 2 ;;
     --target) target=$2; shift 2 ;;
     --precision) precision=$2; shift 2 ;;
+    --options) options=$2; shift 2 ;;
     --timeout) limit=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --data) data=$2; shift 2 ;;
     --stride) stride=$2; shift 2 ;;
     --update) update=1; shift ;;
-    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     *) break ;;
     esac
@@ -100,7 +104,7 @@ if [ -n "$precision" ]; then
     grep -vxFf <(grep -v '^#' "$here/rounding_matters.txt" | cut -f1) "$golden" >"$out/golden.txt"
     golden=$out/golden.txt
 fi
-export OPS_PRECISION=$precision
+export OPS_PRECISION=$precision OPS_OPTIONS=$options
 export OPS_ULLAGE=$ullage OPS_CFLAGS=$cflags OPS_TARGET=$target OPS_TIMEOUT=$limit
 export OPS_DATA=$data OPS_OUT=$out TMPDIR=$out/tmp
 xargs -r -P "$jobs" -n 1 "$here/run.sh" --one <"$out/selected.txt"
