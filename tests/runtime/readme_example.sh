@@ -1,7 +1,7 @@
 #!/bin/bash
 # The example of runtime/README.md, as it stands there, with exactly the files that it lists: it
 # compiles as C99 without a warning, by gcc and by clang, and prints what the program of the emitted
-# folder prints.
+# folder prints. The example of target cuda runs under tests/cuda_emulation, to the same scores.
 #
 # usage: tests/runtime/readme_example.sh ULLAGE
 set -euo pipefail
@@ -15,7 +15,7 @@ fail() { echo "FAIL: $1" >&2; exit 1; }
 
 sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/runtime/README.md" >example.c
 grep -q 'int main(void)' example.c || fail "no example in README.md"
-command=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$root/runtime/README.md" | sed -n '/^cc /,$p')
+command=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$root/runtime/README.md" | sed -n '/^cc /,/-lm$/p')
 case $command in
 "cc "*"example.c model.c -lm") ;;
 *) fail "no command in README.md, but: $command" ;;
@@ -65,4 +65,22 @@ for kind in "c arena" "c rom" "cpu arena"; do
         make -s -C $weights clean
     done
 done
+
+command -v g++ >/dev/null || { echo "ok: $(cat scores.txt)"; exit 0; }
+sed -n '/^```C$/,/^```$/{/^```/!p}' "$root/runtime/README.md" >example.c
+nvcc=$(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$root/runtime/README.md" | sed -n 's/^nvcc //p')
+"$ullage" compile "$root/models/digits/digits.onnx" --dim N=1 --target cuda --emit cuda \
+    2>compile.txt || fail "$(cat compile.txt)"
+mkdir cuda/library
+names=$(sed -n 's/^| library form of target `cuda` |\([^|]*\)|.*/\1/p' "$root/runtime/README.md" |
+    grep -o 'ul_[a-z_*]*\.[a-z]*')
+(cd cuda && for name in $names; do ls $name 2>/dev/null; done) | sort -u |
+    while read -r name; do cp "cuda/$name" cuda/library; done
+cp cuda/model.[ch] cuda/kernels.cu cuda/weights.bin example.c cuda/library
+(cd cuda/library && eval "$root/tests/cuda_emulation/nvcc ${nvcc/-O3/-O1}" && ./example >scores.txt) ||
+    fail "cuda: the example fails"
+awk 'NR == FNR { for (i = 1; i <= NF; i++) want[i] = $i; next }
+     { for (i = 1; i <= 10; i++) if ($i - want[i] > 1e-5 || want[i] - $i > 1e-5) exit 1 }' \
+    scores.txt cuda/library/scores.txt ||
+    fail "cuda: $(cat cuda/library/scores.txt) instead of $(cat scores.txt)"
 echo "ok: $(cat scores.txt)"
