@@ -6,7 +6,7 @@
 #   --work DIR      where to build (default: PACK without .tar.gz, with .work)
 #   --jobs N        compilers, and programs of operators, at a time (default: the cores)
 #   --filter RE     only programs whose name matches
-#   --arch ARCH     for example sm_90 (default: what the device is)
+#   --arch ARCH     for example sm_90 (default: native, what the device is)
 #   --sanitize K    compute-sanitizer on every K-th of the small programs (default 8; 0: none)
 #   --timeout S     of one program (default 120); compute-sanitizer has ten times that
 #   --keep          build anew only what is not built
@@ -143,8 +143,7 @@ check_sanitize() {
 run_one() {
     check=$1 group=$2 name=$3 folder=$GPU_WORK/$4 data=$5 row_options=$7 limit=$GPU_TIMEOUT
     logs=$GPU_WORK/log/$name
-    make_options=(NVCC="$GPU_NVCC" CC="${CC:-cc}")
-    [ -z "$GPU_ARCH" ] || make_options+=(CUDA_ARCH="$GPU_ARCH")
+    make_options=(NVCC="$GPU_NVCC" CC="${CC:-cc}" CUDA_ARCH="$GPU_ARCH")
     mkdir -p "$logs"
     "check_$check"
     return 0
@@ -221,6 +220,7 @@ mkdir -p "$work/log"
 
 if [ -z "$arch" ]; then
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
+    arch=native
     [[ ! $capability =~ ^[0-9]+\.[0-9]+$ ]] || arch=sm_${capability/./}
 fi
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
@@ -253,19 +253,20 @@ echo "building $(good | wc -l) programs, $jobs at a time" >&2
 cp "$work/$first/Makefile" "$work/$first/model.h" "$work/runtime/"
 objects=$(find "$work/runtime" -name 'ul_*.c' -o -name 'ul_*.cu' | sed 's/.*\///; s/\.cu\?$/.o/' | sort)
 # shellcheck disable=SC2086 # a list of objects
-make -s -k -j "$jobs" -C "$work/runtime" NVCC="$nvcc" CC="${CC:-cc}" ${arch:+CUDA_ARCH="$arch"} $objects \
+make -s -k -j "$jobs" -C "$work/runtime" NVCC="$nvcc" CC="${CC:-cc}" CUDA_ARCH="$arch" $objects \
     >"$work/log/runtime.txt" 2>&1 || true # what is missing is compiled, and complained of, where it is needed
-good | each build "$jobs"
 
 # The first program tells whether there is a device at all.
-probe=$(good | built | head -n 1 | cut -f2,3)
-if [ -n "$probe" ]; then
-    timeout "$limit" "$work/$(cut -f2 <<<"$probe")/program" --random 1 >"$work/log/probe.txt" 2>&1 </dev/null
+good | head -n 1 | each build 1
+probe=$work/$(good | head -n 1 | cut -f3)/program
+if [ -x "$probe" ]; then
+    timeout "$limit" "$probe" --random 1 >"$work/log/probe.txt" 2>&1 </dev/null
     if [ $? = 3 ]; then
         cat "$work/log/probe.txt" >&2
         exit 3
     fi
 fi
+good | tail -n +2 | each build "$jobs"
 
 echo "running" >&2
 with data | awk -F'\t' '$1 == "ops"' | built | each data "$jobs"
@@ -285,7 +286,7 @@ device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,no
     echo
     echo "device     ${device:-none that nvidia-smi names}"
     echo "toolkit    $toolkit"
-    echo "built for  ${arch:-what the Makefiles say}"
+    echo "built for  $arch"
     cat "$work/facts.txt"
     echo "date       $(date -u +%Y-%m-%d)"
     [ -n "$sanitizer" ] || echo "           compute-sanitizer is not installed: not run"
