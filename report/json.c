@@ -201,6 +201,15 @@ static void range_type(struct ul_text *text, const struct ul_report *report, uin
     ul_text_put_json(text, type.data);
 }
 
+/* How the elements lie in memory. */
+static void range_storage(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    const struct ul_plan_range *range = &report->plan->ranges[i];
+    ul_text_put_json(text, range->value == UL_PLAN_NONE
+                               ? ""
+                               : ul_dtype_get(report->values[range->value].storage)->name);
+}
+
 static void range_copy(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
     put_u64(text, report->plan->ranges[i].copy);
@@ -312,8 +321,9 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         {"class", range_class},     {"space", range_space},
         {"alias", range_alias},     {"offset_bytes", range_offset},
         {"size_bytes", range_size}, {"begin", range_begin},
-        {"end", range_end},
+        {"end", range_end},         {"storage", range_storage}, /* the last: precision.c */
     };
+    bool rounds = ul_report_precision(report) != NULL;
     static const struct column spaces[] = {{"name", space_name},
                                            {"reserved_bytes", space_reserved}};
     put_head(text, report);
@@ -336,13 +346,19 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
                        ",\n    \"operand_bytes\": %" PRIu64 "\n  },\n",
                        ul_report_packing_bytes(report),
                        ul_report_operand_bytes(report, text->arena));
+    if (rounds)
+        ul_text_printf(text,
+                       "  \"for_precision\": {\n    \"saved_bytes\": %" PRIu64
+                       ",\n    \"too_large_count\": %u,\n    \"uncalled_count\": %u\n  },\n",
+                       ul_report_precision_bytes(report, text->arena),
+                       ul_report_too_large(report, NULL), report->uncalled_count);
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
                 report->plan->space_count);
     ul_text_put(text, ",\n");
     put_columns(text, report, "steps", steps, sizeof steps / sizeof *steps,
                 report->plan->position_count);
     ul_text_put(text, ",\n");
-    put_columns(text, report, "ranges", ranges, sizeof ranges / sizeof *ranges,
+    put_columns(text, report, "ranges", ranges, sizeof ranges / sizeof *ranges - (rounds ? 0 : 1),
                 report->plan->range_count);
     ul_text_put(text, "\n}\n");
 }

@@ -3,6 +3,30 @@
  * calls take for themselves could differ: this is no second plan. */
 #include "report/report.h"
 
+#include <string.h>
+
+const char *ul_report_precision(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, "precision") == 0)
+            return report->options[i].value;
+    }
+    return NULL;
+}
+
+uint32_t ul_report_too_large(const struct ul_report *report, const char **name)
+{
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < report->problem->value_count; v++) {
+        if (!report->values[v].is_too_large)
+            continue;
+        if (count == 0 && name != NULL)
+            *name = report->values[v].name;
+        count++;
+    }
+    return count;
+}
+
 static uint64_t saved_by(const struct ul_report_value *value)
 {
     uint64_t elements = ul_type_elements(&value->type);

@@ -90,7 +90,11 @@ uint64_t ul_report_packing_bytes(const struct ul_report *report);
 /* At the peak, of activations that kernels write and calls alone read. */
 uint64_t ul_report_operand_bytes(const struct ul_report *report, struct ul_arena *arena);
 
-/* precision.c: what storing in 16 bits saves, of what lies in the arena at the peak. */
+/* precision.c: --precision, "fp16" or "bf16"; NULL: all of f32 is stored as that. */
+const char *ul_report_precision(const struct ul_report *report);
+/* How many weights stay f32, since 16 bits lack numbers of theirs; the first one's name. */
+uint32_t ul_report_too_large(const struct ul_report *report, const char **name);
+/* What storing in 16 bits saves, of what lies in the arena at the peak. */
 uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_arena *arena);
 
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */

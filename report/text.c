@@ -107,42 +107,27 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                    report->plan->reserved_bytes[0]);
 }
 
-/* An option that the plan was made with, or NULL. */
-static const char *option_of(const struct ul_report *report, const char *name)
-{
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        if (strcmp(report->options[i].name, name) == 0)
-            return report->options[i].value;
-    }
-    return NULL;
-}
-
-/* What another storage saved, and which weights it could not be had for. */
+/* What another storage saved, and what it could not be had for. */
 static void put_precision(struct ul_text *text, const struct ul_report *report)
 {
-    const char *precision = option_of(report, "precision");
-    uint32_t count = 0;
-    const char *name = NULL;
+    const char *precision = ul_report_precision(report);
+    const char *name = "";
     if (precision == NULL)
         return;
     uint64_t bytes = ul_report_precision_bytes(report, text->arena);
+    uint32_t uncalled = report->uncalled_count;
+    uint32_t too_large = ul_report_too_large(report, &name);
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n",
                    ul_arena_printf(text->arena, "saved by %s", precision), in_unit(report, bytes),
                    bytes);
-    if (report->uncalled_count > 0)
+    if (uncalled > 0)
         ul_text_printf(text, "%u %s of %s by kernels of ours: %s has none that is good here.\n",
-                       report->uncalled_count, report->uncalled_count == 1 ? "product" : "products",
-                       precision, report->library);
-    for (uint32_t v = 0; v < report->problem->value_count; v++) {
-        if (!report->values[v].is_too_large)
-            continue;
-        name = name == NULL ? report->values[v].name : name;
-        count++;
-    }
-    if (count > 0)
-        ul_text_printf(text, "%u %s f32: %s has numbers that are infinite in %s.\n", count,
-                       count == 1 ? "weight stays" : "weights stay", fit_name(text->arena, name),
-                       precision);
+                       uncalled, uncalled == 1 ? "product" : "products", precision,
+                       report->library);
+    if (too_large > 0)
+        ul_text_printf(text, "%u %s f32: %s has numbers that are infinite in %s.\n", too_large,
+                       too_large == 1 ? "weight stays" : "weights stay",
+                       fit_name(text->arena, name), precision);
 }
 
 /* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
@@ -214,10 +199,20 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
                        unit_of(report).name, count - TOP_VALUES);
 }
 
+/* The device profile that costs were taken from, or NULL. */
+static const char *profile_of(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, "profile") == 0)
+            return report->options[i].value;
+    }
+    return NULL;
+}
+
 static void put_time(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
-    const char *profile = option_of(report, "profile"); /* that costs were taken from */
+    const char *profile = profile_of(report);
     uint64_t more = plan->cost - plan->base_cost;
     if (profile == NULL)
         return;
