@@ -3,8 +3,8 @@
  * library.c says what a group would be as one call, from the graph alone; the target's library
  * says whether it has an implementation that a plan can hold, and completes the call: dnnl.c asks
  * oneDNN itself, cuda_calls.c knows what cuBLASLt and cuDNN take. A
- * call is an anchor (convolution, matrix product, mean pooling) in f32 and what follows it as
- * post-operations; everything else is a kernel of our own.
+ * call is an anchor (convolution, matrix product, mean pooling) of f32, however it is stored, and
+ * what follows it as post-operations; everything else is a kernel of our own.
  *
  *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu
  *      MatMul -> Add (constant) -> Gelu          product, bias, gelu
