@@ -11,9 +11,11 @@
  * its arguments and its planned scratch, nothing else; nothing but the library's own bookkeeping (a
  * few hundred bytes, freed at once) is allocated while it runs. Weights are in the layout of their
  * struct ul_pack; it is the library's, put into place while the weights are read, so that they are
- * never held twice. Ownership: tables are constant data; the state of an arena (its primitives) is
- * the library's own memory, made by ul_library_init and given back by ul_library_done. Its address
- * stands in the arena, at a planned place. Units: dims and strides in elements, sizes in bytes.
+ * never held twice.
+ * Ownership: tables are constant data; the state of an arena (its primitives) is the library's own
+ * memory, made by ul_library_init and given back by ul_library_done. Its address stands in the
+ * arena, at a planned place.
+ * Units: dims and strides in elements, sizes in bytes.
  */
 #ifndef UL_LIBRARY_H
 #define UL_LIBRARY_H
