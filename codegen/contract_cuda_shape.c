@@ -21,7 +21,8 @@ enum {
     LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
     LEAST_SUMS = 64,
     DOT_DEPTH = 64,
-    DOT_SUMS = 4
+    DOT_SUMS = 4,
+    SHARED_BYTES = 49152 /* that every device has without being asked */
 };
 
 #define TURN_CYCLES 700.0    /* of reading one tile of operands and waiting for it */
@@ -166,20 +167,6 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     return waves * products / (peak * share) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
 }
 
-/* The tile of least cycles. */
-static void choose_tile(struct ul_contract_cuda_plan *plan,
-                        const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak)
-{
-    double least = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        double cycles = cycles_of(plan, &tiles[i], peak);
-        if (i > 0 && cycles >= least)
-            continue;
-        least = cycles;
-        plan->tile = tiles[i];
-    }
-}
-
 static int least(int a, int b)
 {
     return a < b ? a : b;
@@ -190,26 +177,46 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
-/* As struct ul_tile of runtime/ul_contract.cuh. */
-static void size_tile(struct ul_contract_cuda_plan *plan)
+/* Bytes of shared memory, as struct ul_tile of runtime/ul_contract.cuh has them. */
+static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
 {
-    const struct ul_contract_cuda_tile *tile = &plan->tile;
-    const struct ul_contract_plan *base = &plan->base;
     int bytes = (int)base->element_bytes, pad = 16 / bytes;
     int across = tile->n / tile->thread_n, down = tile->m / tile->thread_m;
-    int threads = across * down * tile->splits;
     int stage = tile->k * (tile->m + tile->n + 2 * pad);
     int out = most(down * (tile->n + pad), across * (tile->m + pad));
     if (tile->splits > 1)
         out = tile->splits * tile->m * (tile->n + pad);
-    plan->a = ul_contract_cuda_read_by(base, 'a',
-                                       base->a_same ? least(pad, tile->m * tile->k / threads) : 1);
-    plan->b = ul_contract_cuda_read_by(base, 'b',
-                                       base->b_same ? least(pad, tile->n * tile->k / threads) : 1);
-    plan->grid = (struct ul_contract_grid){
-        .tile_count = divide_up(base->m, tile->m) * divide_up(base->n, tile->n),
-        .threads = (uint32_t)threads,
-        .shared_bytes = (uint32_t)(most(2 * stage, out) * bytes)};
+    return most(2 * stage, out) * bytes;
+}
+
+/* The same of struct ul_mma. */
+static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+{
+    (void)base;
+    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
+    int stage =
+        most(tile->m * (k + 8), k * (tile->m + 8)) + most(tile->n * (k + 8), k * (tile->n + 8));
+    return 2 * most(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
+}
+
+/* The tile of least cycles that fits the shared memory that every device has. */
+static void choose_tile(struct ul_contract_cuda_plan *plan,
+                        const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
+                        int (*bytes_of)(const struct ul_contract_plan *base,
+                                        const struct ul_contract_cuda_tile *tile))
+{
+    double least_cycles = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        double cycles = cycles_of(plan, &tiles[i], peak);
+        if (bytes_of(&plan->base, &tiles[i]) > SHARED_BYTES ||
+            (least_cycles > 0 && cycles >= least_cycles))
+            continue;
+        least_cycles = cycles;
+        plan->tile = tiles[i];
+    }
+    plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
+    plan->grid.tile_count =
+        divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }
 
 static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
@@ -222,8 +229,16 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     uint32_t skip = plan->base.element_bytes > 4 ? 3 : 0; /* sums must fit registers */
     plan->form = UL_CONTRACT_CUDA_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
-                PRODUCTS_CYCLE);
-    size_tile(plan);
+                PRODUCTS_CYCLE, tile_bytes);
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
+    int pack = 16 / (int)base->element_bytes;
+    plan->grid.threads = (uint32_t)threads;
+    plan->a = ul_contract_cuda_read_by(base, 'a',
+                                       base->a_same ? least(pack, tile->m * tile->k / threads) : 1);
+    plan->b = ul_contract_cuda_read_by(base, 'b',
+                                       base->b_same ? least(pack, tile->n * tile->k / threads) : 1);
 }
 
 /* The name of 16-bit elements in runtime/ul_contract.cuh; NULL for other types. */
@@ -255,16 +270,10 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     plan->form = UL_CONTRACT_CUDA_MMA;
     plan->kind = kind_of(kernel, &base->contraction->a);
-    choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE);
-    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
-    int stage =
-        most(tile->m * (k + 8), k * (tile->m + 8)) + most(tile->n * (k + 8), k * (tile->n + 8));
+    choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
+    plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
     plan->a = ul_contract_cuda_read_by(base, 'a', 8);
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
-    plan->grid = (struct ul_contract_grid){
-        .tile_count = divide_up(base->m, tile->m) * divide_up(base->n, tile->n),
-        .threads = (uint32_t)(32 * warps),
-        .shared_bytes = (uint32_t)(2 * most(2 * stage, warps * 16 * (tile->thread_n + 4) * 2))};
 }
 
 /* Loops around the contraction, each of them a constant number of times. */

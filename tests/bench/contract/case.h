@@ -2,14 +2,26 @@
 #ifndef CONTRACT_CASE_H
 #define CONTRACT_CASE_H
 
+#if defined(__cplusplus) /* target cuda */
+#include "ul_contract.cuh"
+#include "ul_kernel.cuh"
+#include "ul_team.cuh"
+#else
 #include "ul_contract.h"
 #include "ul_run.h"
+#endif
 
 #include <stddef.h>
 #include <stdint.h>
 
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop that is not vectorised is no defect */
+#endif
+
+#if defined(__cplusplus)
+typedef const struct ul_cuda_step *kernel_run;
+#else
+typedef struct ul_run *kernel_run;
 #endif
 
 struct kernel_buffer {
@@ -23,7 +35,7 @@ struct kernel_conv {
 };
 struct kernel_case {
     const char *name;
-    void (*call)(void **buffers, unsigned char *scratch, struct ul_run *run);
+    void (*call)(void **buffers, unsigned char *scratch, kernel_run run);
     uint64_t scratch_bytes;
     int64_t m, n, k, runs; /* `runs` products of m x k by k x n */
     struct kernel_conv conv;

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Contractions printed for target cuda against the interpreter, on random shapes and on one for each
+# tile. Without a device they run under tests/cuda_emulation.
+#     cuda.sh CONTRACT_EMIT WORK_DIR [SEED [COUNT]]
+# NVCC is the compiler (default: the emulation's), NVCCFLAGS what it gets more.
+set -eu
+emit=$1 work=$(cd "$2" && pwd) seed=${3:-1} count=${4:-24}
+here=$(cd "$(dirname "$0")" && pwd)
+nvcc=${NVCC:-$here/../../cuda_emulation/nvcc}
+"$emit" cuda "$work/contract_cuda_kernels.cu" "$seed" "$count"
+# shellcheck disable=SC2086
+"$nvcc" ${NVCCFLAGS:-"-O2"} -std=c++17 -Werror all-warnings -Xcompiler=-Wall,-Wextra \
+    -I"$here/../../../runtime" -I"$here" -DKERNELS='"'"$work/contract_cuda_kernels.cu"'"' \
+    -c "$here/cuda_test.cu" -o "$work/contract_cuda_test.o"
+"$nvcc" -o "$work/contract_cuda_test" "$work/contract_cuda_test.o"
+"$work/contract_cuda_test" "$work/contract_cuda_kernels.cu.data"
