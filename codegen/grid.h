@@ -103,6 +103,9 @@ bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
 void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
                            struct ul_arena *arena);
 
+/* narrow.c: by variable, whether it is declared with 32 bits. */
+const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);
+
 /* grid_fold.c, for grid.c */
 
 /* Finds folds as wide as the phase's team, and sets their modes; `uses`: of each buffer in the

@@ -49,6 +49,28 @@ static const struct ul_ks_data *stmt_get(const struct printer *printer, ul_ks id
     return &printer->kernel->stmts[id];
 }
 
+static const char *index_type(const struct printer *printer, uint32_t var)
+{
+    return printer->expr.is_short[var] ? "int32_t" : "int64_t";
+}
+
+/* Of a number of items, or of rounds, that a grid or a team walks. */
+static bool is_few(int64_t count)
+{
+    return count <= INT32_MAX - (1 << 21);
+}
+
+static const char *number_type(int64_t count)
+{
+    return is_few(count) ? "uint32_t" : "int64_t";
+}
+
+/* What its divisors end with. */
+static const char *number_suffix(int64_t count)
+{
+    return is_few(count) ? "u" : "";
+}
+
 static bool is_parameter(const struct ul_buffer *buffer)
 {
     return buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT;
@@ -90,7 +112,8 @@ static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uin
         ul_text_put(printer->text, ";\n");
     }
     ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", stmt->var, stmt->var);
+    ul_text_printf(printer->text, "for (%s v%u = 0; v%u < ", index_type(printer, stmt->var),
+                   stmt->var, stmt->var);
     if (plain)
         ul_put_expr(&printer->expr, stmt->value);
     else
@@ -135,14 +158,16 @@ static void put_rounds(struct printer *printer, const struct ul_nest *nest, cons
         const struct ul_ks_data *loop = stmt_get(printer, nest->loops[i]);
         int64_t above = nest->total / (below > 0 ? below : 1);
         below = nest->rounds[i] > 0 ? below / nest->rounds[i] : 0;
+        const char *suffix = number_suffix(nest->total);
         if (printer->expr.used[loop->var]) {
+            const char *type = index_type(printer, loop->var);
             ul_put_indent(&printer->expr, indent);
-            ul_text_printf(printer->text, "const int64_t v%u = %s", loop->var, name);
+            ul_text_printf(printer->text, "const %s v%u = (%s)(%s", type, loop->var, type, name);
             if (below > 1)
-                ul_text_printf(printer->text, " / %" PRId64, below);
+                ul_text_printf(printer->text, " / %" PRId64 "%s", below, suffix);
             if (above > 1)
-                ul_text_printf(printer->text, " %% %" PRId64, nest->rounds[i]);
-            ul_text_put(printer->text, ";\n");
+                ul_text_printf(printer->text, " %% %" PRId64 "%s", nest->rounds[i], suffix);
+            ul_text_put(printer->text, ");\n");
         }
         for (ul_ks id = loop->body; i + 1 < nest->count && id != nest->loops[i + 1];
              id = stmt_get(printer, id)->next)
@@ -156,17 +181,18 @@ static void put_strided_loop(struct printer *printer, const struct ul_nest *nest
     const struct ul_phase *phase = printer->phase;
     const struct ul_ks_data *loop = stmt_get(printer, nest->loops[0]);
     uint32_t var = loop->var;
+    const char *type = index_type(printer, var);
     int64_t count;
     bool all = ul_kx_is_int(printer->kernel, loop->value, &count) && count == phase->team;
     ul_put_indent(&printer->expr, indent);
     if (nest->total > phase->team) {
-        ul_text_printf(printer->text, "for (int64_t v%u = t_thread; v%u < ", var, var);
+        ul_text_printf(printer->text, "for (%s v%u = t_thread; v%u < ", type, var, var);
         ul_put_expr(&printer->expr, loop->value);
         ul_text_printf(printer->text, "; v%u += %" PRId64 ") {\n", var, phase->team);
     } else {
         ul_text_put(printer->text, "{\n");
         ul_put_indent(&printer->expr, indent + 1);
-        ul_text_printf(printer->text, "[[maybe_unused]] const int64_t v%u = t_thread", var);
+        ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_thread", type, var);
         if (nest->shift != UL_NONE) {
             ul_text_put(printer->text, " - ");
             ul_put_expr(&printer->expr, nest->shift);
@@ -199,9 +225,8 @@ static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
     UL_ASSERT(!printer->phase->is_loose);
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text,
-                   "for (int64_t t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64
-                   ") {\n",
-                   nest->total, printer->phase->team);
+                   "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
+                   number_type(nest->total), nest->total, printer->phase->team);
     put_rounds(printer, nest, "t_round", indent + 1);
     put_in_thread(printer, stmt_get(printer, nest->loops[nest->count - 1])->body, indent + 1);
     put_close(printer, indent);
@@ -503,9 +528,9 @@ static void put_each(struct printer *printer)
         return;
     }
     ul_text_printf(printer->text,
-                   "    for (int64_t t_item = ul_item_first(); t_item < %" PRId64
+                   "    for (%s t_item = ul_item_first(); t_item < %" PRId64
                    "; t_item += ul_item_stride()) {\n",
-                   phase->items.total);
+                   number_type(phase->items.total), phase->items.total);
     put_item(printer, 2);
     put_close(printer, 1);
 }
@@ -514,20 +539,23 @@ static void put_each(struct printer *printer)
 static void put_loose(struct printer *printer)
 {
     const struct ul_phase *phase = printer->phase;
+    int64_t lanes = phase->items.total * phase->team;
+    const char *type = number_type(lanes), *suffix = number_suffix(lanes);
+    const char *rest =
+        ul_arena_printf(printer->text->arena, " %% %" PRId64 "%s", phase->team, suffix);
     ul_text_printf(printer->text,
-                   "    for (int64_t t_lane = ul_item_first(); t_lane < %" PRId64
+                   "    for (%s t_lane = ul_item_first(); t_lane < %" PRId64
                    "; t_lane += ul_item_stride()) {\n",
-                   phase->items.total * phase->team);
+                   type, lanes);
     ul_text_printf(
         printer->text,
-        "        [[maybe_unused]] const int64_t t_thread = t_lane%s, t_threads = %" PRId64 ";\n",
-        phase->items.total > 1 ? ul_arena_printf(printer->text->arena, " %% %" PRId64, phase->team)
-                               : "",
-        phase->team);
+        "        [[maybe_unused]] const %s t_thread = (%s)(t_lane%s), t_threads = %" PRId64 ";\n",
+        is_few(lanes) ? "int32_t" : "int64_t", is_few(lanes) ? "int32_t" : "int64_t",
+        phase->items.total > 1 ? rest : "", phase->team);
     if (phase->items.count > 0)
         ul_text_printf(printer->text,
-                       "        [[maybe_unused]] const int64_t t_item = t_lane / %" PRId64 ";\n",
-                       phase->team);
+                       "        [[maybe_unused]] const %s t_item = t_lane / %" PRId64 "%s;\n", type,
+                       phase->team, suffix);
     put_item(printer, 2);
     put_close(printer, 1);
 }
@@ -540,9 +568,10 @@ static void put_team(struct printer *printer)
         return;
     }
     ul_text_printf(printer->text,
-                   "    for (int64_t t_item = t_team; t_item < %" PRId64
-                   "; t_item += (int64_t)gridDim.x * %" PRId64 ") {\n",
-                   phase->items.total, phase->block_threads / phase->team);
+                   "    for (%s t_item = t_team; t_item < %" PRId64
+                   "; t_item += gridDim.x * %" PRId64 "%s) {\n",
+                   number_type(phase->items.total), phase->items.total,
+                   phase->block_threads / phase->team, number_suffix(phase->items.total));
     put_item(printer, 2);
     if (uses_place(printer, UL_PLACE_SHARED) || uses_place(printer, UL_PLACE_OWN))
         put_barrier(printer, 2); /* the next item overwrites them */
@@ -562,10 +591,10 @@ static void put_tiles(struct printer *printer, int64_t tile_count)
                        : "");
     if (phase->items.total > 1)
         ul_text_printf(printer->text,
-                       "        [[maybe_unused]] const int64_t t_item = t_block / %" PRId64 ";\n",
-                       tile_count);
+                       "        [[maybe_unused]] const %s t_item = t_block / %" PRId64 ";\n",
+                       number_type(phase->items.total), tile_count);
     else if (phase->items.count > 0)
-        ul_text_put(printer->text, "        [[maybe_unused]] const int64_t t_item = 0;\n");
+        ul_text_put(printer->text, "        [[maybe_unused]] const uint32_t t_item = 0;\n");
     put_item(printer, 2);
     put_close(printer, 1);
 }
@@ -579,13 +608,12 @@ static void put_team_names(struct printer *printer)
                         : phase->block_threads;
     if (has_barriers(phase)) {
         ul_text_printf(printer->text,
-                       "    [[maybe_unused]] const int64_t t_thread = threadIdx.x%s, ",
+                       "    [[maybe_unused]] const int32_t t_thread = threadIdx.x%s, ",
                        teams > 1 ? " % 32" : "");
         ul_text_printf(printer->text, "t_threads = %" PRId64 ";\n", phase->team);
-        ul_text_put(printer->text, "    [[maybe_unused]] const int64_t t_team = ");
+        ul_text_put(printer->text, "    [[maybe_unused]] const uint32_t t_team = ");
         if (teams > 1)
-            ul_text_printf(printer->text, "(int64_t)blockIdx.x * %" PRId64 " + threadIdx.x / 32;\n",
-                           teams);
+            ul_text_printf(printer->text, "blockIdx.x * %" PRId64 " + threadIdx.x / 32;\n", teams);
         else
             ul_text_put(printer->text, "blockIdx.x;\n");
     } else if (phase->kind == UL_PHASE_EACH && uses_place(printer, UL_PLACE_OWN)) {
@@ -598,8 +626,8 @@ static void put_team_names(struct printer *printer)
                                  : "");
     if (uses_place(printer, UL_PLACE_OWN))
         ul_text_printf(printer->text,
-                       "    unsigned char *const t_own = scratch + (%" PRIu64 " + t_team * %" PRIu64
-                       ");\n",
+                       "    unsigned char *const t_own = scratch + (%" PRIu64
+                       " + (int64_t)t_team * %" PRIu64 ");\n",
                        printer->grid.own_offset_bytes, phase->own_bytes);
     put_arrays(printer, UL_PLACE_ARENA, 1);
     put_arrays(printer, UL_PLACE_SHARED, 1);
@@ -734,6 +762,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                ul_dtype_get(dtype)->name);
     }
     ul_expr_printer_init(&printer.expr, text, kernel);
+    printer.expr.is_short = ul_narrow(kernel, text->arena);
     printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {

@@ -627,9 +627,10 @@ void ul_put_definition(const struct ul_expr_printer *printer, const struct ul_ks
         return;
     const struct ul_kernel_var *var = &printer->kernel->vars[stmt->var];
     ul_put_indent(printer, indent);
+    bool is_short = printer->is_short != NULL && printer->is_short[stmt->var];
     if (stmt->kind != UL_KS_SET)
         ul_text_printf(printer->text, "%s%s ", stmt->kind == UL_KS_LET ? "const " : "",
-                       ul_c_type(var->dtype));
+                       is_short ? "int32_t" : ul_c_type(var->dtype));
     ul_text_printf(printer->text, "v%u = ", stmt->var);
     ul_put_expr(printer, stmt->value);
     ul_text_put(printer->text, ";\n");
