@@ -207,6 +207,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .io_caller = word_is(given->io, "caller"),
                                            .target = ul_target_find(given->target),
                                            .isa = given->isa,
+                                           .align_bytes = given->planning.alignment_bytes,
                                            .profile = &job->profile};
     UL_TRY(ul_cli_take_cuda(job, options));
     UL_TRY(conv_choice(job, &options->conv));
@@ -428,6 +429,10 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
         status = ul_diag_set(
             &job->diag, UL_MISMATCH, "its alignment is %llu bytes; elements need up to %d",
             (unsigned long long)job->plan.alignment_bytes, UL_PROGRAM_LEAST_ALIGN_BYTES);
+    if (status == UL_OK && job->plan.alignment_bytes < ul_program_call_align(job->program))
+        status = ul_diag_set(
+            &job->diag, UL_MISMATCH, "its alignment is %llu bytes; library calls need %u (--align)",
+            (unsigned long long)job->plan.alignment_bytes, ul_program_call_align(job->program));
     if (status == UL_MISMATCH && ul_cli_plan_options(job) != NULL) {
         const char *why = ul_arena_copy_string(&job->keep, job->diag.text);
         job->diag = (struct ul_diag){0};

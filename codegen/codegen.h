@@ -190,6 +190,7 @@ struct ul_program_options {
                                  ours stand in */
     bool tf32;                /* products of f32 may round their factors to 11 bits */
     const struct ul_profile *profile; /* of the device whose time counts */
+    uint64_t align_bytes;             /* of every range of the plan; 0: the default */
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
@@ -226,6 +227,9 @@ enum { UL_PROGRAM_STATE_BYTES = 32 };
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* What addresses of library calls are multiples of, at most; 1: nobody said. */
+uint32_t ul_program_call_align(const struct ul_program *program);
 
 /* winograd.c: whether any convolution was given Winograd's method. */
 bool ul_program_has_winograd(const struct ul_program *program);

@@ -17,7 +17,7 @@
  * A convolution of 1x1 over channels that lie innermost is a product of all pixels with the
  * weights: cuBLASLt takes it in any slice of a Concat, and it needs no cuDNN. cuDNN gets dense
  * tensors with channels innermost. It may be missing where the program runs, or have nothing that
- * fits: such a call has a kernel of ours beside it.
+ * fits; and of vectors not every cuBLASLt has all: such a call has a kernel of ours beside it.
  *
  * Elements are f32, f16 or bf16, sums are f32; factors are of one type, and a bias is of the
  * result's, which for convolutions is that of the factors.
@@ -104,6 +104,16 @@ static bool takes_product(const struct ul_call *call, uint64_t product_count)
            call->src.dims[rank - 1] >= LEAST_DEPTH &&
            (batch == 1 || product_count / batch >= LEAST_MATRIX_PRODUCTS) &&
            (call->bias.rank == 0 || call->bias.strides[rank - 1] == 1);
+}
+
+/* Vectors and operands that a whole batch shares: cuBLASLt documents them, but not every version
+ * has algorithms for all epilogues of them. */
+static bool is_odd_product(const struct ul_call *call)
+{
+    const struct ul_call_tensor *dst = &call->dst;
+    bool vector = dst->dims[dst->rank - 2] == 1 || dst->dims[dst->rank - 1] == 1;
+    return vector || (dst->rank == 3 && dst->dims[0] > 1 &&
+                      (call->src.dims[0] == 1 || call->weights.dims[0] == 1));
 }
 
 static uint64_t elements_of(const struct ul_call_tensor *tensor)
@@ -256,6 +266,9 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
 static uint32_t align_of(const struct context *context, const struct ul_group_call *call)
 {
     uint32_t align = call->align_bytes;
+    uint64_t planned = context->options->align_bytes;
+    if (planned != 0 && planned < align)
+        align = (uint32_t)planned;
     if (context->options->io_caller && call->at_edge && align > CALLERS_ALIGN_BYTES)
         align = CALLERS_ALIGN_BYTES;
     return align;
@@ -282,7 +295,8 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     call->scratch_bytes =
         bounded(context, is_product ? product_workspace(call) : convolution_workspace(call));
-    group->may_fail = !is_product;
+    group->may_fail = !is_product || is_odd_product(call);
+    call->has_own = group->may_fail;
     return true;
 }
 

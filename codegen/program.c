@@ -598,29 +598,31 @@ static enum ul_status kernel_step(struct builder *builder, const ul_node_id *nod
     return UL_OK;
 }
 
-static bool reads_alike(const struct ul_program_step *kernel, const struct ul_program_step *call)
+/* What the kernel reads and writes, the call does too: the plan knows of no other arguments. */
+static bool covers(const struct builder *builder, const struct ul_group_call *call,
+                   const struct ul_program_step *kernel)
 {
+    const struct ul_value *values = builder->graph->values;
     for (uint32_t i = 0; i < kernel->arg_count; i++) {
-        bool found = false;
+        bool found =
+            call->residual != UL_NONE && values[call->residual].view.base == kernel->args[i].base;
         for (uint32_t k = 0; k < call->arg_count; k++)
-            found = found || call->args[k].base == kernel->args[i].base;
+            found = found || (call->args[k] != UL_NONE &&
+                              values[call->args[k]].view.base == kernel->args[i].base);
         if (!found)
             return false;
     }
     return true;
 }
 
-/* Puts a kernel of ours beside a call that may find no library: what the plan says of the one must
- * hold for the other. False: it is left to the kernel alone. */
-static bool join_own(struct builder *builder, struct ul_program_step *call,
+/* Puts a kernel of ours beside a call that may find no library: what the plan says of places must
+ * hold for both. */
+static void join_own(struct builder *builder, struct ul_program_step *call,
                      const struct ul_program_step *own)
 {
-    if (!reads_alike(own, call))
-        return false;
     call->own = ul_arena_copy(builder->arena, own, sizeof *own);
     if (call->in_place_count > 0 && !is_among(own->in_place, own->in_place_count, call->in_place))
         call->in_place_count = 0;
-    return true;
 }
 
 /* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
@@ -648,11 +650,12 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
     }
     if (call == NULL)
         UL_TRY(check_piece(builder, last, own.kernel));
-    if (call != NULL)
-        step = call_step(builder, call, last);
-    if (call == NULL || (call->may_fail && !join_own(builder, &step, &own)))
-        step = own;
-    else if (call->call.scratch_bytes > scratch_bytes)
+    if (call != NULL && call->may_fail && !covers(builder, call, &own))
+        call = NULL;
+    step = call == NULL ? own : call_step(builder, call, last);
+    if (call != NULL && call->may_fail)
+        join_own(builder, &step, &own);
+    if (call != NULL && call->call.scratch_bytes > scratch_bytes)
         scratch_bytes = call->call.scratch_bytes;
     step.name = step_name(builder, builder->graph->nodes[last].name);
     step.op = group_ops(builder, nodes, count);
@@ -929,6 +932,16 @@ static enum ul_status build_root(struct builder *builder)
         plan_value(builder, view_of(graph, graph->blocks[0].outputs[i]).base);
     add_states(builder);
     return UL_OK;
+}
+
+uint32_t ul_program_call_align(const struct ul_program *program)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].align_bytes > most)
+            most = program->calls[i].align_bytes;
+    }
+    return most;
 }
 
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,

@@ -103,11 +103,12 @@ struct ul_call {
      * copy in scratch. 0: none. The rest of scratch is the library's own. */
     uint64_t src_copy_bytes, dst_copy_bytes;
     uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
-    /* Of target cuda: what all addresses are multiples of, and whether factors in f32 may be
-     * rounded to TF32. The residual of UL_POST_SUM is the argument behind the others, and may lie
+    /* Of target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
+     * to TF32. The residual of UL_POST_SUM is the argument behind the others, and may lie
      * elsewhere than dst. */
     uint32_t align_bytes;
     uint32_t tf32;
+    uint32_t has_own; /* 1: a kernel of the program stands in where the library cannot run it */
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */

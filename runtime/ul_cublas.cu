@@ -52,7 +52,7 @@ struct product {
     cublasLtMatmulAlgo_t algorithm;
     float alpha, beta;
     uint64_t workspace_bytes;
-    bool has_bias;
+    bool has_bias, is_ready;
     char name[48];
 };
 
@@ -245,6 +245,8 @@ int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call
                   const void *const *args, unsigned char *scratch)
 {
     struct handle *handle = (struct handle *)at->run->libraries[library];
+    if (!handle->products[call].is_ready)
+        return 0;
     if (ul_cuda_may_launch(at->run) &&
         !enqueue(handle, &handle->products[call], args, scratch, at->run->stream))
         ul_cuda_note(at->run, cudaErrorUnknown);
@@ -256,12 +258,12 @@ int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call
 /* Sums whose parts are added in the order in which they are done. */
 static bool keeps_order(const struct handle *handle, const cublasLtMatmulAlgo_t *algorithm)
 {
-    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t written = 0;
-    return handle->lt.MatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                   &scheme, sizeof scheme,
-                                                   &written) == CUBLAS_STATUS_SUCCESS &&
-           (scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
+    bool known = handle->lt.MatmulAlgoConfigGetAttribute(
+                     algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                     &written) == CUBLAS_STATUS_SUCCESS;
+    return !known || (scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
 }
 
 static bool make_preference(const struct handle *handle, const struct ul_call *call,
@@ -349,54 +351,62 @@ static int run_trial(void *opaque)
                    timing->stream);
 }
 
-/* The candidate that takes the least time here; ties to the earlier one. */
-static void tune(struct timing *timing, const cublasLtMatmulHeuristicResult_t *found, int count)
+/* Runs it once: the library loads what it needs, and says what it does not compute after all. */
+static bool runs(struct timing *timing)
 {
+    return timing->trial == NULL ||
+           (run_trial(timing) && cudaStreamSynchronize(timing->stream) == cudaSuccess);
+}
+
+/* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
+ */
+static bool choose(struct timing *timing, const struct ul_call *call, bool tunes)
+{
+    cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
+    int count = find_candidates(timing->handle, call, timing->product, found);
     double least = -1;
-    int best = 0;
+    int best = -1;
     for (int i = 0; i < count; i++) {
         timing->product->algorithm = found[i].algo;
+        if (!runs(timing))
+            continue;
+        if (!tunes || timing->trial == NULL)
+            return true;
         double seconds = ul_cuda_measure(timing->stream, run_trial, timing);
         if (seconds >= 0 && (least < 0 || seconds < least)) {
             least = seconds;
             best = i;
         }
     }
-    timing->product->algorithm = found[best].algo;
+    if (best >= 0)
+        timing->product->algorithm = found[best].algo;
+    return best >= 0;
 }
 
-/* Chooses for one call. The bias' address counts for its alignment alone: that of the arena. */
-static enum ul_result prepare_product(struct handle *handle, const struct ul_model *model,
-                                      uint32_t index, bool tunes, struct ul_cuda_choice *choice,
-                                      unsigned char *arena, cudaStream_t stream,
-                                      struct ul_failure *failure)
+/* Chooses for one call; false: the library has nothing for it. An address that is only as aligned
+ * as the plan promises stands for the bias'. */
+static bool prepare_product(struct handle *handle, const struct ul_model *model, uint32_t index,
+                            bool tunes, struct ul_cuda_choice *choice, unsigned char *arena,
+                            cudaStream_t stream)
 {
     const struct ul_call *call = &model->device->calls[index];
     struct product *product = &handle->products[index];
     struct ul_cuda_trial trial;
-    struct timing timing = {handle, product, &trial, stream};
-    cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
-    const void *bias = arena;
+    bool fits = ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) != 0;
+    struct timing timing = {handle, product, fits ? &trial : NULL, stream};
+    const void *bias = arena + call->align_bytes;
     product->workspace_bytes = call->scratch_bytes;
     if (!describe_product(handle, call, product) ||
         (product->has_bias &&
          !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)))
-        return refuse(failure, UL_LIBRARY_UNSUPPORTED, index, "cuBLASLt refuses a description");
-    bool fits = ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) != 0;
-    if (tunes || !take_choice(handle, call, product, choice)) {
-        int count = find_candidates(handle, call, product, found);
-        if (count == 0)
-            return refuse(failure, UL_LIBRARY_UNSUPPORTED, index,
-                          "cuBLASLt has no algorithm within the planned workspace");
-        product->algorithm = found[0].algo;
-        if (tunes && fits)
-            tune(&timing, found, count);
-    }
+        return false;
+    bool named = !tunes && take_choice(handle, call, product, choice) && runs(&timing);
+    product->is_ready = named || choose(&timing, call, tunes);
+    if (!product->is_ready)
+        return false;
     ul_cuda_put_hex(choice->text, &product->algorithm, sizeof product->algorithm);
     name_product(handle, product);
-    if (fits && (!run_trial(&timing) || cudaStreamSynchronize(stream) != cudaSuccess))
-        return refuse(failure, UL_LIBRARY_FAILED, index, "cublasLtMatmul");
-    return UL_OK;
+    return true;
 }
 
 static enum ul_result prepare(void *opaque, const struct ul_model *model,
@@ -420,10 +430,14 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
                               &reason))
         result = refuse(failure, UL_CHOICES_INVALID, 0, reason);
     for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
-        if (device->calls[i].kind == UL_CALL_MATMUL)
-            result = prepare_product(handle, model, i, tunes, &choices[i], arena,
-                                     (cudaStream_t)stream, failure);
+        const struct ul_call *call = &device->calls[i];
+        if (call->kind == UL_CALL_MATMUL &&
+            !prepare_product(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream) &&
+            !call->has_own)
+            result = refuse(failure, UL_LIBRARY_UNSUPPORTED, i,
+                            "cuBLASLt has no algorithm within the planned workspace");
     }
+    (void)cudaGetLastError(); /* of trials that failed */
     if (result == UL_OK && tunes &&
         !ul_cuda_write_choices(request->choices, model, "cublaslt", handle->lt.GetVersion(),
                                choices, &reason))

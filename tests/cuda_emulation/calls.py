@@ -257,6 +257,8 @@ def check(ullage, folder, calls):
         code, text = run([other, "--guard", "--random", "1"])
         need(code == 0, f"{options} --guard: {text}")
     check_missing(program, calls)
+    others = outputs(program, UL_EMULATE_NO_VECTORS="1")
+    need(near(others, plain, 1e-5), "kernels in cuBLASLt's place differ")
     return result
 
 
