@@ -140,6 +140,12 @@ void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void
     context->memory.graph_bytes = ul_cuda_less(before, context->memory.ready_free_bytes);
 }
 
+/* As kernels and calls may read it. */
+static bool is_usable(const struct ul_context *context, const void *buffer)
+{
+    return (uintptr_t)buffer % UL_DEVICE_BUFFER_ALIGN == 0 && ul_cuda_is_on_device(context, buffer);
+}
+
 static enum ul_result check_buffers(const struct ul_context *context, const void *const *inputs,
                                     void *const *outputs, struct ul_failure *failure)
 {
@@ -148,13 +154,12 @@ static enum ul_result check_buffers(const struct ul_context *context, const void
     if (result != UL_OK)
         return result;
     for (uint32_t i = 0; i < model->input_count; i++)
-        if (model->inputs[i].space != UL_SPACE_ARENA && !ul_cuda_is_on_device(context, inputs[i])) {
+        if (model->inputs[i].space != UL_SPACE_ARENA && !is_usable(context, inputs[i])) {
             failure->tensor = i;
             return failure->result = UL_INPUT_ELSEWHERE;
         }
     for (uint32_t i = 0; i < model->output_count; i++)
-        if (model->outputs[i].space != UL_SPACE_ARENA &&
-            !ul_cuda_is_on_device(context, outputs[i])) {
+        if (model->outputs[i].space != UL_SPACE_ARENA && !is_usable(context, outputs[i])) {
             failure->tensor = i;
             return failure->result = UL_OUTPUT_ELSEWHERE;
         }

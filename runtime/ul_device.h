@@ -36,6 +36,10 @@ struct ul_cuda_code; /* ul_cuda.h: what kernels.cu defines */
    and behind it a byte for each region. */
 #define UL_CUDA_STATE_BYTES 32u
 
+/* Addresses of buffers of the caller's that the model reads and writes in place (--io caller) are
+   multiples of this. */
+#define UL_DEVICE_BUFFER_ALIGN 16
+
 #define UL_DEVICE_TEXT_BYTES 256
 #define UL_DEVICE_LIBRARY_LIMIT 4
 

@@ -73,9 +73,10 @@ enum ul_result {
     UL_CHOICES_INVALID,     /* the file of a library's choices is not for this program; detail */
     UL_CHOICES_UNWRITTEN,   /* it cannot be written; detail */
     UL_ARENA_ELSEWHERE,     /* the arena is not memory of the device */
-    UL_INPUT_ELSEWHERE,     /* --io caller: input `tensor` is not memory that the device reaches */
-    UL_OUTPUT_ELSEWHERE,    /* likewise of an output */
-    UL_DATA_FAULT           /* the run is complete, but a value in the data was out of bounds */
+    UL_INPUT_ELSEWHERE, /* --io caller: input `tensor` is no such memory, or not at a multiple of 16
+                         */
+    UL_OUTPUT_ELSEWHERE, /* likewise of an output */
+    UL_DATA_FAULT        /* the run is complete, but a value in the data was out of bounds */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -382,9 +383,9 @@ static inline const char *ul_result_text(enum ul_result result)
     case UL_ARENA_ELSEWHERE:
         return "the arena is not memory of the device";
     case UL_INPUT_ELSEWHERE:
-        return "an input buffer is not memory of the device";
+        return "an input buffer is not memory of the device at a multiple of 16 bytes";
     case UL_OUTPUT_ELSEWHERE:
-        return "an output buffer is not memory of the device";
+        return "an output buffer is not memory of the device at a multiple of 16 bytes";
     }
     return "unknown result";
 }
