@@ -23,7 +23,7 @@ Wanted: time at most torch.compile's; memory at most half of PyTorch's (of eager
 less), and reserved at most its max_memory_reserved. What misses that is marked "!", exit code 6.
 Without PyTorch or without its CUDA, it says so and measures ours alone.
 --dry-run tries all of it on networks scaled down, PyTorch on the CPU and ours on whatever NVCC
-compiles for, such as tests/cuda_emulation/nvcc: its times mean nothing, and nothing is judged by them.
+compiles for, such as tests/cuda_emulation/nvcc: its times mean nothing, and none is judged.
 """
 
 import argparse
@@ -82,7 +82,8 @@ def torch_peer(order):
     torch.set_grad_enabled(False)
     device = torch.device(order["device"])
     on_gpu = device.type == "cuda"
-    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[order["precision"]]
+    dtypes = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    dtype = dtypes[order["precision"]]
     if not on_gpu and dtype == torch.float16:
         dtype = torch.float32  # PyTorch's CPU has no half convolution; a dry run judges nothing
     pictures = order["network"] in PICTURES
@@ -99,7 +100,8 @@ def torch_peer(order):
     call, begin_step = module, lambda: None
     if order["peer"] == "compile":
         call = torch.compile(module, mode="max-autotune")
-        begin_step = getattr(getattr(torch, "compiler", None), "cudagraph_mark_step_begin", begin_step)
+        compiler = getattr(torch, "compiler", None)
+        begin_step = getattr(compiler, "cudagraph_mark_step_begin", begin_step)
 
     def once():
         begin_step()
@@ -280,14 +282,15 @@ class Program:
         if not answer["reserved_bytes"] == allocated == self.plan["reserved_bytes"]:
             raise Failure(f"allocated {allocated} bytes, planned {self.plan['reserved_bytes']}")
         return {"reserved_bytes": allocated, "weights_bytes": self.plan["rows"]["weights"],
-                "context_bytes": device.get("context_bytes"), "device": device.get("name")}  # fmt: skip
+                "context_bytes": device.get("context_bytes"),
+                "device": device.get("name")}  # fmt: skip
 
 
 # ---- one row ----
 
 
 def resized(model, side):
-    """A network of convolutions alone takes pictures of any size; only inputs and outputs say one."""
+    """A network of convolutions takes pictures of any size; only inputs and outputs name one."""
     for value in [*model.graph.input, *model.graph.output]:
         for dim in value.type.tensor_type.shape.dim[2:]:
             dim.dim_value = side
@@ -316,7 +319,8 @@ def start_peers(args, folder, name, precision, model):
     for peer in args.peers:
         if peer == "onnxruntime" and precision != "fp32":
             continue
-        order = {"python": args.peer_python, "peer": peer, "network": name, "model": model, "precision": precision,
+        order = {"python": args.peer_python, "peer": peer, "network": name, "model": model,
+                 "precision": precision,
                  "device": "cpu" if args.dry_run else "cuda", "tf32": args.tf32,
                  "warmup_runs": args.warmup_runs, "inputs": os.path.join(folder, "inputs.npz"),
                  "outputs": os.path.join(folder, peer + ".npz")}  # fmt: skip
@@ -331,7 +335,9 @@ def start_peers(args, folder, name, precision, model):
 
 def measure_network(args, network, precision, folder):
     label, name, batch, size = network
-    row = {"network": label, "precision": "tf32" if args.tf32 and precision == "fp32" else precision}
+    row = {"network": label, "precision": precision}
+    if args.tf32 and precision == "fp32":
+        row["precision"] = "tf32"
     if args.dry_run:
         size = None if size is None else min(size, 32)
     path, model = model_file(args, folder, name, batch, size)
@@ -365,7 +371,8 @@ def measure(args, network, precision):
         try:
             row = measure_network(args, network, precision, folder)
         except Failure as error:
-            row = {"network": network[0], "precision": precision, "failure": str(error), "errors": {}}
+            row = {"network": network[0], "precision": precision, "failure": str(error),
+                   "errors": {}}  # fmt: skip
     row["dry_run"] = args.dry_run
     return row
 
@@ -425,11 +432,13 @@ def cells_of(row):
     reserved = [row[key]["reserved_bytes"] for key in ("eager", "compile")
                 if "reserved_bytes" in row.get(key, {})]  # fmt: skip
     difference = row.get("difference")
+    mark = "!" if "difference" in bad else ""
     return [row["network"], row["precision"], ms("ours"), ms("eager"), ms("compile"),
             ms("onnxruntime"), ratio("eager"), ratio("compile"), ratio("onnxruntime"),
-            mib("ours", "beyond"), mib("eager", "beyond"), mib("compile", "beyond"), ratio("memory"),
-            mib("ours", "all"), f"{min(reserved) / MIB:.1f}" if reserved else "-", ratio("reserved"),
-            "-" if difference is None else f"{difference:.1e}{'!' if 'difference' in bad else ''}"]  # fmt: skip
+            mib("ours", "beyond"), mib("eager", "beyond"), mib("compile", "beyond"),
+            ratio("memory"), mib("ours", "all"),
+            f"{min(reserved) / MIB:.1f}" if reserved else "-", ratio("reserved"),
+            "-" if difference is None else f"{difference:.1e}{mark}"]  # fmt: skip
 
 
 def print_table(facts, rows):

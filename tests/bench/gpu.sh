@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-python3}
 "$python" -c 'import numpy, onnx' 2>/dev/null || {
-    echo "gpu.sh: $python has no onnx or numpy; PYTHON names another (build/venv/bin/python has them)" >&2
+    echo "gpu.sh: $python has no onnx or numpy; PYTHON=COMMAND names another Python" >&2
     exit 77
 }
 # PyTorch brings cuDNN along: ours finds the same one, so that both have the same engines.

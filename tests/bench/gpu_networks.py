@@ -1,13 +1,13 @@
-"""The networks of tests/bench/gpu.py in plain PyTorch, as torchvision and Hugging Face's transformers
-write them: the same layers and sizes as the ONNX files of models/, and their weights.
+"""The networks of tests/bench/gpu.py in plain PyTorch, as torchvision and Hugging Face's
+transformers write them: the same layers and sizes as the ONNX files of models/, and their weights.
 
     build(name, model)    an nn.Module in float32 on the CPU, for evaluation; name: resnet50, unet,
                           bert_base or gpt2; model: the onnx.ModelProto that models/make.py made
     arguments(name, inputs)    what the module takes, from {name of an ONNX input: tensor}
 
-Sizes are read off the weights, so that networks of any width and depth are built; only the number of
-heads is not in them. Attention goes through scaled_dot_product_attention where PyTorch has it, so
-that it chooses its fastest kernel.
+Sizes are read off the weights, so that networks of any width and depth are built; only the number
+of heads is not in them. Attention goes through scaled_dot_product_attention where PyTorch has it,
+which chooses the fastest of its kernels.
 """
 
 import math
@@ -55,8 +55,8 @@ def load(module, weights):
 
 def count_of(weights, prefix):
     """How many numbered submodules stand behind a prefix such as "encoder.layer."."""
-    numbers = {int(name[len(prefix) :].split(".")[0]) for name in weights if name.startswith(prefix)}
-    return max(numbers) + 1
+    behind = [name[len(prefix) :] for name in weights if name.startswith(prefix)]
+    return max(int(name.split(".")[0]) for name in behind) + 1
 
 
 # ---- ResNet-50 ----

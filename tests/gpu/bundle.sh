@@ -16,7 +16,8 @@ cp "$1" "$2/ullage.program"
 strip "$2/ullage.program"
 cp "$here"/../../runtime/ul_* "$2/runtime/"
 # The C library itself is the other machine's.
-ldd "$1" | awk '$3 ~ /^\// { print $3 }' | grep -vE '/(libc|libm|libdl|librt|libpthread|libmvec)\.so' |
+ldd "$1" | awk '$3 ~ /^\// { print $3 }' |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libmvec)\.so' |
     while read -r library; do
         cp "$library" "$2/lib/"
     done

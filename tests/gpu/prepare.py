@@ -315,7 +315,8 @@ def parse():
     parser.add_argument("--stride", type=int, default=1, help="only every K-th of them")
     parser.add_argument("--data", help="ONNX's node tests (default: those of libonnx-testdata)")
     parser.add_argument("--models", default="all", help='names, "all" or "none"; scaled down')
-    parser.add_argument("--full", default="", metavar="NAMES", help='these, or "all", at full size too')
+    parser.add_argument("--full", default="", metavar="NAMES",
+                        help='these, or "all", at full size too')  # fmt: skip
     parser.add_argument("--precision", default="fp32,fp16,bf16")
     parser.add_argument("--limit", type=size_bytes, default=size_bytes("64MiB"))
     parser.add_argument("--jobs", type=int, default=2)

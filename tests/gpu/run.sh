@@ -13,23 +13,26 @@
 #   NVCC=COMMAND    (default nvcc, of the PATH or of /usr/local/cuda/bin)
 #
 # Checks, a row of the table each: build; data (results within tolerance); memory (--memory: what
-# was allocated is what was reserved, which is what was planned); free (free bytes of the device stay
-# what they were over 100 runs); guard (--guard); bits (two runs, and a build with --pack none,
+# was allocated is what was reserved, which is what was planned); free (free bytes of the device
+# stay what they were over 100 runs); guard (--guard); bits (two runs, and a build with --pack none,
 # give the same bytes); memcheck, racecheck, initcheck.
-# exit: 0 all pass, 6 a check failed, 1 usage, 3 no device that the programs run on, 5 PACK cannot be
-# read, 7 no nvcc
+# exit: 0 all pass, 6 a check failed, 1 usage, 3 no device that the programs run on, 5 PACK cannot
+# be read, 7 no nvcc
 set -uo pipefail
 export LC_ALL=C
 self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
 
 # ---- one check; each notes one line: check, group, name, ok|FAIL|skip, message ----
 
-note() { printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$group" "$name" "$2" "${3:-}" >>"$GPU_WORK/results.tsv"; }
+note() {
+    printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$group" "$name" "$2" "${3:-}" >>"$GPU_WORK/results.tsv"
+}
 
 # The first line of a log that says what is wrong, else its last.
 reason() {
     local line
-    line=$(grep -m1 -iE 'error|mismatch|fail|differ' "$1") || line=$(grep -v '^ *$' "$1" | tail -n 1)
+    line=$(grep -m1 -iE 'error|mismatch|fail|differ' "$1") ||
+        line=$(grep -v '^ *$' "$1" | tail -n 1)
     cut -c1-160 <<<"$line" | tr '\t' ' '
 }
 
@@ -105,8 +108,8 @@ check_guard() { limited guard "$folder/program" --guard --random 1; }
 outputs_of() {
     rm -rf "$3"
     mkdir -p "$3"
-    timeout "$limit" "$2" --random 1 --output-dir "$3" >"$logs/bits.txt" 2>&1 </dev/null || [ $? = 2 ] ||
-        { note bits FAIL "$1: $(reason "$logs/bits.txt")"; return 1; }
+    timeout "$limit" "$2" --random 1 --output-dir "$3" >"$logs/bits.txt" 2>&1 </dev/null ||
+        [ $? = 2 ] || { note bits FAIL "$1: $(reason "$logs/bits.txt")"; return 1; }
 }
 
 check_bits() {
@@ -212,7 +215,10 @@ if [ -z "$keep" ] || [ ! -e "$work/rows.tsv" ]; then
     # Sources are older than what is built here, whatever this machine's clock says.
     find "$work" -type f -exec touch -t 200001010000 {} +
 fi
-[ -s "$work/rows.tsv" ] || { echo "run.sh: $pack: holds no rows.tsv; prepare.sh packs it" >&2; exit 5; }
+if [ ! -s "$work/rows.tsv" ]; then
+    echo "run.sh: $pack: holds no rows.tsv; prepare.sh packs it" >&2
+    exit 5
+fi
 work=$(cd "$work" && pwd)
 rm -rf "$work/log" "$work/results.tsv"
 mkdir -p "$work/log"
@@ -225,7 +231,8 @@ if [ -z "$arch" ]; then
 fi
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 GPU_TARGET=$(sed -n 's/^target  *//p' "$work/facts.txt")
-export GPU_TARGET GPU_WORK=$work GPU_NVCC=$nvcc GPU_ARCH=$arch GPU_TIMEOUT=$limit GPU_SANITIZER=$sanitizer
+export GPU_TARGET GPU_WORK=$work GPU_NVCC=$nvcc GPU_ARCH=$arch GPU_TIMEOUT=$limit
+export GPU_SANITIZER=$sanitizer
 
 # ---- the checks ----
 
@@ -240,9 +247,14 @@ each() {
 with() { rows | awk -F'\t' -v kind="$1" '("," $5 ",") ~ ("," kind ",")'; }
 
 # Rows whose build is there; the others have failed already.
-built() { while IFS= read -r row; do [ ! -x "$work/$(cut -f3 <<<"$row")/program" ] || echo "$row"; done; }
+built() {
+    while IFS= read -r row; do
+        [ ! -x "$work/$(cut -f3 <<<"$row")/program" ] || echo "$row"
+    done
+}
 
-rows | awk -F'\t' '$5 ~ /^not emitted/ { print "build\t" $1 "\t" $2 "\tFAIL\t" $5 }' >>"$work/results.tsv"
+rows | awk -F'\t' '$5 ~ /^not emitted/ { print "build\t" $1 "\t" $2 "\tFAIL\t" $5 }' \
+    >>"$work/results.tsv"
 good() { rows | awk -F'\t' '$5 !~ /^not emitted/'; }
 
 # The runtime is the same in every folder: compiled once, by the Makefile of the first.
@@ -251,10 +263,11 @@ first=$(good | awk -F'\t' '$3 ~ /^models/' | head -n 1 | cut -f3)
 [ -n "$first" ] || usage "--filter $filter: no program is left"
 echo "building $(good | wc -l) programs, $jobs at a time" >&2
 cp "$work/$first/Makefile" "$work/$first/model.h" "$work/runtime/"
-objects=$(find "$work/runtime" -name 'ul_*.c' -o -name 'ul_*.cu' | sed 's/.*\///; s/\.cu\?$/.o/' | sort)
+objects=$(cd "$work/runtime" && find . -name 'ul_*.c' -o -name 'ul_*.cu' |
+    sed 's/\.cu\?$/.o/' | sort)
 # shellcheck disable=SC2086 # a list of objects
 make -s -k -j "$jobs" -C "$work/runtime" NVCC="$nvcc" CC="${CC:-cc}" CUDA_ARCH="$arch" $objects \
-    >"$work/log/runtime.txt" 2>&1 || true # what is missing is compiled, and complained of, where it is needed
+    >"$work/log/runtime.txt" 2>&1 || true # what is missing is complained of where it is needed
 
 # The first program tells whether there is a device at all.
 good | head -n 1 | each build 1
@@ -276,12 +289,14 @@ for check in memory free guard bits; do # alone on the device: free bytes are ev
 done
 if [ "$sanitize" != 0 ] && [ -n "$sanitizer" ]; then
     echo "compute-sanitizer" >&2
-    with sanitize | awk -v k="$sanitize" '(NR - 1) % k == 0' | built | each sanitize "$(((jobs + 3) / 4))"
+    with sanitize | awk -v k="$sanitize" '(NR - 1) % k == 0' | built |
+        each sanitize "$(((jobs + 3) / 4))"
 fi
 
 # ---- the table ----
 
-device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null |
+    head -n 1)
 {
     echo
     echo "device     ${device:-none that nvidia-smi names}"
@@ -293,7 +308,8 @@ device=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,no
     echo
     awk -F'\t' '
         BEGIN {
-            count = split("build data memory free guard bits memcheck racecheck initcheck", order, " ")
+            checks = "build data memory free guard bits memcheck racecheck initcheck"
+            count = split(checks, order, " ")
             printf "%-11s %-12s %7s %7s %7s\n", "check", "programs", "passed", "failed", "skipped"
         }
         {

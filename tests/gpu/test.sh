@@ -30,7 +30,8 @@ few=(--ops '^test_(add|gather_0|reduce_sum_keepdims_example|clip_default_min)$' 
 [ $# = 0 ] || few=("$@")
 
 code=0
-"$here/prepare.sh" --ullage "$ullage" --target "$target" "$work/pack.tar.gz" "${few[@]}" >"$work/out" 2>&1 || code=$?
+"$here/prepare.sh" --ullage "$ullage" --target "$target" "$work/pack.tar.gz" "${few[@]}" \
+    >"$work/out" 2>&1 || code=$?
 [ "$code" != 77 ] || exit 77
 [ "$code" = 0 ] || fail "prepare.sh: exit $code" "$work/out"
 "$here/run.sh" --jobs 2 --timeout 300 "$work/pack.tar.gz" >"$work/table" 2>"$work/out" ||
@@ -39,7 +40,8 @@ cat "$work/table"
 [ "$target" = c ] || exit 0
 
 # What is there, and nothing skipped in silence.
-for row in 'build +ops +4 +0' 'build +models fp32 +2 +0' 'data +ops +4 +0' 'data +models fp32 +2 +0' \
+for row in 'build +ops +4 +0' 'build +models fp32 +2 +0' \
+    'data +ops +4 +0' 'data +models fp32 +2 +0' \
     'memory +models fp32 +1 +0' 'guard +models fp32 +1 +0' 'bits +models fp32 +1 +0'; do
     grep -qE "^$row" "$work/table" || fail "no row $row" "$work/table"
 done
@@ -50,13 +52,15 @@ grep -q "not installed: not run" "$work/table" || command -v compute-sanitizer >
 bad=$work/pack.work
 cp "$bad/ops/test_add/data/input_0.pb" "$bad/ops/test_add/data/output_0.pb"
 echo '#error damaged' >>"$bad/ops/test_gather_0/model.c"
-printf 'ops\ttest_none\tops/test_none\tops/test_none/data\tnot emitted: nobody knows\t-\n' >>"$bad/rows.tsv"
+printf 'ops\ttest_none\tops/test_none\tops/test_none/data\tnot emitted: nobody knows\t-\n' \
+    >>"$bad/rows.tsv"
 rm "$bad/models/lstm.plain"/{model.h,program}
 code=0
 "$here/run.sh" --jobs 2 --keep "$work/pack.tar.gz" >"$work/table" 2>"$work/out" || code=$?
 [ "$code" = 6 ] || fail "a damaged pack: exit $code" "$work/table"
 for line in 'test_none: not emitted: nobody knows' 'test_gather_0: exit 2: .*damaged' \
-    'test_add: exit 6: .*MISMATCH' 'lstm.plain: exit 2: ' 'lstm.fp32: the build without reuse is missing'; do
+    'test_add: exit 6: .*MISMATCH' 'lstm.plain: exit 2: ' \
+    'lstm.fp32: the build without reuse is missing'; do
     grep -qE "^    $line" "$work/table" || fail "the table does not say: $line" "$work/table"
 done
 
@@ -74,6 +78,7 @@ expect 1 "$here/run.sh" --filter '^nothing$' "$bad"
 expect 5 "$here/run.sh" "$work/absent.tar.gz"
 expect 5 "$here/run.sh" --work "$work/none.work" "$here"
 expect 7 env NVCC=no-such-nvcc "$here/run.sh" "$bad"
-expect 4 "$here/prepare.sh" --ullage "$ullage" --target c --ops '^test_add$' --models none --limit 1K "$work/small.tar.gz"
+expect 4 "$here/prepare.sh" --ullage "$ullage" --target c --ops '^test_add$' --models none \
+    --limit 1K "$work/small.tar.gz"
 expect 1 "$here/prepare.sh" --ullage "$ullage" --target c --models no_such "$work/small"
 echo "ok"
