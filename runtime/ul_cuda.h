@@ -103,7 +103,7 @@ static inline struct ul_cuda_step ul_cuda_at(struct ul_cuda_run *run, uint32_t n
     return at;
 }
 
-/* A place in device memory, as an argument of whatever pointer type a kernel's host function has. */
+/* A place in device memory, as an argument of whatever pointer type a kernel's function has. */
 struct ul_place {
     unsigned char *bytes;
     template <typename type> operator type *() const
@@ -149,8 +149,8 @@ static inline int ul_cuda_may_launch(struct ul_cuda_run *run)
                                                                                   (at)->where);    \
         ul_cuda_note((at)->run, cudaGetLastError());                                               \
     } while (0)
-/* An array of the block's shared memory, in the body of a kernel. */
-#define UL_SHARED(type, name, count) __shared__ __align__(16) type name[count]
+/* An array of the block's shared memory, in the body of a kernel; tensor cores want it aligned. */
+#define UL_SHARED(type, name, count) __shared__ __align__(128) type name[count]
 #else
 #include "ul_emulate.h" /* tests/cuda_emulation */
 #endif

@@ -62,6 +62,9 @@ static void close_buffers(const struct ul_session *s, const struct ul_tensor *te
 static int check_choices(const struct ul_session *s)
 {
     struct ul_reader reader;
+    if (s->options->tune != NULL && s->model->device->library_count == 0)
+        fprintf(stderr, "%s: note: this program calls no library, so there is nothing to tune\n",
+                s->program);
     if (s->options->choices == NULL)
         return UL_EXIT_OK;
     int status = ul_reader_open(s, &reader, s->options->choices);
