@@ -694,13 +694,32 @@ static bool has_break(const struct builder *b, ul_ks first)
     return false;
 }
 
+/* Can the host compute it? From numbers and the variables of its loops alone. */
+static bool is_known_to_host(const struct builder *b, ul_kx id)
+{
+    const struct ul_kx_data *expr = &b->kernel->exprs[id];
+    uint32_t operands[] = {expr->a, expr->b, expr->c};
+    if (expr->dtype != UL_I64 || expr->op == UL_KX_LOAD || expr->op == UL_KX_INDEX)
+        return false;
+    for (uint32_t i = 0; expr->op == UL_KX_VAR && i < b->host_count; i++)
+        if (stmt_get(b, b->hosts[i])->var == expr->var)
+            return true;
+    for (uint32_t i = 0; i < ul_kx_operand_count(expr->op); i++)
+        if (!is_known_to_host(b, operands[i]))
+            return false;
+    return expr->op != UL_KX_VAR;
+}
+
 /* Does the loop run on the host? */
 static bool is_host_loop(struct builder *b, ul_ks id)
 {
     const struct ul_ks_data *stmt = stmt_get(b, id);
     int64_t count, launches;
-    if (stmt->kind != UL_KS_FOR || b->host_count == UL_GRID_HOSTS ||
-        !ul_kx_is_int(b->kernel, stmt->value, &count) || has_break(b, stmt->body) ||
+    if (stmt->kind != UL_KS_FOR || b->host_count == UL_GRID_HOSTS)
+        return false;
+    if (!ul_kx_is_int(b->kernel, stmt->value, &count))
+        count = b->kernel->vars[stmt->var].high + 1;
+    if (!is_known_to_host(b, stmt->value) || has_break(b, stmt->body) ||
         !has_work(b, stmt->body, UL_NONE) ||
         __builtin_mul_overflow(b->launches, count, &launches) || launches > MOST_LAUNCHES)
         return false;
@@ -729,10 +748,9 @@ static void cut_list(struct builder *b, ul_ks first)
         }
         bool is_items = is_one && stmt->kind == UL_KS_FOR && take_items(b, id, &nest, own);
         if (is_one && !is_items && is_host_loop(b, id)) {
-            int64_t count = 0, outer = b->launches;
+            int64_t count = b->kernel->vars[stmt->var].high + 1, outer = b->launches;
             b->hosts[b->host_count++] = id;
-            if (ul_kx_is_int(b->kernel, stmt->value, &count))
-                b->launches *= count > 0 ? count : 1;
+            b->launches *= count > 0 ? count : 1;
             cut_list(b, stmt->body);
             b->host_count--;
             b->launches = outer;
