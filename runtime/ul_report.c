@@ -119,6 +119,13 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
     case UL_DRIVER_TOO_OLD:
         return report_unsuitable(s, failure);
     case UL_DEVICE_FULL:
+        if (failure->available_bytes >= failure->needed_bytes)
+            return ul_error(s, UL_EXIT_NO_FIT,
+                            "the device does not give the %" PRIu64
+                            " bytes that the model needs in one piece, though %" PRIu64
+                            " are free; compile it with a --budget, or end what else uses the "
+                            "device",
+                            failure->needed_bytes, failure->available_bytes);
         return ul_error(s, UL_EXIT_NO_FIT,
                         "the model needs %" PRIu64 " bytes of the device's memory, and %" PRIu64
                         " are free; compile it with a --budget, or end what else uses the device",
