@@ -207,7 +207,9 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                            .io_caller = word_is(given->io, "caller"),
                                            .target = ul_target_find(given->target),
                                            .isa = given->isa,
-                                           .align_bytes = given->planning.alignment_bytes,
+                                           .align_bytes = given->plan != NULL
+                                                              ? job->plan_header.alignment_bytes
+                                                              : given->planning.alignment_bytes,
                                            .profile = &job->profile};
     UL_TRY(ul_cli_take_cuda(job, options));
     UL_TRY(conv_choice(job, &options->conv));

@@ -266,9 +266,8 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
 static uint32_t align_of(const struct context *context, const struct ul_group_call *call)
 {
     uint32_t align = call->align_bytes;
-    uint64_t planned = context->options->align_bytes;
-    if (planned != 0 && planned < align)
-        align = (uint32_t)planned;
+    while (context->options->align_bytes % align != 0)
+        align /= 2;
     if (context->options->io_caller && call->at_edge && align > CALLERS_ALIGN_BYTES)
         align = CALLERS_ALIGN_BYTES;
     return align;

@@ -82,6 +82,8 @@ static enum ul_status read_header(struct reader *reader, struct ul_report_header
 {
     UL_TRY(get_string(reader, reader->root, "model_sha256", &header->model_sha256));
     UL_TRY(get_string(reader, reader->root, "target", &header->target));
+    UL_TRY(
+        get_number(reader, reader->root, "alignment_bytes", INT64_MAX, &header->alignment_bytes));
     return read_options(reader, header);
 }
 

@@ -72,6 +72,7 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 struct ul_report_header {
     const char *model_sha256;
     const char *target;
+    uint64_t alignment_bytes; /* of every range */
     uint32_t option_count;
     const struct ul_report_option *options;
 };
