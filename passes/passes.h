@@ -16,7 +16,7 @@
 
 enum ul_pass_kind {
     UL_PASS_ANY,
-    UL_PASS_INFERENCE,    /* changes what would be trained: not run for a training graph */
+    UL_PASS_INFERENCE,     /* changes what would be trained: not run for a training graph */
     UL_PASS_CHANNELS_LAST, /* for targets whose convolutions want channels innermost */
     UL_PASS_FILTERS_LAST   /* the same of their weights, where the target does not pack them */
 };
