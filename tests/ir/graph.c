@@ -136,13 +136,41 @@ static void broken_views(void **state)
     ul_arena_done(&arena);
 }
 
+/* A view is stored as its base is, and only f32 otherwise than by its type. */
+static void broken_storage(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    chain(&graph, &arena);
+    for (uint32_t v = 0; v < 3; v++) {
+        graph.values[v].view.base = v;
+        graph.values[v].view.strides[0] = 1;
+    }
+    graph.values[1].view.base = 0;
+    graph.values[0].storage = UL_BF16;
+    verify_fails(&graph, "another way than what it lies in");
+    graph.values[1].storage = UL_BF16;
+    verify_holds(&graph);
+    assert_int_equal(ul_value_bytes(&graph, 0), ul_type_bytes(&graph.values[0].type) / 2);
+    graph.values[1].view.offset_bytes = 2;
+    verify_fails(&graph, "leaves its base");
+    graph.values[1].view.offset_bytes = 0;
+    graph.values[2].storage = UL_I8;
+    verify_fails(&graph, "cannot be stored");
+    graph.values[2].storage = UL_F16;
+    verify_holds(&graph);
+    graph.values[2].type.dtype = UL_F64;
+    verify_fails(&graph, "cannot be stored");
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edits),
-        cmocka_unit_test(attributes),
-        cmocka_unit_test(broken_graphs),
-        cmocka_unit_test(broken_views),
+        cmocka_unit_test(edits),          cmocka_unit_test(attributes),
+        cmocka_unit_test(broken_graphs),  cmocka_unit_test(broken_views),
+        cmocka_unit_test(broken_storage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

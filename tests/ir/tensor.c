@@ -143,6 +143,43 @@ static void read_splat_and_unaligned(void **state)
     ul_arena_done(&arena);
 }
 
+/* Constants as they lie in memory under --precision: more than one part, from any element on. */
+static void read_rounded(void **state)
+{
+    (void)state;
+    enum { COUNT = 5000, BEGIN = 3 };
+    static const enum ul_dtype halves[] = {UL_F16, UL_BF16};
+    static const uint32_t special[] = {0x7F800000, 0xFF800000, 0x7FC00001, 0x7F7FFFFF, 0x477FEFFF,
+                                       0x477FF000, 0x3F808000, 0x3F818000, 0x33000000, 0x80000001};
+    static float values[COUNT];
+    static unsigned char out[2 * COUNT];
+    int64_t dims[] = {COUNT};
+    uint32_t bits = 1;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        values[i] = ul_f32_from_bits(i < sizeof special / sizeof *special ? special[i] : bits);
+    }
+    struct ul_tensor tensor = {.type = ul_type_make(UL_F32, 1, dims),
+                               .data = (const unsigned char *)values};
+    for (int h = 0; h < 2; h++) {
+        ul_tensor_read_as(&tensor, halves[h], BEGIN, COUNT - BEGIN, out);
+        for (uint32_t i = BEGIN; i < COUNT; i++) {
+            uint32_t code = place_code(out + (size_t)2 * (i - BEGIN), halves[h]);
+            if (isnan(values[i]))
+                assert_true(isnan(runtime_decode(halves[h], code)));
+            else
+                assert_int_equal(code, runtime_encode(halves[h], values[i]));
+        }
+        struct ul_tensor splat = {.type = tensor.type};
+        memcpy(splat.splat, &values[20], sizeof(float));
+        ul_tensor_read_as(&splat, halves[h], 7, 2, out);
+        assert_int_equal(place_code(out, halves[h]), runtime_encode(halves[h], values[20]));
+        assert_memory_equal(out, out + 2, 2);
+    }
+    ul_tensor_read_as(&tensor, UL_F32, 1, 2, out);
+    assert_memory_equal(out, &values[1], 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +188,7 @@ int main(void)
         cmocka_unit_test(f4_values),
         cmocka_unit_test(integers_wrap),
         cmocka_unit_test(read_splat_and_unaligned),
+        cmocka_unit_test(read_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
