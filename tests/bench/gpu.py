@@ -5,9 +5,11 @@
            [--peers eager,compile,onnxruntime] [--rounds 5] [--runs 30] [--json FILE]
            [-- COMPILE OPTIONS]
     gpu.sh --table FILE.json ...        the table alone, of runs before (max-autotune takes minutes)
+    gpu.sh --planned                    what ours will reserve; needs no GPU
 
 ResNet-50 of batch 1 and 32, BERT-base of 1x128 and 8x512, GPT-2 of 1x1024, U-Net of 1x512x512, the
-ONNX files of models/ and the same networks in PyTorch with the same weights (gpu_networks.py).
+ONNX files of models/ and the same networks in PyTorch with the same weights (gpu_networks.py). All
+take and give float32, whatever they compute in.
 
 time      medians of runs in blocks that alternate between all of them, after a warm-up, by the
           device's events, without copies of inputs and outputs; ours by the program's --bench.
@@ -95,16 +97,22 @@ def torch_peer(order):
     inputs = {}
     for name, array in np.load(order["inputs"]).items():
         tensor = torch.from_numpy(array).to(device)
-        inputs[name] = tensor.to(dtype, **layout) if tensor.is_floating_point() else tensor
+        inputs[name] = tensor.to(**layout) if pictures else tensor
     values = gpu_networks.arguments(order["network"], inputs)
-    call, begin_step = module, lambda: None
+
+    def call(*values):
+        results = module(*(v.to(dtype) if v.is_floating_point() else v for v in values))
+        return tuple(y.float() for y in (results if isinstance(results, tuple) else (results,)))
+
+    begin_step = None
     if order["peer"] == "compile":
-        call = torch.compile(module, mode="max-autotune")
+        call = torch.compile(call, mode="max-autotune")
         compiler = getattr(torch, "compiler", None)
-        begin_step = getattr(compiler, "cudagraph_mark_step_begin", begin_step)
+        begin_step = getattr(compiler, "cudagraph_mark_step_begin", None)
 
     def once():
-        begin_step()
+        if begin_step is not None:
+            begin_step()
         return call(*values)
 
     def timed():
@@ -119,9 +127,7 @@ def torch_peer(order):
         last.synchronize()
         return first.elapsed_time(last) / 1000
 
-    outputs = once()
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    outputs = [tensor.float().cpu().numpy() for tensor in outputs]
+    outputs = [tensor.cpu().numpy() for tensor in once()]
     facts = {"version": torch.__version__, "state_bytes": state_bytes}
     for _ in range(order["warmup_runs"]):
         timed()
@@ -298,6 +304,8 @@ def resized(model, side):
 
 
 def model_file(args, folder, name, batch, size):
+    if args.dry_run and size is not None:
+        size = min(size, 32)
     model = make.make(name, batch, size if name not in PICTURES else None, args.dry_run)
     if name in PICTURES and size is not None:
         model = resized(model, size)
@@ -338,8 +346,6 @@ def measure_network(args, network, precision, folder):
     row = {"network": label, "precision": precision}
     if args.tf32 and precision == "fp32":
         row["precision"] = "tf32"
-    if args.dry_run:
-        size = None if size is None else min(size, 32)
     path, model = model_file(args, folder, name, batch, size)
     inputs = random_inputs(model, seed=1)
     np.savez(os.path.join(folder, "inputs.npz"), **inputs)
@@ -375,6 +381,28 @@ def measure(args, network, precision):
                    "errors": {}}  # fmt: skip
     row["dry_run"] = args.dry_run
     return row
+
+
+def print_planned(args):
+    """Bytes of a plan, with the outputs, which nothing makes smaller, beside them."""
+    print("| network | precision | reserved, MiB | weights | beyond | outputs |")
+    print("|" + "---|" * 6)
+    for label, name, batch, size in NETWORKS:
+        with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
+            if not re.search(args.only, label):
+                continue
+            path, model = model_file(args, folder, name, batch, size)
+            shapes = [[dim.dim_value for dim in value.type.tensor_type.shape.dim]
+                      for value in model.graph.output]  # fmt: skip
+            outputs = sum(4 * math.prod(shape) for shape in shapes)
+            for precision in args.precision:
+                command = [args.ullage, "plan", path, "--target", args.target, "--json", "-",
+                           "--precision", precision, *args.options]  # fmt: skip
+                plan = json.loads(checked(command, "planning", args.timeout))
+                reserved, weights = plan["reserved_bytes"], plan["rows"]["weights"]
+                figures = (reserved, weights, reserved - weights, outputs)
+                cells = " | ".join(f"{figure / MIB:.1f}" for figure in figures)
+                print(f"| {label} | {precision} | {cells} |", flush=True)
 
 
 # ---- the table ----
@@ -522,6 +550,7 @@ def parse(argv):
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="the rows; added to those it holds")
     parser.add_argument("--table", nargs="+", metavar="FILE", help="print those rows, measure none")
+    parser.add_argument("--planned", action="store_true", help="print what plans reserve")
     args = parser.parse_args(argv[:at])
     args.options = argv[at + 1 :]
     args.ullage = os.path.abspath(args.ullage)
@@ -557,6 +586,12 @@ def main():
         serve(json.loads(argv[1]))
         return
     args = parse(argv)
+    if args.planned:
+        try:
+            print_planned(args)
+        except Failure as error:
+            sys.exit(f"gpu.sh: {error}")
+        return
     if args.table:
         facts, rows = read_rows(args.table)
     else:

@@ -38,6 +38,7 @@ elif grep -E '^\| [^|]+\| fp(32|16)' "$work/out" | grep -qE '\| - \|$'; then
     fail "results were not compared with PyTorch"
 fi
 expect 0 '^\| GPT-2 1x1024 \| fp32 \|' "${bench[@]}" --table "$work/rows.json"
+expect 0 '^\| GPT-2 1x1024 \| fp16 \| [0-9.]+ \|' "${bench[@]}" --planned --dry-run --only GPT
 
 # What is wanted: figures within it, and one after the other beyond it.
 row() { # MS RESERVED DIFFERENCE of ours; PyTorch's are 1 ms, 1000 bytes, 400 of them weights
