@@ -34,6 +34,7 @@ struct ul_context {
     unsigned char *arena;
     struct ul_cuda_state *seen; /* page-locked: the state after a run */
     void *libraries[UL_DEVICE_LIBRARY_LIMIT];
+    bool warm; /* the model ran once, so that a run can be captured */
     cudaGraphExec_t graph;
     const void **graph_buffers; /* the caller's inputs and outputs that it was captured with */
     cudaEvent_t clock[UL_CUDA_CLOCKS];
@@ -81,6 +82,8 @@ void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
 /* Waits for the run, unless it failed with `error`; hands its fault to the caller. */
 enum ul_result ul_cuda_finish(struct ul_context *context, cudaError_t error,
                               struct ul_failure *failure);
+/* The first run, on zeros. */
+enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure);
 /* Makes the graph that later runs replay, for these buffers of the caller; where that fails, runs
    are launched step by step: slower, and the same otherwise. */
 void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs);

@@ -131,13 +131,27 @@ static void set_up(struct ul_cuda_run *run)
         model->device->code->setup(run);
 }
 
+/* All that a run reads and writes is in the arena. */
+static bool is_in_arena(const struct ul_model *model)
+{
+    bool in_arena = true;
+    for (uint32_t i = 0; i < model->input_count; i++)
+        in_arena = in_arena && model->inputs[i].space == UL_SPACE_ARENA;
+    for (uint32_t i = 0; i < model->output_count; i++)
+        in_arena = in_arena && model->outputs[i].space == UL_SPACE_ARENA;
+    return in_arena;
+}
+
 static enum ul_result load_parts(struct ul_context *context, const struct ul_weights_source *source,
                                  struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
     enum ul_result result = UL_OK;
-    bool in_arena = true; /* all that a run touches */
-    if (model->payload_bytes != 0)
+    bool captured = context->graph != NULL || context->memory.uncaptured != NULL;
+    bool captures = !captured && !context->request.plain && is_in_arena(model);
+    if (captures)
+        result = ul_cuda_warm_up(context, failure);
+    if (result == UL_OK && model->payload_bytes != 0)
         result = load_weights(context, source, failure);
     if (result == UL_OK) {
         struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
@@ -145,12 +159,7 @@ static enum ul_result load_parts(struct ul_context *context, const struct ul_wei
         ul_cuda_enqueue(context, &run, set_up);
         result = ul_cuda_finish(context, run.error, failure);
     }
-    for (uint32_t i = 0; i < model->input_count; i++)
-        in_arena = in_arena && model->inputs[i].space == UL_SPACE_ARENA;
-    for (uint32_t i = 0; i < model->output_count; i++)
-        in_arena = in_arena && model->outputs[i].space == UL_SPACE_ARENA;
-    bool captured = context->graph != NULL || context->memory.uncaptured != NULL;
-    if (result == UL_OK && in_arena && !captured && !context->request.plain)
+    if (result == UL_OK && captures)
         ul_cuda_capture(context, NULL, NULL);
     if (context->memory.run_count == 0)
         context->memory.ready_free_bytes = ul_cuda_free_bytes();

@@ -9,6 +9,11 @@
  * replayed. It is launched step by step instead where somebody wants to be told of steps, and where
  * it is too long: loops are unrolled while they are enqueued, a node of a graph takes memory of the
  * device, and GRAPH_LAUNCH_LIMIT of them are what a graph may have.
+ *
+ * Before it is captured it is launched once: code that CUDA and its libraries load when it is first
+ * called cannot be loaded while a stream is captured, and takes memory of the device. Where a run
+ * touches the arena alone, that is before the weights are loaded, on zeros, so that whatever it
+ * writes is of no consequence; with buffers of the caller, it is the first run.
  */
 #include "ul_cuda_internal.h"
 
@@ -254,6 +259,17 @@ static cudaError_t launch(struct ul_context *context, const void *const *inputs,
     return run.error;
 }
 
+enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *failure)
+{
+    cudaError_t error =
+        cudaMemsetAsync(context->arena, 0, context->model->arena_bytes, context->stream);
+    if (error == cudaSuccess)
+        error = launch(context, NULL, NULL, NULL);
+    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
+    context->warm = error == cudaSuccess;
+    return context->warm ? UL_OK : ul_cuda_fail(context, failure, error);
+}
+
 static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock event)
 {
     return context->request.timed ? cudaEventRecord(context->clock[event], context->stream)
@@ -269,8 +285,9 @@ static enum ul_result run_on_device(struct ul_context *context, const void *cons
     bool replays = announce == NULL && !context->request.plain;
     if (result != UL_OK)
         return result;
-    if (replays && context->memory.uncaptured == NULL &&
-        (context->graph == NULL || !same_buffers(context, inputs, outputs, false)))
+    bool stale = context->graph == NULL || !same_buffers(context, inputs, outputs, false);
+    bool captures = replays && stale && context->memory.uncaptured == NULL;
+    if (captures && context->warm)
         ul_cuda_capture(context, inputs, outputs);
     replays = replays && context->graph != NULL;
     cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
@@ -284,7 +301,12 @@ static enum ul_result run_on_device(struct ul_context *context, const void *cons
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
     context->memory.run_count++;
     context->memory.replay_count += replays;
-    return ul_cuda_finish(context, error, failure);
+    result = ul_cuda_finish(context, error, failure);
+    if (captures && !context->warm && (result == UL_OK || result == UL_DATA_FAULT)) {
+        context->warm = true;
+        ul_cuda_capture(context, inputs, outputs);
+    }
+    return result;
 }
 
 enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,

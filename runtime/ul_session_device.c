@@ -83,7 +83,7 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
     s->margin_bytes = (margin_bytes + align - 1) / align * align;
     request.number = s->options->device;
     request.margin_bytes = s->margin_bytes;
-    request.plain = mode == UL_MODE_GUARD;
+    request.plain = mode == UL_MODE_GUARD || mode == UL_MODE_RUN; /* one run is not worth it */
     request.timed = mode == UL_MODE_BENCH;
     request.measured = mode == UL_MODE_MEMORY;
     request.tune = s->options->tune != NULL;

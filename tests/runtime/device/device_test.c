@@ -125,7 +125,7 @@ static int run_with(struct ul_context *context, const struct buffers *b, unsigne
     return same(&t, &want);
 }
 
-/* The graph is made for the first run's buffers, and anew for others. */
+/* The graph is made behind the first run, for its buffers, and anew for others. */
 static void test_buffers(void)
 {
     struct ul_context *context;

@@ -168,7 +168,8 @@ class Modes(unittest.TestCase):
                 done["whole_seconds"]["median"], done["latency_seconds"]["median"]
             )
             device = done["device"]
-            self.assertEqual(device["run_count"] - device["replay_count"], done["profiled_runs"])
+            launched = done["profiled_runs"] + (name == "deviceCALLER")  # the first run
+            self.assertEqual(device["run_count"] - device["replay_count"], launched)
             self.assertEqual(device["free_bytes"], device["ready_free_bytes"])
             self.assertEqual(len(done["steps"]), 7)
             self.assertEqual(done["steps"][0]["name"], "check")
@@ -204,6 +205,11 @@ class Devices(unittest.TestCase):
         self.assertIn(f"{ARENA_BYTES} bytes that the model needs in one piece, though", error)
         error = run("deviceCALLER", "--random", "1", code=4, FREE_BYTES=str(10 << 20)).stderr
         self.assertIn("needs 16 bytes of the device's memory, and 0 are free", error)
+
+    def test_broken_early(self):
+        if not ASAN:
+            error = run("device", "--memory", code=70, FAIL_KERNEL="k3").stderr
+            self.assertRegex(error, r"the device failed: \w+")
 
     def test_broken(self):
         # After that error CUDA gives nothing back.
