@@ -329,7 +329,8 @@ static struct ul_phase *phase_add(struct builder *b, enum ul_phase_kind kind, ul
                                .items = {.total = 1, .shift = UL_NONE},
                                .first = first,
                                .end = end,
-                               .team = 1};
+                               .team = 1,
+                               .vector = 1};
     memcpy(phase->hosts, b->hosts, sizeof b->hosts);
     phase->offsets_bytes = UL_NEW_ARRAY(b->arena, uint64_t, b->kernel->buffer_count);
     phase->places = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->buffer_count);
@@ -350,7 +351,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
  */
 static void set_launch(struct ul_phase *phase)
 {
-    int64_t teams = phase->items.total;
+    int64_t teams = phase->items.total / phase->vector;
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
     if (phase->own_bytes > 0) {
         int64_t most = MOST_TEAMS * (alone ? 1 : phase->kind == UL_PHASE_TEAM ? 4 : BLOCK);
@@ -543,6 +544,7 @@ static void make_items(struct builder *b, struct ul_phase *phase, const bool *ow
     if (!has_work(b, phase->first, phase->end)) {
         phase->kind = UL_PHASE_EACH;
         set_places(b, phase, own);
+        phase->vector = ul_grid_vector(phase, b->kernel, &b->scratch);
     } else if (!try_loose(b, phase, own)) {
         make_team(b, phase, own);
     }

@@ -68,6 +68,7 @@ struct ul_phase {
     ul_ks first, end;           /* an item: statements of a list */
     int64_t team;               /* threads; no multiple of a warp where it is loose */
     bool is_loose;              /* threads of a team never wait for each other */
+    uint32_t vector; /* of EACH: rounds of the innermost loop that a thread takes at once */
     uint32_t block_threads;
     int64_t block_count;
     bool has_own;            /* scratch of each team: there are as many as are launched */
@@ -102,6 +103,15 @@ bool ul_may_alias(const struct ul_kernel *kernel, uint32_t a, uint32_t b);
  * elements that one thread alone touches, one a thread. */
 void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kernel,
                            struct ul_arena *arena);
+
+/* grid_vector.c, for grid.c and print_cuda.c */
+
+/* How many elements a thread takes at once: 1, or as many as fill 16 bytes. */
+uint32_t ul_grid_vector(const struct ul_phase *phase, const struct ul_kernel *kernel,
+                        struct ul_arena *arena);
+/* Are the elements at the index, in a phase that has vectors, one such? */
+bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_phase *phase,
+                           ul_kx index);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);

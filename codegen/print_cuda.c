@@ -520,6 +520,126 @@ static void put_item(struct printer *printer, uint32_t indent)
     put_list(printer, phase->first, phase->end, indent);
 }
 
+/* ---- Several elements at once ---- */
+
+static void find_packs(struct printer *printer, ul_kx id, uint32_t *count, uint32_t indent)
+{
+    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    find_packs(printer, expr->a, count, indent);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        find_packs(printer, expr->b, count, indent);
+    if (ul_kx_operand_count(expr->op) == 3)
+        find_packs(printer, expr->c, count, indent);
+    if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
+        !ul_grid_is_contiguous(printer->kernel, printer->phase, expr->a))
+        return;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (", *count,
+                   printer->phase->vector, expr->var);
+    ul_put_expr(&printer->expr, expr->a);
+    ul_text_put(printer->text, "), true);\n");
+    printer->expr.elements[id] =
+        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", (*count)++);
+}
+
+/* Loads all packs; the loop's variable is the first of its rounds. */
+static void put_pack_loads(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    uint32_t count = 0;
+    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE || printer->expr.used[stmt->var])
+            find_packs(printer, stmt->value, &count, indent);
+    }
+}
+
+static void put_pack_stores(struct printer *printer, bool declare, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind != UL_KS_STORE)
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        if (declare) {
+            ul_text_printf(printer->text, "ul_pack_of<%s, %u> t_result%u;\n",
+                           ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
+                           phase->vector, stmt->buffer);
+        } else {
+            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
+            ul_put_expr(&printer->expr, stmt->index);
+            ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
+        }
+    }
+}
+
+static void put_pack_body(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE) {
+            printer->expr.store_to =
+                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt->buffer);
+            ul_put_indent(&printer->expr, indent);
+            ul_put_store(&printer->expr, stmt);
+            printer->expr.store_to = NULL;
+        } else {
+            ul_put_definition(&printer->expr, stmt, indent);
+        }
+    }
+}
+
+/* Items of several rounds each. `v<id>` of the innermost loop is the first of them outside of the
+ * loop over t_u, and hidden inside of it. */
+static void put_packs(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    struct ul_nest packs = phase->items;
+    uint32_t last = packs.count - 1;
+    uint32_t var = stmt_get(printer, packs.loops[last])->var;
+    const char *type = index_type(printer, var);
+    packs.total /= phase->vector;
+    packs.rounds[last] /= phase->vector;
+    ul_text_printf(printer->text,
+                   "        for (%s t_item = ul_item_first(); t_item < %" PRId64
+                   "; t_item += ul_item_stride()) {\n",
+                   number_type(packs.total), packs.total);
+    put_rounds(printer, &packs, "t_item", 3);
+    ul_text_printf(printer->text, "            const %s t_first = v%u * %u;\n            {\n", type,
+                   var, phase->vector);
+    ul_text_printf(printer->text, "                const %s v%u = t_first;\n", type, var);
+    put_pack_loads(printer, 4);
+    put_pack_stores(printer, true, 4);
+    ul_text_printf(printer->text,
+                   "                UL_EACH_OF_PACK\n                for (int t_u = 0; t_u < %u; "
+                   "t_u++) {\n                    [[maybe_unused]] const %s v%u = t_first + t_u;\n",
+                   phase->vector, type, var);
+    put_pack_body(printer, 5);
+    ul_text_put(printer->text, "                }\n");
+    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+    put_pack_stores(printer, false, 4);
+    ul_text_put(printer->text, "            }\n        }\n        return;\n    }\n");
+}
+
+/* if (all buffers are aligned) { packs } and, where they are not, elements. */
+static void put_aligned(struct printer *printer)
+{
+    const char *separator = "";
+    ul_text_put(printer->text, "    if (");
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        if (!printer->mentions.buffers[i])
+            continue;
+        ul_text_printf(printer->text, "%sul_is_aligned(b%u)", separator, i);
+        separator = " && ";
+    }
+    ul_text_put(printer->text, ") {\n");
+    put_packs(printer);
+}
+
 static void put_each(struct printer *printer)
 {
     const struct ul_phase *phase = printer->phase;
@@ -527,6 +647,8 @@ static void put_each(struct printer *printer)
         put_item(printer, 1);
         return;
     }
+    if (phase->vector > 1)
+        put_aligned(printer);
     ul_text_printf(printer->text,
                    "    for (%s t_item = ul_item_first(); t_item < %" PRId64
                    "; t_item += ul_item_stride()) {\n",
@@ -764,6 +886,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
     ul_expr_printer_init(&printer.expr, text, kernel);
     printer.expr.is_short = ul_narrow(kernel, text->arena);
     printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
+    printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
         printer.phase = &printer.grid.phases[i];

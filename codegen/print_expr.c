@@ -194,7 +194,11 @@ static void put_load(const struct ul_expr_printer *printer, const struct ul_kx_d
     const char *decode = ul_decoder_name(printer->kernel->buffers[expr->var].dtype);
     if (decode != NULL)
         ul_text_printf(printer->text, "%s(", decode);
-    put_element(printer, expr->var, expr->a);
+    ul_kx id = (ul_kx)(expr - printer->kernel->exprs);
+    if (printer->elements != NULL && printer->elements[id] != NULL)
+        ul_text_put(printer->text, printer->elements[id]);
+    else
+        put_element(printer, expr->var, expr->a);
     if (decode != NULL)
         ul_text_put(printer->text, ")");
 }
@@ -607,7 +611,10 @@ void ul_put_indent(const struct ul_expr_printer *printer, uint32_t indent)
 void ul_put_store(const struct ul_expr_printer *printer, const struct ul_ks_data *stmt)
 {
     enum ul_dtype dtype = printer->kernel->buffers[stmt->buffer].dtype;
-    put_element(printer, stmt->buffer, stmt->index);
+    if (printer->store_to != NULL)
+        ul_text_put(printer->text, printer->store_to);
+    else
+        put_element(printer, stmt->buffer, stmt->index);
     ul_text_put(printer->text, " = ");
     const char *close = "";
     if (ul_decoder_name(dtype) != NULL) {

@@ -15,6 +15,8 @@ struct ul_expr_printer {
     const struct ul_kernel *kernel;
     bool *used;            /* variables that something reads */
     const char **names;    /* by expression: what stands for it, or NULL; NULL: for none */
+    const char **elements; /* the same for what a load loads, as it is stored */
+    const char *store_to;  /* what stores assign to, in place of an element; or NULL */
     const bool *is_short;  /* by variable: an i64 that is declared with 32 bits; NULL: none */
     const bool *is_scalar; /* by buffer: its one element is a variable; NULL: of none */
 };

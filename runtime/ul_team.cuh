@@ -8,12 +8,26 @@
 #ifndef UL_TEAM_CUH
 #define UL_TEAM_CUH
 
+#include "ul_contract.cuh"
 #include "ul_kernel.cuh"
+
+#ifdef __CUDACC__
+#define UL_EACH_OF_PACK _Pragma("unroll")
+#else
+#define UL_EACH_OF_PACK
+#endif
 
 /* An array of `Type` at an offset in memory without one. */
 template <typename Type> static __device__ inline Type *ul_at(unsigned char *bytes, int64_t offset)
 {
     return reinterpret_cast<Type *>(bytes + offset);
+}
+
+/* At an address that is a multiple of the pack's size. */
+template <typename Type, int count>
+static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
+{
+    *reinterpret_cast<ul_pack_of<Type, count> *>(to) = pack;
 }
 
 /* The value that thread 0 has. */
