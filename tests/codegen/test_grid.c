@@ -1,0 +1,187 @@
+/* How kernels are spread over a graphics processor: which loops become items, lanes or a team's,
+ * where a team waits for itself, and what it need not wait for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+#include "codegen/grid.h"
+
+/* The CUDA text of the graph's main block as one group; long sums of up to 256 partial results. */
+static const char *print(struct ul_arena *arena, const char *text, uint64_t *scratch_bytes)
+{
+    struct ul_diag diag = {0};
+    struct ul_graph graph;
+    struct ul_lower_result result;
+    const struct ul_lower_options options = {.partial_count = 256};
+    if (ul_graph_parse(&graph, arena, text, NULL, &diag) != UL_OK)
+        fail_msg("%s", diag.text);
+    const struct ul_block *block = &graph.blocks[0];
+    ul_lower_group(&graph, block->nodes, block->node_count, NULL, &options, arena, &result);
+    struct ul_text out;
+    ul_text_init(&out, arena);
+    if (ul_kernel_print_cuda(&out, result.kernel, scratch_bytes, &diag) != UL_OK)
+        fail_msg("%s", diag.text);
+    return out.data;
+}
+
+static uint32_t count(const char *text, const char *what)
+{
+    uint32_t found = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        found++;
+    return found;
+}
+
+/* A node from x to y of one shape. */
+static const char *unary(struct ul_arena *arena, const char *shape, const char *node)
+{
+    return ul_arena_printf(arena,
+                           "graph \"t\"\ninput %%0 \"x\" f32[%s] own\n"
+                           "%%1 \"y\" f32[%s] own = %s\nreturn %%1\n",
+                           shape, shape, node);
+}
+
+struct expectation {
+    const char *name, *shape, *node;
+    const char *has[4];   /* what the text has, up to NULL */
+    const char *lacks[4]; /* and has not */
+};
+
+static const struct expectation expectations[] = {
+    {"elements one by one where they are few",
+     "3,5",
+     "Relu n0 \"n\" (%0)",
+     {"t_item < 15"},
+     {"pack"}},
+    {"16 bytes at once where they are many",
+     "1000,512",
+     "Relu n0 \"n\" (%0)",
+     {"ul_pack_read<4>", "t_item < 128000", "ul_is_aligned(b"},
+     {"ul_pack_read<8>"}},
+    {"a row that no vector divides",
+     "1001,513",
+     "Softmax n0 \"n\" (%0) {axis=0}",
+     {"t_lane <"},
+     {"pack"}},
+    {"lanes are items, their state in registers",
+     "7,20,96",
+     "Softmax n0 \"n\" (%0) {axis=1}",
+     {"t_lane < 672", "float b"},
+     {"__sync", "UL_SHARED"}},
+    {"partial sums are folded in registers",
+     "640,1024",
+     "Softmax n0 \"n\" (%0) {axis=1}",
+     {"ul_fold<256>", "t_item < 640", "ul_max_f32(x, y)"},
+     {"UL_SHARED", "__sync", "t_thread == 0"}},
+    {"a warp where a row is short",
+     "640,130",
+     "Softmax n0 \"n\" (%0) {axis=1}",
+     {"ul_fold<32>", "__launch_bounds__(128)"},
+     {"UL_SHARED"}},
+    {"rows end with lanes of their own",
+     "4,6,45",
+     "LpNormalization n0 \"n\" (%0) {axis=2, p=2}",
+     {"ul_fold<32>"},
+     {"t_thread == 0"}},
+};
+
+static void expectation_holds(void **state)
+{
+    const struct expectation *e = *state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *graph = unary(&arena, e->shape, e->node);
+    const char *text = print(&arena, graph, &scratch_bytes);
+    for (uint32_t i = 0; i < 4 && e->has[i] != NULL; i++) {
+        if (strstr(text, e->has[i]) == NULL)
+            fail_msg("%s: no \"%s\" in\n%s", e->name, e->has[i], text);
+    }
+    for (uint32_t i = 0; i < 4 && e->lacks[i] != NULL; i++) {
+        if (strstr(text, e->lacks[i]) != NULL)
+            fail_msg("%s: \"%s\" in\n%s", e->name, e->lacks[i], text);
+    }
+    assert_int_equal(scratch_bytes, 0);
+    assert_string_equal(text, print(&arena, graph, &scratch_bytes));
+    ul_arena_done(&arena);
+}
+
+/* What all threads read, and one overwrites where the output lies on the input, needs a barrier. */
+static void team_waits_before_overwriting(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena,
+                             "graph \"t\"\ninput %0 \"x\" f32[6,4,5] own\n"
+                             "weight %1 \"s\" f32[4,5] own = splat [1]\n"
+                             "%2 \"y\" f32[6,4,5] own = LayerNormalization n0 \"n\" (%0, %1) "
+                             "{axis=1}\nreturn %2\n",
+                             &scratch_bytes);
+    const char *barrier = strstr(text, "__syncwarp();");
+    assert_non_null(barrier);
+    assert_non_null(strstr(barrier, "t_round"));
+    ul_arena_done(&arena);
+}
+
+/* The rounds of a recurrent cell are launched one after the other, or walked by one block. */
+static const char *lstm(struct ul_arena *arena, int hidden)
+{
+    return ul_arena_printf(arena,
+                           "graph \"t\"\ninput %%0 \"x\" f32[20,2,8] own\n"
+                           "weight %%1 \"w\" f32[1,%d,8] own = splat [1]\nweight %%2 \"r\" "
+                           "f32[1,%d,%d] own = splat [1]\n"
+                           "%%3 \"y\" f32[20,1,2,%d] own = LSTM n0 \"n\" (%%0, %%1, %%2) "
+                           "{hidden_size=%d}\nreturn %%3\n",
+                           4 * hidden, 4 * hidden, hidden, hidden, hidden);
+}
+
+static void rounds_run_on_the_host_where_they_are_long(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena, lstm(&arena, 512), &scratch_bytes);
+    const char *host = strstr(text, "static void @(");
+    assert_non_null(host);
+    assert_non_null(strstr(host, "for ("));
+    assert_int_equal(count(host, "UL_LAUNCH(@_"), count(text, "__global__"));
+    assert_true(scratch_bytes > 0);
+    ul_arena_done(&arena);
+}
+
+static void rounds_run_in_a_block_where_they_are_short(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena, lstm(&arena, 4), &scratch_bytes);
+    const char *host = strstr(text, "static void @(");
+    assert_non_null(host);
+    assert_null(strstr(host, "for ("));
+    assert_non_null(strstr(text, "__sync"));
+    ul_arena_done(&arena);
+}
+
+int main(void)
+{
+    enum { CASES = sizeof expectations / sizeof *expectations };
+    struct CMUnitTest tests[CASES + 3] = {
+        cmocka_unit_test(team_waits_before_overwriting),
+        cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
+        cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
+    };
+    for (size_t i = 0; i < CASES; i++)
+        tests[3 + i] = (struct CMUnitTest){.name = expectations[i].name,
+                                           .test_func = expectation_holds,
+                                           .initial_state = (void *)(uintptr_t)&expectations[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
