@@ -47,7 +47,8 @@ __device__ __forceinline__ float ul_attend_shift(float largest)
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-template <bool EMPTY_IS_ZERO> __device__ __forceinline__ float ul_attend_quotient(float x, float sum)
+template <bool EMPTY_IS_ZERO>
+__device__ __forceinline__ float ul_attend_quotient(float x, float sum)
 {
     if (EMPTY_IS_ZERO && !(sum > 0.0f))
         return 0.0f;
@@ -67,7 +68,7 @@ template <int D_, int E_, int TR_> struct ul_attend_size {
     static constexpr int D = D_, E = E_, TR = TR_, BR = 16 * TR, BC = 32, threads = 128;
     static constexpr int pitch_r = BR + 4, pitch_c = BC + 4, pitch_e = E + 4;
     static constexpr int q = D * pitch_r, p = BC * pitch_r;
-    static constexpr int kv = D * pitch_c > BC * pitch_e ? D * pitch_c : BC * pitch_e;
+    static constexpr int kv = D * pitch_c > BC *pitch_e ? D *pitch_c : BC *pitch_e;
     static constexpr int out = BR * pitch_e;
     static constexpr int elements = q + kv + p > out ? q + kv + p : out;
     static_assert(E % 32 == 0 && D % 8 == 0, "padded");
@@ -139,8 +140,8 @@ __device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I qu
             UL_UNROLLED
             for (int c = 0; c < 4; c++) {
                 const I key = key0 + tx * 4 + c;
-                scores[r][c] = key < keys && row < queries ? score(row, key, scores[r][c])
-                                                           : -INFINITY;
+                scores[r][c] =
+                    key < keys && row < queries ? score(row, key, scores[r][c]) : -INFINITY;
                 most = ul_attend_larger(most, scores[r][c]);
             }
             UL_UNROLLED
@@ -208,7 +209,8 @@ __device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I qu
 
 /* The same on tensor cores: 64 queries, 16 to each of four warps, BC keys at a time. Queries stay
  * in fragments, so does the result; scores go through shared memory of their warp, where their
- * exponentials, rounded to 16 bits, take their place. */
+ * exponentials take their place: rounded to 16 bits, and what rounding left of them, so that
+ * weights are as good as those of a softmax in f32. */
 template <class KIND_, int D_, int E_, int BC_> struct ul_attend_mma {
     typedef KIND_ KIND;
     static constexpr int D = D_, E = E_, BC = BC_, BR = 64, threads = 128;
@@ -253,14 +255,17 @@ __device__ __forceinline__ void ul_attend_softmax(float *scores, float *factors,
     uint16_t *rounded = (uint16_t *)(void *)scores;
     UL_UNROLLED
     for (int i = 0; i < count; i++) {
-        four_rounded to;
+        four_rounded to, rest;
         UL_UNROLLED
         for (int e = 0; e < 4; e++) {
             const float weight = ul_attend_exp(at[i].at[e] - shift);
             total += weight;
             to.at[e] = MMA::KIND::round(weight);
+            rest.at[e] = MMA::KIND::round(weight - MMA::KIND::value(to.at[e]));
         }
-        *(four_rounded *)(void *)(rounded + y * 2 * MMA::pitch_s + 8 * i + x) = to;
+        uint16_t *row_of = rounded + y * 2 * MMA::pitch_s + 8 * i + x;
+        *(four_rounded *)(void *)row_of = to;
+        *(four_rounded *)(void *)(row_of + MMA::BC) = rest;
     }
     UL_UNROLLED
     for (int i = 0; i < 8; i++)
@@ -285,7 +290,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
     float *scores = (float *)(void *)(shared + MMA::kv) + warp * MMA::scores;
     float *factors = (float *)(void *)(shared + MMA::kv) + 4 * MMA::scores + warp * MMA::factors;
     const uint16_t *weights = (const uint16_t *)(const void *)scores;
-    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[depth], p;
+    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[depth], p, rest;
     typename ul_fragment_of<wmma::matrix_b, KIND, false>::type k;
     typename ul_fragment_of<wmma::matrix_b, KIND, true>::type v;
     fragment_sum result[across];
@@ -338,12 +343,15 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
             for (int i = 0; i < (int)factor.num_elements; i++)
                 result[e].x[i] *= factor.x[i];
         }
-        UL_UNROLLED
-        for (int c = 0; c < keys_across; c++) {
+        UL_ROLLED /* fragments of one round at a time, so that registers do */
+            for (int c = 0; c < keys_across; c++)
+        {
             ul_fragment_load<KIND>(p, weights + 16 * c, 2 * MMA::pitch_s);
+            ul_fragment_load<KIND>(rest, weights + MMA::BC + 16 * c, 2 * MMA::pitch_s);
             UL_UNROLLED
             for (int e = 0; e < across; e++) {
                 ul_fragment_load<KIND>(v, vs + 16 * c * MMA::pitch_e + 16 * e, MMA::pitch_e);
+                wmma::mma_sync(result[e], rest, v, result[e]);
                 wmma::mma_sync(result[e], p, v, result[e]);
             }
         }

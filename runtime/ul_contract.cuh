@@ -104,8 +104,8 @@ template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_, int SPLITS_> 
      * column lie in different banks. */
     static constexpr int pitch_m = BM + ul_pack_most<T>(), pitch_n = BN + ul_pack_most<T>();
     static constexpr int stage = BK * (pitch_m + pitch_n);
-    static constexpr int out_n = SPLITS > 1 ? SPLITS * BM * pitch_n : down * pitch_n;
-    static constexpr int out_m = SPLITS > 1 ? SPLITS * BM * pitch_n : across * pitch_m;
+    static constexpr int out_n = SPLITS > 1 ? SPLITS *BM *pitch_n : down *pitch_n;
+    static constexpr int out_m = SPLITS > 1 ? SPLITS *BM *pitch_n : across *pitch_m;
     static constexpr int out = out_n > out_m ? out_n : out_m;
     static constexpr int elements = 2 * stage > out ? 2 * stage : out;
     static_assert(BM * BK % threads == 0 && BN * BK % threads == 0, "a tile is read evenly");
@@ -174,9 +174,9 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
     {
         UL_UNROLLED
         for (int i = 0; i < count; i++)
-            *(ul_pack_of<T, pack> *)(void *)(to + (HOW::ALONG_K
-                                                       ? beside(i) * PITCH + deep(i)
-                                                       : deep(i) * PITCH + beside(i))) = values[i];
+            *(ul_pack_of<T, pack> *)(void *)(to + (HOW::ALONG_K ? beside(i) * PITCH + deep(i)
+                                                                : deep(i) * PITCH + beside(i))) =
+                values[i];
     }
 };
 
@@ -217,9 +217,9 @@ __device__ __forceinline__ void ul_tile_multiply(typename TILE::type (&sums)[TIL
 
 /* Puts the sums, one of each thread's rows after the other, neighbours along n. */
 template <class TILE, typename I, class PUT>
-__device__ __forceinline__ void ul_tile_put_rows(
-    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
-    int ty, I m0, I m, I n0, I n, const PUT &put)
+__device__ __forceinline__ void
+ul_tile_put_rows(const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared,
+                 int tx, int ty, I m0, I m, I n0, I n, const PUT &put)
 {
     UL_UNROLLED
     for (int i = 0; i < TILE::TM; i++) {
@@ -240,9 +240,10 @@ __device__ __forceinline__ void ul_tile_put_rows(
 
 /* The same, one of each thread's columns after the other, neighbours along m. */
 template <class TILE, typename I, class PUT>
-__device__ __forceinline__ void ul_tile_put_columns(
-    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
-    int ty, I m0, I m, I n0, I n, const PUT &put)
+__device__ __forceinline__ void
+ul_tile_put_columns(const typename TILE::type (&sums)[TILE::TM][TILE::TN],
+                    typename TILE::type *shared, int tx, int ty, I m0, I m, I n0, I n,
+                    const PUT &put)
 {
     UL_UNROLLED
     for (int j = 0; j < TILE::TN; j++) {
@@ -263,9 +264,10 @@ __device__ __forceinline__ void ul_tile_put_columns(
 
 /* The sums of all splits, added in order. */
 template <class TILE, bool PUT_ALONG_M, typename I, class PUT>
-__device__ __forceinline__ void ul_tile_put_splits(
-    const typename TILE::type (&sums)[TILE::TM][TILE::TN], typename TILE::type *shared, int tx,
-    int ty, int split, I m0, I m, I n0, I n, const PUT &put)
+__device__ __forceinline__ void
+ul_tile_put_splits(const typename TILE::type (&sums)[TILE::TM][TILE::TN],
+                   typename TILE::type *shared, int tx, int ty, int split, I m0, I m, I n0, I n,
+                   const PUT &put)
 {
     typedef typename TILE::type T;
     UL_UNROLLED
@@ -296,9 +298,9 @@ __device__ __forceinline__ void ul_tile_put_splits(
  * PUT_ALONG_M: neighbours in the result are along m. */
 template <class TILE, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
           class PUT>
-__device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, int64_t tile, I m, I n,
-                                                 I k, const READ_A &read_a, const READ_B &read_b,
-                                                 const PUT &put)
+__device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, int64_t tile, I m,
+                                                 I n, I k, const READ_A &read_a,
+                                                 const READ_B &read_b, const PUT &put)
 {
     typedef typename TILE::type T;
     constexpr int part = TILE::BK / TILE::SPLITS;
@@ -347,8 +349,8 @@ __device__ __forceinline__ void ul_contract_tile(typename TILE::type *shared, in
         ul_tile_put_rows<TILE>(sums, shared, tx, ty, m0, m, n0, n, put);
 }
 
-/* Sums `at` and on, SUMS of them, of m x n (numbered along n first), by a warp: lane i adds packs i,
- * i + 32 and so on of the products, and lanes are added in a fixed tree. */
+/* Sums `at` and on, SUMS of them, of m x n (numbered along n first), by a warp: lane i adds packs
+ * i, i + 32 and so on of the products, and lanes are added in a fixed tree. */
 template <typename T, int PACK, int SUMS, typename I, class READ_A, class READ_B, class PUT>
 __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, const READ_A &read_a,
                                                  const READ_B &read_b, const PUT &put)
@@ -414,12 +416,20 @@ struct ul_float16 {
     {
         return __half_as_ushort(__float2half_rn(x));
     }
+    static __device__ __forceinline__ float value(uint16_t bits)
+    {
+        return __half2float(__ushort_as_half(bits));
+    }
 };
 struct ul_bfloat16 {
     typedef __nv_bfloat16 type;
     static __device__ __forceinline__ uint16_t round(float x)
     {
         return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    }
+    static __device__ __forceinline__ float value(uint16_t bits)
+    {
+        return __bfloat162float(__ushort_as_bfloat16(bits));
     }
 };
 
@@ -430,8 +440,8 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mm
     static constexpr int warps_n = BN / WN, warps = BM / WM * warps_n, threads = 32 * warps;
     static constexpr int down = WM / 16, across = WN / 16;
     /* Eight more than there must be, so that rows begin in different banks. */
-    static constexpr int size_m = BM * (BK + 8) > BK * (BM + 8) ? BM * (BK + 8) : BK * (BM + 8);
-    static constexpr int size_n = BN * (BK + 8) > BK * (BN + 8) ? BN * (BK + 8) : BK * (BN + 8);
+    static constexpr int size_m = BM * (BK + 8) > BK *(BM + 8) ? BM *(BK + 8) : BK *(BM + 8);
+    static constexpr int size_n = BN * (BK + 8) > BK *(BN + 8) ? BN *(BK + 8) : BK *(BN + 8);
     static constexpr int stage = size_m + size_n;
     static constexpr int out_pitch = WN + 4; /* of floats: 16 rows of a warp's sums */
     static constexpr int out = warps * 16 * out_pitch * 2;
@@ -440,16 +450,17 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mm
 
 /* The fragment at row i, column k of an operand that lies as [i][k] or as [k][i]. */
 template <class USE, class KIND, bool IS_ROWS> struct ul_fragment_of {
-    typedef nvcuda::wmma::fragment<USE, 16, 16, 16, typename KIND::type,
-                                   typename std::conditional<IS_ROWS, nvcuda::wmma::row_major,
-                                                             nvcuda::wmma::col_major>::type>
+    typedef nvcuda::wmma::fragment<
+        USE, 16, 16, 16, typename KIND::type,
+        typename std::conditional<IS_ROWS, nvcuda::wmma::row_major, nvcuda::wmma::col_major>::type>
         type;
 };
 template <class KIND, class FRAGMENT>
 __device__ __forceinline__ void ul_fragment_load(FRAGMENT &fragment, const uint16_t *from,
                                                  unsigned pitch)
 {
-    nvcuda::wmma::load_matrix_sync(fragment, (const typename KIND::type *)(const void *)from, pitch);
+    nvcuda::wmma::load_matrix_sync(fragment, (const typename KIND::type *)(const void *)from,
+                                   pitch);
 }
 
 /* ul_contract_tile on tensor cores; reading gives bits of elements of 16 bits. */
