@@ -87,7 +87,8 @@ def faults(name, text, cpu, c):
 def check(name, path, options, args):
     more = {"c": [], "cpu": ["--threads", str(args.threads)], "cuda": ["--with-cudnn", "on"]}
     try:
-        plans = {target: plan(args.ullage, path, target, [*options, *more[target]]) for target in more}
+        plans = {target: plan(args.ullage, path, target, [*options, *words])
+                 for target, words in more.items()}  # fmt: skip
     except RuntimeError as error:
         return f"FAIL {name}: {error}"
     lines = [f"  {line}" for line in faults(name, *plans["cpu"], plans["c"][1])]
