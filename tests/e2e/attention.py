@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Attention in shapes that tiles do not fit: the same results on every target.
+
+    attention.py ULLAGE [--target cuda] [NAME]...
+
+Heads of odd sizes and of more elements than a tile has, few and many queries, a cache in front of
+the keys, masks, grouped heads, elements of 16 bits; each model is compiled for the target and
+compared with target c. Exit: 0 ok, 1 results differ or a command failed, 77 a Python package is
+missing.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    from onnx import TensorProto, helper, save
+except ImportError as error:
+    print(f"attention.py: skipped: {error}")
+    sys.exit(77)
+
+F32, F16 = TensorProto.FLOAT, TensorProto.FLOAT16
+# batch, heads, groups, queries, keys, size, value size, cached keys, causal, mask, type
+CASES = {
+    "odd": (2, 3, 1, 77, 91, 72, 40, 0, 0, 1, F32),
+    "odd_f16": (2, 3, 1, 77, 91, 72, 40, 0, 0, 1, F16),
+    "causal": (1, 2, 2, 200, 200, 64, 64, 0, 1, 0, F32),
+    "causal_f16": (1, 2, 2, 200, 200, 64, 64, 0, 1, 0, F16),
+    "cache": (1, 4, 2, 5, 9, 32, 32, 70, 1, 0, F32),
+    "cache_f16": (1, 4, 2, 5, 9, 32, 32, 70, 1, 0, F16),
+    "one_query": (2, 4, 4, 1, 130, 64, 64, 0, 0, 1, F32),
+    "wide": (1, 1, 1, 70, 50, 128, 128, 0, 0, 0, F32),
+    "wide_f16": (1, 1, 1, 70, 50, 128, 96, 0, 0, 0, F16),
+    "wider_than_a_tile": (1, 2, 2, 40, 50, 160, 160, 0, 0, 0, F32),
+}
+
+
+def model(case, path):
+    batch, heads, groups, queries, keys, size, value_size, cache, causal, mask, dtype = case
+
+    def value(name, *dims):
+        return helper.make_tensor_value_info(name, dtype, list(dims))
+
+    inputs = [value("q", batch, heads, queries, size), value("k", batch, groups, keys, size),
+              value("v", batch, groups, keys, value_size)]
+    outputs = [value("y", batch, heads, queries, value_size)]
+    names = ["q", "k", "v", "m" if mask else ""]
+    if mask:
+        inputs.append(value("m", 1, 1, queries, keys + cache))
+    if cache:
+        inputs += [value("pk", batch, groups, cache, size), value("pv", batch, groups, cache, value_size)]
+        outputs += [value("nk", batch, groups, cache + keys, size),
+                    value("nv", batch, groups, cache + keys, value_size)]
+        names += ["pk", "pv"]
+    while names[-1] == "":
+        names.pop()
+    node = helper.make_node("Attention", names, [o.name for o in outputs], is_causal=causal)
+    graph = helper.make_graph([node], "attention", inputs, outputs)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), path)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ullage")
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.names or CASES:
+            path = os.path.join(folder, f"{name}.onnx")
+            model(CASES[name], path)
+            done = subprocess.run([options.ullage, "verify", "--target", options.target, path],
+                                  capture_output=True, text=True)
+            if done.returncode != 0:
+                failed += 1
+                print(f"FAIL {name}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    print(f"{len(options.names or CASES) - failed} of {len(options.names or CASES)} agree")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
