@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attention in shapes that tiles do not fit: the same results on every target.
 
-    attention.py ULLAGE [--target cuda] [NAME]...
+    attention.py [--target cuda] ULLAGE [NAME]...
 
 Heads of odd sizes and of more elements than a tile has, few and many queries, a cache in front of
 the keys, masks, grouped heads, elements of 16 bits; each model is compiled for the target and
@@ -50,7 +50,8 @@ def model(case, path):
     if mask:
         inputs.append(value("m", 1, 1, queries, keys + cache))
     if cache:
-        inputs += [value("pk", batch, groups, cache, size), value("pv", batch, groups, cache, value_size)]
+        inputs += [value("pk", batch, groups, cache, size),
+                   value("pv", batch, groups, cache, value_size)]
         outputs += [value("nk", batch, groups, cache + keys, size),
                     value("nv", batch, groups, cache + keys, value_size)]
         names += ["pk", "pv"]
