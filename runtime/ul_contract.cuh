@@ -446,6 +446,16 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mm
     static constexpr int out_pitch = WN + 4; /* of floats: 16 rows of a warp's sums */
     static constexpr int out = warps * 16 * out_pitch * 2;
     static constexpr int elements = 2 * stage > out ? 2 * stage : out;
+
+    /* Of a row in shared memory, which holds an operand as it is read. */
+    template <class A> static constexpr int pitch_a()
+    {
+        return (A::ALONG_K ? BK : BM) + 8;
+    }
+    template <class B> static constexpr int pitch_b()
+    {
+        return (B::ALONG_K ? BK : BN) + 8;
+    }
 };
 
 /* The fragment at row i, column k of an operand that lies as [i][k] or as [k][i]. */
@@ -463,6 +473,63 @@ __device__ __forceinline__ void ul_fragment_load(FRAGMENT &fragment, const uint1
                                    pitch);
 }
 
+/* Adds the products of one tile of either operand, of the warp's sums from row wm, column wn on. */
+template <class MMA, class A, class B, class FRAGMENT>
+__device__ __forceinline__ void ul_mma_multiply(FRAGMENT (&sums)[MMA::down][MMA::across],
+                                                const uint16_t *as, const uint16_t *bs, int wm,
+                                                int wn)
+{
+    using namespace nvcuda;
+    typedef typename MMA::KIND KIND;
+    constexpr int pitch_a = MMA::template pitch_a<A>(), pitch_b = MMA::template pitch_b<B>();
+    UL_UNROLLED
+    for (int d = 0; d < MMA::BK; d += 16) {
+        typename ul_fragment_of<wmma::matrix_a, KIND, A::ALONG_K>::type a[MMA::down];
+        typename ul_fragment_of<wmma::matrix_b, KIND, !B::ALONG_K>::type b[MMA::across];
+        UL_UNROLLED
+        for (int i = 0; i < MMA::down; i++) {
+            int row = wm + 16 * i;
+            ul_fragment_load<KIND>(a[i], as + (A::ALONG_K ? row * pitch_a + d : d * pitch_a + row),
+                                   pitch_a);
+        }
+        UL_UNROLLED
+        for (int j = 0; j < MMA::across; j++) {
+            int column = wn + 16 * j;
+            ul_fragment_load<KIND>(
+                b[j], bs + (B::ALONG_K ? column * pitch_b + d : d * pitch_b + column), pitch_b);
+        }
+        UL_UNROLLED
+        for (int i = 0; i < MMA::down; i++) {
+            UL_UNROLLED
+            for (int j = 0; j < MMA::across; j++)
+                wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
+        }
+    }
+}
+
+/* Puts a warp's sums through `out`, 16 rows at a time; the first one is row m0, column n0. */
+template <class MMA, bool PUT_ALONG_M, typename I, class FRAGMENT, class PUT>
+__device__ __forceinline__ void ul_mma_put(const FRAGMENT (&sums)[MMA::down][MMA::across],
+                                           float *out, I m0, I m, I n0, I n, const PUT &put)
+{
+    using namespace nvcuda;
+    UL_UNROLLED
+    for (int i = 0; i < MMA::down; i++) {
+        UL_UNROLLED
+        for (int j = 0; j < MMA::across; j++)
+            wmma::store_matrix_sync(out + 16 * j, sums[i][j], MMA::out_pitch, wmma::mem_row_major);
+        __syncwarp();
+        UL_ROLLED
+        for (int e = (int)threadIdx.x % 32; e < 16 * MMA::WN; e += 32) {
+            int y = PUT_ALONG_M ? e % 16 : e / MMA::WN, x = PUT_ALONG_M ? e / 16 : e % MMA::WN;
+            I row = m0 + 16 * i + y, column = n0 + x;
+            if (row < m && column < n)
+                put(row, column, out[y * MMA::out_pitch + x]);
+        }
+        __syncwarp();
+    }
+}
+
 /* ul_contract_tile on tensor cores; reading gives bits of elements of 16 bits. */
 template <class MMA, class A, class B, bool PUT_ALONG_M, typename I, class READ_A, class READ_B,
           class PUT>
@@ -471,12 +538,8 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
                                                 const PUT &put)
 {
     using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    typedef typename ul_fragment_of<wmma::matrix_a, KIND, A::ALONG_K>::type fragment_a;
-    typedef typename ul_fragment_of<wmma::matrix_b, KIND, !B::ALONG_K>::type fragment_b;
-    constexpr int pitch_a = (A::ALONG_K ? MMA::BK : MMA::BM) + 8;
-    constexpr int pitch_b = (B::ALONG_K ? MMA::BK : MMA::BN) + 8;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    constexpr int pitch_a = MMA::template pitch_a<A>(), pitch_b = MMA::template pitch_b<B>();
+    const int warp = (int)threadIdx.x / 32;
     const int wm = warp / MMA::warps_n * MMA::WM, wn = warp % MMA::warps_n * MMA::WN;
     const int64_t tiles_n = ((int64_t)n + MMA::BN - 1) / MMA::BN;
     const I m0 = (I)(tile / tiles_n * MMA::BM), n0 = (I)(tile % tiles_n * MMA::BN);
@@ -504,30 +567,7 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
             part_a.load(m0, m, k0 + MMA::BK, k, read_a);
             part_b.load(n0, n, k0 + MMA::BK, k, read_along);
         }
-        UL_UNROLLED
-        for (int d = 0; d < MMA::BK; d += 16) {
-            fragment_a a[MMA::down];
-            fragment_b b[MMA::across];
-            UL_UNROLLED
-            for (int i = 0; i < MMA::down; i++) {
-                int row = wm + 16 * i;
-                ul_fragment_load<KIND>(
-                    a[i], as + at + (A::ALONG_K ? row * pitch_a + d : d * pitch_a + row), pitch_a);
-            }
-            UL_UNROLLED
-            for (int j = 0; j < MMA::across; j++) {
-                int column = wn + 16 * j;
-                ul_fragment_load<KIND>(
-                    b[j], bs + at + (B::ALONG_K ? column * pitch_b + d : d * pitch_b + column),
-                    pitch_b);
-            }
-            UL_UNROLLED
-            for (int i = 0; i < MMA::down; i++) {
-                UL_UNROLLED
-                for (int j = 0; j < MMA::across; j++)
-                    wmma::mma_sync(sums[i][j], a[i], b[j], sums[i][j]);
-            }
-        }
+        ul_mma_multiply<MMA, A, B>(sums, as + at, bs + at, wm, wn);
         at = MMA::stage - at;
         if (!is_last) {
             part_a.template store_as_read<pitch_a>(as + at);
@@ -536,21 +576,7 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
         __syncthreads();
     }
     float *out = (float *)(void *)shared + warp * 16 * MMA::out_pitch;
-    UL_UNROLLED
-    for (int i = 0; i < MMA::down; i++) {
-        UL_UNROLLED
-        for (int j = 0; j < MMA::across; j++)
-            wmma::store_matrix_sync(out + 16 * j, sums[i][j], MMA::out_pitch, wmma::mem_row_major);
-        __syncwarp();
-        UL_ROLLED
-        for (int e = lane; e < 16 * MMA::WN; e += 32) {
-            int y = PUT_ALONG_M ? e % 16 : e / MMA::WN, x = PUT_ALONG_M ? e / 16 : e % MMA::WN;
-            I row = m0 + wm + 16 * i + y, column = n0 + wn + x;
-            if (row < m && column < n)
-                put(row, column, out[y * MMA::out_pitch + x]);
-        }
-        __syncwarp();
-    }
+    ul_mma_put<MMA, PUT_ALONG_M>(sums, out, (I)(m0 + wm), m, (I)(n0 + wn), n, put);
     __syncthreads();
 }
 
