@@ -95,6 +95,18 @@ static bool has_plan_machine(const struct ul_cli_job *job)
     return true;
 }
 
+/* Whether f32 is stored as the plan has it. */
+static bool has_plan_precision(const struct ul_cli_job *job)
+{
+    const char *given = job->options.precision == NULL ? "fp32" : job->options.precision;
+    const char *planned = "fp32";
+    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
+        if (strcmp(job->plan_header.options[i].name, "precision") == 0)
+            planned = job->plan_header.options[i].value;
+    }
+    return strcmp(given, planned) == 0;
+}
+
 /* Whether the command's own options of the graph are the plan's. */
 static bool has_plan_options(const struct ul_cli_job *job)
 {
@@ -122,7 +134,7 @@ static bool has_plan_options(const struct ul_cli_job *job)
             found += same ? 1 : 0;
         }
     }
-    return given == planned && found == planned && has_plan_machine(job);
+    return given == planned && found == planned && has_plan_machine(job) && has_plan_precision(job);
 }
 
 const char *ul_cli_plan_options(struct ul_cli_job *job)

@@ -103,6 +103,22 @@ for target in c cpu; do
     expect 1 'conv fast: expected best, direct or winograd' "$ullage" plan "$digits" --dim N=1 \
         --target $target --conv fast
 done
+# 16 bits in memory: the plan says so, and it is for them alone
+expect 1 'precision "fp8": expected fp32, fp16 or bf16' "$ullage" plan "$digits" --dim N=1 \
+    --precision fp8
+for precision in fp16 bf16; do
+    for target in cpu c; do
+        expect 0 "saved by $precision" "$ullage" plan "$digits" --dim N=1 --target $target \
+            --precision $precision --json $precision.json
+        grep -qF "[\"precision\", \"$precision\"]" $precision.json ||
+            { echo "FAIL: the plan does not name $precision"; failed=1; }
+        expect 0 '^ok: ' "$ullage" check "$digits" $precision.json
+    done
+done
+expect 0 'reserves' "$ullage" compile "$digits" --plan bf16.json --emit halves -o halves.out
+expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
+    --precision fp32 -o halves.out
+
 # 3x3 convolutions by Winograd's method: never, while weights grow by a tenth at most, all of stride 1
 # chosen CONV: how many steps run so, and the bytes of weights
 chosen() {
