@@ -448,14 +448,8 @@ template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mm
     static constexpr int elements = 2 * stage > out ? 2 * stage : out;
 
     /* Of a row in shared memory, which holds an operand as it is read. */
-    template <class A> static constexpr int pitch_a()
-    {
-        return (A::ALONG_K ? BK : BM) + 8;
-    }
-    template <class B> static constexpr int pitch_b()
-    {
-        return (B::ALONG_K ? BK : BN) + 8;
-    }
+    template <class A> static constexpr int pitch_a = (A::ALONG_K ? BK : BM) + 8;
+    template <class B> static constexpr int pitch_b = (B::ALONG_K ? BK : BN) + 8;
 };
 
 /* The fragment at row i, column k of an operand that lies as [i][k] or as [k][i]. */
@@ -481,7 +475,7 @@ __device__ __forceinline__ void ul_mma_multiply(FRAGMENT (&sums)[MMA::down][MMA:
 {
     using namespace nvcuda;
     typedef typename MMA::KIND KIND;
-    constexpr int pitch_a = MMA::template pitch_a<A>(), pitch_b = MMA::template pitch_b<B>();
+    constexpr int pitch_a = MMA::template pitch_a<A>, pitch_b = MMA::template pitch_b<B>;
     UL_UNROLLED
     for (int d = 0; d < MMA::BK; d += 16) {
         typename ul_fragment_of<wmma::matrix_a, KIND, A::ALONG_K>::type a[MMA::down];
@@ -538,7 +532,7 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
                                                 const PUT &put)
 {
     using namespace nvcuda;
-    constexpr int pitch_a = MMA::template pitch_a<A>(), pitch_b = MMA::template pitch_b<B>();
+    constexpr int pitch_a = MMA::template pitch_a<A>, pitch_b = MMA::template pitch_b<B>;
     const int warp = (int)threadIdx.x / 32;
     const int wm = warp / MMA::warps_n * MMA::WM, wn = warp % MMA::warps_n * MMA::WN;
     const int64_t tiles_n = ((int64_t)n + MMA::BN - 1) / MMA::BN;
