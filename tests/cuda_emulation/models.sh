@@ -42,7 +42,7 @@ check_results() {
     "$here/coverage.sh" "$work/kernels" >"$work/log" || { fail "kernels"; return 1; }
 }
 
-# What another order must not change.
+# What another order must not change. Random indexes may be out of range: exit 2, the outputs written.
 check_orders() {
     rm -rf "$work/order"*
     "$ullage" compile "$model" --target cuda --cflags "$flags" -o "$work/program" >"$work/log" 2>&1 ||
@@ -50,7 +50,7 @@ check_orders() {
     "$work/program" --random 1 --guard >"$work/log" 2>&1 || { fail "--guard"; return 1; }
     for order in 0 1 2 3; do
         UL_EMULATE_ORDER=$order "$work/program" --random 1 --output-dir "$work/order$order" \
-            >"$work/log" 2>&1 || { fail "order $order"; return 1; }
+            >"$work/log" 2>&1 || [ $? = 2 ] || { fail "order $order"; return 1; }
         diff -r "$work/order0" "$work/order$order" >"$work/log" ||
             { fail "order $order changes the result"; return 1; }
     done
