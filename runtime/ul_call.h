@@ -206,4 +206,16 @@ static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
     return ul_call_scratch_dst(call) + (call->dst_copy_bytes + 63) / 64 * 64;
 }
 
+/* Of target cuda: a library's workspace begins at a multiple of 256, as cuBLASLt asks; scratch
+ * begins at one of 64, so that up to UL_CALL_WORKSPACE_LOSS of its bytes are passed over. */
+#define UL_CALL_WORKSPACE_ALIGN 256
+#define UL_CALL_WORKSPACE_LOSS (UL_CALL_WORKSPACE_ALIGN - 64)
+
+static inline uint64_t ul_call_workspace_bytes(const struct ul_call *call)
+{
+    return call->scratch_bytes > UL_CALL_WORKSPACE_LOSS
+               ? call->scratch_bytes - UL_CALL_WORKSPACE_LOSS
+               : 0;
+}
+
 #endif

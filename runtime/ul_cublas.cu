@@ -237,7 +237,7 @@ static bool enqueue(const struct handle *handle, struct product *product, const 
         return false;
     return handle->lt.Matmul(handle->cublas, product->operation, &product->alpha, args[1],
                              product->a, args[0], product->b, &product->beta, residual, product->d,
-                             dst, product->d, &product->algorithm, scratch,
+                             dst, product->d, &product->algorithm, ul_cuda_workspace(scratch),
                              product->workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
 }
 
@@ -273,7 +273,7 @@ static bool make_preference(const struct handle *handle, const struct ul_call *c
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint64_t workspace_bytes = call->scratch_bytes;
+    uint64_t workspace_bytes = ul_call_workspace_bytes(call);
     bool good = handle->lt.MatmulPreferenceCreate(preference) == CUBLAS_STATUS_SUCCESS &&
                 handle->lt.MatmulPreferenceSetAttribute(
                     *preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
@@ -303,7 +303,8 @@ static int find_candidates(const struct handle *handle, const struct ul_call *ca
         (void)handle->lt.MatmulPreferenceDestroy(preference);
     for (int i = 0; i < count; i++) {
         if (found[i].state == CUBLAS_STATUS_SUCCESS &&
-            found[i].workspaceSize <= call->scratch_bytes && keeps_order(handle, &found[i].algo))
+            found[i].workspaceSize <= ul_call_workspace_bytes(call) &&
+            keeps_order(handle, &found[i].algo))
             found[kept++] = found[i];
     }
     return kept;
@@ -331,7 +332,7 @@ static bool take_choice(const struct handle *handle, const struct ul_call *call,
         handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
                                    product->d, product->d, &algorithm,
                                    &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > call->scratch_bytes || !keeps_order(handle, &algorithm))
+        result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_order(handle, &algorithm))
         return false;
     product->algorithm = algorithm;
     return true;
@@ -395,7 +396,7 @@ static bool prepare_product(struct handle *handle, const struct ul_model *model,
     bool fits = ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) != 0;
     struct timing timing = {handle, product, fits ? &trial : NULL, stream};
     const void *bias = arena + call->align_bytes;
-    product->workspace_bytes = call->scratch_bytes;
+    product->workspace_bytes = ul_call_workspace_bytes(call);
     if (!describe_product(handle, call, product) ||
         (product->has_bias &&
          !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)))

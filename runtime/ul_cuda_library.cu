@@ -84,7 +84,7 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 
 /* ---- trials ---- */
 
-enum { UL_CUDA_TRIAL_ALIGN = 64 };
+enum { UL_CUDA_TRIAL_ALIGN = 256 };
 
 /* From the first element to the last, by strides. */
 static uint64_t reach_bytes(const struct ul_call_tensor *tensor)

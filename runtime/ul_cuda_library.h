@@ -53,6 +53,13 @@ void *ul_cuda_load(const char *name);
 void *ul_cuda_symbol(void *library, const char *name);
 void ul_cuda_unload(void *library);
 
+/* What a call's scratch is to a library: the workspace of ul_call_workspace_bytes() in it. */
+static inline unsigned char *ul_cuda_workspace(unsigned char *scratch)
+{
+    uintptr_t over = (uintptr_t)scratch % UL_CALL_WORKSPACE_ALIGN;
+    return over != 0 ? scratch + (UL_CALL_WORKSPACE_ALIGN - over) : scratch;
+}
+
 /* Post-operations as both libraries have them: act(alpha * result + residual + bias). */
 enum ul_cuda_activation { UL_CUDA_IDENTITY, UL_CUDA_RELU, UL_CUDA_GELU_TANH };
 struct ul_cuda_posts {

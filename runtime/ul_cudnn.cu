@@ -256,18 +256,18 @@ static bool enqueue(const struct handle *handle, const struct convolution *convo
 {
     const float one = 1, zero = 0;
     const struct functions *dnn = &handle->dnn;
-    void *dst = (void *)args[3];
+    void *dst = (void *)args[3], *workspace = ul_cuda_workspace(scratch);
     cudnnConvolutionFwdAlgo_t algorithm = (cudnnConvolutionFwdAlgo_t)convolution->choice.algorithm;
     if (dnn->SetStream(handle->cudnn, stream) != CUDNN_STATUS_SUCCESS)
         return false;
     if (!convolution->is_fused)
         return dnn->ConvolutionForward(handle->cudnn, &one, convolution->x, args[0], convolution->w,
-                                       args[1], convolution->operation, algorithm, scratch,
+                                       args[1], convolution->operation, algorithm, workspace,
                                        convolution->workspace_bytes, &zero, convolution->y,
                                        dst) == CUDNN_STATUS_SUCCESS;
     return dnn->ConvolutionBiasActivationForward(
                handle->cudnn, &one, convolution->x, args[0], convolution->w, args[1],
-               convolution->operation, algorithm, scratch, convolution->workspace_bytes,
+               convolution->operation, algorithm, workspace, convolution->workspace_bytes,
                convolution->adds ? &one : &zero, convolution->y, convolution->adds ? args[4] : dst,
                convolution->bias, args[2], convolution->activation, convolution->y,
                dst) == CUDNN_STATUS_SUCCESS;
@@ -346,7 +346,8 @@ static int find_candidates(const struct handle *handle, const struct ul_call *ca
     for (int i = 0; i < count; i++) {
         bool served = !convolution->is_fused || convolution->has_relu ||
                       offers[i].algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-        if (offers[i].status != CUDNN_STATUS_SUCCESS || offers[i].memory > call->scratch_bytes ||
+        if (offers[i].status != CUDNN_STATUS_SUCCESS ||
+            offers[i].memory > ul_call_workspace_bytes(call) ||
             offers[i].determinism != CUDNN_DETERMINISTIC || !served)
             continue;
         found[kept].algorithm = (int32_t)offers[i].algo;
@@ -365,7 +366,7 @@ static bool choose(struct timing *timing, struct convolution *convolution,
     double least = -1;
     int best = -1;
     for (int i = 0; i < count; i++) {
-        if (!take(timing, convolution, &found[i], call->scratch_bytes))
+        if (!take(timing, convolution, &found[i], ul_call_workspace_bytes(call)))
             continue;
         if (!tunes || timing->trial == NULL)
             return true;
@@ -375,7 +376,7 @@ static bool choose(struct timing *timing, struct convolution *convolution,
             best = i;
         }
     }
-    return best >= 0 && take(timing, convolution, &found[best], call->scratch_bytes);
+    return best >= 0 && take(timing, convolution, &found[best], ul_call_workspace_bytes(call));
 }
 
 static void prepare_convolution(struct handle *handle, const struct ul_model *model, uint32_t index,
@@ -392,7 +393,7 @@ static void prepare_convolution(struct handle *handle, const struct ul_model *mo
         return;
     bool named = !tunes && text->text[0] != '\0' &&
                  ul_cuda_get_hex(text->text, &choice, sizeof choice) &&
-                 take(&timing, convolution, &choice, call->scratch_bytes);
+                 take(&timing, convolution, &choice, ul_call_workspace_bytes(call));
     convolution->is_ready = named || choose(&timing, convolution, call, tunes);
     (void)cudaGetLastError(); /* of trials that failed */
     if (!convolution->is_ready)

@@ -267,7 +267,9 @@ void check_memory(const struct job &job, const struct algorithm *algorithm)
     if (algorithm->workspace_bytes == 0)
         return;
     ul_emulate_need(job.workspace, algorithm->workspace_bytes, "cublasLtMatmul: workspace");
-    need_aligned(job.workspace, 16, "the workspace");
+    if ((uintptr_t)job.workspace % 256 != 0)
+        ul_emulate_fail("cublasLtMatmul: the workspace at %p is not a multiple of 256",
+                        job.workspace);
     struct extent workspace = {(const char *)job.workspace, algorithm->workspace_bytes};
     if (overlap(workspace, a) || overlap(workspace, b) || overlap(workspace, d) ||
         (job.beta != 0 && overlap(workspace, c)))

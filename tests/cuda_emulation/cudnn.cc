@@ -238,8 +238,8 @@ void check_memory(const struct job &job)
     if (job.workspace_bytes == 0)
         return;
     ul_emulate_need(workspace.begin, workspace.size_bytes, "cuDNN: workspace");
-    if ((uintptr_t)job.workspace % 16 != 0)
-        ul_emulate_fail("cuDNN: the workspace at %p is not a multiple of 16", job.workspace);
+    if ((uintptr_t)job.workspace % 256 != 0)
+        ul_emulate_fail("cuDNN: the workspace at %p is not a multiple of 256", job.workspace);
     if (overlap(workspace, x) || overlap(workspace, w) || overlap(workspace, y) ||
         (job.residual_scale != 0 && overlap(workspace, z)))
         ul_emulate_fail("cuDNN: the workspace overlaps an operand");
