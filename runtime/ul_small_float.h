@@ -3,7 +3,8 @@
  * 8-bit formats of ONNX. Conversions to float are exact; conversions from float or double round to
  * nearest, ties to even, once. NaN stays NaN, subnormals are kept. The functions are free of
  * branches or short, so that compilers vectorise them. Nothing fails. Pure C99;
- * also CUDA device code and C++17 (ul_function.h).
+ * also CUDA device code and C++17 (ul_function.h); a device converts 16 bits by its instructions,
+ * which give the same but for the bits of a NaN.
  *
  * Formats: IEEE 754-2019 binary16; bfloat16 = the upper half of a float; "FP8 Formats for Deep
  * Learning" (Micikevicius et al. 2022) for E4M3FN and E5M2; "8-bit Numerical Formats for Deep
@@ -17,6 +18,11 @@
 
 #include <stdint.h>
 #include <string.h>
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
 
 UL_FUNCTION uint32_t ul_f32_bits(float value)
 {
@@ -61,15 +67,22 @@ UL_FUNCTION float ul_f64_to_f32_odd(double value)
 
 UL_FUNCTION float ul_f16_to_f32(uint16_t half)
 {
+#ifdef __CUDA_ARCH__
+    return __half2float(__ushort_as_half(half));
+#else
     uint32_t bits = (uint32_t)(half & 0x7fff) << 13;
     /* 2^112 moves the exponent from bias 15 to bias 127, and normalises subnormals. */
     bits = ul_f32_bits(ul_f32_from_bits(bits) * 5192296858534827628530496329220096.0f);
     bits |= (half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
     return ul_f32_from_bits(bits | (uint32_t)(half & 0x8000) << 16);
+#endif
 }
 
 UL_FUNCTION uint16_t ul_f32_to_f16(float value)
 {
+#ifdef __CUDA_ARCH__
+    return __half_as_ushort(__float2half_rn(value));
+#else
     uint32_t bits = ul_f32_bits(value);
     uint32_t sign = bits >> 16 & 0x8000u;
     bits &= 0x7fffffffu;
@@ -80,6 +93,7 @@ UL_FUNCTION uint16_t ul_f32_to_f16(float value)
     uint32_t huge = bits > 0x7f800000u ? 0x7e00u | (bits >> 13 & 0x3ffu) : 0x7c00u;
     uint32_t half = bits < 0x38800000u ? tiny : normal;
     return (uint16_t)(sign | (bits >= 0x47800000u ? huge : half));
+#endif
 }
 
 UL_FUNCTION uint16_t ul_f64_to_f16(double value)
@@ -94,9 +108,13 @@ UL_FUNCTION float ul_bf16_to_f32(uint16_t bf16)
 
 UL_FUNCTION uint16_t ul_f32_to_bf16(float value)
 {
+#ifdef __CUDA_ARCH__
+    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+#else
     uint32_t bits = ul_f32_bits(value);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
+#endif
 }
 
 UL_FUNCTION uint16_t ul_f64_to_bf16(double value)
