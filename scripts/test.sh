@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what is missing, builds with gcc and -Werror, runs the tests. The quick tier takes under
-# a minute after the build.
+# Installs what is missing, builds with gcc and -Werror, runs the tests. The quick tier takes some
+# minutes after the build.
 #
 # usage: scripts/test.sh [--slow] [--clang] [--asan] [-R REGEX]
 #   --slow    every tier: also all of ONNX's node tests, all networks, fuzzing
