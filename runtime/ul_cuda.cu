@@ -242,10 +242,16 @@ static enum ul_result make_arena(struct ul_context *context, struct ul_failure *
     return UL_OK;
 }
 
+/* Libraries try their calls on the arena, which is zeroed: nothing is read that nobody wrote. */
 static enum ul_result prepare_libraries(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_device *device = context->model->device;
     enum ul_result result = UL_OK;
+    cudaError_t error = cudaSuccess;
+    if (device->library_count > 0)
+        error = cudaMemsetAsync(context->arena, 0, context->model->arena_bytes, context->stream);
+    if (error != cudaSuccess)
+        return ul_cuda_fail(context, failure, error);
     for (uint32_t i = 0; result == UL_OK && i < device->library_count; i++) {
         uint64_t before = ul_cuda_free_bytes();
         result =
