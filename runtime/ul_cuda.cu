@@ -47,6 +47,7 @@ enum ul_result ul_cuda_fail(const struct ul_context *context, struct ul_failure 
 
 cudaError_t ul_cuda_enter(const struct ul_context *context, int *before)
 {
+    (void)cudaGetLastError(); /* what a caller left behind is not of this run */
     cudaError_t error = cudaGetDevice(before);
     if (error == cudaSuccess && *before != context->device)
         error = cudaSetDevice(context->device);

@@ -309,8 +309,8 @@ static cudnnMathType_t first_math(const struct ul_call *call)
                                          : CUDNN_FMA_MATH;
 }
 
-/* Whether the algorithm does with the plan; then it is the convolution's. Where there is room for a
- * trial, it must also run: some algorithms have no fused form. */
+/* Whether the algorithm does with the plan, and runs: some have no fused form. Then it is the
+ * convolution's. */
 static bool take(struct timing *timing, struct convolution *convolution,
                  const struct choice *choice, uint64_t most_bytes)
 {
@@ -326,8 +326,7 @@ static bool take(struct timing *timing, struct convolution *convolution,
         return false;
     convolution->choice = *choice;
     convolution->workspace_bytes = bytes;
-    return timing->trial == NULL ||
-           (run_trial(timing) && cudaStreamSynchronize(timing->stream) == cudaSuccess);
+    return run_trial(timing) && cudaStreamSynchronize(timing->stream) == cudaSuccess;
 }
 
 /* Deterministic algorithms of the heuristic, the best first; their number. A bias without ReLU is
@@ -368,7 +367,7 @@ static bool choose(struct timing *timing, struct convolution *convolution,
     for (int i = 0; i < count; i++) {
         if (!take(timing, convolution, &found[i], ul_call_workspace_bytes(call)))
             continue;
-        if (!tunes || timing->trial == NULL)
+        if (!tunes)
             return true;
         double seconds = ul_cuda_measure(timing->stream, run_trial, timing);
         if (seconds >= 0 && (least < 0 || seconds < least)) {
@@ -387,9 +386,10 @@ static void prepare_convolution(struct handle *handle, const struct ul_model *mo
     struct convolution *convolution = &handle->convolutions[index];
     struct ul_cuda_trial trial;
     struct choice choice;
-    bool fits = ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) != 0;
-    struct timing timing = {handle, convolution, fits ? &trial : NULL, stream};
-    if (!describe_call(&handle->dnn, call, convolution))
+    struct timing timing = {handle, convolution, &trial, stream};
+    /* Untried, a call could fail in a run; the kernel beside it cannot. */
+    if (!ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) ||
+        !describe_call(&handle->dnn, call, convolution))
         return;
     bool named = !tunes && text->text[0] != '\0' &&
                  ul_cuda_get_hex(text->text, &choice, sizeof choice) &&
