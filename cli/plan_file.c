@@ -3,6 +3,33 @@
 
 #include <string.h>
 
+/* The value of an option of the plan, or NULL. */
+static const char *planned(const struct ul_cli_job *job, const char *name)
+{
+    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
+        if (strcmp(job->plan_header.options[i].name, name) == 0)
+            return job->plan_header.options[i].value;
+    }
+    return NULL;
+}
+
+/* What numbers the program computes with is the plan's: another choice may have the same bytes,
+ * and would pass for the plan. */
+static enum ul_status check_numbers(struct ul_cli_job *job)
+{
+    const char *precision = planned(job, "precision");
+    const char *given = job->options.precision;
+    precision = precision == NULL ? "fp32" : precision;
+    if (given != NULL && strcmp(given, precision) != 0)
+        return ul_diag_set(&job->diag, UL_MISMATCH,
+                           "the plan was made with --precision %s, not %s; leave the option out",
+                           precision, given);
+    if (job->options.tf32 && planned(job, "tf32") == NULL)
+        return ul_diag_set(&job->diag, UL_MISMATCH,
+                           "the plan was made without --tf32; leave the option out");
+    return UL_OK;
+}
+
 /* What the command line said itself stands. */
 static enum ul_status take_options(struct ul_cli_job *job)
 {
@@ -75,6 +102,8 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
                               &job->plan_header, &job->diag);
     ul_file_unmap(&file);
     if (status == UL_OK)
+        status = check_numbers(job);
+    if (status == UL_OK)
         status = take_options(job);
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
@@ -93,18 +122,6 @@ static bool has_plan_machine(const struct ul_cli_job *job)
             return false;
     }
     return true;
-}
-
-/* Whether f32 is stored as the plan has it. */
-static bool has_plan_precision(const struct ul_cli_job *job)
-{
-    const char *given = job->options.precision == NULL ? "fp32" : job->options.precision;
-    const char *planned = "fp32";
-    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
-        if (strcmp(job->plan_header.options[i].name, "precision") == 0)
-            planned = job->plan_header.options[i].value;
-    }
-    return strcmp(given, planned) == 0;
 }
 
 /* Whether the command's own options of the graph are the plan's. */
@@ -134,7 +151,7 @@ static bool has_plan_options(const struct ul_cli_job *job)
             found += same ? 1 : 0;
         }
     }
-    return given == planned && found == planned && has_plan_machine(job) && has_plan_precision(job);
+    return given == planned && found == planned && has_plan_machine(job);
 }
 
 const char *ul_cli_plan_options(struct ul_cli_job *job)

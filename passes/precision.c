@@ -17,7 +17,8 @@
  * - results that are added to one another in memory (scatter with a reduction);
  * - weights with finite numbers that would become infinite, and what is computed elementwise with
  *   such a weight (masks of -1e9, or of the least f32);
- * - for f16: results of operators that grow (Exp, Pow).
+ * - for f16: results of operators that grow (Exp, Pow), and of those that make floats of integers
+ *   beyond its range (the sums of integer products, before they are scaled).
  *
  * A base and all of its views are stored alike. A product of an operand that is kept and of one
  * that is not reads a copy in 16 bits, if the target has a library, whose products want one type.
@@ -131,6 +132,22 @@ static bool makes(const struct precision *precision, const struct ul_node *node,
     return integers ? info->is_integer : info->is_float;
 }
 
+/* Results easily leave the range of the storage, be it by the operator or by what it reads. */
+static bool grows_beyond(const struct precision *precision, const struct ul_node *node)
+{
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if (precision->storage != UL_F16)
+        return false;
+    if ((row->flags & UL_OP_GROWS) != 0)
+        return true;
+    if ((row->flags & UL_OP_ELEMENTWISE) == 0 || node->input_count == 0 ||
+        node->inputs[0] == UL_NONE)
+        return false;
+    enum ul_dtype from = precision->graph->values[node->inputs[0]].type.dtype;
+    const struct ul_dtype_info *info = ul_dtype_get(from);
+    return info->is_integer && (info->size_bytes > 2 || from == UL_U16);
+}
+
 /* What the row says, and what follows from what the node makes. */
 static void keep_of_node(struct precision *precision, const struct ul_node *node)
 {
@@ -138,7 +155,7 @@ static void keep_of_node(struct precision *precision, const struct ul_node *node
     bool control = (row->flags & UL_OP_CONTROL) != 0;
     bool decides = !makes(precision, node, false);
     bool indexes = makes(precision, node, true);
-    bool grows = (row->flags & UL_OP_GROWS) != 0 && precision->storage == UL_F16;
+    bool grows = grows_beyond(precision, node);
     bool adds = (row->flags & UL_OP_COMBINES) != 0 &&
                 strcmp(ul_node_get_string(node, "reduction", "none"), "none") != 0;
     for (uint32_t i = 0; i < node->input_count; i++) {

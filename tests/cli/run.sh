@@ -118,6 +118,9 @@ done
 expect 0 'reserves' "$ullage" compile "$digits" --plan bf16.json --emit halves -o halves.out
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
     --precision fp32 -o halves.out
+expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
+    --precision fp16 -o halves.out
+expect 6 'was made without --tf32' "$ullage" compile "$digits" --plan bf16.json --tf32 -o halves.out
 
 # 3x3 convolutions by Winograd's method: never, while weights grow by a tenth at most, all of stride 1
 # chosen CONV: how many steps run so, and the bytes of weights
