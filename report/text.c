@@ -121,7 +121,7 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
                    ul_arena_printf(text->arena, "saved by %s", precision), in_unit(report, bytes),
                    bytes);
     if (uncalled > 0)
-        ul_text_printf(text, "%u %s of %s by kernels of ours: %s has none that is good here.\n",
+        ul_text_printf(text, "%u %s of %s by kernels of ours, none by %s.\n",
                        uncalled, uncalled == 1 ? "product" : "products", precision,
                        report->library);
     if (too_large > 0)
