@@ -203,9 +203,14 @@ static enum ul_status link_data(struct verification *verification, const char *f
     return UL_OK;
 }
 
-static bool rounds(const struct ul_cli_options *options)
+/* What is stored in less than f32, or multiplied so; NULL: nothing. */
+static const char *rounded(const struct ul_cli_options *options)
 {
-    return options->precision != NULL && strcmp(options->precision, "fp32") != 0;
+    const struct ul_target *target =
+        options->target == NULL ? NULL : ul_target_find(options->target);
+    if (options->precision != NULL && strcmp(options->precision, "fp32") != 0)
+        return options->precision;
+    return options->tf32 && target != NULL && target->is_device ? "tf32" : NULL;
 }
 
 static enum ul_status run_on_data(struct verification *verification)
@@ -217,8 +222,9 @@ static enum ul_status run_on_data(struct verification *verification)
     const char *atol = outer->options.atol != NULL ? outer->options.atol : "1e-7";
     /* Recorded data is judged element by element. Against another runtime on random inputs, which
      * sums in another order, what is next to zero may differ: there the norm counts as well, and
-     * wherever less than f32 is stored. */
-    const char *norm = verification->is_random || rounds(&outer->options) ? "--norm" : NULL;
+     * wherever less than f32 is stored or multiplied. */
+    bool by_norm = verification->is_random || rounded(&outer->options) != NULL;
+    const char *norm = by_norm ? "--norm" : NULL;
     const char *const argv[] = {
         verification->program, "--test-data", folder, "--rtol", rtol, "--atol", atol, norm, NULL};
     const char *printed = ul_arena_printf(&outer->keep, "%s/printed", verification->work);
@@ -306,9 +312,9 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 /* The programs sum in other orders; as in runtime/ul_test_data.c. */
 static double norm_limit(const struct ul_cli_options *options)
 {
-    if (!rounds(options))
+    if (rounded(options) == NULL)
         return 1e-4;
-    return strcmp(options->precision, "bf16") == 0 ? 3e-2 : 5e-3;
+    return strcmp(rounded(options), "bf16") == 0 ? 3e-2 : 5e-3;
 }
 
 struct difference {
@@ -521,10 +527,10 @@ static enum ul_status verify(struct ul_cli_job *job)
     struct verification verification = {.outer = job, .model = job->options.files.items[0]};
     UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
     verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);
-    if (rounds(&job->options))
-        printf("stored in %s: outputs are right by their elements (--rtol, --atol) or by a norm "
+    if (rounded(&job->options) != NULL)
+        printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
                "error of at most %g\n",
-               job->options.precision, norm_limit(&job->options));
+               rounded(&job->options), norm_limit(&job->options));
     enum ul_status status = verify_all(&verification);
     ul_cli_remove_temporary(verification.work);
     return status;

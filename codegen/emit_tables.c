@@ -365,14 +365,17 @@ static void put_optional_tables(struct ul_emitter *emitter, uint32_t *range_coun
     ul_text_put(emitter->text, "#endif\n\n");
 }
 
-/* How the program stores f32, where not as that. */
-static void put_storage(struct ul_text *text, const struct ul_graph *graph)
+/* How the program stores f32, where not as that, and whether products round it. */
+static void put_numbers(struct ul_text *text, const struct ul_program *program)
 {
+    const struct ul_graph *graph = program->graph;
     enum ul_dtype storage = UL_DTYPE_NONE;
     for (uint32_t v = 0; v < graph->value_count; v++)
         storage = storage == UL_DTYPE_NONE ? graph->values[v].storage : storage;
     if (storage != UL_DTYPE_NONE)
         ul_text_printf(text, "    .storage = (enum ul_type)%d,\n", (int)storage);
+    if (program->options.tf32)
+        ul_text_put(text, "    .tf32 = 1,\n");
 }
 
 static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t splats)
@@ -390,7 +393,7 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     ul_emit_string(text, emitter->program->graph->name);
     ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
                    emitter->program->options.target->name);
-    put_storage(text, emitter->program->graph);
+    put_numbers(text, emitter->program);
     if (ul_program_threads(&emitter->program->options) > 1)
         ul_text_printf(text,
                        "    .thread_count = %u,\n#ifdef _OPENMP\n"

@@ -121,9 +121,8 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
                    ul_arena_printf(text->arena, "saved by %s", precision), in_unit(report, bytes),
                    bytes);
     if (uncalled > 0)
-        ul_text_printf(text, "%u %s of %s by kernels of ours, none by %s.\n",
-                       uncalled, uncalled == 1 ? "product" : "products", precision,
-                       report->library);
+        ul_text_printf(text, "%u %s of %s by kernels of ours, none by %s.\n", uncalled,
+                       uncalled == 1 ? "product" : "products", precision, report->library);
     if (too_large > 0)
         ul_text_printf(text, "%u %s f32: %s has numbers that are infinite in %s.\n", too_large,
                        too_large == 1 ? "weight stays" : "weights stay",

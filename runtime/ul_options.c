@@ -65,7 +65,7 @@ static const struct row rows[] = {
     {OPTION_ATOL, "--atol", "X", "with --test-data: absolute tolerance (default 1e-7)"},
     {OPTION_NORM, "--norm", NULL,
      "with --test-data: an output is also right where its norm error is at most 1e-4 (of programs "
-     "in bf16 3e-2, in fp16 5e-3)"},
+     "in bf16 3e-2, in fp16 or with --tf32 5e-3)"},
     {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},

@@ -26,7 +26,8 @@
 /* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
 static double norm_limit(const struct ul_model *model)
 {
-    return model->storage == UL_TYPE_BF16 ? 3e-2 : model->storage == UL_TYPE_F16 ? 5e-3 : 1e-4;
+    bool rounds = model->storage == UL_TYPE_F16 || model->tf32 != 0;
+    return model->storage == UL_TYPE_BF16 ? 3e-2 : rounds ? 5e-3 : 1e-4;
 }
 
 struct totals {

@@ -30,8 +30,12 @@ fail() {
     status=6
 }
 
-# Results, and that every kernel ran.
+# Results, also of products that round their factors, and that every kernel ran.
 check_results() {
+    if [ "$variant" = plain ]; then
+        "$ullage" verify "$model" --target cuda --tf32 --cflags "$flags" >"$work/log" 2>&1 ||
+            { fail "--tf32: exit $?"; return 1; }
+    fi
     rm -f "$work/kernels"
     UL_EMULATE_COVERAGE=$work/kernels "$ullage" verify "$model" --target cuda --cflags "$flags" \
         >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
