@@ -187,9 +187,9 @@ static void check_region(void)
 /* Of few tiles, planned for two threads: V is made by all of them together. */
 static const struct ul_call few_tiles = {
     .kind = UL_CALL_CONVOLUTION,
-    .src = {4, {1, 16, 4, 4}, {256, 1, 64, 16}},
-    .weights = {4, {16, 16, 3, 3}, {144, 9, 3, 1}},
-    .dst = {4, {1, 16, 4, 4}, {256, 1, 64, 16}},
+    .src = {4, {1, 16, 4, 4}, {256, 1, 64, 16}, UL_CALL_F32},
+    .weights = {4, {16, 16, 3, 3}, {144, 9, 3, 1}, UL_CALL_F32},
+    .dst = {4, {1, 16, 4, 4}, {256, 1, 64, 16}, UL_CALL_F32},
     .group_count = 1,
     .steps = {1, 1},
     .dilations = {1, 1},

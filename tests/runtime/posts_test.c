@@ -64,7 +64,8 @@ static void check_special(const struct ul_post *post)
 /* Every float alone, then all together by several threads. */
 static void check_cuts(const struct ul_post *post)
 {
-    struct ul_call call = {.dst = {2, {COUNT, 1}, {1, 1}}, .post_count = 2, .tail_count = 1};
+    struct ul_call call = {
+        .dst = {2, {COUNT, 1}, {1, 1}, UL_CALL_F32}, .post_count = 2, .tail_count = 1};
     float *alone = malloc(COUNT * sizeof(float)), *together = malloc(COUNT * sizeof(float));
     call.posts[0].kind = UL_POST_RELU; /* the library's */
     call.posts[1] = *post;
