@@ -17,9 +17,9 @@ static enum ul_status leave_source(struct ul_cli_job *job)
     UL_TRY(ul_cli_emit(job, directory));
     return ul_diag_set(&job->diag, UL_COMPILER,
                        "target %s needs the CUDA Toolkit's compiler, and there is no %s here; the "
-                       "source is in %s, and make NVCC=nvcc builds it there where the toolkit is "
+                       "source is in %s, and make -C %s NVCC=nvcc builds it where the toolkit is "
                        "(--nvcc or $NVCC says where nvcc is on this machine)",
-                       options->target, ul_cli_nvcc(job), directory);
+                       options->target, ul_cli_nvcc(job), directory, directory);
 }
 
 static enum ul_status build_program(struct ul_cli_job *job)

@@ -552,7 +552,10 @@ const struct ul_cli_command ul_command_verify = {
                "of\nthem called test_data_set_*. Without DIR those beside the model are taken; "
                "without any,\nrandom inputs, and as the reference onnxruntime where python3 (or "
                "$ULLAGE_PYTHON) has\nit, else the model compiled without passes and without reuse "
-               "of memory.",
+               "of memory.\n\nAn element is right within atol + rtol * |wanted|. On random inputs "
+               "an output "
+               "is also right\nwhere its norm error is at most 1e-4; with --precision or --tf32, "
+               "on any inputs, where it\nis at most 3e-2 (bf16) or 5e-3 (fp16, tf32).",
     .run = verify,
     .options = options,
     .option_count = sizeof options / sizeof *options};

@@ -225,7 +225,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
     return UL_OK;
 }
 
-static enum ul_status run_passes(struct ul_cli_job *job)
+static enum ul_status run_passes(struct ul_cli_job *job, enum ul_dtype precision)
 {
     struct ul_passes_options options = {
         .disabled = job->options.no_passes.items,
@@ -233,9 +233,9 @@ static enum ul_status run_passes(struct ul_cli_job *job)
         .biases_alike = ul_target_find(job->options.target)->biases_alike,
         .filters_last = ul_target_find(job->options.target)->filters_last,
         .channels_last = ul_target_find(job->options.target)->channels_last,
+        .precision = precision,
         .print_after = job->options.print_after,
         .stop_after = job->options.stop_after};
-    UL_TRY(storage_of(job, &options.precision));
     if (job->library != NULL) {
         options.is_call = ul_library_takes;
         options.library = job->library;
@@ -293,14 +293,16 @@ enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path)
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
 {
     struct ul_program_options options;
+    enum ul_dtype precision;
     if (job->options.plan != NULL)
         UL_TRY(ul_cli_take_plan(job));
     UL_TRY(check_target(job));
     UL_TRY(ul_cli_take_profile(job));
     UL_TRY(program_options(job, &options));
+    UL_TRY(storage_of(job, &precision));
     ul_cli_progress("reading and simplifying the model");
     UL_TRY(ul_cli_load(job, model_path));
-    enum ul_status status = run_passes(job);
+    enum ul_status status = run_passes(job, precision);
     if (status == UL_OK && word_is(job->options.stop_after, "split"))
         status = run_split(job);
     ul_cli_progress(NULL);

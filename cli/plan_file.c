@@ -30,6 +30,29 @@ static enum ul_status check_numbers(struct ul_cli_job *job)
     return UL_OK;
 }
 
+/* So is what a device's libraries compute, and the scratch that they do it in: with less of it they
+ * take other algorithms, of other bits, in ranges of the same plan. */
+static enum ul_status check_libraries(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    const char *workspace = planned(job, "workspace");
+    const char *cudnn = planned(job, "with-cudnn");
+    uint64_t given_bytes, planned_bytes;
+    if (workspace != NULL && options->workspace != NULL &&
+        ul_size_parse(options->workspace, &given_bytes) &&
+        ul_size_parse(workspace, &planned_bytes) && given_bytes != planned_bytes)
+        return ul_diag_set(&job->diag, UL_MISMATCH,
+                           "the plan was made with --workspace %s, not %s; leave the option out",
+                           workspace, options->workspace);
+    if (cudnn != NULL && options->with_cudnn != NULL &&
+        (strcmp(options->with_cudnn, "on") == 0 || strcmp(options->with_cudnn, "off") == 0) &&
+        (strcmp(options->with_cudnn, "off") == 0) != (strcmp(cudnn, "off") == 0))
+        return ul_diag_set(&job->diag, UL_MISMATCH,
+                           "the plan was made with cuDNN %s, not %s; leave --with-cudnn out", cudnn,
+                           options->with_cudnn);
+    return UL_OK;
+}
+
 /* What the command line said itself stands. */
 static enum ul_status take_options(struct ul_cli_job *job)
 {
@@ -68,7 +91,8 @@ static enum ul_status take_options(struct ul_cli_job *job)
         } else if (strcmp(option->name, "workspace") == 0) {
             options->workspace = options->workspace != NULL ? options->workspace : option->value;
         } else if (strcmp(option->name, "with-cudnn") == 0) {
-            options->with_cudnn = options->with_cudnn != NULL ? options->with_cudnn : option->value;
+            bool looks = options->with_cudnn == NULL || strcmp(options->with_cudnn, "auto") == 0;
+            options->with_cudnn = looks ? option->value : options->with_cudnn;
         } else if (strcmp(option->name, "tf32") == 0) {
             options->tf32 = true;
         } else if (strcmp(option->name, "precision") == 0) {
@@ -103,6 +127,8 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
     ul_file_unmap(&file);
     if (status == UL_OK)
         status = check_numbers(job);
+    if (status == UL_OK)
+        status = check_libraries(job);
     if (status == UL_OK)
         status = take_options(job);
     if (status != UL_OK)

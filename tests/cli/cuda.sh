@@ -47,7 +47,7 @@ ls host | grep -E '\.cuh?$|ul_cu' && fail 'files of target cuda in a folder of t
 
 # to compile does: the source stays, and the message says where
 compile() { "$ullage" compile "$digits" --dim N=1 --target cuda "$@"; }
-expect 7 "no $NVCC here; the source is in program.cuda, and make NVCC=nvcc" compile -o program
+expect 7 "no $NVCC here; the source is in program.cuda, and make -C program.cuda NVCC=nvcc" compile -o program
 [ -s program.cuda/kernels.cu ] || fail 'no source beside the program'
 [ -e program ] && fail 'a program without a compiler'
 expect 7 'the source is in kept' compile -o program --emit kept
@@ -88,6 +88,13 @@ plan --with-cudnn on --workspace 1MiB --tf32 --json all.json >/dev/null
 expect 0 '^ok' "$ullage" check "$digits" all.json
 expect 0 '^ok' "$ullage" check "$digits" plain.json
 expect 0 'reserves' "$ullage" compile "$digits" --plan all.json --emit again
+expect 0 'reserves' "$ullage" compile "$digits" --plan all.json --workspace 1024K --emit again
+expect 6 'was made with --workspace 1048576, not 2MiB; leave' \
+    "$ullage" compile "$digits" --plan all.json --workspace 2MiB --emit again
+expect 6 'was made with cuDNN on, not off; leave' \
+    "$ullage" compile "$digits" --plan all.json --with-cudnn off --emit again
+expect 6 'was made with cuDNN off, not on; leave' \
+    "$ullage" compile "$digits" --plan plain.json --with-cudnn on --emit again
 expect 1 'the plan is for target "cuda", not for c' \
     "$ullage" compile "$digits" --plan all.json --target c -o program
 expect 1 'the plan is for target "c", not for cuda' \

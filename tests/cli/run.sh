@@ -104,7 +104,7 @@ for target in c cpu; do
         --target $target --conv fast
 done
 # 16 bits in memory: the plan says so, and it is for them alone
-expect 1 'precision "fp8": expected fp32, fp16 or bf16' "$ullage" plan "$digits" --dim N=1 \
+expect 1 '^ullage: error: --precision "fp8": expected fp32, fp16 or bf16' "$ullage" plan "$digits" --dim N=1 \
     --precision fp8
 for precision in fp16 bf16; do
     for target in cpu c; do
