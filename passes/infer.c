@@ -1,25 +1,27 @@
 /* Shape inference, constant folding and control flow with known conditions, in one walk in
  * execution order: a shape often hangs on a constant that folds only once other shapes are known.
  *
- * Rules of folding: results of up to SMALL_BYTES together always fold; bigger ones only when the
- * stored weights do not grow by it, counting the inputs that become free. A result of which all
- * elements are equal is kept as one number and takes no bytes at all. A movement whose result lies
- * densely in its constant input shares the bytes of the file.
- * Control flow: an If with a known condition is replaced by its branch. The condition argument of
- * a Loop's body is true wherever it is read, since the body runs in no other case; so a Loop that
- * hands it on runs its full count. A loop that can only be typed round by round is unrolled
- * (unroll.c). What is left needs a count and types that do not depend on
- * data: the attribute ul_trip_count says the first, inference of the body proves the second. */
+ * Rules of folding: results that are small beside the weights (SMALL_BYTES, SMALL_PART) always
+ * fold; bigger ones only when the stored weights do not grow by it, counting the inputs that become
+ * free. A result of which all elements are equal is kept as one number and takes no bytes at all. A
+ * movement whose result lies densely in its constant input shares the bytes of the file. Control
+ * flow: an If with a known condition is replaced by its branch. The condition argument of a Loop's
+ * body is true wherever it is read, since the body runs in no other case; so a Loop that hands it
+ * on runs its full count. A loop that can only be typed round by round is unrolled (unroll.c). What
+ * is left needs a count and types that do not depend on data: the attribute ul_trip_count says the
+ * first, inference of the body proves the second. */
 #include "passes/passes_internal.h"
 
 #include <string.h>
 
-enum { SMALL_BYTES = 4096, BIG_FOLD_ELEMENTS = 1 << 20 };
+/* Small: so many bytes, or that part of all weights. */
+enum { SMALL_BYTES = 4096, SMALL_PART = 2048, BIG_FOLD_ELEMENTS = 1 << 20 };
 
 struct infer {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_arena node_scratch; /* reset for each node */
+    uint64_t small_bytes;
     uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
     uint32_t uses_count;
 };
@@ -106,7 +108,7 @@ static bool fold(struct infer *infer, ul_node_id id)
         result_bytes += ul_type_bytes(type);
         elements += ul_type_elements(type);
     }
-    if (result_bytes > SMALL_BYTES && fold_shared(infer, id))
+    if (result_bytes > infer->small_bytes && fold_shared(infer, id))
         return true;
     if (elements > BIG_FOLD_ELEMENTS)
         return false;
@@ -117,8 +119,9 @@ static bool fold(struct infer *infer, ul_node_id id)
         if (node->inputs[i] != UL_NONE)
             read_bytes += ul_edit_weight_bytes(graph, node->inputs[i]);
     }
-    bool fits = result_bytes <= SMALL_BYTES || result_bytes <= freed_bytes(infer, node);
-    if ((!fits && read_bytes > SMALL_BYTES) || !ul_node_fold(graph, id, &infer->node_scratch))
+    bool fits = result_bytes <= infer->small_bytes || result_bytes <= freed_bytes(infer, node);
+    if ((!fits && read_bytes > infer->small_bytes) ||
+        !ul_node_fold(graph, id, &infer->node_scratch))
         return false;
     for (uint32_t i = 0; i < node->output_count; i++) {
         normalise_splat(infer, node->outputs[i]);
@@ -533,9 +536,18 @@ static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32
     return UL_OK;
 }
 
+static uint64_t find_small_bytes(const struct ul_graph *graph)
+{
+    uint64_t total = 0;
+    for (ul_value_id id = 0; id < graph->value_count; id++)
+        total += ul_edit_weight_bytes(graph, id);
+    return total / SMALL_PART > SMALL_BYTES ? total / SMALL_PART : SMALL_BYTES;
+}
+
 enum ul_status ul_pass_infer(struct ul_pass *pass)
 {
     struct infer infer = {.pass = pass, .graph = pass->graph};
+    infer.small_bytes = find_small_bytes(pass->graph);
     ul_arena_init(&infer.node_scratch);
     infer.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     infer.uses_count = pass->graph->value_count;

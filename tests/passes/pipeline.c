@@ -169,11 +169,51 @@ static void table(void **state)
     assert_int_equal(facts, UL_FACT_TYPES | UL_FACT_VIEWS | UL_FACT_GROUPS);
 }
 
+/* 6000 bytes are stored where that is little beside the other weights, else computed in each run.
+ */
+static void small_beside_weights(void **state)
+{
+    static const char text[] = "graph \"fold\"\n"
+                               "input %0 \"x\" f32[4000000]\n"
+                               "input %7 \"z\" f32[1500]\n"
+                               "weight %1 \"big\" f32[4000000] = splat [0.5]\n"
+                               "weight %2 \"row\" f32[3] = [1.0,2.0,3.0]\n"
+                               "weight %3 \"repeats\" i64[1] = [500]\n"
+                               "%4 \"y\" none[*] = Add n0 \"add\" (%0, %1)\n"
+                               "%5 \"many\" none[*] = Tile n1 \"tile\" (%2, %3)\n"
+                               "%6 \"part\" none[*] = Sub n2 \"sub\" (%5, %7)\n"
+                               "return %4, %6\n";
+    (void)state;
+    for (uint32_t stored = 0; stored < 2; stored++) {
+        struct ul_arena arena, scratch;
+        struct ul_graph graph;
+        struct ul_diag diag = {0};
+        const struct ul_passes_options options = {0};
+        ul_arena_init(&arena);
+        ul_arena_init(&scratch);
+        assert_int_equal(ul_graph_parse(&graph, &arena, text, NULL, &diag), UL_OK);
+        const struct ul_type type = graph.values[1].type;
+        float *data = UL_NEW_ARRAY(&arena, float, 4000000);
+        data[0] = 1;
+        if (stored)
+            graph.values[1].tensor = ul_tensor_new(&arena, &type, data);
+        assert_int_equal(ul_passes_run(&graph, &scratch, &options, &diag), UL_OK);
+        assert_int_equal(graph.blocks[0].node_count, stored ? 2 : 3);
+        ul_arena_done(&scratch);
+        ul_arena_done(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole), cmocka_unit_test(switched_off), cmocka_unit_test(bad_options),
-        cmocka_unit_test(dumps), cmocka_unit_test(table),        cmocka_unit_test(foreseen),
+        cmocka_unit_test(whole),
+        cmocka_unit_test(switched_off),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(dumps),
+        cmocka_unit_test(table),
+        cmocka_unit_test(foreseen),
+        cmocka_unit_test(small_beside_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
