@@ -189,7 +189,7 @@ enum { UL_CLI_CUDA_OPTIONS = 3 };
 void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list, uint32_t *count);
 
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
- * that holds something else. */
+ * that holds something else; UL_IO when it has no folder to go to. */
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The same of one folder; `option` is what named it. */
 enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,

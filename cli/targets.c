@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -69,6 +70,19 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
                        option, path);
 }
 
+/* Known before the model is read and compiled: there is nowhere to write to. */
+static enum ul_status check_place(struct ul_cli_job *job, const char *flag, const char *target)
+{
+    const char *slash = target == NULL ? NULL : strrchr(target, '/');
+    struct stat info;
+    if (slash == NULL || slash == target)
+        return UL_OK;
+    const char *folder = ul_arena_printf(&job->keep, "%.*s", (int)(slash - target), target);
+    if (stat(folder, &info) == 0 || errno != ENOENT)
+        return UL_OK;
+    return ul_diag_set(&job->diag, UL_IO, "%s %s: there is no folder %s", flag, target, folder);
+}
+
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -78,6 +92,9 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE,
                            "%s takes the result of -o or that of --json, not both",
                            strcmp(options->json, "-") == 0 ? "standard output" : options->json);
+    UL_TRY(check_place(job, "-o", options->output));
+    UL_TRY(check_place(job, "--json", options->json));
+    UL_TRY(check_place(job, "--csv", options->csv));
     if (options->json != NULL)
         UL_TRY(check_target(job, "--json", options->json));
     if (options->emit != NULL)

@@ -28,6 +28,9 @@ expect() {
     fi
 }
 
+# what runs the C compiler: the programs run once, on nothing much
+compile() { "$ullage" compile "$@" --cflags -O0; }
+
 # help and usage
 expect 0 'usage: ullage COMMAND' "$ullage" --help
 expect 0 '^ullage [0-9]' "$ullage" --version
@@ -70,7 +73,7 @@ for count in 1 3; do
     grep -q "\[\"threads\", \"$count\"\]" on$count.json ||
         { echo "FAIL: the plan does not name its $count threads"; failed=1; }
     expect 0 '^ok: ' "$ullage" check "$digits" on$count.json
-    expect 0 'reserves' "$ullage" compile "$digits" --plan on$count.json -o planned
+    expect 0 'reserves' compile "$digits" --plan on$count.json -o planned
     expect 0 '^y  float32' ./planned --random 1 --print
 done
 "$ullage" plan "$digits" --dim N=1 --target cpu --threads 3 --json again.json >/dev/null
@@ -80,7 +83,7 @@ for machine in "sse41 x86-64 -msse4.1" "avx2 x86-64-v3"; do
     read -r isa march <<<"$machine"
     "$ullage" plan "$digits" --dim N=1 --target cpu --isa $isa --json isa.json >/dev/null
     [ $? = 3 ] && continue # not on this one
-    expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --isa $isa --emit isa -o planned
+    expect 0 'reserves' compile "$digits" --dim N=1 --isa $isa --emit isa -o planned
     expect 0 '^y  float32' ./planned --random 1 --print
     expect 0 'reserves' "$ullage" compile "$digits" --plan isa.json --emit again
     for folder in isa again; do
@@ -115,7 +118,7 @@ for precision in fp16 bf16; do
         expect 0 '^ok: ' "$ullage" check "$digits" $precision.json
     done
 done
-expect 0 'reserves' "$ullage" compile "$digits" --plan bf16.json --emit halves -o halves.out
+expect 0 'reserves' compile "$digits" --plan bf16.json -o halves.out
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
     --precision fp32 -o halves.out
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
@@ -168,18 +171,19 @@ sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
     { echo "FAIL: --json - does not print the plan, and it alone"; failed=1; }
 
 # budgets
-bytes=$("$ullage" plan "$digits" --dim N=1 --budget 1000 2>&1 |
-    sed -n 's/^The smallest budget known to work is \([0-9]*\) bytes.*/\1/p')
+expect 4 'smallest budget known to work' "$ullage" plan "$digits" --dim N=1 --budget 1000
+bytes=$(sed -n 's/^The smallest budget known to work is \([0-9]*\) bytes.*/\1/p' out.txt)
+for word in 'peak is at step' 'proven' 'scratch$'; do
+    grep -q "$word" out.txt || { echo "FAIL: no '$word' where nothing fits"; failed=1; }
+done
 expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
-for word in 'smallest budget known to work' 'peak is at step' 'proven' 'scratch$'; do
-    expect 4 "$word" "$ullage" plan "$digits" --dim N=1 --budget 1000
-done
 expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
-expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv -
-expect 0 '"format": "ullage-ladder"' "$ullage" plan "$digits" --dim N=1 --sweep --json -
+expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv - --json ladder.json
+grep -q 'steps again' out.txt && { echo "FAIL: --csv - does not print its table alone"; failed=1; }
+grep -q '"format": "ullage-ladder"' ladder.json || { echo "FAIL: no ladder as JSON"; failed=1; }
 expect 1 'give both' "$ullage" plan "$digits" --dim N=1 --csv -
 expect 1 'takes no --plan' "$ullage" plan "$digits" --plan plan.json --sweep
 expect 1 'remat magic: expected' "$ullage" plan "$digits" --dim N=1 --remat magic
@@ -194,24 +198,27 @@ sed 's/"model_sha256": "./"model_sha256": "0/' plan.json >other.json
 expect 6 'made for another model' "$ullage" check "$digits" other.json
 expect 6 'made for another model' \
     "$ullage" check "$here/../frontend/cases/missing_input.onnx" plan.json
-expect 0 'reserves' "$ullage" compile "$digits" --plan plan.json -o planned
+expect 0 'reserves' compile "$digits" --plan plan.json -o planned
 expect 0 'needs' "$ullage" plan "$digits" --plan plan.json
 expect 6 'plan was made with --dim N=1' "$ullage" plan "$digits" --dim N=2 --plan plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
 echo '{' >broken.json
 expect 2 'broken.json' "$ullage" check "$digits" broken.json
-expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json -o planned
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json --emit emitted
 
 # what goes wrong after planning
-expect 5 'cannot write' "$ullage" compile "$digits" --dim N=1 -o nowhere/program
+for flag in -o --json; do # before it compiles for minutes
+    expect 5 "^ullage: error: $flag nowhere/program: there is no folder nowhere" \
+        "$ullage" compile "$digits" --dim N=1 --emit emitted --cc false $flag nowhere/program
+done
 expect 7 'C compiler failed' "$ullage" compile "$digits" --dim N=1 --cc false -o program
 expect 1 'C identifier' "$ullage" compile "$digits" --dim N=1 --prefix 'a b' --emit source
 for cc in '' ' ' -cc @cc; do
     expect 1 'expected a command' "$ullage" compile "$digits" --dim N=1 --cc "$cc" -o program
 done
 expect 1 'not both' "$ullage" compile "$digits" --dim N=1 -o - --json -
-expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 -o /dev/null
+expect 0 'reserves' compile "$digits" --dim N=1 -o /dev/null
 [ -c /dev/null ] || { echo "FAIL: /dev/null was replaced"; failed=1; }
 
 # graph dumps
@@ -269,7 +276,7 @@ expect 0 'on abacus' "$ullage" plan "$digits" --plan abacus.json --json again.js
 cmp abacus.json again.json || { echo "FAIL: a plan with a profile does not come back"; failed=1; }
 
 # a pipe that nobody reads, and a stop while the C compiler runs; then nothing is left behind
-"$ullage" compile "$digits" --dim N=1 -o - 2>/dev/null | head -c 10 >/dev/null
+compile "$digits" --dim N=1 -o - 2>/dev/null | head -c 10 >/dev/null
 cat >slow-cc <<'END'
 #!/bin/bash
 touch "$STARTED"
@@ -291,14 +298,14 @@ for signal in TERM INT HUP; do
 done
 
 # verify says what it compared with; a reference that fails is no difference
-expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits"
+expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0
 printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
 ULLAGE_PYTHON=$work/python expect 3 'Give test data' "$ullage" verify mine.onnx --dim N=1
 printf '#!/bin/sh\necho "input x: give a size"; exit 4\n' >python
 ULLAGE_PYTHON=$work/python expect 1 'give a size' "$ullage" verify mine.onnx
-ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1
+ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1 --cflags -O0
 
 # nothing is left behind
 left=$(ls tmp)
