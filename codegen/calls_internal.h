@@ -35,9 +35,6 @@ struct ul_group_call {
     uint64_t product_count;         /* multiplications of the anchor; of pooling, elements read */
     uint32_t align_bytes;           /* that all addresses are multiples of, by the views */
     bool at_edge;                   /* some argument is an input or output of the model */
-    /* Of an answer: the program's start may find nothing that runs the call; a kernel of ours must
-     * stand beside it. */
-    bool may_fail;
 };
 
 /* What the nodes of a group (in execution order) are as one call; not yet answered. `escapes` has

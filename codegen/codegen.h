@@ -250,6 +250,8 @@ struct ul_target_library {
     uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
     bool adds_from_afar;   /* a residual may lie elsewhere than the result */
     bool runs_always;      /* a step that a run may pass over cannot be a call */
+    bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours
+                              stands beside each */
     void *context;
     /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch.
      * False: the library has nothing for it that a plan should hold. */

@@ -4,7 +4,8 @@
  * Problem: what a plan holds must run on every device, while the algorithms, and the workspace that
  * they want, are the device's. Method: a call is planned where the libraries document that they
  * compute it, with a workspace that shapes give reason for, bounded by --workspace; at its start
- * the program asks for the algorithms that do with that (runtime/ul_cublas.cu, ul_cudnn.cu).
+ * the program asks for the algorithms that do with that (runtime/ul_cublas.cu, ul_cudnn.cu). Where
+ * there are none a kernel of ours runs, which stands beside each call.
  *
  *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
  *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
@@ -16,8 +17,7 @@
  *
  * A convolution of 1x1 over channels that lie innermost is a product of all pixels with the
  * weights: cuBLASLt takes it in any slice of a Concat, and it needs no cuDNN. cuDNN gets dense
- * tensors with channels innermost. It may be missing where the program runs, or have nothing that
- * fits; and of vectors not every cuBLASLt has all: such a call has a kernel of ours beside it.
+ * tensors with channels innermost.
  *
  * Elements are f32, f16 or bf16, sums are f32; factors are of one type, and a bias is of the
  * result's, which for convolutions is that of the factors.
@@ -104,16 +104,6 @@ static bool takes_product(const struct ul_call *call, uint64_t product_count)
            call->src.dims[rank - 1] >= LEAST_DEPTH &&
            (batch == 1 || product_count / batch >= LEAST_MATRIX_PRODUCTS) &&
            (call->bias.rank == 0 || call->bias.strides[rank - 1] == 1);
-}
-
-/* Vectors and operands that a whole batch shares: cuBLASLt documents them, but not every version
- * has algorithms for all epilogues of them. */
-static bool is_odd_product(const struct ul_call *call)
-{
-    const struct ul_call_tensor *dst = &call->dst;
-    bool vector = dst->dims[dst->rank - 2] == 1 || dst->dims[dst->rank - 1] == 1;
-    return vector || (dst->rank == 3 && dst->dims[0] > 1 &&
-                      (call->src.dims[0] == 1 || call->weights.dims[0] == 1));
 }
 
 static uint64_t elements_of(const struct ul_call_tensor *tensor)
@@ -294,8 +284,6 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
     call->scratch_bytes =
         bounded(context, is_product ? product_workspace(call) : convolution_workspace(call));
-    group->may_fail = !is_product || is_odd_product(call);
-    call->has_own = group->may_fail;
     return true;
 }
 
@@ -314,6 +302,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
     context->library = (struct ul_target_library){.name = "CUDA libraries",
                                                   .adds_from_afar = true,
                                                   .runs_always = true,
+                                                  .chosen_at_start = true,
                                                   .context = context,
                                                   .answer = answer,
                                                   .close = close_context};

@@ -146,8 +146,8 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     put_window(text, call);
     put_posts(text, call);
     if (call->align_bytes != 0)
-        ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u, .has_own = %u,\n",
-                       call->align_bytes, call->tf32, call->has_own);
+        ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
+                       call->tf32);
     ul_text_put(text, "     .implementation = ");
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,

@@ -380,27 +380,46 @@ static void alternatives_plan(struct builder *builder, const struct ul_program_s
     ul_problem_add_step(builder->program->problem, &planned);
 }
 
-/* Registers the step with the planner: what it reads and writes, once per base. */
-static void step_plan(struct builder *builder, const struct ul_program_step *step, uint32_t region,
-                      uint64_t scratch_bytes)
+struct lists {
+    uint32_t *reads, *writes;
+    uint32_t read_count, write_count;
+};
+
+/* Once per base. */
+static void list_args(struct builder *builder, const struct ul_program_step *step,
+                      struct lists *lists)
 {
-    uint32_t *reads = UL_NEW_ARRAY(builder->arena, uint32_t, step->arg_count + 1);
-    uint32_t *writes = UL_NEW_ARRAY(builder->arena, uint32_t, step->arg_count + 1);
-    struct ul_plan_in_place *in_place =
-        UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
-    struct ul_plan_part part = {.reads = reads, .writes = writes, .in_place = in_place};
     for (uint32_t i = 0; i < step->arg_count; i++) {
         if (step->args[i].base == UL_NONE)
             continue;
         uint32_t value = plan_value(builder, step->args[i].base);
-        uint32_t *list = step->written[i] ? writes : reads;
-        uint32_t *count = step->written[i] ? &part.write_count : &part.read_count;
+        uint32_t *list = step->written[i] ? lists->writes : lists->reads;
+        uint32_t *count = step->written[i] ? &lists->write_count : &lists->read_count;
         bool known = false;
         for (uint32_t k = 0; k < *count; k++)
             known = known || list[k] == value;
         if (!known)
             list[(*count)++] = value;
     }
+}
+
+/* Registers the step with the planner: what it reads and writes, or a kernel in its place does. */
+static void step_plan(struct builder *builder, const struct ul_program_step *step, uint32_t region,
+                      uint64_t scratch_bytes)
+{
+    uint32_t most = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + 1;
+    struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, most),
+                          .writes = UL_NEW_ARRAY(builder->arena, uint32_t, most)};
+    struct ul_plan_in_place *in_place =
+        UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
+    list_args(builder, step, &lists);
+    if (step->own != NULL)
+        list_args(builder, step->own, &lists);
+    struct ul_plan_part part = {.reads = lists.reads,
+                                .writes = lists.writes,
+                                .read_count = lists.read_count,
+                                .write_count = lists.write_count,
+                                .in_place = in_place};
     for (uint32_t i = 0; i < step->in_place_count; i++)
         in_place[part.in_place_count++] =
             (struct ul_plan_in_place){.output = plan_value(builder, step->in_place[i].output),
@@ -598,23 +617,6 @@ static enum ul_status kernel_step(struct builder *builder, const ul_node_id *nod
     return UL_OK;
 }
 
-/* What the kernel reads and writes, the call does too: the plan knows of no other arguments. */
-static bool covers(const struct builder *builder, const struct ul_group_call *call,
-                   const struct ul_program_step *kernel)
-{
-    const struct ul_value *values = builder->graph->values;
-    for (uint32_t i = 0; i < kernel->arg_count; i++) {
-        bool found =
-            call->residual != UL_NONE && values[call->residual].view.base == kernel->args[i].base;
-        for (uint32_t k = 0; k < call->arg_count; k++)
-            found = found || (call->args[k] != UL_NONE &&
-                              values[call->args[k]].view.base == kernel->args[i].base);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
 /* Puts a kernel of ours beside a call that may find no library: what the plan says of places must
  * hold for both. */
 static void join_own(struct builder *builder, struct ul_program_step *call,
@@ -644,16 +646,15 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step, own;
     uint64_t scratch_bytes = 0;
-    if (call == NULL || call->may_fail) {
+    bool stands_in = call != NULL && builder->options->library->chosen_at_start;
+    if (call == NULL || stands_in) {
         UL_TRY(kernel_step(builder, nodes, count, &own));
         scratch_bytes = builder->program->kernels[own.kernel].scratch_bytes;
     }
     if (call == NULL)
         UL_TRY(check_piece(builder, last, own.kernel));
-    if (call != NULL && call->may_fail && !covers(builder, call, &own))
-        call = NULL;
     step = call == NULL ? own : call_step(builder, call, last);
-    if (call != NULL && call->may_fail)
+    if (stands_in)
         join_own(builder, &step, &own);
     if (call != NULL && call->call.scratch_bytes > scratch_bytes)
         scratch_bytes = call->call.scratch_bytes;

@@ -108,7 +108,6 @@ struct ul_call {
      * elsewhere than dst. */
     uint32_t align_bytes;
     uint32_t tf32;
-    uint32_t has_own; /* 1: a kernel of the program stands in where the library cannot run it */
 };
 
 /* ---- what the compiler and the runtime must agree on ---- */

@@ -384,9 +384,9 @@ static bool choose(struct timing *timing, const struct ul_call *call, bool tunes
     return best >= 0;
 }
 
-/* Chooses for one call; false: the library has nothing for it. An address that is only as aligned
- * as the plan promises stands for the bias'. */
-static bool prepare_product(struct handle *handle, const struct ul_model *model, uint32_t index,
+/* Chooses for one call, unless the library has nothing for it: then the kernel beside it runs. An
+ * address that is only as aligned as the plan promises stands for the bias'. */
+static void prepare_product(struct handle *handle, const struct ul_model *model, uint32_t index,
                             bool tunes, struct ul_cuda_choice *choice, unsigned char *arena,
                             cudaStream_t stream)
 {
@@ -400,14 +400,13 @@ static bool prepare_product(struct handle *handle, const struct ul_model *model,
     if (!describe_product(handle, call, product) ||
         (product->has_bias &&
          !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)))
-        return false;
+        return;
     bool named = !tunes && take_choice(handle, call, product, choice) && runs(&timing);
     product->is_ready = named || choose(&timing, call, tunes);
     if (!product->is_ready)
-        return false;
+        return;
     ul_cuda_put_hex(choice->text, &product->algorithm, sizeof product->algorithm);
     name_product(handle, product);
-    return true;
 }
 
 static enum ul_result prepare(void *opaque, const struct ul_model *model,
@@ -431,12 +430,8 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
                               &reason))
         result = refuse(failure, UL_CHOICES_INVALID, 0, reason);
     for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
-        const struct ul_call *call = &device->calls[i];
-        if (call->kind == UL_CALL_MATMUL &&
-            !prepare_product(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream) &&
-            !call->has_own)
-            result = refuse(failure, UL_LIBRARY_UNSUPPORTED, i,
-                            "cuBLASLt has no algorithm within the planned workspace");
+        if (device->calls[i].kind == UL_CALL_MATMUL)
+            prepare_product(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream);
     }
     (void)cudaGetLastError(); /* of trials that failed */
     if (result == UL_OK && tunes &&

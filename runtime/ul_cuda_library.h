@@ -16,8 +16,9 @@
  * arguments and its planned scratch, and allocates nothing.
  * Ownership: a handle belongs to its context; calls are constant tables of the model.
  * Units: bytes; dims and strides in elements.
- * Failure: UL_LIBRARY_MISSING, UL_LIBRARY_FAILED and UL_LIBRARY_UNSUPPORTED with the number of the
- * call in failure->tensor; while a run is enqueued, the run's `error`.
+ * Failure: UL_LIBRARY_MISSING and UL_LIBRARY_FAILED with the number of the call in failure->tensor;
+ * while a run is enqueued, the run's `error`. A call that a library has nothing for is none: a
+ * kernel of the program runs in its place.
  */
 #ifndef UL_CUDA_LIBRARY_H
 #define UL_CUDA_LIBRARY_H

@@ -12,18 +12,6 @@ static int report_device_library(const struct ul_session *s, const struct ul_fai
 {
     const char *detail =
         failure->detail != NULL ? failure->detail : ul_result_text(failure->result);
-    if (failure->result == UL_LIBRARY_NEEDS_MORE)
-        return ul_error(s, UL_EXIT_NO_FIT,
-                        "library call %" PRIu32 " needs %" PRIu64
-                        " bytes of workspace on this device, planned are %" PRIu64
-                        " (%s); compile the model again with a larger --workspace",
-                        failure->tensor, failure->needed_bytes, failure->available_bytes, detail);
-    if (failure->result == UL_LIBRARY_UNSUPPORTED)
-        return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "library call %" PRIu32
-                        " cannot run on this device: %s; compile the model again with another "
-                        "--workspace",
-                        failure->tensor, detail);
     return ul_error(s, UL_EXIT_INTERNAL, "library call %" PRIu32 " failed: %s", failure->tensor,
                     detail);
 }

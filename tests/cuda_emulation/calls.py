@@ -5,7 +5,7 @@
 
 ULLAGE is a compiler that hands over all that the libraries take (ullage_calls). Each model is
 compiled with the libraries, and compared with target c without any reuse; the named library must
-run it; --pack none and --workspace 0 must compute the same or nearly so, and --guard find nothing.
+run it, and kernels of ours where it has no algorithm; --pack none and --workspace 0 must compute the same or nearly so, and --guard find nothing.
 Then: cuDNN missing at the start, all libraries missing, --tune and the file that it writes.
 --quick compares once, with --guard and missing libraries.
 Exit: 0 ok, 1 a model failed, 77 a Python package or g++ is missing.
@@ -245,6 +245,7 @@ def check(ullage, folder, calls, quick):
     need(near(result, plain, 1e-5), "results differ from target c")
     code, text = run([program, "--guard", "--random", "1"])
     need(code == 0, f"--guard: {text}")
+    check_kernels(program, plain)
     if quick:
         check_missing(program, calls)
         return result
@@ -261,9 +262,15 @@ def check(ullage, folder, calls, quick):
         code, text = run([other, "--guard", "--random", "1"])
         need(code == 0, f"{options} --guard: {text}")
     check_missing(program, calls)
-    others = outputs(program, UL_EMULATE_NO_VECTORS="1")
-    need(near(others, plain, 1e-5), "kernels in cuBLASLt's place differ")
     return result
+
+
+def check_kernels(program, plain):
+    """Where the libraries have no algorithm, kernels of ours run in their place."""
+    switch = {"UL_EMULATE_NO_ALGORITHMS": "1"}
+    need(near(outputs(program, **switch), plain, 1e-5), "kernels in the libraries' place differ")
+    code, text = run([program, "--guard", "--random", "1"], **switch)
+    need(code == 0, f"--guard of kernels in the libraries' place: {text}")
 
 
 def check_missing(program, calls):

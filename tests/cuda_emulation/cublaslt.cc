@@ -6,8 +6,7 @@
  * added in place of the result (which a program that promises bits must not take), cut in parts in
  * the workspace, and whole. An algorithm holds for the description that it was made for.
  *
- * With UL_EMULATE_NO_VECTORS in the environment nothing is offered for results of one row or column
- * and operands that a batch shares, as some versions of the library do.
+ * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
  *
  * More is refused than a device would: addresses that are not aligned as the preference said, and a
  * result that overlaps an operand.
@@ -427,10 +426,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     *count = 0;
     if (!is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    bool vector = d->rows == 1 || d->columns == 1 ||
-                  (d->batch_count > 1 && (a->batch_step == 0 || b->batch_step == 0));
-    if (!is_served(operation, a, b, c, d, &sides) ||
-        (vector && getenv("UL_EMULATE_NO_VECTORS") != NULL))
+    if (!is_served(operation, a, b, c, d, &sides) || getenv("UL_EMULATE_NO_ALGORITHMS") != NULL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     uint64_t align = 256;
     for (uint32_t alignment : preference->alignments)

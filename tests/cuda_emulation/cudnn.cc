@@ -4,11 +4,14 @@
  * loops when the stream gets there.
  *
  * The heuristic offers, the best first: one that is not deterministic, one with much workspace, one
- * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone.
+ * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone. With
+ * UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
  */
 #include "cudnn.h"
 #include "emulate.h"
 #include "product.h"
+
+#include <stdlib.h>
 
 struct ul_emulate_dnn {
     uint64_t alive;
@@ -436,7 +439,9 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
         CUDNN_CONVOLUTION_FWD_ALGO_GEMM};
     if (!is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
-    cudnnStatus_t served = check_shapes(x, w, convolution, y);
+    cudnnStatus_t served = getenv("UL_EMULATE_NO_ALGORITHMS") != NULL
+                               ? CUDNN_STATUS_NOT_SUPPORTED
+                               : check_shapes(x, w, convolution, y);
     *count = 0;
     for (cudnnConvolutionFwdAlgo_t algorithm : order) {
         size_t bytes = 0;

@@ -41,7 +41,7 @@ check_results() {
         >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
     "$here/coverage.sh" "$work/kernels" >"$work/log" && return
     # Kernels that stand beside calls of libraries run where these have nothing for them.
-    UL_EMULATE_NO_VECTORS=1 UL_EMULATE_NO_CUDNN=1 UL_EMULATE_COVERAGE=$work/kernels "$ullage" \
+    UL_EMULATE_NO_ALGORITHMS=1 UL_EMULATE_COVERAGE=$work/kernels "$ullage" \
         verify "$model" --target cuda --cflags "$flags" >"$work/log" 2>&1 || { fail "exit $?"; return 1; }
     "$here/coverage.sh" "$work/kernels" >"$work/log" || { fail "kernels"; return 1; }
 }
