@@ -184,6 +184,8 @@ bool ul_cli_has_nvcc(struct ul_cli_job *job);
 /* Fills in what only target cuda has a use for; every target refuses what means nothing. */
 enum ul_status ul_cli_take_cuda(struct ul_cli_job *job,
                                 struct ul_program_options *program) UL_MUST_CHECK;
+/* How the job's program stands to cuDNN: "on", "found", "not found" or "off"; NULL: not at all. */
+const char *ul_cli_cudnn(const struct ul_cli_job *job);
 /* Adds up to three options for plan.json. */
 enum { UL_CLI_CUDA_OPTIONS = 3 };
 void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list, uint32_t *count);

@@ -134,6 +134,17 @@ enum ul_status ul_cli_take_cuda(struct ul_cli_job *job, struct ul_program_option
     return UL_OK;
 }
 
+const char *ul_cli_cudnn(const struct ul_cli_job *job)
+{
+    const struct ul_program_options *program = &job->program->options;
+    const char *given = job->options.with_cudnn;
+    if (!program->target->is_device)
+        return NULL;
+    if (program->has_cudnn)
+        return program->needs_cudnn ? "on" : "found";
+    return given == NULL || strcmp(given, "auto") == 0 ? "not found" : "off";
+}
+
 void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list, uint32_t *count)
 {
     const struct ul_program_options *program = &job->program->options;

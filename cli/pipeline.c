@@ -413,6 +413,7 @@ static void describe(struct ul_cli_job *job)
     job->report.target = job->options.target;
     job->report.library = job->library != NULL ? job->library->name : NULL;
     job->report.uncalled_count = program->uncalled_count;
+    job->report.cudnn = ul_cli_cudnn(job);
     job->report.budget_bytes = job->options.planning.budget_bytes;
     job->report.steps = steps;
     job->report.values = values;

@@ -39,6 +39,15 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
     return report->plan->reserved_bytes[0] - sum;
 }
 
+const char *ul_report_option(const struct ul_report *report, const char *name)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, name) == 0)
+            return report->options[i].value;
+    }
+    return NULL;
+}
+
 /* Whether other programs, with steps computed in pieces, were no choice. */
 static bool is_only_program(const struct ul_report *report)
 {

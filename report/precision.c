@@ -3,15 +3,9 @@
  * calls take for themselves could differ: this is no second plan. */
 #include "report/report.h"
 
-#include <string.h>
-
 const char *ul_report_precision(const struct ul_report *report)
 {
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        if (strcmp(report->options[i].name, "precision") == 0)
-            return report->options[i].value;
-    }
-    return NULL;
+    return ul_report_option(report, "precision");
 }
 
 uint32_t ul_report_too_large(const struct ul_report *report, const char **name)

@@ -49,6 +49,7 @@ struct ul_report {
     const char *target;
     const char *library;     /* of the target, by name; NULL: none */
     uint32_t uncalled_count; /* products of 16 bits that it does not compute */
+    const char *cudnn;       /* "on", "found", "not found" or "off"; NULL: none of the target's */
     uint64_t budget_bytes;   /* 0: none */
     uint32_t option_count;
     const struct ul_report_option *options;
@@ -56,6 +57,9 @@ struct ul_report {
     const struct ul_report_value *values;    /* per problem value */
     const struct ul_report_splits *variants; /* per variant of a ladder; NULL: there is but one */
 };
+
+/* The value of the first option of that name, or NULL. */
+const char *ul_report_option(const struct ul_report *report, const char *name);
 
 /* The names of the rows, in order: the classes, then alignment, holes, unaccounted. */
 enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };

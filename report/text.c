@@ -198,20 +198,10 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
                        unit_of(report).name, count - TOP_VALUES);
 }
 
-/* The device profile that costs were taken from, or NULL. */
-static const char *profile_of(const struct ul_report *report)
-{
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        if (strcmp(report->options[i].name, "profile") == 0)
-            return report->options[i].value;
-    }
-    return NULL;
-}
-
 static void put_time(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
-    const char *profile = profile_of(report);
+    const char *profile = ul_report_option(report, "profile");
     uint64_t more = plan->cost - plan->base_cost;
     if (profile == NULL)
         return;
@@ -220,6 +210,18 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
     if (more > 0)
         ul_text_printf(text, ", %.2f %% of it again", 100.0 * (double)more / (double)plan->cost);
     ul_text_put(text, ".\n");
+}
+
+/* What the libraries of a device were planned with. */
+static void put_libraries(struct ul_text *text, const struct ul_report *report)
+{
+    const char *workspace = ul_report_option(report, "workspace");
+    uint64_t bytes;
+    if (workspace == NULL || report->cudnn == NULL || !ul_size_parse(workspace, &bytes))
+        return;
+    ul_text_printf(text, "Library calls: at most %s of workspace each, cuDNN %s%s.\n",
+                   ul_size_format(text->arena, bytes), report->cudnn,
+                   ul_report_option(report, "tf32") != NULL ? ", factors in TF32" : "");
 }
 
 /* What is computed in pieces. */
@@ -266,6 +268,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
     ul_text_printf(text, "Order: %s. Recompute: %s.%sPacking: %s. Checked independently.\n",
                    plan->order_method, plan->remat_method, again > 0 ? "\n" : " ",
                    plan->pack_method);
+    put_libraries(text, report);
     put_time(text, report);
 }
 
