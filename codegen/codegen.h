@@ -337,7 +337,8 @@ struct ul_target {
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
                                    const struct ul_target_library **library, struct ul_diag *diag);
-    int64_t partial_count; /* results that a long sum of its kernels is made of; ir/lower.h */
+    int64_t partial_count;   /* results that a long sum of its kernels is made of; ir/lower.h */
+    int64_t spread_products; /* of a recurrent step that is spread; the same */
     bool is_device; /* memory and kernels are another processor's: the host enqueues steps, and
                        the plan holds the state of a run */
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,

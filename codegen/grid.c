@@ -730,7 +730,7 @@ static bool is_host_loop(struct builder *b, ul_ks id)
     ul_touch_loops(&inside, b->kernel, nest.loops, nest.rounds, 1, &b->scratch);
     if (inside.sets_outside)
         return false;
-    if (count <= 1)
+    if (count <= 1 || (stmt->flags & UL_FOR_LAUNCHED) != 0)
         return true;
     return ul_statement_ns(b->kernel, id, &b->scratch) / (double)count >= HOST_ROUND_NS;
 }

@@ -51,6 +51,7 @@ static const struct ul_target targets[] = {
      .biases_alike = true,
      .is_device = true,
      .partial_count = 1024,
+     .spread_products = 32768,
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,

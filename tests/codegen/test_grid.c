@@ -17,7 +17,7 @@ static const char *print(struct ul_arena *arena, const char *text, uint64_t *scr
     struct ul_diag diag = {0};
     struct ul_graph graph;
     struct ul_lower_result result;
-    const struct ul_lower_options options = {.partial_count = 256};
+    const struct ul_lower_options options = {.partial_count = 256, .spread_products = 32768};
     if (ul_graph_parse(&graph, arena, text, NULL, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     const struct ul_block *block = &graph.blocks[0];
@@ -157,6 +157,32 @@ static void rounds_run_on_the_host_where_they_are_long(void **state)
     ul_arena_done(&arena);
 }
 
+static uint32_t launches_of(struct ul_arena *arena, const char *graph)
+{
+    uint64_t scratch_bytes;
+    return count(print(arena, graph, &scratch_bytes), "UL_LAUNCH(");
+}
+
+/* Of two directions too, where their functions are the same. */
+static void a_step_of_a_cell_is_one_launch(void **state)
+{
+    (void)state;
+    static const char form[] = "graph \"t\"\ninput %%0 \"x\" f32[20,1,8] own\n"
+                               "weight %%1 \"w\" f32[2,%d,8] own = splat [1]\n"
+                               "weight %%2 \"r\" f32[2,%d,128] own = splat [1]\n"
+                               "%%3 \"y\" f32[20,2,1,128] own = %s n0 \"n\" (%%0, %%1, %%2) "
+                               "{hidden_size=128, direction=\"bidirectional\"%s}\nreturn %%3\n";
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    /* initial states, products of inputs, the step */
+    assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 512, 512, "LSTM", "")), 5);
+    assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 384, 384, "GRU",
+                                                         ", linear_before_reset=1")),
+                     4);
+    assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 384, 384, "GRU", "")), 5);
+    ul_arena_done(&arena);
+}
+
 static void rounds_run_in_a_block_where_they_are_short(void **state)
 {
     (void)state;
@@ -177,6 +203,7 @@ int main(void)
     struct CMUnitTest tests[CASES + 3] = {
         cmocka_unit_test(team_waits_before_overwriting),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
+        cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
     };
     for (size_t i = 0; i < CASES; i++)
