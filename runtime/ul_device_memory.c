@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-void ul_device_memory_print(const struct ul_device_memory *device)
+void ul_device_memory_print(const struct ul_device_memory *device, uint64_t asked_count)
 {
     char shown[UL_SHOWN_BYTES];
     printf("memory of %s, bytes\n", ul_shown(shown, device->device));
@@ -22,9 +22,10 @@ void ul_device_memory_print(const struct ul_device_memory *device)
     else
         printf("  the run is not captured: %s\n", device->uncaptured);
     printf("  %-42s %14" PRIu64 "\n", "free", device->free_bytes);
-    printf("  free bytes %s over %" PRIu64 " runs\n",
+    printf("  free bytes %s over %" PRIu64 " runs: %" PRIu64 " (--iterations), %" PRIu64
+           " to find what is touched\n",
            device->free_bytes == device->ready_free_bytes ? "stayed the same" : "changed",
-           device->run_count);
+           device->run_count, asked_count, device->run_count - asked_count);
 }
 
 void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory *device)

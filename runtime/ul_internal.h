@@ -92,6 +92,8 @@ struct ul_type_info {
 };
 
 const struct ul_type_info *ul_type_find(enum ul_type type); /* NULL for an unknown number */
+/* What f32 of the model is stored and multiplied as: "f32 stored as bf16". */
+const char *ul_precision_text(const struct ul_model *model);
 uint64_t ul_element_count(uint32_t rank, const int64_t *dims);
 /* "float32 [1,3]" */
 const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_type type, uint32_t rank,
@@ -342,7 +344,8 @@ int ul_json_write(const struct ul_session *s, const char *path, ul_json_body *bo
                   const void *context);
 
 /* ---- ul_device_memory.c ---- */
-void ul_device_memory_print(const struct ul_device_memory *device);
+/* Of its runs `asked_count` were those of --iterations. */
+void ul_device_memory_print(const struct ul_device_memory *device, uint64_t asked_count);
 /* As the object "device". */
 void ul_device_memory_write(struct ul_json *json, const struct ul_device_memory *device);
 

@@ -23,6 +23,7 @@ static int print_version(const struct ul_session *s)
     print_hash("model sha256:   ", s->model->model_sha256);
     print_hash("plan sha256:    ", s->model->plan_sha256);
     printf("reserved bytes: %" PRIu64 "\n", s->model->arena_bytes);
+    printf("precision:      %s\n", ul_precision_text(s->model));
     if (s->model->device != NULL) {
         char text[UL_DEVICE_TEXT_BYTES];
         s->model->device->functions->describe(s->model, text);

@@ -194,6 +194,7 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
 {
     const struct ul_model *model = memory->model;
     char shown[UL_SHOWN_BYTES];
+    printf("precision %s\n", ul_precision_text(model));
     if (model->steps != NULL && model->peak_step < model->step_count)
         printf("rows at step %" PRIu32 " (%s), bytes\n", model->peak_step,
                ul_shown(shown, model->steps[model->peak_step].name));
@@ -209,7 +210,7 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
         printf("library (%s), measured %*s %14" PRIu64 "\n", model->library->name,
                (int)(33 - strlen(model->library->name)), "", memory->library_bytes);
     if (model->device != NULL)
-        ul_device_memory_print(&memory->device);
+        ul_device_memory_print(&memory->device, s->options->iterations);
     else if (memory->now_bytes[IN_FILES] != 0)
         print_resident(memory);
     printf("reserved %.2f MiB", (double)model->arena_bytes / 1048576.0);
@@ -217,13 +218,13 @@ static void print_table(const struct ul_session *s, const struct memory *memory)
         printf("; read-only weights outside of it %" PRIu64 " bytes", model->rom_bytes);
     printf("; process peak resident %.2f MiB (with the margins and maps of --memory)\n",
            (double)memory->resident_bytes / 1048576.0);
-    (void)s;
 }
 
 static void write_json(struct ul_json *json, const void *context)
 {
     const struct memory *memory = context;
     ul_json_text(json, "model", memory->model->name);
+    ul_json_text(json, "precision", ul_precision_text(memory->model));
     ul_json_count(json, "predicted_bytes", memory->rows_total);
     ul_json_count(json, "reserved_bytes", memory->model->arena_bytes);
     ul_json_count(json, "touched_bytes", memory->touched_total);

@@ -38,6 +38,18 @@ const struct ul_type_info *ul_type_find(enum ul_type type)
     return NULL;
 }
 
+const char *ul_precision_text(const struct ul_model *model)
+{
+    bool rounds = model->tf32 != 0;
+    if (model->storage == UL_TYPE_F16)
+        return rounds ? "f32 stored as fp16, factors of f32 products in TF32"
+                      : "f32 stored as fp16";
+    if (model->storage == UL_TYPE_BF16)
+        return rounds ? "f32 stored as bf16, factors of f32 products in TF32"
+                      : "f32 stored as bf16";
+    return rounds ? "of the model, factors of f32 products in TF32" : "of the model";
+}
+
 uint64_t ul_element_count(uint32_t rank, const int64_t *dims)
 {
     uint64_t count = 1;

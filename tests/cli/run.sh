@@ -119,6 +119,9 @@ for precision in fp16 bf16; do
     done
 done
 expect 0 'reserves' compile "$digits" --plan bf16.json -o halves.out
+expect 0 '^precision: +f32 stored as bf16$' ./halves.out --version
+expect 0 '^precision f32 stored as bf16$' ./halves.out --memory
+expect 0 '^precision: +of the model$' ./planned --version
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \
     --precision fp32 -o halves.out
 expect 6 'was made with .*--precision bf16' "$ullage" compile "$digits" --plan bf16.json \

@@ -132,7 +132,7 @@ class Modes(unittest.TestCase):
         self.assertEqual(done["stray_bytes"], 0)
         text = run("device", "--memory").stdout
         self.assertRegex(text, rf"arena, one allocation +{ARENA_BYTES}\n")
-        self.assertIn("free bytes stayed the same over 5 runs", text)
+        self.assertIn("free bytes stayed the same over 5 runs: 3 (--iterations), 2 to find", text)
         self.assertIn("captured run, 11 launches", text)
         self.assertNotIn("resident after the runs", text)
 
