@@ -107,7 +107,7 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
                    report->plan->reserved_bytes[0]);
 }
 
-/* What another storage saved, and what it could not be had for. */
+/* What another storage saves of these very values, and what it could not be had for. */
 static void put_precision(struct ul_text *text, const struct ul_report *report)
 {
     const char *precision = ul_report_precision(report);
@@ -117,9 +117,11 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
     uint64_t bytes = ul_report_precision_bytes(report, text->arena);
     uint32_t uncalled = report->uncalled_count;
     uint32_t too_large = ul_report_too_large(report, &name);
-    ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n",
-                   ul_arena_printf(text->arena, "saved by %s", precision), in_unit(report, bytes),
-                   bytes);
+    ul_text_printf(text,
+                   "\nThe same values at the peak would be %.2f %s = %" PRIu64
+                   " bytes more in f32;\n"
+                   "a plan without --precision %s has other kernels and scratch as well.\n",
+                   in_unit(report, bytes), unit_of(report).name, bytes, precision);
     if (uncalled > 0)
         ul_text_printf(text, "%u %s of %s by kernels of ours, none by %s.\n", uncalled,
                        uncalled == 1 ? "product" : "products", precision, report->library);
