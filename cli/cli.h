@@ -83,6 +83,7 @@ struct ul_cli_options {
     struct ul_plan_options planning;
     bool sweep;
     bool keep_inputs, list, tf32;
+    bool given[UL_CLI_OPTION_COUNT]; /* on the command line, not by a plan */
 };
 
 struct ul_cli_job;
@@ -105,6 +106,7 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
                             struct ul_cli_options *options, bool *helped,
                             struct ul_diag *diag) UL_MUST_CHECK;
 void ul_cli_help(const struct ul_cli_command *command);
+const char *ul_cli_option_name(enum ul_cli_option_id id); /* without dashes */
 void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const char *item);
 
 /* pipeline.c: from a model file to a checked plan. */
@@ -174,6 +176,12 @@ enum ul_status ul_cli_sweep(struct ul_cli_job *job) UL_MUST_CHECK;
 enum ul_status ul_cli_merge_splits(struct ul_cli_job *job,
                                    const struct ul_plan *free_plan) UL_MUST_CHECK;
 enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;
+
+/* fit.c: the target, the default where none is named; UL_USAGE when an option was given that it has
+ * no use for. */
+enum ul_status ul_cli_fit_target(struct ul_cli_job *job) UL_MUST_CHECK;
+/* Whether a target has a use for an option; it may for one that nobody knows. */
+bool ul_cli_option_fits(const char *name, const struct ul_target *target);
 
 /* cuda.c */
 

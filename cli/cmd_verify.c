@@ -417,6 +417,7 @@ static enum ul_status verify_unplanned(struct verification *verification)
     UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, verification->program, &job->diag));
     job->options.target = "c";
     job->options.precision = NULL;
+    memset(job->options.given, 0, sizeof job->options.given); /* they are for the other target */
     job->options.planning.pack = UL_PACK_NONE;
     job->options.no_passes = (struct ul_cli_list){.count = 0};
     for (uint32_t i = 0; i < ul_passes_count(); i++) {
@@ -524,6 +525,7 @@ static enum ul_status verify(struct ul_cli_job *job)
 {
     if (job->options.files.count < 1)
         return ul_diag_set(&job->diag, UL_USAGE, "give a model: ullage verify MODEL.onnx [DIR...]");
+    UL_TRY(ul_cli_fit_target(job));
     struct verification verification = {.outer = job, .model = job->options.files.items[0]};
     UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
     verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);

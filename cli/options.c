@@ -33,11 +33,12 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_KEEP_INPUTS] = {"keep-inputs", NULL, "inputs keep their bytes through the run", 0},
     [UL_CLI_WEIGHTS] = {"weights", "WHERE", "arena (default), rom (read-only data), file", 0},
     [UL_CLI_IO] = {"io", "WHERE", "arena (default), or caller: buffers outside of it", 0},
-    [UL_CLI_CC] = {"cc", "COMMAND", "the C compiler (default $CC, else cc)", 0},
+    [UL_CLI_CC] = {"cc", "COMMAND", "the C compiler of targets c and cpu (default $CC, else cc)",
+                   0},
     [UL_CLI_CFLAGS] = {"cflags", "FLAGS", "its flags (default -O3)", 0},
     [UL_CLI_MARCH] = {"march", "NAME",
-                      "processor to compile for (default that of --isa or --plan, else native; "
-                      "none: plain)",
+                      "processor to compile for, targets c and cpu (default that of --isa or "
+                      "--plan, else native; none: plain)",
                       0},
     [UL_CLI_PREFIX] = {"prefix", "NAME", "of the library's names (default model)", 0},
     [UL_CLI_NO_PASS] = {"no-pass", "NAME", "switch a pass off; may be repeated", 0},
@@ -55,17 +56,20 @@ static const struct option_info infos[UL_CLI_OPTION_COUNT] = {
     [UL_CLI_PROFILE] = {"profile", "NAME|FILE", "the device whose time counts; see ullage profile",
                         0},
     [UL_CLI_LIST] = {"list", NULL, "print the built-in profiles", 0},
-    [UL_CLI_THREADS] = {"threads", "N", "of the program, at most (default: this machine's cores)",
-                        0},
-    [UL_CLI_ISA] = {"isa", "NAME",
-                    "instructions of the machine that it will run on (default: this one's)", 0},
+    [UL_CLI_THREADS] = {"threads", "N",
+                        "of the program, at most, target cpu (default: this machine's cores)", 0},
+    [UL_CLI_ISA] =
+        {"isa", "NAME",
+         "instructions of the machine that it will run on, target cpu (default: this one's)", 0},
     [UL_CLI_PRECISION] = {"precision", "fp32|fp16|bf16",
                           "of weights and activations in memory (default fp32)", 0},
-    [UL_CLI_CONV] = {"conv", "METHOD", "best (default), direct, or winograd wherever it can be", 0},
+    [UL_CLI_CONV] = {"conv", "METHOD",
+                     "of 3x3 convolutions, target cpu: best (default), direct, or winograd", 0},
     [UL_CLI_WORKSPACE] = {"workspace", "SIZE",
                           "scratch of a library call on target cuda, at most (default 4MiB)", 0},
-    [UL_CLI_WITH_CUDNN] = {"with-cudnn", "WHEN",
-                           "auto (default: where it is beside nvcc), on or off", 0},
+    [UL_CLI_WITH_CUDNN] =
+        {"with-cudnn", "WHEN",
+         "cuDNN on target cuda: auto (default: where it is beside nvcc), on or off", 0},
     [UL_CLI_TF32] = {"tf32", NULL, "let target cuda round factors of f32 products to 11 bits", 0},
     [UL_CLI_NVCC] = {"nvcc", "COMMAND", "the compiler of target cuda (default $NVCC, else nvcc)",
                      0},
@@ -75,6 +79,11 @@ void ul_cli_list_add(struct ul_arena *arena, struct ul_cli_list *list, const cha
 {
     UL_GROW(arena, list->items, list->count, list->capacity);
     list->items[list->count++] = item;
+}
+
+const char *ul_cli_option_name(enum ul_cli_option_id id)
+{
+    return infos[id].name;
 }
 
 void ul_cli_help(const struct ul_cli_command *command)
@@ -203,6 +212,7 @@ static enum ul_status set_option(struct ul_cli_options *options, enum ul_cli_opt
         [UL_CLI_CONST] = &options->consts, [UL_CLI_NO_PASS] = &options->no_passes,
         [UL_CLI_SPLIT] = &options->splits,
     };
+    options->given[id] = true;
     if (words[id] != NULL)
         *words[id] = value;
     else if (lists[id] != NULL)

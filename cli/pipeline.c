@@ -111,25 +111,6 @@ static enum ul_status parse_consts(struct ul_cli_job *job, struct ul_frontend_op
     return UL_OK;
 }
 
-static enum ul_status check_target(struct ul_cli_job *job)
-{
-    struct ul_text names;
-    if (job->options.target == NULL)
-        job->options.target = "cpu";
-    if (ul_target_find(job->options.target) != NULL)
-        return UL_OK;
-    ul_text_init(&names, &job->keep);
-    for (uint32_t i = 0; i < ul_target_count(); i++)
-        ul_text_printf(&names, "%s%s",
-                       i == 0                      ? ""
-                       : i + 1 < ul_target_count() ? ", "
-                                                   : " and ",
-                       ul_target_at(i)->name);
-    return ul_diag_set(&job->diag, UL_UNSUPPORTED,
-                       "--target %s: this version of ullage has the targets %s",
-                       job->options.target, names.data);
-}
-
 /* ---- build ---- */
 
 static bool word_is(const char *given, const char *word)
@@ -296,7 +277,8 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     enum ul_dtype precision;
     if (job->options.plan != NULL)
         UL_TRY(ul_cli_take_plan(job));
-    UL_TRY(check_target(job));
+    else
+        UL_TRY(ul_cli_fit_target(job));
     UL_TRY(ul_cli_take_profile(job));
     UL_TRY(program_options(job, &options));
     UL_TRY(storage_of(job, &precision));

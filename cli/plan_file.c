@@ -108,12 +108,26 @@ static enum ul_status take_options(struct ul_cli_job *job)
                                ul_quote(&job->keep, option->name));
         }
     }
-    if (options->target == NULL)
-        options->target = header->target;
-    if (strcmp(options->target, header->target) != 0)
-        return ul_diag_set(&job->diag, UL_USAGE, "the plan is for target %s, not for %s",
-                           ul_quote(&job->keep, header->target), options->target);
     return UL_OK;
+}
+
+/* The plan's target, which a command may name as well. */
+static enum ul_status take_target(struct ul_cli_job *job)
+{
+    const struct ul_report_header *header = &job->plan_header;
+    const char *given = job->options.target;
+    const struct ul_target *target = ul_target_find(header->target);
+    if (given != NULL && strcmp(given, header->target) != 0)
+        return ul_diag_set(&job->diag, UL_USAGE, "the plan is for target %s, not for %s",
+                           ul_quote(&job->keep, header->target), given);
+    job->options.target = header->target;
+    for (uint32_t i = 0; target != NULL && i < header->option_count; i++) {
+        if (!ul_cli_option_fits(header->options[i].name, target))
+            return ul_diag_set(&job->diag, UL_INVALID,
+                               "the plan's option %s is not one of its target %s",
+                               ul_quote(&job->keep, header->options[i].name), target->name);
+    }
+    return ul_cli_fit_target(job);
 }
 
 enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
@@ -125,6 +139,8 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
         ul_report_read_header(&job->keep, (const char *)file.data, (size_t)file.size_bytes,
                               &job->plan_header, &job->diag);
     ul_file_unmap(&file);
+    if (status == UL_OK)
+        status = take_target(job);
     if (status == UL_OK)
         status = check_numbers(job);
     if (status == UL_OK)

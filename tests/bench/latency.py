@@ -522,8 +522,8 @@ def main():
         usage = checked([args.ullage, "compile", "--help"], args.ullage)
     except (Failure, OSError) as error:
         sys.exit(f"latency.py: {error}")
-    # Target c has one thread, whatever it is asked.
-    args.takes_threads = "--threads" in usage and args.target != "c"
+    # The other targets have no use for it.
+    args.takes_threads = "--threads" in usage and args.target in (None, "cpu")
     about = machine()
     print(
         f"{about['processor']}, {about['cores']} cores, onnxruntime {about['onnxruntime']}; "

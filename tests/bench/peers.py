@@ -61,7 +61,7 @@ def onnxruntime_numbers(args, path, folder):
 def program_numbers(args, path, folder, names):
     program, report = os.path.join(folder, "program"), os.path.join(folder, "bench.json")
     command = [args.ullage, "compile", path, "-o", program, "--target", args.target, *args.options]
-    if args.target != "c":  # which has one thread
+    if args.target == "cpu":  # the others have no use for it
         command += ["--threads", str(args.threads)]
     compare_ort.run(command, "compiling")
     environment = dict(os.environ, OMP_NUM_THREADS=str(args.threads))

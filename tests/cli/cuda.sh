@@ -69,21 +69,42 @@ expect 7 "$work/broken failed \(its messages are above\); --emit DIR keeps the s
 expect 1 'nvcc "-nvcc" .*expected a command' compile -o program --nvcc -nvcc
 expect 7 "no $NVCC here" "$ullage" verify "$digits" --target cuda
 
-# options: words that mean nothing are refused by every target, one that cannot be by this one
+# options: words that mean nothing, and one that cannot be
 expect 3 'weights rom: target cuda keeps' plan --weights rom
-for target in c cpu cuda; do
-    expect 1 'workspace lots: expected a size' "$ullage" plan "$digits" --dim N=1 \
-        --target $target --workspace lots
-    expect 1 'with-cudnn maybe: expected auto' "$ullage" plan "$digits" --dim N=1 \
-        --target $target --with-cudnn maybe
-done
+expect 1 'workspace lots: expected a size' plan --workspace lots
+expect 1 'with-cudnn maybe: expected auto' plan --with-cudnn maybe
 plan --with-cudnn off --json plain.json >/dev/null
-plan --with-cudnn off --threads 3 --conv direct --json same.json >/dev/null
-cmp plain.json same.json || fail 'options of a processor change a plan of target cuda'
 "$ullage" plan "$digits" --dim N=1 --target c --json c.json >/dev/null
-"$ullage" plan "$digits" --dim N=1 --target c --tf32 --workspace 1 --with-cudnn on --json same.json \
-    >/dev/null
-cmp c.json same.json || fail 'options of target cuda change a plan of target c'
+
+# what a target has no use for is refused, beside a plan as well, before a model is read
+for option in '--threads 3' '--isa avx2' '--conv direct'; do
+    # shellcheck disable=SC2086
+    expect 1 "^ullage: error: ${option%% *} is for target cpu, and this is target cuda; leave it out" \
+        "$ullage" verify missing.onnx --target cuda $option
+    # shellcheck disable=SC2086
+    expect 1 "${option%% *} is for target cpu, and this is target cuda" \
+        "$ullage" plan "$digits" --plan plain.json $option
+done
+for option in '--cc gcc' '--march native'; do
+    # shellcheck disable=SC2086
+    expect 1 "${option%% *} is for target c or cpu, and this is target cuda; leave it out.*or give --target c or cpu$" \
+        compile --emit source $option
+done
+expect 1 '\(--nvcc names the compiler of this one\)' compile --emit source --cc gcc
+for option in '--workspace 1' '--with-cudnn on' --tf32 '--nvcc nvcc'; do
+    # shellcheck disable=SC2086
+    expect 1 "${option%% *} is for target cuda, and this is target c; leave it out, or give --target cuda$" \
+        "$ullage" plan missing.onnx --target c $option
+    # shellcheck disable=SC2086
+    expect 1 "${option%% *} is for target cuda, and this is target cpu \\(the default\\)" \
+        "$ullage" verify missing.onnx $option
+    # shellcheck disable=SC2086
+    expect 1 "${option%% *} is for target cuda, and this is target c;" \
+        "$ullage" compile "$digits" --plan c.json $option --emit source
+done
+sed 's/"options": \[/&["tf32", ""], /' c.json >odd.json
+expect 2 'odd.json: the plan.s option "tf32" is not one of its target c' \
+    "$ullage" check "$digits" odd.json
 
 # what the plan depends on stands in it, and check takes it from there
 plan --with-cudnn on --workspace 1MiB --tf32 --json all.json >/dev/null
@@ -100,6 +121,7 @@ expect 6 'was made with cuDNN on, not off; leave' \
     "$ullage" compile "$digits" --plan all.json --with-cudnn off --emit again
 expect 6 'was made with cuDNN off, not on; leave' \
     "$ullage" compile "$digits" --plan plain.json --with-cudnn on --emit again
+expect 6 'was made without --tf32' "$ullage" compile "$digits" --plan plain.json --tf32 --emit again
 expect 1 'the plan is for target "cuda", not for c' \
     "$ullage" compile "$digits" --plan all.json --target c -o program
 expect 1 'the plan is for target "c", not for cuda' \

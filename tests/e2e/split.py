@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Random chains of operators, computed in pieces and whole: the bits must be the same.
+"""Random chains of operators, computed in pieces and whole: the bits must be the same, or, where
+calls of libraries are cut whose order of sums is their own (target cuda), the same to rounding.
 
     split.py ULLAGE [--target c] [--threads N] [--models 6] [--chains 8] [--seed 1] [--march native none]
              [--keep DIR]
@@ -12,6 +13,7 @@ random inputs. Exit: 0 ok, 1 bits differ or a command failed, 77 a Python packag
 
 import argparse
 import filecmp
+import json
 import os
 import random
 import shutil
@@ -236,7 +238,23 @@ def run(ullage, model, folder, label, options, environment):
     return outputs
 
 
+def has_calls(outputs):
+    with open(outputs.removesuffix(".out") + ".json") as file:
+        names = json.load(file)["steps"]["implementation"]
+    return any(name in ("cublaslt", "cudnn") for name in names)
+
+
+def near(whole, pieces, name):
+    a, b = (np.load(os.path.join(folder, name)) for folder in (whole, pieces))
+    return np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(a)
+
+
 def same_bits(whole, pieces, label):
+    if has_calls(whole):
+        different = [name for name in os.listdir(whole) if not near(whole, pieces, name)]
+        if different:
+            print(f"FAIL {label}: {different} differ by more than rounding")
+        return not different
     different = filecmp.cmpfiles(whole, pieces, os.listdir(whole), shallow=False)[1:]
     if any(different):
         print(f"FAIL {label}: {different} differ")
@@ -263,7 +281,7 @@ def check_model(ullage, common, rng, chain_count, marches, folder):
         for march in marches:
             environment = dict(os.environ, CC=compiler)
             label = f"{compiler}-{march}"
-            options = [*common, "--march", march]
+            options = [*common, *(["--march", march] if march != "native" else [])]
             whole = run(ullage, model, folder, label + "-whole", options + ["--pack", "none"],
                         environment)
             pieces = run(ullage, model, folder, label + "-pieces", options + taken, environment)
