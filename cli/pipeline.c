@@ -213,6 +213,7 @@ static enum ul_status run_passes(struct ul_cli_job *job, enum ul_dtype precision
         .disabled_count = job->options.no_passes.count,
         .biases_alike = ul_target_find(job->options.target)->biases_alike,
         .filters_last = ul_target_find(job->options.target)->filters_last,
+        .products_joined = ul_target_find(job->options.target)->products_joined,
         .channels_last = ul_target_find(job->options.target)->channels_last,
         .precision = precision,
         .print_after = job->options.print_after,

@@ -262,10 +262,10 @@ struct ul_target_library {
     void (*close)(void *context);
 };
 void ul_library_close(const struct ul_target_library *library);
-/* The group is a call, as far as the library goes: for passes/fuse.c. `library` is a const struct
- * ul_target_library. */
+/* The group is a call, as far as the library goes: for passes, see `is_call` in passes.h. `library`
+ * is a const struct ul_target_library. */
 bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                      uint32_t count, const bool *escapes);
+                      uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
 
 struct ul_whole; /* below */
 /* Whether pieces of calls among the nodes from `first` on are calls, as far as nothing speaks
@@ -329,11 +329,12 @@ struct ul_emit_options; /* below */
 struct ul_target {
     const char *name;
     const char *summary;
-    const char *profile; /* of the device whose time counts, where nobody says another */
-    bool has_threads;    /* OpenMP; the plan depends on their number */
-    bool filters_last;   /* weights of convolutions are stored so too: passes/filters.c */
-    bool biases_alike;   /* its library wants biases in the type of results: passes/precision.c */
-    bool channels_last;  /* convolution nets keep channels innermost: passes/layout.c */
+    const char *profile;  /* of the device whose time counts, where nobody says another */
+    bool has_threads;     /* OpenMP; the plan depends on their number */
+    bool filters_last;    /* weights of convolutions are stored so too: passes/filters.c */
+    bool biases_alike;    /* its library wants biases in the type of results: passes/precision.c */
+    bool products_joined; /* products of one operand are one: passes/join.c */
+    bool channels_last;   /* convolution nets keep channels innermost: passes/layout.c */
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
                                    const struct ul_target_library **library, struct ul_diag *diag);

@@ -49,6 +49,7 @@ static const struct ul_target targets[] = {
      .channels_last = true,
      .filters_last = true,
      .biases_alike = true,
+     .products_joined = true,
      .is_device = true,
      .partial_count = 1024,
      .spread_products = 32768,

@@ -572,7 +572,8 @@ static bool is_call(const struct fuse *fuse, const struct trial *trial)
                 fuse->call_escapes[node->outputs[k]] = escapes(fuse, trial, node->outputs[k]);
         }
     }
-    return options->is_call(options->library, fuse->graph, nodes, trial->count, fuse->call_escapes);
+    return options->is_call(options->library, fuse->graph, nodes, trial->count, fuse->call_escapes,
+                            NULL);
 }
 
 /* One of the groups is a call, and all of them together would be none. */

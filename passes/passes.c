@@ -45,6 +45,9 @@ static const struct row rows[] = {
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
       0},
      ul_pass_dce},
+    {{"join", "Computes products of one operand as one product.", UL_PASS_PRODUCTS_JOINED, false,
+      TYPES, TYPES, 0},
+     ul_pass_join},
     {{"filters", "Stores weights of convolutions with channels innermost.", UL_PASS_FILTERS_LAST,
       false, TYPES, TYPES, 0},
      ul_pass_filters},
@@ -183,8 +186,10 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
         return true;
     if (row->info.kind == UL_PASS_FILTERS_LAST && !pass->options->filters_last)
         return true;
-    return ul_pass_is_disabled(pass, row->info.name) ||
-           (pass->options->training && row->info.kind == UL_PASS_INFERENCE);
+    if (row->info.kind == UL_PASS_PRODUCTS_JOINED && !pass->options->products_joined)
+        return true;
+    bool infers = row->info.kind == UL_PASS_INFERENCE || row->info.kind == UL_PASS_PRODUCTS_JOINED;
+    return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training && infers);
 }
 
 /* Views and groups that the pass does not keep up to date go before it runs. */

@@ -16,9 +16,10 @@
 
 enum ul_pass_kind {
     UL_PASS_ANY,
-    UL_PASS_INFERENCE,     /* changes what would be trained: not run for a training graph */
-    UL_PASS_CHANNELS_LAST, /* for targets whose convolutions want channels innermost */
-    UL_PASS_FILTERS_LAST   /* the same of their weights, where the target does not pack them */
+    UL_PASS_INFERENCE,      /* changes what would be trained: not run for a training graph */
+    UL_PASS_CHANNELS_LAST,  /* for targets whose convolutions want channels innermost */
+    UL_PASS_FILTERS_LAST,   /* the same of their weights, where the target does not pack them */
+    UL_PASS_PRODUCTS_JOINED /* for targets that want few large products; not for training */
 };
 
 /* What a pass may rely on, and what it leaves true. */
@@ -52,11 +53,13 @@ struct ul_passes_options {
     bool filters_last;         /* likewise: their weights, as they are stored (filters.c) */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would
-     * grow to must be a call as well. NULL: the target has no library. */
+     * grow to must be a call as well. Sets `*scratch_bytes`, unless NULL, to what the call wants
+     * beside its values. NULL: the target has no library. */
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                    uint32_t count, const bool *escapes);
+                    uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
     const void *library;
     bool biases_alike; /* of the target: its library wants biases stored as results (precision.c) */
+    bool products_joined; /* likewise: products of one operand are one (join.c) */
     bool training;
     bool check_text; /* after each pass parse(print(g)) must print the same bytes */
     FILE *dump;      /* NULL: standard error */

@@ -1,7 +1,7 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last",
- * "# --filters-last", "# --biases-alike", "# --precision NAME" and "# --calls" (the target has a
- * library, which takes nothing) of an .ir are options.
+ * "# --filters-last", "# --biases-alike", "# --products-joined", "# --precision NAME" and
+ * "# --calls" (the target has a library, which takes nothing) of an .ir are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
@@ -80,9 +80,10 @@ static void read_splits(struct run *run, const char *text, struct ul_passes_opti
 }
 
 static bool takes_nothing(const void *library, const struct ul_graph *graph,
-                          const ul_node_id *nodes, uint32_t count, const bool *escapes)
+                          const ul_node_id *nodes, uint32_t count, const bool *escapes,
+                          uint64_t *scratch_bytes)
 {
-    (void)library, (void)graph, (void)nodes, (void)count, (void)escapes;
+    (void)library, (void)graph, (void)nodes, (void)count, (void)escapes, (void)scratch_bytes;
     return false;
 }
 
@@ -99,6 +100,7 @@ static enum ul_status run_case(struct run *run, const char *pass, const char *te
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
     options.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
+    options.products_joined = strstr(text, "# --products-joined\n") != NULL;
     options.filters_last = strstr(text, "# --filters-last\n") != NULL;
     options.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)

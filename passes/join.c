@@ -1,0 +1,505 @@
+/* Products of one operand as one product.
+ *
+ *      q = x Wq + bq \
+ *      k = x Wk + bk  >  ->  q, k, v = Split(x [Wq Wk Wv] + [bq bk bv])
+ *      v = x Wv + bv /
+ *
+ * Problem: a device computes hundreds of tiles at once and takes time for every launch; three
+ * products of a few tiles each leave most of it idle, three times. Method: products of one left
+ * operand with constants that nothing else reads, with no product of something else between them,
+ * become one of the constants side by side. Its results are views of the whole, with the strides
+ * of the whole. Each number is the same sum of the same terms.
+ *
+ * It is to cost nothing else: neither a byte of the plan, nor a copy where a view was, nor what was
+ * fused with a product. That is seen in the graphs that the rows behind make of both
+ * (join_judge.c); what costs something leaves, and all is done again without it.
+ *
+ * Left undone: some products with a bias and some without, for which zeros would have to be stored;
+ * convolutions. */
+#include "passes/join_internal.h"
+
+#include <string.h>
+
+enum {
+    COLUMNS_UNIT = 16, /* of a part: no result begins between two vectors */
+    MOST_ROUNDS = 4
+};
+
+/* ---- Finding ---- */
+
+struct finder {
+    struct ul_join *join;
+    const struct ul_graph *graph;
+    const uint32_t *uses;
+    const ul_node_id *readers;
+    uint32_t first_open; /* sets from here on may grow; all are of one operand */
+    ul_value_id src;
+};
+
+static const struct ul_type *type_of(const struct finder *finder, ul_value_id value)
+{
+    return &finder->graph->values[value].type;
+}
+
+static bool is_own_weight(const struct finder *finder, ul_value_id value)
+{
+    const struct ul_tensor *tensor = ul_edit_constant(finder->graph, value);
+    return tensor != NULL && tensor->data != NULL && ul_type_elements(&tensor->type) > 0 &&
+           finder->graph->values[value].kind == UL_VALUE_WEIGHT && finder->uses[value] == 1;
+}
+
+/* A matrix that is stored as it is read, or turned. */
+static bool read_weight(const struct finder *finder, ul_value_id value, struct ul_join_part *part)
+{
+    const struct ul_graph *graph = finder->graph;
+    uint32_t count;
+    part->weight = value;
+    if (graph->values[value].kind == UL_VALUE_NODE && finder->uses[value] == 1) {
+        const struct ul_node *node = &graph->nodes[graph->values[value].producer];
+        const int64_t *perm =
+            node->op == UL_OP_Transpose ? ul_node_get_ints(node, "perm", &count) : NULL;
+        if (perm == NULL || count != 2 || perm[0] != 1)
+            return false;
+        part->weight = node->inputs[0];
+        part->is_turned = true;
+    }
+    return type_of(finder, value)->rank == 2 && is_own_weight(finder, part->weight);
+}
+
+/* One number per column, or the same for all. */
+static bool is_bias(const struct finder *finder, ul_value_id value, int64_t columns)
+{
+    const struct ul_tensor *tensor = ul_edit_constant(finder->graph, value);
+    if (tensor == NULL || finder->graph->values[value].kind != UL_VALUE_WEIGHT ||
+        tensor->type.rank == 0 || tensor->type.dims[tensor->type.rank - 1] != columns ||
+        ul_type_elements(&tensor->type) != (uint64_t)columns)
+        return false;
+    return tensor->data == NULL || finder->uses[value] == 1;
+}
+
+/* The Add of a bias behind a MatMul belongs to it. */
+static void read_sum(const struct finder *finder, struct ul_join_part *part)
+{
+    const struct ul_graph *graph = finder->graph;
+    ul_node_id reader = finder->readers[part->result];
+    if (finder->uses[part->result] != 1 || reader == UL_NONE ||
+        graph->nodes[reader].op != UL_OP_Add ||
+        graph->nodes[reader].parent != graph->nodes[part->product].parent)
+        return;
+    const struct ul_node *node = &graph->nodes[reader];
+    ul_value_id other = node->inputs[node->inputs[0] == part->result ? 1 : 0];
+    if (!is_bias(finder, other, part->columns) ||
+        !ul_type_equal(type_of(finder, node->outputs[0]), type_of(finder, part->result)))
+        return;
+    part->bias = other;
+    part->sum = reader;
+    part->result = node->outputs[0];
+}
+
+/* The result must be able to lie among others. */
+static bool is_bound(const struct finder *finder, ul_value_id value)
+{
+    const struct ul_graph *graph = finder->graph;
+    if (graph->values[value].flags != 0 || graph->values[value].donor != UL_NONE)
+        return true;
+    for (uint32_t b = 0; b < graph->block_count; b++)
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            if (graph->blocks[b].outputs[i] == value)
+                return true;
+    return false;
+}
+
+static bool read_part(const struct finder *finder, ul_node_id id, struct ul_join_part *part)
+{
+    const struct ul_node *node = &finder->graph->nodes[id];
+    bool is_gemm = node->op == UL_OP_Gemm;
+    if ((node->op != UL_OP_MatMul && !is_gemm) || type_of(finder, node->inputs[0])->rank < 2)
+        return false;
+    *part = (struct ul_join_part){.product = id,
+                                  .sum = UL_NONE,
+                                  .src = node->inputs[0],
+                                  .result = node->outputs[0],
+                                  .bias = UL_NONE};
+    if (!read_weight(finder, node->inputs[1], part))
+        return false;
+    if (is_gemm && ul_node_get_int(node, "transB", 0) != 0)
+        part->is_turned = !part->is_turned;
+    const struct ul_type *type = type_of(finder, part->weight);
+    part->depth = type->dims[part->is_turned ? 1 : 0];
+    part->columns = type->dims[part->is_turned ? 0 : 1];
+    if (is_gemm && node->input_count > 2 && node->inputs[2] != UL_NONE) {
+        part->bias = node->inputs[2];
+        if (!is_bias(finder, part->bias, part->columns))
+            return false;
+    } else if (!is_gemm) {
+        read_sum(finder, part);
+    }
+    return part->columns % COLUMNS_UNIT == 0 && !is_bound(finder, part->result);
+}
+
+/* ---- Sets ---- */
+
+static bool same_number(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Both have a bias, or none; a bias of one number stays one. */
+static bool biases_fit(const struct finder *finder, const struct ul_join_part *a,
+                       const struct ul_join_part *b)
+{
+    if (a->bias == UL_NONE || b->bias == UL_NONE)
+        return a->bias == b->bias;
+    const struct ul_tensor *one = finder->graph->values[a->bias].tensor;
+    const struct ul_tensor *other = finder->graph->values[b->bias].tensor;
+    if (one->data == NULL && other->data == NULL)
+        return memcmp(one->splat, other->splat, ul_dtype_get(one->type.dtype)->size_bytes) == 0;
+    return one->data != NULL && other->data != NULL;
+}
+
+static bool are_alike(const struct finder *finder, const struct ul_join_part *a,
+                      const struct ul_join_part *b)
+{
+    const struct ul_node *one = &finder->graph->nodes[a->product];
+    const struct ul_node *other = &finder->graph->nodes[b->product];
+    return one->op == other->op && one->parent == other->parent && a->src == b->src &&
+           a->is_turned == b->is_turned && a->depth == b->depth &&
+           ul_node_get_int(one, "transA", 0) == ul_node_get_int(other, "transA", 0) &&
+           ul_node_get_int(one, "transB", 0) == ul_node_get_int(other, "transB", 0) &&
+           same_number(ul_node_get_float(one, "alpha", 1), ul_node_get_float(other, "alpha", 1)) &&
+           same_number(ul_node_get_float(one, "beta", 1), ul_node_get_float(other, "beta", 1)) &&
+           biases_fit(finder, a, b);
+}
+
+static void add_part(struct finder *finder, const struct ul_join_part *part)
+{
+    struct ul_join *join = finder->join;
+    if (part->src != finder->src)
+        finder->first_open = join->set_count;
+    finder->src = part->src;
+    for (uint32_t s = finder->first_open; s < join->set_count; s++) {
+        struct ul_join_set *set = &join->sets[s];
+        if (set->count < UL_JOIN_PARTS && are_alike(finder, &set->parts[0], part)) {
+            set->parts[set->count++] = *part;
+            return;
+        }
+    }
+    UL_GROW(join->pass->scratch, join->sets, join->set_count, join->set_capacity);
+    join->sets[join->set_count++] = (struct ul_join_set){.count = 1, .parts = {*part}};
+}
+
+static void find_in_block(struct finder *finder, const struct ul_block *block)
+{
+    finder->src = UL_NONE;
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        struct ul_join_part part;
+        const struct ul_node *node = &finder->graph->nodes[block->nodes[n]];
+        if (read_part(finder, block->nodes[n], &part))
+            add_part(finder, &part);
+        else if ((ul_op_get(node->op)->flags & (UL_OP_MULTIPLIES | UL_OP_CONTROL)) != 0)
+            finder->src = UL_NONE;
+    }
+}
+
+/* Parts that leave, and sets that are none. */
+static void drop(struct ul_join *join)
+{
+    uint32_t set_count = 0;
+    for (uint32_t s = 0; s < join->set_count; s++) {
+        struct ul_join_set *set = &join->sets[s];
+        uint32_t count = 0;
+        for (uint32_t p = 0; p < set->count; p++)
+            if (!set->parts[p].leaves)
+                set->parts[count++] = set->parts[p];
+        set->count = count;
+        if (count > 1)
+            join->sets[set_count++] = *set;
+    }
+    join->set_count = set_count;
+}
+
+static void find_sets(struct ul_join *join)
+{
+    const struct ul_graph *graph = join->graph;
+    struct finder finder = {.join = join, .graph = graph};
+    finder.uses = ul_graph_count_uses(graph, join->pass->scratch);
+    finder.readers = ul_edit_find_readers(graph, join->pass->scratch);
+    for (uint32_t b = 0; b < graph->block_count; b++)
+        if (b == 0 || graph->blocks[b].owner != UL_NONE)
+            find_in_block(&finder, &graph->blocks[b]);
+    drop(join);
+}
+
+/* ---- Names ---- */
+
+static bool is_separator(char c)
+{
+    return c == '/' || c == '.' || c == '_' || c == ':';
+}
+
+/* "/layer.0/{query|key|value}/MatMul": what all begin and end with, between separators, once. */
+static const char *join_names(struct ul_arena *arena, const char *const *names, uint32_t count)
+{
+    size_t begin = 0, end = 0, least = strlen(names[0]), longest = least;
+    struct ul_text text;
+    for (uint32_t i = 1; i < count; i++) {
+        size_t length = strlen(names[i]), same = 0;
+        while (same < least && same < length && names[i][same] == names[0][same])
+            same++;
+        least = same;
+        longest = length > longest ? length : longest;
+    }
+    if (least == strlen(names[0]) && least == longest)
+        return names[0];
+    for (size_t i = 0; i < least; i++)
+        begin = is_separator(names[0][i]) ? i + 1 : begin;
+    size_t rest = strlen(names[0]) - begin;
+    for (uint32_t i = 1; i < count; i++) {
+        size_t length = strlen(names[i]), same = 0;
+        rest = rest < length - begin ? rest : length - begin;
+        while (same < rest && names[i][length - 1 - same] == names[0][strlen(names[0]) - 1 - same])
+            same++;
+        rest = same;
+    }
+    for (size_t i = 1; i <= rest; i++)
+        end = is_separator(names[0][strlen(names[0]) - i]) ? i : end;
+    ul_text_init(&text, arena);
+    ul_text_printf(&text, "%.*s{", (int)begin, names[0]);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(&text, "%s%.*s", i == 0 ? "" : "|", (int)(strlen(names[i]) - begin - end),
+                       names[i] + begin);
+    ul_text_printf(&text, "}%s", names[0] + strlen(names[0]) - end);
+    return text.data;
+}
+
+enum naming { OF_PRODUCTS, OF_SUMS, OF_PRODUCED, OF_RESULTS, OF_WEIGHTS, OF_BIASES };
+
+static const char *name_of(const struct ul_join *join, const struct ul_join_set *set,
+                           enum naming naming)
+{
+    const struct ul_graph *graph = join->graph;
+    const char *names[UL_JOIN_PARTS] = {""};
+    for (uint32_t p = 0; p < set->count; p++) {
+        const struct ul_join_part *part = &set->parts[p];
+        const struct ul_node *product = &graph->nodes[part->product];
+        names[p] = naming == OF_PRODUCTS   ? product->name
+                   : naming == OF_SUMS     ? graph->nodes[part->sum].name
+                   : naming == OF_PRODUCED ? graph->values[product->outputs[0]].name
+                   : naming == OF_RESULTS  ? graph->values[part->result].name
+                   : naming == OF_WEIGHTS  ? graph->values[part->weight].name
+                                           : graph->values[part->bias].name;
+    }
+    return join_names(graph->arena, names, set->count);
+}
+
+/* ---- Building ---- */
+
+static int64_t column_count(const struct ul_join_set *set)
+{
+    int64_t count = 0;
+    for (uint32_t p = 0; p < set->count; p++)
+        count += set->parts[p].columns;
+    return count;
+}
+
+/* Side by side: one row of each after the other, or, turned, one whole after the other. */
+static const struct ul_tensor *join_weights(const struct ul_join *join,
+                                            const struct ul_join_set *set)
+{
+    const struct ul_graph *graph = join->graph;
+    const struct ul_join_part *first = &set->parts[0];
+    int64_t columns = column_count(set), depth = first->depth;
+    int64_t dims[2] = {first->is_turned ? columns : depth, first->is_turned ? depth : columns};
+    struct ul_type type = ul_type_make(graph->values[first->weight].type.dtype, 2, dims);
+    size_t size = ul_dtype_get(type.dtype)->size_bytes;
+    unsigned char *bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    unsigned char *to = bytes;
+    for (int64_t row = 0; row < (first->is_turned ? 1 : depth); row++) {
+        for (uint32_t p = 0; p < set->count; p++) {
+            const struct ul_join_part *part = &set->parts[p];
+            size_t run = (size_t)part->columns * (size_t)(part->is_turned ? depth : 1) * size;
+            memcpy(to, graph->values[part->weight].tensor->data + (size_t)row * run, run);
+            to += run;
+        }
+    }
+    return ul_tensor_new(graph->arena, &type, bytes);
+}
+
+static const struct ul_tensor *join_biases(const struct ul_join *join,
+                                           const struct ul_join_set *set)
+{
+    const struct ul_graph *graph = join->graph;
+    int64_t columns = column_count(set);
+    const struct ul_tensor *first = graph->values[set->parts[0].bias].tensor;
+    struct ul_type type = ul_type_make(first->type.dtype, 1, &columns);
+    size_t size = ul_dtype_get(type.dtype)->size_bytes;
+    if (first->data == NULL)
+        return ul_tensor_new_splat(graph->arena, &type, first->splat);
+    unsigned char *bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
+    unsigned char *to = bytes;
+    for (uint32_t p = 0; p < set->count; p++) {
+        const struct ul_join_part *part = &set->parts[p];
+        memcpy(to, graph->values[part->bias].tensor->data, (size_t)part->columns * size);
+        to += (size_t)part->columns * size;
+    }
+    return ul_tensor_new(graph->arena, &type, bytes);
+}
+
+/* They are kept from round to round. */
+static void make_weights(const struct ul_join *join, struct ul_join_set *set)
+{
+    bool has_bias = set->parts[0].bias != UL_NONE;
+    if (set->tensor_count != set->count) {
+        set->tensor_count = set->count;
+        set->weight_tensor = join_weights(join, set);
+        set->bias_tensor = has_bias ? join_biases(join, set) : NULL;
+    }
+    set->weight =
+        ul_graph_add_weight(join->graph, name_of(join, set, OF_WEIGHTS), set->weight_tensor);
+    set->bias =
+        has_bias ? ul_graph_add_weight(join->graph, name_of(join, set, OF_BIASES), set->bias_tensor)
+                 : UL_NONE;
+}
+
+/* A node before position *at, which then stands behind it. Its output is of the type of `like`,
+ * with `columns` as the last dimension. */
+static ul_node_id insert(const struct ul_join *join, const struct ul_join_set *set, uint32_t *at,
+                         enum ul_op op, const char *name, const char *value_name,
+                         const ul_value_id *inputs, uint32_t input_count)
+{
+    struct ul_graph *graph = join->graph;
+    ul_block_id block = graph->nodes[set->parts[0].product].parent;
+    ul_node_id id = ul_graph_insert_node(graph, block, (*at)++, op, name, input_count, 1);
+    memcpy(graph->nodes[id].inputs, inputs, input_count * sizeof *inputs);
+    struct ul_value *made = &graph->values[graph->nodes[id].outputs[0]];
+    made->name = value_name;
+    made->type = graph->values[set->parts[0].result].type;
+    made->type.dims[made->type.rank - 1] = column_count(set);
+    return id;
+}
+
+/* The joined weight as the product reads it. */
+static ul_value_id turned_weight(const struct ul_join *join, const struct ul_join_set *set,
+                                 uint32_t *at)
+{
+    struct ul_graph *graph = join->graph;
+    const int64_t perm[2] = {1, 0};
+    const char *name = graph->values[set->weight].name;
+    ul_value_id first = graph->nodes[set->parts[0].product].inputs[1];
+    if (first == set->parts[0].weight)
+        return set->weight;
+    ul_node_id id = insert(join, set, at, UL_OP_Transpose, name, name, &set->weight, 1);
+    ul_node_set_ints(graph, id, "perm", perm, 2);
+    struct ul_type *type = &graph->values[graph->nodes[id].outputs[0]].type;
+    *type = set->weight_tensor->type;
+    type->dims[0] = set->weight_tensor->type.dims[1];
+    type->dims[1] = set->weight_tensor->type.dims[0];
+    return graph->nodes[id].outputs[0];
+}
+
+static void add_split(const struct ul_join *join, struct ul_join_set *set, uint32_t at)
+{
+    struct ul_graph *graph = join->graph;
+    int64_t sizes[UL_JOIN_PARTS], count = set->count;
+    for (uint32_t p = 0; p < set->count; p++)
+        sizes[p] = set->parts[p].columns;
+    ul_block_id block = graph->nodes[set->parts[0].product].parent;
+    const char *name = graph->nodes[set->sum != UL_NONE ? set->sum : set->product].name;
+    ul_value_id lengths = ul_graph_add_weight(
+        graph, "split", ul_tensor_new_ints(graph->arena, UL_I64, 1, &count, sizes));
+    set->split = ul_graph_insert_node(graph, block, at, UL_OP_Split, name, 2, set->count);
+    ul_node_set_int(graph, set->split, "axis", -1);
+    graph->nodes[set->split].inputs[0] = set->result;
+    graph->nodes[set->split].inputs[1] = lengths;
+    for (uint32_t p = 0; p < set->count; p++) {
+        struct ul_value *made = &graph->values[graph->nodes[set->split].outputs[p]];
+        made->name = graph->values[set->parts[p].result].name;
+        made->type = graph->values[set->parts[p].result].type;
+    }
+}
+
+static void build(struct ul_join *join, struct ul_join_set *set)
+{
+    struct ul_graph *graph = join->graph;
+    ul_node_id first = set->parts[0].product;
+    const struct ul_block *block = &graph->blocks[graph->nodes[first].parent];
+    bool is_gemm = graph->nodes[first].op == UL_OP_Gemm;
+    uint32_t at = 0;
+    while (block->nodes[at] != first)
+        at++;
+    make_weights(join, set);
+    ul_value_id inputs[3] = {set->parts[0].src, turned_weight(join, set, &at), set->bias};
+    bool has_sum = set->parts[0].sum != UL_NONE;
+    set->product =
+        insert(join, set, &at, graph->nodes[first].op, name_of(join, set, OF_PRODUCTS),
+               name_of(join, set, OF_PRODUCED), inputs, is_gemm && set->bias != UL_NONE ? 3 : 2);
+    for (uint32_t i = 0; i < graph->nodes[first].attr_count; i++)
+        ul_node_set_attr(graph, set->product, &graph->nodes[first].attrs[i]);
+    graph->nodes[set->product].source = graph->nodes[first].source;
+    set->result = graph->nodes[set->product].outputs[0];
+    set->sum = UL_NONE;
+    if (has_sum) {
+        ul_value_id terms[2] = {set->result, set->bias};
+        set->sum = insert(join, set, &at, UL_OP_Add, name_of(join, set, OF_SUMS),
+                          name_of(join, set, OF_RESULTS), terms, 2);
+        graph->nodes[set->sum].source = graph->nodes[set->parts[0].sum].source;
+        set->result = graph->nodes[set->sum].outputs[0];
+    }
+    add_split(join, set, at);
+}
+
+/* What the joined product stands for goes. */
+static void remove_parts(struct ul_join *join, const struct ul_join_set *set)
+{
+    struct ul_graph *graph = join->graph;
+    for (uint32_t p = 0; p < set->count; p++) {
+        const struct ul_join_part *part = &set->parts[p];
+        ul_value_id right = graph->nodes[part->product].inputs[1];
+        if (right != part->weight)
+            ul_graph_remove_node(graph, graph->values[right].producer);
+        ul_graph_remove_node(graph, part->product);
+        if (part->sum != UL_NONE)
+            ul_graph_remove_node(graph, part->sum);
+        graph->values[part->weight].kind = UL_VALUE_DEAD;
+        if (part->bias != UL_NONE && graph->values[part->bias].tensor->data != NULL)
+            graph->values[part->bias].kind = UL_VALUE_DEAD;
+    }
+}
+
+static void join_all(struct ul_join *join)
+{
+    struct ul_graph *graph = join->graph;
+    for (uint32_t s = 0; s < join->set_count; s++)
+        build(join, &join->sets[s]);
+    ul_value_id *map = ul_edit_map(join->pass);
+    for (uint32_t s = 0; s < join->set_count; s++) {
+        const struct ul_join_set *set = &join->sets[s];
+        for (uint32_t p = 0; p < set->count; p++)
+            map[set->parts[p].result] = graph->nodes[set->split].outputs[p];
+    }
+    ul_graph_replace(graph, map);
+    for (uint32_t s = 0; s < join->set_count; s++)
+        remove_parts(join, &join->sets[s]);
+    ul_graph_sweep(graph);
+}
+
+enum ul_status ul_pass_join(struct ul_pass *pass)
+{
+    struct ul_join join = {.pass = pass, .graph = pass->graph};
+    struct ul_join_future before, after;
+    struct ul_graph whole;
+    find_sets(&join);
+    if (join.set_count == 0)
+        return UL_OK;
+    ul_graph_copy(&whole, pass->graph->arena, pass->graph);
+    UL_TRY(ul_join_foresee(&join, &before));
+    for (uint32_t round = 0; round < MOST_ROUNDS && join.set_count > 0; round++) {
+        join_all(&join);
+        UL_TRY(ul_join_foresee(&join, &after));
+        if (ul_join_judge(&join, whole.node_count, &before, &after))
+            return UL_OK;
+        ul_graph_copy(pass->graph, whole.arena, &whole);
+        drop(&join);
+    }
+    return UL_OK;
+}

@@ -1,0 +1,57 @@
+/* What the files that join products share. */
+#ifndef UL_JOIN_INTERNAL_H
+#define UL_JOIN_INTERNAL_H
+
+#include "passes/passes_internal.h"
+
+enum { UL_JOIN_PARTS = 16 }; /* of a set, at most */
+
+/* A product that others may be joined with: MatMul, with an Add of a bias where there is one, or
+ * Gemm. */
+struct ul_join_part {
+    ul_node_id product, sum; /* sum: the Add, or UL_NONE */
+    ul_value_id src, result;
+    ul_value_id weight, bias; /* bias: UL_NONE where there is none */
+    int64_t depth, columns;
+    bool is_turned; /* the weight is stored [columns, depth] */
+    bool leaves;    /* costs something in company */
+};
+
+/* Products of one operand, in the order of their block, and what they became. */
+struct ul_join_set {
+    uint32_t count;
+    struct ul_join_part parts[UL_JOIN_PARTS];
+    uint32_t tensor_count; /* parts that the tensors below were made of */
+    const struct ul_tensor *weight_tensor, *bias_tensor;
+    ul_node_id product, sum, split;
+    ul_value_id weight, bias, result;
+};
+
+struct ul_join {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    uint32_t set_count, set_capacity;
+    struct ul_join_set *sets;
+};
+
+/* join_judge.c */
+
+/* What the rows behind make of a graph. */
+struct ul_join_future {
+    struct ul_graph graph;
+    struct ul_node_list order;
+    struct ul_live live;
+    uint64_t *need_bytes; /* per position: the live sum and the scratch of the library's call */
+    uint64_t peak_bytes;
+    uint32_t call_count;
+    bool *is_call;         /* per node */
+    uint32_t *group_sizes; /* per group */
+};
+enum ul_status ul_join_foresee(const struct ul_join *join,
+                               struct ul_join_future *future) UL_MUST_CHECK;
+/* Marks the parts that must leave their sets; true where there are none. `node_count` is that of
+ * the graph before. */
+bool ul_join_judge(struct ul_join *join, uint32_t node_count, const struct ul_join_future *before,
+                   const struct ul_join_future *after);
+
+#endif
