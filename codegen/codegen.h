@@ -340,6 +340,7 @@ struct ul_target {
                                    const struct ul_target_library **library, struct ul_diag *diag);
     int64_t partial_count;   /* results that a long sum of its kernels is made of; ir/lower.h */
     int64_t spread_products; /* of a recurrent step that is spread; the same */
+    bool sorts_batches;      /* of products; the same */
     bool is_device; /* memory and kernels are another processor's: the host enqueues steps, and
                        the plan holds the state of a run */
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,

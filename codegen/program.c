@@ -589,7 +589,8 @@ static enum ul_status kernel_step(struct builder *builder, const ul_node_id *nod
     struct ul_lower_result result;
     const struct ul_target *target = builder->options->target;
     const struct ul_lower_options options = {.partial_count = target->partial_count,
-                                             .spread_products = target->spread_products};
+                                             .spread_products = target->spread_products,
+                                             .sorts_batches = target->sorts_batches};
     ul_lower_group(graph, nodes, count, builder->escapes, &options, builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
     ul_node_id last = nodes[count - 1];

@@ -53,6 +53,7 @@ static const struct ul_target targets[] = {
      .is_device = true,
      .partial_count = 1024,
      .spread_products = 32768,
+     .sorts_batches = true,
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,

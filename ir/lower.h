@@ -21,6 +21,8 @@ struct ul_lower_options {
                               fill the lanes of a processor (ops/lanes.h) */
     int64_t spread_products;  /* of a direction's recurrent product, from which on a step is spread
                                  over a device (ops/rnn.c); 0: never */
+    bool sorts_batches;       /* what one factor's batch alone has are rows or columns of one product
+                                 (ops/matmul.c) */
 };
 
 struct ul_lower {

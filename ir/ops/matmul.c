@@ -1,18 +1,26 @@
 /* MatMul and Gemm as contractions: m = rows (and, where the second operand is one matrix, the
- * batch in front of them), n = columns, k = the inner dimension. */
+ * batch in front of them), n = columns, k = the inner dimension. Where a target wants its batches
+ * sorted, dimensions of the batch that one operand alone has are rows or columns, too. */
 #include "ir/ops/matmul.h"
 
 #include "ir/ops/conv.h"
 
+/* Which variable of the contraction each dimension of the batch is; UL_NONE: of a loop around. */
+struct sides {
+    uint32_t vars[UL_LIMIT_RANK];
+    uint32_t m_count, n_count;
+    int64_t m_extents[UL_LIMIT_RANK], n_extents[UL_LIMIT_RANK];
+};
+
 /* Coordinates of a matrix operand. Its own batch dimensions follow the result's from the right,
- * those of size 1 stay at 0; the batch is either the first variables of m or `batch` around. */
+ * those of size 1 stay at 0; the batch is either variables of m or n, or `batch` around. */
 struct matrix {
     ul_kx base[UL_LIMIT_RANK];
     int64_t coefficients[UL_LIMIT_RANK][UL_CONTRACT_DIMS];
 };
 
 static void fill_batch(struct ul_kernel *kernel, const struct ul_matmul *matmul,
-                       const struct ul_type *type, const ul_kx *batch, bool batch_in_m,
+                       const struct ul_type *type, const ul_kx *batch, const struct sides *sides,
                        struct matrix *matrix)
 {
     *matrix = (struct matrix){0};
@@ -20,10 +28,11 @@ static void fill_batch(struct ul_kernel *kernel, const struct ul_matmul *matmul,
         matrix->base[d] = ul_kx_index_const(kernel, 0);
     uint32_t own = type->rank > 2 ? type->rank - 2 : 0, skip = matmul->batch.rank - own;
     for (uint32_t d = 0; d < own; d++) {
+        uint32_t var = sides->vars[skip + d];
         if (type->dims[d] == 1)
             continue;
-        if (batch_in_m)
-            matrix->coefficients[d][skip + d] = 1;
+        if (var != UL_NONE)
+            matrix->coefficients[d][var] = 1;
         else
             matrix->base[d] = batch[skip + d];
     }
@@ -48,46 +57,84 @@ static void subtract_zero(struct ul_lower *lower, struct ul_contraction *contrac
         ul_kx_binary(kernel, UL_KX_SUB, loaded, ul_kx_cast(kernel, contraction->acc_dtype, value));
 }
 
-static bool batch_goes_in_m(const struct ul_matmul *matmul)
+/* Has the operand more than one matrix along dimension d of the batch? */
+static bool moves_along(const struct ul_matmul *matmul, const struct ul_type *type, uint32_t d)
 {
-    return !matmul->b_has_batch && !matmul->a_is_vector;
+    uint32_t own = type->rank > 2 ? type->rank - 2 : 0, skip = matmul->batch.rank - own;
+    return d >= skip && type->dims[d - skip] != 1;
 }
 
-ul_kx ul_matmul_open(struct ul_lower *lower, const struct ul_matmul *matmul,
+enum side { SIDE_LOOP, SIDE_ROWS, SIDE_COLUMNS };
+
+static void find_sides(const struct ul_lower *lower, const struct ul_matmul *matmul,
+                       const struct ul_matmul_operands *operands, struct sides *sides)
+{
+    const struct ul_type *a = &lower->graph->values[operands->a].type;
+    const struct ul_type *b = &lower->graph->values[operands->b].type;
+    bool is_sorted = lower->options.sorts_batches && !matmul->a_is_vector &&
+                     operands->a_zero == UL_NONE && operands->b_zero == UL_NONE;
+    enum side all = !matmul->b_has_batch && !matmul->a_is_vector ? SIDE_ROWS : SIDE_LOOP;
+    enum side which[UL_LIMIT_RANK];
+    *sides = (struct sides){.m_count = 0};
+    for (uint32_t d = 0; d < matmul->batch.rank; d++) {
+        which[d] = all;
+        if (all == SIDE_LOOP && is_sorted)
+            which[d] = !moves_along(matmul, b, d)   ? SIDE_ROWS
+                       : !moves_along(matmul, a, d) ? SIDE_COLUMNS
+                                                    : SIDE_LOOP;
+        sides->vars[d] = UL_NONE;
+        if (which[d] == SIDE_ROWS) {
+            sides->vars[d] = sides->m_count;
+            sides->m_extents[sides->m_count++] = matmul->batch.dims[d];
+        }
+    }
+    sides->m_extents[sides->m_count++] = matmul->rows;
+    for (uint32_t d = 0; d < matmul->batch.rank; d++) {
+        if (which[d] != SIDE_COLUMNS)
+            continue;
+        sides->vars[d] = sides->m_count + sides->n_count;
+        sides->n_extents[sides->n_count++] = matmul->batch.dims[d];
+    }
+    sides->n_extents[sides->n_count++] = matmul->columns;
+}
+
+ul_kx ul_matmul_open(struct ul_lower *lower, struct ul_matmul *matmul,
                      const struct ul_matmul_operands *operands, ul_kx index[UL_LIMIT_RANK])
 {
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_type *a = &lower->graph->values[operands->a].type;
     const struct ul_type *b = &lower->graph->values[operands->b].type;
-    bool batch_in_m = batch_goes_in_m(matmul);
-    uint32_t batch_rank = matmul->batch.rank, m_count = 1;
-    int64_t m_extents[UL_LIMIT_RANK] = {matmul->rows};
+    uint32_t batch_rank = matmul->batch.rank;
+    struct sides sides;
     ul_kx full[UL_LIMIT_RANK + 2]; /* batch..., row, column */
-    if (batch_in_m) {
-        m_count = batch_rank + 1;
-        for (uint32_t d = 0; d < batch_rank; d++)
-            m_extents[d] = matmul->batch.dims[d];
-        m_extents[batch_rank] = matmul->rows;
-    } else {
-        ul_lower_open(lower, batch_rank, matmul->batch.dims, full);
+    find_sides(lower, matmul, operands, &sides);
+    uint32_t row = sides.m_count - 1, column = sides.m_count + sides.n_count - 1;
+    matmul->loop_count = 0;
+    for (uint32_t d = 0; d < batch_rank; d++) {
+        if (sides.vars[d] != UL_NONE)
+            continue;
+        full[d] = ul_ks_for(kernel, matmul->batch.dims[d], UL_FOR_PARALLEL);
+        matmul->loop_count++;
     }
     struct ul_contraction contraction;
-    ul_contraction_init(kernel, &contraction, operands->acc_dtype, m_extents, m_count,
-                        &matmul->columns, 1, &matmul->depth, 1);
-    for (uint32_t d = 0; d < m_count; d++)
-        full[batch_rank + 1 - m_count + d] = ul_kx_var(kernel, contraction.vars[d]);
-    full[batch_rank + 1] = ul_kx_var(kernel, contraction.vars[m_count]);
+    ul_contraction_init(kernel, &contraction, operands->acc_dtype, sides.m_extents, sides.m_count,
+                        sides.n_extents, sides.n_count, &matmul->depth, 1);
+    for (uint32_t d = 0; d < batch_rank; d++)
+        if (sides.vars[d] != UL_NONE)
+            full[d] = ul_kx_var(kernel, contraction.vars[sides.vars[d]]);
+    full[batch_rank] = ul_kx_var(kernel, contraction.vars[row]);
+    full[batch_rank + 1] = ul_kx_var(kernel, contraction.vars[column]);
     struct matrix matrix;
-    fill_batch(kernel, matmul, a, full, batch_in_m, &matrix);
-    matrix.coefficients[a->rank - 1][m_count + 1] = 1;
+    fill_batch(kernel, matmul, a, full, &sides, &matrix);
+    matrix.coefficients[a->rank - 1][column + 1] = 1;
     if (!matmul->a_is_vector)
-        matrix.coefficients[a->rank - 2][m_count - 1] = 1;
+        matrix.coefficients[a->rank - 2][row] = 1;
     ul_lower_operand(lower, &contraction, &contraction.a, operands->a, matrix.base,
                      matrix.coefficients, 0, 0);
-    fill_batch(kernel, matmul, b, full, false, &matrix);
-    matrix.coefficients[matmul->b_is_vector ? 0 : b->rank - 2][m_count + 1] = 1;
+    fill_batch(kernel, matmul, b, full, &sides, &matrix);
+    matrix.coefficients[matmul->b_is_vector ? 0 : b->rank - 2][column + 1] = 1;
     if (!matmul->b_is_vector)
-        matrix.coefficients[b->rank - 1][m_count] = 1;
+        matrix.coefficients[b->rank - 1][column] = 1;
     ul_lower_operand(lower, &contraction, &contraction.b, operands->b, matrix.base,
                      matrix.coefficients, 0, 0);
     if (operands->a_zero != UL_NONE)
@@ -108,8 +155,7 @@ ul_kx ul_matmul_open(struct ul_lower *lower, const struct ul_matmul *matmul,
 void ul_matmul_close(struct ul_lower *lower, const struct ul_matmul *matmul)
 {
     ul_ks_end(lower->kernel);
-    if (!batch_goes_in_m(matmul))
-        ul_lower_close(lower, matmul->batch.rank);
+    ul_lower_close(lower, matmul->loop_count);
 }
 
 void ul_lower_matmul(struct ul_lower *lower, ul_node_id node_id)

@@ -10,6 +10,7 @@ struct ul_matmul {
     int64_t rows, columns, depth;
     bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
     bool a_has_batch, b_has_batch; /* more than one matrix */
+    uint32_t loop_count;           /* around the contraction, once it is open */
 };
 
 /* matmul_shape.c: NULL, or what is wrong with the shapes. */
@@ -25,7 +26,7 @@ struct ul_matmul_operands {
     ul_value_id a, b, a_zero, b_zero;
     enum ul_dtype acc_dtype;
 };
-ul_kx ul_matmul_open(struct ul_lower *lower, const struct ul_matmul *matmul,
+ul_kx ul_matmul_open(struct ul_lower *lower, struct ul_matmul *matmul,
                      const struct ul_matmul_operands *operands, ul_kx index[UL_LIMIT_RANK]);
 void ul_matmul_close(struct ul_lower *lower, const struct ul_matmul *matmul);
 
