@@ -7,12 +7,30 @@
  *
  *      Conv(x, w [k c r s])   ->   Conv(x, Transpose(w' [k r s c]))
  *
+ * Where each group has one channel, no library takes it; neighbours of a result then are in other
+ * groups, and so should be those of the weight:
+ *
+ *      Conv(x, w [k 1 r s])   ->   Conv(x, Transpose(w' [r s 1 k]))
+ *
  * Left undone: weights that something else than convolutions reads; transposed convolutions. */
 #include "passes/passes_internal.h"
 
 #include <string.h>
 
-/* Per value: only convolutions read it, as their weights. */
+static bool is_deep(const struct ul_type *type)
+{
+    return type->dims[1] == 1;
+}
+
+static bool is_weight(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    if (node->op != UL_OP_Conv || input != 1)
+        return false;
+    return !is_deep(&graph->values[node->inputs[1]].type) || ul_node_get_int(node, "group", 1) > 1;
+}
+
+/* Per value: only convolutions read it, as their weights, and those of groups where it has one
+ * channel. */
 static bool *find_filters(const struct ul_pass *pass)
 {
     const struct ul_graph *graph = pass->graph;
@@ -23,7 +41,7 @@ static bool *find_filters(const struct ul_pass *pass)
         const struct ul_node *node = &graph->nodes[all.nodes[n]];
         for (uint32_t i = 0; i < node->input_count; i++) {
             if (node->inputs[i] != UL_NONE)
-                (node->op == UL_OP_Conv && i == 1 ? is_filter : is_other)[node->inputs[i]] = true;
+                (is_weight(graph, node, i) ? is_filter : is_other)[node->inputs[i]] = true;
         }
     }
     for (uint32_t b = 0; b < graph->block_count; b++) {
@@ -46,27 +64,42 @@ static bool can_turn(const struct ul_graph *graph, ul_value_id id)
         return false;
     for (uint32_t d = 2; d < value->type.rank; d++)
         space *= value->type.dims[d];
-    return space > 1 && value->type.dims[1] > 1 && ul_type_elements(&value->type) > 0;
+    return space > 1 && value->type.dims[is_deep(&value->type) ? 0 : 1] > 1 &&
+           ul_type_elements(&value->type) > 0;
+}
+
+/* How the turned weight's dimensions give its own ones. */
+static void set_perm(const struct ul_type *type, int64_t *perm)
+{
+    uint32_t last = type->rank - 1;
+    perm[0] = is_deep(type) ? last : 0;
+    perm[1] = is_deep(type) ? last - 1 : last;
+    for (uint32_t d = 2; d < type->rank; d++)
+        perm[d] = is_deep(type) ? d - 2 : d - 1;
 }
 
 static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_tensor *tensor)
 {
     const int64_t *dims = tensor->type.dims;
-    uint32_t rank = tensor->type.rank;
     size_t size = ul_dtype_get(tensor->type.dtype)->size_bytes;
-    uint64_t channels = (uint64_t)dims[1], space = 1;
-    for (uint32_t d = 2; d < rank; d++)
-        space *= (uint64_t)dims[d];
+    uint64_t filters = (uint64_t)dims[0], channels = (uint64_t)dims[1], space = 1;
+    int64_t perm[UL_LIMIT_RANK] = {0};
     struct ul_type type = tensor->type;
-    memmove(&type.dims[1], &type.dims[2], (rank - 2) * sizeof *type.dims);
-    type.dims[rank - 1] = dims[1];
+    set_perm(&tensor->type, perm);
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[perm[d]] = dims[d];
+    for (uint32_t d = 2; d < type.rank; d++)
+        space *= (uint64_t)dims[d];
     unsigned char *bytes =
         ul_arena_alloc(pass->scratch, ul_size_mul_or_die(ul_type_elements(&type), size));
-    unsigned char *to = bytes;
-    for (uint64_t k = 0; k < (uint64_t)dims[0]; k++) {
-        for (uint64_t at = 0; at < space; at++) {
-            for (uint64_t c = 0; c < channels; c++, to += size)
-                memcpy(to, tensor->data + ((k * channels + c) * space + at) * size, size);
+    const unsigned char *from = tensor->data;
+    for (uint64_t k = 0; k < filters; k++) {
+        for (uint64_t c = 0; c < channels; c++) {
+            for (uint64_t at = 0; at < space; at++, from += size) {
+                uint64_t to =
+                    is_deep(&tensor->type) ? at * filters + k : (k * space + at) * channels + c;
+                memcpy(bytes + to * size, from, size);
+            }
         }
     }
     return ul_tensor_new(pass->graph->arena, &type, bytes);
@@ -78,13 +111,10 @@ static ul_value_id add_view(const struct ul_pass *pass, ul_value_id old, uint32_
     struct ul_graph *graph = pass->graph;
     int64_t perm[UL_LIMIT_RANK] = {0};
     struct ul_value value = graph->values[old];
-    uint32_t rank = value.type.rank;
     ul_value_id turned = ul_graph_add_weight(graph, value.name, turn(pass, value.tensor));
     ul_node_id node = ul_graph_insert_node(graph, 0, (*at)++, UL_OP_Transpose, value.name, 1, 1);
-    perm[1] = rank - 1;
-    for (uint32_t d = 2; d < rank; d++)
-        perm[d] = d - 1;
-    ul_node_set_ints(graph, node, "perm", perm, rank);
+    set_perm(&value.type, perm);
+    ul_node_set_ints(graph, node, "perm", perm, value.type.rank);
     graph->nodes[node].inputs[0] = turned;
     graph->values[graph->nodes[node].outputs[0]].type = value.type;
     return graph->nodes[node].outputs[0];
