@@ -43,6 +43,7 @@ enum ul_cli_option_id {
     UL_CLI_STOP_AFTER,
     UL_CLI_RTOL,
     UL_CLI_ATOL,
+    UL_CLI_NORM,
     UL_CLI_CAPACITY,
     UL_CLI_BUDGET_FRACTION,
     UL_CLI_SWEEP,
@@ -70,7 +71,7 @@ struct ul_cli_options {
     struct ul_arena *arena;
     struct ul_cli_list files; /* what is no option */
     const char *output, *emit, *json, *target, *plan, *cc, *cflags, *march, *prefix, *weights, *io;
-    const char *print_after, *stop_after, *rtol, *atol;
+    const char *print_after, *stop_after, *rtol, *atol, *norm;
     const char *capacity, *budget_fraction;
     const char *remat; /* as typed, or NULL */
     const char *csv;

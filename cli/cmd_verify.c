@@ -213,6 +213,19 @@ static const char *rounded(const struct ul_cli_options *options)
     return options->tf32 && target != NULL && target->is_device ? "tf32" : NULL;
 }
 
+/* The norm error at which an output is right whatever its elements are; 0: they alone count.
+ * Recorded data is judged element by element. Against another runtime on random inputs, which sums
+ * in another order, what is next to zero may differ: there the norm counts as well, and wherever
+ * less than f32 is stored or multiplied. The limits are those of runtime/ul_test_data.c. */
+static double norm_limit(const struct ul_cli_options *options, bool is_random)
+{
+    if (options->norm != NULL)
+        return strtod(options->norm, NULL);
+    if (rounded(options) == NULL)
+        return is_random ? 1e-4 : 0;
+    return strcmp(rounded(options), "bf16") == 0 ? 3e-2 : 5e-3;
+}
+
 static enum ul_status run_on_data(struct verification *verification)
 {
     struct ul_cli_job *outer = verification->outer;
@@ -220,11 +233,9 @@ static enum ul_status run_on_data(struct verification *verification)
     UL_TRY(link_data(verification, folder));
     const char *rtol = outer->options.rtol != NULL ? outer->options.rtol : "1e-3";
     const char *atol = outer->options.atol != NULL ? outer->options.atol : "1e-7";
-    /* Recorded data is judged element by element. Against another runtime on random inputs, which
-     * sums in another order, what is next to zero may differ: there the norm counts as well, and
-     * wherever less than f32 is stored or multiplied. */
-    bool by_norm = verification->is_random || rounded(&outer->options) != NULL;
-    const char *norm = by_norm ? "--norm" : NULL;
+    double limit = norm_limit(&outer->options, verification->is_random);
+    const char *norm =
+        limit > 0 ? ul_arena_printf(&outer->keep, "--norm-limit=%.17g", limit) : NULL;
     const char *const argv[] = {
         verification->program, "--test-data", folder, "--rtol", rtol, "--atol", atol, norm, NULL};
     const char *printed = ul_arena_printf(&outer->keep, "%s/printed", verification->work);
@@ -309,14 +320,6 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 
 /* ---- random inputs ---- */
 
-/* The programs sum in other orders; as in runtime/ul_test_data.c. */
-static double norm_limit(const struct ul_cli_options *options)
-{
-    if (rounded(options) == NULL)
-        return 1e-4;
-    return strcmp(rounded(options), "bf16") == 0 ? 3e-2 : 5e-3;
-}
-
 struct difference {
     double most;
     uint64_t wrong; /* elements outside the tolerance */
@@ -344,7 +347,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
             want_squares += b * b;
         }
     }
-    all.is_near = !exact && sqrt(apart_squares) <= norm_limit(options) * sqrt(want_squares) &&
+    all.is_near = !exact && sqrt(apart_squares) <= norm_limit(options, true) * sqrt(want_squares) &&
                   isfinite(apart_squares + want_squares);
     return all;
 }
@@ -521,43 +524,58 @@ static enum ul_status verify_all(struct verification *verification)
     return UL_OK;
 }
 
+static enum ul_status check_tolerance(struct ul_cli_job *job, const char *name, const char *text)
+{
+    char *end;
+    double number = text == NULL ? 0 : strtod(text, &end);
+    if (text == NULL || (end != text && *end == '\0' && number >= 0 && isfinite(number)))
+        return UL_OK;
+    return ul_diag_set(&job->diag, UL_USAGE, "--%s %s: expected a number of at least 0", name,
+                       ul_quote(&job->keep, text));
+}
+
 static enum ul_status verify(struct ul_cli_job *job)
 {
     if (job->options.files.count < 1)
         return ul_diag_set(&job->diag, UL_USAGE, "give a model: ullage verify MODEL.onnx [DIR...]");
     UL_TRY(ul_cli_fit_target(job));
+    UL_TRY(check_tolerance(job, "rtol", job->options.rtol));
+    UL_TRY(check_tolerance(job, "atol", job->options.atol));
+    UL_TRY(check_tolerance(job, "norm", job->options.norm));
     struct verification verification = {.outer = job, .model = job->options.files.items[0]};
     UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
     verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);
-    if (rounded(&job->options) != NULL)
+    if (rounded(&job->options) != NULL && norm_limit(&job->options, true) > 0)
         printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
                "error of at most %g\n",
-               rounded(&job->options), norm_limit(&job->options));
+               rounded(&job->options), norm_limit(&job->options, true));
     enum ul_status status = verify_all(&verification);
     ul_cli_remove_temporary(verification.work);
     return status;
 }
 
 static const enum ul_cli_option_id options[] = {
-    UL_CLI_TARGET, UL_CLI_THREADS, UL_CLI_ISA,         UL_CLI_CONV,       UL_CLI_PRECISION,
-    UL_CLI_DIM,    UL_CLI_SHAPE,   UL_CLI_CONST,       UL_CLI_BUDGET,     UL_CLI_ALIGN,
-    UL_CLI_ORDER,  UL_CLI_PACK,    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,    UL_CLI_IO,
-    UL_CLI_CC,     UL_CLI_CFLAGS,  UL_CLI_MARCH,       UL_CLI_NO_PASS,    UL_CLI_SPLIT,
-    UL_CLI_RTOL,   UL_CLI_ATOL,    UL_CLI_WORKSPACE,   UL_CLI_WITH_CUDNN, UL_CLI_TF32,
-    UL_CLI_NVCC};
+    UL_CLI_TARGET, UL_CLI_THREADS, UL_CLI_ISA,         UL_CLI_CONV,      UL_CLI_PRECISION,
+    UL_CLI_DIM,    UL_CLI_SHAPE,   UL_CLI_CONST,       UL_CLI_BUDGET,    UL_CLI_ALIGN,
+    UL_CLI_ORDER,  UL_CLI_PACK,    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,   UL_CLI_IO,
+    UL_CLI_CC,     UL_CLI_CFLAGS,  UL_CLI_MARCH,       UL_CLI_NO_PASS,   UL_CLI_SPLIT,
+    UL_CLI_RTOL,   UL_CLI_ATOL,    UL_CLI_NORM,        UL_CLI_WORKSPACE, UL_CLI_WITH_CUDNN,
+    UL_CLI_TF32,   UL_CLI_NVCC};
 
 const struct ul_cli_command ul_command_verify = {
     .name = "verify",
     .arguments = "MODEL.onnx [DIR...] [options]",
     .summary = "Compiles and runs a model and compares its outputs with a reference.",
-    .details = "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders "
-               "of\nthem called test_data_set_*. Without DIR those beside the model are taken; "
-               "without any,\nrandom inputs, and as the reference onnxruntime where python3 (or "
-               "$ULLAGE_PYTHON) has\nit, else the model compiled without passes and without reuse "
-               "of memory.\n\nAn element is right within atol + rtol * |wanted|. On random inputs "
-               "an output "
-               "is also right\nwhere its norm error is at most 1e-4; with --precision or --tf32, "
-               "on any inputs, where it\nis at most 3e-2 (bf16) or 5e-3 (fp16, tf32).",
+    .details =
+        "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders "
+        "of\nthem called test_data_set_*. Without DIR those beside the model are taken; "
+        "without any,\nrandom inputs, and as the reference onnxruntime where python3 (or "
+        "$ULLAGE_PYTHON) has\nit, else the model compiled without passes and without reuse "
+        "of memory.\n\nAn element is right within atol + rtol * |wanted|; integers and bool "
+        "must be equal. An\noutput is also right by its norm error, |got - wanted| / |wanted| "
+        "over all of it: on\nrandom inputs where that is at most 1e-4; with --precision or "
+        "--tf32, on any inputs, at\nmost 3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this "
+        "limit, on any inputs; --norm 0\nleaves the elements alone to be judged.",
     .run = verify,
     .options = options,
     .option_count = sizeof options / sizeof *options};

@@ -222,6 +222,7 @@ struct ul_options {
     bool print;
     bool profile;
     bool norm;
+    double norm_limit; /* less than 0: the program's own */
     double rtol;
     double atol;
     double warmup_seconds;

@@ -23,6 +23,7 @@ enum option {
     OPTION_RTOL,
     OPTION_ATOL,
     OPTION_NORM,
+    OPTION_NORM_LIMIT,
     OPTION_BENCH,
     OPTION_PROFILE,
     OPTION_WARMUP,
@@ -66,6 +67,7 @@ static const struct row rows[] = {
     {OPTION_NORM, "--norm", NULL,
      "with --test-data: an output is also right where its norm error is at most 1e-4 (of programs "
      "in bf16 3e-2, in fp16 or with --tf32 5e-3)"},
+    {OPTION_NORM_LIMIT, "--norm-limit", "X", "--norm with another limit than those"},
     {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
@@ -269,6 +271,9 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
     case OPTION_NORM:
         options->norm = true;
         return UL_EXIT_OK;
+    case OPTION_NORM_LIMIT:
+        options->norm = true;
+        return parse_real(s, row->name, value, &options->norm_limit);
     case OPTION_BENCH:
         return set_mode(s, options, UL_MODE_BENCH);
     case OPTION_PROFILE:
@@ -334,7 +339,7 @@ static int check(const struct ul_session *s, struct ul_options *options)
     if (options->mode == UL_MODE_TEST_DATA && (options->input_count != 0 || options->random))
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
     if (options->norm && options->mode != UL_MODE_TEST_DATA)
-        return ul_error(s, UL_EXIT_USAGE, "--norm goes with --test-data");
+        return ul_error(s, UL_EXIT_USAGE, "--norm and --norm-limit go with --test-data");
     if (options->tune != NULL && options->choices != NULL)
         return ul_error(s, UL_EXIT_USAGE, "--tune and --choices exclude each other");
     if (options->profile && options->mode != UL_MODE_BENCH)
@@ -374,6 +379,7 @@ int ul_options_parse(const struct ul_session *s, struct ul_options *options, int
     memset(options, 0, sizeof *options);
     options->rtol = 1e-3;
     options->atol = 1e-7;
+    options->norm_limit = -1.0;
     options->warmup_seconds = 0.2;
     options->duration_seconds = 3.0;
     options->iterations = 3;

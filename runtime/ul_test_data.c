@@ -24,8 +24,11 @@
 
 #define FILE_LIMIT 100000
 /* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
-static double norm_limit(const struct ul_model *model)
+static double norm_limit(const struct ul_session *s)
 {
+    const struct ul_model *model = s->model;
+    if (s->options->norm_limit >= 0.0)
+        return s->options->norm_limit;
     bool rounds = model->storage == UL_TYPE_F16 || model->tf32 != 0;
     return model->storage == UL_TYPE_BF16 ? 3e-2 : rounds ? 5e-3 : 1e-4;
 }
@@ -207,8 +210,8 @@ static struct comparison compare(const struct ul_session *s, const struct ul_ten
         if (!good && c.outside_count++ == 0)
             c.first = i;
     }
-    c.good = c.outside_count == 0 ||
-             (c.is_float && options->norm && norm_error(&c) <= norm_limit(s->model));
+    c.good =
+        c.outside_count == 0 || (c.is_float && options->norm && norm_error(&c) <= norm_limit(s));
     return c;
 }
 
@@ -399,7 +402,7 @@ int ul_test_data(struct ul_session *s)
     if (status != UL_EXIT_OK || totals.failed_count == 0)
         return status;
     if (s->options->norm)
-        snprintf(norm, sizeof norm, "; norm error %g", norm_limit(s->model));
+        snprintf(norm, sizeof norm, "; norm error %g", norm_limit(s));
     return ul_error(
         s, UL_EXIT_VERIFY, "%" PRIu64 " of %" PRIu64 " test data sets differ (rtol %g, atol %g%s)",
         totals.failed_count, totals.set_count, s->options->rtol, s->options->atol, norm);

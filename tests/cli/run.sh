@@ -295,7 +295,17 @@ for signal in TERM INT HUP; do
 done
 
 # verify says what it compared with; a reference that fails is no difference
-expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0
+expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0 --norm 0
+# its tolerances: by elements, or by the norm, which --norm sets or leaves out
+for option in rtol atol norm; do
+    expect 1 "^ullage: error: --$option \"tight\": expected a number of at least 0" \
+        "$ullage" verify missing.onnx --$option tight
+done
+expect 0 '^An element is right|--norm 0$' "$ullage" verify --help
+half() { "$ullage" verify "$digits" --cflags -O0 --precision bf16 "$@"; }
+expect 0 'norm error of at most 0.03$' half
+grep -q 'ok by norm' out.txt || { echo "FAIL: bf16 is not judged by its norm"; failed=1; }
+expect 6 'norm error of at most 1e-09$' half --norm 1e-9
 printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1

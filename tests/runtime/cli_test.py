@@ -536,6 +536,8 @@ class TestData(Folder):
         self.assertIn("ok by norm; 1 of 6 elements beyond rtol and atol", text)
         self.assertRegex(text, "max abs error [^,]*, max rel error [^,]*, norm error [0-9.e-]+: ok")
         report = json.loads(run("tiny", *strict, "--norm", "--json", "-").stdout)
+        run("tiny", *strict, "--norm-limit", "1e-4")
+        run("tiny", *strict, "--norm-limit=1e-30", code=6)
         self.assertEqual((report["mismatches"], report["elements_beyond_tolerance"]), (0, 1))
         self.assertLess(report["max_norm_error"], 1e-4)
         text = run("tiny", *strict, code=6).stdout.decode()
