@@ -323,6 +323,8 @@ bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, 
                               .first = first,
                               .sure = true,
                               .unproven = true};
+    if (library->chosen_at_start)
+        return true;
     chooser_init(&chooser);
     each_group(&chooser, check_group);
     return chooser.sure;

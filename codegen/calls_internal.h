@@ -67,8 +67,9 @@ uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *grap
 const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
                                     ul_node_id node);
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
-/* Completes the call of a node of the split graph, so that it has the bits of that of the whole.
- * False: it is not shown to. `unproven` as in struct ul_piece. */
+/* Completes the call of a node of the split graph, so that it has the bits of that of the whole,
+ * where the whole has any that are known (chosen_at_start). False: it is not shown to. `unproven`
+ * as in struct ul_piece. */
 bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
                      const struct ul_graph *graph, ul_node_id node, bool unproven,
                      struct ul_group_call *call);

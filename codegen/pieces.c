@@ -9,6 +9,10 @@
  * of a call are compared with one run of the whole. Trials are bounded, each by its memory and all
  * together by their products; what is beyond has no answer, and stays whole.
  *
+ * A library whose implementations are chosen when the program starts (cuBLASLt, cuDNN) promises no
+ * order of additions that a plan could hold: pieces of its calls are calls of their own, or
+ * kernels, and right like any of them, to rounding.
+ *
  * What holds here holds on machines with the same instruction set and caches, for the planned
  * number of threads. Left undone: pieces of channels; calls by Winograd's method. */
 #include "codegen/dnnl_internal.h"
@@ -253,6 +257,8 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
     const struct ul_call *of = ul_whole_call(whole, graph, node);
     if (of == NULL)
         return false;
+    if (library->chosen_at_start) /* nor does the whole call promise bits */
+        return library->answer(library->context, call, false);
     struct ul_group_call asked = *call;
     if (!ul_node_is_piece(graph, node) &&
         library->answer(library->context, &asked, of->pack != NULL) &&

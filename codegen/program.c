@@ -505,14 +505,16 @@ static const char *group_ops(struct builder *builder, const ul_node_id *nodes, u
 }
 
 /* A piece forms its sums as the whole step does, in the one way that the text leaves no doubt of:
- * else its bits could differ. What was a call stays one, unless nothing is added. */
+ * else its bits could differ. What was a call stays one, unless nothing is added, or the order in
+ * which its library adds is nobody's to know before the program starts. */
 static enum ul_status check_piece(struct builder *builder, ul_node_id node, uint32_t kernel)
 {
     const struct ul_program *whole = builder->options->whole;
     const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
     uint32_t orders = builder->program->kernels[kernel].sum_orders;
     uint32_t step = ul_whole_step(builder->whole, builder->graph, node);
-    if (whole == NULL || (call == NULL && !ul_node_is_piece(builder->graph, node)))
+    if (whole == NULL || (call == NULL && !ul_node_is_piece(builder->graph, node)) ||
+        (call != NULL && builder->options->library->chosen_at_start))
         return UL_OK;
     bool same = call == NULL &&
                 (step == UL_NONE ? orders == 0
