@@ -193,6 +193,17 @@ static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_
     return ul_kx_var(kernel, var);
 }
 
+/* Fused where it is float: else a compiler may fuse it in one kernel and not in another, and a piece
+ * would not have the bits of the whole. */
+static ul_kx add_product(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a, ul_kx b,
+                         uint32_t sum)
+{
+    if (ul_dtype_get(dtype)->is_float)
+        return ul_kx_fma(kernel, a, b, ul_kx_var(kernel, sum));
+    return ul_kx_binary(kernel, UL_KX_ADD, ul_kx_var(kernel, sum),
+                        ul_kx_binary(kernel, UL_KX_MUL, a, b));
+}
+
 static struct list put_sum(struct rewriter *r, const struct ul_contraction *c)
 {
     struct ul_kernel *kernel = r->kernel;
@@ -200,9 +211,7 @@ static struct list put_sum(struct rewriter *r, const struct ul_contraction *c)
     uint32_t sum = new_var(kernel, c->acc_dtype), first = c->m_count + c->n_count;
     append(r, &body, UL_KS_VAR, sum, ul_kx_number(kernel, c->acc_dtype, 0));
     ul_kx a = put_operand(r, &products, c, &c->a), b = put_operand(r, &products, c, &c->b);
-    ul_kx product = ul_kx_binary(kernel, UL_KX_MUL, a, b);
-    append(r, &products, UL_KS_SET, sum,
-           ul_kx_binary(kernel, UL_KX_ADD, ul_kx_var(kernel, sum), product));
+    append(r, &products, UL_KS_SET, sum, add_product(kernel, c->acc_dtype, a, b, sum));
     for (uint32_t d = first + c->k_count; d-- > first;) {
         struct list outer = {UL_NONE, UL_NONE};
         ul_ks loop = append(r, d > first ? &outer : &body, UL_KS_FOR, c->vars[d],

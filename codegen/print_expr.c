@@ -435,6 +435,24 @@ static void put_binary(const struct ul_expr_printer *printer, const struct ul_kx
     put_helper(printer, helper_of(expr->op), from == UL_BOOL ? UL_I32 : from, expr->a, expr->b);
 }
 
+static void put_fma(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
+{
+    struct ul_text *text = printer->text;
+    if (printer->is_fused) {
+        ul_text_put(text, expr->dtype == UL_F64 ? "fma(" : "fmaf(");
+        ul_put_expr(printer, expr->a);
+        ul_text_put(text, ", ");
+        ul_put_expr(printer, expr->b);
+        ul_text_put(text, ", ");
+    } else {
+        ul_text_put(text, "(");
+        put_infix(printer, "*", expr->a, expr->b);
+        ul_text_put(text, " + ");
+    }
+    ul_put_expr(printer, expr->c);
+    ul_text_put(text, ")");
+}
+
 static void put_select(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     ul_text_put(printer->text, "(");
@@ -491,11 +509,7 @@ void ul_put_expr(const struct ul_expr_printer *printer, ul_kx id)
         ul_text_put(text, ").words[0]");
         return;
     case UL_KX_FMA:
-        ul_text_put(text, "(");
-        put_infix(printer, "*", expr->a, expr->b);
-        ul_text_put(text, " + ");
-        ul_put_expr(printer, expr->c);
-        ul_text_put(text, ")");
+        put_fma(printer, expr);
         return;
     default:
         break;
