@@ -69,7 +69,7 @@ g (float[2,4,8,8] x, float[4,4,3,3] w, float[4] b) => (float[2,4,8,8] y) {
   e = Add(d, a)
   f = Add(e, c)
   y = Sub(f, r)
-}""")
+}""", tolerance=1e-4)
 text("residual_of_itself", """
 g (float[1,4,6,6] x, float[4,4,1,1] w) => (float[1,4,6,6] y) {
   c = Conv(x, w)
