@@ -52,28 +52,16 @@ struct product {
     cublasLtMatmulAlgo_t algorithm;
     float alpha, beta;
     uint64_t workspace_bytes;
-    bool has_bias, is_ready;
-    char name[48];
+    bool has_bias;
 };
 
 struct handle {
+    struct ul_cuda_calls calls;
     void *library;
     struct functions lt;
     cublasLtHandle_t cublas;
-    uint32_t call_count;
     struct product *products; /* by call */
 };
-
-enum { MOST_CANDIDATES = 16 };
-
-static enum ul_result refuse(struct ul_failure *failure, enum ul_result result, uint32_t call,
-                             const char *detail)
-{
-    memset(failure, 0, sizeof *failure);
-    failure->tensor = call;
-    failure->detail = detail;
-    return failure->result = result;
-}
 
 /* ---- open, close ---- */
 
@@ -109,13 +97,14 @@ static void free_product(const struct handle *handle, const struct product *prod
 static void close_handle(void *opaque)
 {
     struct handle *handle = (struct handle *)opaque;
-    for (uint32_t i = 0; i < handle->call_count; i++)
+    for (uint32_t i = 0; i < handle->calls.call_count; i++)
         free_product(handle, &handle->products[i]);
     if (handle->cublas != NULL)
         (void)handle->lt.Destroy(handle->cublas);
     if (handle->library != NULL)
         ul_cuda_unload(handle->library);
     free(handle->products);
+    free(handle->calls.names);
     free(handle);
 }
 
@@ -123,17 +112,18 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
 {
     struct handle *handle = (struct handle *)calloc(1, sizeof *handle);
     if (handle == NULL)
-        return refuse(failure, UL_LIBRARY_FAILED, 0, "cuBLASLt: the host is out of memory");
+        return ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "cuBLASLt: the host is out of memory");
     if (!load(handle)) {
         close_handle(handle);
-        return refuse(failure, UL_LIBRARY_MISSING, 0,
-                      "cuBLASLt of the CUDA Toolkit that the program was built with was not found "
-                      "(libcublasLt.so." UL_TEXT_OF(CUBLAS_VER_MAJOR) "); put its folder into "
-                                                                      "LD_LIBRARY_PATH");
+        return ul_cuda_refuse(
+            failure, UL_LIBRARY_MISSING,
+            "cuBLASLt of the CUDA Toolkit that the program was built with was not found "
+            "(libcublasLt.so." UL_TEXT_OF(CUBLAS_VER_MAJOR) "); put its folder into "
+                                                            "LD_LIBRARY_PATH");
     }
     if (handle->lt.Create(&handle->cublas) != CUBLAS_STATUS_SUCCESS) {
         close_handle(handle);
-        return refuse(failure, UL_LIBRARY_FAILED, 0, "cublasLtCreate");
+        return ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "cublasLtCreate");
     }
     *opaque = handle;
     return UL_OK;
@@ -224,33 +214,41 @@ static bool describe_product(const struct handle *handle, const struct ul_call *
            make_layout(handle, &call->dst, batch_count, &product->d);
 }
 
+static int reserve(void *opaque, uint32_t call_count)
+{
+    struct handle *handle = (struct handle *)opaque;
+    handle->products = (struct product *)calloc(call_count, sizeof *handle->products);
+    return handle->products != NULL;
+}
+
+/* The alignment of the bias, which the heuristic looks at, is that of the address. */
+static int describe_call(void *opaque, uint32_t index, const struct ul_call *call, const void *bias)
+{
+    struct handle *handle = (struct handle *)opaque;
+    struct product *product = &handle->products[index];
+    product->workspace_bytes = ul_call_workspace_bytes(call);
+    return describe_product(handle, call, product) &&
+           (!product->has_bias ||
+            set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+}
+
 /* ---- running ---- */
 
-static bool enqueue(const struct handle *handle, struct product *product, const void *const *args,
-                    unsigned char *scratch, cudaStream_t stream)
+static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
+                   cudaStream_t stream)
 {
+    const struct handle *handle = (const struct handle *)opaque;
+    struct product *product = &handle->products[index];
     const void *bias = args[2];
     void *dst = (void *)args[3];
     const void *residual = product->beta != 0 ? args[4] : dst;
     if (product->has_bias &&
         !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias))
-        return false;
+        return 0;
     return handle->lt.Matmul(handle->cublas, product->operation, &product->alpha, args[1],
                              product->a, args[0], product->b, &product->beta, residual, product->d,
                              dst, product->d, &product->algorithm, ul_cuda_workspace(scratch),
                              product->workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
-}
-
-int ul_cublas_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
-                  const void *const *args, unsigned char *scratch)
-{
-    struct handle *handle = (struct handle *)at->run->libraries[library];
-    if (!handle->products[call].is_ready)
-        return 0;
-    if (ul_cuda_may_launch(at->run) &&
-        !enqueue(handle, &handle->products[call], args, scratch, at->run->stream))
-        ul_cuda_note(at->run, cudaErrorUnknown);
-    return 1;
 }
 
 /* ---- choosing ---- */
@@ -288,176 +286,98 @@ static bool make_preference(const struct handle *handle, const struct ul_call *c
     return good;
 }
 
-/* What the heuristic offers within the plan, the best first; their number. */
-static int find_candidates(const struct handle *handle, const struct ul_call *call,
-                           const struct product *product, cublasLtMatmulHeuristicResult_t *found)
+static int find(void *opaque, uint32_t index, const struct ul_call *call,
+                struct ul_cuda_choice *choices)
 {
+    const struct handle *handle = (const struct handle *)opaque;
+    const struct product *product = &handle->products[index];
+    cublasLtMatmulHeuristicResult_t found[UL_CUDA_CANDIDATES];
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, kept = 0;
     if (!make_preference(handle, call, &preference) ||
-        handle->lt.MatmulAlgoGetHeuristic(handle->cublas, product->operation, product->a,
-                                          product->b, product->d, product->d, preference,
-                                          MOST_CANDIDATES, found, &count) != CUBLAS_STATUS_SUCCESS)
+        handle->lt.MatmulAlgoGetHeuristic(
+            handle->cublas, product->operation, product->a, product->b, product->d, product->d,
+            preference, UL_CUDA_CANDIDATES, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     if (preference != NULL)
         (void)handle->lt.MatmulPreferenceDestroy(preference);
     for (int i = 0; i < count; i++) {
-        if (found[i].state == CUBLAS_STATUS_SUCCESS &&
-            found[i].workspaceSize <= ul_call_workspace_bytes(call) &&
-            keeps_order(handle, &found[i].algo))
-            found[kept++] = found[i];
+        if (found[i].state != CUBLAS_STATUS_SUCCESS)
+            continue;
+        choices[kept].size_bytes = sizeof found[i].algo;
+        memcpy(choices[kept++].bytes, &found[i].algo, sizeof found[i].algo);
     }
     return kept;
 }
 
-static void name_product(const struct handle *handle, struct product *product)
+static int take(void *opaque, uint32_t index, const struct ul_call *call,
+                const struct ul_cuda_choice *choice)
 {
+    const struct handle *handle = (const struct handle *)opaque;
+    struct product *product = &handle->products[index];
+    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulHeuristicResult_t result;
+    static_assert(sizeof algorithm <= UL_CUDA_CHOICE_BYTES, "it is one");
+    if (choice->size_bytes != sizeof algorithm)
+        return 0;
+    memcpy(&algorithm, choice->bytes, sizeof algorithm);
+    if (handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
+                                   product->d, product->d, &algorithm,
+                                   &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_order(handle, &algorithm))
+        return 0;
+    product->algorithm = algorithm;
+    return 1;
+}
+
+static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTES])
+{
+    const struct handle *handle = (const struct handle *)opaque;
+    const struct product *product = &handle->products[index];
     int32_t id = 0, split = 1;
     size_t written = 0;
     (void)handle->lt.MatmulAlgoConfigGetAttribute(&product->algorithm, CUBLASLT_ALGO_CONFIG_ID, &id,
                                                   sizeof id, &written);
     (void)handle->lt.MatmulAlgoConfigGetAttribute(
         &product->algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split, sizeof split, &written);
-    (void)snprintf(product->name, sizeof product->name, "cublaslt algorithm %d, split %d", (int)id,
+    (void)snprintf(name, UL_CUDA_NAME_BYTES, "cublaslt algorithm %d, split %d", (int)id,
                    (int)split);
-}
-
-/* The algorithm that a file names, if the library takes it for this call. */
-static bool take_choice(const struct handle *handle, const struct ul_call *call,
-                        struct product *product, const struct ul_cuda_choice *choice)
-{
-    cublasLtMatmulAlgo_t algorithm;
-    cublasLtMatmulHeuristicResult_t result;
-    if (choice->text[0] == '\0' || !ul_cuda_get_hex(choice->text, &algorithm, sizeof algorithm) ||
-        handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
-                                   product->d, product->d, &algorithm,
-                                   &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_order(handle, &algorithm))
-        return false;
-    product->algorithm = algorithm;
-    return true;
-}
-
-struct timing {
-    const struct handle *handle;
-    struct product *product;
-    const struct ul_cuda_trial *trial;
-    cudaStream_t stream;
-};
-
-static int run_trial(void *opaque)
-{
-    const struct timing *timing = (const struct timing *)opaque;
-    return enqueue(timing->handle, timing->product, timing->trial->args, timing->trial->scratch,
-                   timing->stream);
-}
-
-/* Runs it once: the library loads what it needs, and says what it does not compute after all. */
-static bool runs(struct timing *timing)
-{
-    return timing->trial == NULL ||
-           (run_trial(timing) && cudaStreamSynchronize(timing->stream) == cudaSuccess);
-}
-
-/* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
- */
-static bool choose(struct timing *timing, const struct ul_call *call, bool tunes)
-{
-    cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
-    int count = find_candidates(timing->handle, call, timing->product, found);
-    double least = -1;
-    int best = -1;
-    for (int i = 0; i < count; i++) {
-        timing->product->algorithm = found[i].algo;
-        if (!runs(timing))
-            continue;
-        if (!tunes || timing->trial == NULL)
-            return true;
-        double seconds = ul_cuda_measure(timing->stream, run_trial, timing);
-        if (seconds >= 0 && (least < 0 || seconds < least)) {
-            least = seconds;
-            best = i;
-        }
-    }
-    if (best >= 0)
-        timing->product->algorithm = found[best].algo;
-    return best >= 0;
-}
-
-/* Chooses for one call, unless the library has nothing for it: then the kernel beside it runs. An
- * address that is only as aligned as the plan promises stands for the bias'. */
-static void prepare_product(struct handle *handle, const struct ul_model *model, uint32_t index,
-                            bool tunes, struct ul_cuda_choice *choice, unsigned char *arena,
-                            cudaStream_t stream)
-{
-    const struct ul_call *call = &model->device->calls[index];
-    struct product *product = &handle->products[index];
-    struct ul_cuda_trial trial;
-    bool fits = ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) != 0;
-    struct timing timing = {handle, product, fits ? &trial : NULL, stream};
-    const void *bias = arena + call->align_bytes;
-    product->workspace_bytes = ul_call_workspace_bytes(call);
-    if (!describe_product(handle, call, product) ||
-        (product->has_bias &&
-         !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)))
-        return;
-    bool named = !tunes && take_choice(handle, call, product, choice) && runs(&timing);
-    product->is_ready = named || choose(&timing, call, tunes);
-    if (!product->is_ready)
-        return;
-    ul_cuda_put_hex(choice->text, &product->algorithm, sizeof product->algorithm);
-    name_product(handle, product);
-}
-
-static enum ul_result prepare(void *opaque, const struct ul_model *model,
-                              const struct ul_device_request *request, unsigned char *arena,
-                              void *stream, struct ul_failure *failure)
-{
-    struct handle *handle = (struct handle *)opaque;
-    const struct ul_device *device = model->device;
-    const char *reason = NULL;
-    bool tunes = request->choices != NULL && request->tune != 0;
-    struct ul_cuda_choice *choices =
-        (struct ul_cuda_choice *)calloc(device->call_count, sizeof *choices);
-    handle->products = (struct product *)calloc(device->call_count, sizeof *handle->products);
-    enum ul_result result = UL_OK;
-    if (choices == NULL || handle->products == NULL)
-        result = refuse(failure, UL_LIBRARY_FAILED, 0, "cuBLASLt: the host is out of memory");
-    else
-        handle->call_count = device->call_count;
-    if (result == UL_OK && request->choices != NULL && !tunes &&
-        !ul_cuda_read_choices(request->choices, model, "cublaslt", handle->lt.GetVersion(), choices,
-                              &reason))
-        result = refuse(failure, UL_CHOICES_INVALID, 0, reason);
-    for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
-        if (device->calls[i].kind == UL_CALL_MATMUL)
-            prepare_product(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream);
-    }
-    (void)cudaGetLastError(); /* of trials that failed */
-    if (result == UL_OK && tunes &&
-        !ul_cuda_write_choices(request->choices, model, "cublaslt", handle->lt.GetVersion(),
-                               choices, &reason))
-        result = refuse(failure, UL_CHOICES_UNWRITTEN, 0, reason);
-    free(choices);
-    return result;
 }
 
 /* ---- the library ---- */
 
-static void describe(const void *opaque, char text[UL_DEVICE_TEXT_BYTES])
+static uint64_t version_of(const void *opaque)
 {
-    const struct handle *handle = (const struct handle *)opaque;
-    size_t version = handle != NULL ? handle->lt.GetVersion() : CUBLAS_VERSION;
-    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "cuBLASLt %d.%d.%d", (int)(version / 10000),
-                   (int)(version / 100 % 100), (int)(version % 100));
+    return ((const struct handle *)opaque)->lt.GetVersion();
 }
 
-static const char *implementation(const void *opaque, uint32_t call)
+static const struct ul_cuda_library library = {
+    "cublaslt",    "cuBLASLt", UL_CALL_MATMUL, version_of, reserve,
+    describe_call, find,       take,           enqueue,    tell};
+
+int ul_cublas_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
+                  const void *const *args, unsigned char *scratch)
 {
-    const struct handle *handle = (const struct handle *)opaque;
-    const char *name = call < handle->call_count ? handle->products[call].name : "";
-    return name[0] != '\0' ? name : NULL;
+    return ul_cuda_run_call(&library, at, place, call, args, scratch);
 }
 
-const struct ul_device_library ul_cublas = {"cuBLASLt",   open_handle, prepare,
-                                            close_handle, describe,    implementation};
+static enum ul_result prepare(void *handle, const struct ul_model *model,
+                              const struct ul_device_request *request, unsigned char *arena,
+                              void *stream, struct ul_failure *failure)
+{
+    return ul_cuda_prepare(&library, handle, model, request, arena, (cudaStream_t)stream, failure);
+}
+
+static void describe(char text[UL_DEVICE_TEXT_BYTES])
+{
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "cuBLASLt %d.%d.%d", CUBLAS_VER_MAJOR,
+                   CUBLAS_VERSION / 100 % 100, CUBLAS_VERSION % 100);
+}
+
+static int note(const void *handle, char text[UL_DEVICE_TEXT_BYTES])
+{
+    return ul_cuda_note_unused(&library, handle, text);
+}
+
+const struct ul_device_library ul_cublas = {
+    "cuBLASLt", open_handle, prepare, close_handle, describe, note, ul_cuda_implementation};

@@ -453,6 +453,11 @@ static const char *implementation(const struct ul_context *context, uint32_t cal
     return name;
 }
 
+static int note(const struct ul_context *context, uint32_t library, char text[UL_DEVICE_TEXT_BYTES])
+{
+    return context->model->device->libraries[library]->note(context->libraries[library], text);
+}
+
 static void describe(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTES])
 {
     static const int list[] = {
@@ -469,7 +474,7 @@ static void describe(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTE
                                  i == 0 ? ", code for compute capability " : ", ", list[i] / 100,
                                  list[i] % 100 / 10);
     for (uint32_t i = 0; i < device->library_count && used < UL_DEVICE_TEXT_BYTES; i++) {
-        device->libraries[i]->describe(NULL, part);
+        device->libraries[i]->describe(part);
         int size = snprintf(text + used, UL_DEVICE_TEXT_BYTES - used, "; %s", part);
         used += size > 0 ? (size_t)size : 0;
     }
@@ -492,5 +497,6 @@ extern "C" const struct ul_device_functions ul_cuda_functions = {
     get_memory,
     get_times,
     implementation,
+    note,
     describe,
 };

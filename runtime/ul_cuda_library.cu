@@ -1,14 +1,6 @@
 /*
- * What calls of cuBLASLt and cuDNN have in common (ul_cuda_library.h): loading, trials, and the
- * file of choices that --tune writes:
- *
- *      ullage choices 1
- *      model 3f0c...                       SHA-256
- *      device NVIDIA H100 80GB HBM3
- *      cublaslt 130100 12 0000004200...    library, version, call, choice
- *
- * A choice is the library's own description of an algorithm, which only the same version of it
- * reads. Lines for another version are passed over.
+ * What calls of cuBLASLt and cuDNN have in common (ul_cuda_library.h): loading, post-operations,
+ * and how the algorithm of a call is chosen.
  */
 #include "ul_cuda_library.h"
 
@@ -84,7 +76,17 @@ void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts)
 
 /* ---- trials ---- */
 
-enum { UL_CUDA_TRIAL_ALIGN = 256 };
+enum { TRIAL_ALIGN = 256 };
+
+/* A call and places in the arena for its arguments; what is in them does not matter. */
+struct trial {
+    const struct ul_cuda_library *library;
+    void *handle;
+    uint32_t index;
+    cudaStream_t stream;
+    const void *args[UL_CALL_ARGS];
+    unsigned char *scratch;
+};
 
 /* From the first element to the last, by strides. */
 static uint64_t reach_bytes(const struct ul_call_tensor *tensor)
@@ -99,46 +101,59 @@ static uint64_t reach_bytes(const struct ul_call_tensor *tensor)
 static unsigned char *place(unsigned char *arena, uint64_t arena_bytes, uint64_t *used_bytes,
                             uint64_t size_bytes)
 {
-    uint64_t begin = (*used_bytes + UL_CUDA_TRIAL_ALIGN - 1) / UL_CUDA_TRIAL_ALIGN;
-    begin *= UL_CUDA_TRIAL_ALIGN;
+    uint64_t begin = (*used_bytes + TRIAL_ALIGN - 1) / TRIAL_ALIGN;
+    begin *= TRIAL_ALIGN;
     if (begin > arena_bytes || size_bytes > arena_bytes - begin)
         return NULL;
     *used_bytes = begin + size_bytes;
     return arena + begin;
 }
 
-int ul_cuda_trial_place(struct ul_cuda_trial *trial, const struct ul_call *call,
-                        unsigned char *arena, uint64_t arena_bytes)
+/* What is only read may lie in one place, where there is no room for each. */
+static bool place_trial(struct trial *trial, const struct ul_call *call, unsigned char *arena,
+                        uint64_t arena_bytes, bool apart)
 {
-    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias, &call->dst};
-    uint64_t used = 0;
-    memset(trial, 0, sizeof *trial);
-    for (int i = 0; i < 4; i++) {
+    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->bias};
+    uint64_t used_bytes = 0;
+    memset(trial->args, 0, sizeof trial->args);
+    for (int i = 0; i < 3; i++) {
+        uint64_t end_bytes = apart ? used_bytes : 0;
         if (tensors[i]->rank == 0)
             continue;
-        trial->args[i] = place(arena, arena_bytes, &used, reach_bytes(tensors[i]));
+        trial->args[i] = place(arena, arena_bytes, &end_bytes, reach_bytes(tensors[i]));
         if (trial->args[i] == NULL)
-            return 0;
+            return false;
+        used_bytes = end_bytes > used_bytes ? end_bytes : used_bytes;
     }
+    trial->args[3] = place(arena, arena_bytes, &used_bytes, reach_bytes(&call->dst));
     trial->args[4] = trial->args[3]; /* the residual */
+    trial->scratch = NULL;
     if (call->scratch_bytes > 0)
-        trial->scratch = place(arena, arena_bytes, &used, call->scratch_bytes);
-    return call->scratch_bytes == 0 || trial->scratch != NULL;
+        trial->scratch = place(arena, arena_bytes, &used_bytes, call->scratch_bytes);
+    return trial->args[3] != NULL && (call->scratch_bytes == 0 || trial->scratch != NULL);
 }
 
-double ul_cuda_measure(cudaStream_t stream, int (*run)(void *context), void *context)
+static bool run_trial(const struct trial *trial)
+{
+    return trial->library->enqueue(trial->handle, trial->index, trial->args, trial->scratch,
+                                   trial->stream) != 0;
+}
+
+/* The least seconds that it takes, of several times; negative: it fails. */
+static double measure(const struct trial *trial)
 {
     enum { WARM_UPS = 2, ROUNDS = 5, RUNS = 4 };
+    cudaStream_t stream = trial->stream;
     cudaEvent_t begin = NULL, end = NULL;
     double least = -1;
-    int good = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
+    bool good = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
     for (int i = 0; good && i < WARM_UPS; i++)
-        good = run(context);
+        good = run_trial(trial);
     for (int round = 0; good && round < ROUNDS; round++) {
         float milliseconds = 0;
         good = cudaEventRecord(begin, stream) == cudaSuccess;
         for (int i = 0; good && i < RUNS; i++)
-            good = run(context);
+            good = run_trial(trial);
         good = good && cudaEventRecord(end, stream) == cudaSuccess &&
                cudaEventSynchronize(end) == cudaSuccess &&
                cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess;
@@ -153,125 +168,143 @@ double ul_cuda_measure(cudaStream_t stream, int (*run)(void *context), void *con
     return good ? least : -1;
 }
 
-/* ---- choices ---- */
+/* ---- choosing ---- */
 
-enum { LINE_BYTES = 512, HEAD_LINES = 3 };
-
-void ul_cuda_put_hex(char *text, const void *bytes, size_t size_bytes)
+/* Untried, a call could fail in a run; the kernel beside it cannot. */
+static bool try_choice(const struct trial *trial, const struct ul_call *call,
+                       const struct ul_cuda_choice *choice)
 {
-    for (size_t i = 0; i < size_bytes; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
+    return trial->library->take(trial->handle, trial->index, call, choice) != 0 &&
+           run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
-int ul_cuda_get_hex(const char *text, void *bytes, size_t size_bytes)
+/* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
+ */
+static bool choose(const struct trial *trial, const struct ul_call *call, bool tunes,
+                   struct ul_cuda_choice *choice)
 {
-    if (strlen(text) != 2 * size_bytes || strspn(text, "0123456789abcdef") != 2 * size_bytes)
-        return 0;
-    for (size_t i = 0; i < size_bytes; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        ((unsigned char *)bytes)[i] = (unsigned char)strtoul(digits, NULL, 16);
+    struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
+    int count = trial->library->find(trial->handle, trial->index, call, found);
+    double least = -1;
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        if (!try_choice(trial, call, &found[i]))
+            continue;
+        double seconds = tunes ? measure(trial) : 0;
+        if (seconds >= 0 && (best < 0 || seconds < least)) {
+            least = seconds;
+            best = i;
+        }
+        if (best >= 0 && !tunes)
+            break;
     }
+    if (best < 0 || (tunes && !try_choice(trial, call, &found[best])))
+        return false;
+    *choice = found[best];
+    return true;
+}
+
+/* `choice` comes with what a file names, and gets what was chosen. */
+static void prepare_call(struct trial *trial, const struct ul_model *model,
+                         struct ul_cuda_choice *choice, bool tunes, unsigned char *arena)
+{
+    const struct ul_call *call = &model->device->calls[trial->index];
+    struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
+    bool fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
+                place_trial(trial, call, arena, model->arena_bytes, false);
+    bool done = fits &&
+                trial->library->describe(trial->handle, trial->index, call,
+                                         arena + call->align_bytes) != 0 &&
+                ((choice->size_bytes > 0 && try_choice(trial, call, choice)) ||
+                 choose(trial, call, tunes, choice));
+    calls->planned_count++;
+    calls->ready_count += done ? 1 : 0;
+    if (done)
+        trial->library->tell(trial->handle, trial->index, calls->names[trial->index]);
+    (void)cudaGetLastError(); /* of trials that failed */
+}
+
+static enum ul_result prepare_calls(const struct ul_cuda_library *library, void *handle,
+                                    const struct ul_model *model,
+                                    const struct ul_device_request *request,
+                                    struct ul_cuda_choice *choices, unsigned char *arena,
+                                    cudaStream_t stream, struct ul_failure *failure)
+{
+    const struct ul_device *device = model->device;
+    const char *reason = NULL;
+    bool tunes = request->choices != NULL && request->tune != 0;
+    struct trial trial = {library, handle, 0, stream, {NULL}, NULL};
+    uint64_t version = library->version(handle);
+    if (request->choices != NULL && !tunes &&
+        !ul_cuda_read_choices(request->choices, model, library->name, version, choices, &reason))
+        return ul_cuda_refuse(failure, UL_CHOICES_INVALID, reason);
+    for (; trial.index < device->call_count; trial.index++) {
+        if (device->calls[trial.index].kind == library->kind)
+            prepare_call(&trial, model, &choices[trial.index], tunes, arena);
+    }
+    if (tunes &&
+        !ul_cuda_write_choices(request->choices, model, library->name, version, choices, &reason))
+        return ul_cuda_refuse(failure, UL_CHOICES_UNWRITTEN, reason);
+    return UL_OK;
+}
+
+enum ul_result ul_cuda_prepare(const struct ul_cuda_library *library, void *handle,
+                               const struct ul_model *model,
+                               const struct ul_device_request *request, unsigned char *arena,
+                               cudaStream_t stream, struct ul_failure *failure)
+{
+    struct ul_cuda_calls *calls = (struct ul_cuda_calls *)handle;
+    uint32_t count = model->device->call_count;
+    struct ul_cuda_choice *choices = (struct ul_cuda_choice *)calloc(count, sizeof *choices);
+    enum ul_result result = UL_OK;
+    calls->names = (char(*)[UL_CUDA_NAME_BYTES])calloc(count, sizeof *calls->names);
+    if (choices == NULL || calls->names == NULL || library->reserve(handle, count) == 0) {
+        result = ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "the host is out of memory");
+    } else {
+        calls->call_count = count;
+        result = prepare_calls(library, handle, model, request, choices, arena, stream, failure);
+    }
+    free(choices);
+    return result;
+}
+
+enum ul_result ul_cuda_refuse(struct ul_failure *failure, enum ul_result result, const char *detail)
+{
+    memset(failure, 0, sizeof *failure);
+    failure->detail = detail;
+    return failure->result = result;
+}
+
+/* ---- prepared calls ---- */
+
+const char *ul_cuda_implementation(const void *handle, uint32_t call)
+{
+    const struct ul_cuda_calls *calls = (const struct ul_cuda_calls *)handle;
+    bool runs = calls != NULL && call < calls->call_count && calls->names[call][0] != '\0';
+    return runs ? calls->names[call] : NULL;
+}
+
+int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handle,
+                        char text[UL_DEVICE_TEXT_BYTES])
+{
+    const struct ul_cuda_calls *calls = (const struct ul_cuda_calls *)handle;
+    if (calls->planned_count == 0 || calls->ready_count > 0)
+        return 0;
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES,
+                   "%s has no algorithm within the planned workspace for any of its calls (%u), a "
+                   "larger --workspace may help; kernels of the program run instead",
+                   library->shown, (unsigned)calls->planned_count);
     return 1;
 }
 
-/* The lines that say what a file is of, into head[0..HEAD_LINES - 1]. */
-static int make_head(const struct ul_model *model, char head[HEAD_LINES][LINE_BYTES])
+int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,
+                     uint32_t place, uint32_t call, const void *const *args, unsigned char *scratch)
 {
-    struct cudaDeviceProp properties;
-    int device = 0;
-    char hash[65];
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaGetDeviceProperties(&properties, device) != cudaSuccess)
+    void *handle = at->run->libraries[place];
+    if (ul_cuda_implementation(handle, call) == NULL)
         return 0;
-    ul_cuda_put_hex(hash, model->model_sha256, sizeof model->model_sha256);
-    (void)snprintf(head[0], LINE_BYTES, "ullage choices 1\n");
-    (void)snprintf(head[1], LINE_BYTES, "model %s\n", hash);
-    (void)snprintf(head[2], LINE_BYTES, "device %s\n", properties.name);
+    if (ul_cuda_may_launch(at->run) &&
+        library->enqueue(handle, call, args, scratch, at->run->stream) == 0)
+        ul_cuda_note(at->run, cudaErrorUnknown);
     return 1;
-}
-
-/* Opens the file behind its head; NULL where it has another one. */
-static FILE *open_choices(const char *path, const struct ul_model *model, const char **reason)
-{
-    char head[HEAD_LINES][LINE_BYTES], line[LINE_BYTES];
-    FILE *file = fopen(path, "r");
-    if (file == NULL) {
-        *reason = "the file of choices (--choices) cannot be read";
-        return NULL;
-    }
-    *reason = "the device does not say its name";
-    int good = make_head(model, head);
-    for (int i = 0; good && i < HEAD_LINES; i++) {
-        static const char *const reasons[HEAD_LINES] = {"that is no file of choices",
-                                                        "the file of choices is of another model",
-                                                        "the file of choices is of another device"};
-        good = fgets(line, sizeof line, file) != NULL && strcmp(line, head[i]) == 0;
-        *reason = reasons[i];
-    }
-    if (good)
-        return file;
-    (void)fclose(file);
-    return NULL;
-}
-
-int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
-                         uint64_t version, struct ul_cuda_choice *choices, const char **reason)
-{
-    char line[LINE_BYTES], name[32], text[UL_CUDA_CHOICE_BYTES];
-    FILE *file = open_choices(path, model, reason);
-    if (file == NULL)
-        return 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        unsigned long long found = 0;
-        unsigned call = 0;
-        if (sscanf(line, "%31s %llu %u %159s", name, &found, &call, text) == 4 &&
-            strcmp(name, library) == 0 && found == version && call < model->device->call_count)
-            memcpy(choices[call].text, text, sizeof text);
-    }
-    (void)fclose(file);
-    return 1;
-}
-
-/* What the old file, if it is of the same model and device, says of other libraries. */
-static void keep_others(const char *path, const struct ul_model *model, const char *library,
-                        FILE *out)
-{
-    char line[LINE_BYTES], name[32];
-    const char *reason;
-    FILE *file = open_choices(path, model, &reason);
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "%31s", name) == 1 && strcmp(name, library) != 0)
-            (void)fputs(line, out);
-    }
-    if (file != NULL)
-        (void)fclose(file);
-}
-
-int ul_cuda_write_choices(const char *path, const struct ul_model *model, const char *library,
-                          uint64_t version, const struct ul_cuda_choice *choices,
-                          const char **reason)
-{
-    char head[HEAD_LINES][LINE_BYTES], beside[4096];
-    *reason = "the device does not say its name, or the name of the file of choices is too long";
-    if (!make_head(model, head) ||
-        snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
-        return 0;
-    FILE *file = fopen(beside, "w");
-    for (int i = 0; file != NULL && i < HEAD_LINES; i++)
-        (void)fputs(head[i], file);
-    if (file != NULL)
-        keep_others(path, model, library, file);
-    for (uint32_t i = 0; file != NULL && i < model->device->call_count; i++) {
-        if (choices[i].text[0] != '\0')
-            (void)fprintf(file, "%s %llu %u %s\n", library, (unsigned long long)version, i,
-                          choices[i].text);
-    }
-    int good = file != NULL && ferror(file) == 0;
-    if (file != NULL && fclose(file) != 0)
-        good = 0;
-    if (good && rename(beside, path) == 0)
-        return 1;
-    *reason = "the file of choices (--tune) cannot be written";
-    (void)remove(beside);
-    return 0;
 }

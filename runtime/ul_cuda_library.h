@@ -46,7 +46,7 @@ extern const struct ul_device_library ul_cudnn;          /* its absence is a fai
 extern const struct ul_device_library ul_cudnn_if_there; /* its absence is left to our kernels */
 }
 
-/* ---- ul_cuda_library.cu ---- */
+/* ---- ul_cuda_library.cu: loading ---- */
 
 /* The library of that name, from where the loader looks and from the toolkit's usual place; NULL:
  * there is none. */
@@ -70,23 +70,66 @@ struct ul_cuda_posts {
 };
 void ul_cuda_read_posts(const struct ul_call *call, struct ul_cuda_posts *posts);
 
-/* Places in the arena for the arguments of a call that runs for the sake of its time alone; what is
- * in them does not matter. 0: they do not fit. */
-struct ul_cuda_trial {
-    const void *args[UL_CALL_ARGS];
-    unsigned char *scratch;
-};
-int ul_cuda_trial_place(struct ul_cuda_trial *trial, const struct ul_call *call,
-                        unsigned char *arena, uint64_t arena_bytes);
+/* ---- choosing algorithms ---- */
 
-/* The least seconds that `run` takes on the stream, of several times; negative: it fails. */
-double ul_cuda_measure(cudaStream_t stream, int (*run)(void *context), void *context);
-
-/* A choice for one call, in the words of the library: hexadecimal digits. */
-enum { UL_CUDA_CHOICE_BYTES = 160 };
+/* An algorithm in the words of a library, which the same version of it reads. */
+enum { UL_CUDA_CHOICE_BYTES = 64, UL_CUDA_CANDIDATES = 16, UL_CUDA_NAME_BYTES = 48 };
 struct ul_cuda_choice {
-    char text[UL_CUDA_CHOICE_BYTES]; /* empty: none */
+    uint32_t size_bytes; /* 0: none */
+    unsigned char bytes[UL_CUDA_CHOICE_BYTES];
 };
+
+/* What the handles of both libraries begin with. */
+struct ul_cuda_calls {
+    uint32_t call_count;                 /* 0: not prepared yet */
+    char (*names)[UL_CUDA_NAME_BYTES];   /* by call, of what runs it; empty: a kernel of ours */
+    uint32_t planned_count, ready_count; /* of the library's calls; of those that it runs */
+};
+
+/* What a library has of its own. `handle` is its handle, `index` the number of a call; what can
+ * fail answers 0 where it does. */
+struct ul_cuda_library {
+    const char *name, *shown; /* in a file of choices; in messages */
+    enum ul_call_kind kind;   /* of its calls */
+    uint64_t (*version)(const void *handle);
+    /* Room for so many calls, zeroed. */
+    int (*reserve)(void *handle, uint32_t call_count);
+    /* Makes the descriptors of a call. `bias` is an address that is no better aligned than the
+     * plan promises. */
+    int (*describe)(void *handle, uint32_t index, const struct ul_call *call, const void *bias);
+    /* Algorithms that do with the plan, the best first; their number, at most
+     * UL_CUDA_CANDIDATES. */
+    int (*find)(void *handle, uint32_t index, const struct ul_call *call,
+                struct ul_cuda_choice *found);
+    /* Makes an algorithm the call's, if it does with the plan. */
+    int (*take)(void *handle, uint32_t index, const struct ul_call *call,
+                const struct ul_cuda_choice *choice);
+    int (*enqueue)(void *handle, uint32_t index, const void *const *args, unsigned char *scratch,
+                   cudaStream_t stream);
+    /* Names the algorithm that the call has. */
+    void (*tell)(const void *handle, uint32_t index, char name[UL_CUDA_NAME_BYTES]);
+};
+
+/* The functions of the same names of struct ul_device_library. */
+enum ul_result ul_cuda_prepare(const struct ul_cuda_library *library, void *handle,
+                               const struct ul_model *model,
+                               const struct ul_device_request *request, unsigned char *arena,
+                               cudaStream_t stream, struct ul_failure *failure);
+const char *ul_cuda_implementation(const void *handle, uint32_t call);
+/* Of one that runs none of its calls. */
+int ul_cuda_note_unused(const struct ul_cuda_library *library, const void *handle,
+                        char text[UL_DEVICE_TEXT_BYTES]);
+
+/* ul_cublas_run and ul_cudnn_run. */
+int ul_cuda_run_call(const struct ul_cuda_library *library, const struct ul_cuda_step *at,
+                     uint32_t place, uint32_t call, const void *const *args,
+                     unsigned char *scratch);
+
+/* Fills in the failure, and is its result. */
+enum ul_result ul_cuda_refuse(struct ul_failure *failure, enum ul_result result,
+                              const char *detail);
+
+/* ---- ul_cuda_library_choices.cu ---- */
 
 /* Reads what a file holds for this model, device, library and version: choices[i] for call i. 0:
  * there is no such file, or it is of something else, which `reason` says. */
@@ -96,9 +139,5 @@ int ul_cuda_read_choices(const char *path, const struct ul_model *model, const c
 int ul_cuda_write_choices(const char *path, const struct ul_model *model, const char *library,
                           uint64_t version, const struct ul_cuda_choice *choices,
                           const char **reason);
-
-/* Bytes as hexadecimal digits, and back; 0 where the text is no such number of bytes. */
-void ul_cuda_put_hex(char *text, const void *bytes, size_t size_bytes);
-int ul_cuda_get_hex(const char *text, void *bytes, size_t size_bytes);
 
 #endif

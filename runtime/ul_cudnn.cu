@@ -28,13 +28,6 @@
 #define UL_HAS_CUDNN 0
 #endif
 
-static enum ul_result refuse(struct ul_failure *failure, enum ul_result result, const char *detail)
-{
-    memset(failure, 0, sizeof *failure);
-    failure->detail = detail;
-    return failure->result = result;
-}
-
 #if UL_HAS_CUDNN
 
 /* The functions that are called, by their names without cudnn. */
@@ -81,15 +74,15 @@ struct convolution {
     cudnnActivationDescriptor_t activation;
     struct choice choice;
     uint64_t workspace_bytes;
-    bool is_ready, is_fused, has_relu, adds;
-    char name[48];
+    bool is_fused, has_relu, adds;
 };
 
 struct handle {
+    struct ul_cuda_calls calls;
     void *library; /* NULL: cuDNN is not there */
+    bool is_found; /* 1: without `library`, it did not start */
     struct functions dnn;
     cudnnHandle_t cudnn;
-    uint32_t call_count;
     struct convolution *convolutions; /* by call */
 };
 
@@ -102,6 +95,7 @@ static bool load(struct handle *handle)
     handle->library = ul_cuda_load(name);
     if (handle->library == NULL)
         return false;
+    handle->is_found = true;
     bool whole = true;
 #define UL_CUDNN_FIND(function)                                                                    \
     handle->dnn.function =                                                                         \
@@ -141,10 +135,11 @@ static void free_convolution(const struct functions *dnn, const struct convoluti
 static void close_handle(void *opaque)
 {
     struct handle *handle = (struct handle *)opaque;
-    for (uint32_t i = 0; i < handle->call_count; i++)
+    for (uint32_t i = 0; i < handle->calls.call_count; i++)
         free_convolution(&handle->dnn, &handle->convolutions[i]);
     unload(handle);
     free(handle->convolutions);
+    free(handle->calls.names);
     free(handle);
 }
 
@@ -152,23 +147,30 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
 {
     struct handle *handle = (struct handle *)calloc(1, sizeof *handle);
     if (handle == NULL)
-        return refuse(failure, UL_LIBRARY_FAILED, "cuDNN: the host is out of memory");
+        return ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "cuDNN: the host is out of memory");
     if (!load(handle))
         unload(handle);
     *opaque = handle;
     return UL_OK;
 }
 
+#define NOT_FOUND                                                                                  \
+    "cuDNN was not found (libcudnn.so." UL_TEXT_OF(                                                \
+        CUDNN_MAJOR) "); put its folder into LD_LIBRARY_PATH"
+#define NOT_STARTED                                                                                \
+    "cuDNN was found but did not start (cudnnCreate); its version must fit the driver's and the "  \
+    "device's"
+
 static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
 {
     enum ul_result result = open_handle(opaque, failure);
     if (result != UL_OK || ((struct handle *)*opaque)->library != NULL)
         return result;
+    bool is_found = ((struct handle *)*opaque)->is_found;
     close_handle(*opaque);
-    return refuse(failure, UL_LIBRARY_MISSING,
-                  "cuDNN was not found (libcudnn.so." UL_TEXT_OF(
-                      CUDNN_MAJOR) "); put its folder "
-                                   "into LD_LIBRARY_PATH, or compile with --with-cudnn auto");
+    return ul_cuda_refuse(failure, UL_LIBRARY_MISSING,
+                          is_found ? NOT_STARTED ", or compile with --with-cudnn auto"
+                                   : NOT_FOUND ", or compile with --with-cudnn auto");
 }
 
 /* ---- descriptors ---- */
@@ -226,8 +228,8 @@ static bool make_operation(const struct functions *dnn, const struct ul_call *ca
                CUDNN_STATUS_SUCCESS;
 }
 
-static bool describe_call(const struct functions *dnn, const struct ul_call *call,
-                          struct convolution *convolution)
+static bool describe_convolution(const struct functions *dnn, const struct ul_call *call,
+                                 struct convolution *convolution)
 {
     struct ul_cuda_posts posts;
     ul_cuda_read_posts(call, &posts);
@@ -249,12 +251,27 @@ static bool describe_call(const struct functions *dnn, const struct ul_call *cal
                                         CUDNN_PROPAGATE_NAN, 0) == CUDNN_STATUS_SUCCESS;
 }
 
+static int reserve(void *opaque, uint32_t call_count)
+{
+    struct handle *handle = (struct handle *)opaque;
+    handle->convolutions = (struct convolution *)calloc(call_count, sizeof *handle->convolutions);
+    return handle->convolutions != NULL;
+}
+
+static int describe_call(void *opaque, uint32_t index, const struct ul_call *call, const void *)
+{
+    struct handle *handle = (struct handle *)opaque;
+    return describe_convolution(&handle->dnn, call, &handle->convolutions[index]);
+}
+
 /* ---- running ---- */
 
-static bool enqueue(const struct handle *handle, const struct convolution *convolution,
-                    const void *const *args, unsigned char *scratch, cudaStream_t stream)
+static int enqueue(void *opaque, uint32_t index, const void *const *args, unsigned char *scratch,
+                   cudaStream_t stream)
 {
     const float one = 1, zero = 0;
+    const struct handle *handle = (const struct handle *)opaque;
+    const struct convolution *convolution = &handle->convolutions[index];
     const struct functions *dnn = &handle->dnn;
     void *dst = (void *)args[3], *workspace = ul_cuda_workspace(scratch);
     cudnnConvolutionFwdAlgo_t algorithm = (cudnnConvolutionFwdAlgo_t)convolution->choice.algorithm;
@@ -273,33 +290,7 @@ static bool enqueue(const struct handle *handle, const struct convolution *convo
                dst) == CUDNN_STATUS_SUCCESS;
 }
 
-int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t library, uint32_t call,
-                 const void *const *args, unsigned char *scratch)
-{
-    const struct handle *handle = (const struct handle *)at->run->libraries[library];
-    if (call >= handle->call_count || !handle->convolutions[call].is_ready)
-        return 0;
-    if (ul_cuda_may_launch(at->run) &&
-        !enqueue(handle, &handle->convolutions[call], args, scratch, at->run->stream))
-        ul_cuda_note(at->run, cudaErrorUnknown);
-    return 1;
-}
-
 /* ---- choosing ---- */
-
-struct timing {
-    const struct handle *handle;
-    const struct convolution *convolution;
-    const struct ul_cuda_trial *trial;
-    cudaStream_t stream;
-};
-
-static int run_trial(void *opaque)
-{
-    const struct timing *timing = (const struct timing *)opaque;
-    return enqueue(timing->handle, timing->convolution, timing->trial->args, timing->trial->scratch,
-                   timing->stream);
-}
 
 /* f32 keeps all its bits unless the call allows TF32. */
 static cudnnMathType_t first_math(const struct ul_call *call)
@@ -309,153 +300,104 @@ static cudnnMathType_t first_math(const struct ul_call *call)
                                          : CUDNN_FMA_MATH;
 }
 
-/* Whether the algorithm does with the plan, and runs: some have no fused form. Then it is the
- * convolution's. */
-static bool take(struct timing *timing, struct convolution *convolution,
-                 const struct choice *choice, uint64_t most_bytes)
+/* Deterministic algorithms of the heuristic. A bias without ReLU is served by one of them alone. */
+static int find(void *opaque, uint32_t index, const struct ul_call *call,
+                struct ul_cuda_choice *choices)
 {
-    const struct functions *dnn = &timing->handle->dnn;
-    cudnnConvolutionFwdAlgo_t algorithm = (cudnnConvolutionFwdAlgo_t)choice->algorithm;
-    size_t bytes = 0;
-    if (dnn->SetConvolutionMathType(convolution->operation, (cudnnMathType_t)choice->math) !=
-            CUDNN_STATUS_SUCCESS ||
-        dnn->GetConvolutionForwardWorkspaceSize(
-            timing->handle->cudnn, convolution->x, convolution->w, convolution->operation,
-            convolution->y, algorithm, &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > most_bytes)
-        return false;
-    convolution->choice = *choice;
-    convolution->workspace_bytes = bytes;
-    return run_trial(timing) && cudaStreamSynchronize(timing->stream) == cudaSuccess;
-}
-
-/* Deterministic algorithms of the heuristic, the best first; their number. A bias without ReLU is
- * served by one of them alone. */
-static int find_candidates(const struct handle *handle, const struct ul_call *call,
-                           const struct convolution *convolution, struct choice *found)
-{
-    cudnnConvolutionFwdAlgoPerf_t offers[2 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
+    enum { MOST = UL_CUDA_CANDIDATES };
+    const struct handle *handle = (const struct handle *)opaque;
+    const struct convolution *convolution = &handle->convolutions[index];
+    cudnnConvolutionFwdAlgoPerf_t offers[MOST];
     int count = 0, kept = 0;
     cudnnMathType_t math = first_math(call);
     if (handle->dnn.SetConvolutionMathType(convolution->operation, math) != CUDNN_STATUS_SUCCESS ||
-        handle->dnn.GetConvolutionForwardAlgorithm_v7(
-            handle->cudnn, convolution->x, convolution->w, convolution->operation, convolution->y,
-            2 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT, &count, offers) != CUDNN_STATUS_SUCCESS)
+        handle->dnn.GetConvolutionForwardAlgorithm_v7(handle->cudnn, convolution->x, convolution->w,
+                                                      convolution->operation, convolution->y, MOST,
+                                                      &count, offers) != CUDNN_STATUS_SUCCESS)
         return 0;
     for (int i = 0; i < count; i++) {
         bool served = !convolution->is_fused || convolution->has_relu ||
                       offers[i].algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+        struct choice choice = {(int32_t)offers[i].algo,
+                                (int32_t)(math == CUDNN_FMA_MATH ? math : offers[i].mathType)};
         if (offers[i].status != CUDNN_STATUS_SUCCESS ||
-            offers[i].memory > ul_call_workspace_bytes(call) ||
             offers[i].determinism != CUDNN_DETERMINISTIC || !served)
             continue;
-        found[kept].algorithm = (int32_t)offers[i].algo;
-        found[kept++].math = (int32_t)(math == CUDNN_FMA_MATH ? math : offers[i].mathType);
+        choices[kept].size_bytes = sizeof choice;
+        memcpy(choices[kept++].bytes, &choice, sizeof choice);
     }
     return kept;
 }
 
-/* The candidate that takes the least time here, or, where nothing is measured, the first that does.
- */
-static bool choose(struct timing *timing, struct convolution *convolution,
-                   const struct ul_call *call, bool tunes)
+static int take(void *opaque, uint32_t index, const struct ul_call *call,
+                const struct ul_cuda_choice *choice)
 {
-    struct choice found[2 * CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
-    int count = find_candidates(timing->handle, call, convolution, found);
-    double least = -1;
-    int best = -1;
-    for (int i = 0; i < count; i++) {
-        if (!take(timing, convolution, &found[i], ul_call_workspace_bytes(call)))
-            continue;
-        if (!tunes)
-            return true;
-        double seconds = ul_cuda_measure(timing->stream, run_trial, timing);
-        if (seconds >= 0 && (least < 0 || seconds < least)) {
-            least = seconds;
-            best = i;
-        }
-    }
-    return best >= 0 && take(timing, convolution, &found[best], ul_call_workspace_bytes(call));
+    const struct handle *handle = (const struct handle *)opaque;
+    struct convolution *convolution = &handle->convolutions[index];
+    struct choice taken;
+    size_t bytes = 0;
+    if (choice->size_bytes != sizeof taken)
+        return 0;
+    memcpy(&taken, choice->bytes, sizeof taken);
+    if (handle->dnn.SetConvolutionMathType(convolution->operation, (cudnnMathType_t)taken.math) !=
+            CUDNN_STATUS_SUCCESS ||
+        handle->dnn.GetConvolutionForwardWorkspaceSize(
+            handle->cudnn, convolution->x, convolution->w, convolution->operation, convolution->y,
+            (cudnnConvolutionFwdAlgo_t)taken.algorithm, &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > ul_call_workspace_bytes(call))
+        return 0;
+    convolution->choice = taken;
+    convolution->workspace_bytes = bytes;
+    return 1;
 }
 
-static void prepare_convolution(struct handle *handle, const struct ul_model *model, uint32_t index,
-                                bool tunes, struct ul_cuda_choice *text, unsigned char *arena,
-                                cudaStream_t stream)
+static void tell(const void *opaque, uint32_t index, char name[UL_CUDA_NAME_BYTES])
 {
-    const struct ul_call *call = &model->device->calls[index];
-    struct convolution *convolution = &handle->convolutions[index];
-    struct ul_cuda_trial trial;
-    struct choice choice;
-    struct timing timing = {handle, convolution, &trial, stream};
-    /* Untried, a call could fail in a run; the kernel beside it cannot. */
-    if (!ul_cuda_trial_place(&trial, call, arena, model->arena_bytes) ||
-        !describe_call(&handle->dnn, call, convolution))
-        return;
-    bool named = !tunes && text->text[0] != '\0' &&
-                 ul_cuda_get_hex(text->text, &choice, sizeof choice) &&
-                 take(&timing, convolution, &choice, ul_call_workspace_bytes(call));
-    convolution->is_ready = named || choose(&timing, convolution, call, tunes);
-    (void)cudaGetLastError(); /* of trials that failed */
-    if (!convolution->is_ready)
-        return;
-    ul_cuda_put_hex(text->text, &convolution->choice, sizeof convolution->choice);
-    (void)snprintf(convolution->name, sizeof convolution->name, "cudnn algorithm %d",
-                   (int)convolution->choice.algorithm);
+    const struct handle *handle = (const struct handle *)opaque;
+    (void)snprintf(name, UL_CUDA_NAME_BYTES, "cudnn algorithm %d",
+                   (int)handle->convolutions[index].choice.algorithm);
+}
+
+/* ---- the library ---- */
+
+static uint64_t version_of(const void *opaque)
+{
+    return ((const struct handle *)opaque)->dnn.GetVersion();
+}
+
+static const struct ul_cuda_library library = {
+    "cudnn", "cuDNN", UL_CALL_CONVOLUTION, version_of, reserve, describe_call, find, take,
+    enqueue, tell};
+
+int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,
+                 const void *const *args, unsigned char *scratch)
+{
+    return ul_cuda_run_call(&library, at, place, call, args, scratch);
 }
 
 static enum ul_result prepare(void *opaque, const struct ul_model *model,
                               const struct ul_device_request *request, unsigned char *arena,
                               void *stream, struct ul_failure *failure)
 {
-    struct handle *handle = (struct handle *)opaque;
-    const struct ul_device *device = model->device;
-    const char *reason = NULL;
-    bool tunes = request->choices != NULL && request->tune != 0;
-    if (handle->library == NULL)
+    if (((const struct handle *)opaque)->library == NULL)
         return UL_OK;
-    uint64_t version = handle->dnn.GetVersion();
-    struct ul_cuda_choice *choices =
-        (struct ul_cuda_choice *)calloc(device->call_count, sizeof *choices);
-    handle->convolutions =
-        (struct convolution *)calloc(device->call_count, sizeof *handle->convolutions);
-    enum ul_result result = UL_OK;
-    if (choices == NULL || handle->convolutions == NULL)
-        result = refuse(failure, UL_LIBRARY_FAILED, "cuDNN: the host is out of memory");
-    else
-        handle->call_count = device->call_count;
-    if (result == UL_OK && request->choices != NULL && !tunes &&
-        !ul_cuda_read_choices(request->choices, model, "cudnn", version, choices, &reason))
-        result = refuse(failure, UL_CHOICES_INVALID, reason);
-    for (uint32_t i = 0; result == UL_OK && i < device->call_count; i++) {
-        if (device->calls[i].kind == UL_CALL_CONVOLUTION)
-            prepare_convolution(handle, model, i, tunes, &choices[i], arena, (cudaStream_t)stream);
-    }
-    if (result == UL_OK && tunes &&
-        !ul_cuda_write_choices(request->choices, model, "cudnn", version, choices, &reason))
-        result = refuse(failure, UL_CHOICES_UNWRITTEN, reason);
-    free(choices);
-    return result;
+    return ul_cuda_prepare(&library, opaque, model, request, arena, (cudaStream_t)stream, failure);
 }
 
-/* ---- the library ---- */
-
-static void describe(const void *opaque, char text[UL_DEVICE_TEXT_BYTES])
+static void describe(char text[UL_DEVICE_TEXT_BYTES])
 {
-    const struct handle *handle = (const struct handle *)opaque;
-    if (handle != NULL && handle->library == NULL) {
-        (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "no cuDNN: kernels of the program run instead");
-        return;
-    }
-    size_t version = handle != NULL ? handle->dnn.GetVersion() : CUDNN_VERSION;
-    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "cuDNN %d.%d.%d", (int)(version / 10000),
-                   (int)(version / 100 % 100), (int)(version % 100));
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "cuDNN %d.%d.%d", CUDNN_MAJOR,
+                   CUDNN_VERSION / 100 % 100, CUDNN_VERSION % 100);
 }
 
-static const char *implementation(const void *opaque, uint32_t call)
+static int note(const void *opaque, char text[UL_DEVICE_TEXT_BYTES])
 {
     const struct handle *handle = (const struct handle *)opaque;
-    bool ready = call < handle->call_count && handle->convolutions[call].is_ready;
-    return ready ? handle->convolutions[call].name : NULL;
+    if (handle->library != NULL)
+        return ul_cuda_note_unused(&library, handle, text);
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "%s; kernels of the program run its calls",
+                   handle->is_found ? NOT_STARTED : NOT_FOUND);
+    return 1;
 }
 
 #else /* built where there is no cuDNN */
@@ -470,7 +412,7 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
 static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
 {
     *opaque = NULL;
-    return refuse(failure, UL_LIBRARY_MISSING, "cuDNN: the program was built without it");
+    return ul_cuda_refuse(failure, UL_LIBRARY_MISSING, "cuDNN: the program was built without it");
 }
 
 static enum ul_result prepare(void *, const struct ul_model *, const struct ul_device_request *,
@@ -483,14 +425,16 @@ static void close_handle(void *)
 {
 }
 
-static void describe(const void *, char text[UL_DEVICE_TEXT_BYTES])
+static void describe(char text[UL_DEVICE_TEXT_BYTES])
 {
     (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "built without cuDNN");
 }
 
-static const char *implementation(const void *, uint32_t)
+static int note(const void *, char text[UL_DEVICE_TEXT_BYTES])
 {
-    return NULL;
+    (void)snprintf(text, UL_DEVICE_TEXT_BYTES,
+                   "the program was built without cuDNN; kernels of the program run its calls");
+    return 1;
 }
 
 int ul_cudnn_run(const struct ul_cuda_step *, uint32_t, uint32_t, const void *const *,
@@ -501,7 +445,7 @@ int ul_cudnn_run(const struct ul_cuda_step *, uint32_t, uint32_t, const void *co
 
 #endif
 
-const struct ul_device_library ul_cudnn = {"cuDNN",      open_needed, prepare,
-                                           close_handle, describe,    implementation};
-const struct ul_device_library ul_cudnn_if_there = {"cuDNN",      open_handle, prepare,
-                                                    close_handle, describe,    implementation};
+const struct ul_device_library ul_cudnn = {
+    "cuDNN", open_needed, prepare, close_handle, describe, note, ul_cuda_implementation};
+const struct ul_device_library ul_cudnn_if_there = {
+    "cuDNN", open_handle, prepare, close_handle, describe, note, ul_cuda_implementation};

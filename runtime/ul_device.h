@@ -69,8 +69,11 @@ struct ul_device_library {
                               const struct ul_device_request *request, unsigned char *arena,
                               void *stream, struct ul_failure *failure);
     void (*close)(void *handle);
-    /* "cuBLASLt 13.1.0"; without a handle what it was compiled for. */
-    void (*describe)(const void *handle, char text[UL_DEVICE_TEXT_BYTES]);
+    /* What it was compiled for: "cuBLASLt 13.1.0". */
+    void (*describe)(char text[UL_DEVICE_TEXT_BYTES]);
+    /* What a user should know, as a sentence: that it is not there, or runs none of its calls, so
+       that kernels of the program do. 0: nothing. */
+    int (*note)(const void *handle, char text[UL_DEVICE_TEXT_BYTES]);
     /* What runs a call; NULL: it is not this library's. */
     const char *(*implementation)(const void *handle, uint32_t call);
 };
@@ -138,6 +141,9 @@ struct ul_device_functions {
     void (*times)(const struct ul_context *context, struct ul_device_times *times);
     /* What runs a library call; NULL: that is not a library's. */
     const char *(*implementation)(const struct ul_context *context, uint32_t call);
+    /* What a user should know of the model's library of that place. 0: nothing. */
+    int (*note)(const struct ul_context *context, uint32_t library,
+                char text[UL_DEVICE_TEXT_BYTES]);
     /* What the program was compiled with, on one line. Needs no device. */
     void (*describe)(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTES]);
 };

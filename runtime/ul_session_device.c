@@ -73,6 +73,15 @@ static int check_choices(const struct ul_session *s)
     return status;
 }
 
+/* One line for each library that does not do what was planned. */
+static void put_notes(const struct ul_session *s)
+{
+    char text[UL_DEVICE_TEXT_BYTES];
+    for (uint32_t i = 0; i < s->model->device->library_count; i++)
+        if (functions_of(s)->note(s->context, i, text))
+            fprintf(stderr, "%s: note: %s\n", s->program, text);
+}
+
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
 {
     const struct ul_model *model = s->model;
@@ -93,6 +102,7 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
         return status;
     if (functions_of(s)->open(model, &request, &s->context, &failure) != UL_OK)
         return ul_report_failure(s, NULL, &failure);
+    put_notes(s);
     status = open_buffers(s, model->inputs, model->input_count, &s->inputs, &s->device_inputs);
     if (status == UL_EXIT_OK)
         status =

@@ -5,7 +5,8 @@
 
 ULLAGE is a compiler that hands over all that the libraries take (ullage_calls). Each model is
 compiled with the libraries, and compared with target c without any reuse; the named library must
-run it, and kernels of ours where it has no algorithm; --pack none and --workspace 0 must compute the same or nearly so, and --guard find nothing.
+run it, and kernels of ours where it has no algorithm; --pack none and --workspace 0 must compute
+the same or nearly so, and --guard find nothing.
 Then: cuDNN missing at the start, all libraries missing, --tune and the file that it writes.
 --quick compares once, with --guard and missing libraries.
 Exit: 0 ok, 1 a model failed, 77 a Python package or g++ is missing.
@@ -234,6 +235,18 @@ def count_calls(program, wanted):
         need(found == wanted.get(library, 0), f"{found} calls of {library}: {names}")
 
 
+def check_runs(program, wanted):
+    """The library runs its calls: kernels of ours would give the same results."""
+    file = program + ".bench.json"
+    code, text = run([program, "--bench", "--profile", "--random", "1", "--json", file])
+    need(code == 0, f"--bench: {text}")
+    with open(file) as handle:
+        kernels = [step["kernel"] for step in json.load(handle)["steps"]]
+    for library in ("cublaslt", "cudnn"):
+        found = sum(name.startswith(library + " algorithm") for name in kernels)
+        need(found == wanted.get(library, 0), f"{library} runs {found} calls: {kernels}")
+
+
 CUDA = ["--target", "cuda", "--with-cudnn", "on"]
 
 
@@ -243,9 +256,10 @@ def check(ullage, folder, calls, quick):
     count_calls(program, calls)
     result = outputs(program)
     need(near(result, plain, 1e-5), "results differ from target c")
+    check_runs(program, calls)
     code, text = run([program, "--guard", "--random", "1"])
     need(code == 0, f"--guard: {text}")
-    check_kernels(program, plain)
+    check_kernels(program, calls, plain)
     if quick:
         check_missing(program, calls)
         return result
@@ -265,10 +279,13 @@ def check(ullage, folder, calls, quick):
     return result
 
 
-def check_kernels(program, plain):
+def check_kernels(program, calls, plain):
     """Where the libraries have no algorithm, kernels of ours run in their place."""
     switch = {"UL_EMULATE_NO_ALGORITHMS": "1"}
     need(near(outputs(program, **switch), plain, 1e-5), "kernels in the libraries' place differ")
+    code, text = run([program, "--random", "1", "--output-npz", program + ".npz"], **switch)
+    need(code == 0 and text.count("has no algorithm") == len(calls),
+         f"the note of calls without an algorithm: exit {code}: {text}")
     code, text = run([program, "--guard", "--random", "1"], **switch)
     need(code == 0, f"--guard of kernels in the libraries' place: {text}")
 
@@ -282,24 +299,16 @@ def check_missing(program, calls):
              f"{switch}: exit {code}: {text}")
 
 
-def check_fallback(ullage, folder, plain):
-    """Without cuDNN kernels of ours run, where it is not demanded."""
-    emitted = os.path.join(folder, "emitted")
-    model = os.path.join(folder, "model.onnx")
-    code, text = run([ullage, "compile", model, *CUDA, "--emit", emitted])
-    need(code == 0, text)
-    source = os.path.join(emitted, "model.c")
-    with open(source) as file:
-        model = file.read()
-    need("&ul_cudnn}" in model, "model.c names no cuDNN")
-    with open(source, "w") as file:
-        file.write(re.sub(r"\bul_cudnn\b", "ul_cudnn_if_there", model))
-    code, text = run(["make", "-s", "-C", emitted, f"NVCC={os.environ['NVCC']}", "NVCCFLAGS=-O1"])
-    need(code == 0, text)
-    program = os.path.join(emitted, "program")
+def check_fallback(ullage, folder, calls, plain):
+    """Without cuDNN kernels of ours run, where it is not demanded, and one line says so."""
+    program = compile_model(ullage, folder, "auto", "--target", "cuda", "--with-cudnn", "auto")
+    check_runs(program, calls)
+    need(near(outputs(program), plain, 1e-5), "cuDNN, not demanded, differs")
     need(near(outputs(program, UL_EMULATE_NO_CUDNN="1"), plain, 1e-5),
          "kernels in cuDNN's place differ")
-    need(near(outputs(program), plain, 1e-5), "cuDNN, not demanded, differs")
+    code, text = run([program, "--random", "1", "--output-dir", folder], UL_EMULATE_NO_CUDNN="1")
+    need(code == 0 and text.count("cuDNN was not found") == 1 and text.count("note:") == 1,
+         f"the note of missing cuDNN: exit {code}: {text}")
 
 
 def check_tuning(folder, result):
@@ -326,7 +335,7 @@ def run_model(ullage, name, seed, quick):
         if quick:
             return
         if name in ("convolutions", "convolution_residuals", "pixels"):
-            check_fallback(ullage, folder, result)
+            check_fallback(ullage, folder, calls, result)
         if name in ("deep", "pixels"):
             check_tuning(folder, result)
 
