@@ -243,12 +243,12 @@ static bool describe_convolution(const struct functions *dnn, const struct ul_ca
            make_operation(dnn, call, &convolution->operation) &&
            dnn->CreateTensorDescriptor(&convolution->bias) == CUDNN_STATUS_SUCCESS &&
            dnn->SetTensor4dDescriptorEx(convolution->bias, type_of(&call->bias), 1, channels, 1, 1,
-                                        channels, 1, channels, channels) == CUDNN_STATUS_SUCCESS &&
+                                        channels, 1, 1, 1) == CUDNN_STATUS_SUCCESS &&
            dnn->CreateActivationDescriptor(&convolution->activation) == CUDNN_STATUS_SUCCESS &&
            dnn->SetActivationDescriptor(convolution->activation,
                                         convolution->has_relu ? CUDNN_ACTIVATION_RELU
                                                               : CUDNN_ACTIVATION_IDENTITY,
-                                        CUDNN_PROPAGATE_NAN, 0) == CUDNN_STATUS_SUCCESS;
+                                        CUDNN_NOT_PROPAGATE_NAN, 0) == CUDNN_STATUS_SUCCESS;
 }
 
 static int reserve(void *opaque, uint32_t call_count)

@@ -4,8 +4,9 @@
  * loops when the stream gets there.
  *
  * The heuristic offers, the best first: one that is not deterministic, one with much workspace, one
- * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone. With
- * UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
+ * with a little, one with none; a bias without ReLU is served by IMPLICIT_PRECOMP_GEMM alone, and
+ * ReLU only where what is no number becomes 0. With UL_EMULATE_NO_ALGORITHMS in the environment
+ * nothing is offered.
  */
 #include "cudnn.h"
 #include "emulate.h"
@@ -505,8 +506,10 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
         z_tensor->n != y_tensor->n || z_tensor->c != y_tensor->c || z_tensor->h != y_tensor->h ||
         z_tensor->w != y_tensor->w || z_tensor->type != y_tensor->type || !is_packed(z_tensor))
         return CUDNN_STATUS_BAD_PARAM;
-    if (activation->mode == CUDNN_ACTIVATION_IDENTITY &&
-        algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+    bool identity = activation->mode == CUDNN_ACTIVATION_IDENTITY;
+    if ((!identity && activation->mode != CUDNN_ACTIVATION_RELU) ||
+        (identity && algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) ||
+        activation->nan != CUDNN_NOT_PROPAGATE_NAN || bias_tensor->strides[1] != 1)
         return CUDNN_STATUS_NOT_SUPPORTED;
     memset(&job, 0, sizeof job);
     job.x = *x_tensor;
