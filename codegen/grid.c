@@ -35,6 +35,11 @@ enum {
 
 #define HOST_ROUND_NS 16000.0 /* on a core of the default profile: less is not worth a launch */
 
+/* A test that wants vectors everywhere sets it to 1. */
+#ifndef UL_VECTOR_LEAST_THREADS
+#define UL_VECTOR_LEAST_THREADS (132 * 128) /* fewer are not worth it: the device is not full */
+#endif
+
 struct builder {
     const struct ul_kernel *kernel;
     const bool *used;
@@ -89,7 +94,7 @@ static bool can_spread(struct builder *b, const struct ul_nest *nest, bool *own)
 static bool take_items(struct builder *b, ul_ks id, struct ul_nest *nest, bool *own)
 {
     bool *tried = UL_NEW_ARRAY(&b->scratch, bool, b->kernel->buffer_count);
-    *nest = (struct ul_nest){.total = 1, .shift = UL_NONE};
+    *nest = (struct ul_nest){.total = 1, .shift = UL_NONE, .vector = 1};
     while (id != UL_NONE && (stmt_get(b, id)->flags & UL_FOR_PARALLEL) != 0) {
         struct ul_nest longer = *nest;
         if (!add_loop(b, &longer, id) || !can_spread(b, &longer, tried))
@@ -121,7 +126,7 @@ static bool can_stride(struct builder *b, const struct ul_nest *nest)
 static struct ul_nest one_loop(const struct builder *b, ul_ks id)
 {
     const struct ul_ks_data *stmt = stmt_get(b, id);
-    struct ul_nest nest = {.count = 1, .loops = {id}, .shift = UL_NONE};
+    struct ul_nest nest = {.count = 1, .loops = {id}, .shift = UL_NONE, .vector = 1};
     nest.total = b->kernel->vars[stmt->var].high + 1;
     nest.rounds[0] = nest.total;
     return nest;
@@ -326,11 +331,10 @@ static struct ul_phase *phase_add(struct builder *b, enum ul_phase_kind kind, ul
                                .host_count = b->host_count,
                                .top_first = first,
                                .top_end = end,
-                               .items = {.total = 1, .shift = UL_NONE},
+                               .items = {.total = 1, .shift = UL_NONE, .vector = 1},
                                .first = first,
                                .end = end,
-                               .team = 1,
-                               .vector = 1};
+                               .team = 1};
     memcpy(phase->hosts, b->hosts, sizeof b->hosts);
     phase->offsets_bytes = UL_NEW_ARRAY(b->arena, uint64_t, b->kernel->buffer_count);
     phase->places = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->buffer_count);
@@ -351,7 +355,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
  */
 static void set_launch(struct ul_phase *phase)
 {
-    int64_t teams = phase->items.total / phase->vector;
+    int64_t teams = phase->items.total / phase->items.vector;
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
     if (phase->own_bytes > 0) {
         int64_t most = MOST_TEAMS * (alone ? 1 : phase->kind == UL_PHASE_TEAM ? 4 : BLOCK);
@@ -508,6 +512,18 @@ static int64_t team_of(struct builder *b, const struct ul_phase *phase)
     return team;
 }
 
+/* Elements at once, where each thread has several rounds of a loop that the team shares. */
+static void set_team_vectors(struct builder *b, struct ul_phase *phase)
+{
+    for (ul_ks id = 0; id < b->kernel->stmt_count; id++) {
+        struct ul_nest *nest = phase->nests[id];
+        int64_t count;
+        if (nest != NULL && nest->total > phase->team &&
+            ul_kx_is_int(b->kernel, stmt_get(b, nest->loops[0])->value, &count))
+            nest->vector = ul_grid_vector(nest, b->kernel, phase->team, &b->scratch);
+    }
+}
+
 static void set_team(struct builder *b, struct ul_phase *phase, const bool *own, bool with_folds)
 {
     memset(phase->barriers, 0, b->kernel->stmt_count * sizeof *phase->barriers);
@@ -516,6 +532,7 @@ static void set_team(struct builder *b, struct ul_phase *phase, const bool *own,
     memset(phase->folds, 0, b->kernel->stmt_count * sizeof(struct ul_fold *));
     memset(phase->is_folded, 0, b->kernel->buffer_count * sizeof *phase->is_folded);
     set_modes(b, phase, phase->first, phase->end, false);
+    set_team_vectors(b, phase);
     if (with_folds)
         ul_grid_find_folds(phase, b->kernel, b->everywhere.uses, b->arena);
     set_places(b, phase, own);
@@ -536,6 +553,16 @@ static void make_team(struct builder *b, struct ul_phase *phase, const bool *own
         set_team(b, phase, own, false);
 }
 
+/* Elements at once, where enough threads are left to fill the device. */
+static void set_item_vector(struct builder *b, struct ul_phase *phase)
+{
+    if (phase->items.count == 0)
+        return;
+    uint32_t vector = ul_grid_vector(&phase->items, b->kernel, 0, &b->scratch);
+    if (phase->items.total / vector >= UL_VECTOR_LEAST_THREADS)
+        phase->items.vector = vector;
+}
+
 /* How the statements of an item are run. */
 static void make_items(struct builder *b, struct ul_phase *phase, const bool *own)
 {
@@ -544,7 +571,7 @@ static void make_items(struct builder *b, struct ul_phase *phase, const bool *ow
     if (!has_work(b, phase->first, phase->end)) {
         phase->kind = UL_PHASE_EACH;
         set_places(b, phase, own);
-        phase->vector = ul_grid_vector(phase, b->kernel, &b->scratch);
+        set_item_vector(b, phase);
     } else if (!try_loose(b, phase, own)) {
         make_team(b, phase, own);
     }
@@ -600,7 +627,7 @@ static void add_phase(struct builder *b, ul_ks first, ul_ks end)
         }
     } else {
         own = NULL;
-        phase->items = (struct ul_nest){.total = 1, .shift = UL_NONE};
+        phase->items = (struct ul_nest){.total = 1, .shift = UL_NONE, .vector = 1};
     }
     make_items(b, phase, own);
 }

@@ -42,14 +42,15 @@ enum ul_place {
     UL_PLACE_REGISTER /* the one element of a shared array that a thread touches */
 };
 
-/* Loops of independent iterations, taken as one: round f of the nest is run by thread f modulo the
- * team's threads; where there is a shift, so is round f - shift. */
+/* Loops of independent iterations, taken as one: round f of the nest is run by thread f / vector
+ * modulo the team's threads; where there is a shift, so is round f - shift. */
 struct ul_nest {
     uint32_t count;
     ul_ks loops[UL_GRID_LEVELS];    /* outermost first */
     int64_t rounds[UL_GRID_LEVELS]; /* constant, where there is more than one loop */
     int64_t total;                  /* the most, where it is not constant */
     ul_kx shift;                    /* of a single loop, or UL_NONE */
+    uint32_t vector;                /* rounds of the innermost loop that a thread takes at once */
 };
 
 /* Partial results that become one, which each thread has then. */
@@ -68,7 +69,6 @@ struct ul_phase {
     ul_ks first, end;           /* an item: statements of a list */
     int64_t team;               /* threads; no multiple of a warp where it is loose */
     bool is_loose;              /* threads of a team never wait for each other */
-    uint32_t vector; /* of EACH: rounds of the innermost loop that a thread takes at once */
     uint32_t block_threads;
     int64_t block_count;
     bool has_own;            /* scratch of each team: there are as many as are launched */
@@ -106,12 +106,12 @@ void ul_grid_find_barriers(struct ul_phase *phase, const struct ul_kernel *kerne
 
 /* grid_vector.c, for grid.c and print_cuda.c */
 
-/* How many elements a thread takes at once: 1, or as many as fill 16 bytes. */
-uint32_t ul_grid_vector(const struct ul_phase *phase, const struct ul_kernel *kernel,
+/* How many elements a thread takes at once: 1, or as many as fill 16 bytes; 32 where so many
+ * `threads` run the nest, and each has less rounds of it then. */
+uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel, int64_t threads,
                         struct ul_arena *arena);
-/* Are the elements at the index, in a phase that has vectors, one such? */
-bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_phase *phase,
-                           ul_kx index);
+/* Are the elements at the index, in a nest that has vectors, one such? */
+bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);

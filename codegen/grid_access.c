@@ -10,7 +10,8 @@
  *
  * and two accesses whose indexes agree in everything else are by the same thread. An array that all
  * threads touch so, and each at one element, needs no memory that is shared.
- * Left undone: elements apart in memory (two rows of one buffer) count as the same. */
+ * Left undone: rounds that a thread takes several of at once, which belong to nobody; elements
+ * apart in memory (two rows of one buffer) count as the same. */
 #include "codegen/grid.h"
 
 #include "codegen/touch.h"
@@ -217,7 +218,7 @@ static void sort_terms(const struct finder *f, struct owner *owner)
 
 static struct owner owner_of(const struct finder *f, ul_kx index)
 {
-    struct owner owner = {.is_known = index != UL_NONE && f->nest != NULL};
+    struct owner owner = {.is_known = index != UL_NONE && f->nest != NULL && f->nest->vector == 1};
     if (!owner.is_known)
         return owner;
     int64_t strided[UL_GRID_LEVELS] = {0};
@@ -449,6 +450,8 @@ static void walk(struct finder *f, ul_ks id)
         f->depths[stmt->var] = f->walked > 0 ? DEPTH_WALKED : DEPTH_ITEM;
     add_statement(f, &now, id);
     join(f, &f->all, &now);
+    if (f->phase->modes[id] == UL_TEAM_FOLD && f->phase->team > UL_WARP)
+        f->pending.count = 0; /* all threads of the block meet in it */
     if (f->phase->barriers[id] || conflict(f, &f->pending, &now)) {
         f->phase->barriers[id] = true;
         f->pending.count = 0;

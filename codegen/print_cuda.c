@@ -175,6 +175,155 @@ static void put_rounds(struct printer *printer, const struct ul_nest *nest, cons
     }
 }
 
+/* ---- Several elements at once ---- */
+
+static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_kx id,
+                       uint32_t *count, uint32_t indent)
+{
+    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    find_packs(printer, nest, expr->a, count, indent);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        find_packs(printer, nest, expr->b, count, indent);
+    if (ul_kx_operand_count(expr->op) == 3)
+        find_packs(printer, nest, expr->c, count, indent);
+    if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
+        !ul_grid_is_contiguous(printer->kernel, nest, expr->a))
+        return;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (", *count,
+                   nest->vector, expr->var);
+    ul_put_expr(&printer->expr, expr->a);
+    ul_text_put(printer->text, "), true);\n");
+    printer->expr.elements[id] =
+        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", (*count)++);
+}
+
+/* The body of the innermost loop. */
+static ul_ks nest_body(const struct printer *printer, const struct ul_nest *nest)
+{
+    return stmt_get(printer, nest->loops[nest->count - 1])->body;
+}
+
+/* Loads all packs; the loop's variable is the first of its rounds. */
+static void put_pack_loads(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    uint32_t count = 0;
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE || printer->expr.used[stmt->var])
+            find_packs(printer, nest, stmt->value, &count, indent);
+    }
+}
+
+static void put_pack_stores(struct printer *printer, const struct ul_nest *nest, bool declare,
+                            uint32_t indent)
+{
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind != UL_KS_STORE)
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        if (declare) {
+            ul_text_printf(printer->text, "ul_pack_of<%s, %u> t_result%u;\n",
+                           ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
+                           nest->vector, stmt->buffer);
+        } else {
+            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
+            ul_put_expr(&printer->expr, stmt->index);
+            ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
+        }
+    }
+}
+
+static void put_pack_body(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE) {
+            printer->expr.store_to =
+                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt->buffer);
+            ul_put_indent(&printer->expr, indent);
+            ul_put_store(&printer->expr, stmt);
+            printer->expr.store_to = NULL;
+        } else {
+            ul_put_definition(&printer->expr, stmt, indent);
+        }
+    }
+}
+
+/* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
+ * first of them outside of the loop over t_u, and hidden inside of it. */
+static void put_pack(struct printer *printer, const struct ul_nest *nest, const char *name,
+                     uint32_t indent)
+{
+    struct ul_nest packs = *nest;
+    uint32_t last = nest->count - 1;
+    uint32_t var = stmt_get(printer, nest->loops[last])->var;
+    const char *type = index_type(printer, var);
+    packs.total /= nest->vector;
+    packs.rounds[last] /= nest->vector;
+    put_rounds(printer, &packs, name, indent);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", type, var, nest->vector);
+    ul_put_indent(&printer->expr, indent++);
+    ul_text_put(printer->text, "{\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n", type, var);
+    put_pack_loads(printer, nest, indent);
+    put_pack_stores(printer, nest, true, indent);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n", type, var);
+    put_pack_body(printer, nest, indent + 1);
+    put_close(printer, indent);
+    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+    put_pack_stores(printer, nest, false, indent);
+    put_close(printer, indent - 1);
+}
+
+static void find_aligned(const struct printer *printer, const struct ul_nest *nest, ul_kx id,
+                         bool *is_found)
+{
+    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    if (expr->op == UL_KX_LOAD && ul_grid_is_contiguous(printer->kernel, nest, expr->a))
+        is_found[expr->var] = true;
+    find_aligned(printer, nest, expr->a, is_found);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        find_aligned(printer, nest, expr->b, is_found);
+    if (ul_kx_operand_count(expr->op) == 3)
+        find_aligned(printer, nest, expr->c, is_found);
+}
+
+/* if (all buffers of which packs are read or written are aligned) { */
+static void put_aligned(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    bool *is_found = UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count);
+    const char *separator = "";
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        find_aligned(printer, nest, stmt->value, is_found);
+        if (stmt->kind == UL_KS_STORE)
+            is_found[stmt->buffer] = true;
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (");
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        if (!is_found[i] || !printer->mentions.buffers[i])
+            continue;
+        ul_text_printf(printer->text, "%sul_is_aligned(b%u)", separator, i);
+        separator = " && ";
+    }
+    ul_text_put(printer->text, ") {\n");
+}
+
 /* for (v = t_thread; v < count; v += team), or the one round of each lane. */
 static void put_strided_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
@@ -215,20 +364,48 @@ static void put_strided_loop(struct printer *printer, const struct ul_nest *nest
     put_close(printer, indent);
 }
 
-static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
+/* for (t_round = t_thread; t_round < total; t_round += team) {, or the one round of a thread */
+static void put_round_loop(struct printer *printer, int64_t total, uint32_t indent)
 {
-    const struct ul_nest *nest = printer->phase->nests[id];
+    UL_ASSERT(!printer->phase->is_loose);
+    ul_put_indent(&printer->expr, indent);
+    if (total <= printer->phase->team) {
+        ul_text_printf(printer->text, "if (const %s t_round = t_thread; t_round < %" PRId64 ") {\n",
+                       number_type(total), total);
+        return;
+    }
+    ul_text_printf(printer->text,
+                   "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
+                   number_type(total), total, printer->phase->team);
+}
+
+static void put_strided_nest(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
     if (nest->count == 1) {
         put_strided_loop(printer, nest, indent);
         return;
     }
-    UL_ASSERT(!printer->phase->is_loose);
-    ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text,
-                   "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
-                   number_type(nest->total), nest->total, printer->phase->team);
+    put_round_loop(printer, nest->total, indent);
     put_rounds(printer, nest, "t_round", indent + 1);
-    put_in_thread(printer, stmt_get(printer, nest->loops[nest->count - 1])->body, indent + 1);
+    put_in_thread(printer, nest_body(printer, nest), indent + 1);
+    put_close(printer, indent);
+}
+
+/* Packs, where what they are read from and written to is aligned, else one round at a time. */
+static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_nest *nest = printer->phase->nests[id];
+    if (nest->vector == 1) {
+        put_strided_nest(printer, nest, indent);
+        return;
+    }
+    put_aligned(printer, nest, indent);
+    put_round_loop(printer, nest->total / nest->vector, indent + 1);
+    put_pack(printer, nest, "t_round", indent + 2);
+    put_close(printer, indent + 1);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "} else {\n");
+    put_strided_nest(printer, nest, indent + 1);
     put_close(printer, indent);
 }
 
@@ -520,124 +697,14 @@ static void put_item(struct printer *printer, uint32_t indent)
     put_list(printer, phase->first, phase->end, indent);
 }
 
-/* ---- Several elements at once ---- */
-
-static void find_packs(struct printer *printer, ul_kx id, uint32_t *count, uint32_t indent)
+/* for (t_item of the grid) { */
+static void put_item_loop(struct printer *printer, int64_t total, uint32_t indent)
 {
-    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
-    if (ul_kx_operand_count(expr->op) == 0)
-        return;
-    find_packs(printer, expr->a, count, indent);
-    if (ul_kx_operand_count(expr->op) >= 2)
-        find_packs(printer, expr->b, count, indent);
-    if (ul_kx_operand_count(expr->op) == 3)
-        find_packs(printer, expr->c, count, indent);
-    if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
-        !ul_grid_is_contiguous(printer->kernel, printer->phase, expr->a))
-        return;
     ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (", *count,
-                   printer->phase->vector, expr->var);
-    ul_put_expr(&printer->expr, expr->a);
-    ul_text_put(printer->text, "), true);\n");
-    printer->expr.elements[id] =
-        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", (*count)++);
-}
-
-/* Loads all packs; the loop's variable is the first of its rounds. */
-static void put_pack_loads(struct printer *printer, uint32_t indent)
-{
-    const struct ul_phase *phase = printer->phase;
-    uint32_t count = 0;
-    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(printer, id);
-        if (stmt->kind == UL_KS_STORE || printer->expr.used[stmt->var])
-            find_packs(printer, stmt->value, &count, indent);
-    }
-}
-
-static void put_pack_stores(struct printer *printer, bool declare, uint32_t indent)
-{
-    const struct ul_phase *phase = printer->phase;
-    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(printer, id);
-        if (stmt->kind != UL_KS_STORE)
-            continue;
-        ul_put_indent(&printer->expr, indent);
-        if (declare) {
-            ul_text_printf(printer->text, "ul_pack_of<%s, %u> t_result%u;\n",
-                           ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
-                           phase->vector, stmt->buffer);
-        } else {
-            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
-            ul_put_expr(&printer->expr, stmt->index);
-            ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
-        }
-    }
-}
-
-static void put_pack_body(struct printer *printer, uint32_t indent)
-{
-    const struct ul_phase *phase = printer->phase;
-    for (ul_ks id = phase->first; id != phase->end; id = stmt_get(printer, id)->next) {
-        const struct ul_ks_data *stmt = stmt_get(printer, id);
-        if (stmt->kind == UL_KS_STORE) {
-            printer->expr.store_to =
-                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt->buffer);
-            ul_put_indent(&printer->expr, indent);
-            ul_put_store(&printer->expr, stmt);
-            printer->expr.store_to = NULL;
-        } else {
-            ul_put_definition(&printer->expr, stmt, indent);
-        }
-    }
-}
-
-/* Items of several rounds each. `v<id>` of the innermost loop is the first of them outside of the
- * loop over t_u, and hidden inside of it. */
-static void put_packs(struct printer *printer)
-{
-    const struct ul_phase *phase = printer->phase;
-    struct ul_nest packs = phase->items;
-    uint32_t last = packs.count - 1;
-    uint32_t var = stmt_get(printer, packs.loops[last])->var;
-    const char *type = index_type(printer, var);
-    packs.total /= phase->vector;
-    packs.rounds[last] /= phase->vector;
     ul_text_printf(printer->text,
-                   "        for (%s t_item = ul_item_first(); t_item < %" PRId64
+                   "for (%s t_item = ul_item_first(); t_item < %" PRId64
                    "; t_item += ul_item_stride()) {\n",
-                   number_type(packs.total), packs.total);
-    put_rounds(printer, &packs, "t_item", 3);
-    ul_text_printf(printer->text, "            const %s t_first = v%u * %u;\n            {\n", type,
-                   var, phase->vector);
-    ul_text_printf(printer->text, "                const %s v%u = t_first;\n", type, var);
-    put_pack_loads(printer, 4);
-    put_pack_stores(printer, true, 4);
-    ul_text_printf(printer->text,
-                   "                UL_EACH_OF_PACK\n                for (int t_u = 0; t_u < %u; "
-                   "t_u++) {\n                    [[maybe_unused]] const %s v%u = t_first + t_u;\n",
-                   phase->vector, type, var);
-    put_pack_body(printer, 5);
-    ul_text_put(printer->text, "                }\n");
-    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
-    put_pack_stores(printer, false, 4);
-    ul_text_put(printer->text, "            }\n        }\n        return;\n    }\n");
-}
-
-/* if (all buffers are aligned) { packs } and, where they are not, elements. */
-static void put_aligned(struct printer *printer)
-{
-    const char *separator = "";
-    ul_text_put(printer->text, "    if (");
-    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
-        if (!printer->mentions.buffers[i])
-            continue;
-        ul_text_printf(printer->text, "%sul_is_aligned(b%u)", separator, i);
-        separator = " && ";
-    }
-    ul_text_put(printer->text, ") {\n");
-    put_packs(printer);
+                   number_type(total), total);
 }
 
 static void put_each(struct printer *printer)
@@ -647,12 +714,13 @@ static void put_each(struct printer *printer)
         put_item(printer, 1);
         return;
     }
-    if (phase->vector > 1)
-        put_aligned(printer);
-    ul_text_printf(printer->text,
-                   "    for (%s t_item = ul_item_first(); t_item < %" PRId64
-                   "; t_item += ul_item_stride()) {\n",
-                   number_type(phase->items.total), phase->items.total);
+    if (phase->items.vector > 1) {
+        put_aligned(printer, &phase->items, 1);
+        put_item_loop(printer, phase->items.total / phase->items.vector, 2);
+        put_pack(printer, &phase->items, "t_item", 3);
+        ul_text_put(printer->text, "        }\n        return;\n    }\n");
+    }
+    put_item_loop(printer, phase->items.total, 1);
     put_item(printer, 2);
     put_close(printer, 1);
 }

@@ -44,8 +44,9 @@
 #define UL_ROLLED
 #endif
 
-/* Neighbours that are read and written at once, where 16 bytes hold them. */
-template <typename T, int COUNT> struct alignas(sizeof(T) * COUNT) ul_pack_of {
+/* Neighbours that are read and written at once, or 16 bytes at a time. */
+template <typename T, int COUNT>
+struct alignas(sizeof(T) * COUNT > 16 ? 16 : sizeof(T) * COUNT) ul_pack_of {
     T at[COUNT];
 };
 
@@ -68,7 +69,7 @@ template <typename T, int COUNT> __device__ __forceinline__ ul_pack_of<T, COUNT>
     return pack;
 }
 
-/* COUNT elements from `from` on; `is_aligned`: to as many bytes. */
+/* COUNT elements from `from` on; `is_aligned`: to as many bytes, at most 16. */
 template <int COUNT, typename T>
 __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool is_aligned)
 {

@@ -23,7 +23,7 @@ template <typename Type> static __device__ inline Type *ul_at(unsigned char *byt
     return reinterpret_cast<Type *>(bytes + offset);
 }
 
-/* At an address that is a multiple of the pack's size. */
+/* At an address that is a multiple of the pack's size, or of 16. */
 template <typename Type, int count>
 static __device__ inline void ul_pack_write(Type *to, const ul_pack_of<Type, count> &pack)
 {
