@@ -209,6 +209,9 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,
 /* plan_file.c: reads the head of options.plan, and takes from it what the command line leaves out.
  */
 enum ul_status ul_cli_take_plan(struct ul_cli_job *job) UL_MUST_CHECK;
+/* Whether the model that was read is another than the plan's; and UL_MISMATCH that says so. */
+bool ul_cli_is_other_model(const struct ul_cli_job *job);
+enum ul_status ul_cli_say_other_model(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command's
  * own are the same. */
 const char *ul_cli_plan_options(struct ul_cli_job *job);

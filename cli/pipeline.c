@@ -272,7 +272,7 @@ enum ul_status ul_cli_load(struct ul_cli_job *job, const char *model_path)
                             &job->diag);
 }
 
-enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
+static enum ul_status build(struct ul_cli_job *job, const char *model_path)
 {
     struct ul_program_options options;
     enum ul_dtype precision;
@@ -301,6 +301,14 @@ enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, model_path);
     return status;
+}
+
+/* Another model may fail in any way with a plan's options; that it is another says more. It may
+ * also be the same graph with other weights: then the plan serves. */
+enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
+{
+    enum ul_status status = build(job, model_path);
+    return status != UL_OK && ul_cli_is_other_model(job) ? ul_cli_say_other_model(job) : status;
 }
 
 /* ---- plan ---- */
@@ -421,10 +429,13 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
         status = ul_diag_set(
             &job->diag, UL_MISMATCH, "its alignment is %llu bytes; library calls need %u (--align)",
             (unsigned long long)job->plan.alignment_bytes, ul_program_call_align(job->program));
-    if (status == UL_MISMATCH && ul_cli_plan_options(job) != NULL) {
+    if (status != UL_OK && ul_cli_is_other_model(job))
+        return ul_cli_say_other_model(job);
+    if ((status == UL_MISMATCH || status == UL_INVALID) && ul_cli_plan_options(job) != NULL) {
         const char *why = ul_arena_copy_string(&job->keep, job->diag.text);
         job->diag = (struct ul_diag){0};
-        status = ul_diag_set(&job->diag, UL_MISMATCH, "%s (the plan was made with %s)", why,
+        status = ul_diag_set(&job->diag, UL_MISMATCH,
+                             "%s (the plan was made with %s; give the same, or make another)", why,
                              ul_cli_plan_options(job));
     }
     if (status != UL_OK)

@@ -53,22 +53,70 @@ static enum ul_status check_libraries(struct ul_cli_job *job)
     return UL_OK;
 }
 
+/* The option of the plan for the same name as in "NAME=VALUE" (names may hold a '='), or NULL. */
+static const char *planned_pair(const struct ul_cli_job *job, const char *option, const char *pair)
+{
+    const char *equals = strrchr(pair, '=');
+    size_t length = equals == NULL ? 0 : (size_t)(equals + 1 - pair);
+    for (uint32_t i = 0; length > 0 && i < job->plan_header.option_count; i++) {
+        const struct ul_report_option *other = &job->plan_header.options[i];
+        if (strcmp(other->name, option) == 0 && strncmp(other->value, pair, length) == 0 &&
+            strchr(other->value + length, '=') == NULL)
+            return other->value;
+    }
+    return NULL;
+}
+
+/* A plan comes from anywhere: what could move a terminal's cursor is quoted. */
+static const char *word(struct ul_arena *arena, const char *text)
+{
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/=+@%-";
+    return strspn(text, plain) == strlen(text) ? text : ul_quote(arena, text);
+}
+
+/* Sizes that differ make another graph, of which a plan fits nothing. */
+static enum ul_status check_sizes(struct ul_cli_job *job, const char *option,
+                                  const struct ul_cli_list *given)
+{
+    for (uint32_t i = 0; i < given->count; i++) {
+        const char *own = planned_pair(job, option, given->items[i]);
+        if (own != NULL && strcmp(own, given->items[i]) != 0)
+            return ul_diag_set(&job->diag, UL_MISMATCH,
+                               "the plan was made with --%s %s, not %s; leave the option out, or "
+                               "make another plan",
+                               option, word(&job->keep, own), word(&job->keep, given->items[i]));
+    }
+    return UL_OK;
+}
+
+static bool has_name(const struct ul_cli_list *list, const char *pair)
+{
+    const char *equals = strrchr(pair, '=');
+    size_t length = equals == NULL ? 0 : (size_t)(equals + 1 - pair);
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (strncmp(list->items[i], pair, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* What the command line said itself stands. */
 static enum ul_status take_options(struct ul_cli_job *job)
 {
     const struct ul_report_header *header = &job->plan_header;
     struct ul_cli_options *options = &job->options;
-    bool no_shapes = options->dims.count == 0 && options->shapes.count == 0;
+    bool no_dims = options->dims.count == 0;
+    bool no_shapes = options->shapes.count == 0;
     bool no_passes = options->no_passes.count == 0;
     bool own_profile = options->profile != NULL;
     bool no_splits = options->splits.count == 0;
     for (uint32_t i = 0; i < header->option_count; i++) {
         const struct ul_report_option *option = &header->options[i];
         if (strcmp(option->name, "dim") == 0) {
-            if (no_shapes)
+            if (no_shapes && !has_name(&options->dims, option->value))
                 ul_cli_list_add(&job->keep, &options->dims, option->value);
         } else if (strcmp(option->name, "shape") == 0) {
-            if (no_shapes)
+            if (no_dims && !has_name(&options->shapes, option->value))
                 ul_cli_list_add(&job->keep, &options->shapes, option->value);
         } else if (strcmp(option->name, "no-pass") == 0) {
             if (no_passes)
@@ -142,6 +190,10 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
     if (status == UL_OK)
         status = take_target(job);
     if (status == UL_OK)
+        status = check_sizes(job, "dim", &job->options.dims);
+    if (status == UL_OK)
+        status = check_sizes(job, "shape", &job->options.shapes);
+    if (status == UL_OK)
         status = check_numbers(job);
     if (status == UL_OK)
         status = check_libraries(job);
@@ -150,6 +202,19 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
     return status;
+}
+
+bool ul_cli_is_other_model(const struct ul_cli_job *job)
+{
+    return job->options.plan != NULL && job->loaded && job->model.sha256[0] != '\0' &&
+           strcmp(job->plan_header.model_sha256, job->model.sha256) != 0;
+}
+
+enum ul_status ul_cli_say_other_model(struct ul_cli_job *job)
+{
+    job->diag = (struct ul_diag){0};
+    return ul_diag_set(&job->diag, UL_MISMATCH, "%s: was made for another model (SHA-256 %s)",
+                       job->options.plan, ul_quote(&job->keep, job->plan_header.model_sha256));
 }
 
 /* Whether the machine that the program is for is the plan's. */
@@ -210,12 +275,7 @@ const char *ul_cli_plan_options(struct ul_cli_job *job)
         if (option->value[0] == '\0')
             continue;
         ul_text_put(&text, " ");
-        /* A plan comes from anywhere: what could move a terminal's cursor is quoted. */
-        if (strspn(option->value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                  "_.,:/=+@%-") == strlen(option->value))
-            ul_text_put(&text, option->value);
-        else
-            ul_text_quote(&text, option->value, strlen(option->value));
+        ul_text_put(&text, word(&job->keep, option->value));
     }
     return job->plan_header.option_count == 0 ? "no options" : text.data;
 }

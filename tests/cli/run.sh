@@ -195,9 +195,23 @@ sed 's/"model_sha256": "./"model_sha256": "0/' plan.json >other.json
 expect 6 'made for another model' "$ullage" check "$digits" other.json
 expect 6 'made for another model' \
     "$ullage" check "$here/../frontend/cases/missing_input.onnx" plan.json
+for command in 'plan' 'compile --emit emitted'; do # the same graph with other weights is no error
+    # shellcheck disable=SC2086
+    expect 6 'plan.json: was made for another model' \
+        "$ullage" $command "$here/../frontend/cases/missing_input.onnx" --plan plan.json
+    # shellcheck disable=SC2086
+    expect 0 'needs|reserves' "$ullage" $command "$digits" --plan other.json
+done
 expect 0 'reserves' compile "$digits" --plan plan.json -o planned
 expect 0 'needs' "$ullage" plan "$digits" --plan plan.json
-expect 6 'plan was made with --dim N=1' "$ullage" plan "$digits" --dim N=2 --plan plan.json
+expect 6 'plan was made with --dim N=1, not N=2; leave the option out, or make another' \
+    "$ullage" plan "$digits" --dim N=2 --plan plan.json
+expect 6 'plan was made with --dim N=1, not N=2;' \
+    "$ullage" compile "$digits" --dim N=2 --plan plan.json --emit emitted
+expect 6 'plan was made with --dim N=1 .*; give the same, or make another' \
+    "$ullage" plan "$digits" --shape x=2,1,8,8 --plan plan.json
+expect 0 'needs' "$ullage" plan "$digits" --shape x=1,1,8,8 --plan plan.json
+expect 0 '^ok: ' "$ullage" check "$digits" plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
 echo '{' >broken.json
