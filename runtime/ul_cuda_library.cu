@@ -235,9 +235,14 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     bool tunes = request->choices != NULL && request->tune != 0;
     struct trial trial = {library, handle, 0, stream, {NULL}, NULL};
     uint64_t version = library->version(handle);
+    uint32_t line_number = 0;
     if (request->choices != NULL && !tunes &&
-        !ul_cuda_read_choices(request->choices, model, library->name, version, choices, &reason))
-        return ul_cuda_refuse(failure, UL_CHOICES_INVALID, reason);
+        !ul_cuda_read_choices(request->choices, model, library->name, version, choices,
+                              &line_number, &reason)) {
+        (void)ul_cuda_refuse(failure, UL_CHOICES_INVALID, reason);
+        failure->tensor = line_number;
+        return UL_CHOICES_INVALID;
+    }
     for (; trial.index < device->call_count; trial.index++) {
         if (device->calls[trial.index].kind == library->kind)
             prepare_call(&trial, model, &choices[trial.index], tunes, arena);

@@ -5,9 +5,11 @@
  *      model 3f0c...                       SHA-256
  *      device NVIDIA H100 80GB HBM3
  *      cublaslt 130100 12 0000004200...    library, version, call, choice
+ *      end
  *
  * A choice is the library's own description of an algorithm, which only the same version of it
- * reads. Lines for another version are passed over.
+ * reads. Lines for another version are passed over; one that is none of these is an error, and so
+ * is an end that is missing: the file was cut, or belongs to something else.
  */
 #include "ul_cuda_library.h"
 
@@ -16,6 +18,7 @@
 #include <string.h>
 
 enum { LINE_BYTES = 512, HEAD_LINES = 3, HEX_BYTES = 160 };
+#define END "end\n"
 
 static void put_hex(char *text, const void *bytes, size_t size_bytes)
 {
@@ -56,11 +59,14 @@ static int make_head(const struct ul_model *model, char head[HEAD_LINES][LINE_BY
     return 1;
 }
 
-/* Opens the file behind its head; NULL where it has another one. */
-static FILE *open_choices(const char *path, const struct ul_model *model, const char **reason)
+/* Opens the file behind its head; NULL where it has another one, of which *line_number is the
+ * line. */
+static FILE *open_choices(const char *path, const struct ul_model *model, uint32_t *line_number,
+                          const char **reason)
 {
     char head[HEAD_LINES][LINE_BYTES], line[LINE_BYTES];
     FILE *file = fopen(path, "r");
+    *line_number = 0;
     if (file == NULL) {
         *reason = "the file of choices (--choices) cannot be read";
         return NULL;
@@ -68,6 +74,7 @@ static FILE *open_choices(const char *path, const struct ul_model *model, const 
     *reason = "the device does not say its name";
     int good = make_head(model, head);
     for (int i = 0; good && i < HEAD_LINES; i++) {
+        *line_number = (uint32_t)i + 1;
         static const char *const reasons[HEAD_LINES] = {"that is no file of choices",
                                                         "the file of choices is of another model",
                                                         "the file of choices is of another device"};
@@ -80,22 +87,41 @@ static FILE *open_choices(const char *path, const struct ul_model *model, const 
     return NULL;
 }
 
-int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
-                         uint64_t version, struct ul_cuda_choice *choices, const char **reason)
+/* A line of a choice, kept if it is of this library and version. 0: it is none. */
+static int read_choice(const char *line, const struct ul_model *model, const char *library,
+                       uint64_t version, struct ul_cuda_choice *choices)
 {
-    char line[LINE_BYTES], name[32], text[HEX_BYTES];
-    FILE *file = open_choices(path, model, reason);
+    char name[32], text[HEX_BYTES], more;
+    unsigned long long found = 0;
+    unsigned call = 0;
+    if (strchr(line, '\n') == NULL ||
+        sscanf(line, "%31s %llu %u %159s %c", name, &found, &call, text, &more) != 4 ||
+        call >= model->device->call_count)
+        return 0;
+    struct ul_cuda_choice choice = get_choice(text);
+    if (choice.size_bytes > 0 && strcmp(name, library) == 0 && found == version)
+        choices[call] = choice;
+    return choice.size_bytes > 0;
+}
+
+int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
+                         uint64_t version, struct ul_cuda_choice *choices, uint32_t *line_number,
+                         const char **reason)
+{
+    char line[LINE_BYTES];
+    FILE *file = open_choices(path, model, line_number, reason);
     if (file == NULL)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        unsigned long long found = 0;
-        unsigned call = 0;
-        if (sscanf(line, "%31s %llu %u %159s", name, &found, &call, text) == 4 &&
-            strcmp(name, library) == 0 && found == version && call < model->device->call_count)
-            choices[call] = get_choice(text);
+    bool ended = false, good = true;
+    while (good && fgets(line, sizeof line, file) != NULL) {
+        ++*line_number;
+        good = !ended &&
+               (strcmp(line, END) == 0 || read_choice(line, model, library, version, choices) != 0);
+        ended = ended || strcmp(line, END) == 0;
     }
     (void)fclose(file);
-    return 1;
+    *reason = good ? "the file of choices is cut short behind this" : "that is no choice";
+    return good && ended;
 }
 
 /* What the old file, if it is of the same model and device, says of other libraries. */
@@ -104,9 +130,11 @@ static void keep_others(const char *path, const struct ul_model *model, const ch
 {
     char line[LINE_BYTES], name[32];
     const char *reason;
-    FILE *file = open_choices(path, model, &reason);
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "%31s", name) == 1 && strcmp(name, library) != 0)
+    uint32_t line_number;
+    FILE *file = open_choices(path, model, &line_number, &reason);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && strcmp(line, END) != 0) {
+        if (sscanf(line, "%31s", name) == 1 && strcmp(name, library) != 0 &&
+            strchr(line, '\n') != NULL)
             (void)fputs(line, out);
     }
     if (file != NULL)
@@ -133,6 +161,8 @@ int ul_cuda_write_choices(const char *path, const struct ul_model *model, const 
         if (choices[i].size_bytes > 0)
             (void)fprintf(file, "%s %llu %u %s\n", library, (unsigned long long)version, i, text);
     }
+    if (file != NULL)
+        (void)fputs(END, file);
     int good = file != NULL && ferror(file) == 0;
     if (file != NULL && fclose(file) != 0)
         good = 0;

@@ -70,7 +70,7 @@ enum ul_result {
     UL_DEVICE_FULL,         /* needed_bytes, available_bytes of the device's memory */
     UL_DEVICE_FAILED,       /* a call of the device's runtime; detail */
     UL_LIBRARY_MISSING,     /* a library of the device is not installed; detail */
-    UL_CHOICES_INVALID,     /* the file of a library's choices is not for this program; detail */
+    UL_CHOICES_INVALID,     /* a file of choices does not serve; detail, tensor: its line */
     UL_CHOICES_UNWRITTEN,   /* it cannot be written; detail */
     UL_ARENA_ELSEWHERE,     /* the arena is not memory of the device */
     UL_INPUT_ELSEWHERE, /* --io caller: input `tensor` is no such memory, or not at a multiple of 16

@@ -121,8 +121,13 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
     case UL_LIBRARY_MISSING:
         return ul_error(s, UL_EXIT_UNSUPPORTED, "%s", detail);
     case UL_CHOICES_INVALID:
-        return ul_error(s, UL_EXIT_INVALID, "--choices %s: %s; make it anew with --tune",
-                        ul_shown(shown, s->options->choices), detail);
+        ul_shown(shown, s->options->choices);
+        if (failure->tensor != 0)
+            return ul_error(s, UL_EXIT_INVALID,
+                            "--choices %s: line %" PRIu32 ": %s; make the file anew with --tune",
+                            shown, failure->tensor, detail);
+        return ul_error(s, UL_EXIT_INVALID, "--choices %s: %s; make the file anew with --tune",
+                        shown, detail);
     case UL_CHOICES_UNWRITTEN:
         return ul_error(s, UL_EXIT_IO, "--tune %s: %s", ul_shown(shown, s->options->tune), detail);
     case UL_DEVICE_FAILED:

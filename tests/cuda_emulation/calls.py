@@ -319,11 +319,22 @@ def check_tuning(folder, result):
         lines = file.read().splitlines()
     need(lines[0] == "ullage choices 1" and len(lines) > 3, f"the file of choices: {lines}")
     need(same(outputs(program, "--choices", choices), tuned), "--choices has other bits")
-    for wrong in (lines[1:], [lines[0], "model 00"] + lines[2:]):
+    need(lines[-1] == "end", f"the file of choices: {lines}")
+    whole = "\n".join(lines) + "\n"
+    last = len(lines) - 1  # the number of the last choice's line
+    for wrong, words in (
+        (whole[len(lines[0]) + 1 :], "line 1: that is no file of choices"),
+        (whole.replace(lines[1], "model 00"), "line 2: the file of choices is of another model"),
+        (whole[: -len("end\n")], f"line {last}: the file of choices is cut short behind this"),
+        (whole[: -len("end\n") - 7], f"line {last}: that is no choice"),
+        (whole.replace(lines[3], "cublaslt lots"), "line 4: that is no choice"),
+        (whole + "end\n", f"line {last + 2}: that is no choice"),
+    ):
         with open(choices, "w") as file:
-            file.write("\n".join(wrong) + "\n")
+            file.write(wrong)
         code, text = run([program, "--random", "1", "--choices", choices])
-        need(code != 0 and "file of choices" in text, f"a wrong file: exit {code}: {text}")
+        need(code == 2 and f"{choices}: {words}; make the file anew with --tune" in text,
+             f"a wrong file: exit {code}: {text}")
 
 
 def run_model(ullage, name, seed, quick):
