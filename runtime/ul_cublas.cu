@@ -9,8 +9,8 @@
  *      cuBLASLt's    D  (n x m)   =  A (n x k)     x  B (k x m)        A = weights, B = src
  *
  * Sums of f32 are in f32 with all bits, unless the call allows TF32; f16 and bf16 are summed in
- * f32. Algorithms that add parts of a sum in the order in which they are done (in place of the
- * result) are left out, so that the same choice gives the same bits.
+ * f32. Algorithms that add parts of a sum in place of the result are left out: they round each to
+ * the result's type, and one part has to wait for another.
  */
 #include "ul_cuda_library.h"
 
@@ -253,8 +253,8 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
 
 /* ---- choosing ---- */
 
-/* Sums whose parts are added in the order in which they are done. */
-static bool keeps_order(const struct handle *handle, const cublasLtMatmulAlgo_t *algorithm)
+/* No part of a sum is added in place of the result. */
+static bool keeps_sums(const struct handle *handle, const cublasLtMatmulAlgo_t *algorithm)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t written = 0;
@@ -324,7 +324,7 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     if (handle->lt.MatmulAlgoCheck(handle->cublas, product->operation, product->a, product->b,
                                    product->d, product->d, &algorithm,
                                    &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_order(handle, &algorithm))
+        result.workspaceSize > ul_call_workspace_bytes(call) || !keeps_sums(handle, &algorithm))
         return 0;
     product->algorithm = algorithm;
     return 1;

@@ -17,13 +17,16 @@
 /* ---- loading ---- */
 
 #ifdef __CUDACC__
+/* It stays in the process: its code on the device is registered once, however often a context is
+ * opened. */
 void *ul_cuda_load(const char *name)
 {
+    const int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     char path[256];
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(name, how);
     if (library == NULL && strlen(name) < 128) {
         (void)snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", name);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        library = dlopen(path, how);
     }
     return library;
 }

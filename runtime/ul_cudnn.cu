@@ -103,7 +103,7 @@ static bool load(struct handle *handle)
     whole = whole && handle->dnn.function != NULL;
     UL_CUDNN_FUNCTIONS(UL_CUDNN_FIND)
 #undef UL_CUDNN_FIND
-    return whole && handle->dnn.Create(&handle->cudnn) == CUDNN_STATUS_SUCCESS;
+    return whole;
 }
 
 static void unload(struct handle *handle)
@@ -148,7 +148,7 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
     struct handle *handle = (struct handle *)calloc(1, sizeof *handle);
     if (handle == NULL)
         return ul_cuda_refuse(failure, UL_LIBRARY_FAILED, "cuDNN: the host is out of memory");
-    if (!load(handle))
+    if (!load(handle) || handle->dnn.Create(&handle->cudnn) != CUDNN_STATUS_SUCCESS)
         unload(handle);
     *opaque = handle;
     return UL_OK;
@@ -228,6 +228,8 @@ static bool make_operation(const struct functions *dnn, const struct ul_call *ca
                CUDNN_STATUS_SUCCESS;
 }
 
+/* With an activation cuDNN documents a bias of one number a channel, and ReLU that makes 0 of what
+ * is no number. */
 static bool describe_convolution(const struct functions *dnn, const struct ul_call *call,
                                  struct convolution *convolution)
 {
