@@ -33,6 +33,7 @@ struct verification {
     const char **names; /* of the model's inputs, by position */
     bool *fixed;        /* made constant in this attempt */
     const char *program;
+    bool quantizes; /* the model rounds to integers */
 };
 
 static const char *set_file(struct verification *verification, const char *kind, uint32_t number)
@@ -98,6 +99,16 @@ static void take_inputs(struct verification *verification, struct ul_cli_job *jo
     }
 }
 
+static bool quantizes(const struct ul_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].op == UL_OP_QuantizeLinear ||
+            graph->nodes[i].op == UL_OP_DynamicQuantizeLinear)
+            return true;
+    }
+    return false;
+}
+
 static enum ul_status build_attempt(struct verification *verification, enum attempt attempt,
                                     const char *program, struct ul_diag *diag)
 {
@@ -114,6 +125,7 @@ static enum ul_status build_attempt(struct verification *verification, enum atte
     if (status == UL_OK)
         status = ul_cli_make(&job, directory, program);
     *diag = job.diag;
+    verification->quantizes = quantizes(&job.graph);
     ul_cli_remove_tree(directory);
     ul_cli_job_done(&job);
     return status;
@@ -213,6 +225,17 @@ static const char *rounded(const struct ul_cli_options *options)
     return options->tf32 && target != NULL && target->is_device ? "tf32" : NULL;
 }
 
+/* What is no defect, for the end of a message. */
+static const char *excuse(const struct verification *verification)
+{
+    if (!verification->quantizes || rounded(&verification->outer->options) == NULL)
+        return "";
+    return "\nThe model quantizes: a value that less than f32 moves over a boundary is a whole "
+           "step "
+           "of its\nintegers away. Look at the norm error, and give --norm X where that much is "
+           "right";
+}
+
 /* The norm error at which an output is right whatever its elements are; 0: they alone count.
  * Recorded data is judged element by element. Against another runtime on random inputs, which sums
  * in another order, what is next to zero may differ: there the norm counts as well, and wherever
@@ -245,8 +268,8 @@ static enum ul_status run_on_data(struct verification *verification)
     if (code == UL_OK)
         return UL_OK;
     if (code == (int)UL_MISMATCH)
-        return ul_diag_set(&outer->diag, UL_MISMATCH, "%s: the outputs differ from %s",
-                           verification->model, verification->set_name);
+        return ul_diag_set(&outer->diag, UL_MISMATCH, "%s: the outputs differ from %s%s",
+                           verification->model, verification->set_name, excuse(verification));
     return ul_diag_set(&outer->diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
                        "%s: the program failed on %s (exit code %d)", verification->model,
                        verification->set_name, code);
@@ -323,7 +346,8 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 struct difference {
     double most;
     uint64_t wrong; /* elements outside the tolerance */
-    bool is_near;   /* by the norm of the difference over that of what is wanted */
+    double norm;    /* of the difference over that of what is wanted */
+    bool is_near;
 };
 
 static struct difference difference(const struct ul_tensor *got, const struct ul_tensor *want,
@@ -347,14 +371,15 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
             want_squares += b * b;
         }
     }
-    all.is_near = !exact && sqrt(apart_squares) <= norm_limit(options, true) * sqrt(want_squares) &&
-                  isfinite(apart_squares + want_squares);
+    all.norm = apart_squares <= 0 ? 0 : sqrt(apart_squares / want_squares); /* NaN stays */
+    all.is_near = !exact && all.norm <= norm_limit(options, true);
     return all;
 }
 
-static enum ul_status compare_file(struct ul_cli_job *job, const char *got_path,
+static enum ul_status compare_file(struct verification *verification, const char *got_path,
                                    const char *want_path, const char *name)
 {
+    struct ul_cli_job *job = verification->outer;
     const struct ul_tensor *got;
     const struct ul_tensor *want;
     UL_TRY(ul_cli_read_tensor(&job->keep, got_path, &got, &job->diag));
@@ -364,14 +389,15 @@ static enum ul_status compare_file(struct ul_cli_job *job, const char *got_path,
                            job->options.files.items[0], name);
     struct difference all = difference(got, want, &job->options);
     bool right = all.wrong == 0 || all.is_near;
-    printf("%s: largest difference %.3g, %llu of %llu elements outside the tolerance%s\n", name,
-           all.most, (unsigned long long)all.wrong,
+    printf("%s: largest difference %.3g, norm error %.3g, %llu of %llu elements outside the "
+           "tolerance%s\n",
+           name, all.most, all.norm, (unsigned long long)all.wrong,
            (unsigned long long)ul_type_elements(&want->type),
            all.wrong > 0 && right ? "; ok by norm" : "");
     if (right)
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_MISMATCH, "%s: output %s differs from the reference",
-                       job->options.files.items[0], name);
+    return ul_diag_set(&job->diag, UL_MISMATCH, "%s: output %s differs from the reference%s",
+                       job->options.files.items[0], name, excuse(verification));
 }
 
 static int is_npy(const struct dirent *entry)
@@ -402,8 +428,9 @@ static enum ul_status compare_programs(struct verification *verification, const 
         const char *name = ul_arena_copy_string(&job->keep, entries[i]->d_name);
         free(entries[i]);
         if (status == UL_OK)
-            status = compare_file(job, ul_arena_printf(&job->keep, "%s/%s", folders[0], name),
-                                  ul_arena_printf(&job->keep, "%s/%s", folders[1], name), name);
+            status =
+                compare_file(verification, ul_arena_printf(&job->keep, "%s/%s", folders[0], name),
+                             ul_arena_printf(&job->keep, "%s/%s", folders[1], name), name);
     }
     if (count >= 0)
         free(entries);

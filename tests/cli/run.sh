@@ -320,6 +320,13 @@ half() { "$ullage" verify "$digits" --cflags -O0 --precision bf16 "$@"; }
 expect 0 'norm error of at most 0.03$' half
 grep -q 'ok by norm' out.txt || { echo "FAIL: bf16 is not judged by its norm"; failed=1; }
 expect 6 'norm error of at most 1e-09$' half --norm 1e-9
+# a network that quantizes is where 16 bits may make whole steps, and the message says so
+# quantized.onnx: MatMul(Tanh x [96,32], Tanh w [32,96]), QuantizeLinear by a step of 1, and back
+steps() { "$ullage" verify "$here/quantized.onnx" --target c --cflags -O0 "$@"; }
+ULLAGE_PYTHON=$work/none expect 6 '^The model quantizes: .*whole step' \
+    steps --precision bf16 --norm 1e-3
+ULLAGE_PYTHON=$work/none expect 0 'norm error [0-9.e-]+, [1-9][0-9]* of 9216 .*; ok by norm' \
+    steps --precision bf16 --norm 0.1
 printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
