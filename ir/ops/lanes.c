@@ -82,6 +82,14 @@ static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t 
         open_block(lanes, most);
 }
 
+uint32_t ul_lanes_pick(const struct ul_lower *lower, ul_value_id value, uint32_t kept)
+{
+    const struct ul_type *type = &lower->graph->values[value].type;
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(lower, value, order);
+    return pick(type->rank, type->dims, order, kept);
+}
+
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value, uint32_t kept)
 {
     const struct ul_type *type = &lower->graph->values[value].type;

@@ -58,6 +58,9 @@ uint32_t ul_lanes_all(uint32_t rank);
 /* The product of the dimensions in `mask`. */
 int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask);
 
+/* The dimension of `value` that lanes are made of, or UL_NONE. */
+uint32_t ul_lanes_pick(const struct ul_lower *lower, ul_value_id value, uint32_t kept);
+
 /* Loops over the dimensions of `value`, or over others that lie in `order` (NULL: row-major). Lanes
  * are made of the contiguous dimension if it is kept and inner loops stand outside of it; _along:
  * of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */

@@ -146,6 +146,31 @@ static void team_waits_before_overwriting(void **state)
     ul_arena_done(&arena);
 }
 
+/* Where outputs are contiguous, terms come in parts; many outputs need no more threads than that.
+ */
+static void long_sums_come_in_parts(void **state)
+{
+    static const char form[] = "graph \"t\"\ninput %%0 \"x\" f32[2048,%d] own\n"
+                               "weight %%1 \"axes\" i64[1] = [0]\n"
+                               "%%2 \"y\" f32[%d] own = ReduceMean n0 \"n\" (%%0, %%1) "
+                               "{keepdims=0}\nreturn %%2\n";
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *few = print(&arena, ul_arena_printf(&arena, form, 96, 96), &scratch_bytes);
+    assert_int_equal(scratch_bytes, 32 * 96 * sizeof(float)); /* 32 parts of 64 terms */
+    assert_int_equal(count(few, "UL_LAUNCH("), 2);
+    assert_non_null(strstr(few, "t_item < 3072"));
+    const char *many = print(&arena, ul_arena_printf(&arena, form, 50000, 50000), &scratch_bytes);
+    assert_int_equal(scratch_bytes, 0);
+    assert_int_equal(count(many, "UL_LAUNCH("), 1);
+    assert_non_null(strstr(many, "t_item < 50000"));
+    assert_non_null(strstr(many, "< 32;"));
+    assert_non_null(strstr(many, "< 64;"));
+    ul_arena_done(&arena);
+}
+
 /* The rounds of a recurrent cell are launched one after the other, or walked by one block. */
 static const char *lstm(struct ul_arena *arena, int hidden)
 {
@@ -216,14 +241,15 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
 int main(void)
 {
     enum { CASES = sizeof expectations / sizeof *expectations };
-    struct CMUnitTest tests[CASES + 3] = {
+    struct CMUnitTest tests[CASES + 5] = {
         cmocka_unit_test(team_waits_before_overwriting),
+        cmocka_unit_test(long_sums_come_in_parts),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
         cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
     };
     for (size_t i = 0; i < CASES; i++)
-        tests[3 + i] = (struct CMUnitTest){.name = expectations[i].name,
+        tests[5 + i] = (struct CMUnitTest){.name = expectations[i].name,
                                            .test_func = expectation_holds,
                                            .initial_state = (void *)(uintptr_t)&expectations[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
