@@ -54,7 +54,7 @@ static int report_unsuitable(const struct ul_session *s, const struct ul_failure
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "this program has no code for device %" PRIu32
                         " of compute capability %" PRIu64 ".%" PRIu64
-                        " (%s); build it again with CUDA_ARCH=%" PRIu64,
+                        " (%s); build it again with CUDA_ARCH=sm_%" PRIu64 " in the environment",
                         failure->tensor, available / 10, available % 10,
                         failure->detail != NULL ? failure->detail : "CUDA", available);
     if (failure->result == UL_DRIVER_TOO_OLD)
