@@ -29,6 +29,7 @@ struct variant {
     struct ul_graph graph;
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
+    struct ul_plan lean; /* of steps that take the least scratch, whatever that costs */
     struct ul_cli_list splits;
 };
 
@@ -69,7 +70,7 @@ static bool has_time(struct search *search)
 
 static uint64_t reserved_of(const struct variant *variant)
 {
-    return variant->plan.reserved_bytes[0];
+    return variant->lean.reserved_bytes[0];
 }
 
 /* Smaller, or as small and cheaper. */
@@ -77,7 +78,7 @@ static bool is_better(const struct variant *a, const struct variant *b)
 {
     if (reserved_of(a) != reserved_of(b))
         return reserved_of(a) < reserved_of(b);
-    return a->plan.cost < b->plan.cost;
+    return a->lean.cost < b->lean.cost;
 }
 
 /* ---- One variant ---- */
@@ -94,6 +95,42 @@ static enum ul_status split_graph(struct ul_graph *graph, const struct ul_cli_li
     return status;
 }
 
+/* The alternative of a step that takes the least scratch, the first of those. */
+static uint32_t leanest_of(const struct ul_plan_step *step)
+{
+    uint32_t leanest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        if (step->alternatives[a].parts[0].scratch_bytes <
+            step->alternatives[leanest].parts[0].scratch_bytes)
+            leanest = a;
+    }
+    return leanest;
+}
+
+/* What splits can reach is seen where scratch does not hide it. */
+static enum ul_status plan_lean(struct search *search, struct ul_arena *arena,
+                                struct variant *variant, struct ul_diag *diag)
+{
+    struct ul_problem lean = *variant->program->problem;
+    bool differs = false;
+    lean.steps = ul_arena_copy(arena, lean.steps, lean.step_count * sizeof *lean.steps);
+    lean.base_cost = variant->plan.base_cost;
+    for (uint32_t s = 0; s < lean.step_count; s++) {
+        differs = differs || lean.steps[s].alternative_count > 1;
+        lean.steps[s].alternatives += leanest_of(&lean.steps[s]);
+        lean.steps[s].alternative_count = 1;
+    }
+    variant->lean = variant->plan;
+    if (!differs)
+        return UL_OK;
+    UL_TRY(ul_plan_solve(arena, &lean, &search->planning, &variant->lean, diag));
+    for (uint32_t p = 0; p < variant->lean.position_count; p++) {
+        struct ul_plan_position *at = &variant->lean.positions[p];
+        at->alternative = leanest_of(&variant->program->problem->steps[at->step]);
+    }
+    return UL_OK;
+}
+
 static enum ul_status build_variant(struct search *search, struct variant *variant,
                                     struct ul_diag *diag)
 {
@@ -103,8 +140,9 @@ static enum ul_status build_variant(struct search *search, struct variant *varia
     ul_graph_copy(&variant->graph, &variant->arena, &search->job->graph);
     UL_TRY(split_graph(&variant->graph, &variant->splits, diag));
     UL_TRY(ul_program_build(&variant->arena, &variant->graph, &options, &variant->program, diag));
-    return ul_plan_solve(&variant->arena, variant->program->problem, &search->planning,
-                         &variant->plan, diag);
+    UL_TRY(ul_plan_solve(&variant->arena, variant->program->problem, &search->planning,
+                         &variant->plan, diag));
+    return plan_lean(search, &variant->arena, variant, diag);
 }
 
 static bool is_known(const struct search *search, const char *const *texts, uint32_t count)
@@ -289,9 +327,9 @@ static bool is_in_front(const struct search *search, uint32_t index)
     for (uint32_t i = 0; i < search->count; i++) {
         const struct variant *other = &search->variants[i];
         bool as_good =
-            reserved_of(other) <= reserved_of(variant) && other->plan.cost <= variant->plan.cost;
+            reserved_of(other) <= reserved_of(variant) && other->lean.cost <= variant->lean.cost;
         bool better = reserved_of(other) < reserved_of(variant) ||
-                      other->plan.cost < variant->plan.cost || i < index;
+                      other->lean.cost < variant->lean.cost || i < index;
         if (i != index && as_good && better)
             return false;
     }
@@ -299,13 +337,12 @@ static bool is_in_front(const struct search *search, uint32_t index)
 }
 
 /* The variants' arenas end before the ladder does: what it holds is the job's own. */
-static void merge_plan(struct search *search, uint32_t index)
+static void merge_plan(struct search *search, uint32_t index, const struct ul_plan *plan)
 {
     struct ul_cli_job *job = search->job;
     const struct variant *variant = &search->variants[index];
-    struct ul_plan_rung rung = {
-        .plan = ul_plan_keep(&job->keep, variant->program->problem, &variant->plan),
-        .variant = index};
+    struct ul_plan_rung rung = {.plan = ul_plan_keep(&job->keep, variant->program->problem, plan),
+                                .variant = index};
     struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
     ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
 }
@@ -332,8 +369,10 @@ static enum ul_status merge_all(struct search *search)
         if (is_in_front(search, i))
             front[count++] = i;
     }
-    for (uint32_t i = 0; i < count; i++)
-        merge_plan(search, front[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        merge_plan(search, front[i], &search->variants[front[i]].plan);
+        merge_plan(search, front[i], &search->variants[front[i]].lean);
+    }
     for (uint32_t i = 0; i + 1 < count; i++) {
         for (uint32_t k = i + 1; k < count; k++) {
             if (is_better(&search->variants[front[k]], &search->variants[front[i]])) {
@@ -371,6 +410,7 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
     search.count = 1;
+    UL_TRY(plan_lean(&search, &job->keep, &search.variants[0], &job->diag));
     ul_arena_init(&search.question.scratch);
     enum ul_status status = try_targets(&search);
     ul_arena_done(&search.question.scratch);

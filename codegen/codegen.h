@@ -122,6 +122,13 @@ enum ul_step_kind {
                         in a branch it only keeps the branch's condition alive */
 };
 
+/* A call with less scratch than another one. */
+struct ul_program_leaner {
+    uint32_t call;
+    uint64_t scratch_bytes; /* of the step */
+    double slowdown;        /* 1: none */
+};
+
 struct ul_program_step {
     enum ul_step_kind kind;
     const char *name; /* unique */
@@ -135,6 +142,9 @@ struct ul_program_step {
                           it where it lies */
     const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
                                           a kernel of ours, in the same places; else NULL */
+    uint32_t leaner_count; /* of a call: the same with ever less scratch, in ever more time; what
+                              the plan has as alternatives behind the first */
+    const struct ul_program_leaner *leaner;
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
@@ -259,6 +269,9 @@ struct ul_target_library {
     /* Completes the call so that it has the bits of the whole; false: it is not shown to. NULL: it
      * never is. */
     bool (*answer_piece)(void *context, const struct ul_piece *piece, struct ul_group_call *call);
+    /* Turns a call into one with less scratch, and says how many times its time that is taken to
+     * need; 0: there is none. NULL: never. */
+    double (*leaner)(void *context, struct ul_call *call);
     void (*close)(void *context);
 };
 void ul_library_close(const struct ul_target_library *library);

@@ -30,7 +30,8 @@
 
 #include <string.h>
 
-#define KIB ((uint64_t)1 << 10)
+/* What algorithms keep beside their sums: tables and counters. */
+#define TABLE_BYTES ((uint64_t)64 << 10)
 
 /* Tests build a compiler that hands over all that the libraries take. */
 #ifndef UL_CUDA_CALLS_ALL
@@ -248,9 +249,24 @@ static uint64_t convolution_workspace(const struct ul_call *call)
 static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
 {
     uint64_t most = context->options->workspace_bytes / 64 * 64;
-    /* What algorithms keep beside their sums: tables and counters. */
-    uint64_t bytes = (wanted_bytes + 64 * KIB + 63) / 64 * 64;
+    uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
     return bytes < most ? bytes : most;
+}
+
+/* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
+ * loses. A product of few tiles is not cut, and leaves a part of the device idle; a convolution
+ * goes without tensors in another layout, then without its tables of offsets, or is a kernel of
+ * ours. */
+static double leaner(void *context, struct ul_call *call)
+{
+    bool is_product = call->kind == UL_CALL_MATMUL, has_more = call->scratch_bytes > TABLE_BYTES;
+    (void)context;
+    if (call->scratch_bytes == 0)
+        return 0;
+    call->scratch_bytes = has_more ? TABLE_BYTES : 0;
+    if (is_product)
+        return has_more ? 2 : 1.02;
+    return has_more ? 1.2 : 1.5;
 }
 
 static uint32_t align_of(const struct context *context, const struct ul_group_call *call)
@@ -305,6 +321,7 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .chosen_at_start = true,
                                                   .context = context,
                                                   .answer = answer,
+                                                  .leaner = leaner,
                                                   .close = close_context};
     *library = &context->library;
     return UL_OK;

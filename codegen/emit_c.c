@@ -254,6 +254,7 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                  .diag = diag,
                                  .language = &language};
     ul_emit_find_scratch(&emitter);
+    ul_emit_find_calls(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));
     UL_TRY(ul_emit_text(&emitter, directory, "model.h", put_model_h));

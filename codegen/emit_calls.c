@@ -208,7 +208,7 @@ static void put_library(struct ul_emitter *emitter)
                    "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
                    ul_program_threads(&program->options),
                    ul_emit_place(emitter, program->library_state, 0).offset_bytes,
-                   program->call_count,
+                   emitter->call_count,
                    ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
                    ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
 }
@@ -256,8 +256,10 @@ void ul_emit_calls(struct ul_emitter *emitter)
         return;
     put_packs(emitter);
     ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
-    for (uint32_t i = 0; i < program->call_count; i++)
-        put_call(emitter, &program->calls[i]);
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (emitter->call_numbers[i] != UL_NONE)
+            put_call(emitter, &program->calls[i]);
+    }
     ul_text_put(emitter->text, "};\n");
     if (program->options.target->is_device)
         put_device_libraries(emitter);
@@ -266,6 +268,42 @@ void ul_emit_calls(struct ul_emitter *emitter)
 }
 
 /* ---- steps ---- */
+
+/* The call of the program that an alternative of a step is. */
+static uint32_t call_of(const struct ul_program_step *step, uint32_t alternative)
+{
+    UL_ASSERT(alternative <= step->leaner_count);
+    return alternative == 0 ? step->kernel : step->leaner[alternative - 1].call;
+}
+
+static uint32_t call_at(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                        uint32_t position)
+{
+    return call_of(step, emitter->plan->positions[position].alternative);
+}
+
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t alternative)
+{
+    return emitter->call_numbers[call_of(step, alternative)];
+}
+
+void ul_emit_find_calls(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t *numbers = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
+    bool *runs = UL_NEW_ARRAY(emitter->arena, bool, program->call_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_program_step *step = &program->steps[plan->positions[p].step];
+        if (step->kind == UL_STEP_CALL)
+            runs[call_at(emitter, step, p)] = true;
+    }
+    emitter->call_count = 0;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
+    emitter->call_numbers = numbers;
+}
 
 static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
                        const struct ul_program_address *b, uint32_t position)
@@ -310,7 +348,7 @@ static void put_args(struct ul_emitter *emitter, const struct ul_program_step *s
 static void put_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
                         uint32_t position)
 {
-    if (emitter->program->calls[step->kernel].scratch_bytes > 0)
+    if (emitter->program->calls[call_at(emitter, step, position)].scratch_bytes > 0)
         ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
     else
         ul_text_put(emitter->text, "NULL");
@@ -326,7 +364,7 @@ void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step
     ul_text_printf(text, "%*s", columns + 4, "");
     put_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
     ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
-                   step->kernel);
+                   emitter->call_numbers[call_at(emitter, step, position)]);
     put_scratch(emitter, step, position);
     ul_text_printf(text, ");\n%*s}\n", columns, "");
 }
@@ -342,7 +380,8 @@ void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_ste
     put_args(emitter, step, step->arg_count, position);
     ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
                    step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
-                   convolution && ul_emit_uses_library(program, false) ? 1 : 0, step->kernel);
+                   convolution && ul_emit_uses_library(program, false) ? 1 : 0,
+                   emitter->call_numbers[call_at(emitter, step, position)]);
     put_scratch(emitter, step, position);
     ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
     if (step->own != NULL) {

@@ -184,7 +184,7 @@ static void put_model_c(struct ul_emitter *emitter)
         ul_text_printf(text,
                        "    .library_count = sizeof libraries / sizeof *libraries,\n"
                        "    .libraries = libraries,\n    .call_count = %u,\n    .calls = calls,\n",
-                       program->call_count);
+                       emitter->call_count);
     ul_text_put(text, "};\n\n");
     ul_emit_tables(emitter);
     ul_text_printf(
@@ -281,6 +281,7 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                                  .diag = diag,
                                  .language = &language};
     ul_emit_find_scratch(&emitter);
+    ul_emit_find_calls(&emitter);
     UL_TRY(ul_emit_weights(&emitter, directory));
     UL_TRY(ul_emit_text(&emitter, directory, "kernels.cu", put_kernels_cu));
     UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));

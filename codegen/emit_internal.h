@@ -34,6 +34,8 @@ struct ul_emitter {
     const struct ul_emit_language *language;
     struct ul_text *text;
     uint64_t *scratch_offsets;    /* per position */
+    uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t call_count;          /* that the plan runs */
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
@@ -72,6 +74,11 @@ enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, c
                             void (*put)(struct ul_emitter *)) UL_MUST_CHECK;
 
 /* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
+/* Numbers the calls that the plan runs; before anything is emitted. */
+void ul_emit_find_calls(struct ul_emitter *emitter);
+/* The place in the table of the call that an alternative of a step is; the plan runs it. */
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t alternative);
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);

@@ -287,10 +287,11 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_emit_string(text, node->name);
     ul_text_put(text, ", ");
     ul_emit_string(text, step->op);
-    ul_text_printf(text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u},\n", view_begin, view_count,
-                   step->work.flop_count, step->traffic.moved_bytes,
-                   (double)planned->alternatives[at->alternative].cost * 1e-9,
-                   step->kind == UL_STEP_CALL ? step->kernel + 1 : 0);
+    ul_text_printf(
+        text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u},\n", view_begin, view_count,
+        step->work.flop_count, step->traffic.moved_bytes,
+        (double)planned->alternatives[at->alternative].cost * 1e-9,
+        step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step, at->alternative) + 1 : 0);
 }
 
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */

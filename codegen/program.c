@@ -631,6 +631,30 @@ static void join_own(struct builder *builder, struct ul_program_step *call,
         call->in_place_count = 0;
 }
 
+/* The same call with ever less scratch, which a budget may take. */
+static void add_leaner(struct builder *builder, const struct ul_group_call *call,
+                       uint64_t own_scratch_bytes, struct ul_program_step *step)
+{
+    const struct ul_target_library *library = builder->options->library;
+    struct ul_program_leaner *all =
+        UL_NEW_ARRAY(builder->arena, struct ul_program_leaner, UL_IMPLEMENTATIONS);
+    struct ul_call lean = call->call;
+    double slowdown = 1;
+    step->leaner = all;
+    while (library->leaner != NULL && step->leaner_count + 1 < UL_IMPLEMENTATIONS &&
+           lean.scratch_bytes > own_scratch_bytes) {
+        double more = library->leaner(library->context, &lean);
+        if (more == 0)
+            break;
+        slowdown *= more;
+        all[step->leaner_count++] = (struct ul_program_leaner){
+            .call = call_add(builder, &lean),
+            .scratch_bytes =
+                lean.scratch_bytes > own_scratch_bytes ? lean.scratch_bytes : own_scratch_bytes,
+            .slowdown = slowdown};
+    }
+}
+
 /* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
 static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
 {
@@ -660,6 +684,8 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
     step = call == NULL ? own : call_step(builder, call, last);
     if (stands_in)
         join_own(builder, &step, &own);
+    if (call != NULL)
+        add_leaner(builder, call, scratch_bytes, &step);
     if (call != NULL && call->call.scratch_bytes > scratch_bytes)
         scratch_bytes = call->call.scratch_bytes;
     step.name = step_name(builder, builder->graph->nodes[last].name);

@@ -14,7 +14,12 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
         .name = step->implementation != NULL ? step->implementation : "ullage",
         .cost = ul_profile_cost(profile, &step->work, &step->traffic, step->rounds),
         .scratch_bytes = own_scratch_bytes};
-    return 1;
+    for (uint32_t i = 0; i < step->leaner_count; i++) {
+        offers[1 + i] = offers[0];
+        offers[1 + i].scratch_bytes = step->leaner[i].scratch_bytes;
+        offers[1 + i].cost = (uint64_t)((double)offers[0].cost * step->leaner[i].slowdown) + 1;
+    }
+    return 1 + step->leaner_count;
 }
 
 static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *kernel,

@@ -165,6 +165,28 @@ static void test_bounds(void **state)
     ul_arena_done(&fixture.arena);
 }
 
+/* What a budget may take of a workspace, and that it costs. */
+static void test_leaner(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    const struct ul_target_library *library;
+    struct ul_diag diag = {0};
+    ask(&fixture, &plain,
+        HEAD "input %0 \"x\" f32[64,1024] own\n"
+             "weight %1 \"w\" f32[1024,64] own = splat [0.5]\n"
+             "%2 \"y\" f32[64,64] own = MatMul n0 \"y\" (%0, %1)\nreturn %2\n");
+    assert_true(fixture.is_call);
+    assert_int_equal(ul_cuda_open_library(&fixture.arena, &plain, &library, &diag), UL_OK);
+    struct ul_call *call = &fixture.call.call;
+    assert_true(library->leaner(library->context, call) > 1);
+    assert_int_equal(call->scratch_bytes, LITTLE);
+    assert_true(library->leaner(library->context, call) > 1);
+    assert_int_equal(call->scratch_bytes, 0);
+    assert_true(library->leaner(library->context, call) == 0);
+    ul_arena_done(&fixture.arena);
+}
+
 /* Dense, with channels innermost in memory: a view of [n, h, w, c]. */
 #define IMAGE                                                                                      \
     "input %0 \"image\" f32[1,10,10,16] own\n"                                                     \
@@ -212,8 +234,9 @@ static void test_convolutions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_epilogues),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_epilogues),
+                                       cmocka_unit_test(test_bounds), cmocka_unit_test(test_leaner),
+                                       cmocka_unit_test(test_convolutions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,8 @@
 
 ULLAGE is a compiler that hands over all that the libraries take (ullage_calls). Each model is
 compiled with the libraries, and compared with target c without any reuse; the named library must
-run it, and kernels of ours where it has no algorithm; --pack none and --workspace 0 must compute
-the same or nearly so, and --guard find nothing.
+run it, and kernels of ours where it has no algorithm; --pack none, --workspace 0 and the
+smallest budget must compute the same or nearly so, and --guard find nothing.
 Then: cuDNN missing at the start, all libraries missing, --tune and the file that it writes.
 --quick compares once, with --guard and missing libraries.
 Exit: 0 ok, 1 a model failed, 77 a Python package or g++ is missing.
@@ -269,6 +269,7 @@ def check(ullage, folder, calls, quick):
          "--pack none has other bits")
     small = outputs(compile_model(ullage, folder, "small", *CUDA, "--workspace", "0"))
     need(near(small, plain, 1e-5), "--workspace 0 differs")
+    check_budget(ullage, folder, plain)
     limits = (("--tf32", 2e-3), ("--precision fp16", 5e-3), ("--precision bf16", 3e-2))
     for options, limit in limits:
         other = compile_model(ullage, folder, "other", *CUDA, *options.split())
@@ -297,6 +298,24 @@ def check_missing(program, calls):
         wanted = 3 if library in calls else 0
         need(code == wanted and (code == 0 or "was not found" in text),
              f"{switch}: exit {code}: {text}")
+
+
+def check_budget(ullage, folder, plain):
+    """The smallest program: calls with less workspace, and in pieces."""
+    ladder = os.path.join(folder, "ladder.json")
+    model = os.path.join(folder, "model.onnx")
+    code, text = run([ullage, "plan", model, *CUDA, "--sweep", "--json", ladder])
+    need(code == 0, f"plan --sweep: {text}")
+    with open(ladder) as file:
+        least = json.load(file)["plans"][-1]["reserved_bytes"]
+    program = compile_model(ullage, folder, "least", *CUDA, "--budget", str(least))
+    with open(program + ".json") as file:
+        plan = json.load(file)
+    need(plan["reserved_bytes"] == least and any(plan["steps"]["alternative"]),
+         f"a budget of {least} takes no call's workspace")
+    need(near(outputs(program), plain, 1e-5), f"--budget {least} differs")
+    code, text = run([program, "--guard", "--random", "1"])
+    need(code == 0, f"--budget {least} --guard: {text}")
 
 
 def check_fallback(ullage, folder, calls, plain):
