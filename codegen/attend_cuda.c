@@ -2,6 +2,7 @@
 #include "codegen/attend_cuda.h"
 
 #include "codegen/contract_cuda_internal.h"
+#include "codegen/grid.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +12,16 @@ enum {
     MOST_SIZE = 128,      /* of a head */
     SHARED_BYTES = 49152, /* that every device has without being asked */
     NARROW_SIZE = 64,     /* up to which 64 keys fit at once */
-    FEW_QUERIES = 32
+    FEW_QUERIES = 32,
+    PROCESSORS = 128 /* of devices that count: 108 to 132 */
+};
+
+/* Of struct ul_attend_mma: how a block of warps shares queries and keys. */
+struct mma_shape {
+    int rows, down,
+        groups;      /* warps side by side along queries; bands of a warp; warps along keys */
+    int keys, steps; /* keys of a warp at a time; how often before the next ones are read */
+    int64_t least_blocks, least_keys; /* of a launch, so that the shape is worth it */
 };
 
 struct attend_out {
@@ -20,9 +30,9 @@ struct attend_out {
     struct ul_contract_plan scores[2], values[2];
     const char *kind; /* on tensor cores: of elements; else NULL */
     const char *coordinate;
-    int64_t depth, width; /* of a head's queries and values, padded */
-    int rows;             /* queries of a thread */
-    int keys;             /* at once, on tensor cores */
+    int64_t depth, width;          /* of a head's queries and values, padded */
+    int rows;                      /* queries of a thread */
+    const struct mma_shape *shape; /* on tensor cores */
     int q_pack, k_pack, v_pack;
     struct ul_contract_grid grid;
     struct ul_arena arena;
@@ -53,16 +63,55 @@ static const char *kind_of(const struct ul_kernel *kernel, const struct ul_atten
     return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
 }
 
-/* As struct ul_attend_mma of runtime/ul_attention.cuh. */
-static int64_t size_mma(struct attend_out *to)
+static int64_t queries_of(const struct mma_shape *shape)
 {
+    return 16 * shape->rows * shape->down;
+}
+
+/* As struct ul_attend_mma of runtime/ul_attention.cuh. */
+static void size_mma(struct attend_out *to, const struct mma_shape *shape)
+{
+    to->shape = shape;
+    to->grid.threads = 32 * (uint32_t)(shape->rows * shape->groups);
+    int64_t block_keys = shape->keys * shape->groups * shape->steps, block = queries_of(shape);
+    int64_t kv = larger(block_keys * (to->depth + 8 + to->width + 8), block * (to->depth + 8));
+    int64_t weights = 8 * (shape->keys + 8);
+    int64_t band = to->attend->rounds_weights ? weights + larger(weights, 256) : 2 * weights + 256;
+    int64_t chunk = to->width % 32 == 0 ? 32 : 16;
+    int64_t out = block * (shape->groups * (chunk + 8) + 2 * shape->groups + 1);
+    int64_t in = kv + 2 * band * shape->rows * shape->groups * shape->down;
+    to->grid.shared_bytes = (uint32_t)(2 * larger(in, 2 * out));
+}
+
+/* The shape of a block of threads. As many queries as leave enough blocks for all processors, and
+ * no more than are there: keys and values are read from memory once for each block. */
+static int64_t choose_mma(struct attend_out *to, int64_t heads)
+{
+    static const struct mma_shape narrow[] = {
+        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .least_blocks = 2 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .least_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .least_keys = 65},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
+    static const struct mma_shape wide[] = {
+        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .least_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
     bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
+    const struct mma_shape *shape = is_narrow ? narrow : wide;
+    int64_t queries = to->attend->queries;
     to->depth = ceil_to(to->attend->size, is_narrow ? 16 : 32);
     to->width = ceil_to(to->attend->value_size, is_narrow ? 16 : 32);
-    to->keys = is_narrow ? 64 : 32;
-    int64_t kv = larger(to->keys * (to->depth + 8 + to->width + 8), 64 * (to->depth + 8));
-    to->grid.shared_bytes = (uint32_t)(2 * (kv + 8 * (16 * (to->keys + 8) + 256)));
-    return 64;
+    for (;; shape++) {
+        int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
+        bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
+        size_mma(to, shape);
+        if (!is_padded && blocks >= (shape->least_blocks + heads - 1) / heads &&
+            to->attend->keys >= shape->least_keys && to->grid.shared_bytes <= SHARED_BYTES)
+            return queries_of(shape);
+    }
 }
 
 /* As struct ul_attend_size. */
@@ -83,9 +132,9 @@ static int64_t size_threads(struct attend_out *to)
     return 16 * to->rows;
 }
 
-/* Elements at once along a head, of all parts. */
+/* Elements at once along a head, of all parts; threads share `elements` of them evenly. */
 static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
-                   bool along_k)
+                   bool along_k, int64_t elements)
 {
     int least = 8;
     for (uint32_t i = 0; i < to->attend->part_count; i++) {
@@ -95,7 +144,18 @@ static int pack_of(const struct attend_out *to, const struct ul_contract_plan *p
         int pack = reading.along_k == along_k ? reading.pack : 1;
         least = pack < least ? pack : least;
     }
+    while (elements / to->grid.threads % least != 0)
+        least /= 2;
     return least;
+}
+
+/* The heads of all batches that a launch has. */
+static int64_t heads_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        if (kernel->contractions[i].attend == attend)
+            return ul_contract_cuda_batch(kernel, &kernel->contractions[i]);
+    return 1;
 }
 
 static void init(struct attend_out *to, const struct ul_kernel *kernel,
@@ -116,11 +176,14 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
                 !ul_contract_cuda_is_short(plans[p], &plans[p]->epilogue_uses, kernel))
                 to->coordinate = "int64_t";
     }
-    int64_t queries = to->kind != NULL ? size_mma(to) : size_threads(to);
-    to->q_pack = pack_of(to, to->scores, 'a', true);
-    to->k_pack = pack_of(to, to->scores, 'b', true);
-    to->v_pack = pack_of(to, to->values, 'b', false);
     to->grid.threads = THREADS;
+    int64_t keys = 32, queries = to->kind != NULL ? choose_mma(to, heads_of(kernel, attend))
+                                                  : size_threads(to);
+    if (to->kind != NULL)
+        keys = to->shape->keys * to->shape->groups * to->shape->steps;
+    to->q_pack = pack_of(to, to->scores, 'a', true, queries * to->depth);
+    to->k_pack = pack_of(to, to->scores, 'b', true, keys * to->depth);
+    to->v_pack = pack_of(to, to->values, 'b', false, keys * to->width);
     to->grid.tile_count = (attend->queries + queries - 1) / queries;
 }
 
@@ -140,7 +203,7 @@ static struct ul_contract_out out_of(const struct attend_out *to,
 static void put_reader(const struct attend_out *to, uint32_t indent, char name,
                        const struct ul_contract_plan *plans, const char *key, int pack)
 {
-    const char *type = to->kind != NULL ? "uint16_t" : "float";
+    const char *type = to->kind != NULL ? "ul_bits16" : "float";
     for (uint32_t i = 0; i < to->attend->part_count; i++) {
         char function[24];
         snprintf(function, sizeof function, "t_read_%c%" PRIu32, name, i);
@@ -181,23 +244,24 @@ static void put_query_reader(const struct attend_out *to, uint32_t indent)
                                           .operand = 'a',
                                           .first = "t_fm",
                                           .second = "t_fk",
-                                          .type = to->kind != NULL ? "uint16_t" : "float",
+                                          .type = to->kind != NULL ? "ul_bits16" : "float",
                                           .pack = to->q_pack,
                                           .is_stored = to->kind != NULL});
 }
 
-static void put_score(const struct attend_out *to, uint32_t indent)
+static void put_score(struct attend_out *to, uint32_t indent)
 {
     const struct ul_contraction *c = &to->attend->scores[0];
+    const bool *is_short = ul_narrow(to->printer.kernel, &to->arena);
     struct ul_contract_out out = out_of(to, &to->scores[0]);
     ul_contract_line(&out, indent,
                      "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
                      "float t_sum) -> float {",
                      to->coordinate, to->coordinate);
-    ul_contract_line(&out, indent + 1, "[[maybe_unused]] const int64_t v%" PRIu32 " = t_fm;",
-                     c->vars[0]);
-    ul_contract_line(&out, indent + 1, "[[maybe_unused]] const int64_t v%" PRIu32 " = t_fn;",
-                     c->vars[1]);
+    for (uint32_t i = 0; i < 2; i++)
+        ul_contract_line(&out, indent + 1, "[[maybe_unused]] const %s v%" PRIu32 " = %s;",
+                         is_short[c->vars[i]] ? "int32_t" : "int64_t", c->vars[i],
+                         i == 0 ? "t_fm" : "t_fn");
     ul_contract_line(&out, indent + 1, "const float v%" PRIu32 " = t_sum;", c->acc);
     to->printer.put_statements(to->printer.context, to->attend->before, indent + 1);
     ul_contract_indent(&out, indent + 1);
@@ -212,9 +276,11 @@ static void put_call(const struct attend_out *to, uint32_t indent)
     const struct ul_attend *attend = to->attend;
     struct ul_contract_out out = out_of(to, &to->scores[0]);
     if (to->kind != NULL)
-        ul_contract_line(&out, indent,
-                         "typedef ul_attend_mma<%s, %" PRId64 ", %" PRId64 ", %d> t_size;",
-                         to->kind, to->depth, to->width, to->keys);
+        ul_contract_line(
+            &out, indent,
+            "typedef ul_attend_mma<%s, %" PRId64 ", %" PRId64 ", %d, %d, %d, %d, %d, %s> t_size;",
+            to->kind, to->depth, to->width, to->shape->keys, to->shape->down, to->shape->rows,
+            to->shape->groups, to->shape->steps, ul_contract_cuda_truth(attend->rounds_weights));
     else
         ul_contract_line(&out, indent,
                          "typedef ul_attend_size<%" PRId64 ", %" PRId64 ", %d> t_size;", to->depth,

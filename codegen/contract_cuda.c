@@ -35,7 +35,7 @@ static void end(struct cuda_out *to)
 /* Type of the elements that readers give. */
 static const char *read_type(const struct cuda_out *to)
 {
-    return to->plan.form == UL_CONTRACT_CUDA_MMA ? "uint16_t" : to->plan.base.type;
+    return to->plan.form == UL_CONTRACT_CUDA_MMA ? "ul_bits16" : to->plan.base.type;
 }
 
 static void put_begin(const struct cuda_out *to, uint32_t indent)
@@ -202,12 +202,12 @@ void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
         return;
     }
     begin(&to, printer, contraction);
+    bool is_mma = to.plan.form == UL_CONTRACT_CUDA_MMA;
     if (to.plan.grid.shared_bytes > 0)
         ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
-                         read_type(&to), contraction->acc,
-                         to.plan.grid.shared_bytes / (to.plan.form == UL_CONTRACT_CUDA_MMA
-                                                          ? 2
-                                                          : (uint32_t)to.plan.base.element_bytes));
+                         is_mma ? "uint16_t" : to.plan.base.type, contraction->acc,
+                         to.plan.grid.shared_bytes /
+                             (is_mma ? 2 : (uint32_t)to.plan.base.element_bytes));
     end(&to);
 }
 

@@ -53,6 +53,9 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
  * sees them? */
 bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
                                const struct ul_contract_uses *uses, const struct ul_kernel *kernel);
+/* Contractions side by side, under loops around this one, which is one of the kernel's. */
+int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
+                               const struct ul_contraction *contraction);
 /* How operand `name` is read, at most `most` elements at once. */
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
                                                          char name, int most);

@@ -298,6 +298,13 @@ static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t wh
     return 0;
 }
 
+int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
+                               const struct ul_contraction *contraction)
+{
+    int64_t batch = batch_of(kernel, kernel->first, (uint32_t)(contraction - kernel->contractions));
+    return batch < 1 ? 1 : batch;
+}
+
 /* Elements at once where a warp adds along k, 0 where neighbours lie elsewhere. */
 static int dot_pack(const struct ul_contract_plan *base)
 {
@@ -366,9 +373,7 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
     ul_contract_merge(c, &plan->uses, m, n, &plan->n);
     ul_contract_merge(c, &plan->uses, m + n, k, &plan->k);
-    plan->batch = batch_of(kernel, kernel->first, (uint32_t)(contraction - kernel->contractions));
-    if (plan->batch < 1)
-        plan->batch = 1;
+    plan->batch = ul_contract_cuda_batch(kernel, contraction);
     choose(plan, kernel);
 }
 

@@ -1,6 +1,7 @@
 /* Which indexes fit 32 bits, in which a graphics processor computes faster: loop variables, and
- * names of sums and products of them, as far as every expression that C would then compute in 32
- * bits stays in range. What comes from data or from contractions stays as wide as it is. */
+ * queries and keys of attention, names of sums and products of them, as far as every expression
+ * that C would then compute in 32 bits stays in range. What comes from data or from contractions
+ * stays as wide as it is. */
 #include "codegen/grid.h"
 
 #include <string.h>
@@ -78,12 +79,23 @@ static void look_at_operand(struct narrower *n, const struct ul_operand *operand
         look_at(n, operand->bounds[i].at.base);
 }
 
+/* Queries and keys of attention, whose scores are printed as expressions of them. */
+static void name_attend(struct narrower *n, const struct ul_attend *attend)
+{
+    const uint32_t *vars = attend->scores[0].vars;
+    n->is_short[vars[0]] = fits(0, attend->queries);
+    n->is_short[vars[1]] = fits(0, attend->keys);
+}
+
 /* Statements are numbered as they were made: a variable before what uses it. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
 {
     struct narrower n = {.kernel = kernel};
     n.is_short = UL_NEW_ARRAY(arena, bool, kernel->var_count);
     n.verdicts = UL_NEW_ARRAY(arena, uint8_t, kernel->expr_count);
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        if (kernel->contractions[i].attend != NULL)
+            name_attend(&n, kernel->contractions[i].attend);
     for (ul_ks id = 0; id < kernel->stmt_count; id++) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         look_at(&n, stmt->value);
@@ -97,6 +109,8 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
     for (uint32_t i = 0; i < kernel->contraction_count; i++) {
         look_at_operand(&n, &kernel->contractions[i].a);
         look_at_operand(&n, &kernel->contractions[i].b);
+        if (kernel->contractions[i].attend != NULL)
+            look_at(&n, kernel->contractions[i].attend->score);
     }
     if (n.fails)
         memset(n.is_short, 0, kernel->var_count * sizeof *n.is_short);

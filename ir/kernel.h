@@ -212,8 +212,9 @@ struct ul_attend {
     struct ul_contraction values[2];
     ul_ks before;
     ul_kx score;
-    int64_t reach;      /* query q sees keys up to q + reach at most */
-    bool empty_is_zero; /* a query that sees no key gives zeros, not NaN */
+    int64_t reach;       /* query q sees keys up to q + reach at most */
+    bool empty_is_zero;  /* a query that sees no key gives zeros, not NaN */
+    bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
 };
 
 /* What naming shared parts knows of an expression; stale when the epoch is another. */

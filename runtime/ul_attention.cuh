@@ -38,7 +38,7 @@ __device__ __forceinline__ float ul_attend_exp(float x)
 /* A NaN may be lost here, but not in the exponentials. */
 __device__ __forceinline__ float ul_attend_larger(float x, float y)
 {
-    return x < y ? y : x;
+    return fmaxf(x, y);
 }
 
 /* What exponents are taken relative to: while all scores are -inf nothing is subtracted. */
@@ -252,152 +252,288 @@ __device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I qu
                                        put);
 }
 
-/* The same on tensor cores: 64 queries, 16 to each of four warps, BC keys at a time. Queries stay
- * in fragments, so does the result; scores go through shared memory of their warp, where their
- * exponentials take their place: rounded to 16 bits, and what rounding left of them, so that
- * weights are as good as those of a softmax in f32. */
-template <class KIND_, int D_, int E_, int BC_> struct ul_attend_mma {
+/* The same on tensor cores. Each of ROWS x GROUPS warps has DOWN bands of 16 queries, and of each
+ * BK keys that lie in shared memory its group's part, BC keys at a time; queries stay in fragments,
+ * so does the result. Scores go through shared memory of their warp, where their exponentials take
+ * their place, rounded to 16 bits: where ROUNDS no more than that, and the rounded ones are summed,
+ * so that weights add up to one; else also what rounding left of them, so that weights are as good
+ * as those of a softmax in f32. At the end the groups' results are added in order.
+ *
+ * What bounds it is shared memory (128 bytes a cycle of a processor): for 16 queries and 16 keys,
+ * scores come and go with 3 KiB, and fragments of keys and values with 16 (D + E) bytes a band, or
+ * half of that where a warp has two bands.
+ *
+ * Eight elements more than there must be let 8 rows of fragments begin in different banks, and let
+ * 4 rows two apart lie side by side in them: these are what lanes read and write at a time. */
+template <class KIND_, int D_, int E_, int BC_, int DOWN_, int ROWS_, int GROUPS_, int STEPS_,
+          bool ROUNDS_>
+struct ul_attend_mma {
     typedef KIND_ KIND;
-    static constexpr int D = D_, E = E_, BC = BC_, BR = 64, threads = 128;
+    static constexpr int D = D_, E = E_, BC = BC_, DOWN = DOWN_, ROWS = ROWS_, GROUPS = GROUPS_;
+    static constexpr int STEPS = STEPS_; /* of BC keys, of a group */
+    static constexpr bool ROUNDS = ROUNDS_;
+    static constexpr int threads = 32 * ROWS * GROUPS, BR = 16 * DOWN * ROWS;
+    static constexpr int part = BC * STEPS, BK = part * GROUPS;
     static constexpr int pitch_d = D + 8, pitch_e = E + 8; /* of elements */
-    static constexpr int pitch_s = BC + 8;                 /* of floats, a row of scores */
-    static constexpr int k = BC * pitch_d, v = BC * pitch_e, q = BR * pitch_d;
+    static constexpr int pitch_s = BC + 8;                 /* of floats; of elements for weights */
+    static constexpr int k = BK * pitch_d, v = BK * pitch_e, q = BR * pitch_d;
     static constexpr int kv = k + v > q ? k + v : q;
-    static constexpr int scores = 16 * pitch_s; /* of a warp */
-    static constexpr int factors = 16 * 16;     /* of a warp */
-    static constexpr int elements = kv + 4 * 2 * (scores + factors);
+    static constexpr int weights = 8 * pitch_s, factors = 16 * 16; /* of a band, as floats */
+    static constexpr int factors_at = ROUNDS ? weights : 2 * weights;
+    static constexpr int band =
+        factors_at + factors > 2 * weights ? factors_at + factors : 2 * weights;
+    static constexpr int chunk = E % 32 == 0 ? 32 : 16; /* of the result, on its way out */
+    static constexpr int pitch_o = chunk + 8;
+    static constexpr int out = GROUPS * BR * pitch_o + (2 * GROUPS + 1) * BR;
+    static constexpr int in = kv + 2 * ROWS * GROUPS * DOWN * band;
+    static constexpr int elements = in > 2 * out ? in : 2 * out;
     static_assert(D % 16 == 0 && E % 16 == 0 && BC % 16 == 0, "padded");
+
+    /* The i-th of a lane's four rows of a band. Eight lanes have the same, and of these each has
+     * every eighth pair of columns. */
+    static __device__ __forceinline__ int row(int i)
+    {
+        return (int)threadIdx.x % 32 / 8 * 2 + i % 2 + i / 2 * 8;
+    }
+    static __device__ __forceinline__ int column(int j)
+    {
+        return (int)threadIdx.x % 8 * 2 + 16 * j;
+    }
 };
 
-/* Lane l has row l / 2 of its warp's scores, and every second group of 4 columns. */
+/* What is known of a lane's rows of a band: the same in all of a row's lanes but for `total`, which
+ * is of the lane's columns. */
+struct ul_attend_rows {
+    float largest[4], total[4];
+};
+
+/* Weights in place of a band's scores, and behind them what takes back the rise of the largest;
+ * false where nothing rose. */
 template <class MMA, typename I, class SCORE>
-__device__ __forceinline__ void ul_attend_softmax(float *scores, float *factors, float &largest,
-                                                  float &total, I row, I queries, I key0, I keys,
-                                                  const SCORE &score)
+__device__ __forceinline__ bool ul_attend_softmax(float *band, ul_attend_rows &rows, I row0,
+                                                  I queries, I key0, I keys, const SCORE &score)
 {
-    typedef ul_pack_of<float, 4> four;
-    typedef ul_pack_of<uint16_t, 4> four_rounded;
-    constexpr int count = MMA::BC / 8;
-    const int lane = (int)threadIdx.x % 32, y = lane / 2, x = lane % 2 * 4;
-    four at[count];
-    float most = -INFINITY;
+    typedef ul_pack_of<float, 2> two;
+    typedef typename MMA::KIND KIND;
+    constexpr int count = MMA::BC / 16;
+    const bool is_full = keys % MMA::BC == 0;
+    two at[4][count];
+    float factors[4];
+    bool rises = false;
     UL_UNROLLED
-    for (int i = 0; i < count; i++) {
-        at[i] = *(const four *)(const void *)(scores + y * MMA::pitch_s + 8 * i + x);
+    for (int i = 0; i < 4; i++) {
+        const I row = row0 + MMA::row(i) < queries ? row0 + MMA::row(i) : queries - 1;
+        float most = -INFINITY;
         UL_UNROLLED
-        for (int e = 0; e < 4; e++) {
-            const I key = key0 + 8 * i + x + e;
-            at[i].at[e] = key < keys && row < queries ? score(row, key, at[i].at[e]) : -INFINITY;
-            most = ul_attend_larger(most, at[i].at[e]);
+        for (int j = 0; j < count; j++) {
+            at[i][j] =
+                *(const two *)(const void *)(band + MMA::row(i) * MMA::pitch_s + MMA::column(j));
+            UL_UNROLLED
+            for (int e = 0; e < 2; e++) {
+                const I key = key0 + MMA::column(j) + e;
+                float &x = at[i][j].at[e];
+                x = is_full || key < keys ? score(row, key, x) : -INFINITY;
+                most = ul_attend_larger(most, x);
+            }
+        }
+        UL_UNROLLED
+        for (int lane = 1; lane < 8; lane *= 2)
+            most = ul_attend_larger(most, __shfl_xor_sync(0xffffffffu, most, lane));
+        most = ul_attend_larger(rows.largest[i], most);
+        const float shift = ul_attend_shift(most);
+        factors[i] = ul_attend_exp(rows.largest[i] - shift);
+        rises = rises || factors[i] != 1.0f;
+        rows.largest[i] = most;
+        rows.total[i] *= factors[i];
+        UL_UNROLLED
+        for (int j = 0; j < count; j++) {
+            UL_UNROLLED
+            for (int e = 0; e < 2; e++)
+                at[i][j].at[e] = ul_attend_exp(at[i][j].at[e] - shift);
         }
     }
-    most = ul_attend_larger(most, __shfl_xor_sync(0xffffffffu, most, 1));
-    most = ul_attend_larger(largest, most);
-    const float shift = ul_attend_shift(most), factor = ul_attend_exp(largest - shift);
-    largest = most;
-    total *= factor;
     __syncwarp(); /* all have read their scores */
-    uint16_t *rounded = (uint16_t *)(void *)scores;
     UL_UNROLLED
-    for (int i = 0; i < count; i++) {
-        four_rounded to, rest;
+    for (int i = 0; i < 4; i++) {
         UL_UNROLLED
-        for (int e = 0; e < 4; e++) {
-            const float weight = ul_attend_exp(at[i].at[e] - shift);
-            total += weight;
-            to.at[e] = MMA::KIND::round(weight);
-            rest.at[e] = MMA::KIND::round(weight - MMA::KIND::value(to.at[e]));
+        for (int j = 0; j < count; j++) {
+            ul_pack_of<ul_bits16, 2> to, rest;
+            UL_UNROLLED
+            for (int e = 0; e < 2; e++) {
+                const float weight = at[i][j].at[e];
+                const uint16_t rounded = KIND::round(weight);
+                const float left = weight - KIND::value(rounded);
+                rows.total[i] += MMA::ROUNDS ? KIND::value(rounded) : weight;
+                to.put(e, rounded);
+                rest.put(e, KIND::round(left));
+            }
+            uint16_t *place = (uint16_t *)(void *)band + MMA::row(i) * MMA::pitch_s;
+            *(ul_pack_of<ul_bits16, 2> *)(void *)(place + MMA::column(j)) = to;
+            if constexpr (!MMA::ROUNDS)
+                *(ul_pack_of<ul_bits16, 2> *)(void *)(place + 2 * MMA::weights + MMA::column(j)) =
+                    rest;
         }
-        uint16_t *row_of = rounded + y * 2 * MMA::pitch_s + 8 * i + x;
-        *(four_rounded *)(void *)row_of = to;
-        *(four_rounded *)(void *)(row_of + MMA::BC) = rest;
+        two factor;
+        factor.at[0] = factor.at[1] = factors[i];
+        *(two *)(void *)(band + MMA::factors_at + MMA::row(i) * 16 + MMA::column(0)) = factor;
     }
-    UL_UNROLLED
-    for (int i = 0; i < 8; i++)
-        factors[y * 16 + lane % 2 * 8 + i] = factor;
     __syncwarp();
+    return __any_sync(0xffffffffu, rises);
 }
 
-/* Scores of this warp's queries with the tile's keys, [query][key]. */
+/* Scores of this warp's queries with BC keys, [query][key] in each of its bands. */
 template <class MMA, class FRAGMENT_Q>
-__device__ __forceinline__ void
-ul_attend_scores_mma(float *scores, const FRAGMENT_Q (&q)[MMA::D / 16], const uint16_t *ks)
+__device__ __forceinline__ void ul_attend_scores_mma(float *bands,
+                                                     const FRAGMENT_Q (&q)[MMA::DOWN][MMA::D / 16],
+                                                     const uint16_t *ks)
 {
     using namespace nvcuda;
     typedef typename MMA::KIND KIND;
     typename ul_fragment_of<wmma::matrix_b, KIND, false>::type k;
     UL_UNROLLED
     for (int c = 0; c < MMA::BC / 16; c++) {
-        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
-        wmma::fill_fragment(sum, 0.0f);
+        wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[MMA::DOWN];
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN; b++)
+            wmma::fill_fragment(sums[b], 0.0f);
         UL_UNROLLED
         for (int d = 0; d < MMA::D / 16; d++) {
             ul_fragment_load<KIND>(k, ks + 16 * c * MMA::pitch_d + 16 * d, MMA::pitch_d);
-            wmma::mma_sync(sum, q[d], k, sum);
+            UL_UNROLLED
+            for (int b = 0; b < MMA::DOWN; b++)
+                wmma::mma_sync(sums[b], q[b][d], k, sums[b]);
         }
-        wmma::store_matrix_sync(scores + 16 * c, sum, MMA::pitch_s, wmma::mem_row_major);
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN; b++)
+            wmma::store_matrix_sync(bands + b * MMA::band + 16 * c, sums[b], MMA::pitch_s,
+                                    wmma::mem_row_major);
     }
     __syncwarp();
 }
 
-/* result = result * factors + weights values, the weights in two parts. */
+/* result = result * factors, of a band. */
 template <class MMA, class FRAGMENT>
-__device__ __forceinline__ void ul_attend_values_mma(FRAGMENT (&result)[MMA::E / 16],
-                                                     const float *factors, const uint16_t *weights,
-                                                     const uint16_t *vs)
+__device__ __forceinline__ void ul_attend_take_back(FRAGMENT (&result)[MMA::E / 16],
+                                                    const float *band)
 {
-    using namespace nvcuda;
-    typedef typename MMA::KIND KIND;
-    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type p, rest;
-    typename ul_fragment_of<wmma::matrix_b, KIND, true>::type v;
     FRAGMENT factor;
-    wmma::load_matrix_sync(factor, factors, 16, wmma::mem_row_major);
+    nvcuda::wmma::load_matrix_sync(factor, band + MMA::factors_at, 16, nvcuda::wmma::mem_row_major);
     UL_UNROLLED
     for (int e = 0; e < MMA::E / 16; e++) {
         UL_UNROLLED
         for (int i = 0; i < (int)factor.num_elements; i++)
             result[e].x[i] *= factor.x[i];
     }
-    UL_ROLLED /* fragments of one round at a time, so that registers do */
-        for (int c = 0; c < MMA::BC / 16; c++)
-    {
-        ul_fragment_load<KIND>(p, weights + 16 * c, 2 * MMA::pitch_s);
-        ul_fragment_load<KIND>(rest, weights + MMA::BC + 16 * c, 2 * MMA::pitch_s);
+}
+
+/* result = result + weights values, the weights in one part or in two. */
+template <class MMA, class FRAGMENT>
+__device__ __forceinline__ void ul_attend_values_mma(FRAGMENT (&result)[MMA::DOWN][MMA::E / 16],
+                                                     const float *bands, const uint16_t *vs)
+{
+    using namespace nvcuda;
+    typedef typename MMA::KIND KIND;
+    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type p[MMA::DOWN], rest[MMA::DOWN];
+    typename ul_fragment_of<wmma::matrix_b, KIND, true>::type v;
+    UL_UNROLLED
+    for (int c = 0; c < MMA::BC / 16; c++) {
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN; b++) {
+            const uint16_t *weights =
+                (const uint16_t *)(const void *)(bands + b * MMA::band) + 16 * c;
+            ul_fragment_load<KIND>(p[b], weights, MMA::pitch_s);
+            if constexpr (!MMA::ROUNDS)
+                ul_fragment_load<KIND>(rest[b], weights + 2 * MMA::weights, MMA::pitch_s);
+        }
         UL_UNROLLED
         for (int e = 0; e < MMA::E / 16; e++) {
             ul_fragment_load<KIND>(v, vs + 16 * c * MMA::pitch_e + 16 * e, MMA::pitch_e);
-            wmma::mma_sync(result[e], rest, v, result[e]);
-            wmma::mma_sync(result[e], p, v, result[e]);
+            UL_UNROLLED
+            for (int b = 0; b < MMA::DOWN; b++) {
+                if constexpr (!MMA::ROUNDS)
+                    wmma::mma_sync(result[b][e], rest[b], v, result[b][e]);
+                wmma::mma_sync(result[b][e], p[b], v, result[b][e]);
+            }
         }
     }
     __syncwarp();
 }
 
-/* Puts the quotients of a warp's queries through `place`, one fragment after the other. */
-template <class MMA, bool EMPTY_IS_ZERO, typename I, class FRAGMENT, class PUT>
-__device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::E / 16],
-                                                  float total, float *place, I row0, I queries,
-                                                  I value_size, const PUT &put)
+/* The block's largest scores and sums of weights, of each group and query; then what each group's
+ * result is multiplied by, and behind these what their sum is. */
+template <class MMA>
+__device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&rows)[MMA::DOWN])
 {
-    using namespace nvcuda;
-    const int lane = (int)threadIdx.x % 32;
-    total += __shfl_xor_sync(0xffffffffu, total, 1);
-    UL_ROLLED
-    for (int e = 0; e < MMA::E / 16; e++) {
+    constexpr int BR = MMA::BR, GROUPS = MMA::GROUPS;
+    const int warp = (int)threadIdx.x / 32;
+    float *mine = norms + warp / MMA::ROWS * BR + warp % MMA::ROWS * 16 * MMA::DOWN;
+    UL_UNROLLED
+    for (int b = 0; b < MMA::DOWN; b++) {
         UL_UNROLLED
-        for (int i = 0; i < MMA::E / 16; i++) /* in registers: no index at run time */
-            if (i == e)
-                wmma::store_matrix_sync(place, result[i], 16, wmma::mem_row_major);
-        __syncwarp();
-        UL_UNROLLED
-        for (int i = 0; i < 8; i++) {
-            const int y = (lane + 32 * i) / 16, x = (lane + 32 * i) % 16;
-            const float sum = __shfl_sync(0xffffffffu, total, 2 * y);
-            const I to = row0 + y, element = 16 * e + x;
-            if (to < queries && element < value_size)
-                put(to, element, ul_attend_quotient<EMPTY_IS_ZERO>(place[y * 16 + x], sum));
+        for (int i = 0; i < 4; i++) {
+            float total = rows[b].total[i];
+            UL_UNROLLED
+            for (int lane = 1; lane < 8; lane *= 2)
+                total += __shfl_xor_sync(0xffffffffu, total, lane);
+            if ((int)threadIdx.x % 8 == 0) {
+                mine[16 * b + MMA::row(i)] = rows[b].largest[i];
+                mine[16 * b + MMA::row(i) + GROUPS * BR] = total;
+            }
         }
-        __syncwarp();
+    }
+    __syncthreads();
+    UL_ROLLED
+    for (int y = (int)threadIdx.x; y < BR; y += MMA::threads) {
+        float most = norms[y], total = 0.0f;
+        UL_UNROLLED
+        for (int g = 1; g < GROUPS; g++)
+            most = ul_attend_larger(most, norms[g * BR + y]);
+        const float shift = ul_attend_shift(most);
+        UL_UNROLLED
+        for (int g = 0; g < GROUPS; g++) {
+            const float factor = ul_attend_exp(norms[g * BR + y] - shift);
+            total += factor * norms[(GROUPS + g) * BR + y];
+            norms[g * BR + y] = factor;
+        }
+        norms[GROUPS * BR + y] = total;
+    }
+    __syncthreads();
+}
+
+/* Puts the quotients through `place`, some elements of all queries after the other. */
+template <class MMA, bool EMPTY_IS_ZERO, typename I, class FRAGMENT, class PUT>
+__device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::DOWN][MMA::E / 16],
+                                                  const float *norms, float *place, I row0,
+                                                  I queries, I value_size, const PUT &put)
+{
+    constexpr int BR = MMA::BR, chunk = MMA::chunk, pitch = MMA::pitch_o;
+    const int warp = (int)threadIdx.x / 32;
+    float *mine = place + (warp / MMA::ROWS * BR + warp % MMA::ROWS * 16 * MMA::DOWN) * pitch;
+    UL_ROLLED
+    for (int e0 = 0; e0 < MMA::E; e0 += chunk) {
+        UL_UNROLLED
+        for (int b = 0; b < MMA::DOWN; b++) {
+            UL_UNROLLED
+            for (int e = 0; e < MMA::E; e += 16) /* in registers: no index at run time */
+                if (e >= e0 && e < e0 + chunk)
+                    nvcuda::wmma::store_matrix_sync(mine + 16 * b * pitch + e % chunk,
+                                                    result[b][e / 16], pitch,
+                                                    nvcuda::wmma::mem_row_major);
+        }
+        __syncthreads();
+        UL_ROLLED
+        for (int i = (int)threadIdx.x; i < BR * chunk; i += MMA::threads) {
+            const int y = i / chunk, x = i % chunk;
+            const I row = row0 + y, element = e0 + x;
+            float sum = 0.0f;
+            UL_UNROLLED
+            for (int g = 0; g < MMA::GROUPS; g++)
+                sum += norms[g * BR + y] * place[(g * BR + y) * pitch + x];
+            if (row < queries && element < value_size)
+                put(row, element,
+                    ul_attend_quotient<EMPTY_IS_ZERO>(sum, norms[MMA::GROUPS * BR + y]));
+        }
+        __syncthreads();
     }
 }
 
@@ -410,50 +546,74 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
 {
     using namespace nvcuda;
     typedef typename MMA::KIND KIND;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const I row0 = (I)(tile * MMA::BR), first = (I)(row0 + 16 * warp);
+    constexpr int DOWN = MMA::DOWN;
+    const int warp = (int)threadIdx.x / 32, band = warp % MMA::ROWS * DOWN * 16;
+    const int part = warp / MMA::ROWS * MMA::part;
+    const I row0 = (I)(tile * MMA::BR), first = (I)(row0 + band);
     const I end = ul_attend_end(keys, (I)(row0 + MMA::BR), reach);
+    const I own_end = first < queries ? ul_attend_end(keys, (I)(first + 16 * DOWN), reach) : 0;
     uint16_t *ks = shared, *vs = shared + MMA::k;
-    float *scores = (float *)(void *)(shared + MMA::kv) + warp * MMA::scores;
-    float *factors = (float *)(void *)(shared + MMA::kv) + 4 * MMA::scores + warp * MMA::factors;
-    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[MMA::D / 16];
-    wmma::fragment<wmma::accumulator, 16, 16, 16, float> result[MMA::E / 16];
+    float *bands = (float *)(void *)(shared + MMA::kv) + warp * DOWN * MMA::band;
+    typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[DOWN][MMA::D / 16];
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> result[DOWN][MMA::E / 16];
+    ul_tile_part<ul_bits16, MMA::BK, MMA::D, MMA::threads, K> part_k;
+    ul_tile_part<ul_bits16, MMA::E, MMA::BK, MMA::threads, V> part_v;
     {
-        ul_tile_part<uint16_t, MMA::BR, MMA::D, MMA::threads, Q> part_q;
+        ul_tile_part<ul_bits16, MMA::BR, MMA::D, MMA::threads, Q> part_q;
         part_q.load(row0, queries, I(0), size, read_q);
+        part_k.load(I(0), keys, I(0), size, read_k);
+        part_v.load(I(0), value_size, I(0), keys, read_v);
         part_q.template store_as_read<MMA::pitch_d>(shared);
     }
     __syncthreads();
+    ul_attend_rows rows[DOWN];
     UL_UNROLLED
-    for (int d = 0; d < MMA::D / 16; d++)
-        ul_fragment_load<KIND>(q[d], shared + 16 * warp * MMA::pitch_d + 16 * d, MMA::pitch_d);
-    UL_UNROLLED
-    for (int e = 0; e < MMA::E / 16; e++)
-        wmma::fill_fragment(result[e], 0.0f);
-    float largest = -INFINITY, total = 0.0f;
-    ul_tile_part<uint16_t, MMA::BC, MMA::D, MMA::threads, K> part_k;
-    ul_tile_part<uint16_t, MMA::E, MMA::BC, MMA::threads, V> part_v;
-    part_k.load(I(0), keys, I(0), size, read_k);
-    part_v.load(I(0), value_size, I(0), keys, read_v);
+    for (int b = 0; b < DOWN; b++) {
+        UL_UNROLLED
+        for (int d = 0; d < MMA::D / 16; d++)
+            ul_fragment_load<KIND>(q[b][d], shared + (band + 16 * b) * MMA::pitch_d + 16 * d,
+                                   MMA::pitch_d);
+        UL_UNROLLED
+        for (int e = 0; e < MMA::E / 16; e++)
+            wmma::fill_fragment(result[b][e], 0.0f);
+        UL_UNROLLED
+        for (int i = 0; i < 4; i++) {
+            rows[b].largest[i] = -INFINITY;
+            rows[b].total[i] = 0.0f;
+        }
+    }
     UL_ROLLED
-    for (I key0 = 0; key0 < end; key0 += MMA::BC) {
-        const bool has_next = key0 + MMA::BC < end;
-        const I next = key0 + MMA::BC;
+    for (I key0 = 0; key0 < end; key0 += MMA::BK) {
+        const I next = key0 + MMA::BK;
         __syncthreads(); /* all are done with the last tile, and with what held the queries */
         part_k.template store_as_read<MMA::pitch_d>(ks);
         part_v.template store_as_read<MMA::pitch_e>(vs);
         __syncthreads();
-        if (has_next)
+        if (next < end)
             part_k.load(next, keys, I(0), size, read_k);
-        ul_attend_scores_mma<MMA>(scores, q, ks);
-        ul_attend_softmax<MMA>(scores, factors, largest, total, (I)(first + lane / 2), queries,
-                               key0, keys, score);
-        if (has_next)
-            part_v.load(I(0), value_size, next, keys, read_v);
-        ul_attend_values_mma<MMA>(result, factors, (const uint16_t *)(const void *)scores, vs);
+        UL_ROLLED
+        for (int s = 0; s < MMA::STEPS; s++) {
+            const int at = part + s * MMA::BC;
+            const bool sees = key0 + at < own_end;
+            if (sees) {
+                ul_attend_scores_mma<MMA>(bands, q, ks + at * MMA::pitch_d);
+                UL_UNROLLED
+                for (int b = 0; b < DOWN; b++)
+                    if (ul_attend_softmax<MMA>(bands + b * MMA::band, rows[b], (I)(first + 16 * b),
+                                               queries, (I)(key0 + at), keys, score))
+                        ul_attend_take_back<MMA>(result[b], bands + b * MMA::band);
+            }
+            if (s == MMA::STEPS - 1 && next < end)
+                part_v.load(I(0), value_size, next, keys, read_v);
+            if (sees)
+                ul_attend_values_mma<MMA>(result, bands, vs + at * MMA::pitch_e);
+        }
     }
-    ul_attend_put_mma<MMA, EMPTY_IS_ZERO>(result, total, factors, first, queries, value_size, put);
-    __syncthreads();
+    __syncthreads(); /* what comes now lies where keys did */
+    float *norms = (float *)(void *)shared, *place = norms;
+    norms += MMA::GROUPS * MMA::BR * MMA::pitch_o;
+    ul_attend_join<MMA>(norms, rows);
+    ul_attend_put_mma<MMA, EMPTY_IS_ZERO>(result, norms, place, row0, queries, value_size, put);
 }
 
 #endif

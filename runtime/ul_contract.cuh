@@ -39,15 +39,41 @@
 #ifdef __CUDACC__
 #define UL_UNROLLED _Pragma("unroll")
 #define UL_ROLLED _Pragma("unroll 1")
+#define UL_UNROLLED_BY(count) _Pragma(UL_TEXT(unroll count))
+#define UL_TEXT(words) #words
 #else
 #define UL_UNROLLED
 #define UL_ROLLED
+#define UL_UNROLLED_BY(count)
 #endif
 
 /* Neighbours that are read and written at once, or 16 bytes at a time. */
 template <typename T, int COUNT>
 struct alignas(sizeof(T) * COUNT > 16 ? 16 : sizeof(T) * COUNT) ul_pack_of {
     T at[COUNT];
+    __device__ __forceinline__ void put(int i, T x)
+    {
+        at[i] = x;
+    }
+};
+
+/* Elements of 16 bits that are moved and no more. Packs of them are whole registers: compilers
+ * would take those to pieces where two ways of reading a pack meet. */
+struct ul_bits16 {
+    uint16_t bits;
+    ul_bits16() = default;
+    __device__ __forceinline__ ul_bits16(int x) : bits((uint16_t)x)
+    {
+    }
+};
+template <int COUNT> struct alignas(2 * COUNT > 16 ? 16 : 2 * COUNT) ul_pack_of<ul_bits16, COUNT> {
+    typedef typename std::conditional<COUNT == 1, uint16_t, uint32_t>::type word;
+    word words[(COUNT + 1) / 2];
+    /* In order of i. */
+    __device__ __forceinline__ void put(int i, ul_bits16 x)
+    {
+        words[i / 2] = (word)(i % 2 == 0 ? x.bits : words[i / 2] | (uint32_t)x.bits << 16);
+    }
 };
 
 template <typename T> constexpr int ul_pack_most()
@@ -65,7 +91,7 @@ template <typename T, int COUNT> __device__ __forceinline__ ul_pack_of<T, COUNT>
     ul_pack_of<T, COUNT> pack;
     UL_UNROLLED
     for (int i = 0; i < COUNT; i++)
-        pack.at[i] = x;
+        pack.put(i, x);
     return pack;
 }
 
@@ -78,7 +104,7 @@ __device__ __forceinline__ ul_pack_of<T, COUNT> ul_pack_read(const T *from, bool
     ul_pack_of<T, COUNT> pack;
     UL_UNROLLED
     for (int i = 0; i < COUNT; i++)
-        pack.at[i] = from[i];
+        pack.put(i, from[i]);
     return pack;
 }
 
@@ -171,7 +197,7 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
         }
     }
     /* As [beside][k] where neighbours are along k, else as [k][beside]: as it was read. */
-    template <int PITCH> __device__ __forceinline__ void store_as_read(T *to) const
+    template <int PITCH, typename TO> __device__ __forceinline__ void store_as_read(TO *to) const
     {
         UL_UNROLLED
         for (int i = 0; i < count; i++)
@@ -367,6 +393,7 @@ __device__ __forceinline__ void ul_contract_dots(int64_t at, I m, I n, I k, cons
         columns[s] = (I)(which % n);
         sums[s] = T(0);
     }
+    UL_UNROLLED_BY(4)
     for (I k0 = (I)(lane * PACK); k0 < k; k0 += 32 * PACK) {
         UL_UNROLLED
         for (int s = 0; s < SUMS; s++) {
@@ -539,8 +566,8 @@ __device__ __forceinline__ void ul_contract_mma(uint16_t *shared, int64_t tile, 
     const int64_t tiles_n = ((int64_t)n + MMA::BN - 1) / MMA::BN;
     const I m0 = (I)(tile / tiles_n * MMA::BM), n0 = (I)(tile % tiles_n * MMA::BN);
     auto read_along = [&](I at, I deep) { return read_b(deep, at); };
-    ul_tile_part<uint16_t, MMA::BM, MMA::BK, MMA::threads, A> part_a;
-    ul_tile_part<uint16_t, MMA::BN, MMA::BK, MMA::threads, B> part_b;
+    ul_tile_part<ul_bits16, MMA::BM, MMA::BK, MMA::threads, A> part_a;
+    ul_tile_part<ul_bits16, MMA::BN, MMA::BK, MMA::threads, B> part_b;
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[MMA::down][MMA::across];
     UL_UNROLLED
     for (int i = 0; i < MMA::down; i++) {

@@ -34,6 +34,7 @@ struct attention {
     ul_node_id node_id;
     struct ul_attention shape;
     enum ul_dtype dtype; /* computed in */
+    bool rounds_weights;
     int64_t most_rows, most_keys;
     bool is_whole;                   /* scores of all keys are kept at once */
     int64_t pitch;                   /* of a row of scores */
@@ -632,7 +633,8 @@ static void lower_attend(struct attention *a)
                                .size = shape->size,
                                .value_size = shape->value_size,
                                .reach = shape->is_causal ? shape->past : all_keys(a),
-                               .empty_is_zero = shape->empty_is_zero};
+                               .empty_is_zero = shape->empty_is_zero,
+                               .rounds_weights = a->rounds_weights};
     if (shape->past > 0)
         attend_part(a, &attend, true, shape->past);
     if (shape->keys > 0)
@@ -665,6 +667,7 @@ void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
     UL_ASSERT(wrong == NULL);
     const struct ul_attention *shape = &a.shape;
     a.dtype = ul_compute_dtype(types[UL_ATTENTION_Q]->dtype);
+    a.rounds_weights = types[UL_ATTENTION_V]->dtype == a.dtype;
     lower_present(&a, 1, UL_ATTENTION_PAST_K, UL_ATTENTION_K, shape->size);
     lower_present(&a, 2, UL_ATTENTION_PAST_V, UL_ATTENTION_V, shape->value_size);
     if (shape->queries == 0 || shape->value_size == 0)
