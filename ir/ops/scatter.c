@@ -1,5 +1,6 @@
 /* ScatterElements and ScatterND: one pass copies the data, one applies the updates in order.
- * Updates can only meet along the indexed dimensions; the others run in parallel. */
+ * Updates can only meet along the indexed dimensions; the others run in parallel. Where the indexes
+ * are known and all differ, no updates meet, and a device takes all of them at once. */
 #include "ir/ops/scatter.h"
 
 #include "ir/ops/check.h"
@@ -112,6 +113,85 @@ static void apply_update(struct ul_lower *lower, ul_node_id node, const ul_kx *p
     ul_lower_store(lower, info->outputs[0], place, update);
 }
 
+/* ---- Places that are known ---- */
+
+struct places {
+    const struct ul_type *data;
+    const struct ul_tensor *indexes;
+    uint32_t axis;  /* of ScatterElements */
+    uint32_t depth; /* of ScatterND: indexes of a place; 0: ScatterElements */
+};
+
+/* The index wrapped, or -1 where it is out of range. */
+static int64_t index_at(const struct places *p, uint64_t at, uint32_t dim)
+{
+    int64_t index = ul_tensor_get_int(p->indexes, at);
+    int64_t size = p->data->dims[dim];
+    index += index < 0 ? size : 0;
+    return index < 0 || index >= size ? -1 : index;
+}
+
+/* The number of the slice that a tuple of indexes names, or -1. */
+static int64_t slice_at(const struct places *p, uint64_t tuple)
+{
+    int64_t place = 0;
+    for (uint32_t d = 0; d < p->depth; d++) {
+        int64_t index = index_at(p, tuple * p->depth + d, d);
+        if (index < 0)
+            return -1;
+        place = place * p->data->dims[d] + index;
+    }
+    return place;
+}
+
+/* The number of the element that an index names, or -1. */
+static int64_t element_at(const struct places *p, uint64_t at)
+{
+    const struct ul_type *type = &p->indexes->type;
+    int64_t coordinates[UL_LIMIT_RANK];
+    int64_t place = 0;
+    uint64_t rest = at;
+    for (uint32_t d = type->rank; d-- > 0;) {
+        coordinates[d] = (int64_t)(rest % (uint64_t)type->dims[d]);
+        rest /= (uint64_t)type->dims[d];
+    }
+    coordinates[p->axis] = index_at(p, at, p->axis);
+    if (coordinates[p->axis] < 0)
+        return -1;
+    for (uint32_t d = 0; d < type->rank; d++)
+        place = place * p->data->dims[d] + coordinates[d];
+    return place;
+}
+
+/* For UL_FOR_PARALLEL or 0: may updates be applied in any order? */
+static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t axis, uint32_t depth)
+{
+    enum { MOST_PLACES = 1 << 24 };
+    ul_value_id indexes = ul_check_node(lower, node)->inputs[INDEXES];
+    const struct places p = {.data = ul_lower_input_type(lower, node, DATA),
+                             .indexes = lower->graph->values[indexes].tensor,
+                             .axis = axis,
+                             .depth = depth};
+    uint64_t place_count = 1;
+    for (uint32_t d = 0; d < (depth > 0 ? depth : p.data->rank); d++)
+        place_count *= (uint64_t)p.data->dims[d]; /* of a tensor that exists */
+    if (lower->options.partial_count == 0 || p.indexes == NULL || place_count > MOST_PLACES)
+        return 0;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    bool *is_taken = UL_NEW_ARRAY(&scratch, bool, place_count);
+    uint64_t count = ul_type_elements(&p.indexes->type) / (depth > 0 ? depth : 1);
+    bool distinct = true;
+    for (uint64_t i = 0; distinct && i < count; i++) {
+        int64_t place = depth > 0 ? slice_at(&p, i) : element_at(&p, i);
+        distinct = place >= 0 && !is_taken[place];
+        if (distinct)
+            is_taken[place] = true;
+    }
+    ul_arena_done(&scratch);
+    return distinct ? UL_FOR_PARALLEL : 0;
+}
+
 void ul_lower_scatter_elements(struct ul_lower *lower, ul_node_id node)
 {
     struct ul_kernel *k = lower->kernel;
@@ -127,7 +207,7 @@ void ul_lower_scatter_elements(struct ul_lower *lower, ul_node_id node)
     struct ul_lanes lanes;
     /* Updates of one place follow each other in row-major order. */
     ul_lanes_open_order(&lanes, lower, indexes->rank, indexes->dims, NULL, kept);
-    ul_lanes_loop(&lanes, 1u << axis, 0);
+    ul_lanes_loop(&lanes, 1u << axis, order_flags(lower, node, axis, 0));
     ul_lanes_begin(&lanes);
     ul_kx place[UL_LIMIT_RANK];
     memcpy(place, lanes.index, sizeof place);
@@ -156,7 +236,8 @@ void ul_lower_scatter_nd(struct ul_lower *lower, ul_node_id node)
     struct ul_lanes lanes;
     /* Updates of one place follow each other in row-major order. */
     ul_lanes_open_order(&lanes, lower, updates->rank, updates->dims, NULL, kept);
-    ul_lanes_loop(&lanes, ul_lanes_all(tuples), 0);
+    uint32_t flags = depth > 0 ? order_flags(lower, node, 0, depth) : 0;
+    ul_lanes_loop(&lanes, ul_lanes_all(tuples), flags);
     ul_kx place[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < depth; d++) {
         ul_kx index[UL_LIMIT_RANK];

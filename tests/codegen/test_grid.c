@@ -171,6 +171,25 @@ static void long_sums_come_in_parts(void **state)
     ul_arena_done(&arena);
 }
 
+/* Updates of places that are known to differ are applied by a thread each. */
+static void updates_that_never_meet_run_at_once(void **state)
+{
+    static const char form[] = "graph \"t\"\ninput %%0 \"x\" f32[40] own\n"
+                               "input %%1 \"u\" f32[5] own\n"
+                               "weight %%2 \"i\" i64[5,1] = [3,0,%d,39,7]\n"
+                               "%%3 \"y\" f32[40] own = ScatterND n0 \"n\" (%%0, %%2, %%1)\n"
+                               "return %%3\n";
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *apart = print(&arena, ul_arena_printf(&arena, form, -2), &scratch_bytes);
+    assert_non_null(strstr(apart, "UL_LAUNCH(@_1, 1, 5, "));
+    const char *meet = print(&arena, ul_arena_printf(&arena, form, -1), &scratch_bytes);
+    assert_non_null(strstr(meet, "UL_LAUNCH(@_1, 1, 1, "));
+    ul_arena_done(&arena);
+}
+
 /* The rounds of a recurrent cell are launched one after the other, or walked by one block. */
 static const char *lstm(struct ul_arena *arena, int hidden)
 {
@@ -241,15 +260,16 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
 int main(void)
 {
     enum { CASES = sizeof expectations / sizeof *expectations };
-    struct CMUnitTest tests[CASES + 5] = {
+    struct CMUnitTest tests[CASES + 6] = {
         cmocka_unit_test(team_waits_before_overwriting),
         cmocka_unit_test(long_sums_come_in_parts),
+        cmocka_unit_test(updates_that_never_meet_run_at_once),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
         cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
     };
     for (size_t i = 0; i < CASES; i++)
-        tests[5 + i] = (struct CMUnitTest){.name = expectations[i].name,
+        tests[6 + i] = (struct CMUnitTest){.name = expectations[i].name,
                                            .test_func = expectation_holds,
                                            .initial_state = (void *)(uintptr_t)&expectations[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
