@@ -70,6 +70,7 @@ struct settings settings_read()
     read.no_device = flag_of("UL_EMULATE_NO_DEVICE");
     read.no_driver = flag_of("UL_EMULATE_NO_DRIVER");
     read.old_driver = flag_of("UL_EMULATE_OLD_DRIVER");
+    read.no_cupti = flag_of("UL_EMULATE_NO_CUPTI");
     read.major = flag_of("UL_EMULATE_OLD_DEVICE") ? 7 : 9;
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
@@ -125,6 +126,8 @@ void start()
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(SIGSEGV, &action, &before_us);
+    if (!settings_get().no_driver)
+        activity_start();
 }
 
 /* ---- allocations ---- */
@@ -354,6 +357,7 @@ void ul_emulate_take(long bytes)
 {
     struct api api;
     taken_bytes += (uint64_t)bytes;
+    activity_memory(bytes > 0, false, NULL, (size_t)(bytes > 0 ? bytes : -bytes));
 }
 
 /* ---- the device ---- */
@@ -574,6 +578,7 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
     allocations[base] = allocation;
     *pointer = base;
     log_line("malloc %zu", size);
+    activity_memory(true, false, base, size);
     return cudaSuccess;
 }
 
@@ -596,6 +601,7 @@ cudaError_t cudaFree(void *pointer)
     mprotect(data_of(allocation), data_bytes(allocation), PROT_NONE);
     allocation.freed = true;
     log_line("free %zu", allocation.size_bytes);
+    activity_memory(false, false, pointer, allocation.size_bytes);
     return result(api.usable());
 }
 
@@ -612,6 +618,7 @@ cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned)
         return result(cudaErrorMemoryAllocation);
     host_allocations[(unsigned char *)*pointer] = size;
     log_line("host_alloc %zu", size);
+    activity_memory(true, true, *pointer, size);
     return cudaSuccess;
 }
 
@@ -626,8 +633,11 @@ cudaError_t cudaFreeHost(void *pointer)
     cudaError_t error = api.usable();
     if (error != cudaSuccess || pointer == NULL)
         return result(error);
-    if (host_allocations.erase((unsigned char *)pointer) == 0)
+    auto found = host_allocations.find((unsigned char *)pointer);
+    if (found == host_allocations.end())
         return result(cudaErrorInvalidValue);
+    activity_memory(false, true, pointer, found->second);
+    host_allocations.erase(found);
     streams_finish();
     free(pointer);
     return cudaSuccess;

@@ -14,7 +14,7 @@
 
 /* The environment, read once. */
 struct settings {
-    bool no_device, no_driver, old_driver;
+    bool no_device, no_driver, old_driver, no_cupti;
     int major, minor; /* compute capability */
     int devices;
     uint64_t free_bytes;  /* of the device, with nothing in it */
@@ -57,6 +57,13 @@ int memory_type_of(const void *pointer, size_t size_bytes);
 void streams_finish();
 /* A call that may not be made while a stream is captured; spoils the capture. */
 cudaError_t capture_forbids();
+
+/* ---- cupti.cc: who wants to be told what the program does ---- */
+
+/* Loads the library that CUDA_INJECTION64_PATH names. */
+void activity_start();
+void activity_memory(bool is_new, bool is_pinned, const void *address, size_t size_bytes);
+void activity_launch();
 
 /* ---- fibers.cc ---- */
 

@@ -702,6 +702,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     op.kind = OP_GRAPH;
     op.graph = exec->all;
     log_line("graph_launch");
+    activity_launch();
     return result(enqueue(stream, std::move(op)));
 }
 

@@ -13,7 +13,7 @@ at full size too), on random inputs; what they should give is computed here by t
     ops/NAME/           kernels.cu, model.c, ... weights.bin; runtime.txt: which of the runtime's
     models/NAME.fp16/   files belong here; data/ and NAME.data/: input_K.pb, output_K.pb
     models/NAME.plain/  the same without reuse of memory: its results have the same bits
-    run.sh, facts.txt
+    run.sh, toolkit.sh, activity.c; facts.txt
 
 Exit: 0 ready, 4 larger than --limit, 6 something could not be emitted (it is in rows.tsv all the
 same, so that it counts as failed), 1 usage.
@@ -44,6 +44,8 @@ from lib_run import random_inputs  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
 
 SMALL_ELEMENTS = 4096  # an input that may be fixed at compile time, as in `ullage verify`
+# What runs a pack.
+RUNNING = ("run.sh", "toolkit.sh", "activity.c")
 # Built a second time without reuse: one of each kind.
 PLAIN = ("resnet50", "unet", "bert_base", "gpt2", "swin_t", "lstm")
 # One quantisation step apart is right: a sum within rounding of a boundary may fall to either side.
@@ -222,7 +224,7 @@ def add_model(pack, name, small):
     label = name if small else name + "_full"
     request = argparse.Namespace(model=name, small=small, batch=1, seq=None)
     model, data = compare_ort.model_path(request), pack.path("models", label + ".data")
-    checks = "data,memory,free,guard" + (",sanitize" if small else "")
+    checks = "data,memory,free,alloc,guard" + (",sanitize" if small else "")
     programs = [(f"{label}.{precision}", precision, checks) for precision in pack.args.precision]
     if name in PLAIN and "fp32" in pack.args.precision:
         programs[0] = (f"{label}.fp32", "fp32", checks + ",bits")
@@ -248,17 +250,21 @@ def add_model(pack, name, small):
                  f"--norm {more}".strip())  # fmt: skip
 
 
-def add_models(pack, pool):
+def networks(args):
+    """(name, whether scaled down) of what is asked for."""
     known = list(make.NETWORKS)
-    chosen = known if pack.args.models == "all" else pack.args.models.split(",")
-    full = [name for name in pack.args.full.split(",") if name]
-    full = known if pack.args.full == "all" else full
-    if pack.args.models == "none":
+    chosen = known if args.models == "all" else args.models.split(",")
+    full = [name for name in args.full.split(",") if name]
+    full = known if args.full == "all" else full
+    if args.models == "none":
         chosen = []
     for name in chosen + full:
         if name not in known:
             sys.exit(f"prepare.py: {name}: models/make.py has no such network")
-    wanted = [(name, True) for name in chosen] + [(name, False) for name in full]
+    return [(name, True) for name in chosen] + [(name, False) for name in full]
+
+
+def add_models(pack, pool, wanted):
     jobs = [pool.submit(add_model, pack, name, small) for name, small in wanted]
     for job in jobs:
         job.result()
@@ -277,7 +283,8 @@ def write_rows(pack):
     version = checked([pack.args.ullage, "--version"], "asking for the version").splitlines()[0]
     with open(pack.path("facts.txt"), "w", encoding="utf-8") as file:
         file.write(f"compiler   {version}\ntarget     {pack.args.target}\n")
-    shutil.copy(os.path.join(HERE, "run.sh"), pack.path("run.sh"))
+    for name in RUNNING:
+        shutil.copy(os.path.join(HERE, name), pack.path(name))
 
 
 def plain_entry(info):
@@ -338,6 +345,7 @@ def parse():
 
 def main():
     args = parse()
+    wanted = networks(args)
     out = os.path.abspath(args.out)
     with tempfile.TemporaryDirectory() as work:
         args.work = work
@@ -348,7 +356,7 @@ def main():
         os.makedirs(pack.folder)
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             add_operators(pack, pool)
-            add_models(pack, pool)
+            add_models(pack, pool, wanted)
         pack.share_runtime()
         write_rows(pack)
         total = finish(pack, out)

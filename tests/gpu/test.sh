@@ -34,10 +34,67 @@ code=0
     >"$work/out" 2>&1 || code=$?
 [ "$code" != 77 ] || exit 77
 [ "$code" = 0 ] || fail "prepare.sh: exit $code" "$work/out"
-"$here/run.sh" --jobs 2 --timeout 300 "$work/pack.tar.gz" >"$work/table" 2>"$work/out" ||
+# No time for anything; then all of it, as if it had been cut off.
+"$here/run.sh" --jobs 2 --seconds 1 "$work/pack.tar.gz" >"$work/table" 2>"$work/out"
+[ $? = 6 ] || fail "nothing was done, and that passes" "$work/table"
+grep -qE '^    no time was left' "$work/table" || fail "want of time is not said" "$work/table"
+"$here/run.sh" --jobs 2 --timeout 300 --resume "$work/pack.tar.gz" >"$work/table" 2>"$work/out" ||
     fail "run.sh: exit $?: $(cat "$work/table")" "$work/out"
 cat "$work/table"
-[ "$target" = c ] || exit 0
+
+# A runtime that allocates in its runs: by what is free, and by CUPTI.
+leaks() {
+    local line
+    sed -i 's/^    context->memory.run_count++;/    void *more; (void)cudaMalloc(\&more, 4 << 20);\n&/' \
+        "$work/pack.work/runtime/ul_cuda_run.cu"
+    rm "$work/pack.work/models/lstm.fp32/program" "$work/pack.work/runtime/ul_cuda_run.o"
+    "$here/run.sh" --jobs 2 --timeout 300 --keep --filter '^lstm.fp32$' "$work/pack.tar.gz" \
+        >"$work/table" 2>"$work/out" && fail "allocations in runs pass" "$work/table"
+    for line in 'alloc +models fp32 +0 +1 +0' 'free +models fp32 +0 +1 +0' \
+        ' +lstm.fp32: allocates 10[0-9] times, [0-9]+ bytes, in its runs'; do
+        grep -qE "^$line" "$work/table" || fail "the table does not say: $line" "$work/table"
+    done
+}
+
+# The same library with CUPTI itself: it compiles, and without a device it says what is wrong.
+real_cupti() {
+    local nvcc folders headers libraries
+    # shellcheck source=tests/gpu/toolkit.sh
+    . "$here/toolkit.sh"
+    nvcc=$(NVCC='' find_nvcc) && folders=$(cuda_folders "$nvcc") &&
+        headers=$(find_header cupti.h <<<"$folders") &&
+        libraries=$(find_library libcupti.so <<<"$folders") || return 0
+    cc -std=c11 -O1 -fPIC -shared -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
+        -Wstrict-prototypes -Werror -isystem "$headers" "$here/activity.c" -o "$work/activity.so" \
+        -L"$libraries" -lcupti -Wl,-rpath,"$libraries" >"$work/out" 2>&1 ||
+        fail "activity.c does not compile" "$work/out"
+    [ -z "$(compgen -G '/dev/nvidia[0-9]*')" ] || return 0
+    cat >"$work/load.c" <<'END'
+#include <dlfcn.h>
+#include <stddef.h>
+int main(int count, char **arguments)
+{
+    void *library = count == 2 ? dlopen(arguments[1], RTLD_NOW) : NULL;
+    int (*begin)(void) = library != NULL ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
+    return begin == NULL || begin() != 1;
+}
+END
+    if ! cc "$work/load.c" -o "$work/load" -ldl ||
+        ! ULLAGE_ACTIVITY=$work/activity.log "$work/load" "$work/activity.so" >"$work/out" 2>&1; then
+        fail "activity.so does not load" "$work/out"
+    fi
+    grep -q '^error [a-z]*: CUPTI_ERROR' "$work/activity.log" ||
+        fail "activity.so does not say that there is no device" "$work/activity.log"
+}
+if [ "$target" != c ]; then
+    [ $# = 0 ] || exit 0
+    grep -qE '^alloc +models fp32 +1 +0 +0' "$work/table" || fail "no row alloc" "$work/table"
+    grep -qE '^lstm.fp32 +[0-9]+ +[0-9]+ +[0-9]+ +0$' "$work/table" ||
+        fail "no line of what lstm allocates" "$work/table"
+    leaks
+    exit 0
+fi
+real_cupti
 
 # What is there, and nothing skipped in silence.
 for row in 'build +ops +4 +0' 'build +models fp32 +2 +0' \
