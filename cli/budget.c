@@ -112,7 +112,10 @@ enum ul_status ul_cli_require_fit(struct ul_cli_job *job)
         ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
                        (unsigned long long)floor_bytes);
     put_alive(job, &text);
-    ul_text_printf(&text, "\nA smaller batch or shape%s and --io caller make it smaller.",
+    const char *precision = job->options.precision;
+    bool is_f32 = precision == NULL || strcmp(precision, "fp32") == 0;
+    ul_text_printf(&text, "\nA smaller batch or shape%s%s and --io caller make it smaller.",
+                   is_f32 ? ", --precision bf16" : "",
                    ul_target_find(job->options.target)->is_device ? "" : ", --weights rom");
     return ul_diag_set(&job->diag, UL_NO_FIT, "%s", text.data);
 }

@@ -212,8 +212,8 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job) UL_MUST_CHECK;
 /* Whether the model that was read is another than the plan's; and UL_MISMATCH that says so. */
 bool ul_cli_is_other_model(const struct ul_cli_job *job);
 enum ul_status ul_cli_say_other_model(struct ul_cli_job *job) UL_MUST_CHECK;
-/* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command's
- * own are the same. */
+/* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command
+ * has none of its own that make another graph. */
 const char *ul_cli_plan_options(struct ul_cli_job *job);
 
 /* profile_option.c: fills job->profile from --profile, the plan, or the default. */

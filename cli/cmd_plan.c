@@ -13,8 +13,6 @@ static enum ul_status plan(struct ul_cli_job *job)
         return UL_OK;
     if (options->csv != NULL && !options->sweep)
         return ul_diag_set(&job->diag, UL_USAGE, "--csv writes the table of --sweep: give both");
-    if (options->sweep && options->plan != NULL)
-        return ul_diag_set(&job->diag, UL_USAGE, "--sweep makes plans: it takes no --plan");
     if (options->csv != NULL && options->json != NULL && strcmp(options->csv, options->json) == 0)
         return ul_diag_set(&job->diag, UL_USAGE, "--csv %s --json %s: not both to one place",
                            options->csv, options->json);

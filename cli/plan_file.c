@@ -13,6 +13,22 @@ static const char *planned(const struct ul_cli_job *job, const char *name)
     return NULL;
 }
 
+/* What only the making of plans reads. */
+static enum ul_status check_planning(struct ul_cli_job *job)
+{
+    static const enum ul_cli_option_id ids[] = {UL_CLI_ALIGN, UL_CLI_ORDER,      UL_CLI_REMAT,
+                                                UL_CLI_PACK,  UL_CLI_TIME_LIMIT, UL_CLI_SEED,
+                                                UL_CLI_SWEEP};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        if (job->options.given[ids[i]])
+            return ul_diag_set(
+                &job->diag, UL_USAGE,
+                "--%s is for making a plan: it takes no --plan; leave one of them out",
+                ul_cli_option_name(ids[i]));
+    }
+    return UL_OK;
+}
+
 /* What numbers the program computes with is the plan's: another choice may have the same bytes,
  * and would pass for the plan. */
 static enum ul_status check_numbers(struct ul_cli_job *job)
@@ -182,6 +198,7 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
 {
     const char *path = job->options.plan;
     struct ul_file file;
+    UL_TRY(check_planning(job));
     UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
     enum ul_status status =
         ul_report_read_header(&job->keep, (const char *)file.data, (size_t)file.size_bytes,
@@ -217,54 +234,23 @@ enum ul_status ul_cli_say_other_model(struct ul_cli_job *job)
                        job->options.plan, ul_quote(&job->keep, job->plan_header.model_sha256));
 }
 
-/* Whether the machine that the program is for is the plan's. */
-static bool has_plan_machine(const struct ul_cli_job *job)
+/* Whether the command says something itself of the graph that the plan is for. */
+static bool has_own_options(const struct ul_cli_job *job)
 {
-    const struct ul_cli_options *options = &job->options;
-    for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
-        const struct ul_report_option *option = &job->plan_header.options[i];
-        if ((strcmp(option->name, "threads") == 0 &&
-             strcmp(options->threads, option->value) != 0) ||
-            (strcmp(option->name, "isa") == 0 && strcmp(options->isa, option->value) != 0))
-            return false;
-    }
-    return true;
-}
-
-/* Whether the command's own options of the graph are the plan's. */
-static bool has_plan_options(const struct ul_cli_job *job)
-{
-    const struct ul_cli_options *options = &job->options;
-    const struct {
-        const char *name;
-        const struct ul_cli_list *list;
-    } rows[] = {{"dim", &options->dims},
-                {"shape", &options->shapes},
-                {"no-pass", &options->no_passes},
-                {"split", &options->splits}};
-    uint32_t given = 0;
-    uint32_t planned = 0;
-    uint32_t found = 0;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        given += rows[r].list->count;
-        for (uint32_t i = 0; i < job->plan_header.option_count; i++) {
-            const struct ul_report_option *option = &job->plan_header.options[i];
-            bool same = false;
-            if (strcmp(option->name, rows[r].name) != 0)
-                continue;
-            for (uint32_t k = 0; k < rows[r].list->count; k++)
-                same = same || strcmp(rows[r].list->items[k], option->value) == 0;
-            planned++;
-            found += same ? 1 : 0;
-        }
-    }
-    return given == planned && found == planned && has_plan_machine(job);
+    static const enum ul_cli_option_id ids[] = {UL_CLI_DIM,         UL_CLI_SHAPE,   UL_CLI_CONST,
+                                                UL_CLI_NO_PASS,     UL_CLI_SPLIT,   UL_CLI_IO,
+                                                UL_CLI_WEIGHTS,     UL_CLI_THREADS, UL_CLI_ISA,
+                                                UL_CLI_KEEP_INPUTS, UL_CLI_CONV,    UL_CLI_PROFILE};
+    bool has = false;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        has = has || job->options.given[ids[i]];
+    return has;
 }
 
 const char *ul_cli_plan_options(struct ul_cli_job *job)
 {
     struct ul_text text;
-    if (has_plan_options(job))
+    if (!has_own_options(job))
         return NULL;
     ul_text_init(&text, &job->keep);
     for (uint32_t i = 0; i < job->plan_header.option_count; i++) {

@@ -170,8 +170,8 @@ sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
 # budgets
 expect 4 'smallest budget known to work' "$ullage" plan "$digits" --dim N=1 --budget 1000
 bytes=$(sed -n 's/^The smallest budget known to work is \([0-9]*\) bytes.*/\1/p' out.txt)
-for word in 'peak is at step' 'proven' 'scratch$'; do
-    grep -q "$word" out.txt || { echo "FAIL: no '$word' where nothing fits"; failed=1; }
+for word in 'peak is at step' 'proven' 'scratch$' '--precision bf16, --weights rom and --io caller'; do
+    grep -q -- "$word" out.txt || { echo "FAIL: no '$word' where nothing fits"; failed=1; }
 done
 expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
@@ -182,7 +182,16 @@ expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv - -
 grep -q 'steps again' out.txt && { echo "FAIL: --csv - does not print its table alone"; failed=1; }
 grep -q '"format": "ullage-ladder"' ladder.json || { echo "FAIL: no ladder as JSON"; failed=1; }
 expect 1 'give both' "$ullage" plan "$digits" --dim N=1 --csv -
-expect 1 'takes no --plan' "$ullage" plan "$digits" --plan plan.json --sweep
+for option in --sweep '--align 64' '--order dfs' '--remat none' '--pack none' '--seed 1' '--time-limit 1'; do
+    # shellcheck disable=SC2086
+    expect 1 "^ullage: error: ${option%% *} is for making a plan: it takes no --plan" \
+        "$ullage" plan "$digits" --plan plan.json $option
+done
+for option in '--io caller' '--weights rom' --keep-inputs '--no-pass fuse'; do
+    # shellcheck disable=SC2086
+    expect 6 'was made with --dim N=1 .*; give the same, or make another' \
+        "$ullage" plan "$digits" --plan plan.json $option
+done
 expect 1 'remat magic: expected' "$ullage" plan "$digits" --dim N=1 --remat magic
 expect 0 '\["remat", "none"\]' "$ullage" plan "$digits" --dim N=1 --remat none --json -
 "$ullage" plan "$digits" --dim N=1 --remat greedy --json remat.json >/dev/null
