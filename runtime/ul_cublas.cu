@@ -53,6 +53,7 @@ struct product {
     float alpha, beta;
     uint64_t workspace_bytes;
     bool has_bias;
+    const void *told_bias; /* an address that is no better aligned than the bias will be */
 };
 
 struct handle {
@@ -221,15 +222,19 @@ static int reserve(void *opaque, uint32_t call_count)
     return handle->products != NULL;
 }
 
-/* The alignment of the bias, which the heuristic looks at, is that of the address. */
 static int describe_call(void *opaque, uint32_t index, const struct ul_call *call, const void *bias)
 {
     struct handle *handle = (struct handle *)opaque;
     struct product *product = &handle->products[index];
     product->workspace_bytes = ul_call_workspace_bytes(call);
-    return describe_product(handle, call, product) &&
-           (!product->has_bias ||
-            set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    product->told_bias = bias;
+    return describe_product(handle, call, product);
+}
+
+static bool set_bias(const struct handle *handle, struct product *product, const void *bias)
+{
+    return !product->has_bias ||
+           set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 }
 
 /* ---- running ---- */
@@ -239,11 +244,9 @@ static int enqueue(void *opaque, uint32_t index, const void *const *args, unsign
 {
     const struct handle *handle = (const struct handle *)opaque;
     struct product *product = &handle->products[index];
-    const void *bias = args[2];
     void *dst = (void *)args[3];
     const void *residual = product->beta != 0 ? args[4] : dst;
-    if (product->has_bias &&
-        !set(handle, product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias))
+    if (!set_bias(handle, product, args[2]))
         return 0;
     return handle->lt.Matmul(handle->cublas, product->operation, &product->alpha, args[1],
                              product->a, args[0], product->b, &product->beta, residual, product->d,
@@ -290,11 +293,12 @@ static int find(void *opaque, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *choices)
 {
     const struct handle *handle = (const struct handle *)opaque;
-    const struct product *product = &handle->products[index];
+    struct product *product = &handle->products[index];
     cublasLtMatmulHeuristicResult_t found[UL_CUDA_CANDIDATES];
     cublasLtMatmulPreference_t preference = NULL;
     int count = 0, kept = 0;
-    if (!make_preference(handle, call, &preference) ||
+    if (!set_bias(handle, product, product->told_bias) ||
+        !make_preference(handle, call, &preference) ||
         handle->lt.MatmulAlgoGetHeuristic(
             handle->cublas, product->operation, product->a, product->b, product->d, product->d,
             preference, UL_CUDA_CANDIDATES, found, &count) != CUBLAS_STATUS_SUCCESS)

@@ -207,6 +207,14 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
     return true;
 }
 
+/* An address that is a multiple of align_bytes and of no more, however the arena lies. */
+static const void *least_aligned(const unsigned char *arena, uint32_t align_bytes)
+{
+    enum { PAGE_BYTES = 4096 };
+    uintptr_t page = (uintptr_t)arena / PAGE_BYTES * PAGE_BYTES;
+    return (const void *)(page + align_bytes);
+}
+
 /* `choice` comes with what a file names, and gets what was chosen. */
 static void prepare_call(struct trial *trial, const struct ul_model *model,
                          struct ul_cuda_choice *choice, bool tunes, unsigned char *arena)
@@ -217,7 +225,7 @@ static void prepare_call(struct trial *trial, const struct ul_model *model,
                 place_trial(trial, call, arena, model->arena_bytes, false);
     bool done = fits &&
                 trial->library->describe(trial->handle, trial->index, call,
-                                         arena + call->align_bytes) != 0 &&
+                                         least_aligned(arena, call->align_bytes)) != 0 &&
                 ((choice->size_bytes > 0 && try_choice(trial, call, choice)) ||
                  choose(trial, call, tunes, choice));
     calls->planned_count++;

@@ -92,8 +92,8 @@ def case(**calls):
 @case(cublaslt=4)
 def products(net):
     x = net.input("x", 5, 33)
-    a = net.node("Relu", net.node("Add", net.node("MatMul", x, net.weight(33, 17)), net.weight(17)))
-    b = net.node("Gemm", a, net.weight(9, 17), net.weight(9), transB=1)
+    a = net.node("Relu", net.node("Add", net.node("MatMul", x, net.weight(33, 18)), net.weight(18)))
+    b = net.node("Gemm", a, net.weight(9, 18), net.weight(9), transB=1)
     c = net.node("Gelu", net.node("Gemm", b, net.weight(9, 12), net.weight(12)), approximate="tanh")
     return net.model(net.node("Gemm", c, net.weight(12, 7), alpha=0.5))
 

@@ -8,17 +8,18 @@
  *
  * With UL_EMULATE_NO_ALGORITHMS in the environment nothing is offered.
  *
- * More is refused than a device would: addresses that are not aligned as the preference said, and a
- * result that overlaps an operand.
+ * More is refused than a device would: addresses that are not aligned as the heuristic was told,
+ * and a result that overlaps an operand.
  */
 #include "cublasLt.h"
-#include "emulate.h"
+#include "library.h"
 #include "product.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 struct ul_emulate_blas {
+    enum { ALIVE = 0x626C6173, HANDLE_BYTES = 1 << 20 };
     uint64_t alive;
 };
 
@@ -48,11 +49,11 @@ struct ul_emulate_preference {
 namespace
 {
 
-enum { ALIVE = 0x626C6173, HANDLE_BYTES = 1 << 20, LEAST_CUT = 128, MOST_CUTS = 4 };
+enum { LEAST_CUT = 128, MOST_CUTS = 4 };
 
 /* What the eight words of an algorithm are. */
 struct algorithm {
-    uint64_t cuts, scheme, workspace_bytes, align_bytes, description, unused[3];
+    uint64_t cuts, scheme, workspace_bytes, align_bytes, bias_align_bytes, description, unused[2];
 };
 static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "eight words");
 
@@ -212,72 +213,47 @@ void run_job(const void *arguments)
 
 /* ---- checks ---- */
 
-struct extent {
-    const char *begin;
-    size_t size_bytes;
-};
-
-struct extent extent_of(const struct ul_emulate_layout *layout, const void *base)
+struct extent extent_of(const char *name, const struct ul_emulate_layout *layout, const void *base)
 {
     int64_t last = (int64_t)layout->rows - 1 + ((int64_t)layout->columns - 1) * layout->ld +
                    (layout->batch_count - 1) * layout->batch_step;
-    return {(const char *)base, (size_t)(last + 1) * element_bytes(element_of(layout->type))};
+    return {name, base, (size_t)(last + 1) * element_bytes(element_of(layout->type))};
 }
 
-bool overlap(const struct extent &a, const struct extent &b)
+/* What an address is a multiple of, as the heuristic takes it. */
+uint64_t align_of(const void *address)
 {
-    return a.begin < b.begin + b.size_bytes && b.begin < a.begin + a.size_bytes;
+    uint64_t bits = (uint64_t)(uintptr_t)address | 256;
+    return bits & (~bits + 1);
 }
 
-void need_aligned(const void *pointer, uint64_t align_bytes, const char *who)
+void need_aligned(const struct extent &extent, uint64_t align_bytes)
 {
-    if ((uintptr_t)pointer % align_bytes != 0)
+    if (extent.size_bytes > 0 && (uintptr_t)extent.begin % align_bytes != 0)
         ul_emulate_fail("cublasLtMatmul: %s at %p is not a multiple of the %llu bytes that the "
-                        "preference said",
-                        who, pointer, (unsigned long long)align_bytes);
+                        "heuristic was told",
+                        extent.name, extent.begin, (unsigned long long)align_bytes);
 }
 
 /* What a device would read and write is its memory, and results are apart from operands. */
 void check_memory(const struct job &job, const struct algorithm *algorithm)
 {
-    struct extent a = extent_of(&job.a, job.a_bytes), b = extent_of(&job.b, job.b_bytes);
-    struct extent c = extent_of(&job.d, job.c_bytes), d = extent_of(&job.d, job.d_bytes);
-    ul_emulate_need(a.begin, a.size_bytes, "cublasLtMatmul: A");
-    ul_emulate_need(b.begin, b.size_bytes, "cublasLtMatmul: B");
-    ul_emulate_need(d.begin, d.size_bytes, "cublasLtMatmul: D");
-    need_aligned(job.a_bytes, algorithm->align_bytes, "A");
-    need_aligned(job.b_bytes, algorithm->align_bytes, "B");
-    need_aligned(job.d_bytes, algorithm->align_bytes, "D");
-    if (job.beta != 0) {
-        ul_emulate_need(c.begin, c.size_bytes, "cublasLtMatmul: C");
-        need_aligned(job.c_bytes, algorithm->align_bytes, "C");
-        if (c.begin != d.begin && overlap(c, d))
-            ul_emulate_fail("cublasLtMatmul: C and D overlap and are not the same");
-    }
-    if (overlap(a, d) || overlap(b, d))
-        ul_emulate_fail("cublasLtMatmul: D overlaps an operand");
-    if (has_bias(&job.operation))
-        ul_emulate_need(job.operation.bias,
-                        (size_t)job.sides.m *
-                            element_bytes(job.operation.has_bias_type
-                                              ? element_of(job.operation.bias_type)
-                                              : element_of(job.d.type)),
-                        "cublasLtMatmul: bias");
-    if (algorithm->workspace_bytes == 0)
-        return;
-    ul_emulate_need(job.workspace, algorithm->workspace_bytes, "cublasLtMatmul: workspace");
-    if ((uintptr_t)job.workspace % 256 != 0)
-        ul_emulate_fail("cublasLtMatmul: the workspace at %p is not a multiple of 256",
-                        job.workspace);
-    struct extent workspace = {(const char *)job.workspace, algorithm->workspace_bytes};
-    if (overlap(workspace, a) || overlap(workspace, b) || overlap(workspace, d) ||
-        (job.beta != 0 && overlap(workspace, c)))
-        ul_emulate_fail("cublasLtMatmul: the workspace overlaps an operand");
-}
-
-bool is_alive(cublasLtHandle_t handle)
-{
-    return handle != NULL && handle->alive == ALIVE;
+    struct extent a = extent_of("A", &job.a, job.a_bytes), b = extent_of("B", &job.b, job.b_bytes);
+    struct extent c = extent_of("C", &job.d, job.c_bytes), d = extent_of("D", &job.d, job.d_bytes);
+    struct extent bias = {"bias", job.operation.bias,
+                          (size_t)job.sides.m *
+                              element_bytes(job.operation.has_bias_type
+                                                ? element_of(job.operation.bias_type)
+                                                : element_of(job.d.type))};
+    if (job.beta == 0)
+        c.size_bytes = 0;
+    if (!has_bias(&job.operation))
+        bias.size_bytes = 0;
+    need_memory("cublasLtMatmul", {a, b, bias}, c, d,
+                {"the workspace", job.workspace, algorithm->workspace_bytes});
+    for (const struct extent &extent : {a, b, c, d})
+        need_aligned(extent, algorithm->align_bytes);
+    need_aligned(bias, algorithm->bias_align_bytes);
 }
 
 template <class T> bool take(T *field, const void *value, size_t size_bytes)
@@ -299,20 +275,13 @@ extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    *handle = new struct ul_emulate_blas;
-    (*handle)->alive = ALIVE;
-    ul_emulate_take(HANDLE_BYTES);
+    handle_open(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
-    if (!is_alive(handle))
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    handle->alive = 0;
-    ul_emulate_take(-(long)HANDLE_BYTES);
-    delete handle;
-    return CUBLAS_STATUS_SUCCESS;
+    return handle_close(handle) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
 size_t cublasLtGetVersion(void)
@@ -424,7 +393,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
 {
     struct sides sides;
     *count = 0;
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!is_served(operation, a, b, c, d, &sides) || getenv("UL_EMULATE_NO_ALGORITHMS") != NULL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -433,10 +402,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
         align = std::min<uint64_t>(align, alignment);
     uint64_t cuts = (uint64_t)std::min<int64_t>(MOST_CUTS, sides.k / LEAST_CUT);
     uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
+    uint64_t bias = align_of(operation->bias);
     const struct algorithm offers[] = {
-        {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, 0, {0}},
-        {cuts, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, cuts * part, align, 0, {0}},
-        {1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, align, 0, {0}}};
+        {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, bias, 0, {0}},
+        {cuts, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, cuts * part, align, bias, 0, {0}},
+        {1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, align, bias, 0, {0}}};
     for (struct algorithm offer : offers) {
         if ((preference->schemes & offer.scheme) != offer.scheme || offer.cuts == 0 ||
             (offer.scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && offer.cuts < 2) ||
@@ -460,7 +430,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     struct sides sides;
     struct algorithm words;
     memcpy(&words, algorithm, sizeof words);
-    if (!is_alive(handle) || !is_served(operation, a, b, c, d, &sides) || words.cuts == 0 ||
+    if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) || words.cuts == 0 ||
         words.description != description(operation, a, b, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
@@ -500,7 +470,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     struct algorithm words;
     memset(&job, 0, sizeof job);
     memcpy(&words, algorithm, sizeof words);
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (alpha == NULL || beta == NULL || a == NULL || b == NULL || d == NULL ||
         (has_bias(operation) && operation->bias == NULL) ||

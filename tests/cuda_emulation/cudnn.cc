@@ -9,12 +9,13 @@
  * nothing is offered.
  */
 #include "cudnn.h"
-#include "emulate.h"
+#include "library.h"
 #include "product.h"
 
 #include <stdlib.h>
 
 struct ul_emulate_dnn {
+    enum { ALIVE = 0x646E6E, HANDLE_BYTES = 8 << 20 };
     uint64_t alive;
     cudaStream_t stream;
 };
@@ -47,8 +48,6 @@ struct ul_emulate_activation {
 namespace
 {
 
-enum { ALIVE = 0x646E6E, HANDLE_BYTES = 8 << 20 };
-
 struct job {
     struct ul_emulate_tensor x, y;
     struct ul_emulate_filter w;
@@ -65,11 +64,6 @@ enum element element_of(cudnnDataType_t type)
     return type == CUDNN_DATA_HALF       ? ELEMENT_F16
            : type == CUDNN_DATA_BFLOAT16 ? ELEMENT_BF16
                                          : ELEMENT_F32;
-}
-
-bool is_alive(cudnnHandle_t handle)
-{
-    return handle != NULL && handle->alive == ALIVE;
 }
 
 /* ---- what is served ---- */
@@ -203,50 +197,25 @@ void run_job(const void *arguments)
 
 /* ---- checks ---- */
 
-struct extent {
-    const char *begin;
-    size_t size_bytes;
-};
-
-bool overlap(const struct extent &a, const struct extent &b)
+struct extent extent_of(const char *name, const struct ul_emulate_tensor &tensor, const void *base)
 {
-    return a.begin < b.begin + b.size_bytes && b.begin < a.begin + a.size_bytes;
-}
-
-struct extent extent_of(const struct ul_emulate_tensor &tensor, const void *base)
-{
-    return {(const char *)base, (size_t)(tensor.n * tensor.c * tensor.h * tensor.w) *
-                                    element_bytes(element_of(tensor.type))};
+    return {name, base,
+            (size_t)(tensor.n * tensor.c * tensor.h * tensor.w) *
+                element_bytes(element_of(tensor.type))};
 }
 
 void check_memory(const struct job &job)
 {
-    struct extent x = extent_of(job.x, job.x_bytes), y = extent_of(job.y, job.y_bytes);
-    struct extent z = extent_of(job.y, job.z_bytes);
-    struct extent w = {(const char *)job.w_bytes, (size_t)(job.w.k * job.w.c * job.w.h * job.w.w) *
-                                                      element_bytes(element_of(job.w.type))};
-    struct extent workspace = {(const char *)job.workspace, job.workspace_bytes};
-    ul_emulate_need(x.begin, x.size_bytes, "cuDNN: x");
-    ul_emulate_need(w.begin, w.size_bytes, "cuDNN: w");
-    ul_emulate_need(y.begin, y.size_bytes, "cuDNN: y");
-    if (job.bias_bytes != NULL)
-        ul_emulate_need(job.bias_bytes, (size_t)job.y.c * element_bytes(element_of(job.y.type)),
-                        "cuDNN: bias");
-    if (job.residual_scale != 0) {
-        ul_emulate_need(z.begin, z.size_bytes, "cuDNN: z");
-        if (z.begin != y.begin && overlap(z, y))
-            ul_emulate_fail("cuDNN: z and y overlap and are not the same");
-    }
-    if (overlap(x, y) || overlap(w, y))
-        ul_emulate_fail("cuDNN: y overlaps an operand");
-    if (job.workspace_bytes == 0)
-        return;
-    ul_emulate_need(workspace.begin, workspace.size_bytes, "cuDNN: workspace");
-    if ((uintptr_t)job.workspace % 256 != 0)
-        ul_emulate_fail("cuDNN: the workspace at %p is not a multiple of 256", job.workspace);
-    if (overlap(workspace, x) || overlap(workspace, w) || overlap(workspace, y) ||
-        (job.residual_scale != 0 && overlap(workspace, z)))
-        ul_emulate_fail("cuDNN: the workspace overlaps an operand");
+    size_t element = element_bytes(element_of(job.y.type));
+    struct extent w = {"w", job.w_bytes, (size_t)(job.w.k * job.w.c * job.w.h * job.w.w) * element};
+    struct extent bias = {"bias", job.bias_bytes,
+                          job.bias_bytes != NULL ? (size_t)job.y.c * element : 0};
+    struct extent z = extent_of("z", job.y, job.z_bytes);
+    if (job.residual_scale == 0)
+        z.size_bytes = 0;
+    need_memory("cuDNN", {extent_of("x", job.x, job.x_bytes), w, bias}, z,
+                extent_of("y", job.y, job.y_bytes),
+                {"the workspace", job.workspace, job.workspace_bytes});
 }
 
 cudnnStatus_t enqueue(cudnnHandle_t handle, struct job *job, cudnnConvolutionFwdAlgo_t algorithm,
@@ -289,20 +258,13 @@ extern "C" {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
-    *handle = new struct ul_emulate_dnn;
-    **handle = {ALIVE, NULL};
-    ul_emulate_take(HANDLE_BYTES);
+    handle_open(handle);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
 {
-    if (!is_alive(handle))
-        return CUDNN_STATUS_NOT_INITIALIZED;
-    handle->alive = 0;
-    ul_emulate_take(-(long)HANDLE_BYTES);
-    delete handle;
-    return CUDNN_STATUS_SUCCESS;
+    return handle_close(handle) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_INITIALIZED;
 }
 
 size_t cudnnGetVersion(void)
@@ -312,7 +274,7 @@ size_t cudnnGetVersion(void)
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
     handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
@@ -420,7 +382,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
     cudnnConvolutionFwdAlgo_t algorithm, size_t *size_bytes)
 {
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
     cudnnStatus_t served = check_shapes(x, w, convolution, y);
     if (served != CUDNN_STATUS_SUCCESS)
@@ -438,7 +400,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
         CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
         CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
         CUDNN_CONVOLUTION_FWD_ALGO_GEMM};
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
     cudnnStatus_t served = getenv("UL_EMULATE_NO_ALGORITHMS") != NULL
                                ? CUDNN_STATUS_NOT_SUPPORTED
@@ -473,7 +435,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                       cudnnTensorDescriptor_t y_tensor, void *y)
 {
     struct job job;
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
     memset(&job, 0, sizeof job);
     job.x = *x_tensor;
@@ -499,7 +461,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnTensorDescriptor_t y_tensor, void *y)
 {
     struct job job;
-    if (!is_alive(handle))
+    if (!handle_is_alive(handle))
         return CUDNN_STATUS_NOT_INITIALIZED;
     if (bias == NULL || z == NULL || bias_tensor->c != y_tensor->c || bias_tensor->n != 1 ||
         bias_tensor->h != 1 || bias_tensor->w != 1 || bias_tensor->type != y_tensor->type ||
