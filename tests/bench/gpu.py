@@ -3,7 +3,7 @@
 
     gpu.sh [--ullage build/release/cli/ullage] [--only RE] [--precision fp32,fp16] [--tf32]
            [--peers eager,compile,onnxruntime] [--rounds 5] [--runs 30] [--json FILE]
-           [-- COMPILE OPTIONS]
+           [--seconds S] [-- COMPILE OPTIONS]
     gpu.sh --table FILE.json ...        the table alone, of runs before (max-autotune takes minutes)
     gpu.sh --planned                    what ours will reserve; needs no GPU
 
@@ -24,20 +24,27 @@ results   the relative difference (2-norm) of the outputs from those of eager Py
 Wanted: time at most torch.compile's; memory at most half of PyTorch's (of eager and compile, the
 less), and reserved at most its max_memory_reserved. What misses that is marked "!", exit code 6.
 Without PyTorch or without its CUDA, it says so and measures ours alone.
+--seconds ends it in time: all programs are compiled first, at once; then all networks are measured
+without torch.compile, which takes minutes each; then with it, while there is time. With --json, the
+same command given again goes on where it ended, and the table has all of it.
 --dry-run tries all of it on networks scaled down, PyTorch on the CPU and ours on whatever NVCC
 compiles for, such as tests/cuda_emulation/nvcc: its times mean nothing, and none is judged.
 """
 
 import argparse
+import atexit
+import concurrent.futures
 import datetime
 import gc
 import json
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -66,10 +73,22 @@ PEERS = ("eager", "compile", "onnxruntime")
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "fp16": 2e-2, "bf16": 1e-1}
 TIME_LIMIT, MEMORY_LIMIT, RESERVED_LIMIT = 1.0, 0.5, 1.0
 MIB = 2**20
+LATE = "no time was left"
+COMPILE_SECONDS = 60  # less is no time for torch.compile
 
 
 class Failure(Exception):
     """Something that cannot be measured; the text is one line."""
+
+
+def left(args):
+    """Seconds that what begins now may take."""
+    if args.deadline is None:
+        return args.timeout
+    seconds = min(args.timeout, args.deadline - time.monotonic())
+    if seconds <= 0:
+        raise Failure(LATE)
+    return seconds
 
 
 # ---- a peer: a process that lives through all rounds and answers each line with times ----
@@ -193,26 +212,33 @@ def serve(order):
 
 
 class Peer:
-    def __init__(self, order, seconds):
-        self.name, self.samples = order["peer"], []
+    def __init__(self, order, args):
+        self.args, self.name, self.samples = args, order["peer"], []
         self.log = order["outputs"] + ".log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [order["python"], os.path.abspath(__file__), "--serve", json.dumps(order)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)  # fmt: skip
-        late = threading.Timer(seconds, self.process.kill)
-        late.start()
         self.facts = self.answer()
-        late.cancel()
         if "error" not in self.facts:
             with np.load(order["outputs"]) as arrays:
                 self.outputs = [arrays[str(i)] for i in range(len(arrays.files))]
 
     def answer(self):
         """The next line that is JSON: compilers print, too."""
-        for line in self.process.stdout:
-            if line.startswith(("{", "[")):
-                return json.loads(line)
+        seconds = left(self.args)
+        ended = threading.Event()
+        timer = threading.Timer(seconds, lambda: (ended.set(), self.process.kill()))
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith(("{", "[")):
+                    return json.loads(line)
+        finally:
+            timer.cancel()
+        if ended.is_set():
+            late = self.args.deadline is not None and seconds < self.args.timeout
+            return {"error": LATE if late else f"not done after {seconds:.0f} s"}
         with open(self.log, encoding="utf-8", errors="replace") as log:
             lines = log.read().strip().splitlines() or ["no message"]
         return {"error": f"ended: {lines[-1][:200]}"}
@@ -226,6 +252,8 @@ class Peer:
         self.samples.append(statistics.median(times))
 
     def close(self):
+        if self.process.poll() is None and self.args.deadline is not None:
+            self.process.kill()
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
@@ -239,7 +267,7 @@ def checked(command, what, seconds):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=seconds, check=False)  # fmt: skip
     except subprocess.TimeoutExpired as late:
-        raise Failure(f"{what}: not done after {seconds} s") from late
+        raise Failure(f"{what}: not done after {seconds:.0f} s") from late
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
         errors = [line for line in lines if "error" in line]
@@ -248,7 +276,8 @@ def checked(command, what, seconds):
 
 
 class Program:
-    def __init__(self, args, model, inputs, precision, folder):
+    def __init__(self, args, model, names, precision, folder):
+        os.makedirs(folder)
         self.args, self.samples = args, []
         self.path, plan = os.path.join(folder, "program"), os.path.join(folder, "plan.json")
         command = [args.ullage, "compile", model, "-o", self.path, "--target", args.target,
@@ -258,31 +287,31 @@ class Program:
         if args.tf32:
             command.append("--tf32")
         begin = time.perf_counter()
-        checked([*command, *args.options], "compiling", args.timeout)
+        checked([*command, *args.options], "compiling", left(args))
         self.compile_seconds = time.perf_counter() - begin
         with open(plan, encoding="utf-8") as file:
             self.plan = json.load(file)
         self.inputs = []
-        for name in inputs:
-            self.inputs += ["--input", f"{name}={folder}/inputs.npz:{name}"]
+        for name in names:
+            self.inputs += ["--input", f"{name}={os.path.dirname(model)}/inputs.npz:{name}"]
 
     def outputs(self, names, folder):
         command = [self.path, *self.inputs]
         files = [os.path.join(folder, f"own_{i}.npy") for i in range(len(names))]
         for name, file in zip(names, files, strict=True):
             command += ["--output", f"{name}={file}"]
-        checked(command, "running", self.args.timeout)
+        checked(command, "running", left(self.args))
         return [np.load(file) for file in files]
 
     def block(self, runs):
         command = [self.path, "--bench", "--warmup", str(self.args.warmup), "--duration", "0",
                    "--iterations", str(runs), "--json", "-", *self.inputs]  # fmt: skip
-        answer = json.loads(checked(command, "--bench", self.args.timeout))
+        answer = json.loads(checked(command, "--bench", left(self.args)))
         self.samples.append(answer["latency_seconds"]["median"])
 
     def memory(self):
         command = [self.path, "--memory", "--random", "1", "--json", "-"]
-        answer = json.loads(checked(command, "--memory", self.args.timeout))
+        answer = json.loads(checked(command, "--memory", left(self.args)))
         device = answer.get("device", {})
         allocated = device.get("allocated_bytes", answer["reserved_bytes"])
         if not answer["reserved_bytes"] == allocated == self.plan["reserved_bytes"]:
@@ -322,17 +351,21 @@ def relative_error(got, want):
     return float(error) if math.isfinite(error) else math.inf
 
 
-def start_peers(args, folder, name, precision, model):
+def start_peers(args, wanted, folder, name, precision, model):
     peers, errors = {}, {}
-    for peer in args.peers:
+    for peer in wanted:
         if peer == "onnxruntime" and precision != "fp32":
             continue
         order = {"python": args.peer_python, "peer": peer, "network": name, "model": model,
                  "precision": precision,
                  "device": "cpu" if args.dry_run else "cuda", "tf32": args.tf32,
-                 "warmup_runs": args.warmup_runs, "inputs": os.path.join(folder, "inputs.npz"),
+                 "warmup_runs": args.warmup_runs,
+                 "inputs": os.path.join(os.path.dirname(model), "inputs.npz"),
                  "outputs": os.path.join(folder, peer + ".npz")}  # fmt: skip
-        started = Peer(order, args.timeout)
+        if peer == "compile" and args.deadline is not None and left(args) < COMPILE_SECONDS:
+            errors[peer] = LATE
+            continue
+        started = Peer(order, args)
         if "error" in started.facts:
             errors[peer] = started.facts["error"]
             started.close()
@@ -341,19 +374,54 @@ def start_peers(args, folder, name, precision, model):
     return peers, errors
 
 
-def measure_network(args, network, precision, folder):
-    label, name, batch, size = network
-    row = {"network": label, "precision": precision}
-    if args.tf32 and precision == "fp32":
-        row["precision"] = "tf32"
-    path, model = model_file(args, folder, name, batch, size)
-    inputs = random_inputs(model, seed=1)
-    np.savez(os.path.join(folder, "inputs.npz"), **inputs)
-    program = Program(args, path, inputs, precision, folder)
+class Case:
+    """A network of one precision: the program, and what its peers need."""
+
+    def __init__(self, args, network, precision, path, model, folder):
+        self.label, self.name = network[0], network[1]
+        self.precision, self.path, self.folder = precision, path, folder
+        self.outputs = [output.name for output in model.graph.output]
+        names = [value.name for value in model.graph.input]
+        self.program = Program(args, path, names, precision, folder)
+
+
+def key_of(args, network, precision):
+    return network[0], "tf32" if args.tf32 and precision == "fp32" else precision
+
+
+def compile_all(args, wanted, folder, pool):
+    """{(label, precision): Case or Failure}; nothing is measured while compilers run."""
+    jobs = {}
+    for i, (network, precisions) in enumerate(wanted):
+        label, name, batch, size = network
+        print(f"{time.monotonic() - args.begin:4.0f} s  making {label}", file=sys.stderr, flush=True)
+        below = os.path.join(folder, str(i))
+        os.makedirs(below)
+        path, model = model_file(args, below, name, batch, size)
+        np.savez(os.path.join(below, "inputs.npz"), **random_inputs(model, seed=1))
+        model.graph.ClearField("initializer")
+        for precision in precisions:
+            jobs[key_of(args, network, precision)] = pool.submit(
+                Case, args, network, precision, path, model, os.path.join(below, precision))
+    cases = {}
+    for key, job in jobs.items():
+        try:
+            cases[key] = job.result()
+        except Failure as failure:
+            cases[key] = failure
+    return cases
+
+
+def measure_case(args, key, case, wanted):
+    if isinstance(case, Failure):
+        raise case
+    row = {"network": key[0], "precision": key[1]}
+    program, program.samples = case.program, []
     row["compile_seconds"] = program.compile_seconds
     row["ours"] = program.memory()
-    own = program.outputs([output.name for output in model.graph.output], folder)
-    peers, row["errors"] = start_peers(args, folder, name, precision, path)
+    own = program.outputs(case.outputs, case.folder)
+    peers, row["errors"] = start_peers(args, wanted, case.folder, case.name, case.precision,
+                                       case.path)  # fmt: skip
     try:
         for i in range(args.rounds):
             turn = [program, *peers.values()]
@@ -364,23 +432,53 @@ def measure_network(args, network, precision, folder):
             peer.close()
     row["ours"]["seconds"] = statistics.median(program.samples)
     row["ours"]["rounds"] = program.samples
-    for key, peer in peers.items():
-        row[key] = dict(peer.facts, seconds=statistics.median(peer.samples), rounds=peer.samples)
+    for name, peer in peers.items():
+        row[name] = dict(peer.facts, seconds=statistics.median(peer.samples), rounds=peer.samples)
     if peers:
         want = peers.get("eager", next(iter(peers.values()))).outputs
         row["difference"] = max(relative_error(a, b) for a, b in zip(own, want, strict=True))
     return row
 
 
-def measure(args, network, precision):
-    with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
-        try:
-            row = measure_network(args, network, precision, folder)
-        except Failure as error:
-            row = {"network": network[0], "precision": precision, "failure": str(error),
-                   "errors": {}}  # fmt: skip
+def measure(args, key, case, wanted):
+    try:
+        row = measure_case(args, key, case, wanted)
+    except Failure as error:
+        row = {"network": key[0], "precision": key[1], "failure": str(error), "errors": {}}
     row["dry_run"] = args.dry_run
     return row
+
+
+def lacks(row, wanted):
+    """Whether a row is to be measured, or measured again with more peers."""
+    if row is None or "failure" in row:
+        return True
+    for peer in wanted:
+        known = peer in row or (peer == "onnxruntime" and row["precision"] != "fp32")
+        if not known and row["errors"].get(peer, LATE) == LATE:
+            return True
+    return False
+
+
+def measure_all(args, cases, rows):
+    """Measures what `rows`, {key: row}, lacks; hands the rows over each time there is a new one."""
+    passes = [args.peers]
+    if args.deadline is not None and "compile" in args.peers:
+        passes = [[peer for peer in args.peers if peer != "compile"], args.peers]
+    for wanted in passes:
+        for key, case in cases.items():
+            before = rows.get(key)
+            if not lacks(before, wanted):
+                continue
+            row = measure(args, key, case, wanted)
+            if before is not None and "failure" not in before and "failure" in row:
+                late = dict(before["errors"], compile=row["failure"])
+                row = dict(before, errors=late)  # what there is, is kept
+            rows[key] = row
+            print(f"{time.monotonic() - args.begin:4.0f} s  " + summary(row), file=sys.stderr,
+                  flush=True)  # fmt: skip
+            if args.json:
+                write_rows(args.json, machine_facts(list(rows.values())), [row])
 
 
 def print_planned(args):
@@ -398,7 +496,7 @@ def print_planned(args):
             for precision in args.precision:
                 command = [args.ullage, "plan", path, "--target", args.target, "--json", "-",
                            "--precision", precision, *args.options]  # fmt: skip
-                plan = json.loads(checked(command, "planning", args.timeout))
+                plan = json.loads(checked(command, "planning", left(args)))
                 reserved, weights = plan["reserved_bytes"], plan["rows"]["weights"]
                 figures = (reserved, weights, reserved - weights, outputs)
                 cells = " | ".join(f"{figure / MIB:.1f}" for figure in figures)
@@ -469,6 +567,14 @@ def cells_of(row):
             "-" if difference is None else f"{difference:.1e}{mark}"]  # fmt: skip
 
 
+def summary(row):
+    """One line, as it goes."""
+    if "failure" in row:
+        return f"{row['network']} {row['precision']}: {row['failure']}"
+    times = [f"{key} {row[key]['seconds'] * 1000:.3f} ms" for key in ("ours", *PEERS) if key in row]
+    return f"{row['network']} {row['precision']}: {', '.join(times)}"
+
+
 def print_table(facts, rows):
     if any(row["dry_run"] for row in rows):
         print("DRY RUN: networks scaled down, PyTorch on the CPU; times mean nothing.\n")
@@ -531,6 +637,15 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"gpu.sh: {message}\n")
 
 
+def unpacked(bundle):
+    """The compiler in what bundle.sh packed."""
+    folder = tempfile.mkdtemp(prefix="ullage-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with tarfile.open(bundle) as archive:
+        archive.extractall(folder, filter="data")
+    return os.path.join(folder, "ullage")
+
+
 def parse(argv):
     at = argv.index("--") if "--" in argv else len(argv)
     parser = Parser(prog="gpu.sh", description=__doc__.split("\n")[0])
@@ -544,7 +659,9 @@ def parse(argv):
     parser.add_argument("--runs", type=number, default=30, help="in a block")
     parser.add_argument("--warmup", type=float, default=0.2, help="seconds, of a block of ours")
     parser.add_argument("--warmup-runs", type=number, default=10, help="of a peer")
-    parser.add_argument("--timeout", type=number, default=1200)
+    parser.add_argument("--timeout", type=number, default=1200, help="seconds, of one thing")
+    parser.add_argument("--seconds", type=number, help="of all of it")
+    parser.add_argument("--jobs", type=number, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--peer-python", default=sys.executable, metavar="COMMAND",
                         help="the Python that has PyTorch, where it is another")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true")
@@ -553,7 +670,11 @@ def parse(argv):
     parser.add_argument("--planned", action="store_true", help="print what plans reserve")
     args = parser.parse_args(argv[:at])
     args.options = argv[at + 1 :]
+    args.begin = time.monotonic()
+    args.deadline = args.begin + args.seconds if args.seconds else None
     args.ullage = os.path.abspath(args.ullage)
+    if args.ullage.endswith(".tar.gz") and not args.table and os.path.exists(args.ullage):
+        args.ullage = unpacked(args.ullage)
     if not args.table and not os.access(args.ullage, os.X_OK):
         parser.error(f"{args.ullage}: no such program; --ullage names the compiler")
     return args
@@ -580,6 +701,27 @@ def write_rows(file, facts, rows):
     os.replace(file + ".part", file)
 
 
+def measured(args):
+    """(facts, rows) of what was asked for; with --seconds, those measured before among them."""
+    rows = {}
+    if args.deadline is not None and args.json and os.path.exists(args.json):
+        rows = {(row["network"], row["precision"]): row for row in read_rows([args.json])[1]
+                if row["dry_run"] == args.dry_run}  # fmt: skip
+    wanted = []
+    for network in NETWORKS:
+        precisions = [precision for precision in args.precision
+                      if lacks(rows.get(key_of(args, network, precision)), args.peers)]  # fmt: skip
+        if re.search(args.only, network[0]) and precisions:
+            wanted.append((network, precisions))
+    with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            cases = compile_all(args, wanted, folder, pool)
+        measure_all(args, cases, rows)
+    labels = [network[0] for network in NETWORKS]
+    found = sorted(rows.values(), key=lambda row: labels.index(row["network"]))
+    return machine_facts(found), found
+
+
 def main():
     argv = sys.argv[1:]
     if argv[:1] == ["--serve"]:
@@ -595,19 +737,12 @@ def main():
     if args.table:
         facts, rows = read_rows(args.table)
     else:
-        rows = []
-        for network in NETWORKS:
-            for precision in args.precision:
-                if re.search(args.only, network[0]):
-                    print(f"{network[0]} {precision} ...", file=sys.stderr, flush=True)
-                    rows.append(measure(args, network, precision))
-        facts = machine_facts(rows)
-        if args.json:
-            write_rows(args.json, facts, rows)
+        facts, rows = measured(args)
     if not rows:
         sys.exit(f"gpu.py: --only {args.only}: no such network")
     print_table(facts, rows)
-    sys.exit(6 if any(missed(row) for row in rows) else 0)
+    late = any(LATE in row["errors"].values() for row in rows)
+    sys.exit(6 if late or any(missed(row) for row in rows) else 0)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,36 @@
 #        tests/bench/gpu.sh --help
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${PYTHON:-python3}
-"$python" -c 'import numpy, onnx' 2>/dev/null || {
-    echo "gpu.sh: $python has no onnx or numpy; PYTHON=COMMAND names another Python" >&2
+# shellcheck source=tests/gpu/toolkit.sh
+. "$here/../gpu/toolkit.sh"
+export PYTHON=${PYTHON:-python3}
+"$PYTHON" -c 'import numpy, onnx' 2>/dev/null || {
+    echo "gpu.sh: $PYTHON has no onnx or numpy; PYTHON=COMMAND names another Python" >&2
     exit 77
 }
 # PyTorch brings cuDNN along: ours finds the same one, so that both have the same engines.
-libraries=$("$python" -c '
-import glob, os, site, sys
-for folder in site.getsitepackages() + [site.getusersitepackages()] + sys.path:
-    for found in sorted(glob.glob(os.path.join(folder, "nvidia", "cudnn", "lib"))):
-        print(found); raise SystemExit' 2>/dev/null || true)
-[ -z "$libraries" ] || export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-if ! command -v "${NVCC:-nvcc}" >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
-    export PATH=$PATH:/usr/local/cuda/bin
+packages=$("$PYTHON" -c '
+import glob, site, sys
+for at in [*site.getsitepackages(), site.getusersitepackages(), *sys.path]:
+    print(*sorted(glob.glob(at + "/nvidia/*")), sep="\n")' 2>/dev/null || true)
+if libraries=$(find_library libcudnn.so <<<"$packages"); then
+    export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
-exec "$python" "$here/gpu.py" "$@"
+more=()
+if nvcc=$(find_nvcc); then
+    export NVCC=$nvcc
+    folders=$(cuda_folders "$nvcc")
+    use_cuda "$folders"
+    # Of a Python package the compiler does not know.
+    if [ -n "${CPLUS_INCLUDE_PATH:-}" ] && [[ $CUDA_LIBRARIES != *"cudnn "*"not found"* ]] &&
+        [[ " $* " != *" --with-cudnn "* && " $* " != *" --target "* ]]; then
+        more=(--with-cudnn on)
+        [[ " $* " == *" -- "* ]] || more=(-- "${more[@]}")
+    fi
+fi
+if [ -z "${CUDA_ARCH:-}" ]; then # one device's code is compiled four times as fast as all
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+        head -n 1) || capability=
+    [[ ! $capability =~ ^[0-9]+\.[0-9]+$ ]] || export CUDA_ARCH=sm_${capability/./}
+fi
+exec "$PYTHON" "$here/gpu.py" "$@" ${more[@]+"${more[@]}"}

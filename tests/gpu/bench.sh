@@ -74,4 +74,12 @@ expect 0 'reserves' "$work/elsewhere/ullage" compile "$root/models/digits/digits
     --target cuda --emit "$work/emitted"
 cmp "$work/emitted/ul_main.c" "$root/runtime/ul_main.c" || fail "the bundle has another runtime"
 expect 1 'usage' "$here/bundle.sh" "$work/absent" "$work/none"
+
+# Within a time: nothing is done; then all of it, by the packed compiler; then nothing is left to do.
+expect 0 . "$here/bundle.sh" "$1" "$work/bundle.tar.gz"
+bounded=("$root/tests/bench/gpu.sh" --ullage "$work/bundle.tar.gz" --target "$2" "${dry[@]}"
+    --only GPT --precision fp32 --peers onnxruntime --json "$work/bounded.json")
+expect 6 'FAILED! no time was left' "${bounded[@]}" --seconds 1 -- --cflags -O0
+expect 0 '^\| GPT-2 1x1024 \| fp32 \| [0-9.]+ ' "${bounded[@]}" --seconds 500 -- --cflags -O0
+expect 0 '^\| GPT-2 1x1024 \| fp32 \| [0-9.]+ ' "${bounded[@]}" --seconds 1 -- --cflags -O0
 echo "ok"

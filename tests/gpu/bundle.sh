@@ -1,15 +1,23 @@
 #!/bin/bash
-# Makes a folder with the compiler, the libraries that it is linked to and the runtime's files, so
+# Makes a folder, or a .tar.gz of it, with the compiler, the libraries that it is linked to and the runtime's files, so
 # that it runs on another Linux machine of the same processor family that has none of them:
 # `DIR/ullage compile ...`. For tests/bench/gpu.sh, which compiles at full size where the GPU is.
 #
-# usage: tests/gpu/bundle.sh ULLAGE DIR
+# usage: tests/gpu/bundle.sh ULLAGE DIR|FILE.tar.gz
 # exit: 0 ok, 1 usage, 5 it cannot be written
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ $# != 2 ] || [ ! -x "$1" ]; then
-    echo "usage: tests/gpu/bundle.sh ULLAGE DIR" >&2
+    echo "usage: tests/gpu/bundle.sh ULLAGE DIR|FILE.tar.gz" >&2
     exit 1
+fi
+if [[ $2 == *.tar.gz ]]; then
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    "${BASH_SOURCE[0]}" "$1" "$work/bundle" >/dev/null
+    tar -czf "$2" -C "$work/bundle" . || exit 5
+    du -sh "$2" | sed 's/\t/  /'
+    exit 0
 fi
 mkdir -p "$2/lib" "$2/runtime" || exit 5
 cp "$1" "$2/ullage.program"
