@@ -24,8 +24,15 @@
  *
  * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
  * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
- * are made for. Left undone: ConvTranspose and pooling; convolutions of three axes of space; scaled
- * residuals. */
+ * are made for. So the first layer of a network for images does: its three channels lie apart in
+ * memory, or else cuDNN pads them in a workspace, where the largest values are (in f16 networks for
+ * mobiles took up to a third more memory for it). Slices of a Concat stay ours too: of tensors with
+ * channels innermost cuDNN documents those that are fully packed, and a copy behind each call would
+ * be a launch more. Workspaces larger than the default would serve Winograd's method, which cuDNN
+ * does not document for filters with channels innermost.
+ *
+ * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
+ * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
 #include "codegen/library_internal.h"
 
 #include <string.h>
