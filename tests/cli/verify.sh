@@ -1,0 +1,62 @@
+#!/bin/bash
+# ullage verify as a user meets it: what it compares with and says of that, its tolerances, and that
+# a reference that fails is no difference. Its programs run once: they are compiled without
+# optimisation.
+#
+# usage: tests/cli/verify.sh ULLAGE
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ullage=$1
+digits=$here/../../models/digits/digits.onnx
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export TMPDIR=$work/tmp
+mkdir tmp
+failed=0
+
+# expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    "$@" >out.txt 2>&1 </dev/null
+    got=$?
+    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" out.txt; then
+        echo "FAIL: $* : exit $got, expected $code and /$pattern/; printed:"
+        head -5 out.txt
+        failed=1
+    fi
+}
+
+cp "$digits" mine.onnx
+
+# verify says what it compared with; a reference that fails is no difference
+expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0 --norm 0
+# its tolerances: by elements, or by the norm, which --norm sets or leaves out
+for option in rtol atol norm; do
+    expect 1 "^ullage: error: --$option \"tight\": expected a number of at least 0" \
+        "$ullage" verify missing.onnx --$option tight
+done
+expect 0 '^An element is right|--norm 0$' "$ullage" verify --help
+half() { "$ullage" verify "$digits" --target c --cflags -O0 --precision bf16 "$@"; }
+expect 0 'norm error of at most 0.03$' half
+grep -q 'ok by norm' out.txt || { echo "FAIL: bf16 is not judged by its norm"; failed=1; }
+expect 6 'norm error of at most 1e-09$' half --norm 1e-9
+# a network that quantizes is where 16 bits may make whole steps, and the message says so
+# quantized.onnx: MatMul(Tanh x [96,32], Tanh w [32,96]), QuantizeLinear by a step of 1, and back
+steps() { "$ullage" verify "$here/quantized.onnx" --target c --cflags -O0 "$@"; }
+ULLAGE_PYTHON=$work/none expect 6 '^The model quantizes: .*whole step' \
+    steps --precision bf16 --norm 1e-3
+ULLAGE_PYTHON=$work/none expect 0 'norm error [0-9.e-]+, [1-9][0-9]* of 9216 .*; ok by norm' \
+    steps --precision bf16 --norm 0.1
+printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
+chmod +x python
+ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
+ULLAGE_PYTHON=$work/python expect 3 'Give test data' "$ullage" verify mine.onnx --dim N=1
+printf '#!/bin/sh\necho "input x: give a size"; exit 4\n' >python
+ULLAGE_PYTHON=$work/python expect 1 'give a size' "$ullage" verify mine.onnx
+ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1 --cflags -O0
+
+left=$(ls tmp)
+[ -z "$left" ] || { echo "FAIL: left in TMPDIR: $left"; failed=1; }
+exit $failed
