@@ -14,11 +14,17 @@
  * fused with a product. That is seen in the graphs that the rows behind make of both
  * (join_judge.c); what costs something leaves, and all is done again without it.
  *
+ * The joined weights are copies in the compiler's memory, so there is an end to them.
+ *
  * Left undone: some products with a bias and some without, for which zeros would have to be stored;
  * convolutions. */
 #include "passes/join_internal.h"
 
 #include <string.h>
+
+#define MOST_WEIGHT_BYTES                                                                          \
+    ((uint64_t)2 << 30) /* of all sets together; the first ones are joined                         \
+                         */
 
 enum {
     COLUMNS_UNIT = 16, /* of a part: no result begins between two vectors */
@@ -218,6 +224,19 @@ static void drop(struct ul_join *join)
     join->set_count = set_count;
 }
 
+static void bound_weights(struct ul_join *join)
+{
+    uint64_t rest_bytes = MOST_WEIGHT_BYTES;
+    for (uint32_t s = 0; s < join->set_count; s++) {
+        struct ul_join_set *set = &join->sets[s];
+        for (uint32_t p = 0; p < set->count && set->count > 1; p++) {
+            uint64_t size_bytes = ul_value_bytes(join->graph, set->parts[p].weight);
+            set->parts[p].leaves = size_bytes > rest_bytes;
+            rest_bytes -= set->parts[p].leaves ? 0 : size_bytes;
+        }
+    }
+}
+
 static void find_sets(struct ul_join *join)
 {
     const struct ul_graph *graph = join->graph;
@@ -227,6 +246,7 @@ static void find_sets(struct ul_join *join)
     for (uint32_t b = 0; b < graph->block_count; b++)
         if (b == 0 || graph->blocks[b].owner != UL_NONE)
             find_in_block(&finder, &graph->blocks[b]);
+    bound_weights(join);
     drop(join);
 }
 
@@ -302,6 +322,15 @@ static int64_t column_count(const struct ul_join_set *set)
     return count;
 }
 
+static const struct ul_tensor *new_tensor(struct ul_arena *arena, const struct ul_type *type,
+                                          const unsigned char *bytes)
+{
+    struct ul_tensor *tensor = UL_NEW(arena, struct ul_tensor);
+    tensor->type = *type;
+    tensor->data = bytes;
+    return tensor;
+}
+
 /* Side by side: one row of each after the other, or, turned, one whole after the other. */
 static const struct ul_tensor *join_weights(const struct ul_join *join,
                                             const struct ul_join_set *set)
@@ -322,7 +351,7 @@ static const struct ul_tensor *join_weights(const struct ul_join *join,
             to += run;
         }
     }
-    return ul_tensor_new(graph->arena, &type, bytes);
+    return new_tensor(graph->arena, &type, bytes);
 }
 
 static const struct ul_tensor *join_biases(const struct ul_join *join,
@@ -342,7 +371,7 @@ static const struct ul_tensor *join_biases(const struct ul_join *join,
         memcpy(to, graph->values[part->bias].tensor->data, (size_t)part->columns * size);
         to += (size_t)part->columns * size;
     }
-    return ul_tensor_new(graph->arena, &type, bytes);
+    return new_tensor(graph->arena, &type, bytes);
 }
 
 /* They are kept from round to round. */

@@ -214,7 +214,8 @@ enum ul_status ul_pass_foresee(const struct ul_pass *pass, const struct ul_graph
         const struct row *row = &rows[trial.row];
         if (row->run == ul_pass_split)
             break;
-        if (is_skipped(&trial, row))
+        /* It looks ahead itself, and changes nothing that a judgement is of. */
+        if (is_skipped(&trial, row) || row->run == ul_pass_join)
             continue;
         drop_facts(copy, row);
         UL_TRY(row->run(&trial));
