@@ -17,12 +17,12 @@
 
 /* What a target wants of the kernels it gets. */
 struct ul_lower_options {
-    int64_t partial_count; /* results of its own that a long sum is made of, at most; 0: as few as
-                              fill the lanes of a processor (ops/lanes.h) */
-    int64_t spread_products;  /* of a direction's recurrent product, from which on a step is spread
-                                 over a device (ops/rnn.c); 0: never */
-    bool sorts_batches;       /* what one factor's batch alone has are rows or columns of one product
-                                 (ops/matmul.c) */
+    int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as
+                                fill the lanes of a processor (ops/lanes.h) */
+    int64_t spread_products; /* of a direction's recurrent product, from which on a step is spread
+                                over a device (ops/rnn.c); 0: never */
+    bool sorts_batches;      /* what one factor's batch alone has are rows or columns of one
+                                product (ops/matmul.c) */
 };
 
 struct ul_lower {
