@@ -40,6 +40,7 @@ struct ul_contract_cuda_plan {
     int dot_pack;     /* elements at once where a warp has a sum; 0: k does not lie so */
     int dot_sums;     /* DOT: sums of a warp at a time */
     bool put_along_m; /* neighbours of what the epilogue stores lie along m */
+    double cycles;    /* of TILE and MMA, as predicted */
     struct ul_contract_grid grid;
 };
 
@@ -56,6 +57,15 @@ bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
 /* Contractions side by side, under loops around this one, which is one of the kernel's. */
 int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
                                const struct ul_contraction *contraction);
+/* Into how many parts k is cut, each of them contractions of its own whose sums are added in
+ * order: where there are too few tiles for a device. parts is 1 where it is left whole. */
+struct ul_contract_cuda_cut {
+    int64_t parts;
+    uint32_t dim; /* of the contraction as the kernel has it */
+};
+struct ul_contract_cuda_cut ul_contract_cuda_cut(const struct ul_contract_cuda_plan *plan,
+                                                 const struct ul_kernel *kernel,
+                                                 const struct ul_contraction *contraction);
 /* How operand `name` is read, at most `most` elements at once. */
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
                                                          char name, int most);

@@ -1,10 +1,11 @@
-/* Contractions that have a thread for each sum, as loops.
+/* Contractions as other statements: a thread for each sum, or parts of each sum.
  *
- * Problem: what is tiny, irregular or has one row (depthwise convolution) is best formed by one
- * thread a sum; but which sums neighbouring threads have should follow where results lie, and in
- * channels-last convolution their neighbours are in the next group, a loop outside of the
- * contraction. Method: the contraction becomes loops over m and n around loops over k, and the
- * independent loops around it are ordered with those by how far apart their rounds' results lie:
+ * A thread for each sum. Problem: what is tiny, irregular or has one row (depthwise convolution) is
+ * best formed by one thread a sum; but which sums neighbouring threads have should follow where
+ * results lie, and in channels-last convolution their neighbours are in the next group, a loop
+ * outside of the contraction. Method: the contraction becomes loops over m and n around loops over
+ * k, and the independent loops around it are ordered with those by how far apart their rounds'
+ * results lie:
  *
  *     for group: contract over row, column     ->     for row, column, group:
  *                                                         sum = 0
@@ -12,7 +13,14 @@
  *                                                         the epilogue
  *
  * so that a grid spreads it like any other nest of loops. Products are added in order of k, outside
- * of bounds as what operands hold there, as contract_cuda.c does. */
+ * of bounds as what operands hold there, as contract_cuda.c does.
+ *
+ * Parts. Problem: few sums of many products (the last layers of a convolution net) give fewer tiles
+ * than a device has processors. Method: a dimension of k is cut, and parts are added in order:
+ *
+ *     contract over k, epilogue        ->     for part: contract over k of it: sums[part] = acc
+ *                                             for m, n: acc = sums[0] + sums[1] ..., epilogue
+ */
 #include "codegen/contract_cuda_internal.h"
 
 #include <stdlib.h>
@@ -193,8 +201,8 @@ static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_
     return ul_kx_var(kernel, var);
 }
 
-/* Fused where it is float: else a compiler may fuse it in one kernel and not in another, and a piece
- * would not have the bits of the whole. */
+/* Fused where it is float: else a compiler may fuse it in one kernel and not in another, and a
+ * piece would not have the bits of the whole. */
 static ul_kx add_product(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a, ul_kx b,
                          uint32_t sum)
 {
@@ -256,33 +264,15 @@ static ul_ks find_contraction(struct rewriter *r, ul_ks id)
     return UL_NONE;
 }
 
-static bool is_each(const struct rewriter *r, const struct ul_contraction *c)
-{
-    struct ul_contract_cuda_plan plan;
-    if (c->attend != NULL)
-        return false;
-    ul_contract_cuda_plan_init(&plan, r->kernel, c, r->arena);
-    return plan.form == UL_CONTRACT_CUDA_EACH;
-}
-
-/* The top statement `id` as loops around single sums, where it is such a nest. */
-static void rewrite(struct rewriter *r, ul_ks id)
+/* The loops found, and those over m and n, around the body. */
+static ul_ks put_nest(struct rewriter *r, const struct ul_contraction *c, struct list body)
 {
     struct ul_kernel *kernel = r->kernel;
-    for (uint32_t v = 0; v < kernel->var_count; v++)
-        r->let_of[v] = UL_NONE;
-    ul_ks contract = find_contraction(r, id);
-    if (contract == UL_NONE)
-        return;
-    struct ul_contraction c = kernel->contractions[kernel->stmts[contract].contraction];
-    if (r->count + c.m_count + c.n_count > MOST_LOOPS ||
-        !is_each(r, &kernel->contractions[kernel->stmts[contract].contraction]))
-        return;
-    for (uint32_t d = 0; d < c.m_count + c.n_count; d++, r->count++)
-        r->loops[r->count] = (struct loop){
-            .var = c.vars[d], .count = ul_kx_index_const(kernel, c.extents[d]), .place = r->count};
-    order_loops(r, c.epilogue);
-    struct list body = put_sum(r, &c);
+    for (uint32_t d = 0; d < c->m_count + c->n_count; d++, r->count++)
+        r->loops[r->count] = (struct loop){.var = c->vars[d],
+                                           .count = ul_kx_index_const(kernel, c->extents[d]),
+                                           .place = r->count};
+    order_loops(r, c->epilogue);
     if (r->lets.first != UL_NONE) {
         kernel->stmts[r->lets.last].next = body.first;
         body.first = r->lets.first;
@@ -294,8 +284,122 @@ static void rewrite(struct rewriter *r, ul_ks id)
         kernel->stmts[loop].body = body.first;
         body = outer;
     }
-    ul_ks next = kernel->stmts[id].next;
-    kernel->stmts[id] = kernel->stmts[body.first];
+    return body.first;
+}
+
+/* ---- Parts ---- */
+
+/* The place of a sum among those of a part, neighbours being as in the result. */
+static ul_kx place_of_sum(struct rewriter *r, const struct ul_contraction *c, bool along_m,
+                          ul_kx part)
+{
+    struct ul_kernel *kernel = r->kernel;
+    uint32_t m = c->m_count, all = m + c->n_count;
+    ul_kx at = part;
+    int64_t rounds;
+    for (uint32_t i = 0; i < r->count; i++) {
+        UL_ASSERT(ul_kx_is_int(kernel, r->loops[i].count, &rounds));
+        at = ul_kx_add(kernel, ul_kx_muli(kernel, at, rounds), ul_kx_var(kernel, r->loops[i].var));
+    }
+    for (uint32_t i = 0; i < all; i++) {
+        uint32_t d = along_m ? (i + m) % all : i;
+        at =
+            ul_kx_add(kernel, ul_kx_muli(kernel, at, c->extents[d]), ul_kx_var(kernel, c->vars[d]));
+    }
+    return at;
+}
+
+static void move_base(struct rewriter *r, struct ul_affine *at, uint32_t dim, ul_kx part,
+                      int64_t extent)
+{
+    at->base =
+        ul_kx_add(r->kernel, at->base, ul_kx_muli(r->kernel, part, at->strides[dim] * extent));
+}
+
+/* The contraction over part `part` of dimension `dim` of k; its epilogue stores the sum. */
+static struct ul_contraction part_of(struct rewriter *r, const struct ul_contraction *c,
+                                     const struct ul_contract_cuda_cut *cut, ul_kx part,
+                                     uint32_t sums, ul_kx place)
+{
+    struct ul_contraction own = *c;
+    struct list epilogue = {UL_NONE, UL_NONE};
+    own.extents[cut->dim] = c->extents[cut->dim] / cut->parts;
+    int64_t extent = own.extents[cut->dim];
+    move_base(r, &own.a.at, cut->dim, part, extent);
+    move_base(r, &own.b.at, cut->dim, part, extent);
+    for (uint32_t i = 0; i < c->a.bound_count; i++)
+        move_base(r, &own.a.bounds[i].at, cut->dim, part, extent);
+    for (uint32_t i = 0; i < c->b.bound_count; i++)
+        move_base(r, &own.b.bounds[i].at, cut->dim, part, extent);
+    own.acc = new_var(r->kernel, c->acc_dtype);
+    ul_ks store = append(r, &epilogue, UL_KS_STORE, UL_NONE, ul_kx_var(r->kernel, own.acc));
+    r->kernel->stmts[store].buffer = sums;
+    r->kernel->stmts[store].index = place;
+    own.epilogue = epilogue.first;
+    return own;
+}
+
+/* for part: what stood at `id`, of the part; then the loops that add parts. */
+static void put_parts(struct rewriter *r, ul_ks id, ul_ks contract,
+                      const struct ul_contract_cuda_plan *plan,
+                      const struct ul_contract_cuda_cut *cut)
+{
+    struct ul_kernel *kernel = r->kernel;
+    uint32_t which = kernel->stmts[contract].contraction;
+    struct ul_contraction c = kernel->contractions[which];
+    uint64_t count = (uint64_t)(cut->parts * plan->base.m * plan->base.n * plan->batch);
+    uint32_t sums = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, c.acc_dtype, count);
+    kernel->buffers[sums].is_read = kernel->buffers[sums].is_written = true;
+    uint32_t var = new_var(kernel, UL_I64);
+    kernel->vars[var] = (struct ul_kernel_var){
+        .dtype = UL_I64, .low = 0, .high = cut->parts - 1, .is_mutable = false};
+    bool along_m = plan->put_along_m;
+    ul_kx part = ul_kx_var(kernel, var), sum = UL_NONE;
+    struct list body = {UL_NONE, UL_NONE}, loop = {UL_NONE, UL_NONE};
+    for (int64_t i = 0; i < cut->parts; i++) {
+        ul_kx place = place_of_sum(r, &c, along_m, ul_kx_index_const(kernel, i));
+        ul_kx value = ul_kx_load(kernel, sums, place);
+        sum = i == 0 ? value : ul_kx_binary(kernel, UL_KX_ADD, sum, value);
+    }
+    kernel->contractions[which] =
+        part_of(r, &c, cut, part, sums, place_of_sum(r, &c, along_m, part));
+    append(r, &body, UL_KS_LET, c.acc, sum);
+    kernel->stmts[body.last].next = c.epilogue;
+    ul_ks rest = put_nest(r, &c, body);
+    kernel->stmts[rest].next = kernel->stmts[id].next;
+    append(r, &loop, UL_KS_FOR, var, ul_kx_index_const(kernel, cut->parts));
+    ul_ks inner = append(r, &(struct list){UL_NONE, UL_NONE}, UL_KS_LET, UL_NONE, UL_NONE);
+    kernel->stmts[inner] = kernel->stmts[id];
+    kernel->stmts[inner].next = UL_NONE;
+    kernel->stmts[id] = kernel->stmts[loop.first];
+    kernel->stmts[id].flags = UL_FOR_PARALLEL;
+    kernel->stmts[id].body = inner;
+    kernel->stmts[id].next = rest;
+}
+
+/* The top statement `id` as loops around single sums, or around parts of them, where it is such a
+ * nest. */
+static void rewrite(struct rewriter *r, ul_ks id)
+{
+    struct ul_kernel *kernel = r->kernel;
+    struct ul_contract_cuda_plan plan;
+    for (uint32_t v = 0; v < kernel->var_count; v++)
+        r->let_of[v] = UL_NONE;
+    ul_ks contract = find_contraction(r, id);
+    if (contract == UL_NONE)
+        return;
+    const struct ul_contraction *found = &kernel->contractions[kernel->stmts[contract].contraction];
+    struct ul_contraction c = *found;
+    if (c.attend != NULL || r->count + c.m_count + c.n_count > MOST_LOOPS)
+        return;
+    ul_contract_cuda_plan_init(&plan, kernel, found, r->arena);
+    struct ul_contract_cuda_cut cut = ul_contract_cuda_cut(&plan, kernel, found);
+    if (cut.parts > 1 && r->lets.first == UL_NONE)
+        put_parts(r, id, contract, &plan, &cut);
+    if (plan.form != UL_CONTRACT_CUDA_EACH)
+        return;
+    ul_ks nest = put_nest(r, &c, put_sum(r, &c)), next = kernel->stmts[id].next;
+    kernel->stmts[id] = kernel->stmts[nest];
     kernel->stmts[id].next = next;
 }
 
@@ -312,6 +416,12 @@ static struct ul_kernel *copy_of(const struct ul_kernel *kernel, struct ul_arena
                                      kernel->expr_table_size * sizeof *kernel->expr_table);
     copy->stmts = ul_arena_copy(arena, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
     copy->stmt_capacity = kernel->stmt_count;
+    copy->buffers =
+        ul_arena_copy(arena, kernel->buffers, kernel->buffer_count * sizeof *kernel->buffers);
+    copy->buffer_capacity = kernel->buffer_count;
+    copy->contractions = ul_arena_copy(arena, kernel->contractions,
+                                       kernel->contraction_count * sizeof *kernel->contractions);
+    copy->contraction_capacity = kernel->contraction_count;
     copy->marks = NULL;
     copy->mark_capacity = 0;
     return copy;

@@ -3,9 +3,9 @@
  * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with
  * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8 for 16; but
  * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
- * share the k of a small tile. The choice takes the least of what a simple model of a device of
- * about a hundred multiprocessors predicts. What is tiny or irregular has a thread for each sum,
- * long sums of two vectors have a warp each.
+ * share the k of a small tile. The choice takes the least of what a simple model of a device
+ * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
+ * or irregular has a thread for each sum, long sums of two vectors have a warp each.
  */
 #include "codegen/attend_cuda.h"
 #include "codegen/contract_cuda_internal.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    PROCESSORS = 108,
+    PROCESSORS = 132,
     EACH_THREADS = 128,
     DOT_THREADS = 256,
     LEAST_DEPTH = 8,  /* of k, for a tile */
@@ -22,12 +22,22 @@ enum {
     LEAST_SUMS = 64,
     DOT_DEPTH = 64,
     DOT_SUMS = 4,
+    MOST_PARTS = 16, /* that k is cut into */
+    MOST_PARTS_BYTES = 1 << 20,
+    LEAST_PART = 64,     /* of k */
+    RUN = 16,            /* neighbours along k that stay together */
     SHARED_BYTES = 49152 /* that every device has without being asked */
 };
 
-#define TURN_CYCLES 700.0    /* of reading one tile of operands and waiting for it */
-#define PRODUCTS_CYCLE 128.0 /* of a multiprocessor */
-#define MMA_CYCLE 1024.0     /* the same on tensor cores */
+#define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
+#define TILE_BYTES_CYCLE 40.0 /* that a multiprocessor reads of operands, which others read too */
+#define OUT_CYCLES 200.0      /* of waiting, where sums go out through shared memory */
+#define LANES 32              /* elements that shared memory takes in a cycle */
+#define LAUNCH_CYCLES 4000.0  /* of one more kernel */
+#define BYTES_CYCLE 2000.0    /* that all multiprocessors read or write */
+#define WORTH_CUTTING 0.8     /* of the cycles without, at most */
+#define PRODUCTS_CYCLE 128.0  /* of a multiprocessor */
+#define MMA_CYCLE 1024.0      /* the same on tensor cores */
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -163,8 +173,13 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
     /* of the peak: what reading shared memory leaves */
     double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
-    double share = side / (side + 1);
-    return waves * products / (peak * share) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
+    double cycles = products * (side + 1) / (peak * side);
+    double bytes = turns * (double)(tile->k * (tile->m + tile->n)) *
+                   (double)(plan->form == UL_CONTRACT_CUDA_MMA ? 2 : base->element_bytes);
+    cycles = bytes > cycles * TILE_BYTES_CYCLE ? bytes / TILE_BYTES_CYCLE : cycles;
+    /* sums on their way out, through shared memory */
+    double out = 2.0 * tile->splits * tile->m * tile->n / LANES + OUT_CYCLES;
+    return waves * (cycles + out) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
 }
 
 static int least(int a, int b)
@@ -211,7 +226,7 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
         if (bytes_of(&plan->base, &tiles[i]) > SHARED_BYTES ||
             (least_cycles > 0 && cycles >= least_cycles))
             continue;
-        least_cycles = cycles;
+        least_cycles = plan->cycles = cycles;
         plan->tile = tiles[i];
     }
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
@@ -223,10 +238,11 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
         {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1},  {128, 64, 16, 8, 4, 1},
+        {64, 64, 16, 8, 4, 1},  {64, 32, 32, 8, 4, 4},   {32, 64, 32, 4, 8, 4},
         {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},   {16, 64, 32, 4, 4, 4},
         {64, 16, 32, 4, 4, 4},  {16, 16, 128, 4, 4, 16}, {8, 64, 32, 4, 4, 8},
         {64, 8, 32, 4, 4, 8}};
-    uint32_t skip = plan->base.element_bytes > 4 ? 3 : 0; /* sums must fit registers */
+    uint32_t skip = plan->base.element_bytes > 4 ? 6 : 0; /* sums must fit registers */
     plan->form = UL_CONTRACT_CUDA_TILE;
     choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
                 PRODUCTS_CYCLE, tile_bytes);
@@ -265,7 +281,8 @@ static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_
 static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     static const struct ul_contract_cuda_tile tiles[] = {
-        {128, 128, 32, 64, 32, 1}, {64, 64, 32, 32, 32, 1}, {32, 32, 64, 16, 16, 1}};
+        {128, 128, 32, 64, 32, 1}, {64, 128, 32, 32, 32, 1}, {128, 64, 32, 32, 32, 1},
+        {64, 64, 64, 32, 32, 1},   {64, 64, 32, 32, 32, 1},  {32, 32, 64, 16, 16, 1}};
     const struct ul_contract_plan *base = &plan->base;
     const struct ul_contract_cuda_tile *tile = &plan->tile;
     plan->form = UL_CONTRACT_CUDA_MMA;
@@ -340,6 +357,7 @@ static bool wants_tile(const struct ul_contract_plan *base)
 static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
 {
     const struct ul_contract_plan *base = &plan->base;
+    plan->cycles = 0;
     plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
     plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
@@ -375,6 +393,51 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
     ul_contract_merge(c, &plan->uses, m + n, k, &plan->k);
     plan->batch = ul_contract_cuda_batch(kernel, contraction);
     choose(plan, kernel);
+}
+
+/* The dimension of k that is cut into so many parts, or UL_CONTRACT_DIMS: the longest one, whole
+ * runs of neighbours in memory staying together. */
+static uint32_t cut_dim(const struct ul_contraction *c, int64_t parts)
+{
+    uint32_t first = c->m_count + c->n_count, best = UL_CONTRACT_DIMS;
+    for (uint32_t d = first; d < first + c->k_count; d++) {
+        bool is_unit = c->a.at.strides[d] == 1 || c->b.at.strides[d] == 1;
+        if (c->extents[d] % (is_unit ? parts * RUN : parts) == 0 &&
+            (best == UL_CONTRACT_DIMS || c->extents[d] > c->extents[best]))
+            best = d;
+    }
+    return best;
+}
+
+struct ul_contract_cuda_cut ul_contract_cuda_cut(const struct ul_contract_cuda_plan *plan,
+                                                 const struct ul_kernel *kernel,
+                                                 const struct ul_contraction *c)
+{
+    struct ul_contract_cuda_cut best = {.parts = 1};
+    const struct ul_contract_plan *base = &plan->base;
+    double sums = (double)base->m * (double)base->n * (double)plan->batch;
+    double least_cycles = plan->cycles * WORTH_CUTTING;
+    bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
+    if (!is_tile || !ul_dtype_get(c->acc_dtype)->is_float || c->a.transform != UL_NONE ||
+        c->b.transform != UL_NONE)
+        return best;
+    for (int64_t parts = 2; parts <= MOST_PARTS; parts *= 2) {
+        struct ul_contract_cuda_plan part = *plan;
+        double bytes = (double)parts * sums * (double)base->element_bytes;
+        uint32_t dim = cut_dim(c, parts);
+        if (dim == UL_CONTRACT_DIMS || bytes > (double)MOST_PARTS_BYTES ||
+            base->k / parts < LEAST_PART)
+            break;
+        part.base.k /= parts;
+        part.batch *= parts;
+        choose(&part, kernel);
+        double cycles = part.cycles + LAUNCH_CYCLES + 2 * bytes / BYTES_CYCLE;
+        if (part.form != plan->form || cycles >= least_cycles)
+            continue;
+        least_cycles = cycles;
+        best = (struct ul_contract_cuda_cut){.parts = parts, .dim = dim};
+    }
+    return best;
 }
 
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,

@@ -70,6 +70,8 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
         result = flag(MMA + order);
         break;
     }
+    if (ul_contract_cuda_cut(&plan, kernel, contraction).parts > 1)
+        result = UL_CONTRACT_LOOSE;
     ul_arena_done(&arena);
     return result;
 }

@@ -433,21 +433,22 @@ static void emit_test(struct emitter *e, uint32_t count)
 }
 
 enum {
-    LARGE = 9, /* the interpreter takes seconds for these */
-    MANY = 100 /* random shapes, from which on there is time for them */
+    LARGE = 11, /* the interpreter takes seconds for these */
+    MANY = 100  /* random shapes, from which on there is time for them */
 };
 
 /* One for each tile of target cuda. */
 static void emit_tiles(struct emitter *e, bool all)
 {
     static const struct gemm_case gemms[] = {
-        {"128 x 128", 110, 128, 126, 9, false, false}, {"64 x 128", 110, 64, 128, 18, false, false},
+        {"128 x 128", 140, 128, 126, 8, false, false}, {"64 x 128", 110, 64, 128, 18, false, false},
         {"128 x 64", 110, 128, 64, 18, false, false},  {"64 x 64", 110, 64, 60, 33, false, false},
         {"32 x 32", 60, 60, 64, 40, false, false},     {"16 x 64", 60, 15, 260, 40, false, false},
+        {"64 x 32", 200, 62, 32, 33, false, false},    {"32 x 64", 200, 30, 64, 33, false, false},
         {"64 x 16", 60, 260, 12, 40, false, false},    {"8 x 64", 80, 5, 300, 60, false, false},
         {"64 x 8", 80, 300, 5, 60, false, false},      {"16 x 16", 1, 33, 36, 500, false, true},
         {"16 x 16", 1, 96, 40, 200, true, false},      {"dot", 1, 400, 1, 260, false, false},
-        {"dots", 1, 900, 1, 132, true, true},
+        {"dots", 1, 900, 1, 132, true, true},          {"parts", 1, 20, 18, 2048, false, false},
     };
     for (size_t i = all ? 0 : LARGE; i < sizeof gemms / sizeof gemms[0]; i++) {
         emit_gemm(e, &gemms[i], UL_F32, false, NO_PRODUCER);
@@ -459,6 +460,7 @@ static void emit_tiles(struct emitter *e, bool all)
         {"1x1 64->96 @7", 1, 1, 64, 96, SQUARE(7, 1, 1, 0)},
         {"dw 5x5 x24 @11", 2, 24, 1, 1, SQUARE(11, 5, 1, 2)},
         {"g4 16->8 @6", 1, 4, 16, 8, SQUARE(6, 3, 1, 1)},
+        {"parts 3x3 128->24 @5", 1, 1, 128, 24, SQUARE(5, 3, 1, 1)},
     };
     e->channels_last = true;
     for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++) {
