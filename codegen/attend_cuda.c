@@ -271,6 +271,22 @@ static void put_score(struct attend_out *to, uint32_t indent)
     ul_contract_line(&out, indent, "};");
 }
 
+/* The first key, and the one before which to stop. */
+static void put_part(const struct attend_out *to)
+{
+    const struct ul_attend *attend = to->attend;
+    const char *type = to->coordinate;
+    if (attend->split_keys == 0) {
+        ul_text_printf(to->printer.text, ", (%s)0, (%s)%" PRId64, type, type, attend->keys);
+        return;
+    }
+    ul_text_printf(to->printer.text,
+                   ", (%s)(v%" PRIu32 " * %" PRId64 "), (%s)ul_min_i64(v%" PRIu32 " * %" PRId64
+                   " + %" PRId64 ", %" PRId64 ")",
+                   type, attend->split_var, attend->split_keys, type, attend->split_var,
+                   attend->split_keys, attend->split_keys, attend->keys);
+}
+
 static void put_call(const struct attend_out *to, uint32_t indent)
 {
     const struct ul_attend *attend = to->attend;
@@ -289,16 +305,17 @@ static void put_call(const struct attend_out *to, uint32_t indent)
                      to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
     ul_contract_line(&out, indent,
                      "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
-                     "ul_reading<%d, false>, %s>(",
+                     "ul_reading<%d, false>, %s, %s>(",
                      to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
-                     ul_contract_cuda_truth(attend->empty_is_zero));
-    int64_t numbers[] = {attend->queries, attend->keys, attend->reach, attend->size,
-                         attend->value_size};
+                     ul_contract_cuda_truth(attend->empty_is_zero),
+                     ul_contract_cuda_truth(attend->split_keys > 0));
+    const char *type = to->coordinate;
     ul_contract_indent(&out, indent + 1);
-    ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile", attend->scores[0].acc);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        ul_text_printf(out.text, ", (%s)%" PRId64, to->coordinate, numbers[i]);
-    ul_text_put(out.text, ",\n");
+    ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile, (%s)%" PRId64 ", (%s)%" PRId64,
+                   attend->scores[0].acc, type, attend->queries, type, attend->keys);
+    put_part(to);
+    ul_text_printf(out.text, ", (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",\n", type,
+                   attend->reach, type, attend->size, type, attend->value_size);
     ul_contract_line(&out, indent + 1, "t_read_q, t_read_k, t_read_v, t_score, t_put);");
 }
 
@@ -352,46 +369,4 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
     put_call(&to, indent + 1);
     ul_contract_line(&out, indent, "}");
     ul_arena_done(&to.arena);
-}
-
-/* The statement that stands for the body of loop `loop`. */
-static void take(struct ul_kernel *kernel, ul_ks loop, ul_ks statement, uint32_t contraction)
-{
-    const struct ul_attend *attend = &kernel->attends[kernel->stmts[loop].contraction];
-    struct ul_contraction *to = &kernel->contractions[contraction];
-    *to = attend->values[0];
-    to->a = attend->scores[0].a;
-    to->attend = attend;
-    kernel->stmts[statement] = (struct ul_ks_data){.kind = UL_KS_CONTRACT,
-                                                   .var = UL_NONE,
-                                                   .buffer = UL_NONE,
-                                                   .value = UL_NONE,
-                                                   .index = UL_NONE,
-                                                   .body = UL_NONE,
-                                                   .orelse = UL_NONE,
-                                                   .next = UL_NONE,
-                                                   .contraction = contraction};
-    kernel->stmts[loop].body = statement;
-}
-
-const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, struct ul_arena *arena)
-{
-    if (kernel->attend_count == 0)
-        return kernel;
-    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
-    uint32_t count = kernel->attend_count;
-    copy->stmts = UL_NEW_ARRAY(arena, struct ul_ks_data, kernel->stmt_count + count);
-    copy->contractions =
-        UL_NEW_ARRAY(arena, struct ul_contraction, kernel->contraction_count + count);
-    memcpy(copy->stmts, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
-    if (kernel->contraction_count > 0)
-        memcpy(copy->contractions, kernel->contractions,
-               kernel->contraction_count * sizeof *kernel->contractions);
-    for (ul_ks id = 0; id < kernel->stmt_count; id++) {
-        const struct ul_ks_data *stmt = &kernel->stmts[id];
-        if (stmt->kind == UL_KS_FOR && (stmt->flags & UL_FOR_ATTEND) != 0 &&
-            ul_attend_cuda_can(kernel, &kernel->attends[stmt->contraction]))
-            take(copy, id, copy->stmt_count++, copy->contraction_count++);
-    }
-    return copy;
 }

@@ -87,7 +87,8 @@ static void name_attend(struct narrower *n, const struct ul_attend *attend)
     n->is_short[vars[1]] = fits(0, attend->keys);
 }
 
-/* Statements are numbered as they were made: a variable before what uses it. */
+/* Statements are numbered as they were made: a name before what uses it. Loops may be made around
+ * statements that are there. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
 {
     struct narrower n = {.kernel = kernel};
@@ -96,13 +97,14 @@ const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
     for (uint32_t i = 0; i < kernel->contraction_count; i++)
         if (kernel->contractions[i].attend != NULL)
             name_attend(&n, kernel->contractions[i].attend);
+    for (ul_ks id = 0; id < kernel->stmt_count; id++)
+        if (kernel->stmts[id].kind == UL_KS_FOR)
+            n.is_short[kernel->stmts[id].var] = fits(0, kernel->vars[kernel->stmts[id].var].high);
     for (ul_ks id = 0; id < kernel->stmt_count; id++) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         look_at(&n, stmt->value);
         look_at(&n, stmt->index);
-        if (stmt->kind == UL_KS_FOR)
-            n.is_short[stmt->var] = fits(0, kernel->vars[stmt->var].high);
-        else if (stmt->kind == UL_KS_LET)
+        if (stmt->kind == UL_KS_LET)
             n.is_short[stmt->var] =
                 kernel->exprs[stmt->value].dtype == UL_I64 && is_short(&n, stmt->value);
     }

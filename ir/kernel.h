@@ -212,8 +212,13 @@ struct ul_attend {
     struct ul_contraction values[2];
     ul_ks before;
     ul_kx score;
-    int64_t reach;       /* query q sees keys up to q + reach at most */
-    bool empty_is_zero;  /* a query that sees no key gives zeros, not NaN */
+    int64_t reach;      /* query q sees keys up to q + reach at most */
+    bool empty_is_zero; /* a query that sees no key gives zeros, not NaN */
+    /* Set by a target that cuts keys: this is the part from split_var * split_keys on. Results come
+     * undivided, and behind them, as elements value_size and on, a query's largest score and the
+     * sum of its weights. 0: all keys. */
+    int64_t split_keys;
+    uint32_t split_var;
     bool rounds_weights; /* to the type in which values are stored, which is none of the model's */
 };
 

@@ -168,10 +168,11 @@ __device__ __forceinline__ void ul_attend_values(float (&result)[SIZE::TR][SIZE:
 }
 
 /* Puts the quotients through shared memory, neighbours along the element. */
-template <class SIZE, bool EMPTY_IS_ZERO, typename I, class PUT>
+template <class SIZE, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class PUT>
 __device__ __forceinline__ void
-ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&totals)[SIZE::TR],
-              float *shared, int tx, int ty, I row0, I queries, I value_size, const PUT &put)
+ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&largest)[SIZE::TR],
+              const float (&totals)[SIZE::TR], float *shared, int tx, int ty, I row0, I queries,
+              I value_size, const PUT &put)
 {
     UL_UNROLLED
     for (int r = 0; r < SIZE::TR; r++) {
@@ -182,7 +183,12 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&totals
         UL_UNROLLED
         for (int e = 0; e < SIZE::E / 8; e++)
             shared[(ty * SIZE::TR + r) * SIZE::pitch_e + e / 4 * 32 + tx * 4 + e % 4] =
-                ul_attend_quotient<EMPTY_IS_ZERO>(result[r][e], total);
+                IS_PART ? result[r][e] : ul_attend_quotient<EMPTY_IS_ZERO>(result[r][e], total);
+        const I row = row0 + ty * SIZE::TR + r;
+        if (IS_PART && tx == 0 && row < queries) {
+            put(row, value_size, largest[r]);
+            put(row, (I)(value_size + 1), total);
+        }
     }
     __syncthreads();
     UL_ROLLED
@@ -194,17 +200,19 @@ ul_attend_put(const float (&result)[SIZE::TR][SIZE::E / 8], const float (&totals
     __syncthreads();
 }
 
-/* Query block `tile`. Q, K, V: an ul_reading along the element. */
-template <class SIZE, class Q, class K, class V, bool EMPTY_IS_ZERO, typename I, class READ_Q,
-          class READ_K, class READ_V, class SCORE, class PUT>
-__device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I queries, I keys,
-                                               I reach, I size, I value_size, const READ_Q &read_q,
-                                               const READ_K &read_k, const READ_V &read_v,
-                                               const SCORE &score, const PUT &put)
+/* Query block `tile`. Q, K, V: an ul_reading along the element. IS_PART: of keys `begin` to
+ * `before` alone, and what is put is no quotient; behind the elements come the largest score and
+ * the sum. */
+template <class SIZE, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, typename I,
+          class READ_Q, class READ_K, class READ_V, class SCORE, class PUT>
+__device__ __forceinline__ void
+ul_attend_tile(float *shared, int64_t tile, I queries, I keys, I begin, I before, I reach, I size,
+               I value_size, const READ_Q &read_q, const READ_K &read_k, const READ_V &read_v,
+               const SCORE &score, const PUT &put)
 {
     constexpr int TR = SIZE::TR, BC = SIZE::BC, elements = SIZE::E / 8;
     const int tx = (int)threadIdx.x % 8, ty = (int)threadIdx.x / 8;
-    const I row0 = (I)(tile * SIZE::BR), end = ul_attend_end(keys, (I)(row0 + SIZE::BR), reach);
+    const I row0 = (I)(tile * SIZE::BR), end = ul_attend_end(before, (I)(row0 + SIZE::BR), reach);
     float *qs = shared, *kvs = shared + SIZE::q, *ps = kvs + SIZE::kv;
     float largest[TR], total[TR], result[TR][elements], scores[TR][4];
     UL_UNROLLED
@@ -222,9 +230,9 @@ __device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I qu
     }
     ul_tile_part<float, BC, SIZE::D, SIZE::threads, K> part_k;
     ul_tile_part<float, SIZE::E, BC, SIZE::threads, V> part_v;
-    part_k.load(I(0), keys, I(0), size, read_k);
+    part_k.load(begin, keys, I(0), size, read_k);
     UL_ROLLED
-    for (I key0 = 0; key0 < end; key0 += BC) {
+    for (I key0 = begin; key0 < end; key0 += BC) {
         part_k.template store<SIZE::pitch_c>(kvs);
         __syncthreads();
         part_v.load(I(0), value_size, key0, keys, read_v);
@@ -248,8 +256,8 @@ __device__ __forceinline__ void ul_attend_tile(float *shared, int64_t tile, I qu
         __syncthreads();
     }
     __syncthreads(); /* there may have been no key */
-    ul_attend_put<SIZE, EMPTY_IS_ZERO>(result, total, shared, tx, ty, row0, queries, value_size,
-                                       put);
+    ul_attend_put<SIZE, EMPTY_IS_ZERO, IS_PART>(result, largest, total, shared, tx, ty, row0,
+                                                queries, value_size, put);
 }
 
 /* The same on tensor cores. Each of ROWS x GROUPS warps has DOWN bands of 16 queries, and of each
@@ -460,7 +468,8 @@ __device__ __forceinline__ void ul_attend_values_mma(FRAGMENT (&result)[MMA::DOW
 }
 
 /* The block's largest scores and sums of weights, of each group and query; then what each group's
- * result is multiplied by, and behind these what their sum is. */
+ * result is multiplied by, the sums of all groups' weights, and, behind what the groups have, the
+ * largest of all. */
 template <class MMA>
 __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&rows)[MMA::DOWN])
 {
@@ -496,12 +505,13 @@ __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&ro
             norms[g * BR + y] = factor;
         }
         norms[GROUPS * BR + y] = total;
+        norms[2 * GROUPS * BR + y] = most;
     }
     __syncthreads();
 }
 
 /* Puts the quotients through `place`, some elements of all queries after the other. */
-template <class MMA, bool EMPTY_IS_ZERO, typename I, class FRAGMENT, class PUT>
+template <class MMA, bool EMPTY_IS_ZERO, bool IS_PART, typename I, class FRAGMENT, class PUT>
 __device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::DOWN][MMA::E / 16],
                                                   const float *norms, float *place, I row0,
                                                   I queries, I value_size, const PUT &put)
@@ -531,18 +541,28 @@ __device__ __forceinline__ void ul_attend_put_mma(const FRAGMENT (&result)[MMA::
                 sum += norms[g * BR + y] * place[(g * BR + y) * pitch + x];
             if (row < queries && element < value_size)
                 put(row, element,
-                    ul_attend_quotient<EMPTY_IS_ZERO>(sum, norms[MMA::GROUPS * BR + y]));
+                    IS_PART ? sum
+                            : ul_attend_quotient<EMPTY_IS_ZERO>(sum, norms[MMA::GROUPS * BR + y]));
         }
         __syncthreads();
     }
+    UL_ROLLED
+    for (int y = (int)threadIdx.x; IS_PART && y < BR; y += MMA::threads) {
+        const I row = row0 + y;
+        if (row < queries) {
+            put(row, value_size, norms[2 * MMA::GROUPS * BR + y]);
+            put(row, (I)(value_size + 1), norms[MMA::GROUPS * BR + y]);
+        }
+    }
+    __syncthreads();
 }
 
-template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, typename I, class READ_Q,
-          class READ_K, class READ_V, class SCORE, class PUT>
+template <class MMA, class Q, class K, class V, bool EMPTY_IS_ZERO, bool IS_PART, typename I,
+          class READ_Q, class READ_K, class READ_V, class SCORE, class PUT>
 __device__ __forceinline__ void
-ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I size, I value_size,
-                   const READ_Q &read_q, const READ_K &read_k, const READ_V &read_v,
-                   const SCORE &score, const PUT &put)
+ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I before, I reach,
+                   I size, I value_size, const READ_Q &read_q, const READ_K &read_k,
+                   const READ_V &read_v, const SCORE &score, const PUT &put)
 {
     using namespace nvcuda;
     typedef typename MMA::KIND KIND;
@@ -550,8 +570,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
     const int warp = (int)threadIdx.x / 32, band = warp % MMA::ROWS * DOWN * 16;
     const int part = warp / MMA::ROWS * MMA::part;
     const I row0 = (I)(tile * MMA::BR), first = (I)(row0 + band);
-    const I end = ul_attend_end(keys, (I)(row0 + MMA::BR), reach);
-    const I own_end = first < queries ? ul_attend_end(keys, (I)(first + 16 * DOWN), reach) : 0;
+    const I end = ul_attend_end(before, (I)(row0 + MMA::BR), reach);
+    const I own_end = first < queries ? ul_attend_end(before, (I)(first + 16 * DOWN), reach) : 0;
     uint16_t *ks = shared, *vs = shared + MMA::k;
     float *bands = (float *)(void *)(shared + MMA::kv) + warp * DOWN * MMA::band;
     typename ul_fragment_of<wmma::matrix_a, KIND, true>::type q[DOWN][MMA::D / 16];
@@ -561,8 +581,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
     {
         ul_tile_part<ul_bits16, MMA::BR, MMA::D, MMA::threads, Q> part_q;
         part_q.load(row0, queries, I(0), size, read_q);
-        part_k.load(I(0), keys, I(0), size, read_k);
-        part_v.load(I(0), value_size, I(0), keys, read_v);
+        part_k.load(begin, keys, I(0), size, read_k);
+        part_v.load(I(0), value_size, begin, keys, read_v);
         part_q.template store_as_read<MMA::pitch_d>(shared);
     }
     __syncthreads();
@@ -583,7 +603,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
         }
     }
     UL_ROLLED
-    for (I key0 = 0; key0 < end; key0 += MMA::BK) {
+    for (I key0 = begin; key0 < end; key0 += MMA::BK) {
         const I next = key0 + MMA::BK;
         __syncthreads(); /* all are done with the last tile, and with what held the queries */
         part_k.template store_as_read<MMA::pitch_d>(ks);
@@ -613,7 +633,8 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I reach, I
     float *norms = (float *)(void *)shared, *place = norms;
     norms += MMA::GROUPS * MMA::BR * MMA::pitch_o;
     ul_attend_join<MMA>(norms, rows);
-    ul_attend_put_mma<MMA, EMPTY_IS_ZERO>(result, norms, place, row0, queries, value_size, put);
+    ul_attend_put_mma<MMA, EMPTY_IS_ZERO, IS_PART>(result, norms, place, row0, queries, value_size,
+                                                   put);
 }
 
 #endif

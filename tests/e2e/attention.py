@@ -44,6 +44,11 @@ CASES = {
     "32_queries_wide_f16": (2, 32, 8, 60, 90, 128, 40, 0, 1, 0, F16),
     "one_key_f16": (1, 2, 2, 20, 1, 64, 64, 0, 0, 0, F16),
     "one_query_f16": (1, 4, 2, 1, 1, 64, 64, 300, 1, 0, F16),
+    # keys in parts
+    "long": (2, 2, 1, 3, 1500, 40, 72, 0, 0, 1, F32),
+    "long_f16": (1, 4, 2, 20, 100, 64, 32, 2000, 1, 1, F16),
+    "long_cache": (1, 4, 4, 1, 1, 64, 64, 1300, 1, 0, F32),
+    "long_cache_f16": (1, 4, 2, 2, 2, 64, 64, 2050, 1, 0, F16),
 }
 # The same for models of f32, of which programs round what they store.
 ROUNDED = {
@@ -56,6 +61,7 @@ ROUNDED = {
     "cache_bf16": ("cache", "bf16"),
     "wide_bf16": ("wide", "bf16"),
     "one_query_bf16": ("one_query_f16", "bf16"),
+    "long_bf16": ("long", "bf16"),
 }
 
 
