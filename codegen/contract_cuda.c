@@ -32,21 +32,31 @@ static void end(struct cuda_out *to)
     ul_arena_done(&to->arena);
 }
 
-/* Type of the elements that readers give. */
-static const char *read_type(const struct cuda_out *to)
+/* Of operand `name`, whose elements of 16 bits become f32 pack by pack: their name in
+ * runtime/ul_contract.cuh; else NULL. */
+static const char *widened_kind(const struct cuda_out *to, char name)
 {
-    return to->plan.form == UL_CONTRACT_CUDA_MMA ? "ul_bits16" : to->plan.base.type;
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    if (plan->form != UL_CONTRACT_CUDA_DOT || plan->dot_pack <= 1)
+        return NULL;
+    return plan->kinds[name == 'a' ? 0 : 1];
+}
+
+/* Type of the elements that an operand's readers read. */
+static const char *read_type(const struct cuda_out *to, char name)
+{
+    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || widened_kind(to, name) != NULL;
+    return is_stored ? "ul_bits16" : to->plan.base.type;
 }
 
 static void put_begin(const struct cuda_out *to, uint32_t indent)
 {
     const struct ul_contract_out *out = &to->out;
     const struct ul_contract_plan *plan = out->plan;
-    const char *type = read_type(to);
     ul_contract_line(out, indent, "{ /* %" PRId64 " x %" PRId64 " sums of %" PRId64 " */", plan->m,
                      plan->n, plan->k);
-    ul_contract_cuda_put_bases(out, indent + 1, 'a', type, to->plan.a.pack);
-    ul_contract_cuda_put_bases(out, indent + 1, 'b', type, to->plan.b.pack);
+    ul_contract_cuda_put_bases(out, indent + 1, 'a', read_type(to, 'a'), to->plan.a.pack);
+    ul_contract_cuda_put_bases(out, indent + 1, 'b', read_type(to, 'b'), to->plan.b.pack);
 }
 
 /* ---- One thread a sum ---- */
@@ -106,8 +116,10 @@ static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack
 {
     bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA;
     const struct ul_contract_cuda_reader readers[] = {
-        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to), a_pack, is_stored, true},
-        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to), b_pack, is_stored, true}};
+        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack, is_stored, true,
+         widened_kind(to, 'a')},
+        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to, 'b'), b_pack, is_stored, true,
+         widened_kind(to, 'b')}};
     ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
     ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
     ul_contract_cuda_put_putter(&to->out, indent);
@@ -140,7 +152,7 @@ static void put_tile(const struct cuda_out *to, uint32_t indent)
                          plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
                          tile->splits);
     ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
-                     read_type(to), plan->grid.shared_bytes);
+                     read_type(to, 'a'), plan->grid.shared_bytes);
     ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_a;", plan->a.pack,
                      ul_contract_cuda_truth(plan->a.along_k));
     ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_b;", plan->b.pack,

@@ -35,7 +35,8 @@ struct ul_contract_cuda_plan {
     const char *coordinate; /* C type of flat coordinates */
     enum ul_contract_cuda_form form;
     struct ul_contract_cuda_tile tile;
-    const char *kind; /* MMA: of elements, in runtime/ul_contract.cuh */
+    const char *kind;     /* MMA: of elements, in runtime/ul_contract.cuh */
+    const char *kinds[2]; /* of elements of a and b where they have 16 bits, else NULL */
     struct ul_contract_cuda_reading a, b;
     int dot_pack;     /* elements at once where a warp has a sum; 0: k does not lie so */
     int dot_sums;     /* DOT: sums of a warp at a time */
@@ -78,10 +79,11 @@ struct ul_contract_cuda_reader {
     const char *function;
     char operand; /* 'a' or 'b' */
     const char *first, *second;
-    const char *type; /* of elements; uint16_t for the bits of what is stored in 16 */
-    int pack;         /* elements at once, a pack of them */
-    bool is_stored;   /* elements are given as they are stored */
-    bool has_bases;   /* bases are declared already, by ul_contract_cuda_put_bases */
+    const char *type;         /* of elements; uint16_t for the bits of what is stored in 16 */
+    int pack;                 /* elements at once, a pack of them */
+    bool is_stored;           /* elements are given as they are stored */
+    bool has_bases;           /* bases are declared already, by ul_contract_cuda_put_bases */
+    const char *widened_kind; /* NULL, or of the 16 bits that it gives as f32 */
 };
 void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t indent,
                                  const struct ul_contract_cuda_reader *reader);

@@ -323,10 +323,15 @@ int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
 }
 
 /* Elements at once where a warp adds along k, 0 where neighbours lie elsewhere. */
-static int dot_pack(const struct ul_contract_plan *base)
+static int dot_pack(const struct ul_contract_cuda_plan *plan)
 {
+    const struct ul_contract_plan *base = &plan->base;
     const struct ul_contraction *c = base->contraction;
-    int most = base->a_plain && base->b_plain ? 16 / (int)base->element_bytes : 1;
+    bool a_is_short = plan->kinds[0] != NULL && c->a.bound_count == 0;
+    bool b_is_short = plan->kinds[1] != NULL && c->b.bound_count == 0;
+    int most = a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
+    if (!(base->a_plain || a_is_short) || !(base->b_plain || b_is_short))
+        most = 1;
     if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
         last_stride(&c->a.at, &base->a_k) != 1 || last_stride(&c->b.at, &base->b_k) != 1)
         return 0;
@@ -361,7 +366,9 @@ static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *k
     plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
     plan->put_along_m = puts_along_m(base);
     plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
-    plan->dot_pack = dot_pack(base);
+    plan->kinds[0] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->a) : NULL;
+    plan->kinds[1] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->b) : NULL;
+    plan->dot_pack = dot_pack(plan);
     if (plan->dot_pack > 0 && (base->m == 1 || base->n == 1)) {
         choose_dot(plan);
         return;

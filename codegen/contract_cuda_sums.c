@@ -61,7 +61,8 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
         result = UL_CONTRACT_IN_ORDER;
         break;
     case UL_CONTRACT_CUDA_DOT:
-        result = flag(DOTS + (plan.dot_pack / 2) * ORDERS + order);
+        if (plan.dot_pack / 2 < DOT_KINDS)
+            result = flag(DOTS + (plan.dot_pack / 2) * ORDERS + order);
         break;
     case UL_CONTRACT_CUDA_TILE:
         result = flag_of_tile(&plan.tile, order);

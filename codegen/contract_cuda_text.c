@@ -91,7 +91,10 @@ void ul_contract_cuda_put_reader(const struct ul_contract_out *out, uint32_t ind
         ul_contract_element(out, indent + 1, reader->operand, is_a ? &plan->a_uses : &plan->b_uses,
                             places, 2, "t_x.at[0]");
     }
-    ul_contract_line(out, indent + 1, "return t_x;");
+    if (reader->widened_kind != NULL)
+        ul_contract_line(out, indent + 1, "return ul_pack_widen<%s>(t_x);", reader->widened_kind);
+    else
+        ul_contract_line(out, indent + 1, "return t_x;");
     ul_contract_line(out, indent, "};");
 }
 

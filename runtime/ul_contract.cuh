@@ -461,6 +461,18 @@ struct ul_bfloat16 {
     }
 };
 
+/* The values of a pack of such elements. */
+template <class KIND, int COUNT>
+__device__ __forceinline__ ul_pack_of<float, COUNT>
+ul_pack_widen(const ul_pack_of<ul_bits16, COUNT> &pack)
+{
+    ul_pack_of<float, COUNT> values;
+    UL_UNROLLED
+    for (int i = 0; i < COUNT; i++)
+        values.at[i] = KIND::value((uint16_t)(pack.words[i / 2] >> (i % 2 * 16)));
+    return values;
+}
+
 /* Tiles of BM x BN sums, each of whose warps has WM x WN of them in fragments of 16 x 16. */
 template <class KIND_, int BM_, int BN_, int BK_, int WM_, int WN_> struct ul_mma {
     typedef KIND_ KIND;
