@@ -114,14 +114,16 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
     }
 }
 
-/* As struct ul_attend_size. */
-static int64_t size_threads(struct attend_out *to)
+/* As struct ul_attend_size. A thread has half the queries where blocks of these still run all at
+ * once: then what counts is how long one takes. */
+static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
     int64_t bytes = SHARED_BYTES + 1;
+    int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
+    bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= PROCESSORS / heads;
     to->depth = ceil_to(to->attend->size, 16);
     to->width = ceil_to(to->attend->value_size, 32);
-    for (to->rows = to->attend->queries > FEW_QUERIES ? 4 : 2; bytes > SHARED_BYTES;
-         to->rows /= 2) {
+    for (to->rows = is_few ? 2 : 4; bytes > SHARED_BYTES; to->rows /= 2) {
         int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
         int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
         bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
@@ -177,8 +179,8 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
                 to->coordinate = "int64_t";
     }
     to->grid.threads = THREADS;
-    int64_t keys = 32, queries = to->kind != NULL ? choose_mma(to, heads_of(kernel, attend))
-                                                  : size_threads(to);
+    int64_t heads = heads_of(kernel, attend), keys = 32;
+    int64_t queries = to->kind != NULL ? choose_mma(to, heads) : size_threads(to, heads);
     if (to->kind != NULL)
         keys = to->shape->keys * to->shape->groups * to->shape->steps;
     to->q_pack = pack_of(to, to->scores, 'a', true, queries * to->depth);
