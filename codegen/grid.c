@@ -835,5 +835,6 @@ void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bo
     find_names(&b);
     cut_list(&b, kernel->first);
     place_scratch(&b);
+    ul_grid_join(grid, kernel, &b.scratch);
     ul_arena_done(&b.scratch);
 }

@@ -1,8 +1,8 @@
 /* How a kernel is spread over a graphics processor: the schedule that print_cuda.c prints.
  *
- * A kernel is a list of phases, each one launch, in order; loops on the host repeat some of them. A
- * phase runs items: the rounds of a nest of independent loops, or just one. An item is run by a
- * team of threads: one thread, a warp, or a block. Statements inside of an item are run by all
+ * A kernel is a list of phases, launched in order, some of them together; loops on the host repeat
+ * some. A phase runs items: the rounds of a nest of independent loops, or just one. An item is run
+ * by a team of threads: one thread, a warp, or a block. Statements inside of an item are run by all
  * threads of the team alike, but for loops of independent iterations, which they share, and stores,
  * which thread 0 does; barriers stand where one thread reads or overwrites what another one wrote.
  * Invariants: phases are launched in the order in which their statements stand; what crosses from
@@ -71,6 +71,8 @@ struct ul_phase {
     bool is_loose;              /* threads of a team never wait for each other */
     uint32_t block_threads;
     int64_t block_count;
+    int64_t first_block;     /* of its launch, where phases share one */
+    uint32_t joined_count;   /* phases from this one on in one launch; 0: in that of another one */
     bool has_own;            /* scratch of each team: there are as many as are launched */
     uint64_t own_bytes;      /* of each team */
     uint32_t shared_bytes;   /* of each team */
@@ -112,6 +114,9 @@ uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kern
                         struct ul_arena *arena);
 /* Are the elements at the index, in a nest that has vectors, one such? */
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index);
+
+/* grid_join.c, for grid.c: which phases share a launch. */
+void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena);
 
 /* narrow.c: by variable, whether it is declared with 32 bits. */
 const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena);

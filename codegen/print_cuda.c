@@ -1,5 +1,5 @@
-/* A kernel as CUDA C++: a __global__ function for each phase of its schedule (grid.h), and a host
- * function that launches them.
+/* A kernel as CUDA C++: a __global__ function for each phase of its schedule (grid.h), or for some
+ * that share a launch, and a host function that launches them.
  *
  *     static __global__ void __launch_bounds__(128) @_0(const float *b0, float *b1,
  *                                                       struct ul_where run)
@@ -32,6 +32,7 @@ struct printer {
     const struct ul_phase *phase; /* that is being printed */
     struct ul_mentions mentions;  /* of it */
     bool in_thread;               /* what is printed is run by one thread, not by its team */
+    bool is_joined;               /* the phase has some blocks of a launch */
 };
 
 static bool has_barriers(const struct ul_phase *phase)
@@ -600,15 +601,23 @@ static bool *find_mentions(struct printer *printer)
     return is_needed;
 }
 
-static void put_names(struct printer *printer, const bool *is_needed, ul_ks first)
+static void put_list_names(struct printer *printer, const bool *is_needed, ul_ks first,
+                           uint32_t indent)
 {
     for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
         if (is_needed[id])
-            ul_put_definition(&printer->expr, stmt_get(printer, id), 1);
+            ul_put_definition(&printer->expr, stmt_get(printer, id), indent);
     }
 }
 
-/* Parameters of a phase, or arguments at its launch. */
+static void put_names(struct printer *printer, const bool *is_needed, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    put_list_names(printer, is_needed, printer->kernel->first, indent);
+    for (uint32_t i = 0; i < phase->host_count; i++)
+        put_list_names(printer, is_needed, stmt_get(printer, phase->hosts[i])->body, indent);
+}
+
 static bool uses_scratch(const struct printer *printer)
 {
     const struct ul_phase *phase = printer->phase;
@@ -623,13 +632,41 @@ static bool uses_scratch(const struct printer *printer)
     return false;
 }
 
-static void put_parameters(struct printer *printer, bool typed)
+/* What the phases of a launch take. */
+struct parameters {
+    bool *buffers, *vars; /* by buffer, by variable of a loop on the host */
+    bool scratch;
+};
+
+static struct parameters find_parameters(struct printer *printer, uint32_t number)
 {
     const struct ul_kernel *kernel = printer->kernel;
+    struct parameters p = {.buffers =
+                               UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count),
+                           .vars = UL_NEW_ARRAY(printer->text->arena, bool, kernel->var_count)};
+    uint32_t end = number + printer->grid.phases[number].joined_count;
+    for (; number < end; number++) {
+        printer->phase = &printer->grid.phases[number];
+        find_mentions(printer);
+        for (uint32_t i = 0; i < kernel->buffer_count; i++)
+            p.buffers[i] = p.buffers[i] || printer->mentions.buffers[i];
+        for (uint32_t i = 0; i < kernel->var_count; i++)
+            p.vars[i] = p.vars[i] || printer->mentions.vars[i];
+        p.scratch = p.scratch || uses_scratch(printer);
+    }
+    return p;
+}
+
+/* Parameters of a launch, or its arguments. */
+static void put_parameters(struct printer *printer, uint32_t number, bool typed)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    const struct ul_phase *phase = &printer->grid.phases[number];
+    struct parameters p = find_parameters(printer, number);
     const char *separator = "";
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         const struct ul_buffer *buffer = &kernel->buffers[i];
-        if (!is_parameter(buffer) || !printer->mentions.buffers[i])
+        if (!is_parameter(buffer) || !p.buffers[i])
             continue;
         ul_text_put(printer->text, separator);
         if (typed)
@@ -638,13 +675,13 @@ static void put_parameters(struct printer *printer, bool typed)
         ul_text_printf(printer->text, "b%u", i);
         separator = ", ";
     }
-    if (uses_scratch(printer)) {
+    if (p.scratch) {
         ul_text_printf(printer->text, "%s%sscratch", separator, typed ? "unsigned char *" : "");
         separator = ", ";
     }
-    for (uint32_t i = 0; i < printer->phase->host_count; i++) {
-        uint32_t var = stmt_get(printer, printer->phase->hosts[i])->var;
-        if (!printer->mentions.vars[var])
+    for (uint32_t i = 0; i < phase->host_count; i++) {
+        uint32_t var = stmt_get(printer, phase->hosts[i])->var;
+        if (!p.vars[var])
             continue;
         ul_text_printf(printer->text, "%s%sv%u", separator, typed ? "int64_t " : "", var);
         separator = ", ";
@@ -697,32 +734,41 @@ static void put_item(struct printer *printer, uint32_t indent)
     put_list(printer, phase->first, phase->end, indent);
 }
 
-/* for (t_item of the grid) { */
+/* for (t_item of the grid, or of the phase's blocks) { */
 static void put_item_loop(struct printer *printer, int64_t total, uint32_t indent)
 {
+    const struct ul_phase *phase = printer->phase;
     ul_put_indent(&printer->expr, indent);
-    ul_text_printf(printer->text,
-                   "for (%s t_item = ul_item_first(); t_item < %" PRId64
-                   "; t_item += ul_item_stride()) {\n",
-                   number_type(total), total);
+    ul_text_printf(printer->text, "for (%s t_item = ul_item_first()", number_type(total));
+    if (phase->first_block > 0)
+        ul_text_printf(printer->text, " - %" PRId64, phase->first_block * phase->block_threads);
+    ul_text_printf(printer->text, "; t_item < %" PRId64 "; t_item += ", total);
+    if (printer->is_joined)
+        ul_text_printf(printer->text, "%" PRId64 ") {\n",
+                       phase->block_count * phase->block_threads);
+    else
+        ul_text_put(printer->text, "ul_item_stride()) {\n");
 }
 
-static void put_each(struct printer *printer)
+static void put_each(struct printer *printer, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
     if (phase->items.count == 0) {
-        put_item(printer, 1);
+        put_item(printer, indent);
         return;
     }
     if (phase->items.vector > 1) {
-        put_aligned(printer, &phase->items, 1);
-        put_item_loop(printer, phase->items.total / phase->items.vector, 2);
-        put_pack(printer, &phase->items, "t_item", 3);
-        ul_text_put(printer->text, "        }\n        return;\n    }\n");
+        put_aligned(printer, &phase->items, indent);
+        put_item_loop(printer, phase->items.total / phase->items.vector, indent + 1);
+        put_pack(printer, &phase->items, "t_item", indent + 2);
+        put_close(printer, indent + 1);
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_put(printer->text, "return;\n");
+        put_close(printer, indent);
     }
-    put_item_loop(printer, phase->items.total, 1);
-    put_item(printer, 2);
-    put_close(printer, 1);
+    put_item_loop(printer, phase->items.total, indent);
+    put_item(printer, indent + 1);
+    put_close(printer, indent);
 }
 
 /* Lanes are items of their own. */
@@ -832,18 +878,46 @@ static ul_ks tiled_contraction(const struct printer *printer)
     return id;
 }
 
+static void put_head(struct printer *printer, uint32_t number)
+{
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
+                   printer->grid.phases[number].block_threads, number);
+    put_parameters(printer, number, true);
+    ul_text_put(printer->text, ")\n{\n");
+}
+
+/* Phases that share a launch, each with blocks of its own. */
+static void put_joined(struct printer *printer, uint32_t number)
+{
+    const struct ul_phase *phases = &printer->grid.phases[number];
+    put_head(printer, number);
+    ul_text_put(printer->text, "    UL_ENTER(run);\n");
+    printer->is_joined = true;
+    for (uint32_t i = 0; i < phases->joined_count; i++) {
+        printer->phase = &phases[i];
+        const bool *is_needed = find_mentions(printer);
+        ul_text_put(printer->text, i == 0 ? "    " : "    } else ");
+        if (i + 1 < phases->joined_count)
+            ul_text_printf(printer->text, "if (blockIdx.x < %" PRId64 ") ",
+                           phases[i + 1].first_block);
+        ul_text_put(printer->text, "{\n");
+        put_arrays(printer, UL_PLACE_ARENA, 2);
+        put_names(printer, is_needed, 2);
+        put_each(printer, 2);
+    }
+    printer->is_joined = false;
+    ul_text_put(printer->text, "    }\n}\n\n");
+}
+
 static void put_phase(struct printer *printer, uint32_t number)
 {
-    const struct ul_phase *phase = printer->phase;
+    put_head(printer, number);
+    const struct ul_phase *phase = printer->phase = &printer->grid.phases[number];
     const bool *is_needed = find_mentions(printer);
     bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
     for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
         is_scalar[i] = phase->places[i] == UL_PLACE_REGISTER;
     printer->expr.is_scalar = is_scalar;
-    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
-                   phase->block_threads, number);
-    put_parameters(printer, true);
-    ul_text_put(printer->text, ")\n{\n");
     struct ul_contract_grid grid = {.tile_count = 0};
     if (phase->kind == UL_PHASE_TILES) {
         struct ul_contract_cuda_printer contract = contract_printer(printer);
@@ -858,13 +932,11 @@ static void put_phase(struct printer *printer, uint32_t number)
                        phase->shared_bytes * (phase->block_threads / phase->team));
     ul_text_put(printer->text, "    UL_ENTER(run);\n");
     put_team_names(printer);
-    put_names(printer, is_needed, printer->kernel->first);
-    for (uint32_t i = 0; i < phase->host_count; i++)
-        put_names(printer, is_needed, stmt_get(printer, phase->hosts[i])->body);
+    put_names(printer, is_needed, 1);
     if (phase->kind == UL_PHASE_TILES)
         put_tiles(printer, grid.tile_count);
     else if (phase->kind == UL_PHASE_EACH)
-        put_each(printer);
+        put_each(printer, 1);
     else if (phase->is_loose)
         put_loose(printer);
     else
@@ -877,11 +949,12 @@ static void put_phase(struct printer *printer, uint32_t number)
 
 static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
 {
-    const struct ul_phase *phase = printer->phase;
+    const struct ul_phase *phases = &printer->grid.phases[number];
+    const struct ul_phase *last = &phases[phases->joined_count - 1];
     ul_put_indent(&printer->expr, indent);
     ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", number,
-                   phase->block_count, phase->block_threads);
-    put_parameters(printer, false);
+                   last->first_block + last->block_count, phases->block_threads);
+    put_parameters(printer, number, false);
     ul_text_put(printer->text, ");\n");
 }
 
@@ -927,13 +1000,14 @@ static void put_host(struct printer *printer)
     const struct ul_phase *before = NULL;
     put_host_parameters(printer);
     for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
-        printer->phase = &printer->grid.phases[i];
-        if (printer->phase->block_count == 0)
+        const struct ul_phase *phase = &printer->grid.phases[i];
+        if (phase->block_count == 0 || phase->joined_count == 0)
             continue;
+        printer->phase = phase;
         find_mentions(printer);
-        uint32_t open = put_hosts(printer, before, printer->phase);
+        uint32_t open = put_hosts(printer, before, phase);
         put_launch(printer, i, open + 1);
-        before = printer->phase;
+        before = phase;
     }
     put_hosts(printer, before, NULL);
     ul_text_put(printer->text, "}\n");
@@ -958,8 +1032,10 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
     printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
-        printer.phase = &printer.grid.phases[i];
-        if (printer.phase->block_count > 0)
+        const struct ul_phase *phase = &printer.grid.phases[i];
+        if (phase->block_count > 0 && phase->joined_count > 1)
+            put_joined(&printer, i);
+        else if (phase->block_count > 0 && phase->joined_count == 1)
             put_phase(&printer, i);
     }
     put_host(&printer);

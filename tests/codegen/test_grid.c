@@ -190,6 +190,26 @@ static void updates_that_never_meet_run_at_once(void **state)
     ul_arena_done(&arena);
 }
 
+/* Operands that take turns within a row are copied by one launch. */
+static void copies_apart_share_a_launch(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena,
+                             "graph \"t\"\ninput %0 \"a\" f32[40,6,8] own\n"
+                             "input %1 \"b\" f32[40,2,8] own\n"
+                             "%2 \"y\" f32[40,8,8] own = Concat n0 \"n\" (%0, %1) {axis=1}\n"
+                             "return %2\n",
+                             &scratch_bytes);
+    assert_int_equal(count(text, "__global__"), 1);
+    assert_non_null(strstr(text, "if (blockIdx.x < 15) {"));
+    assert_non_null(strstr(text, "t_item = ul_item_first() - 1920; t_item < 640; t_item += 640"));
+    assert_non_null(strstr(text, "UL_LAUNCH(@_0, 20, 128, "));
+    ul_arena_done(&arena);
+}
+
 /* The rounds of a recurrent cell are launched one after the other, or walked by one block. */
 static const char *lstm(struct ul_arena *arena, int hidden)
 {
@@ -234,8 +254,8 @@ static void a_step_of_a_cell_is_one_launch(void **state)
                                "{hidden_size=128, direction=\"bidirectional\"%s}\nreturn %%3\n";
     struct ul_arena arena;
     ul_arena_init(&arena);
-    /* initial states, products of inputs, the step */
-    assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 512, 512, "LSTM", "")), 5);
+    /* initial states, products of inputs of each direction, the step */
+    assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 512, 512, "LSTM", "")), 4);
     assert_int_equal(launches_of(&arena, ul_arena_printf(&arena, form, 384, 384, "GRU",
                                                          ", linear_before_reset=1")),
                      4);
@@ -260,16 +280,17 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
 int main(void)
 {
     enum { CASES = sizeof expectations / sizeof *expectations };
-    struct CMUnitTest tests[CASES + 6] = {
+    struct CMUnitTest tests[CASES + 7] = {
         cmocka_unit_test(team_waits_before_overwriting),
         cmocka_unit_test(long_sums_come_in_parts),
+        cmocka_unit_test(copies_apart_share_a_launch),
         cmocka_unit_test(updates_that_never_meet_run_at_once),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
         cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
     };
     for (size_t i = 0; i < CASES; i++)
-        tests[6 + i] = (struct CMUnitTest){.name = expectations[i].name,
+        tests[7 + i] = (struct CMUnitTest){.name = expectations[i].name,
                                            .test_func = expectation_holds,
                                            .initial_state = (void *)(uintptr_t)&expectations[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
