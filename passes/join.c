@@ -22,9 +22,8 @@
 
 #include <string.h>
 
-#define MOST_WEIGHT_BYTES                                                                          \
-    ((uint64_t)2 << 30) /* of all sets together; the first ones are joined                         \
-                         */
+/* Of all sets together; the first ones are joined. */
+#define MOST_WEIGHT_BYTES ((uint64_t)2 << 30)
 
 enum {
     COLUMNS_UNIT = 16, /* of a part: no result begins between two vectors */
