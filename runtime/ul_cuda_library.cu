@@ -87,6 +87,7 @@ struct trial {
     void *handle;
     uint32_t index;
     cudaStream_t stream;
+    bool fits; /* or there are no places for them all */
     const void *args[UL_CALL_ARGS];
     unsigned char *scratch;
 };
@@ -173,12 +174,15 @@ static double measure(const struct trial *trial)
 
 /* ---- choosing ---- */
 
-/* Untried, a call could fail in a run; the kernel beside it cannot. */
+/* Untried, a call could fail in a run, which the kernel beside it cannot. */
 static bool try_choice(const struct trial *trial, const struct ul_call *call,
                        const struct ul_cuda_choice *choice)
 {
-    return trial->library->take(trial->handle, trial->index, call, choice) != 0 &&
-           run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
+    if (trial->library->take(trial->handle, trial->index, call, choice) == 0)
+        return false;
+    if (!trial->fits)
+        return trial->library->is_sure != 0;
+    return run_trial(trial) && cudaStreamSynchronize(trial->stream) == cudaSuccess;
 }
 
 /* The candidate that takes the least time here, or, where nothing is measured, the first that runs.
@@ -221,13 +225,12 @@ static void prepare_call(struct trial *trial, const struct ul_model *model,
 {
     const struct ul_call *call = &model->device->calls[trial->index];
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
-    bool fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
-                place_trial(trial, call, arena, model->arena_bytes, false);
-    bool done = fits &&
-                trial->library->describe(trial->handle, trial->index, call,
+    trial->fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
+                  place_trial(trial, call, arena, model->arena_bytes, false);
+    bool done = trial->library->describe(trial->handle, trial->index, call,
                                          least_aligned(arena, call->align_bytes)) != 0 &&
                 ((choice->size_bytes > 0 && try_choice(trial, call, choice)) ||
-                 choose(trial, call, tunes, choice));
+                 choose(trial, call, tunes && trial->fits, choice));
     calls->planned_count++;
     calls->ready_count += done ? 1 : 0;
     if (done)
@@ -244,7 +247,7 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
     const struct ul_device *device = model->device;
     const char *reason = NULL;
     bool tunes = request->choices != NULL && request->tune != 0;
-    struct trial trial = {library, handle, 0, stream, {NULL}, NULL};
+    struct trial trial = {library, handle, 0, stream, false, {NULL}, NULL};
     uint64_t version = library->version(handle);
     uint32_t line_number = 0;
     if (request->choices != NULL && !tunes &&

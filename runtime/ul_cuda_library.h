@@ -91,6 +91,9 @@ struct ul_cuda_calls {
 struct ul_cuda_library {
     const char *name, *shown; /* in a file of choices; in messages */
     enum ul_call_kind kind;   /* of its calls */
+    /* 1: what `find` offers runs, so that it may be taken untried where the arena has no room for
+     * a trial: the arguments may be buffers of the caller's. */
+    int is_sure;
     uint64_t (*version)(const void *handle);
     /* Room for so many calls, zeroed. */
     int (*reserve)(void *handle, uint32_t call_count);

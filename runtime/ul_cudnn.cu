@@ -368,7 +368,7 @@ static uint64_t version_of(const void *opaque)
 }
 
 static const struct ul_cuda_library library = {
-    "cudnn", "cuDNN", UL_CALL_CONVOLUTION, version_of, reserve, describe_call, find, take,
+    "cudnn", "cuDNN", UL_CALL_CONVOLUTION, 0, version_of, reserve, describe_call, find, take,
     enqueue, tell};
 
 int ul_cudnn_run(const struct ul_cuda_step *at, uint32_t place, uint32_t call,

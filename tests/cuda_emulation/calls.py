@@ -141,6 +141,12 @@ def deep(net):
     return net.model(net.node("MatMul", a, net.weight(520, 1)))
 
 
+@case(cublaslt=1)
+def alone(net):
+    """With --io caller the arena has no room to try it: it is taken untried."""
+    return net.model(net.node("MatMul", net.input("x", 64, 32), net.weight(32, 48)))
+
+
 # ---- convolutions ----
 
 
@@ -366,6 +372,9 @@ def run_model(ullage, name, seed, quick):
             return
         if name in ("convolutions", "convolution_residuals", "pixels"):
             check_fallback(ullage, folder, calls, result)
+        if name == "alone":
+            options = [*CUDA, "--io", "caller", "--workspace", "0"]
+            check_runs(compile_model(ullage, folder, "caller", *options), calls)
         if name in ("deep", "pixels"):
             check_tuning(folder, result)
 
