@@ -31,7 +31,6 @@ struct builder {
     uint32_t *tests; /* region -> its TEST step, or UL_NONE; as many as the graph has blocks */
     uint32_t *kernel_table; /* hash of text -> kernel */
     uint32_t kernel_table_size;
-    uint32_t name_count;
     struct ul_whole *whole; /* the unsplit program; NULL: no split */
 };
 

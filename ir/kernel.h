@@ -337,9 +337,6 @@ ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value);
 /* kernel.c, for share.c: the expression `id` over other operands. */
 ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c);
 
-/* kernel_print.c: a readable dump, for --print-after and golden tests. */
-void ul_kernel_print(struct ul_text *text, const struct ul_kernel *kernel);
-
 /* kernel_eval.c: interprets a kernel. `buffers[i]` are the bytes of buffer i's base (INPUT and
  * OUTPUT: at offset 0 of the view); scratch and locals are made here. False when the work limit
  * was reached. `report` is set when an index was out of range. */

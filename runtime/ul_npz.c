@@ -29,7 +29,6 @@ struct entry {
 struct directory {
     unsigned char *bytes;
     uint64_t size_bytes;
-    uint64_t entry_count;
 };
 
 static uint32_t get16(const unsigned char *at)
@@ -100,7 +99,6 @@ static int read_directory(const struct ul_session *s, struct ul_reader *reader, 
         return invalid(s, reader, "the directory lies outside of it");
     directory->bytes = malloc((size_t)size_bytes + 1);
     directory->size_bytes = size_bytes;
-    directory->entry_count = count;
     if (directory->bytes == NULL)
         return ul_out_of_memory(s, size_bytes);
     if (ul_reader_seek(reader, offset) && ul_reader_get(reader, directory->bytes, size_bytes))
