@@ -255,7 +255,10 @@ static uint64_t convolution_workspace(const struct ul_call *call)
 
 static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
 {
-    uint64_t most = context->options->workspace_bytes / 64 * 64;
+    /* The runtime reckons with scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
+    uint64_t align = context->options->align_bytes;
+    bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
+    uint64_t most = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
     uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
     return bytes < most ? bytes : most;
 }

@@ -225,7 +225,7 @@ static enum ul_result take_arena(struct ul_context *context, struct ul_failure *
     return UL_OK;
 }
 
-/* cudaMalloc aligns to 256 bytes, which is the most that a plan for this target asks for. */
+/* cudaMalloc aligns to 256 bytes: more is in no use, whatever a plan's alignment is. */
 static enum ul_result make_arena(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;

@@ -150,6 +150,9 @@ static void test_bounds(void **state)
     struct fixture fixture;
     options.workspace_bytes = 100;
     expect(&options, PRODUCT "return %2\n", "cublaslt [64x128] [128x64] > [64x64]", 64);
+    options.align_bytes = 32; /* scratch is to lie at multiples of 64, or there is none */
+    expect(&options, PRODUCT "return %2\n", "cublaslt [64x128] [128x64] > [64x64]", 0);
+    options.align_bytes = 0;
     options.workspace_bytes = 0;
     options.io_caller = true;
     options.tf32 = true;

@@ -4,6 +4,7 @@
  *     | guard | slack, canary | allocation        | guard |        one mapping each
  *                             ^ multiple of 256   ^ a page ends within 256 bytes
  *
+ * UL_EMULATE_ALIGN=64 puts allocations at odd multiples of 64 instead, as a caller's arena may lie.
  * While neither kernel nor copy runs, device memory has no access rights, so that a host that reads
  * or writes it is found at once; freed memory keeps its addresses without rights for ever. A new
  * allocation is filled with 0xff, which as a float is NaN.
@@ -75,6 +76,7 @@ struct settings settings_read()
     read.minor = flag_of("UL_EMULATE_OLD_DEVICE") ? 5 : 0;
     read.devices = (int)number_of("UL_EMULATE_DEVICES", 1);
     read.free_bytes = number_of("UL_EMULATE_FREE_BYTES", (uint64_t)80 << 30);
+    read.align_bytes = number_of("UL_EMULATE_ALIGN", 0) % ALIGN_BYTES;
     read.order = number_of("UL_EMULATE_ORDER", 0);
     read.fail = getenv("UL_EMULATE_FAIL_KERNEL");
     read.coverage = getenv("UL_EMULATE_COVERAGE");
@@ -558,7 +560,8 @@ cudaError_t cudaMalloc(void **pointer, size_t size)
         error = cudaErrorMemoryAllocation;
     if (error != cudaSuccess || size == 0)
         return result(error);
-    size_t padded = (size + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    uint64_t over = settings_get().align_bytes; /* what the base is beyond a multiple of 256 */
+    size_t padded = (size + over + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES - over;
     size_t pages = (padded + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     struct allocation allocation = {};
     allocation.map_bytes = pages + 2 * GUARD_BYTES;

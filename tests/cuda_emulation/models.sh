@@ -46,7 +46,8 @@ check_results() {
     "$here/coverage.sh" "$work/kernels" >"$work/log" || { fail "kernels"; return 1; }
 }
 
-# What another order must not change. Random indexes may be out of range: exit 2, the outputs written.
+# What another order must not change, nor an arena that is aligned as the model asks and no better.
+# Random indexes may be out of range: exit 2, the outputs written.
 check_orders() {
     rm -rf "$work/order"*
     "$ullage" compile "$model" --target cuda --cflags "$flags" -o "$work/program" >"$work/log" 2>&1 ||
@@ -58,6 +59,10 @@ check_orders() {
         diff -r "$work/order0" "$work/order$order" >"$work/log" ||
             { fail "order $order changes the result"; return 1; }
     done
+    UL_EMULATE_ALIGN=64 "$work/program" --random 1 --output-dir "$work/order_align" \
+        >"$work/log" 2>&1 || [ $? = 2 ] || { fail "an arena aligned to 64"; return 1; }
+    diff -r "$work/order0" "$work/order_align" >"$work/log" ||
+        { fail "an arena aligned to 64 changes the result"; return 1; }
 }
 
 for name in $("$python" "$root/models/make.py" --list); do
