@@ -309,22 +309,32 @@ static enum ul_result run_on_device(struct ul_context *context, const void *cons
     return result;
 }
 
-enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
-                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
-                                   struct ul_failure *failure)
+/* One run, on the context's device, whichever is the thread's. */
+static enum ul_result run_entered(struct ul_context *context, const void *const *inputs,
+                                  void *const *outputs,
+                                  void (*announce)(struct ul_cuda_run *, const struct ul_where *),
+                                  struct ul_failure *failure)
 {
     int before = 0;
     memset(failure, 0, sizeof *failure);
     cudaError_t error = ul_cuda_enter(context, &before);
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
+    enum ul_result result = run_on_device(context, inputs, outputs, announce, failure);
+    ul_cuda_leave(context->device, before);
+    return result;
+}
+
+enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
+                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
+                                   struct ul_failure *failure)
+{
     context->hook = hook;
     context->hook_context = hook_context;
     enum ul_result result =
-        run_on_device(context, inputs, outputs, hook != NULL ? tell_hook : NULL, failure);
+        run_entered(context, inputs, outputs, hook != NULL ? tell_hook : NULL, failure);
     if (hook != NULL && (result == UL_OK || result == UL_DATA_FAULT))
         hook(hook_context, context->model->step_count);
-    ul_cuda_leave(context->device, before);
     return result;
 }
 
@@ -332,14 +342,7 @@ enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *
                                  void *const *outputs, double *step_seconds,
                                  struct ul_failure *failure)
 {
-    int before = 0;
-    memset(failure, 0, sizeof *failure);
-    cudaError_t error = ul_cuda_enter(context, &before);
-    if (error != cudaSuccess)
-        return ul_cuda_fail(context, failure, error);
     context->step_seconds = step_seconds;
     context->mark_count = 0;
-    enum ul_result result = run_on_device(context, inputs, outputs, mark_step, failure);
-    ul_cuda_leave(context->device, before);
-    return result;
+    return run_entered(context, inputs, outputs, mark_step, failure);
 }
