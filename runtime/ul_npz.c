@@ -232,7 +232,7 @@ static int check_crc(const struct ul_session *s, struct ul_reader *reader, uint6
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
                 const char *what, const struct ul_tensor *tensor, void *data)
 {
-    struct directory directory = {NULL, 0, 0};
+    struct directory directory = {NULL, 0};
     struct entry entry = {0, 0, 0, 0, 0, 0, NULL, 0};
     uint64_t total;
     if (!ul_reader_seek(reader, 0))
