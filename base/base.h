@@ -183,7 +183,6 @@ struct ul_file_writer {
 enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path,
                              struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag) UL_MUST_CHECK;
-void ul_file_abort(struct ul_file_writer *writer);
 
 /* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
 

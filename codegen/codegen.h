@@ -296,7 +296,6 @@ struct ul_dnnl;
 enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
                             struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
 void ul_dnnl_close(struct ul_dnnl *dnnl);
-const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl);
 /* UL_USAGE where there is no instruction set of that name. */
 enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
                                  struct ul_diag *diag) UL_MUST_CHECK;
@@ -393,7 +392,6 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
 
 struct ul_emit_options {
     const char *prefix;       /* of the library's names: "model" */
-    const char *program_name; /* for messages and the Makefile */
     const char *model_sha256; /* hex */
     const char *plan_sha256;  /* hex */
     const char *runtime_dir;  /* where the runtime's files are */

@@ -145,11 +145,6 @@ enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
     return UL_OK;
 }
 
-const struct ul_target_library *ul_dnnl_library(const struct ul_dnnl *dnnl)
-{
-    return &dnnl->library;
-}
-
 /* ---- one question ---- */
 
 /* The layout as struct ul_pack has it; false where it cannot be said so. */

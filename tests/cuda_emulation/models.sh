@@ -22,7 +22,7 @@ python=$root/build/venv/bin/python
 export ULLAGE_PYTHON=$python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-status=0
+status=0 any=
 
 fail() {
     echo "FAIL $name ($variant): $1"
@@ -67,6 +67,7 @@ check_orders() {
 
 for name in $("$python" "$root/models/make.py" --list); do
     grep -qE -- "${2:-.}" <<<"$name" || continue
+    any=1
     model=$work/$name.onnx
     "$python" "$root/models/make.py" "$name" --small -o "$model" >/dev/null || exit 1
     for variant in $variants; do
@@ -83,4 +84,5 @@ for name in $("$python" "$root/models/make.py" --list); do
     done
     rm -f "$model"
 done
+[ -n "$any" ] || { echo "models.sh: $2: no such network" >&2; exit 1; }
 exit $status
