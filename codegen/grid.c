@@ -127,7 +127,8 @@ static struct ul_nest one_loop(const struct builder *b, ul_ks id)
 {
     const struct ul_ks_data *stmt = stmt_get(b, id);
     struct ul_nest nest = {.count = 1, .loops = {id}, .shift = UL_NONE, .vector = 1};
-    nest.total = b->kernel->vars[stmt->var].high + 1;
+    if (!ul_kx_is_int(b->kernel, stmt->value, &nest.total))
+        nest.total = b->kernel->vars[stmt->var].high + 1;
     nest.rounds[0] = nest.total;
     return nest;
 }

@@ -396,6 +396,8 @@ static void put_strided_nest(struct printer *printer, const struct ul_nest *nest
 static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
 {
     const struct ul_nest *nest = printer->phase->nests[id];
+    if (nest->total == 0)
+        return;
     if (nest->vector == 1) {
         put_strided_nest(printer, nest, indent);
         return;

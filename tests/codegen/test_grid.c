@@ -127,6 +127,23 @@ static void expectation_holds(void **state)
     ul_arena_done(&arena);
 }
 
+/* A loop without a round, among others that a team shares, leaves nothing to store. */
+static void nothing_is_stored_without_a_round(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *text = print(&arena,
+                             "graph \"t\"\ninput %0 \"x\" f32[2,0,7] own\n"
+                             "input %1 \"w\" f32[7,9] own\n"
+                             "%2 \"y\" f32[2,0,9] own = MatMul n0 \"n\" (%0, %1)\nreturn %2\n",
+                             &scratch_bytes);
+    if (strstr(text, "] = ") != NULL)
+        fail_msg("a store in\n%s", text);
+    ul_arena_done(&arena);
+}
+
 /* What all threads read, and one overwrites where the output lies on the input, needs a barrier. */
 static void team_waits_before_overwriting(void **state)
 {
@@ -279,8 +296,9 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
 
 int main(void)
 {
-    enum { CASES = sizeof expectations / sizeof *expectations };
-    struct CMUnitTest tests[CASES + 7] = {
+    enum { CASES = sizeof expectations / sizeof *expectations, OTHERS = 8 };
+    struct CMUnitTest tests[OTHERS + CASES] = {
+        cmocka_unit_test(nothing_is_stored_without_a_round),
         cmocka_unit_test(team_waits_before_overwriting),
         cmocka_unit_test(long_sums_come_in_parts),
         cmocka_unit_test(copies_apart_share_a_launch),
@@ -290,8 +308,9 @@ int main(void)
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
     };
     for (size_t i = 0; i < CASES; i++)
-        tests[7 + i] = (struct CMUnitTest){.name = expectations[i].name,
-                                           .test_func = expectation_holds,
-                                           .initial_state = (void *)(uintptr_t)&expectations[i]};
+        tests[OTHERS + i] =
+            (struct CMUnitTest){.name = expectations[i].name,
+                                .test_func = expectation_holds,
+                                .initial_state = (void *)(uintptr_t)&expectations[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
