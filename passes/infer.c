@@ -1,27 +1,30 @@
 /* Shape inference, constant folding and control flow with known conditions, in one walk in
  * execution order: a shape often hangs on a constant that folds only once other shapes are known.
  *
- * Rules of folding: results that are small beside the weights (SMALL_BYTES, SMALL_PART) always
- * fold; bigger ones only when the stored weights do not grow by it, counting the inputs that become
- * free. A result of which all elements are equal is kept as one number and takes no bytes at all. A
- * movement whose result lies densely in its constant input shares the bytes of the file. Control
- * flow: an If with a known condition is replaced by its branch. The condition argument of a Loop's
- * body is true wherever it is read, since the body runs in no other case; so a Loop that hands it
- * on runs its full count. A loop that can only be typed round by round is unrolled (unroll.c). What
- * is left needs a count and types that do not depend on data: the attribute ul_trip_count says the
- * first, inference of the body proves the second. */
+ * Rules of folding: results of up to SMALL_BYTES always fold; so do others that are small beside
+ * the weights (SMALL_PART), until the stored weights have grown by ALL_PART; bigger ones only when
+ * these do not grow by it, counting the inputs that become free. A result of which all elements are
+ * equal is kept as one number and takes no bytes at all. A movement whose result lies densely in
+ * its constant input shares the bytes of the file. Control flow: an If with a known condition is
+ * replaced by its branch. The condition argument of a Loop's body is true wherever it is read,
+ * since the body runs in no other case; so a Loop that hands it on runs its full count. A loop that
+ * can only be typed round by round is unrolled (unroll.c). What is left needs a count and types
+ * that do not depend on data: the attribute ul_trip_count says the first, inference of the body
+ * proves the second. */
 #include "passes/passes_internal.h"
 
 #include <string.h>
 
-/* Small: so many bytes, or that part of all weights. */
-enum { SMALL_BYTES = 4096, SMALL_PART = 2048, BIG_FOLD_ELEMENTS = 1 << 20 };
+/* Small: so many bytes, or that part of all weights, while what the weights grow by is no more than
+ * the other part. */
+enum { SMALL_BYTES = 4096, SMALL_PART = 2048, ALL_PART = 256, BIG_FOLD_ELEMENTS = 1 << 20 };
 
 struct infer {
     struct ul_pass *pass;
     struct ul_graph *graph;
     struct ul_arena node_scratch; /* reset for each node */
     uint64_t small_bytes;
+    int64_t grown_bytes, most_bytes; /* of the stored weights: what folding added, and may add */
     uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
     uint32_t uses_count;
 };
@@ -93,6 +96,14 @@ static uint64_t freed_bytes(const struct infer *infer, const struct ul_node *nod
     return freed;
 }
 
+/* `more_bytes`: what the stored weights would grow by. */
+static bool may_store(const struct infer *infer, uint64_t result_bytes, int64_t more_bytes)
+{
+    return result_bytes <= SMALL_BYTES || more_bytes <= 0 ||
+           (result_bytes <= infer->small_bytes &&
+            infer->grown_bytes + more_bytes <= infer->most_bytes);
+}
+
 static bool fold(struct infer *infer, ul_node_id id)
 {
     struct ul_graph *graph = infer->graph;
@@ -119,7 +130,8 @@ static bool fold(struct infer *infer, ul_node_id id)
         if (node->inputs[i] != UL_NONE)
             read_bytes += ul_edit_weight_bytes(graph, node->inputs[i]);
     }
-    bool fits = result_bytes <= infer->small_bytes || result_bytes <= freed_bytes(infer, node);
+    int64_t freed = (int64_t)freed_bytes(infer, node), grown = -freed;
+    bool fits = may_store(infer, result_bytes, (int64_t)result_bytes - freed);
     if ((!fits && read_bytes > infer->small_bytes) ||
         !ul_node_fold(graph, id, &infer->node_scratch))
         return false;
@@ -127,9 +139,11 @@ static bool fold(struct infer *infer, ul_node_id id)
         normalise_splat(infer, node->outputs[i]);
         const struct ul_tensor *tensor = graph->values[node->outputs[i]].tensor;
         fits = fits || tensor->data == NULL;
+        grown += tensor->data == NULL ? 0 : (int64_t)ul_type_bytes(&tensor->type);
     }
     for (uint32_t i = 0; !fits && i < node->output_count; i++)
         graph->values[node->outputs[i]].tensor = NULL;
+    infer->grown_bytes += fits ? grown : 0;
     return fits;
 }
 
@@ -536,18 +550,19 @@ static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32
     return UL_OK;
 }
 
-static uint64_t find_small_bytes(const struct ul_graph *graph)
+static void find_limits(struct infer *infer)
 {
     uint64_t total = 0;
-    for (ul_value_id id = 0; id < graph->value_count; id++)
-        total += ul_edit_weight_bytes(graph, id);
-    return total / SMALL_PART > SMALL_BYTES ? total / SMALL_PART : SMALL_BYTES;
+    for (ul_value_id id = 0; id < infer->graph->value_count; id++)
+        total += ul_edit_weight_bytes(infer->graph, id);
+    infer->small_bytes = total / SMALL_PART > SMALL_BYTES ? total / SMALL_PART : SMALL_BYTES;
+    infer->most_bytes = (int64_t)(total / ALL_PART);
 }
 
 enum ul_status ul_pass_infer(struct ul_pass *pass)
 {
     struct infer infer = {.pass = pass, .graph = pass->graph};
-    infer.small_bytes = find_small_bytes(pass->graph);
+    find_limits(&infer);
     ul_arena_init(&infer.node_scratch);
     infer.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     infer.uses_count = pass->graph->value_count;

@@ -204,6 +204,48 @@ static void small_beside_weights(void **state)
     }
 }
 
+/* Of many such results all together are stored until the weights have grown by 1/256. */
+static void small_together(void **state)
+{
+    enum { MANY = 20, BIG = 4000000, STORED = BIG / 256 / 1500 };
+    (void)state;
+    struct ul_arena arena, scratch;
+    struct ul_graph graph;
+    struct ul_diag diag = {0};
+    struct ul_text text;
+    const struct ul_passes_options options = {0};
+    ul_arena_init(&arena);
+    ul_arena_init(&scratch);
+    ul_text_init(&text, &arena);
+    ul_text_printf(&text,
+                   "graph \"fold\"\ninput %%0 \"x\" f32[%d]\ninput %%1 \"z\" f32[1500]\n"
+                   "weight %%2 \"big\" f32[%d] = splat [0.5]\n"
+                   "weight %%3 \"repeats\" i64[1] = [500]\n",
+                   BIG, BIG);
+    for (int i = 0; i < MANY; i++)
+        ul_text_printf(&text, "weight %%%d \"r%d\" f32[3] = [1.0,2.0,%d.0]\n", 10 + i, i, 3 + i);
+    ul_text_put(&text, "%4 \"y\" none[*] = Add n0 \"add\" (%0, %2)\n");
+    for (int i = 0; i < MANY; i++)
+        ul_text_printf(&text,
+                       "%%%d \"t%d\" none[*] = Tile n%d \"t%d\" (%%%d, %%3)\n"
+                       "%%%d \"s%d\" none[*] = Sub n%d \"s%d\" (%%%d, %%1)\n",
+                       40 + i, i, 1 + 2 * i, i, 10 + i, 70 + i, i, 2 + 2 * i, i, 40 + i);
+    ul_text_put(&text, "return %4");
+    for (int i = 0; i < MANY; i++)
+        ul_text_printf(&text, ", %%%d", 70 + i);
+    ul_text_put(&text, "\n");
+    assert_int_equal(ul_graph_parse(&graph, &arena, text.data, NULL, &diag), UL_OK);
+    float *data = UL_NEW_ARRAY(&arena, float, BIG);
+    data[0] = 1;
+    for (ul_value_id id = 0; id < graph.value_count; id++)
+        if (strcmp(graph.values[id].name, "big") == 0)
+            graph.values[id].tensor = ul_tensor_new(&arena, &graph.values[id].type, data);
+    assert_int_equal(ul_passes_run(&graph, &scratch, &options, &diag), UL_OK);
+    assert_int_equal(graph.blocks[0].node_count, 1 + 2 * MANY - STORED);
+    ul_arena_done(&scratch);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +256,7 @@ int main(void)
         cmocka_unit_test(table),
         cmocka_unit_test(foreseen),
         cmocka_unit_test(small_beside_weights),
+        cmocka_unit_test(small_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
