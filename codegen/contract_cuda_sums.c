@@ -12,8 +12,7 @@ enum {
     SPLIT_KINDS = 4,
     DOTS = SPLITS + SPLIT_KINDS * ORDERS,
     DOT_KINDS = 3,
-    MMA = DOTS + DOT_KINDS * ORDERS,
-    ATTEND = MMA + ORDERS
+    MMA = DOTS + DOT_KINDS * ORDERS
 };
 
 static uint32_t flag(int which)
@@ -51,8 +50,8 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
     struct ul_arena arena;
     struct ul_contract_cuda_plan plan;
     uint32_t result = UL_CONTRACT_LOOSE;
-    if (contraction->attend != NULL)
-        return flag(ATTEND);
+    if (contraction->attend != NULL) /* by its queries and heads, which a piece has less of */
+        return UL_CONTRACT_LOOSE;
     ul_arena_init(&arena);
     ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
     int order = order_of(&plan, contraction);

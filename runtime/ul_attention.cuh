@@ -19,7 +19,8 @@
  *
  * Invariants: all threads of the block call a function together with the same arguments; shared
  * memory is the callee's until its return, where all threads are done with it. A sum over keys is
- * formed in an order that depends on the number of keys and the sizes alone.
+ * formed in an order that depends on the number of keys, the sizes and the shape of a block alone,
+ * which the compiler chooses by the number of queries and heads.
  * CUDA C++, and host C++ under tests/cuda_emulation. Nothing fails.
  */
 #ifndef UL_ATTENTION_CUH
