@@ -404,6 +404,23 @@ void ul_lower_order(const struct ul_lower *lower, ul_value_id value, uint32_t *o
     ul_view_order(&value_get(lower, value)->type, &view, order);
 }
 
+uint32_t ul_lower_joined(const struct ul_lower *lower, ul_value_id value, const uint32_t *order)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    struct ul_view view = view_of(lower, value);
+    uint32_t joined = 0;
+    uint32_t before = UL_NONE;
+    for (uint32_t i = 0; i < type->rank && !in_group(lower, value); i++) {
+        uint32_t d = order[i];
+        if (type->dims[d] == 1)
+            continue;
+        if (before != UL_NONE && view.strides[before] == view.strides[d] * type->dims[d])
+            joined |= 1u << d;
+        before = d;
+    }
+    return joined;
+}
+
 static void open_ordered(struct ul_lower *lower, uint32_t rank, const int64_t *dims,
                          const uint32_t *order, ul_kx *index)
 {

@@ -1,6 +1,8 @@
 /* Loops over outputs with carried state; see lanes.h. */
 #include "ir/ops/lanes.h"
 
+#include "ir/ops/parts.h"
+
 #include <string.h>
 
 uint32_t ul_lanes_all(uint32_t rank)
@@ -82,12 +84,10 @@ static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t 
         open_block(lanes, most);
 }
 
-uint32_t ul_lanes_pick(const struct ul_lower *lower, ul_value_id value, uint32_t kept)
+void ul_lanes_init(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                   const int64_t *dims, const uint32_t *order)
 {
-    const struct ul_type *type = &lower->graph->values[value].type;
-    uint32_t order[UL_LIMIT_RANK];
-    ul_lower_order(lower, value, order);
-    return pick(type->rank, type->dims, order, kept);
+    open_along(lanes, lower, rank, dims, order, 0, UL_NONE, 1);
 }
 
 void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value, uint32_t kept)
@@ -234,9 +234,7 @@ static void add_partials(struct ul_lanes *lanes, uint32_t partial, uint32_t dim,
     ul_ks_end(k);
 }
 
-/* Halves the array until one is left. */
-static ul_kx fold_partials(struct ul_kernel *k, uint32_t partial, int64_t count,
-                           enum ul_kx_op combine)
+ul_kx ul_lanes_fold(struct ul_kernel *k, uint32_t partial, int64_t count, enum ul_kx_op combine)
 {
     for (int64_t half = count / 2; half > 0; half /= 2) {
         ul_kx j = ul_ks_for(k, half, UL_FOR_PARALLEL);
@@ -269,7 +267,7 @@ static struct ul_lane_var reduce_partial(struct ul_lanes *lanes, uint32_t mask, 
         add_partials(lanes, partial, dim, ul_kx_index_const(k, blocks * count), rest, combine, term,
                      context);
     ul_lanes_loop_end(lanes, mask & ~(1u << dim));
-    return ul_lanes_var(lanes, dtype, fold_partials(k, partial, count, combine));
+    return ul_lanes_var(lanes, dtype, ul_lanes_fold(k, partial, count, combine));
 }
 
 /* Loop after loop, each with a result of its own, so that long sums stay precise: over the
@@ -301,6 +299,11 @@ struct ul_lane_var ul_lanes_reduce(struct ul_lanes *lanes, uint32_t mask, enum u
 {
     enum ul_dtype dtype = ul_kx_dtype(lanes->lower->kernel, first);
     uint32_t dim = partial_dim(lanes, mask);
+    if (lanes->in_parts && ul_parts_apply(lanes, mask)) {
+        struct ul_parts parts;
+        ul_parts_init(&parts, lanes, mask, combine, first, term, context);
+        return ul_lanes_var(lanes, dtype, ul_parts_total(&parts));
+    }
     if (dim != UL_NONE)
         return reduce_partial(lanes, mask, dim, combine, first, term, context);
     if (lanes->lane_dim == UL_NONE)

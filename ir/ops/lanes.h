@@ -45,6 +45,8 @@ struct ul_lanes {
     ul_kx count;       /* lanes of this block */
     ul_kx lane;        /* within begin/end */
     uint32_t open_loops;
+    uint32_t joined; /* dimensions whose index may run on over the one before them in the order */
+    bool in_parts;   /* long sums are formed as in parts.h, where the target asks for it */
 };
 
 /* Carried state of each output. */
@@ -58,9 +60,9 @@ uint32_t ul_lanes_all(uint32_t rank);
 /* The product of the dimensions in `mask`. */
 int64_t ul_lanes_product(const int64_t *dims, uint32_t rank, uint32_t mask);
 
-/* The dimension of `value` that lanes are made of, or UL_NONE. */
-uint32_t ul_lanes_pick(const struct ul_lower *lower, ul_value_id value, uint32_t kept);
-
+/* Coordinates, without a loop yet, nor lanes. */
+void ul_lanes_init(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
+                   const int64_t *dims, const uint32_t *order);
 /* Loops over the dimensions of `value`, or over others that lie in `order` (NULL: row-major). Lanes
  * are made of the contiguous dimension if it is kept and inner loops stand outside of it; _along:
  * of `lane_dim`, at most `most` at a time, or not at all where that is UL_NONE. */
@@ -88,6 +90,9 @@ struct ul_lane_var ul_lanes_var(struct ul_lanes *lanes, enum ul_dtype dtype, ul_
 typedef ul_kx ul_lanes_term_fn(struct ul_lanes *lanes, const void *context);
 struct ul_lane_var ul_lanes_reduce(struct ul_lanes *lanes, uint32_t mask, enum ul_kx_op combine,
                                    ul_kx first, ul_lanes_term_fn *term, const void *context);
+/* Halves an array of partial results until one is left, which it gives. */
+ul_kx ul_lanes_fold(struct ul_kernel *kernel, uint32_t partial, int64_t count,
+                    enum ul_kx_op combine);
 ul_kx ul_lanes_get(const struct ul_lanes *lanes, struct ul_lane_var var);
 void ul_lanes_set(const struct ul_lanes *lanes, struct ul_lane_var var, ul_kx value);
 

@@ -46,7 +46,8 @@ enum ul_status ul_infer_lp_norm(struct ul_infer *infer);
 void ul_lower_lrn(struct ul_lower *lower, ul_node_id node);
 void ul_lower_lp_norm(struct ul_lower *lower, ul_node_id node);
 
-/* norm_group.c: does nothing and gives false where channels do not lie innermost. */
-bool ul_lower_group_norm_last(struct ul_lower *lower, ul_node_id node);
+/* norm_group.c: does nothing and gives false unless channels lie innermost in groups of several,
+ * or sums are long and the target asks for parts. */
+bool ul_lower_group_norm_steps(struct ul_lower *lower, ul_node_id node, int64_t groups);
 
 #endif

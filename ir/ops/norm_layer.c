@@ -184,6 +184,8 @@ static double node_epsilon(const struct ul_lower *lower, ul_node_id node)
 void ul_lower_instance_norm(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    if (ul_lower_group_norm_steps(lower, node, type->dims[1])) /* a group a channel */
+        return;
     struct ul_moments m;
     ul_moments_open(&m, lower, node, type->rank, type->dims, ul_lanes_all(type->rank) & ~3u, 0);
     ul_moments_mean(&m);
@@ -196,9 +198,9 @@ void ul_lower_instance_norm(struct ul_lower *lower, ul_node_id node)
 void ul_lower_group_norm(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
-    if (ul_lower_group_norm_last(lower, node))
-        return;
     int64_t groups = ul_node_get_int(ul_check_node(lower, node), "num_groups", 1);
+    if (ul_lower_group_norm_steps(lower, node, groups))
+        return;
     int64_t dims[UL_LIMIT_RANK] = {type->dims[0], groups, type->dims[1] / groups};
     for (uint32_t d = 2; d < type->rank; d++)
         dims[d + 1] = type->dims[d];

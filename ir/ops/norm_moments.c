@@ -28,9 +28,14 @@ void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id no
                              .group = group};
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, ul_check_node(lower, node)->outputs[0], order);
-    if (group > 0)
+    uint32_t joined = ul_lower_joined(lower, m->x, order);
+    if (group > 0) {
         split_channels(rank, order);
+        joined = (joined & ~3u) << 1; /* whether channels join what is before them is not asked */
+    }
     ul_lanes_open_order(&m->lanes, lower, rank, dims, order, ul_lanes_all(rank) & ~mask);
+    m->lanes.in_parts = true;
+    m->lanes.joined = joined;
 }
 
 ul_kx ul_moments_load(const struct ul_moments *m, ul_kx *index)

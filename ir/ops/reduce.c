@@ -6,7 +6,7 @@
 #include "ir/ops/reduce.h"
 
 #include "ir/ops/check.h"
-#include "ir/ops/lanes.h"
+#include "ir/ops/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -225,99 +225,6 @@ struct reduction {
     struct reduce_term term;
 };
 
-/* ---- Long sums on a device ----
- *
- * Where outputs are contiguous, a thread an output would walk all terms alone, while most of the
- * device waits. So the terms come in about as many parts as there are terms in each:
- *
- *     for part, output: parts[part, output] = sum of the part's terms
- *     for output: y[output] = sum of parts[., output]
- *
- * Outputs that fill the device walk all parts for themselves; the order of a sum depends on its
- * terms alone. */
-
-enum { LEAST_TERMS = 128, MOST_OUTPUTS = 32768, MOST_PARTIALS = 1 << 20 };
-
-struct parts {
-    const struct reduction *r;
-    struct ul_lanes at; /* coordinates; no lanes */
-    int64_t terms, count, each;
-    int64_t output_count;
-    ul_kx output; /* its number, in the order of memory */
-};
-
-static bool has_parts(const struct reduction *r)
-{
-    const struct ul_lower *lower = r->lower;
-    uint32_t kept = ul_lanes_all(r->type->rank) & ~r->mask;
-    return lower->options.partial_count > 0 && ul_type_elements(r->type) > 0 &&
-           ul_lanes_pick(lower, r->term.input, kept) != UL_NONE &&
-           ul_lanes_product(r->type->dims, r->type->rank, r->mask) >= LEAST_TERMS;
-}
-
-/* As many as divide the terms, if some number near their root does. */
-static void parts_init(struct parts *p, const struct reduction *r)
-{
-    const struct ul_type *type = r->type;
-    *p = (struct parts){.r = r};
-    p->at = (struct ul_lanes){.lower = r->lower, .rank = type->rank, .lane_dim = UL_NONE};
-    memcpy(p->at.dims, type->dims, type->rank * sizeof *type->dims);
-    ul_lower_order(r->lower, r->term.input, p->at.order);
-    p->terms = ul_lanes_product(type->dims, type->rank, r->mask);
-    p->output_count = ul_lanes_product(type->dims, type->rank, ul_lanes_all(type->rank) & ~r->mask);
-    int64_t root = 1;
-    while ((root + 1) <= p->terms / (root + 1))
-        root++;
-    p->each = (p->terms + root - 1) / root;
-    for (int64_t each = root; each <= 2 * root; each++) {
-        if (p->terms % each == 0) {
-            p->each = each;
-            break;
-        }
-    }
-    p->count = (p->terms + p->each - 1) / p->each;
-}
-
-static void open_outputs(struct parts *p)
-{
-    struct ul_kernel *k = p->r->lower->kernel;
-    p->output = ul_kx_index_const(k, 0);
-    for (uint32_t i = 0; i < p->at.rank; i++) {
-        uint32_t d = p->at.order[i];
-        if ((p->r->mask >> d & 1u) != 0)
-            continue;
-        p->at.index[d] = ul_ks_for(k, p->at.dims[d], UL_FOR_PARALLEL);
-        p->at.open_loops++;
-        p->output = ul_kx_add(k, ul_kx_muli(k, p->output, p->at.dims[d]), p->at.index[d]);
-    }
-}
-
-static ul_kx sum_part(struct parts *p, ul_kx part)
-{
-    struct ul_kernel *k = p->r->lower->kernel;
-    ul_kx begin = ul_kx_muli(k, part, p->each);
-    ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, p->terms), begin);
-    ul_kx each = ul_kx_index_const(k, p->each);
-    uint32_t sum = ul_ks_var(k, ul_kx_dtype(k, p->r->first), p->r->first);
-    if (p->each * p->count != p->terms)
-        each = ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, each));
-    ul_kx term = ul_kx_add(k, begin, ul_ks_for_expr(k, each, p->each, 0));
-    int64_t below = p->terms;
-    for (uint32_t i = 0; i < p->at.rank; i++) {
-        uint32_t d = p->at.order[i];
-        if ((p->r->mask >> d & 1u) == 0)
-            continue;
-        bool outermost = below == p->terms;
-        below /= p->at.dims[d];
-        ul_kx above = ul_kx_divi(k, term, below);
-        p->at.index[d] = outermost ? above : ul_kx_modi(k, above, p->at.dims[d]);
-    }
-    ul_kx x = load_term(&p->at, &p->r->term);
-    ul_ks_set(k, sum, ul_kx_binary(k, p->r->combine, ul_kx_var(k, sum), x));
-    ul_ks_end(k);
-    return ul_kx_var(k, sum);
-}
-
 static void finish(struct ul_lanes *lanes, const struct reduction *r, ul_kx result)
 {
     int64_t terms = ul_lanes_product(r->type->dims, r->type->rank, r->mask);
@@ -326,32 +233,23 @@ static void finish(struct ul_lanes *lanes, const struct reduction *r, ul_kx resu
     store_reduced(lanes, r->node, r->mask, r->keepdims, result);
 }
 
-static void reduce_in_parts(const struct reduction *r)
+/* On a device; false where sums are too short for it. */
+static bool reduce_in_parts(const struct reduction *r)
 {
-    struct ul_kernel *k = r->lower->kernel;
-    enum ul_dtype dtype = ul_kx_dtype(k, r->first);
-    struct parts p;
-    parts_init(&p, r);
-    bool stored = p.output_count < MOST_OUTPUTS && p.output_count * p.count <= MOST_PARTIALS;
-    uint32_t sums = UL_NONE;
-    if (stored) {
-        sums = ul_lower_scratch(r->lower, dtype, (uint64_t)(p.output_count * p.count));
-        ul_kx part = ul_ks_for(k, p.count, UL_FOR_PARALLEL);
-        open_outputs(&p);
-        ul_kx sum = sum_part(&p, part);
-        ul_ks_store(k, sums, ul_kx_add(k, ul_kx_muli(k, part, p.output_count), p.output), sum);
-        ul_lanes_close(&p.at);
-        ul_ks_end(k);
-    }
-    open_outputs(&p);
-    uint32_t total = ul_ks_var(k, dtype, r->first);
-    ul_kx part = ul_ks_for(k, p.count, 0);
-    ul_kx place = ul_kx_add(k, ul_kx_muli(k, part, p.output_count), p.output);
-    ul_kx sum = stored ? ul_kx_load(k, sums, place) : sum_part(&p, part);
-    ul_ks_set(k, total, ul_kx_binary(k, r->combine, ul_kx_var(k, total), sum));
-    ul_ks_end(k);
-    finish(&p.at, r, ul_kx_var(k, total));
-    ul_lanes_close(&p.at);
+    struct ul_lanes lanes;
+    uint32_t order[UL_LIMIT_RANK];
+    ul_lower_order(r->lower, r->term.input, order);
+    ul_lanes_init(&lanes, r->lower, r->type->rank, r->type->dims, order);
+    if (!ul_parts_apply(&lanes, r->mask))
+        return false;
+    lanes.joined = ul_lower_joined(r->lower, r->term.input, order);
+    struct ul_parts parts;
+    ul_parts_init(&parts, &lanes, r->mask, r->combine, r->first, load_term, &r->term);
+    ul_parts_store(&parts);
+    ul_parts_open(&parts);
+    finish(&lanes, r, ul_parts_total(&parts));
+    ul_parts_close(&parts);
+    return true;
 }
 
 static void reduce_in_lanes(const struct reduction *r)
@@ -385,9 +283,7 @@ void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, boo
         .first = ul_kx_cast(k, dtype, ul_reduce_first_value(k, rule->first, first_dtype)),
         .combine = combine_op(rule, dtype),
         .term = {.rule = rule, .input = ul_check_node(lower, node)->inputs[0]}};
-    if (has_parts(&r))
-        reduce_in_parts(&r);
-    else
+    if (!reduce_in_parts(&r))
         reduce_in_lanes(&r);
 }
 

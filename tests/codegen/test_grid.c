@@ -188,6 +188,66 @@ static void long_sums_come_in_parts(void **state)
     ul_arena_done(&arena);
 }
 
+/* So do contiguous terms, each part a block's, where there are many; outputs that fill the device
+ * have a block each, which adds the parts up in the same order. */
+static void long_rows_come_in_parts(void **state)
+{
+    static const char form[] = "graph \"t\"\ninput %%0 \"x\" f32[%d,512,256] own\n"
+                               "weight %%1 \"axes\" i64[2] = [1,2]\n"
+                               "%%2 \"y\" f32[%d] own = ReduceSum n0 \"n\" (%%0, %%1) "
+                               "{keepdims=0}\nreturn %%2\n";
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *few = print(&arena, ul_arena_printf(&arena, form, 3, 3), &scratch_bytes);
+    assert_int_equal(scratch_bytes, 32 * 3 * sizeof(float)); /* 32 parts of 16 rounds of 256 */
+    assert_int_equal(count(few, "ul_fold<256>"), 1);
+    assert_non_null(strstr(few, "UL_LAUNCH(@_0, 96, 256, "));
+    assert_non_null(strstr(few, "UL_LAUNCH(@_1, 1, 3, "));
+    assert_non_null(strstr(few, "< 16;"));
+    assert_null(strstr(few, " / 256")); /* one index runs over both dimensions */
+    const char *many = print(&arena, ul_arena_printf(&arena, form, 300, 300), &scratch_bytes);
+    assert_int_equal(scratch_bytes, 0);
+    assert_int_equal(count(many, "ul_fold<256>"), 1);
+    assert_non_null(strstr(many, "UL_LAUNCH(@_0, 300, 256, "));
+    assert_non_null(strstr(many, "< 32;"));
+    assert_non_null(strstr(many, "< 16;"));
+    ul_arena_done(&arena);
+}
+
+/* Statistics of few long groups: parts and averages, parts and deviations, the last pass. */
+static void long_groups_are_normalised_in_steps(void **state)
+{
+    static const char form[] = "graph \"t\"\ninput %%0 \"x\" f32[1,8,%d,256] own\n"
+                               "weight %%1 \"s\" f32[8] own = splat [1]\n"
+                               "%%2 \"y\" f32[1,8,%d,256] own = %s n0 \"n\" (%%0, %%1, %%1)%s\n"
+                               "return %%2\n";
+    static const struct {
+        const char *op, *attributes;
+        int rows;
+        uint32_t launches;
+    } cases[] = {
+        {"GroupNormalization", " {num_groups=2}", 128, 5},
+        {"GroupNormalization", " {num_groups=2}", 16, 1},
+        {"InstanceNormalization", "", 512, 5},
+        {"InstanceNormalization", "", 128, 1},
+    };
+    (void)state;
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *graph = ul_arena_printf(&arena, form, cases[i].rows, cases[i].rows, cases[i].op,
+                                            cases[i].attributes);
+        const char *text = print(&arena, graph, &scratch_bytes);
+        assert_int_equal(count(text, "UL_LAUNCH("), cases[i].launches);
+        assert_int_equal(scratch_bytes > 0, cases[i].launches > 1);
+        assert_int_equal(count(text, "ul_fold<256>"), 2);
+    }
+    ul_arena_done(&arena);
+}
+
 /* Updates of places that are known to differ are applied by a thread each. */
 static void updates_that_never_meet_run_at_once(void **state)
 {
@@ -296,11 +356,13 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
 
 int main(void)
 {
-    enum { CASES = sizeof expectations / sizeof *expectations, OTHERS = 8 };
+    enum { CASES = sizeof expectations / sizeof *expectations, OTHERS = 10 };
     struct CMUnitTest tests[OTHERS + CASES] = {
         cmocka_unit_test(nothing_is_stored_without_a_round),
         cmocka_unit_test(team_waits_before_overwriting),
         cmocka_unit_test(long_sums_come_in_parts),
+        cmocka_unit_test(long_rows_come_in_parts),
+        cmocka_unit_test(long_groups_are_normalised_in_steps),
         cmocka_unit_test(copies_apart_share_a_launch),
         cmocka_unit_test(updates_that_never_meet_run_at_once),
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),

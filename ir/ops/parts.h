@@ -1,0 +1,58 @@
+/* Parts: long sums on a device, where a thread or a block an output would leave most of it waiting.
+ *
+ * The terms of an output, in the order of memory, come in parts:
+ *
+ *     for part, output: sums[part, output] = sum of the part's terms
+ *     for output: y[output] = sum of sums[., output]
+ *
+ * Where outputs are contiguous a part is summed one term after the other, many outputs side by
+ * side; there are about as many parts as terms in each. Where terms are contiguous a part is some
+ * rounds of partial results, which are folded. Outputs that fill the device walk all parts for
+ * themselves:
+ *
+ *     ul_parts_init(&parts, lanes, mask, UL_KX_ADD, zero, term, context);
+ *     ul_parts_store(&parts);
+ *     ul_parts_open(&parts);
+ *         x = ul_parts_total(&parts);
+ *     ul_parts_close(&parts);
+ *
+ * Invariants: the order of a sum depends on its terms' count and order in memory alone, not on how
+ * many outputs there are, so that a part of a tensor has the same sums. Units: elements.
+ * Ownership: the lanes stay the caller's. Nothing fails.
+ */
+#ifndef UL_OPS_PARTS_H
+#define UL_OPS_PARTS_H
+
+#include "ir/ops/lanes.h"
+
+struct ul_parts {
+    struct ul_lanes *lanes; /* coordinates; no lane dimension */
+    uint32_t mask;          /* dimensions of the terms */
+    enum ul_kx_op combine;
+    ul_kx first;
+    ul_lanes_term_fn *term;
+    const void *context;
+    int64_t terms, each, count; /* terms, of a part, and parts */
+    int64_t width;              /* partial results of a part; 1: one term after the other */
+    int64_t output_count;
+    uint32_t sums; /* scratch, or UL_NONE */
+    ul_kx output;  /* its number, in the order of memory */
+};
+
+/* Are sums over `mask` taken in parts, or by partial results in one? Asks the lanes' dimensions,
+ * order and target. */
+bool ul_parts_apply(const struct ul_lanes *lanes, uint32_t mask);
+/* For loops over the lanes' dimensions in their order, of which none is open, but for total. */
+void ul_parts_init(struct ul_parts *parts, struct ul_lanes *lanes, uint32_t mask,
+                   enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term, const void *context);
+/* Is it worth a launch of its own to sum the parts, for these outputs? */
+bool ul_parts_are_stored(const struct ul_parts *parts);
+/* Does that, if so. */
+void ul_parts_store(struct ul_parts *parts);
+/* Loops over the outputs. */
+void ul_parts_open(struct ul_parts *parts);
+void ul_parts_close(struct ul_parts *parts);
+/* The sum of the output that the loops are at. */
+ul_kx ul_parts_total(struct ul_parts *parts);
+
+#endif
