@@ -134,13 +134,14 @@ enum ul_result ul_cuda_refuse(struct ul_failure *failure, enum ul_result result,
 
 /* ---- ul_cuda_library_choices.cu ---- */
 
-/* Reads what a file holds for this model, device, library and version: choices[i] for call i. 0:
- * there is no such file, or it is of something else or cut, which `reason` says of the line of that
- * number (0: of no line). */
+/* Reads what a file holds for this model, plan, device, library and version: choices[i] for call i.
+ * 0: there is no such file, or it is of something else or cut, which `reason` says of the line of
+ * that number (0: of no line). */
 int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
                          uint64_t version, struct ul_cuda_choice *choices, uint32_t *line_number,
                          const char **reason);
-/* Writes them, beside what the file holds of other libraries for the same model and device. */
+/* Writes them, beside what the file holds of other libraries for the same model, plan and device.
+ */
 int ul_cuda_write_choices(const char *path, const struct ul_model *model, const char *library,
                           uint64_t version, const struct ul_cuda_choice *choices,
                           const char **reason);

@@ -3,13 +3,15 @@
  *
  *      ullage choices 1
  *      model 3f0c...                       SHA-256
+ *      plan 91d2...                        likewise
  *      device NVIDIA H100 80GB HBM3
  *      cublaslt 130100 12 0000004200...    library, version, call, choice
  *      end
  *
  * A choice is the library's own description of an algorithm, which only the same version of it
- * reads. Lines for another version are passed over; one that is none of these is an error, and so
- * is an end that is missing: the file was cut, or belongs to something else.
+ * reads. Calls are numbered by the plan: another one's have other shapes and workspaces. Lines for
+ * another version are passed over; one that is none of these is an error, and so is an end that is
+ * missing: the file was cut, or belongs to something else.
  */
 #include "ul_cuda_library.h"
 
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES = 512, HEAD_LINES = 3, HEX_BYTES = 160 };
+enum { LINE_BYTES = 512, HEAD_LINES = 4, HEX_BYTES = 160 };
 #define END "end\n"
 
 static void put_hex(char *text, const void *bytes, size_t size_bytes)
@@ -48,14 +50,16 @@ static int make_head(const struct ul_model *model, char head[HEAD_LINES][LINE_BY
 {
     struct cudaDeviceProp properties;
     int device = 0;
-    char hash[65];
+    char model_hash[65], plan_hash[65];
     if (cudaGetDevice(&device) != cudaSuccess ||
         cudaGetDeviceProperties(&properties, device) != cudaSuccess)
         return 0;
-    put_hex(hash, model->model_sha256, sizeof model->model_sha256);
+    put_hex(model_hash, model->model_sha256, sizeof model->model_sha256);
+    put_hex(plan_hash, model->plan_sha256, sizeof model->plan_sha256);
     (void)snprintf(head[0], LINE_BYTES, "ullage choices 1\n");
-    (void)snprintf(head[1], LINE_BYTES, "model %s\n", hash);
-    (void)snprintf(head[2], LINE_BYTES, "device %s\n", properties.name);
+    (void)snprintf(head[1], LINE_BYTES, "model %s\n", model_hash);
+    (void)snprintf(head[2], LINE_BYTES, "plan %s\n", plan_hash);
+    (void)snprintf(head[3], LINE_BYTES, "device %s\n", properties.name);
     return 1;
 }
 
@@ -75,9 +79,9 @@ static FILE *open_choices(const char *path, const struct ul_model *model, uint32
     int good = make_head(model, head);
     for (int i = 0; good && i < HEAD_LINES; i++) {
         *line_number = (uint32_t)i + 1;
-        static const char *const reasons[HEAD_LINES] = {"that is no file of choices",
-                                                        "the file of choices is of another model",
-                                                        "the file of choices is of another device"};
+        static const char *const reasons[HEAD_LINES] = {
+            "that is no file of choices", "the file of choices is of another model",
+            "the file of choices is of another plan", "the file of choices is of another device"};
         good = fgets(line, sizeof line, file) != NULL && strcmp(line, head[i]) == 0;
         *reason = reasons[i];
     }
@@ -124,7 +128,7 @@ int ul_cuda_read_choices(const char *path, const struct ul_model *model, const c
     return good && ended;
 }
 
-/* What the old file, if it is of the same model and device, says of other libraries. */
+/* What the old file, if it is of the same model, plan and device, says of other libraries. */
 static void keep_others(const char *path, const struct ul_model *model, const char *library,
                         FILE *out)
 {

@@ -342,7 +342,7 @@ def check_tuning(folder, result):
     need(near(tuned, result, 1e-5), "--tune differs")
     with open(choices) as file:
         lines = file.read().splitlines()
-    need(lines[0] == "ullage choices 1" and len(lines) > 3, f"the file of choices: {lines}")
+    need(lines[0] == "ullage choices 1" and len(lines) > 5, f"the file of choices: {lines}")
     need(same(outputs(program, "--choices", choices), tuned), "--choices has other bits")
     need(lines[-1] == "end", f"the file of choices: {lines}")
     whole = "\n".join(lines) + "\n"
@@ -350,9 +350,11 @@ def check_tuning(folder, result):
     for wrong, words in (
         (whole[len(lines[0]) + 1 :], "line 1: that is no file of choices"),
         (whole.replace(lines[1], "model 00"), "line 2: the file of choices is of another model"),
+        (whole.replace(lines[2], "plan 00"), "line 3: the file of choices is of another plan"),
+        (whole.replace(lines[3], "device X"), "line 4: the file of choices is of another device"),
         (whole[: -len("end\n")], f"line {last}: the file of choices is cut short behind this"),
         (whole[: -len("end\n") - 7], f"line {last}: that is no choice"),
-        (whole.replace(lines[3], "cublaslt lots"), "line 4: that is no choice"),
+        (whole.replace(lines[4], "cublaslt lots"), "line 5: that is no choice"),
         (whole + "end\n", f"line {last + 2}: that is no choice"),
     ):
         with open(choices, "w") as file:
