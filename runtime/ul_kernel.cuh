@@ -37,29 +37,62 @@ UL_DEVICE int64_t ul_item_stride(void)
 
 /* ---- data-dependent indexes ---- */
 
+/* A word of the record that another thread may write meanwhile: what is read after it is no older,
+   and who reads what was written here sees what was written before. */
+template <typename Word> UL_DEVICE Word ul_fault_read(const Word *word)
+{
+#ifdef __CUDACC__
+    Word value = *(const volatile Word *)word;
+    __threadfence();
+    return value;
+#else
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+template <typename Word> UL_DEVICE void ul_fault_write(Word *word, Word value)
+{
+#ifdef __CUDACC__
+    __threadfence();
+    *(volatile Word *)word = value;
+#else
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
+/* Is what is noted less, or the same? In a run its (order, limit, value) only ever becomes less.
+   Where the limit falls while this reads, it has fallen below the one that was read: the value is
+   written before it. */
+UL_DEVICE bool ul_fault_is_known(struct ul_where run, int64_t value, int64_t limit)
+{
+    uint32_t order = ul_fault_read(&run.fault->order);
+    if (order != run.order)
+        return order != 0 && order < run.order;
+    int64_t least = ul_fault_read(&run.fault->limit);
+    return least < limit || (least == limit && ul_fault_read(&run.fault->value) <= value);
+}
+
 /* What is noted is the least (order, limit, value) of all that is out of range. Threads take turns:
-   since compute capability 7.0 those of a warp proceed independently, so they may wait for it. */
+   since compute capability 7.0 those of a warp proceed independently, so they may wait for it. Of a
+   million, few wait: who finds less noted goes on. */
 UL_DEVICE_COLD void ul_fault_note(struct ul_where run, enum ul_fault kind, int64_t value,
                                   int64_t limit)
 {
-    volatile struct ul_cuda_fault *fault = run.fault;
-    while (atomicCAS(&run.fault->lock, 0u, 1u) != 0u) {
+    struct ul_cuda_fault *fault = run.fault;
+    do {
+        if (ul_fault_is_known(run, value, limit))
+            return;
+    } while (atomicCAS(&fault->lock, 0u, 1u) != 0u);
+    __threadfence();
+    if (!ul_fault_is_known(run, value, limit)) {
+        ul_fault_write(&fault->kind, (uint32_t)kind);
+        ul_fault_write(&fault->step, run.step);
+        ul_fault_write(&fault->value, value);
+        ul_fault_write(&fault->limit, limit);
+        ul_fault_write(&fault->order, run.order);
     }
     __threadfence();
-    bool first = fault->kind == UL_FAULT_NONE;
-    if (!first && fault->order != run.order)
-        first = run.order < fault->order;
-    else if (!first)
-        first = limit < fault->limit || (limit == fault->limit && value < fault->value);
-    if (first) {
-        fault->kind = kind;
-        fault->order = run.order;
-        fault->step = run.step;
-        fault->value = value;
-        fault->limit = limit;
-    }
-    __threadfence();
-    atomicExch(&run.fault->lock, 0u);
+    atomicExch(&fault->lock, 0u);
 }
 
 /* index in [-limit, limit), negative ones counted from the end; else noted and clamped. A kernel

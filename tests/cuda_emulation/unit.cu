@@ -173,6 +173,12 @@ static __global__ void check_indexes(int64_t *out, struct ul_where run)
     out[i] = ul_bound(run, i - 5, 1000);
 }
 
+static __global__ void miss_everywhere(int64_t *out, struct ul_where run)
+{
+    int64_t i = ul_item_first();
+    out[i] = ul_bound(run, -1 - i % 7, 1000 - i % 13);
+}
+
 static void faults(void)
 {
     struct ul_cuda_fault *fault = device<struct ul_cuda_fault>(1);
@@ -185,6 +191,16 @@ static void faults(void)
     struct ul_cuda_fault seen = read(fault, 0);
     CHECK(seen.kind == UL_FAULT_INDEX && seen.value == -5 && seen.limit == 1000 && seen.step == 3);
     CHECK(seen.lock == 0 && read(out, 0) == 0 && read(out, 2047) == 999 && read(out, 7) == 2);
+    at.where.order = 10;
+    UL_LAUNCH(miss_everywhere, 16, 128, &at, out);
+    finish();
+    seen = read(fault, 0);
+    CHECK(seen.value == -5 && seen.limit == 1000 && seen.order == 9); /* the first step's */
+    OK(cudaMemset(fault, 0, sizeof *fault));
+    UL_LAUNCH(miss_everywhere, 16, 128, &at, out);
+    finish();
+    seen = read(fault, 0);
+    CHECK(seen.value == -7 && seen.limit == 988 && seen.order == 10 && seen.lock == 0);
 }
 
 /* ---- streams, events, graphs ---- */
