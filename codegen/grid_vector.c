@@ -5,8 +5,9 @@
  * 4
  *
  * The body must be names and stores alone, all stores contiguous in the loop, and nothing be loaded
- * that another round stores. Loads that are not contiguous are done element by element. Whether the
- * buffers are aligned shows when the kernel runs. */
+ * that another round stores, or that this one stored before: all loads come first. Loads that are
+ * not contiguous are done element by element. Whether the buffers are aligned shows when the kernel
+ * runs. */
 #include "codegen/grid.h"
 
 #include "codegen/touch.h"
@@ -16,9 +17,10 @@
 struct vectors {
     const struct ul_kernel *kernel;
     struct ul_arena *arena;
-    ul_ks body;    /* of the innermost loop */
-    uint32_t var;  /* of that loop */
-    int64_t width; /* elements */
+    ul_ks body;      /* of the innermost loop */
+    uint32_t var;    /* of that loop */
+    int64_t width;   /* elements */
+    bool *is_stored; /* by buffer: by a statement that was looked at */
 };
 
 static struct vectors vectors_of(const struct ul_kernel *kernel, const struct ul_nest *nest)
@@ -92,7 +94,7 @@ static bool is_same(const struct ul_kernel *kernel, ul_kx a, ul_kx b)
 }
 
 /* What a body loads; sizes only of what differs from round to round. What it stores to, it may load
- * only where it stores. */
+ * only where it stores, and before. */
 static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at,
                        uint64_t *most_bytes, bool *fits)
 {
@@ -106,7 +108,8 @@ static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at
         *fits = *fits && buffer->role != UL_BUFFER_LOCAL; /* a register, maybe */
     }
     if (expr->op == UL_KX_LOAD && stored_at[expr->var] != UL_NONE)
-        *fits = *fits && is_same(v->kernel, expr->a, stored_at[expr->var]);
+        *fits =
+            *fits && !v->is_stored[expr->var] && is_same(v->kernel, expr->a, stored_at[expr->var]);
     find_loads(v, expr->a, stored_at, most_bytes, fits);
     if (ul_kx_operand_count(expr->op) >= 2)
         find_loads(v, expr->b, stored_at, most_bytes, fits);
@@ -136,19 +139,22 @@ static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *mos
 }
 
 /* The bytes of the largest element; 0 where the body is not of the kind. */
-static uint64_t element_bytes(const struct vectors *v)
+static uint64_t element_bytes(struct vectors *v)
 {
     ul_kx *stored_at = UL_NEW_ARRAY(v->arena, ul_kx, v->kernel->buffer_count);
     uint64_t most = 0;
     bool fits = true;
+    v->is_stored = UL_NEW_ARRAY(v->arena, bool, v->kernel->buffer_count);
     memset(stored_at, 0xFF, v->kernel->buffer_count * sizeof *stored_at);
     if (!find_stores(v, stored_at, &most))
         return 0;
     for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &v->kernel->stmts[id];
         find_loads(v, stmt->value, stored_at, &most, &fits);
-        if (stmt->kind == UL_KS_STORE)
+        if (stmt->kind == UL_KS_STORE) {
             find_loads(v, stmt->index, stored_at, &most, &fits);
+            v->is_stored[stmt->buffer] = true;
+        }
     }
     return fits ? most : 0;
 }
