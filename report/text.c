@@ -123,7 +123,7 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
                    "a plan without --precision %s has other kernels and scratch as well.\n",
                    in_unit(report, bytes), unit_of(report).name, bytes, precision);
     if (uncalled > 0)
-        ul_text_printf(text, "%u %s of %s by kernels of ours, none by %s.\n", uncalled,
+        ul_text_printf(text, "%u %s of %s by kernels of ours, not by %s.\n", uncalled,
                        uncalled == 1 ? "product" : "products", precision, report->library);
     if (too_large > 0)
         ul_text_printf(text, "%u %s f32: %s has numbers that are infinite in %s.\n", too_large,
@@ -209,8 +209,9 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
         return;
     ul_text_printf(text, "Predicted: %.4g ms a run on %s", (double)plan->cost * 1e-6,
                    fit_name(text->arena, profile));
-    if (more > 0)
-        ul_text_printf(text, ", %.2f %% of it again", 100.0 * (double)more / (double)plan->cost);
+    if (more > 0 && plan->base_cost > 0)
+        ul_text_printf(text, ", %.2f %% more time for less memory",
+                       100.0 * (double)more / (double)plan->base_cost);
     ul_text_put(text, ".\n");
 }
 
