@@ -145,7 +145,7 @@ static enum ul_status check_dims(struct inputs *inputs)
         int64_t known = inputs->sizes[ul_names_find(&inputs->symbols, dim->name)];
         if (known >= 0 && known != dim->size)
             return ul_diag_set(inputs->builder->diag, UL_USAGE,
-                               "--dim %s=%lld: --shape or --const of an input make it %lld",
+                               "--dim %s=%lld: --shape, --const or test data make it %lld",
                                quote(inputs, dim->name), (long long)dim->size, (long long)known);
         UL_TRY(bind_symbol(inputs, dim->name, dim->size, ""));
     }
