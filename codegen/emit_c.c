@@ -150,10 +150,19 @@ static void put_model_h(struct ul_emitter *emitter)
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix);
+    if (emitter->program->options.io_caller)
+        ul_text_put(text,
+                    "/* One run, which reads `inputs` and writes `outputs` in place; none may be "
+                    "NULL.\n * ");
+    else
+        ul_text_printf(
+            text,
+            "/* One run. A NULL input is already in its place in the arena, a NULL output "
+            "stays there\n * (%s_model.inputs[i].offset_bytes). ",
+            prefix);
     ul_text_printf(
         text,
-        "/* One run. A NULL input is already in its place in the arena, a NULL output "
-        "stays there\n * (%s_model.inputs[i].offset_bytes). %s;\n"
+        "%s;\n"
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n"
@@ -161,7 +170,6 @@ static void put_model_h(struct ul_emitter *emitter)
         "arena's\n * own memory stays the caller's. */\n"
         "void %s_done(void *arena);\n\n"
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-        prefix,
         emitter->program->call_count > 0
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"

@@ -220,19 +220,30 @@ static void put_model_h(struct ul_emitter *emitter)
         "int %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
         "    const struct ul_weights_source *weights, struct ul_failure *failure);\n\n",
         big, big, prefix);
+    ul_text_put(text,
+                "/* One run, complete when it returns; `inputs` and `outputs` are memory of ");
+    if (emitter->program->options.io_caller)
+        ul_text_put(text,
+                    "the device, at\n"
+                    " * multiples of 16 bytes, which it reads and writes in place; none may be "
+                    "NULL.\n");
+    else
+        ul_text_printf(text,
+                       "the host or of\n"
+                       " * the device. A NULL input is already in its place in the arena, a NULL "
+                       "output stays\n"
+                       " * there (%s_model.inputs[i].offset_bytes).\n",
+                       prefix);
     ul_text_printf(
         text,
-        "/* One run, complete when it returns; `inputs` and `outputs` are memory of the host or "
-        "of\n"
-        " * the device. A NULL input is already in its place in the arena, a NULL output stays\n"
-        " * there (%s_model.inputs[i].offset_bytes). Allocates nothing; a context is used by one\n"
-        " * thread at a time, any number of contexts may run on arenas of their own. */\n"
+        " * Allocates nothing; a context is used by one thread at a time, any number of contexts\n"
+        " * may run on arenas of their own. */\n"
         "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
         "    struct ul_failure *failure);\n\n"
         "/* Gives back what was taken; the caller's arena and stream stay the caller's. */\n"
         "void %s_close(struct ul_context *context);\n\n"
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-        prefix, prefix, prefix);
+        prefix, prefix);
 }
 
 /* ---- Makefile ---- */
