@@ -262,35 +262,11 @@ static int64_t parts_of(const struct taken *t, int64_t *keys)
     return (attend->keys + *keys - 1) / *keys;
 }
 
-/* A copy that may be added to. */
-static struct ul_kernel *copy_of(const struct ul_kernel *kernel, struct ul_arena *arena)
-{
-    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
-    copy->arena = arena;
-    copy->vars = ul_arena_copy(arena, kernel->vars, kernel->var_count * sizeof *kernel->vars);
-    copy->var_capacity = kernel->var_count;
-    copy->exprs = ul_arena_copy(arena, kernel->exprs, kernel->expr_count * sizeof *kernel->exprs);
-    copy->expr_capacity = kernel->expr_count;
-    copy->expr_table = ul_arena_copy(arena, kernel->expr_table,
-                                     kernel->expr_table_size * sizeof *kernel->expr_table);
-    copy->stmts = ul_arena_copy(arena, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
-    copy->stmt_capacity = kernel->stmt_count;
-    copy->buffers =
-        ul_arena_copy(arena, kernel->buffers, kernel->buffer_count * sizeof *kernel->buffers);
-    copy->buffer_capacity = kernel->buffer_count;
-    copy->contractions = ul_arena_copy(arena, kernel->contractions,
-                                       kernel->contraction_count * sizeof *kernel->contractions);
-    copy->contraction_capacity = kernel->contraction_count;
-    copy->marks = NULL;
-    copy->mark_capacity = 0;
-    return copy;
-}
-
 const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, struct ul_arena *arena)
 {
     if (kernel->attend_count == 0)
         return kernel;
-    struct taken t = {.kernel = copy_of(kernel, arena)};
+    struct taken t = {.kernel = ul_kernel_copy(kernel, arena)};
     for (ul_ks id = 0; id < kernel->stmt_count; id++) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         if (stmt->kind != UL_KS_FOR || (stmt->flags & UL_FOR_ATTEND) == 0 ||

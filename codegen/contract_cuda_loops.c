@@ -24,7 +24,6 @@
 #include "codegen/contract_cuda_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_LOOPS = 8 }; /* that grid.h takes as one */
 
@@ -403,30 +402,6 @@ static void rewrite(struct rewriter *r, ul_ks id)
     kernel->stmts[id].next = next;
 }
 
-/* A copy that may be added to. */
-static struct ul_kernel *copy_of(const struct ul_kernel *kernel, struct ul_arena *arena)
-{
-    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
-    copy->arena = arena;
-    copy->vars = ul_arena_copy(arena, kernel->vars, kernel->var_count * sizeof *kernel->vars);
-    copy->var_capacity = kernel->var_count;
-    copy->exprs = ul_arena_copy(arena, kernel->exprs, kernel->expr_count * sizeof *kernel->exprs);
-    copy->expr_capacity = kernel->expr_count;
-    copy->expr_table = ul_arena_copy(arena, kernel->expr_table,
-                                     kernel->expr_table_size * sizeof *kernel->expr_table);
-    copy->stmts = ul_arena_copy(arena, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
-    copy->stmt_capacity = kernel->stmt_count;
-    copy->buffers =
-        ul_arena_copy(arena, kernel->buffers, kernel->buffer_count * sizeof *kernel->buffers);
-    copy->buffer_capacity = kernel->buffer_count;
-    copy->contractions = ul_arena_copy(arena, kernel->contractions,
-                                       kernel->contraction_count * sizeof *kernel->contractions);
-    copy->contraction_capacity = kernel->contraction_count;
-    copy->marks = NULL;
-    copy->mark_capacity = 0;
-    return copy;
-}
-
 const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
                                               struct ul_arena *arena)
 {
@@ -435,7 +410,7 @@ const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
         any = any || kernel->contractions[i].attend == NULL;
     if (!any)
         return kernel;
-    struct rewriter r = {.kernel = copy_of(kernel, arena), .arena = arena};
+    struct rewriter r = {.kernel = ul_kernel_copy(kernel, arena), .arena = arena};
     for (ul_ks id = kernel->first; id != UL_NONE; id = r.kernel->stmts[id].next) {
         r.let_of = UL_NEW_ARRAY(arena, ul_kx, r.kernel->var_count);
         rewrite(&r, id);

@@ -19,6 +19,29 @@ void ul_kernel_init(struct ul_kernel *kernel, struct ul_arena *arena)
     kernel->open_last[0] = UL_NONE;
 }
 
+struct ul_kernel *ul_kernel_copy(const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    struct ul_kernel *copy = ul_arena_copy(arena, kernel, sizeof *kernel);
+    copy->arena = arena;
+    copy->vars = ul_arena_copy(arena, kernel->vars, kernel->var_count * sizeof *kernel->vars);
+    copy->var_capacity = kernel->var_count;
+    copy->exprs = ul_arena_copy(arena, kernel->exprs, kernel->expr_count * sizeof *kernel->exprs);
+    copy->expr_capacity = kernel->expr_count;
+    copy->expr_table = ul_arena_copy(arena, kernel->expr_table,
+                                     kernel->expr_table_size * sizeof *kernel->expr_table);
+    copy->stmts = ul_arena_copy(arena, kernel->stmts, kernel->stmt_count * sizeof *kernel->stmts);
+    copy->stmt_capacity = kernel->stmt_count;
+    copy->buffers =
+        ul_arena_copy(arena, kernel->buffers, kernel->buffer_count * sizeof *kernel->buffers);
+    copy->buffer_capacity = kernel->buffer_count;
+    copy->contractions = ul_arena_copy(arena, kernel->contractions,
+                                       kernel->contraction_count * sizeof *kernel->contractions);
+    copy->contraction_capacity = kernel->contraction_count;
+    copy->marks = NULL;
+    copy->mark_capacity = 0;
+    return copy;
+}
+
 uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role,
                               enum ul_dtype dtype, uint64_t element_count)
 {

@@ -257,6 +257,8 @@ struct ul_kernel {
 /* kernel.c: building. Smart constructors fold constants and simplify index arithmetic. */
 
 void ul_kernel_init(struct ul_kernel *kernel, struct ul_arena *arena);
+/* A copy in another arena that may be added to, for a target that rewrites kernels. */
+struct ul_kernel *ul_kernel_copy(const struct ul_kernel *kernel, struct ul_arena *arena);
 uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role,
                               enum ul_dtype dtype, uint64_t element_count);
 
