@@ -417,9 +417,13 @@ static enum ul_status compare_programs(struct verification *verification, const 
         const char *const argv[] = {programs[i], "--random", "1", "--output-dir", folders[i], NULL};
         int code = mkdir(folders[i], 0777) == 0 ? ul_cli_execute(argv, NULL) : -1;
         if (code != 0)
-            return ul_diag_set(&job->diag,
-                               code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
-                               "%s: the program failed (exit code %d)", verification->model, code);
+            return ul_diag_set(
+                &job->diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
+                "%s: the program failed on random inputs (exit code %d)%s", verification->model,
+                code,
+                code == UL_INVALID ? "\nGive test data: ullage verify MODEL.onnx DIR; or have "
+                                     "onnxruntime in python3: then smaller integers are tried too"
+                                   : "");
     }
     struct dirent **entries;
     int count = scandir(folders[1], &entries, is_npy, alphasort);
