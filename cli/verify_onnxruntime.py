@@ -55,10 +55,10 @@ def main():
             if most == 1 or not any("int" in port.type for port, _ in ports):
                 raise
     for number, (port, _) in enumerate(ports):
-        tensor = numpy_helper.from_array(numpy.ascontiguousarray(feeds[port.name]), port.name)
+        tensor = numpy_helper.from_array(numpy.asarray(feeds[port.name], order="C"), port.name)
         onnx.save_tensor(tensor, f"{directory}/input_{number}.pb")
     for number, (port, array) in enumerate(zip(session.get_outputs(), outputs)):
-        tensor = numpy_helper.from_array(numpy.ascontiguousarray(array), port.name)
+        tensor = numpy_helper.from_array(numpy.asarray(array, order="C"), port.name)
         onnx.save_tensor(tensor, f"{directory}/output_{number}.pb")
 
 
