@@ -219,23 +219,26 @@ static const void *least_aligned(const unsigned char *arena, uint32_t align_byte
     return (const void *)(page + align_bytes);
 }
 
-/* `choice` comes with what a file names, and gets what was chosen. */
-static void prepare_call(struct trial *trial, const struct ul_model *model,
+/* `choice` comes with what a file names, and gets what was chosen. False: the library did not run
+ * what the file names. */
+static bool prepare_call(struct trial *trial, const struct ul_model *model,
                          struct ul_cuda_choice *choice, bool tunes, unsigned char *arena)
 {
     const struct ul_call *call = &model->device->calls[trial->index];
     struct ul_cuda_calls *calls = (struct ul_cuda_calls *)trial->handle;
+    bool is_named = choice->size_bytes > 0;
     trial->fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
                   place_trial(trial, call, arena, model->arena_bytes, false);
-    bool done = trial->library->describe(trial->handle, trial->index, call,
-                                         least_aligned(arena, call->align_bytes)) != 0 &&
-                ((choice->size_bytes > 0 && try_choice(trial, call, choice)) ||
-                 choose(trial, call, tunes && trial->fits, choice));
+    bool described = trial->library->describe(trial->handle, trial->index, call,
+                                              least_aligned(arena, call->align_bytes)) != 0;
+    bool taken = described && is_named && try_choice(trial, call, choice);
+    bool done = taken || (described && choose(trial, call, tunes && trial->fits, choice));
     calls->planned_count++;
     calls->ready_count += done ? 1 : 0;
     if (done)
         trial->library->tell(trial->handle, trial->index, calls->names[trial->index]);
     (void)cudaGetLastError(); /* of trials that failed */
+    return taken || !is_named || !trial->fits;
 }
 
 static enum ul_result prepare_calls(const struct ul_cuda_library *library, void *handle,
@@ -258,8 +261,10 @@ static enum ul_result prepare_calls(const struct ul_cuda_library *library, void 
         return UL_CHOICES_INVALID;
     }
     for (; trial.index < device->call_count; trial.index++) {
-        if (device->calls[trial.index].kind == library->kind)
-            prepare_call(&trial, model, &choices[trial.index], tunes, arena);
+        if (device->calls[trial.index].kind == library->kind &&
+            !prepare_call(&trial, model, &choices[trial.index], tunes, arena))
+            return ul_cuda_refuse(failure, UL_CHOICES_INVALID,
+                                  "the library does not run one of the choices here");
     }
     if (tunes &&
         !ul_cuda_write_choices(request->choices, model, library->name, version, choices, &reason))

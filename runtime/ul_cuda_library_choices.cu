@@ -91,9 +91,9 @@ static FILE *open_choices(const char *path, const struct ul_model *model, uint32
     return NULL;
 }
 
-/* A line of a choice, kept if it is of this library and version. 0: it is none. */
-static int read_choice(const char *line, const struct ul_model *model, const char *library,
-                       uint64_t version, struct ul_cuda_choice *choices)
+/* A line of a choice, kept if it is of this library. NULL, or what is wrong with it. */
+static const char *read_choice(const char *line, const struct ul_model *model, const char *library,
+                               uint64_t version, struct ul_cuda_choice *choices)
 {
     char name[32], text[HEX_BYTES], more;
     unsigned long long found = 0;
@@ -101,11 +101,14 @@ static int read_choice(const char *line, const struct ul_model *model, const cha
     if (strchr(line, '\n') == NULL ||
         sscanf(line, "%31s %llu %u %159s %c", name, &found, &call, text, &more) != 4 ||
         call >= model->device->call_count)
-        return 0;
+        return "that is no choice";
     struct ul_cuda_choice choice = get_choice(text);
-    if (choice.size_bytes > 0 && strcmp(name, library) == 0 && found == version)
-        choices[call] = choice;
-    return choice.size_bytes > 0;
+    if (choice.size_bytes == 0)
+        return "that is no choice";
+    if (strcmp(name, library) != 0)
+        return NULL;
+    choices[call] = choice;
+    return found == version ? NULL : "that is a choice of another version of the library";
 }
 
 int ul_cuda_read_choices(const char *path, const struct ul_model *model, const char *library,
@@ -116,16 +119,20 @@ int ul_cuda_read_choices(const char *path, const struct ul_model *model, const c
     FILE *file = open_choices(path, model, line_number, reason);
     if (file == NULL)
         return 0;
-    bool ended = false, good = true;
-    while (good && fgets(line, sizeof line, file) != NULL) {
+    bool ended = false;
+    const char *wrong = NULL;
+    while (wrong == NULL && fgets(line, sizeof line, file) != NULL) {
         ++*line_number;
-        good = !ended &&
-               (strcmp(line, END) == 0 || read_choice(line, model, library, version, choices) != 0);
-        ended = ended || strcmp(line, END) == 0;
+        if (ended)
+            wrong = "that is no choice";
+        else if (strcmp(line, END) == 0)
+            ended = true;
+        else
+            wrong = read_choice(line, model, library, version, choices);
     }
     (void)fclose(file);
-    *reason = good ? "the file of choices is cut short behind this" : "that is no choice";
-    return good && ended;
+    *reason = wrong != NULL ? wrong : "the file of choices is cut short behind this";
+    return wrong == NULL && ended;
 }
 
 /* What the old file, if it is of the same model, plan and device, says of other libraries. */

@@ -341,6 +341,9 @@ static int take(void *opaque, uint32_t index, const struct ul_call *call,
     if (choice->size_bytes != sizeof taken)
         return 0;
     memcpy(&taken, choice->bytes, sizeof taken);
+    if (taken.math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
+        (first_math(call) == CUDNN_FMA_MATH && taken.math != CUDNN_FMA_MATH))
+        return 0; /* a file of choices may not take bits that the plan keeps */
     if (handle->dnn.SetConvolutionMathType(convolution->operation, (cudnnMathType_t)taken.math) !=
             CUDNN_STATUS_SUCCESS ||
         handle->dnn.GetConvolutionForwardWorkspaceSize(

@@ -336,6 +336,16 @@ def check_fallback(ullage, folder, calls, plain):
          f"the note of missing cuDNN: exit {code}: {text}")
 
 
+def other_version(line):
+    library, version, call, choice = line.split()
+    return f"{library} {int(version) + 1} {call} {choice}"
+
+
+def other_algorithm(line):
+    library, version, call, choice = line.split()
+    return f"{library} {version} {call} {'ff' * (len(choice) // 2)}"
+
+
 def check_tuning(folder, result):
     program, choices = os.path.join(folder, "program"), os.path.join(folder, "choices.txt")
     tuned = outputs(program, "--tune", choices)
@@ -355,6 +365,10 @@ def check_tuning(folder, result):
         (whole[: -len("end\n")], f"line {last}: the file of choices is cut short behind this"),
         (whole[: -len("end\n") - 7], f"line {last}: that is no choice"),
         (whole.replace(lines[4], "cublaslt lots"), "line 5: that is no choice"),
+        (whole.replace(lines[4], other_version(lines[4])),
+         "line 5: that is a choice of another version of the library"),
+        (whole.replace(lines[4], other_algorithm(lines[4])),
+         "the library does not run one of the choices here"),
         (whole + "end\n", f"line {last + 2}: that is no choice"),
     ):
         with open(choices, "w") as file:
