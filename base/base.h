@@ -172,8 +172,8 @@ void ul_file_release(const void *data, uint64_t size_bytes);
  * not a regular file is written in place; "-" is standard output. */
 enum ul_status ul_file_write(const char *path, const void *data, uint64_t size_bytes,
                              struct ul_diag *diag) UL_MUST_CHECK;
-/* For files too big to hold: begin gives a stream on the file beside, commit renames it, abort
- * removes it. */
+/* For files too big to hold: begin gives a stream on the file beside, commit renames it, or removes
+ * it where writing failed. */
 struct ul_file_writer {
     FILE *stream;
     char temporary[UL_LIMIT_PATH_BYTES];

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, ul_value_id))
@@ -283,9 +285,29 @@ static enum ul_status copy_file(struct ul_emitter *emitter, const char *name, co
     return status;
 }
 
+/* What an earlier program of the folder was made of: the Makefile takes all that is there. */
+static enum ul_status remove_file(struct ul_emitter *emitter, const char *name,
+                                  const char *directory)
+{
+    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    if (unlink(path) == 0 || errno == ENOENT)
+        return UL_OK;
+    return ul_diag_set(emitter->diag, UL_IO, "%s: cannot remove: %s", path, strerror(errno));
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
 {
     struct dirent **entries;
+    if (is_same_folder(directory, emitter->options->runtime_dir))
+        return ul_diag_set(emitter->diag, UL_IO,
+                           "%s: that is the runtime's own folder; give --emit another one",
+                           directory);
     int count = scandir(emitter->options->runtime_dir, &entries, is_runtime_file, alphasort);
     if (count <= 0)
         return ul_diag_set(emitter->diag, UL_IO,
@@ -296,8 +318,9 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        if (status == UL_OK && is_wanted(emitter, name))
-            status = copy_file(emitter, name, directory);
+        if (status == UL_OK)
+            status = is_wanted(emitter, name) ? copy_file(emitter, name, directory)
+                                              : remove_file(emitter, name, directory);
         free(entries[i]);
     }
     free(entries);

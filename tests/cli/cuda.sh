@@ -49,6 +49,12 @@ expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit plai
 ls plain | grep -E '\.cuh?$|ul_cu|ul_dnnl' && fail 'files of other targets in a folder of target c'
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target cpu --emit host
 ls host | grep -E '\.cuh?$|ul_cu' && fail 'files of target cuda in a folder of target cpu'
+# what another target left in a folder goes
+cp host/ul_*.c plain
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target cuda --emit host
+ls host | grep -E 'ul_dnnl|ul_posts\.c|ul_winograd\.c' && fail 'files of target cpu stayed'
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit plain
+ls plain | grep -E 'ul_dnnl' && fail 'files of target cpu stayed for target c'
 
 # to compile does: the source stays, and the message says where
 compile() { "$ullage" compile "$digits" --dim N=1 --target cuda "$@"; }
