@@ -50,7 +50,13 @@ ULLAGE_PYTHON=$work/none expect 6 '^The model quantizes: .*whole step' \
 ULLAGE_PYTHON=$work/none expect 0 'norm error [0-9.e-]+, [1-9][0-9]* of 9216 .*; ok by norm' \
     steps --precision bf16 --norm 0.1
 # scalar.onnx: ReduceSum of x [6] to y []; a reference of onnxruntime has rank 0 as well
-expect 0 '^  y: .*ok$' "$ullage" verify "$here/scalar.onnx" --target c --cflags -O0
+python=$here/../../build/venv/bin/python
+if "$python" -c 'import onnxruntime' 2>/dev/null; then
+    ULLAGE_PYTHON=$python expect 0 '^  y: .*ok$' \
+        "$ullage" verify "$here/scalar.onnx" --target c --cflags -O0
+else
+    echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
+fi
 printf '#!/bin/sh\necho noise; echo "token 7 is out of range" >&2; exit 1\n' >python
 chmod +x python
 ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify mine.onnx --dim N=1
