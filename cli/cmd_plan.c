@@ -8,6 +8,10 @@ static enum ul_status plan(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     if (options->files.count != 1)
         return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
+    if (options->sweep && options->planning.budget_bytes != 0)
+        return ul_diag_set(&job->diag, UL_USAGE,
+                           "--sweep shows all budgets down to the least that is met: leave "
+                           "--budget out, or leave --sweep out for the plan of one budget");
     UL_TRY(ul_cli_build(job, options->files.items[0]));
     if (job->program == NULL)
         return UL_OK;

@@ -178,6 +178,8 @@ expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
 expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
+expect 1 '^ullage: error: --sweep shows all budgets .*: leave --budget out' \
+    "$ullage" plan "$digits" --dim N=1 --sweep --budget 64K
 expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv - --json ladder.json
 grep -q 'steps again' out.txt && { echo "FAIL: --csv - does not print its table alone"; failed=1; }
 grep -q '"format": "ullage-ladder"' ladder.json || { echo "FAIL: no ladder as JSON"; failed=1; }
