@@ -5,28 +5,8 @@
 #
 # usage: tests/cli/cuda.sh ULLAGE
 set -uo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-ullage=$1
-digits=$here/../../models/digits/digits.onnx
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-export TMPDIR=$work/tmp NVCC=$work/nowhere/nvcc
-mkdir tmp
-failed=0
-fail() { echo "FAIL: $*"; failed=1; }
-
-# expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
-expect() {
-    local code=$1 pattern=$2 got
-    shift 2
-    "$@" >out.txt 2>&1 </dev/null
-    got=$?
-    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" out.txt; then
-        fail "$* : exit $got, expected $code and /$pattern/; printed:"
-        head -5 out.txt
-    fi
-}
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+export NVCC=$work/nowhere/nvcc
 plan() { "$ullage" plan "$digits" --dim N=1 --target cuda "$@"; }
 option() { grep -oE "\\[\"$1\", \"[^\"]*\"\\]" "$2" | sed 's/.*, "\(.*\)"\]/\1/'; }
 

@@ -4,29 +4,8 @@
 #
 # usage: tests/cli/run.sh ULLAGE
 set -uo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-ullage=$1
-digits=$here/../../models/digits/digits.onnx
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-export TMPDIR=$work/tmp
-mkdir tmp
-failed=0
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 default=cpu # the target where none is named
-
-# expect CODE PATTERN COMMAND...: exit code, and a pattern (grep -E) in stdout and stderr together
-expect() {
-    local code=$1 pattern=$2 got
-    shift 2
-    "$@" >out.txt 2>&1 </dev/null
-    got=$?
-    if [ "$got" != "$code" ] || ! grep -qE -- "$pattern" out.txt; then
-        echo "FAIL: $* : exit $got, expected $code and /$pattern/; printed:"
-        head -5 out.txt
-        failed=1
-    fi
-}
 
 # what runs the C compiler: the programs run once, on nothing much
 compile() { "$ullage" compile "$@" --cflags -O0; }
