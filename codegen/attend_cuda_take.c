@@ -40,44 +40,12 @@ struct taken {
     int64_t pitch;   /* of a part of a query */
 };
 
-static ul_ks append(struct ul_kernel *kernel, ul_ks *link, enum ul_ks_kind kind, uint32_t var,
-                    ul_kx value)
-{
-    UL_GROW(kernel->arena, kernel->stmts, kernel->stmt_count, kernel->stmt_capacity);
-    ul_ks id = kernel->stmt_count++;
-    kernel->stmts[id] = (struct ul_ks_data){.kind = kind,
-                                            .var = var,
-                                            .buffer = UL_NONE,
-                                            .value = value,
-                                            .index = UL_NONE,
-                                            .body = UL_NONE,
-                                            .orelse = UL_NONE,
-                                            .next = UL_NONE,
-                                            .contraction = UL_NONE};
-    if (*link != UL_NONE)
-        kernel->stmts[*link].next = id;
-    *link = id;
-    return id;
-}
-
-static uint32_t new_var(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t high)
-{
-    bool is_index = dtype == UL_I64;
-    int64_t most = (int64_t)1 << 61;
-    UL_GROW(kernel->arena, kernel->vars, kernel->var_count, kernel->var_capacity);
-    kernel->vars[kernel->var_count] = (struct ul_kernel_var){.dtype = dtype,
-                                                             .low = is_index ? 0 : -most,
-                                                             .high = is_index ? high : most,
-                                                             .is_mutable = !is_index};
-    return kernel->var_count++;
-}
-
 /* for var < count: body; gives the loop. */
 static ul_ks loop_of(struct ul_kernel *kernel, uint32_t var, int64_t count, uint32_t flags,
                      ul_ks body)
 {
     ul_ks link = UL_NONE;
-    ul_ks id = append(kernel, &link, UL_KS_FOR, var, ul_kx_index_const(kernel, count));
+    ul_ks id = ul_ks_link(kernel, &link, UL_KS_FOR, var, ul_kx_index_const(kernel, count));
     kernel->stmts[id].flags = flags;
     kernel->stmts[id].body = body;
     return id;
@@ -112,21 +80,21 @@ static ul_kx number(const struct taken *t, double value)
 static ul_kx put_largest(const struct taken *t, ul_ks *link)
 {
     struct ul_kernel *kernel = t->kernel;
-    uint32_t part = new_var(kernel, UL_I64, t->parts - 1), most = new_var(kernel, UL_F32, 0);
-    uint32_t next = new_var(kernel, UL_F32, 0);
+    uint32_t part = ul_kernel_add_index(kernel, t->parts), most = ul_kernel_add_var(kernel, UL_F32);
+    uint32_t next = ul_kernel_add_var(kernel, UL_F32);
     ul_kx old = ul_kx_var(kernel, most), x = ul_kx_var(kernel, next);
     ul_kx at = ul_kx_index_const(kernel, t->attend->value_size);
     ul_ks inner = UL_NONE;
-    append(kernel, link, UL_KS_VAR, most, number(t, -INFINITY));
-    ul_ks body = append(kernel, &inner, UL_KS_LET, next, load_part(t, part, at));
-    append(kernel, &inner, UL_KS_SET, most,
-           ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, old, x), x, old));
+    ul_ks_link(kernel, link, UL_KS_VAR, most, number(t, -INFINITY));
+    ul_ks body = ul_ks_link(kernel, &inner, UL_KS_LET, next, load_part(t, part, at));
+    ul_ks_link(kernel, &inner, UL_KS_SET, most,
+               ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, old, x), x, old));
     ul_ks loop = loop_of(kernel, part, t->parts, 0, body);
     kernel->stmts[*link].next = loop;
     *link = loop;
-    uint32_t shift = new_var(kernel, UL_F32, 0);
+    uint32_t shift = ul_kernel_add_var(kernel, UL_F32);
     ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, old, number(t, -INFINITY));
-    append(kernel, link, UL_KS_LET, shift, ul_kx_select(kernel, is_none, number(t, 0), old));
+    ul_ks_link(kernel, link, UL_KS_LET, shift, ul_kx_select(kernel, is_none, number(t, 0), old));
     return ul_kx_var(kernel, shift);
 }
 
@@ -134,7 +102,7 @@ static ul_kx put_largest(const struct taken *t, ul_ks *link)
 static void put_sum(const struct taken *t, ul_ks *link, uint32_t sum, ul_kx x)
 {
     ul_kx old = ul_kx_var(t->kernel, sum);
-    append(t->kernel, link, UL_KS_SET, sum, ul_kx_binary(t->kernel, UL_KX_ADD, old, x));
+    ul_ks_link(t->kernel, link, UL_KS_SET, sum, ul_kx_binary(t->kernel, UL_KX_ADD, old, x));
 }
 
 /* The statements that join the parts of one element. */
@@ -142,14 +110,16 @@ static ul_ks put_join(const struct taken *t)
 {
     struct ul_kernel *kernel = t->kernel;
     const struct ul_contraction *values = &t->attend->values[0];
-    uint32_t part = new_var(kernel, UL_I64, t->parts - 1), weight = new_var(kernel, UL_F32, 0);
-    uint32_t sum = new_var(kernel, UL_F32, 0), total = new_var(kernel, UL_F32, 0);
+    uint32_t part = ul_kernel_add_index(kernel, t->parts),
+             weight = ul_kernel_add_var(kernel, UL_F32);
+    uint32_t sum = ul_kernel_add_var(kernel, UL_F32), total = ul_kernel_add_var(kernel, UL_F32);
     ul_kx size = ul_kx_index_const(kernel, t->attend->value_size), w = ul_kx_var(kernel, weight);
     ul_ks link = UL_NONE, inner = UL_NONE;
-    ul_ks first = append(kernel, &link, UL_KS_VAR, sum, number(t, 0));
-    append(kernel, &link, UL_KS_VAR, total, number(t, 0));
+    ul_ks first = ul_ks_link(kernel, &link, UL_KS_VAR, sum, number(t, 0));
+    ul_ks_link(kernel, &link, UL_KS_VAR, total, number(t, 0));
     ul_kx below = ul_kx_binary(kernel, UL_KX_SUB, load_part(t, part, size), put_largest(t, &link));
-    ul_ks body = append(kernel, &inner, UL_KS_LET, weight, ul_kx_unary(kernel, UL_KX_EXP, below));
+    ul_ks body =
+        ul_ks_link(kernel, &inner, UL_KS_LET, weight, ul_kx_unary(kernel, UL_KX_EXP, below));
     ul_kx x = load_part(t, part, ul_kx_var(kernel, values->vars[1]));
     put_sum(t, &inner, sum, ul_kx_binary(kernel, UL_KX_MUL, w, x));
     x = load_part(t, part, ul_kx_addi(kernel, size, 1));
@@ -162,7 +132,7 @@ static ul_ks put_join(const struct taken *t)
     if (t->attend->empty_is_zero)
         x = ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, number(t, 0), all), x,
                          number(t, 0));
-    append(kernel, &link, UL_KS_LET, values->acc, x);
+    ul_ks_link(kernel, &link, UL_KS_LET, values->acc, x);
     kernel->stmts[link].next = values->epilogue;
     return first;
 }
@@ -173,7 +143,7 @@ static void split(struct taken *t, struct ul_contraction *c, int64_t keys)
     struct ul_kernel *kernel = t->kernel;
     struct ul_attend *own = ul_arena_copy(kernel->arena, t->attend, sizeof *own);
     struct ul_contraction *values = &own->values[0];
-    uint32_t part = new_var(kernel, UL_I64, t->parts - 1);
+    uint32_t part = ul_kernel_add_index(kernel, t->parts);
     ul_ks inmost = t->loops[t->count - 1], outmost = t->loops[0], link = UL_NONE;
     t->pitch = own->value_size + 2;
     t->buffer = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, UL_F32,
@@ -185,12 +155,12 @@ static void split(struct taken *t, struct ul_contraction *c, int64_t keys)
         join = loop_of(kernel, kernel->stmts[t->loops[i]].var, t->rounds[i], UL_FOR_PARALLEL, join);
     kernel->stmts[join].next = kernel->stmts[outmost].next;
     kernel->stmts[outmost].next = join;
-    uint32_t element = new_var(kernel, UL_I64, t->pitch - 1);
+    uint32_t element = ul_kernel_add_index(kernel, t->pitch);
     ul_kx at = place_of(t, ul_kx_var(kernel, part), ul_kx_var(kernel, element));
     values->vars[1] = element;
     values->extents[1] = t->pitch;
-    values->acc = new_var(kernel, UL_F32, 0);
-    ul_ks store = append(kernel, &link, UL_KS_STORE, UL_NONE, ul_kx_var(kernel, values->acc));
+    values->acc = ul_kernel_add_var(kernel, UL_F32);
+    ul_ks store = ul_ks_link(kernel, &link, UL_KS_STORE, UL_NONE, ul_kx_var(kernel, values->acc));
     kernel->stmts[store].buffer = t->buffer;
     kernel->stmts[store].index = at;
     values->epilogue = store;
@@ -215,7 +185,7 @@ static struct ul_contraction *take(struct ul_kernel *kernel, ul_ks loop)
     *to = attend->values[0];
     to->a = attend->scores[0].a;
     to->attend = attend;
-    ul_ks link = UL_NONE, statement = append(kernel, &link, UL_KS_CONTRACT, UL_NONE, UL_NONE);
+    ul_ks link = UL_NONE, statement = ul_ks_link(kernel, &link, UL_KS_CONTRACT, UL_NONE, UL_NONE);
     kernel->stmts[statement].contraction = kernel->contraction_count++;
     kernel->stmts[loop].body = statement;
     return to;

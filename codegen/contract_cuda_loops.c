@@ -42,7 +42,8 @@ struct list {
 struct rewriter {
     struct ul_kernel *kernel;
     struct ul_arena *arena;
-    ul_kx *let_of; /* by variable: what it is, or UL_NONE */
+    ul_kx *let_of; /* by variable that was there before: what it is, or UL_NONE */
+    uint32_t let_count;
     uint32_t count;
     struct loop loops[MOST_LOOPS + UL_CONTRACT_DIMS];
     struct list lets; /* names between the loops */
@@ -51,32 +52,10 @@ struct rewriter {
 static ul_ks append(struct rewriter *r, struct list *list, enum ul_ks_kind kind, uint32_t var,
                     ul_kx value)
 {
-    struct ul_kernel *kernel = r->kernel;
-    UL_GROW(kernel->arena, kernel->stmts, kernel->stmt_count, kernel->stmt_capacity);
-    ul_ks id = kernel->stmt_count++;
-    kernel->stmts[id] = (struct ul_ks_data){.kind = kind,
-                                            .var = var,
-                                            .buffer = UL_NONE,
-                                            .value = value,
-                                            .index = UL_NONE,
-                                            .body = UL_NONE,
-                                            .orelse = UL_NONE,
-                                            .next = UL_NONE,
-                                            .contraction = UL_NONE};
+    ul_ks id = ul_ks_link(r->kernel, &list->last, kind, var, value);
     if (list->first == UL_NONE)
         list->first = id;
-    else
-        kernel->stmts[list->last].next = id;
-    list->last = id;
     return id;
-}
-
-static uint32_t new_var(struct ul_kernel *kernel, enum ul_dtype dtype)
-{
-    UL_GROW(kernel->arena, kernel->vars, kernel->var_count, kernel->var_capacity);
-    kernel->vars[kernel->var_count] = (struct ul_kernel_var){
-        .dtype = dtype, .low = -((int64_t)1 << 61), .high = (int64_t)1 << 61, .is_mutable = true};
-    return kernel->var_count++;
 }
 
 /* ---- Where results lie ---- */
@@ -95,7 +74,7 @@ static bool add_stride(const struct rewriter *r, ul_kx x, uint32_t var, int64_t 
     case UL_KX_VAR:
         if (expr->var == var)
             *sum += scale;
-        else if (r->let_of[expr->var] != UL_NONE)
+        else if (expr->var < r->let_count && r->let_of[expr->var] != UL_NONE)
             return add_stride(r, r->let_of[expr->var], var, scale, sum, depth + 1);
         return true;
     case UL_KX_ADD:
@@ -192,7 +171,7 @@ static ul_kx put_operand(struct rewriter *r, struct list *list, const struct ul_
     value = ul_kx_cast(kernel, c->acc_dtype, value);
     if (operand->bound_count == 0)
         return value;
-    uint32_t var = new_var(kernel, c->acc_dtype);
+    uint32_t var = ul_kernel_add_var(kernel, c->acc_dtype);
     append(r, list, UL_KS_VAR, var, ul_kx_number(kernel, c->acc_dtype, operand->outside));
     append(r, to, UL_KS_SET, var, value);
     ul_ks branch = append(r, list, UL_KS_IF, UL_NONE, inside(r, c, operand));
@@ -215,7 +194,7 @@ static struct list put_sum(struct rewriter *r, const struct ul_contraction *c)
 {
     struct ul_kernel *kernel = r->kernel;
     struct list body = {UL_NONE, UL_NONE}, products = {UL_NONE, UL_NONE};
-    uint32_t sum = new_var(kernel, c->acc_dtype), first = c->m_count + c->n_count;
+    uint32_t sum = ul_kernel_add_var(kernel, c->acc_dtype), first = c->m_count + c->n_count;
     append(r, &body, UL_KS_VAR, sum, ul_kx_number(kernel, c->acc_dtype, 0));
     ul_kx a = put_operand(r, &products, c, &c->a), b = put_operand(r, &products, c, &c->b);
     append(r, &products, UL_KS_SET, sum, add_product(kernel, c->acc_dtype, a, b, sum));
@@ -330,7 +309,7 @@ static struct ul_contraction part_of(struct rewriter *r, const struct ul_contrac
         move_base(r, &own.a.bounds[i].at, cut->dim, part, extent);
     for (uint32_t i = 0; i < c->b.bound_count; i++)
         move_base(r, &own.b.bounds[i].at, cut->dim, part, extent);
-    own.acc = new_var(r->kernel, c->acc_dtype);
+    own.acc = ul_kernel_add_var(r->kernel, c->acc_dtype);
     ul_ks store = append(r, &epilogue, UL_KS_STORE, UL_NONE, ul_kx_var(r->kernel, own.acc));
     r->kernel->stmts[store].buffer = sums;
     r->kernel->stmts[store].index = place;
@@ -349,9 +328,7 @@ static void put_parts(struct rewriter *r, ul_ks id, ul_ks contract,
     uint64_t count = (uint64_t)(cut->parts * plan->base.m * plan->base.n * plan->batch);
     uint32_t sums = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, c.acc_dtype, count);
     kernel->buffers[sums].is_read = kernel->buffers[sums].is_written = true;
-    uint32_t var = new_var(kernel, UL_I64);
-    kernel->vars[var] = (struct ul_kernel_var){
-        .dtype = UL_I64, .low = 0, .high = cut->parts - 1, .is_mutable = false};
+    uint32_t var = ul_kernel_add_index(kernel, cut->parts);
     bool along_m = plan->put_along_m;
     ul_kx part = ul_kx_var(kernel, var), sum = UL_NONE;
     struct list body = {UL_NONE, UL_NONE}, loop = {UL_NONE, UL_NONE};
@@ -382,7 +359,9 @@ static void rewrite(struct rewriter *r, ul_ks id)
 {
     struct ul_kernel *kernel = r->kernel;
     struct ul_contract_cuda_plan plan;
-    for (uint32_t v = 0; v < kernel->var_count; v++)
+    r->let_count = kernel->var_count;
+    r->let_of = UL_NEW_ARRAY(r->arena, ul_kx, r->let_count);
+    for (uint32_t v = 0; v < r->let_count; v++)
         r->let_of[v] = UL_NONE;
     ul_ks contract = find_contraction(r, id);
     if (contract == UL_NONE)
@@ -411,9 +390,7 @@ const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
     if (!any)
         return kernel;
     struct rewriter r = {.kernel = ul_kernel_copy(kernel, arena), .arena = arena};
-    for (ul_ks id = kernel->first; id != UL_NONE; id = r.kernel->stmts[id].next) {
-        r.let_of = UL_NEW_ARRAY(arena, ul_kx, r.kernel->var_count);
+    for (ul_ks id = kernel->first; id != UL_NONE; id = r.kernel->stmts[id].next)
         rewrite(&r, id);
-    }
     return r.kernel;
 }

@@ -646,12 +646,18 @@ ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx 
 
 /* Statements */
 
-static ul_ks stmt_append(struct ul_kernel *kernel, const struct ul_ks_data *stmt)
+static ul_ks stmt_new(struct ul_kernel *kernel, const struct ul_ks_data *stmt)
 {
     UL_GROW(kernel->arena, kernel->stmts, kernel->stmt_count, kernel->stmt_capacity);
     ul_ks id = kernel->stmt_count++;
     kernel->stmts[id] = *stmt;
     kernel->stmts[id].next = UL_NONE;
+    return id;
+}
+
+static ul_ks stmt_append(struct ul_kernel *kernel, const struct ul_ks_data *stmt)
+{
+    ul_ks id = stmt_new(kernel, stmt);
     uint32_t top = kernel->open_count - 1;
     ul_ks last = kernel->open_last[top];
     ul_ks owner = kernel->open_owner[top];
@@ -682,6 +688,19 @@ static struct ul_ks_data stmt_blank(enum ul_ks_kind kind)
     return stmt;
 }
 
+ul_ks ul_ks_link(struct ul_kernel *kernel, ul_ks *last, enum ul_ks_kind kind, uint32_t var,
+                 ul_kx value)
+{
+    struct ul_ks_data stmt = stmt_blank(kind);
+    stmt.var = var;
+    stmt.value = value;
+    ul_ks id = stmt_new(kernel, &stmt);
+    if (*last != UL_NONE)
+        kernel->stmts[*last].next = id;
+    *last = id;
+    return id;
+}
+
 static void list_open(struct ul_kernel *kernel, ul_ks owner)
 {
     UL_ASSERT(kernel->open_count < sizeof kernel->open_owner / sizeof *kernel->open_owner);
@@ -697,6 +716,16 @@ static uint32_t var_new(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t l
     kernel->vars[kernel->var_count] =
         (struct ul_kernel_var){.dtype = dtype, .low = low, .high = high, .is_mutable = is_mutable};
     return kernel->var_count++;
+}
+
+uint32_t ul_kernel_add_var(struct ul_kernel *kernel, enum ul_dtype dtype)
+{
+    return var_new(kernel, dtype, -RANGE_MOST, RANGE_MOST, true);
+}
+
+uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count)
+{
+    return var_new(kernel, UL_I64, 0, count > 0 ? count - 1 : 0, false);
 }
 
 ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value)
@@ -721,7 +750,7 @@ uint32_t ul_ks_var(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx first)
 {
     UL_ASSERT(ul_kx_dtype(kernel, first) == dtype);
     struct ul_ks_data stmt = stmt_blank(UL_KS_VAR);
-    stmt.var = var_new(kernel, dtype, -RANGE_MOST, RANGE_MOST, true);
+    stmt.var = ul_kernel_add_var(kernel, dtype);
     stmt.value = first;
     stmt_append(kernel, &stmt);
     return stmt.var;
@@ -764,7 +793,7 @@ ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t most_count, 
     struct ul_ks_data stmt = stmt_blank(UL_KS_FOR);
     stmt.flags = flags;
     stmt.value = count;
-    stmt.var = var_new(kernel, UL_I64, 0, most_count > 0 ? most_count - 1 : 0, false);
+    stmt.var = ul_kernel_add_index(kernel, most_count);
     list_open(kernel, stmt_append(kernel, &stmt));
     return ul_kx_var(kernel, stmt.var);
 }
@@ -810,8 +839,7 @@ static void contraction_vars(struct ul_kernel *kernel, struct ul_contraction *co
     UL_ASSERT(first + count <= UL_CONTRACT_DIMS);
     for (uint32_t i = 0; i < count; i++) {
         contraction->extents[first + i] = extents[i];
-        contraction->vars[first + i] =
-            var_new(kernel, UL_I64, 0, extents[i] > 0 ? extents[i] - 1 : 0, false);
+        contraction->vars[first + i] = ul_kernel_add_index(kernel, extents[i]);
     }
 }
 

@@ -261,6 +261,10 @@ void ul_kernel_init(struct ul_kernel *kernel, struct ul_arena *arena);
 struct ul_kernel *ul_kernel_copy(const struct ul_kernel *kernel, struct ul_arena *arena);
 uint32_t ul_kernel_add_buffer(struct ul_kernel *kernel, enum ul_buffer_role role,
                               enum ul_dtype dtype, uint64_t element_count);
+/* A variable of any value that statements may set. */
+uint32_t ul_kernel_add_var(struct ul_kernel *kernel, enum ul_dtype dtype);
+/* The i64 variable of a loop over [0, count). */
+uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count);
 
 /* The type in which a stored dtype is computed: f16 gives f32, i8 gives i32, bool bool. */
 enum ul_dtype ul_compute_dtype(enum ul_dtype dtype);
@@ -328,6 +332,10 @@ void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contr
 /* Opens a list that stands in no other one: the body of the statement that is returned, once it is
  * closed by ul_ks_end. */
 ul_ks ul_ks_aside(struct ul_kernel *kernel);
+/* A statement behind *last, which it becomes, of a list that its maker keeps; UL_NONE: the first.
+ */
+ul_ks ul_ks_link(struct ul_kernel *kernel, ul_ks *last, enum ul_ks_kind kind, uint32_t var,
+                 ul_kx value);
 /* Marks the innermost open loop. */
 void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend);
 
