@@ -58,7 +58,7 @@ struct product {
 
 struct handle {
     struct ul_cuda_calls calls;
-    void *library;
+    void *loaded;
     struct functions lt;
     cublasLtHandle_t cublas;
     struct product *products; /* by call */
@@ -70,13 +70,13 @@ static bool load(struct handle *handle)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
-    handle->library = ul_cuda_load(name);
-    if (handle->library == NULL)
+    handle->loaded = ul_cuda_load(name);
+    if (handle->loaded == NULL)
         return false;
     bool whole = true;
 #define UL_CUBLAS_FIND(function)                                                                   \
     handle->lt.function =                                                                          \
-        (decltype(&cublasLt##function))ul_cuda_symbol(handle->library, "cublasLt" #function);      \
+        (decltype(&cublasLt##function))ul_cuda_symbol(handle->loaded, "cublasLt" #function);       \
     whole = whole && handle->lt.function != NULL;
     UL_CUBLAS_FUNCTIONS(UL_CUBLAS_FIND)
 #undef UL_CUBLAS_FIND
@@ -102,8 +102,8 @@ static void close_handle(void *opaque)
         free_product(handle, &handle->products[i]);
     if (handle->cublas != NULL)
         (void)handle->lt.Destroy(handle->cublas);
-    if (handle->library != NULL)
-        ul_cuda_unload(handle->library);
+    if (handle->loaded != NULL)
+        ul_cuda_unload(handle->loaded);
     free(handle->products);
     free(handle->calls.names);
     free(handle);

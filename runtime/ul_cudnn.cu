@@ -79,8 +79,8 @@ struct convolution {
 
 struct handle {
     struct ul_cuda_calls calls;
-    void *library; /* NULL: cuDNN is not there */
-    bool is_found; /* 1: without `library`, it did not start */
+    void *loaded;  /* NULL: cuDNN is not there */
+    bool is_found; /* 1: without `loaded`, it did not start */
     struct functions dnn;
     cudnnHandle_t cudnn;
     struct convolution *convolutions; /* by call */
@@ -92,14 +92,14 @@ static bool load(struct handle *handle)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "libcudnn.so.%d", CUDNN_MAJOR);
-    handle->library = ul_cuda_load(name);
-    if (handle->library == NULL)
+    handle->loaded = ul_cuda_load(name);
+    if (handle->loaded == NULL)
         return false;
     handle->is_found = true;
     bool whole = true;
 #define UL_CUDNN_FIND(function)                                                                    \
     handle->dnn.function =                                                                         \
-        (decltype(&cudnn##function))ul_cuda_symbol(handle->library, "cudnn" #function);            \
+        (decltype(&cudnn##function))ul_cuda_symbol(handle->loaded, "cudnn" #function);             \
     whole = whole && handle->dnn.function != NULL;
     UL_CUDNN_FUNCTIONS(UL_CUDNN_FIND)
 #undef UL_CUDNN_FIND
@@ -110,10 +110,10 @@ static void unload(struct handle *handle)
 {
     if (handle->cudnn != NULL)
         (void)handle->dnn.Destroy(handle->cudnn);
-    if (handle->library != NULL)
-        ul_cuda_unload(handle->library);
+    if (handle->loaded != NULL)
+        ul_cuda_unload(handle->loaded);
     handle->cudnn = NULL;
-    handle->library = NULL;
+    handle->loaded = NULL;
 }
 
 static void free_convolution(const struct functions *dnn, const struct convolution *convolution)
@@ -164,7 +164,7 @@ static enum ul_result open_handle(void **opaque, struct ul_failure *failure)
 static enum ul_result open_needed(void **opaque, struct ul_failure *failure)
 {
     enum ul_result result = open_handle(opaque, failure);
-    if (result != UL_OK || ((struct handle *)*opaque)->library != NULL)
+    if (result != UL_OK || ((struct handle *)*opaque)->loaded != NULL)
         return result;
     bool is_found = ((struct handle *)*opaque)->is_found;
     close_handle(*opaque);
@@ -384,7 +384,7 @@ static enum ul_result prepare(void *opaque, const struct ul_model *model,
                               const struct ul_device_request *request, unsigned char *arena,
                               void *stream, struct ul_failure *failure)
 {
-    if (((const struct handle *)opaque)->library == NULL)
+    if (((const struct handle *)opaque)->loaded == NULL)
         return UL_OK;
     return ul_cuda_prepare(&library, opaque, model, request, arena, (cudaStream_t)stream, failure);
 }
@@ -398,7 +398,7 @@ static void describe(char text[UL_DEVICE_TEXT_BYTES])
 static int note(const void *opaque, char text[UL_DEVICE_TEXT_BYTES])
 {
     const struct handle *handle = (const struct handle *)opaque;
-    if (handle->library != NULL)
+    if (handle->loaded != NULL)
         return ul_cuda_note_unused(&library, handle, text);
     (void)snprintf(text, UL_DEVICE_TEXT_BYTES, "%s; kernels of the program run its calls",
                    handle->is_found ? NOT_STARTED : NOT_FOUND);

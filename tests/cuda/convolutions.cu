@@ -94,10 +94,10 @@ int main()
     memset(&handle, 0, sizeof handle);
     if (!load(&handle)) {
         printf("skipped: there is no cuDNN with all functions\n");
-        return handle.library == NULL ? 77 : 1;
+        return handle.loaded == NULL ? 77 : 1;
     }
     size_function size =
-        (size_function)ul_cuda_symbol(handle.library, "cudnnGetConvolution2dForwardOutputDim");
+        (size_function)ul_cuda_symbol(handle.loaded, "cudnnGetConvolution2dForwardOutputDim");
     for (uint32_t n = 0; n < CALLS; n++) {
         struct ul_call call = make_call(n);
         if (is_taken(&handle.dnn, size, &call))

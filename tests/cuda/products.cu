@@ -102,7 +102,7 @@ int main()
     memset(&handle, 0, sizeof handle);
     if (!load(&handle)) {
         printf("skipped: there is no cuBLASLt with all functions\n");
-        return handle.library == NULL ? 77 : 1;
+        return handle.loaded == NULL ? 77 : 1;
     }
     for (uint32_t n = 0; n < CALLS; n++) {
         struct ul_call call = make_call(n);
