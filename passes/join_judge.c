@@ -11,27 +11,6 @@
 
 /* ---- What will be ---- */
 
-static bool *find_escapes(const struct ul_graph *graph, const struct ul_node_list *order,
-                          struct ul_arena *scratch)
-{
-    bool *escapes = UL_NEW_ARRAY(scratch, bool, graph->value_count);
-    for (uint32_t b = 0; b < graph->block_count; b++)
-        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
-            escapes[graph->blocks[b].outputs[i]] = true;
-    for (uint32_t n = 0; n < order->count; n++) {
-        const struct ul_node *node = &graph->nodes[order->nodes[n]];
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            ul_value_id value = node->inputs[i];
-            if (value == UL_NONE || graph->values[value].kind != UL_VALUE_NODE)
-                continue;
-            const struct ul_node *maker = &graph->nodes[graph->values[value].producer];
-            if (node->group == UL_NONE || maker->group != node->group)
-                escapes[value] = true;
-        }
-    }
-    return escapes;
-}
-
 /* Nodes [begin, end) of the order are one step: its call, if it is one. */
 static void find_call(const struct ul_pass *pass, struct ul_join_future *future, uint32_t begin,
                       uint32_t end, const bool *escapes)
@@ -62,7 +41,7 @@ enum ul_status ul_join_foresee(const struct ul_join *join, struct ul_join_future
                                        future->live.position_count * sizeof(uint64_t));
     future->is_call = UL_NEW_ARRAY(pass->scratch, bool, graph->node_count);
     future->group_sizes = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
-    const bool *escapes = find_escapes(graph, &future->order, pass->scratch);
+    const bool *escapes = ul_live_escapes(graph, &future->order, pass->scratch);
     for (uint32_t begin = 0, end; begin < future->order.count; begin = end) {
         uint32_t group = graph->nodes[future->order.nodes[begin]].group;
         for (end = begin + 1; group != UL_NONE && end < future->order.count &&

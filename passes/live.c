@@ -98,8 +98,8 @@ static bool is_inside(const struct ul_graph *graph, const bool *escapes, ul_valu
            graph->nodes[info->producer].group != UL_NONE;
 }
 
-static bool *find_escapes(const struct ul_graph *graph, const struct ul_node_list *order,
-                          struct ul_arena *scratch)
+bool *ul_live_escapes(const struct ul_graph *graph, const struct ul_node_list *order,
+                      struct ul_arena *scratch)
 {
     bool *escapes = UL_NEW_ARRAY(scratch, bool, graph->value_count);
     for (uint32_t b = 0; b < graph->block_count; b++) {
@@ -261,7 +261,7 @@ void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order
     live.position = UL_NEW_ARRAY(scratch, uint32_t, graph->node_count);
     memset(live.begin, 0xFF, graph->value_count * sizeof *live.begin);
     number_steps(&live, order);
-    touch_all(&live, order, find_escapes(graph, order, scratch));
+    touch_all(&live, order, ul_live_escapes(graph, order, scratch));
     bool *taken = UL_NEW_ARRAY(scratch, bool, graph->value_count);
     if (facts == NULL)
         take_over(&live, order, taken);

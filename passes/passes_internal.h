@@ -103,6 +103,10 @@ struct ul_live_facts {
 void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order,
                   const struct ul_live_facts *facts, struct ul_arena *scratch,
                   struct ul_live *found);
+/* Per value: is it read outside of the group that makes it? True of what no node makes and is read.
+ */
+bool *ul_live_escapes(const struct ul_graph *graph, const struct ul_node_list *order,
+                      struct ul_arena *scratch);
 /* The largest of the sums. */
 uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *order,
                       struct ul_arena *scratch);
