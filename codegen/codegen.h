@@ -90,7 +90,7 @@ enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, si
 
 /* program.c */
 
-struct ul_call; /* runtime/ul_call.h */
+struct ul_call; /* runtime/lib/ul_call.h */
 struct ul_pack;
 struct ul_target_library; /* below */
 
@@ -178,7 +178,7 @@ enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
  * all but the newest devices. */
 #define UL_PROGRAM_WORKSPACE_BYTES ((uint64_t)4 << 20)
 
-/* How convolutions of 3x3 run that a library computes (codegen/winograd.c). */
+/* How convolutions of 3x3 run that a library computes (codegen/cpu/winograd.c). */
 enum ul_conv_choice {
     UL_CONV_BEST,    /* by Winograd's method where that pays */
     UL_CONV_DIRECT,  /* never */
@@ -230,7 +230,7 @@ struct ul_program {
     ul_value_id run_state;        /* of a device: where the arena holds it, or UL_NONE */
 };
 
-/* The state of a run on a device: this, and a byte for each flag (runtime/ul_cuda.h). */
+/* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
 enum { UL_PROGRAM_STATE_BYTES = 32 };
 
 /* Lowers every group and builds the planner's problem. */

@@ -2,8 +2,8 @@
  * and scratch depends on its implementation, so the planner picks, and the plan names the pick.
  * The compiler's own lowering is always the first; a target that links a library adds its own. */
 #include "codegen/codegen.h"
-#include "codegen/contract.h"
-#include "codegen/contract_cuda.h"
+#include "codegen/cuda/contract_cuda.h"
+#include "codegen/kernel/contract.h"
 
 #include <string.h>
 

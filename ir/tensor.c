@@ -1,5 +1,5 @@
 /* Elements of constants. The small float formats are all described by one table and converted
- * through double, which holds every one of them exactly; runtime/ul_small_float.h is the fast
+ * through double, which holds every one of them exactly; runtime/lib/ul_small_float.h is the fast
  * form of the same conversions, and a test compares the two.
  *
  * Source of the formats: IEEE 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0

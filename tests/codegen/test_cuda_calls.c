@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/calls_internal.h"
+#include "codegen/program/calls_internal.h"
 
 enum { WORKSPACE = 4 << 20, LITTLE = 64 << 10 };
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "codegen/codegen.h"
-#include "codegen/grid.h"
+#include "codegen/cuda/grid.h"
 
 /* The CUDA text of the graph's main block as one group; long sums of up to 256 partial results. */
 static const char *print(struct ul_arena *arena, const char *text, uint64_t *scratch_bytes)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/calls_internal.h"
+#include "codegen/program/calls_internal.h"
 
 struct fixture {
     struct ul_arena arena;

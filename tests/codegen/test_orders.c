@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/contract.h"
-#include "codegen/contract_cuda.h"
+#include "codegen/cuda/contract_cuda.h"
+#include "codegen/kernel/contract.h"
 #include "ir/lower.h"
 
 struct expectation {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/dnnl_internal.h"
+#include "codegen/cpu/dnnl_internal.h"
 
 struct fixture {
     struct ul_arena arena;

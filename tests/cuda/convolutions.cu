@@ -1,5 +1,5 @@
 /*
- * What runtime/ul_cudnn.cu says to cuDNN, said to an installed cuDNN: descriptors need no device.
+ * What runtime/cuda/ul_cudnn.cu says to cuDNN, said to an installed cuDNN: descriptors need no device.
  * The library must take them, and see the result that the compiler planned.
  * exit: 0 all was taken, 1 something was not, 77 the library is not there
  */

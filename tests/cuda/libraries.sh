@@ -28,8 +28,8 @@ put_numbers() {
 
 build() {
     "$nvcc" -std=c++17 -O1 -Werror all-warnings -Xcompiler -Wno-unused-function -diag-suppress 177 \
-        -I"$root/runtime" -o "$folder/$1" "$here/$1.cu" "$root/runtime/ul_cuda_library.cu" \
-        "$root/runtime/ul_cuda_library_choices.cu" -ldl
+        -I"$root/runtime/lib" -I"$root/runtime/cpu" -I"$root/runtime/cuda" -o "$folder/$1" "$here/$1.cu" "$root/runtime/cuda/ul_cuda_library.cu" \
+        "$root/runtime/cuda/ul_cuda_library_choices.cu" -ldl
 }
 
 skipped=0 failed=0 headers="cublasLt.h"

@@ -1,5 +1,5 @@
 /*
- * What runtime/ul_cublas.cu says to cuBLASLt, said to the Toolkit's own cuBLASLt: descriptors need
+ * What runtime/cuda/ul_cublas.cu says to cuBLASLt, said to the Toolkit's own cuBLASLt: descriptors need
  * no device, and the library refuses attributes that it does not know, of another size or of
  * values that it does not take. The runtime's functions are those of the file itself.
  * exit: 0 all was taken, 1 something was not, 77 the library is not there

@@ -62,7 +62,7 @@ for variant in "$@"; do
     race) export UL_EMULATE_RACE=1 ;;
     esac
     "$here/nvcc" -O1 -std=c++17 -Werror all-warnings -Xcompiler=-Wall,-Wextra \
-        -gencode arch=compute_80,code=sm_80 -I"$here/../../runtime" "$here/unit.cu" \
+        -gencode arch=compute_80,code=sm_80 -I"$here/../../runtime/lib" -I"$here/../../runtime/cuda" "$here/unit.cu" \
         -o "$folder/unit" || exit 1
     known
     mistakes

@@ -72,7 +72,7 @@ expect 0 . "$here/bundle.sh" "$1" "$work/bundle"
 mv "$work/bundle" "$work/elsewhere"
 expect 0 'reserves' "$work/elsewhere/ullage" compile "$root/models/digits/digits.onnx" --dim N=1 \
     --target cuda --emit "$work/emitted"
-cmp "$work/emitted/ul_main.c" "$root/runtime/ul_main.c" || fail "the bundle has another runtime"
+cmp "$work/emitted/ul_main.c" "$root/runtime/host/ul_main.c" || fail "the bundle has another runtime"
 expect 1 'usage' "$here/bundle.sh" "$work/absent" "$work/none"
 
 # Within a time: nothing is done; then all of it, by the packed compiler; then nothing is left to do.

@@ -19,10 +19,10 @@ if [[ $2 == *.tar.gz ]]; then
     du -sh "$2" | sed 's/\t/  /'
     exit 0
 fi
-mkdir -p "$2/lib" "$2/runtime" || exit 5
+mkdir -p "$2/lib" || exit 5
 cp "$1" "$2/ullage.program"
 strip "$2/ullage.program"
-cp "$here"/../../runtime/ul_* "$2/runtime/"
+cp -r "$here/../../runtime" "$2/"
 # The C library itself is the other machine's.
 ldd "$1" | awk '$3 ~ /^\// { print $3 }' |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libmvec)\.so' |

@@ -1,5 +1,5 @@
 /* Checkpoints on chains against every set of them, on small chains; speed on long ones. */
-#include "planner/solve_internal.h"
+#include "planner/solve/solve_internal.h"
 #include "random.h"
 
 #include <setjmp.h>

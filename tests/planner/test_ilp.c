@@ -1,7 +1,7 @@
 /* Integer programs: the solver's process, orders against the search over sets, recomputation
  * against exhaustive search in the reduced form. */
-#include "planner/ilp.h"
-#include "planner/order_internal.h"
+#include "planner/order/ilp.h"
+#include "planner/order/order_internal.h"
 #include "random.h"
 
 #include <math.h>

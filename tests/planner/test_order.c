@@ -1,7 +1,7 @@
 /* Orders: problems as graphs, and every method against all orders of small random graphs. */
-#include "planner/order_internal.h"
+#include "planner/order/order_internal.h"
 #include "planner/planner_internal.h"
-#include "planner/solve_internal.h"
+#include "planner/solve/solve_internal.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Recomputation within a budget against exhaustive search on small random graphs, with scratch,
  * in-place takeovers, nodes that run once and a base; and its parts against plain versions. */
-#include "planner/remat_internal.h"
+#include "planner/remat/remat_internal.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -102,7 +102,7 @@ def execute(args, path, inputs, shapes, folder, tag, extra):
 
 
 def tolerance(options):
-    """The relative error that a right program may have, as runtime/ul_test_data.c has it."""
+    """The relative error that a right program may have, as runtime/host/ul_test_data.c has it."""
     precision = "fp32"
     for i, option in enumerate(options):
         if option == "--precision":

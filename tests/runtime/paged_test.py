@@ -27,7 +27,7 @@ def payload():
 
 
 def hash_of(data):
-    """runtime/ul_hash.h in Python."""
+    """runtime/lib/ul_hash.h in Python."""
 
     def mix(lane, word):
         lane = (lane ^ word) * 0x9E3779B97F4A7C15 & MASK

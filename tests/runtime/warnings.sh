@@ -10,7 +10,7 @@ out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 
 try() { # compiler, flags..., file
-    if ! "$@" -I"$runtime" -c -o "$out/x.o" 2>"$out/log"; then
+    if ! "$@" -I"$runtime/lib" -I"$runtime/host" -I"$runtime/cpu" -c -o "$out/x.o" 2>"$out/log"; then
         echo "failed: $*"
         head -20 "$out/log"
         status=1
@@ -18,7 +18,7 @@ try() { # compiler, flags..., file
 }
 
 # clang's warnings do not depend on optimisation, some of gcc's do.
-for file in "$runtime"/ul_*.c "$here"/tiny/main.c; do
+for file in "$runtime"/*/ul_*.c "$here"/tiny/main.c; do
     try gcc -std=c99 -O2 $warnings -Wframe-larger-than=16384 "$file"
 done
 for flags in "-O0" "-O3 -march=native" "-O2 -DUL_NO_VECTOR" "-O1 -fsanitize=undefined"; do
@@ -29,7 +29,7 @@ for flags in "-O3 -mavx" "-O2 -DUL_NO_TABLES"; do
     try gcc -std=c99 $flags $warnings "$here"/loop/model.c
 done
 if command -v clang >/dev/null; then
-    for file in "$runtime"/ul_*.c "$here"/*/*.c "$here"/kernel_test.c; do
+    for file in "$runtime"/*/ul_*.c "$here"/*/*.c "$here"/kernel_test.c; do
         try clang -std=c99 -fsyntax-only $warnings "$file"
     done
     try clang -std=c99 -O2 -march=native $warnings "$here"/kernel_test.c

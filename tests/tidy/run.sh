@@ -16,7 +16,7 @@ allowed() {
     ir) echo ir base ;;
     passes) echo passes ir planner base ;;
     planner) echo planner base ;;
-    codegen) echo codegen ir planner base runtime/ul_hash.h runtime/ul_call.h runtime/ul_dnnl_desc.h runtime/ul_pack.h runtime/ul_winograd.h ;;
+    codegen) echo codegen ir planner base runtime/lib/ul_hash.h runtime/lib/ul_call.h runtime/lib/ul_dnnl_desc.h runtime/lib/ul_pack.h runtime/lib/ul_winograd.h ;;
     report) echo report planner ir base ;;
     runtime) echo ;;
     cli) echo cli base frontend ir passes planner codegen report ;;

@@ -18,7 +18,7 @@ nvcc=${NVCC:-$here/../../cuda_emulation/nvcc}
 "$emit" cuda "$work/contract_cuda_kernels.cu" "$seed" "$count"
 # shellcheck disable=SC2086
 "$nvcc" ${NVCCFLAGS:-"-O2"} -std=c++17 -Werror all-warnings -Xcompiler=-Wall,-Wextra \
-    -I"$here/../../../runtime" -I"$here" -DKERNELS='"'"$work/contract_cuda_kernels.cu"'"' \
+    -I"$here/../../../runtime/lib" -I"$here/../../../runtime/cuda" -I"$here" -DKERNELS='"'"$work/contract_cuda_kernels.cu"'"' \
     -c "$here/cuda_test.cu" -o "$work/contract_cuda_test.o"
 [ -z "$only" ] || exit 0
 "$nvcc" -o "$work/contract_cuda_test" "$work/contract_cuda_test.o"

@@ -10,8 +10,8 @@
  * it, so that an epilogue is part of every measurement.
  */
 #include "codegen/codegen.h"
-#include "codegen/print_expr.h"
-#include "codegen/threads.h"
+#include "codegen/kernel/print_expr.h"
+#include "codegen/kernel/threads.h"
 #include "ir/lower.h"
 
 #include <inttypes.h>

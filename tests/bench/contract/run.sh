@@ -6,7 +6,7 @@ set -eu
 emit=$1 work=${2:-$(mktemp -d)}
 work=$(cd "$work" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
-runtime=$here/../../../runtime
+runtime=$here/../../../runtime/lib
 "$emit" bench "$work/contract_bench_kernels.c"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS

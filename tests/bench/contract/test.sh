@@ -5,7 +5,7 @@
 set -eu
 emit=$1 work=$(cd "$2" && pwd) seed=${3:-1} count=${4:-24}
 here=$(cd "$(dirname "$0")" && pwd)
-runtime=$here/../../../runtime
+runtime=$here/../../../runtime/lib
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Werror"
 for cc in ${CC:-gcc clang}; do
     command -v "$cc" >/dev/null || continue

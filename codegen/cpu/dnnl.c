@@ -1,0 +1,407 @@
+/* What oneDNN answers to a call: which implementation, in which layout of the weights, with how
+ * much scratch. Nothing is computed here; the program makes the same descriptors again at its start
+ * (runtime/lib/ul_dnnl_desc.h).
+ *
+ * Problem: the library has an implementation for everything, of which many are no use to a plan:
+ * reference code is hundreds of times slower than a kernel of ours, and implementations by its gemm
+ * allocate while they run. Method: the implementations that it offers are gone through in its order
+ * of preference, but for some shapes of which another is known to be faster, and the first that is
+ * neither is taken. Convolutions and pooling run on dense
+ * channels-last tensors: where a source or result lies otherwise and nothing is offered, it is
+ * asked about dense copies in scratch, if there is enough to compute per byte that is copied.
+ *
+ * A program may run with fewer threads than its plan is for, and what the library offers depends on
+ * their number: the layout that one of its implementations prefers for four threads may be served
+ * by none for three. So the question is put again as the program will put it, with the layout
+ * given, for every number of threads up to the planned one; what is left without an implementation
+ * for one of them is passed over, and the scratch is the most that any of them needs.
+ *
+ * Answers are kept: fusion asks about the same groups many times. The instruction set and the
+ * number of threads are settings of the whole process in oneDNN 2 and OpenMP. */
+#include "codegen/cpu/dnnl_internal.h"
+
+#include <string.h>
+
+#if DNNL_VERSION_MAJOR != 2
+#error "ullage is made for oneDNN 2 (Debian: libdnnl-dev)"
+#endif
+
+/* Of the OpenMP that oneDNN is linked to; its header needs a compiler flag that nothing else does.
+ */
+void omp_set_num_threads(int count);
+
+struct answer {
+    struct ul_call asked;
+    struct ul_call call; /* implementation NULL: none */
+    bool may_pack;
+    struct answer *next; /* of the same hash */
+};
+
+/* ---- the machine ---- */
+
+/* With what C compilers call as much, or a little less: the levels of the x86-64 psABI. The last
+ * one is any machine that oneDNN has no name for: other processors, very old ones. */
+static const struct {
+    const char *name;
+    dnnl_cpu_isa_t isa;
+    const char *march;
+} isas[] = {{"sse41", dnnl_cpu_isa_sse41, "x86-64 -msse4.1"},
+            {"avx", dnnl_cpu_isa_avx, "x86-64-v2 -mavx"},
+            {"avx2", dnnl_cpu_isa_avx2, "x86-64-v3"},
+            {"avx2_vnni", dnnl_cpu_isa_avx2_vnni, "x86-64-v3"},
+            {"avx512_core", dnnl_cpu_isa_avx512_core, "x86-64-v4"},
+            {"avx512_core_vnni", dnnl_cpu_isa_avx512_core_vnni, "x86-64-v4 -mavx512vnni"},
+            {"avx512_core_bf16", dnnl_cpu_isa_avx512_core_bf16, "x86-64-v4 -mavx512vnni"},
+            {"avx512_core_amx", dnnl_cpu_isa_avx512_core_amx, "x86-64-v4 -mavx512vnni"},
+            {"any", dnnl_cpu_isa_all, "native"}};
+enum { ISA_COUNT = sizeof isas / sizeof *isas };
+
+/* The row of an instruction set. */
+static uint32_t isa_row(dnnl_cpu_isa_t isa)
+{
+    uint32_t i = 0;
+    while (i + 1 < ISA_COUNT && isas[i].isa != isa)
+        i++;
+    return i;
+}
+
+/* The row of a name, or ISA_COUNT. */
+static uint32_t isa_find(const char *name)
+{
+    uint32_t i = 0;
+    while (i < ISA_COUNT && strcmp(isas[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
+{
+    struct ul_text names;
+    if (isa_find(name) < ISA_COUNT)
+        return UL_OK;
+    ul_text_init(&names, arena);
+    for (uint32_t i = 0; i < ISA_COUNT; i++)
+        ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", isas[i].name);
+    return ul_diag_set(diag, UL_USAGE, "--isa %s: expected one of %s", ul_quote(arena, name),
+                       names.data);
+}
+
+static enum ul_status set_isa(struct ul_arena *arena, const char *name, struct ul_diag *diag)
+{
+    UL_TRY(ul_dnnl_check_isa(arena, name, diag));
+    uint32_t wanted = isa_find(name);
+    /* It can be set once in a process, before the first use. */
+    (void)dnnl_set_max_cpu_isa(isas[wanted].isa);
+    uint32_t effective = isa_row(dnnl_get_effective_cpu_isa());
+    if (effective == wanted)
+        return UL_OK;
+    return ul_diag_set(diag, UL_UNSUPPORTED,
+                       "--isa %s: this machine serves oneDNN's instruction sets up to %s", name,
+                       isas[effective].name);
+}
+
+void ul_dnnl_close(struct ul_dnnl *dnnl)
+{
+    (void)dnnl_engine_destroy(dnnl->engine);
+}
+
+static void close_context(void *context)
+{
+    ul_dnnl_close(context);
+}
+
+enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
+                            struct ul_dnnl **dnnl, struct ul_diag *diag)
+{
+    if (isa != NULL)
+        UL_TRY(set_isa(arena, isa, diag));
+    omp_set_num_threads((int)thread_count);
+    struct ul_dnnl *opened = UL_NEW(arena, struct ul_dnnl);
+    opened->arena = arena;
+    opened->thread_count = thread_count;
+    const uint32_t row = isa_row(dnnl_get_effective_cpu_isa());
+    opened->library = (struct ul_target_library){.name = "oneDNN",
+                                                 .plan_name = "onednn",
+                                                 .isa = isas[row].name,
+                                                 .march = isas[row].march,
+                                                 .state_bytes = 8, /* a pointer */
+                                                 .context = opened,
+                                                 .answer = ul_dnnl_answer,
+                                                 .answer_piece = ul_piece_answer,
+                                                 .close = close_context};
+    if (dnnl_engine_create(&opened->engine, dnnl_cpu, 0) != dnnl_success)
+        return ul_diag_set(diag, UL_INTERNAL, "oneDNN has no engine for this machine's processor");
+    *dnnl = opened;
+    return UL_OK;
+}
+
+enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library, struct ul_diag *diag)
+{
+    struct ul_dnnl *dnnl;
+    UL_TRY(ul_dnnl_open(arena, options->isa, options->thread_count, &dnnl, diag));
+    *library = &dnnl->library;
+    return UL_OK;
+}
+
+/* ---- one question ---- */
+
+/* The layout as struct ul_pack has it; false where it cannot be said so. */
+static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
+{
+    const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
+    int64_t block[UL_CALL_RANK] = {1, 1, 1, 1, 1, 1};
+    if (desc->format_kind != dnnl_blocked || desc->ndims > UL_CALL_RANK || desc->offset0 != 0 ||
+        desc->extra.flags != 0 || blocking->inner_nblks > UL_PACK_BLOCKS)
+        return false;
+    memset(layout, 0, sizeof *layout);
+    layout->rank = (uint32_t)desc->ndims;
+    layout->block_count = (uint32_t)blocking->inner_nblks;
+    layout->size_bytes = dnnl_memory_desc_get_size(desc);
+    layout->element_bytes = desc->data_type == dnnl_f32 ? 4 : 2;
+    for (uint32_t b = 0; b < layout->block_count; b++) {
+        layout->blocks[b] = blocking->inner_blks[b];
+        layout->block_dims[b] = (uint32_t)blocking->inner_idxs[b];
+        block[layout->block_dims[b]] *= layout->blocks[b];
+    }
+    for (uint32_t d = 0; d < layout->rank; d++) {
+        layout->dims[d] = desc->dims[d];
+        layout->strides[d] = blocking->strides[d];
+        if (desc->padded_dims[d] != (desc->dims[d] + block[d] - 1) / block[d] * block[d] ||
+            desc->padded_offsets[d] != 0)
+            return false;
+    }
+    return true;
+}
+
+bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
+                        ul_dnnl_visit *visit, void *context)
+{
+    struct ul_dnnl_desc desc;
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    bool stopped = false;
+    bool more = ul_dnnl_describe(&desc, call, pack) &&
+                dnnl_primitive_desc_iterator_create(&iterator, &desc.op, desc.attr, dnnl->engine,
+                                                    NULL) == dnnl_success;
+    while (more && !stopped) {
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(iterator);
+        stopped = visit(context, pd);
+        (void)dnnl_primitive_desc_destroy(pd);
+        more = !stopped && dnnl_primitive_desc_iterator_next(iterator) == dnnl_success;
+    }
+    if (iterator != NULL)
+        (void)dnnl_primitive_desc_iterator_destroy(iterator);
+    if (desc.attr != NULL)
+        (void)dnnl_primitive_attr_destroy(desc.attr);
+    return stopped;
+}
+
+const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    bool good =
+        dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success;
+    return good ? name : "ref";
+}
+
+static uint64_t scratch_of(const_dnnl_primitive_desc_t pd, const struct ul_call *call)
+{
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return ul_call_scratch_own(call) + (scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch));
+}
+
+/* ---- fewer threads ---- */
+
+enum { EVERY_THREAD = 64 };
+
+struct repeat {
+    const struct ul_call *call;
+    bool found;
+    uint64_t scratch_bytes;
+};
+
+/* The program takes the planned implementation, or else the first one that fits. */
+static bool take_again(void *context, const_dnnl_primitive_desc_t pd)
+{
+    struct repeat *repeat = context;
+    const char *name = ul_dnnl_offer_name(pd);
+    bool same = strcmp(name, repeat->call->implementation) == 0;
+    if (!ul_call_refuses(repeat->call, name) && (same || !repeat->found)) {
+        repeat->found = true;
+        repeat->scratch_bytes = scratch_of(pd, repeat->call);
+    }
+    return same;
+}
+
+/* The number of threads to ask about next. A question about a convolution takes 0.1 ms, and more
+ * with many threads: beyond EVERY_THREAD only doublings and the last. */
+static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t threads)
+{
+    bool each = threads < EVERY_THREAD || call->kind == UL_CALL_MATMUL;
+    uint32_t next = each ? threads + 1 : 2 * threads;
+    return threads < dnnl->thread_count && next > dnnl->thread_count ? dnnl->thread_count : next;
+}
+
+/* Whether every number of threads has an implementation for the call as it is, layout included;
+ * makes room for the scratch of each. The fewest first: what drops out mostly does so there. */
+static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
+{
+    struct ul_call asked = *call;
+    struct repeat repeat = {.call = &asked, .found = true};
+    asked.pack = pack ? &asked.layout : call->pack;
+    uint32_t threads = 1;
+    /* Its layout depends on the number of threads: one for all is not found among so many. */
+    if (dnnl->thread_count > EVERY_THREAD && strncmp(call->implementation, "brgconv", 7) == 0)
+        return false;
+    for (; threads <= dnnl->thread_count && repeat.found;
+         threads = next_count(dnnl, call, threads)) {
+        repeat.found = false;
+        omp_set_num_threads((int)threads);
+        (void)ul_dnnl_each_offer(dnnl, &asked, false, take_again, &repeat);
+        if (repeat.found && repeat.scratch_bytes > call->scratch_bytes)
+            call->scratch_bytes = repeat.scratch_bytes;
+    }
+    omp_set_num_threads((int)dnnl->thread_count);
+    return repeat.found;
+}
+
+struct question {
+    struct ul_dnnl *dnnl;
+    struct ul_call *call;
+    bool pack;
+    const char *only;  /* the implementation that it must be; NULL: any */
+    const char *begin; /* of its name; "": any */
+};
+
+/* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
+static bool take(void *context, const_dnnl_primitive_desc_t pd)
+{
+    const struct question *question = context;
+    struct ul_call *call = question->call;
+    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    const char *name = ul_dnnl_offer_name(pd);
+    if (ul_call_refuses(call, name) ||
+        (question->only != NULL && strcmp(question->only, name) != 0) ||
+        strncmp(question->begin, name, strlen(question->begin)) != 0 ||
+        (question->pack && (weights == NULL || !read_layout(&call->layout, weights))))
+        return false;
+    call->implementation = ul_arena_copy_string(question->dnnl->arena, name);
+    call->scratch_bytes = scratch_of(pd, call);
+    return serves_all_threads(question->dnnl, call, question->pack);
+}
+
+/* How the name of an implementation begins that is faster than what the library offers first; "":
+ * none. Measured with oneDNN 2.6 on Zen 4, where the ratios hold for one thread and two:
+ *
+ *      depthwise, rows of 8 pixels and more    jit_dw for brdgmm_dw         0.68-0.95 of the time
+ *      1x1, results in blocks of 16 channels   jit_1x1:avx2 for brgconv     0.70-0.85
+ *        of which a tenth and more is padding
+ *
+ * The latter is for processors that run 512 bits in two halves, of which Zen 4 is the one that
+ * oneDNN calls avx512_core_bf16. */
+static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
+{
+    enum { LEAST_ROW = 8, LEAST_PIXELS = 64 };
+    const int64_t *w = call->weights.dims;
+    if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4 || call->src.type != UL_CALL_F32)
+        return "";
+    if (call->group_count > 1)
+        return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= LEAST_ROW ? "jit_dw:" : "";
+    int64_t blocks_of_8 = (w[0] + 7) / 8, blocks_of_16 = (w[0] + 15) / 16;
+    bool padded = 10 * (2 * blocks_of_16 - blocks_of_8) >= blocks_of_8;
+    bool halves = strcmp(dnnl->library.isa, "avx512_core_bf16") == 0;
+    return w[2] == 1 && w[3] == 1 && halves && padded &&
+                   call->dst.dims[2] * call->dst.dims[3] >= LEAST_PIXELS
+               ? "jit_1x1:avx2"
+               : "";
+}
+
+static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack, const char *only)
+{
+    const char *begin = only == NULL ? preference(dnnl, call) : "";
+    struct question question = {
+        .dnnl = dnnl, .call = call, .pack = pack, .only = only, .begin = begin};
+    if (begin[0] != '\0' && ul_dnnl_each_offer(dnnl, call, pack, take, &question))
+        return true;
+    question.begin = "";
+    return ul_dnnl_each_offer(dnnl, call, pack, take, &question);
+}
+
+/* ---- copies ---- */
+
+/* Bytes of the dense copy, or 0 where the tensor is that already. */
+static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tensor *tensor)
+{
+    struct ul_call_tensor dense;
+    int64_t count = ul_call_dense(call->kind, tensor, &dense);
+    if (memcmp(dense.strides, tensor->strides, sizeof dense.strides) == 0)
+        return 0;
+    return (uint64_t)count * ul_call_element_bytes(tensor);
+}
+
+/* Asks with the fewest copies first. */
+bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
+                 const char *only)
+{
+    enum { LEAST_PRODUCTS_PER_BYTE = 8 };
+    uint64_t src_bytes = copy_bytes(call, &call->src);
+    uint64_t dst_bytes = copy_bytes(call, &call->dst);
+    if (ask(dnnl, call, pack, only))
+        return true;
+    for (uint32_t way = 1; way < 4; way++) {
+        call->src_copy_bytes = (way & 1) != 0 ? src_bytes : 0;
+        call->dst_copy_bytes = (way & 2) != 0 ? dst_bytes : 0;
+        uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
+        bool differs = ((way & 1) == 0 || src_bytes > 0) && ((way & 2) == 0 || dst_bytes > 0);
+        if (differs && product_count / LEAST_PRODUCTS_PER_BYTE >= copied &&
+            ask(dnnl, call, pack, only))
+            return true;
+    }
+    return false;
+}
+
+/* ---- answers ---- */
+
+uint32_t ul_dnnl_hash(const struct ul_call *call)
+{
+    const unsigned char *bytes = (const unsigned char *)call;
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof *call; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash % UL_DNNL_TABLE;
+}
+
+bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
+{
+    struct ul_dnnl *dnnl = context;
+    UL_ASSERT(call->call.implementation == NULL);
+    if (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32)
+        return false;
+    pack = pack && call->may_pack;
+    struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
+    struct answer *answer = *slot;
+    while (answer != NULL && (answer->may_pack != pack ||
+                              memcmp(&answer->asked, &call->call, sizeof answer->asked) != 0))
+        answer = answer->next;
+    if (answer == NULL) {
+        answer = UL_NEW(dnnl->arena, struct answer);
+        answer->asked = call->call;
+        answer->call = call->call;
+        answer->may_pack = pack;
+        answer->next = *slot;
+        *slot = answer;
+        if (!ul_dnnl_ask(dnnl, &answer->call, call->product_count, pack, NULL))
+            answer->call.implementation = NULL;
+        if (answer->call.implementation != NULL && pack) {
+            struct ul_group_call packed = *call;
+            struct ul_pack *layout = UL_NEW(dnnl->arena, struct ul_pack);
+            packed.call = answer->call;
+            ul_group_call_pack(&packed, layout);
+            answer->call.pack = layout;
+        }
+    }
+    call->call = answer->call;
+    return answer->call.implementation != NULL;
+}

@@ -1,0 +1,54 @@
+/* What the files that work with oneDNN share: dnnl.c asks it, trial.c lets it compute, pieces.c
+ * keeps what trials said. */
+#ifndef UL_DNNL_INTERNAL_H
+#define UL_DNNL_INTERNAL_H
+
+#include "codegen/program/calls_internal.h"
+
+#include "runtime/lib/ul_dnnl_desc.h"
+
+struct answer;
+struct ul_pieces;
+
+enum { UL_DNNL_TABLE = 1024 };
+
+struct ul_dnnl {
+    struct ul_target_library library;
+    struct ul_arena *arena;
+    dnnl_engine_t engine;
+    uint32_t thread_count;
+    struct answer *table[UL_DNNL_TABLE];
+    struct ul_pieces *pieces; /* NULL: none was asked about */
+};
+
+/* dnnl.c */
+
+/* Goes through what the library offers for the call, in its order: `visit` returns true to stop
+ * there, which is the result. `pack`: the library may choose the layout of the weights. */
+typedef bool ul_dnnl_visit(void *context, const_dnnl_primitive_desc_t offer);
+bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
+                        ul_dnnl_visit *visit, void *context);
+const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t offer);
+/* Completes the call, as ul_dnnl_answer, each time anew. `only` names the implementation that it
+ * must be; NULL: the first that a plan can hold. */
+bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
+                 const char *only);
+/* Of all bytes of the call, for tables. */
+uint32_t ul_dnnl_hash(const struct ul_call *call);
+
+/* trial.c */
+
+/* A call that may compute a part of another one: some rows along an axis of dst. That of all other
+ * tensors is the same, but that weights have it as an axis of a batch alone. */
+struct ul_trial {
+    const struct ul_call *whole, *part;
+    uint32_t axis;
+};
+
+/* Computes the part on numbers that are the same in every row; a hash of the bits of each row of
+ * dst. False: it cannot be run. */
+bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes);
+/* Bytes that a run takes. */
+uint64_t ul_trial_bytes(const struct ul_call *call);
+
+#endif

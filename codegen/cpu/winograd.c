@@ -1,0 +1,225 @@
+/* Which convolutions run by Winograd's method instead of the library's direct one.
+ *
+ * Problem: the transformed weights take 16/9 of the bytes of the plain ones, and the method is only
+ * faster where its products, 16 for 36, outweigh its transforms. Method: of every weight that calls
+ * alone read, the predicted nanoseconds that its calls would save and the bytes that it would add.
+ * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
+ * long as all together add at most a tenth of the model's weights. This is decided before
+ * planning, from the graph, the profile and the number of threads alone; where a budget cannot be
+ * kept with the bytes of it, the program is built again without (cli/budget.c).
+ *
+ * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
+ * whose weights take four times the plain bytes and whose errors are some ten times larger. */
+#include "codegen/program/calls_internal.h"
+
+#include "runtime/lib/ul_winograd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a call costs ---- */
+
+void ul_winograd_count(const struct ul_call *call, struct ul_work *work)
+{
+    /* A tile's 16 loads, 32 additions and 16 stores for a channel; of an output 32 loads and
+     * stores, 24 additions, and 4 results. */
+    enum { OPS_PER_CHANNEL = 64, OPS_PER_OUTPUT = 60 };
+    struct ul_winograd cut;
+    ul_winograd_cut(&cut, call, 1);
+    uint64_t tiles = (uint64_t)cut.tile_count, channels = (uint64_t)cut.channels;
+    uint64_t outputs = (uint64_t)(cut.panel_cols * cut.panel_count);
+    work->counts[UL_WORK_MATMUL_F32] += 2 * UL_WINOGRAD_POINTS * tiles * channels * outputs;
+    work->counts[UL_WORK_VECTOR] += tiles * (OPS_PER_CHANNEL * channels + OPS_PER_OUTPUT * outputs);
+}
+
+static uint64_t tensor_bytes(const struct ul_call_tensor *tensor)
+{
+    uint64_t bytes = sizeof(float);
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        bytes *= (uint64_t)tensor->dims[d];
+    return bytes;
+}
+
+static uint64_t cost_of(const struct ul_program_options *options, const struct ul_call *call,
+                        struct ul_work *work, uint64_t weight_bytes, uint64_t all_weight_bytes)
+{
+    uint64_t threads = ul_program_threads(options);
+    uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
+    struct ul_traffic traffic = {.weight_bytes = weight_bytes,
+                                 .all_weight_bytes = all_weight_bytes,
+                                 .moved_bytes = tensor_bytes(&call->src) +
+                                                tensor_bytes(&call->dst) + weight_bytes};
+    work->counts[UL_WORK_VECTOR] += copied / sizeof(float) * 2;
+    for (int k = 0; k < UL_WORK_KINDS; k++)
+        work->counts[k] = (work->counts[k] + threads - 1) / threads;
+    return ul_profile_cost(options->profile, work, &traffic, 1);
+}
+
+/* The call, complete, with Winograd's method. */
+static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threads)
+{
+    struct ul_winograd cut;
+    struct ul_pack *pack = UL_NEW(arena, struct ul_pack);
+    ul_winograd_cut(&cut, call, threads);
+    ul_winograd_pack(pack, &cut);
+    call->pack = pack;
+    call->layout = *pack;
+    call->implementation = UL_WINOGRAD_NAME;
+    call->src_copy_bytes = 0;
+    call->dst_copy_bytes = 0;
+    call->tail_count = 0; /* it does all itself */
+    call->scratch_bytes = cut.scratch_bytes;
+}
+
+/* ---- the choice ---- */
+
+/* A weight, by its base value, and what taking it brings. */
+struct candidate {
+    ul_value_id base;
+    bool good; /* all calls that read it can be converted, and gain */
+    uint64_t saved_ns, added_bytes;
+};
+
+struct chooser {
+    struct ul_arena *arena;
+    const struct ul_graph *graph;
+    const struct ul_program_options *options;
+    const struct ul_calls *calls;
+    uint64_t weight_bytes;        /* of the model, as the calls have them so far */
+    struct candidate *candidates; /* by base */
+};
+
+static ul_value_id weights_of(const struct chooser *chooser, const struct ul_group_call *call)
+{
+    return chooser->graph->values[call->args[UL_CALL_WEIGHTS]].view.base;
+}
+
+/* Adds what a call would save; a weight is as good as the least of its calls. */
+static void judge(struct chooser *chooser, const struct ul_group_call *group)
+{
+    const struct ul_call *call = &group->call;
+    struct candidate *candidate;
+    if (call->pack == NULL)
+        return;
+    candidate = &chooser->candidates[weights_of(chooser, group)];
+    if (candidate->base == UL_NONE) {
+        candidate->base = weights_of(chooser, group);
+        candidate->good = true;
+    }
+    if (!ul_winograd_takes(call)) {
+        candidate->good = false;
+        return;
+    }
+    struct ul_call other = *call;
+    struct ul_work direct_work = {.counts = {[UL_WORK_MATMUL_F32] = 2 * group->product_count}};
+    struct ul_work work = {.counts = {0}};
+    convert(chooser->arena, &other, ul_program_threads(chooser->options));
+    ul_winograd_count(&other, &work);
+    uint64_t direct = cost_of(chooser->options, call, &direct_work, call->pack->size_bytes,
+                              chooser->weight_bytes);
+    uint64_t cost =
+        cost_of(chooser->options, &other, &work, other.pack->size_bytes, chooser->weight_bytes);
+    bool gains = cost <= direct - direct / 10;
+    candidate->good = candidate->good && (gains || chooser->options->conv == UL_CONV_WINOGRAD);
+    candidate->saved_ns += gains ? direct - cost : 0;
+    candidate->added_bytes = other.pack->size_bytes > call->pack->size_bytes
+                                 ? other.pack->size_bytes - call->pack->size_bytes
+                                 : 0;
+}
+
+/* More nanoseconds for a byte; then the earlier value. */
+static int by_gain(const void *left, const void *right)
+{
+    const struct candidate *a = left, *b = right;
+    double first = (double)a->saved_ns * (double)(b->added_bytes + 1);
+    double second = (double)b->saved_ns * (double)(a->added_bytes + 1);
+    if (first != second)
+        return first > second ? -1 : 1;
+    return a->base < b->base ? -1 : a->base > b->base;
+}
+
+static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul_calls *calls)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_WEIGHT && value->view.base == v)
+            bytes +=
+                calls->packs[v] != NULL ? calls->packs[v]->size_bytes : ul_value_bytes(graph, v);
+    }
+    return bytes;
+}
+
+/* Marks in `taken`, by base, which weights are transformed. */
+static void take_best(struct chooser *chooser, bool *taken)
+{
+    uint64_t left =
+        chooser->options->conv == UL_CONV_WINOGRAD ? UINT64_MAX : chooser->weight_bytes / 10;
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < chooser->graph->value_count; v++) {
+        if (chooser->candidates[v].base != UL_NONE && chooser->candidates[v].good)
+            chooser->candidates[count++] = chooser->candidates[v];
+    }
+    qsort(chooser->candidates, count, sizeof *chooser->candidates, by_gain);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct candidate *candidate = &chooser->candidates[i];
+        if (candidate->added_bytes > left)
+            continue;
+        left -= candidate->added_bytes;
+        taken[candidate->base] = true;
+    }
+}
+
+static void take(const struct chooser *chooser, struct ul_group_call *call)
+{
+    convert(chooser->arena, &call->call, ul_program_threads(chooser->options));
+    chooser->calls->packs[weights_of(chooser, call)] = call->call.pack;
+}
+
+/* What is whole keeps the method that it had before anything was split. */
+static void take_of_whole(const struct chooser *chooser, const struct ul_whole *whole)
+{
+    for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
+        struct ul_group_call *call = chooser->calls->by_node[n];
+        const struct ul_call *of = ul_whole_call(whole, chooser->graph, n);
+        if (call != NULL && of != NULL && ul_winograd_is(of))
+            take(chooser, call);
+    }
+}
+
+void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
+                        const struct ul_program_options *options, const struct ul_whole *whole,
+                        struct ul_calls *calls)
+{
+    struct chooser chooser = {.arena = arena,
+                              .graph = graph,
+                              .options = options,
+                              .calls = calls,
+                              .weight_bytes = model_weight_bytes(graph, calls)};
+    if (whole != NULL)
+        take_of_whole(&chooser, whole);
+    if (whole != NULL || options->conv == UL_CONV_DIRECT)
+        return;
+    bool *taken = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    chooser.candidates = UL_NEW_ARRAY(arena, struct candidate, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        chooser.candidates[v].base = UL_NONE;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (calls->by_node[n] != NULL)
+            judge(&chooser, calls->by_node[n]);
+    }
+    take_best(&chooser, taken);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        struct ul_group_call *call = calls->by_node[n];
+        if (call != NULL && call->call.pack != NULL && taken[weights_of(&chooser, call)])
+            take(&chooser, call);
+    }
+}
+
+bool ul_program_has_winograd(const struct ul_program *program)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        found = found || ul_winograd_is(&program->calls[i]);
+    return found;
+}

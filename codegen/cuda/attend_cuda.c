@@ -1,0 +1,374 @@
+/* Attention on target cuda: sizes of tiles, and what its templates call. */
+#include "codegen/cuda/attend_cuda.h"
+
+#include "codegen/cuda/contract_cuda_internal.h"
+#include "codegen/cuda/grid.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    THREADS = 128,
+    MOST_SIZE = 128,      /* of a head */
+    SHARED_BYTES = 49152, /* that every device has without being asked */
+    NARROW_SIZE = 64,     /* up to which 64 keys fit at once */
+    FEW_QUERIES = 32,
+    PROCESSORS = 128 /* of devices that count: 108 to 132 */
+};
+
+/* Of struct ul_attend_mma: how a block of warps shares queries and keys. */
+struct mma_shape {
+    int rows, down,
+        groups;      /* warps side by side along queries; bands of a warp; warps along keys */
+    int keys, steps; /* keys of a warp at a time; how often before the next ones are read */
+    int64_t least_blocks, least_keys; /* of a launch, so that the shape is worth it */
+};
+
+struct attend_out {
+    const struct ul_attend *attend;
+    struct ul_contract_printer printer;
+    struct ul_contract_plan scores[2], values[2];
+    const char *kind; /* on tensor cores: of elements; else NULL */
+    const char *coordinate;
+    int64_t depth, width;          /* of a head's queries and values, padded */
+    int rows;                      /* queries of a thread */
+    const struct mma_shape *shape; /* on tensor cores */
+    int q_pack, k_pack, v_pack;
+    struct ul_contract_grid grid;
+    struct ul_arena arena;
+};
+
+static int64_t ceil_to(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The name of 16-bit elements in the runtime; NULL where an operand has others. */
+static const char *kind_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    enum ul_dtype dtype = kernel->buffers[attend->scores[0].a.buffer].dtype;
+    if (attend->scores[0].a.transform != UL_NONE)
+        return NULL;
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        const struct ul_operand *keys = &attend->scores[i].b, *values = &attend->values[i].b;
+        if (kernel->buffers[keys->buffer].dtype != dtype || keys->transform != UL_NONE ||
+            kernel->buffers[values->buffer].dtype != dtype || values->transform != UL_NONE)
+            return NULL;
+    }
+    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+}
+
+static int64_t queries_of(const struct mma_shape *shape)
+{
+    return 16 * shape->rows * shape->down;
+}
+
+/* As struct ul_attend_mma of runtime/ul_attention.cuh. */
+static void size_mma(struct attend_out *to, const struct mma_shape *shape)
+{
+    to->shape = shape;
+    to->grid.threads = 32 * (uint32_t)(shape->rows * shape->groups);
+    int64_t block_keys = shape->keys * shape->groups * shape->steps, block = queries_of(shape);
+    int64_t kv = larger(block_keys * (to->depth + 8 + to->width + 8), block * (to->depth + 8));
+    int64_t weights = 8 * (shape->keys + 8);
+    int64_t band = to->attend->rounds_weights ? weights + larger(weights, 256) : 2 * weights + 256;
+    int64_t chunk = to->width % 32 == 0 ? 32 : 16;
+    int64_t out = block * (shape->groups * (chunk + 8) + 2 * shape->groups + 1);
+    int64_t in = kv + 2 * band * shape->rows * shape->groups * shape->down;
+    to->grid.shared_bytes = (uint32_t)(2 * larger(in, 2 * out));
+}
+
+/* The shape of a block of threads. As many queries as leave enough blocks for all processors, and
+ * no more than are there: keys and values are read from memory once for each block. */
+static int64_t choose_mma(struct attend_out *to, int64_t heads)
+{
+    static const struct mma_shape narrow[] = {
+        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .least_blocks = 2 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .least_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .least_keys = 65},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
+    static const struct mma_shape wide[] = {
+        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .least_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
+    bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
+    const struct mma_shape *shape = is_narrow ? narrow : wide;
+    int64_t queries = to->attend->queries;
+    to->depth = ceil_to(to->attend->size, is_narrow ? 16 : 32);
+    to->width = ceil_to(to->attend->value_size, is_narrow ? 16 : 32);
+    for (;; shape++) {
+        int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
+        bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
+        size_mma(to, shape);
+        if (!is_padded && blocks >= (shape->least_blocks + heads - 1) / heads &&
+            to->attend->keys >= shape->least_keys && to->grid.shared_bytes <= SHARED_BYTES)
+            return queries_of(shape);
+    }
+}
+
+/* As struct ul_attend_size. A thread has half the queries where blocks of these still run all at
+ * once: then what counts is how long one takes. */
+static int64_t size_threads(struct attend_out *to, int64_t heads)
+{
+    int64_t bytes = SHARED_BYTES + 1;
+    int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
+    bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= PROCESSORS / heads;
+    to->depth = ceil_to(to->attend->size, 16);
+    to->width = ceil_to(to->attend->value_size, 32);
+    for (to->rows = is_few ? 2 : 4; bytes > SHARED_BYTES; to->rows /= 2) {
+        int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
+        int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
+        bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
+        if (bytes <= SHARED_BYTES)
+            break;
+    }
+    to->grid.shared_bytes = (uint32_t)bytes;
+    return 16 * to->rows;
+}
+
+/* Elements at once along a head, of all parts; threads share `elements` of them evenly. */
+static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
+                   bool along_k, int64_t elements)
+{
+    int least = 8;
+    for (uint32_t i = 0; i < to->attend->part_count; i++) {
+        bool is_same = name == 'a' ? plans[i].a_same : plans[i].b_same;
+        int most = to->kind != NULL ? 8 : is_same ? 4 : 1;
+        struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(&plans[i], name, most);
+        int pack = reading.along_k == along_k ? reading.pack : 1;
+        least = pack < least ? pack : least;
+    }
+    while (elements / to->grid.threads % least != 0)
+        least /= 2;
+    return least;
+}
+
+/* The heads of all batches that a launch has. */
+static int64_t heads_of(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        if (kernel->contractions[i].attend == attend)
+            return ul_contract_cuda_batch(kernel, &kernel->contractions[i]);
+    return 1;
+}
+
+static void init(struct attend_out *to, const struct ul_kernel *kernel,
+                 const struct ul_attend *attend)
+{
+    memset(to, 0, sizeof *to);
+    ul_arena_init(&to->arena);
+    to->attend = attend;
+    to->kind = kind_of(kernel, attend);
+    to->coordinate = "int32_t";
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        struct ul_contract_plan *plans[] = {&to->scores[i], &to->values[i]};
+        ul_contract_plan_init(plans[0], kernel, &attend->scores[i], &to->arena);
+        ul_contract_plan_init(plans[1], kernel, &attend->values[i], &to->arena);
+        for (uint32_t p = 0; p < 2; p++)
+            if (!ul_contract_cuda_is_short(plans[p], &plans[p]->a_uses, kernel) ||
+                !ul_contract_cuda_is_short(plans[p], &plans[p]->b_uses, kernel) ||
+                !ul_contract_cuda_is_short(plans[p], &plans[p]->epilogue_uses, kernel))
+                to->coordinate = "int64_t";
+    }
+    to->grid.threads = THREADS;
+    int64_t heads = heads_of(kernel, attend), keys = 32;
+    int64_t queries = to->kind != NULL ? choose_mma(to, heads) : size_threads(to, heads);
+    if (to->kind != NULL)
+        keys = to->shape->keys * to->shape->groups * to->shape->steps;
+    to->q_pack = pack_of(to, to->scores, 'a', true, queries * to->depth);
+    to->k_pack = pack_of(to, to->scores, 'b', true, keys * to->depth);
+    to->v_pack = pack_of(to, to->values, 'b', false, keys * to->width);
+    to->grid.tile_count = (attend->queries + queries - 1) / queries;
+}
+
+static struct ul_contract_out out_of(const struct attend_out *to,
+                                     const struct ul_contract_plan *plan)
+{
+    return (struct ul_contract_out){.printer = &to->printer,
+                                    .plan = plan,
+                                    .text = to->printer.text,
+                                    .coordinate = to->coordinate,
+                                    .unused = "[[maybe_unused]] "};
+}
+
+/* ---- Functions that the templates call ---- */
+
+/* An operand of each part, t_read_<name><part>, and t_read_<name> that picks one by `key`. */
+static void put_reader(const struct attend_out *to, uint32_t indent, char name,
+                       const struct ul_contract_plan *plans, const char *key, int pack)
+{
+    const char *type = to->kind != NULL ? "ul_bits16" : "float";
+    for (uint32_t i = 0; i < to->attend->part_count; i++) {
+        char function[24];
+        snprintf(function, sizeof function, "t_read_%c%" PRIu32, name, i);
+        struct ul_contract_out out = out_of(to, &plans[i]);
+        ul_contract_cuda_put_reader(
+            &out, indent,
+            &(struct ul_contract_cuda_reader){.function = function,
+                                              .operand = 'b',
+                                              .first = "t_fn",
+                                              .second = "t_fk",
+                                              .type = type,
+                                              .pack = pack,
+                                              .is_stored = to->kind != NULL});
+    }
+    struct ul_contract_out out = out_of(to, &plans[0]);
+    if (to->attend->part_count == 1) {
+        ul_contract_line(&out, indent, "const auto &t_read_%c = t_read_%c0;", name, name);
+        return;
+    }
+    bool is_first = strcmp(key, "t_fn") == 0;
+    int64_t count = to->attend->key_counts[0];
+    ul_contract_line(&out, indent, "const auto t_read_%c = [&](%s t_fn, %s t_fk) {", name,
+                     to->coordinate, to->coordinate);
+    ul_contract_line(&out, indent + 1, "if (%s < %" PRId64 ")", key, count);
+    ul_contract_line(&out, indent + 1, "    return t_read_%c0(t_fn, t_fk);", name);
+    ul_contract_line(&out, indent + 1,
+                     "return t_read_%c1((%s)(t_fn - %" PRId64 "), (%s)(t_fk - %" PRId64 "));", name,
+                     to->coordinate, is_first ? count : 0, to->coordinate, is_first ? 0 : count);
+    ul_contract_line(&out, indent, "};");
+}
+
+static void put_query_reader(const struct attend_out *to, uint32_t indent)
+{
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    ul_contract_cuda_put_reader(
+        &out, indent,
+        &(struct ul_contract_cuda_reader){.function = "t_read_q",
+                                          .operand = 'a',
+                                          .first = "t_fm",
+                                          .second = "t_fk",
+                                          .type = to->kind != NULL ? "ul_bits16" : "float",
+                                          .pack = to->q_pack,
+                                          .is_stored = to->kind != NULL});
+}
+
+static void put_score(struct attend_out *to, uint32_t indent)
+{
+    const struct ul_contraction *c = &to->attend->scores[0];
+    const bool *is_short = ul_narrow(to->printer.kernel, &to->arena);
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    ul_contract_line(&out, indent,
+                     "const auto t_score = [&]([[maybe_unused]] %s t_fm, [[maybe_unused]] %s t_fn, "
+                     "float t_sum) -> float {",
+                     to->coordinate, to->coordinate);
+    for (uint32_t i = 0; i < 2; i++)
+        ul_contract_line(&out, indent + 1, "[[maybe_unused]] const %s v%" PRIu32 " = %s;",
+                         is_short[c->vars[i]] ? "int32_t" : "int64_t", c->vars[i],
+                         i == 0 ? "t_fm" : "t_fn");
+    ul_contract_line(&out, indent + 1, "const float v%" PRIu32 " = t_sum;", c->acc);
+    to->printer.put_statements(to->printer.context, to->attend->before, indent + 1);
+    ul_contract_indent(&out, indent + 1);
+    ul_text_put(out.text, "return ");
+    to->printer.put_expression(to->printer.context, to->attend->score);
+    ul_text_put(out.text, ";\n");
+    ul_contract_line(&out, indent, "};");
+}
+
+/* The first key, and the one before which to stop. */
+static void put_part(const struct attend_out *to)
+{
+    const struct ul_attend *attend = to->attend;
+    const char *type = to->coordinate;
+    if (attend->split_keys == 0) {
+        ul_text_printf(to->printer.text, ", (%s)0, (%s)%" PRId64, type, type, attend->keys);
+        return;
+    }
+    ul_text_printf(to->printer.text,
+                   ", (%s)(v%" PRIu32 " * %" PRId64 "), (%s)ul_min_i64(v%" PRIu32 " * %" PRId64
+                   " + %" PRId64 ", %" PRId64 ")",
+                   type, attend->split_var, attend->split_keys, type, attend->split_var,
+                   attend->split_keys, attend->split_keys, attend->keys);
+}
+
+static void put_call(const struct attend_out *to, uint32_t indent)
+{
+    const struct ul_attend *attend = to->attend;
+    struct ul_contract_out out = out_of(to, &to->scores[0]);
+    if (to->kind != NULL)
+        ul_contract_line(
+            &out, indent,
+            "typedef ul_attend_mma<%s, %" PRId64 ", %" PRId64 ", %d, %d, %d, %d, %d, %s> t_size;",
+            to->kind, to->depth, to->width, to->shape->keys, to->shape->down, to->shape->rows,
+            to->shape->groups, to->shape->steps, ul_contract_cuda_truth(attend->rounds_weights));
+    else
+        ul_contract_line(&out, indent,
+                         "typedef ul_attend_size<%" PRId64 ", %" PRId64 ", %d> t_size;", to->depth,
+                         to->width, to->rows);
+    ul_contract_line(&out, indent, "static_assert(t_size::elements * %d <= %" PRIu32 ");",
+                     to->kind != NULL ? 2 : 4, to->grid.shared_bytes);
+    ul_contract_line(&out, indent,
+                     "ul_attend_tile%s<t_size, ul_reading<%d, true>, ul_reading<%d, true>, "
+                     "ul_reading<%d, false>, %s, %s>(",
+                     to->kind != NULL ? "_mma" : "", to->q_pack, to->k_pack, to->v_pack,
+                     ul_contract_cuda_truth(attend->empty_is_zero),
+                     ul_contract_cuda_truth(attend->split_keys > 0));
+    const char *type = to->coordinate;
+    ul_contract_indent(&out, indent + 1);
+    ul_text_printf(out.text, "t_shared_%" PRIu32 ", t_tile, (%s)%" PRId64 ", (%s)%" PRId64,
+                   attend->scores[0].acc, type, attend->queries, type, attend->keys);
+    put_part(to);
+    ul_text_printf(out.text, ", (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ",\n", type,
+                   attend->reach, type, attend->size, type, attend->value_size);
+    ul_contract_line(&out, indent + 1, "t_read_q, t_read_k, t_read_v, t_score, t_put);");
+}
+
+/* ---- Entries ---- */
+
+bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    (void)kernel;
+    return attend->size <= MOST_SIZE && attend->value_size <= MOST_SIZE && attend->keys > 0 &&
+           attend->size > 0 && attend->scores[0].acc_dtype == UL_F32;
+}
+
+void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
+                         struct ul_contract_grid *grid)
+{
+    struct attend_out to;
+    init(&to, kernel, attend);
+    *grid = to.grid;
+    ul_arena_done(&to.arena);
+}
+
+void ul_attend_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_attend *attend, uint32_t indent)
+{
+    struct attend_out to;
+    init(&to, printer->kernel, attend);
+    to.printer = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = out_of(&to, &to.scores[0]);
+    ul_contract_line(&out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
+                     to.kind != NULL ? "uint16_t" : "float", attend->scores[0].acc,
+                     to.grid.shared_bytes / (to.kind != NULL ? 2 : 4));
+    ul_arena_done(&to.arena);
+}
+
+void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
+                             const struct ul_attend *attend, uint32_t indent)
+{
+    struct attend_out to;
+    init(&to, printer->kernel, attend);
+    to.printer = ul_contract_cuda_base(printer);
+    struct ul_contract_out out = out_of(&to, &to.scores[0]);
+    ul_contract_line(&out, indent,
+                     "{ /* %" PRId64 " queries, %" PRId64 " keys, heads of %" PRId64 " */",
+                     attend->queries, attend->keys, attend->size);
+    put_query_reader(&to, indent + 1);
+    put_reader(&to, indent + 1, 'k', to.scores, "t_fn", to.k_pack);
+    put_reader(&to, indent + 1, 'v', to.values, "t_fk", to.v_pack);
+    put_score(&to, indent + 1);
+    struct ul_contract_out result = out_of(&to, &to.values[0]);
+    ul_contract_cuda_put_putter(&result, indent + 1);
+    put_call(&to, indent + 1);
+    ul_contract_line(&out, indent, "}");
+    ul_arena_done(&to.arena);
+}

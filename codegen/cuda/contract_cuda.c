@@ -1,0 +1,269 @@
+/* The CUDA text of a contraction. Tiles are templates of runtime/cuda/ul_contract.cuh; what is
+ * printed are the functions that they call: the operands at flat coordinates, and the epilogue. */
+#include "codegen/cuda/attend_cuda.h"
+#include "codegen/cuda/contract_cuda_internal.h"
+
+#include <inttypes.h>
+
+enum { TEAM_SUMS = 4 };
+
+struct cuda_out {
+    struct ul_contract_printer printer;
+    struct ul_contract_cuda_plan plan;
+    struct ul_contract_out out;
+    struct ul_arena arena;
+};
+
+static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *printer,
+                  const struct ul_contraction *contraction)
+{
+    ul_arena_init(&to->arena);
+    ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, &to->arena);
+    to->printer = ul_contract_cuda_base(printer);
+    to->out = (struct ul_contract_out){.printer = &to->printer,
+                                       .plan = &to->plan.base,
+                                       .text = printer->text,
+                                       .coordinate = to->plan.coordinate,
+                                       .unused = "[[maybe_unused]] "};
+}
+
+static void end(struct cuda_out *to)
+{
+    ul_arena_done(&to->arena);
+}
+
+/* Of operand `name`, whose elements of 16 bits become f32 pack by pack: their name in
+ * runtime/cuda/ul_contract.cuh; else NULL. */
+static const char *widened_kind(const struct cuda_out *to, char name)
+{
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    if (plan->form != UL_CONTRACT_CUDA_DOT || plan->dot_pack <= 1)
+        return NULL;
+    return plan->kinds[name == 'a' ? 0 : 1];
+}
+
+/* Type of the elements that an operand's readers read. */
+static const char *read_type(const struct cuda_out *to, char name)
+{
+    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA || widened_kind(to, name) != NULL;
+    return is_stored ? "ul_bits16" : to->plan.base.type;
+}
+
+static void put_begin(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_plan *plan = out->plan;
+    ul_contract_line(out, indent, "{ /* %" PRId64 " x %" PRId64 " sums of %" PRId64 " */", plan->m,
+                     plan->n, plan->k);
+    ul_contract_cuda_put_bases(out, indent + 1, 'a', read_type(to, 'a'), to->plan.a.pack);
+    ul_contract_cuda_put_bases(out, indent + 1, 'b', read_type(to, 'b'), to->plan.b.pack);
+}
+
+/* ---- One thread a sum ---- */
+
+/* The sum at coordinates t_m0 ..., t_n0 ... */
+static void put_sum(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contraction *c = plan->base.contraction;
+    uint32_t m = c->m_count, n = c->n_count, k = c->k_count, depth = plan->k.count;
+    const char *type = plan->base.type;
+    const struct ul_contract_place places[] = {
+        {&plan->k, m + n, k, "t_k"}, {&plan->n, m, n, "t_n"}, {&plan->m, 0, m, "t_m"}};
+    ul_contract_line(out, indent, "%s t_sum = 0;", type);
+    for (uint32_t d = 0; d < depth; d++)
+        ul_contract_line(out, indent + d,
+                         "for (%s t_k%" PRIu32 " = 0; t_k%" PRIu32 " < %" PRId64 "; t_k%" PRIu32
+                         "++) {",
+                         out->coordinate, d, d, plan->k.extents[d], d);
+    for (uint32_t i = 0; i < 2; i++) {
+        char name = i == 0 ? 'a' : 'b', target[16];
+        snprintf(target, sizeof target, "t_x%c", name);
+        ul_contract_line(out, indent + depth, "%s %s;", type, target);
+        ul_contract_line(out, indent + depth, "{");
+        ul_contract_element(out, indent + depth + 1, name,
+                            i == 0 ? &plan->base.a_uses : &plan->base.b_uses, places, 3, target);
+        ul_contract_line(out, indent + depth, "}");
+    }
+    ul_contract_line(out, indent + depth, "t_sum += t_xa * t_xb;");
+    for (uint32_t d = depth; d-- > 0;)
+        ul_contract_line(out, indent + d, "}");
+}
+
+/* Sum t_i of all, numbered along n first, or along m where results lie so. */
+static void put_each(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contraction *c = plan->base.contraction;
+    const struct ul_contract_uses *uses = &plan->base.epilogue_uses;
+    int64_t inner = plan->put_along_m ? plan->base.m : plan->base.n;
+    char high[64], low[64];
+    snprintf(high, sizeof high, "(t_i / %" PRId64 ")", inner);
+    snprintf(low, sizeof low, "(t_i %% %" PRId64 ")", inner);
+    ul_contract_split(out, indent, &plan->m, "t_m", plan->put_along_m ? low : high);
+    ul_contract_split(out, indent, &plan->n, "t_n", plan->put_along_m ? high : low);
+    put_sum(to, indent);
+    ul_contract_declare(out, indent, uses, &plan->m, 0, c->m_count, "t_m", NULL);
+    ul_contract_declare(out, indent, uses, &plan->n, c->m_count, c->n_count, "t_n", NULL);
+    ul_contract_cuda_put_epilogue(out, indent, "t_sum");
+}
+
+/* ---- Tiles ---- */
+
+static void put_functions(const struct cuda_out *to, uint32_t indent, int a_pack, int b_pack)
+{
+    bool is_stored = to->plan.form == UL_CONTRACT_CUDA_MMA;
+    const struct ul_contract_cuda_reader readers[] = {
+        {"t_read_a", 'a', "t_fm", "t_fk", read_type(to, 'a'), a_pack, is_stored, true,
+         widened_kind(to, 'a')},
+        {"t_read_b", 'b', "t_fk", "t_fn", read_type(to, 'b'), b_pack, is_stored, true,
+         widened_kind(to, 'b')}};
+    ul_contract_cuda_put_reader(&to->out, indent, &readers[0]);
+    ul_contract_cuda_put_reader(&to->out, indent, &readers[1]);
+    ul_contract_cuda_put_putter(&to->out, indent);
+}
+
+/* <m>, <n>, <k>, the functions); */
+static void put_arguments(const struct cuda_out *to, uint32_t indent, const char *first)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_plan *base = &to->plan.base;
+    ul_contract_line(
+        out, indent,
+        "%s, (%s)%" PRId64 ", (%s)%" PRId64 ", (%s)%" PRId64 ", t_read_a, t_read_b, t_put);", first,
+        out->coordinate, base->m, out->coordinate, base->n, out->coordinate, base->k);
+}
+
+static void put_tile(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    bool is_mma = plan->form == UL_CONTRACT_CUDA_MMA;
+    char first[40];
+    put_functions(to, indent, plan->a.pack, plan->b.pack);
+    if (is_mma)
+        ul_contract_line(out, indent, "typedef ul_mma<%s, %d, %d, %d, %d, %d> t_size;", plan->kind,
+                         tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n);
+    else
+        ul_contract_line(out, indent, "typedef ul_tile<%s, %d, %d, %d, %d, %d, %d> t_size;",
+                         plan->base.type, tile->m, tile->n, tile->k, tile->thread_m, tile->thread_n,
+                         tile->splits);
+    ul_contract_line(out, indent, "static_assert(t_size::elements * sizeof(%s) <= %" PRIu32 ");",
+                     read_type(to, 'a'), plan->grid.shared_bytes);
+    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_a;", plan->a.pack,
+                     ul_contract_cuda_truth(plan->a.along_k));
+    ul_contract_line(out, indent, "typedef ul_reading<%d, %s> t_reading_b;", plan->b.pack,
+                     ul_contract_cuda_truth(plan->b.along_k));
+    ul_contract_line(out, indent, "ul_contract_%s<t_size, t_reading_a, t_reading_b, %s>(",
+                     is_mma ? "mma" : "tile", ul_contract_cuda_truth(plan->put_along_m));
+    snprintf(first, sizeof first, "t_shared_%" PRIu32 ", t_tile", plan->base.contraction->acc);
+    put_arguments(to, indent + 1, first);
+}
+
+static void put_dot(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_cuda_plan *plan = &to->plan;
+    put_functions(to, indent, plan->dot_pack, plan->dot_pack);
+    ul_contract_line(&to->out, indent, "ul_contract_dot<%s, %d, %d>(", plan->base.type,
+                     plan->dot_pack, plan->dot_sums);
+    put_arguments(to, indent + 1, "t_tile");
+}
+
+/* A few sums at a time for each warp of the team. */
+static void put_team_dots(struct cuda_out *to, uint32_t indent)
+{
+    put_functions(to, indent, to->plan.dot_pack, to->plan.dot_pack);
+    ul_contract_line(&to->out, indent, "ul_contract_team<%s, %d, %d>(", to->plan.base.type,
+                     to->plan.dot_pack, TEAM_SUMS);
+    put_arguments(to, indent + 1, "t_thread, t_threads");
+}
+
+/* A sum for each thread of the team. */
+static void put_team_each(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    ul_contract_line(
+        out, indent, "for (%s t_i = (%s)t_thread; t_i < %" PRId64 "; t_i += (%s)t_threads) {",
+        out->coordinate, out->coordinate, to->plan.base.m * to->plan.base.n, out->coordinate);
+    put_each(to, indent + 1);
+    ul_contract_line(out, indent, "}");
+}
+
+/* Sums side by side by the threads of the block. */
+static void put_block_each(const struct cuda_out *to, uint32_t indent)
+{
+    const struct ul_contract_out *out = &to->out;
+    ul_contract_line(out, indent, "const %s t_i = (%s)(t_tile * %" PRIu32 " + threadIdx.x);",
+                     out->coordinate, out->coordinate, to->plan.grid.threads);
+    ul_contract_line(out, indent, "if (t_i < %" PRId64 ") {", to->plan.base.m * to->plan.base.n);
+    put_each(to, indent + 1);
+    ul_contract_line(out, indent, "}");
+}
+
+/* ---- Entries ---- */
+
+void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
+                                 const struct ul_contraction *contraction, uint32_t indent)
+{
+    struct cuda_out to;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_put_shared(printer, contraction->attend, indent);
+        return;
+    }
+    begin(&to, printer, contraction);
+    bool is_mma = to.plan.form == UL_CONTRACT_CUDA_MMA;
+    if (to.plan.grid.shared_bytes > 0)
+        ul_contract_line(&to.out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
+                         is_mma ? "uint16_t" : to.plan.base.type, contraction->acc,
+                         to.plan.grid.shared_bytes /
+                             (is_mma ? 2 : (uint32_t)to.plan.base.element_bytes));
+    end(&to);
+}
+
+void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_contraction *contraction, uint32_t indent)
+{
+    struct cuda_out to;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_put_tile(printer, contraction->attend, indent);
+        return;
+    }
+    begin(&to, printer, contraction);
+    const struct ul_contract_out *out = &to.out;
+    put_begin(&to, indent);
+    switch (to.plan.form) {
+    case UL_CONTRACT_CUDA_EACH:
+        put_block_each(&to, indent + 1);
+        break;
+    case UL_CONTRACT_CUDA_DOT:
+        put_dot(&to, indent + 1);
+        break;
+    case UL_CONTRACT_CUDA_TILE:
+    case UL_CONTRACT_CUDA_MMA:
+        put_tile(&to, indent + 1);
+        break;
+    }
+    ul_contract_line(out, indent, "}");
+    end(&to);
+}
+
+void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_contraction *contraction, uint32_t indent)
+{
+    struct cuda_out to;
+    UL_ASSERT(contraction->attend == NULL); /* a block has it, or its statements are printed */
+    begin(&to, printer, contraction);
+    bool has_dots = to.plan.dot_pack > 0 && printer->team > 0;
+    to.plan.form = has_dots ? UL_CONTRACT_CUDA_DOT : UL_CONTRACT_CUDA_EACH;
+    to.plan.a.pack = to.plan.b.pack = has_dots ? to.plan.dot_pack : 1;
+    put_begin(&to, indent);
+    if (has_dots)
+        put_team_dots(&to, indent + 1);
+    else
+        put_team_each(&to, indent + 1);
+    ul_contract_line(&to.out, indent, "}");
+    end(&to);
+}

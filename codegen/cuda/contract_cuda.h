@@ -1,0 +1,60 @@
+/* Tiled contractions for target cuda: the CUDA text of one UL_KS_CONTRACT statement.
+ *
+ * A contraction is run by a grid of blocks where it stands at the top of a kernel, or under loops
+ * of independent iterations alone (the batch): each block forms tiles of sums from tiles of the
+ * operands in shared memory. Inside of other statements it is run by the team of threads that runs
+ * those: each thread forms some sums. The choice looks at shapes alone, never at addresses, so a
+ * sum has the same order of additions in every program that contains the kernel; no sum is formed
+ * by two threads unless in a fixed tree.
+ * Invariants and names in the text as in contract.h: variables v<id>, buffers b<id>, own names
+ * begin with "t_"; nothing outside of an operand's bounds is read; the epilogue runs exactly once
+ * for each (m, n). The program includes runtime/ul_contract.cuh.
+ */
+#ifndef UL_CONTRACT_CUDA_H
+#define UL_CONTRACT_CUDA_H
+
+#include "codegen/kernel/contract.h"
+
+/* What the caller prints for us; as in struct ul_contract_printer. */
+struct ul_contract_cuda_printer {
+    struct ul_text *text;
+    const struct ul_kernel *kernel;
+    void *context;
+    void (*put_expression)(void *context, ul_kx expression);
+    void (*put_statements)(void *context, ul_ks first, uint32_t indent);
+    void (*put_load)(void *context, uint32_t buffer, const char *index);
+    int64_t team; /* threads of put_team's team, which are whole warps that run alike; 0: they may
+                     be any number, each on its own */
+};
+
+/* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
+ */
+const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
+                                              struct ul_arena *arena);
+
+/* As ul_contract_orders: flags of enum ul_contract_order, and others of this target's own. Kernels
+ * with the same single flag but UL_CONTRACT_LOOSE form the same sums with the same bits. */
+uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel);
+
+/* How a contraction at the top is launched. */
+struct ul_contract_grid {
+    int64_t tile_count; /* of one contraction; tiles are numbered from 0 */
+    uint32_t threads;   /* of a block: a multiple of 32, at most 256 */
+    uint32_t shared_bytes;
+};
+void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                           struct ul_contract_grid *grid);
+/* The declarations of shared memory (UL_SHARED), once at the start of the kernel's body. */
+void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
+                                 const struct ul_contraction *contraction, uint32_t indent);
+/* Tile `t_tile` (an int64_t variable of the text) by all threads of the block, threadIdx.x being
+ * the thread; barriers inside are __syncthreads(), which all threads of the block reach. Opens its
+ * own block; may be repeated in a loop, shared memory is free to be written again at its end. */
+void ul_contract_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_contraction *contraction, uint32_t indent);
+/* All of it by a team: thread `t_thread` of `t_threads`. No barrier of the team inside; what the
+ * operands hold was synchronised before, and the caller synchronises what the epilogue wrote. */
+void ul_contract_cuda_put_team(const struct ul_contract_cuda_printer *printer,
+                               const struct ul_contraction *contraction, uint32_t indent);
+
+#endif

@@ -1,0 +1,463 @@
+/* How a contraction is run by a grid: from its shape and its strides alone.
+ *
+ * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with
+ * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8 for 16; but
+ * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
+ * share the k of a small tile. The choice takes the least of what a simple model of a device
+ * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
+ * or irregular has a thread for each sum, long sums of two vectors have a warp each.
+ */
+#include "codegen/cuda/attend_cuda.h"
+#include "codegen/cuda/contract_cuda_internal.h"
+
+#include <string.h>
+
+enum {
+    PROCESSORS = 132,
+    EACH_THREADS = 128,
+    DOT_THREADS = 256,
+    LEAST_DEPTH = 8,  /* of k, for a tile */
+    LEAST_SIDE = 4,   /* of m and n, for a tile over a short k */
+    LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
+    LEAST_SUMS = 64,
+    DOT_DEPTH = 64,
+    DOT_SUMS = 4,
+    MOST_PARTS = 16, /* that k is cut into */
+    MOST_PARTS_BYTES = 1 << 20,
+    LEAST_PART = 64,     /* of k */
+    RUN = 16,            /* neighbours along k that stay together */
+    SHARED_BYTES = 49152 /* that every device has without being asked */
+};
+
+#define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
+#define TILE_BYTES_CYCLE 40.0 /* that a multiprocessor reads of operands, which others read too */
+#define OUT_CYCLES 200.0      /* of waiting, where sums go out through shared memory */
+#define LANES 32              /* elements that shared memory takes in a cycle */
+#define LAUNCH_CYCLES 4000.0  /* of one more kernel */
+#define BYTES_CYCLE 2000.0    /* that all multiprocessors read or write */
+#define WORTH_CUTTING 0.8     /* of the cycles without, at most */
+#define PRODUCTS_CYCLE 128.0  /* of a multiprocessor */
+#define MMA_CYCLE 1024.0      /* the same on tensor cores */
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t magnitude(int64_t a)
+{
+    return a < 0 ? -a : a;
+}
+
+/* All users' uses together. */
+static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena)
+{
+    const struct ul_contract_uses *users[] = {&plan->base.a_uses, &plan->base.b_uses,
+                                              &plan->base.epilogue_uses};
+    struct ul_contract_uses *all = &plan->uses;
+    for (uint32_t u = 0; u < 3; u++) {
+        for (uint32_t i = 0; i < users[u]->count; i++) {
+            UL_GROW(arena, all->indexes, all->count, all->capacity);
+            all->indexes[all->count++] = users[u]->indexes[i];
+        }
+        for (uint32_t d = 0; d < UL_CONTRACT_DIMS; d++) {
+            all->is_opaque[d] |= users[u]->is_opaque[d];
+            all->is_mentioned[d] |= users[u]->is_mentioned[d];
+        }
+        all->mentions_acc |= users[u]->mentions_acc;
+    }
+}
+
+/* Is the expression always within +- most? */
+static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t most)
+{
+    int64_t value;
+    if (ul_kx_is_int(kernel, x, &value))
+        return magnitude(value) <= most;
+    return kernel->exprs[x].low >= -most && kernel->exprs[x].high <= most;
+}
+
+bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
+                               const struct ul_contract_uses *uses, const struct ul_kernel *kernel)
+{
+    const struct ul_contraction *c = plan->contraction;
+    const int64_t most = (int64_t)1 << 29;
+    if (plan->m > most || plan->n > most || plan->k > most ||
+        (double)plan->m * (double)plan->n > (double)most)
+        return false;
+    for (uint32_t i = 0; i < uses->count; i++) {
+        double reach = 0;
+        for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
+            reach += (double)magnitude(uses->indexes[i].strides[d]) * (double)c->extents[d];
+        if (reach > (double)most)
+            return false;
+    }
+    for (uint32_t i = 0; i < c->a.bound_count; i++)
+        if (!is_within(kernel, c->a.bounds[i].at.base, most))
+            return false;
+    for (uint32_t i = 0; i < c->b.bound_count; i++)
+        if (!is_within(kernel, c->b.bounds[i].at.base, most))
+            return false;
+    return true;
+}
+
+static int64_t last_stride(const struct ul_affine *at, const struct ul_contract_dims *dims)
+{
+    return magnitude(at->strides[dims->carrier[dims->count - 1]]);
+}
+
+/* Do the neighbours of an operand lie along k rather than beside it? */
+static bool is_along_k(const struct ul_affine *at, const struct ul_contract_dims *k,
+                       const struct ul_contract_dims *beside)
+{
+    int64_t by_k = last_stride(at, k), by_other = last_stride(at, beside);
+    return by_k != 0 && (by_other == 0 || by_k < by_other);
+}
+
+/* Of the epilogue's indexes, those that move along one of m and n by 1. */
+static bool puts_along_m(const struct ul_contract_plan *base)
+{
+    uint32_t along_m = 0, along_n = 0;
+    for (uint32_t i = 0; i < base->epilogue_uses.count; i++) {
+        const struct ul_affine *at = &base->epilogue_uses.indexes[i];
+        int64_t by_m = last_stride(at, &base->out_m), by_n = last_stride(at, &base->out_n);
+        along_m += by_m == 1 && by_n != 0;
+        along_n += by_n == 1 && by_m != 0;
+    }
+    return along_m > along_n;
+}
+
+/* Do `pack` neighbours from any multiple of it on lie side by side, as do the runs they are in? */
+static bool is_packed(const struct ul_operand *operand, const struct ul_contract_dims *along,
+                      const struct ul_contract_dims *other, int64_t pack)
+{
+    uint32_t last = along->carrier[along->count - 1];
+    if (operand->transform != UL_NONE || operand->at.strides[last] != 1 ||
+        along->extents[along->count - 1] % pack != 0)
+        return false;
+    for (uint32_t i = 0; i + 1 < along->count; i++)
+        if (operand->at.strides[along->carrier[i]] % pack != 0)
+            return false;
+    for (uint32_t i = 0; i < other->count; i++)
+        if (operand->at.strides[other->carrier[i]] % pack != 0)
+            return false;
+    for (uint32_t i = 0; i < operand->bound_count; i++)
+        if (operand->bounds[i].at.strides[last] != 0)
+            return false;
+    return true;
+}
+
+struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
+                                                         char name, int most)
+{
+    bool is_a = name == 'a';
+    const struct ul_operand *operand = is_a ? &plan->contraction->a : &plan->contraction->b;
+    const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
+    const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
+    struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
+    for (int pack = most; pack > 1 && reading.pack == 1; pack /= 2)
+        if (is_packed(operand, reading.along_k ? k : beside, reading.along_k ? beside : k, pack))
+            reading.pack = pack;
+    return reading;
+}
+
+/* Cycles of all contractions side by side; `peak`: products that a multiprocessor forms at best. */
+static double cycles_of(const struct ul_contract_cuda_plan *plan,
+                        const struct ul_contract_cuda_tile *tile, double peak)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    double tiles = (double)divide_up(base->m, tile->m) * (double)divide_up(base->n, tile->n) *
+                   (double)plan->batch;
+    double waves = (double)(int64_t)((tiles + PROCESSORS - 1) / PROCESSORS);
+    double turns = (double)divide_up(base->k, tile->k);
+    double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
+    /* of the peak: what reading shared memory leaves */
+    double side = (double)(tile->thread_m * tile->thread_n) / (tile->thread_m + tile->thread_n);
+    double cycles = products * (side + 1) / (peak * side);
+    double bytes = turns * (double)(tile->k * (tile->m + tile->n)) *
+                   (double)(plan->form == UL_CONTRACT_CUDA_MMA ? 2 : base->element_bytes);
+    cycles = bytes > cycles * TILE_BYTES_CYCLE ? bytes / TILE_BYTES_CYCLE : cycles;
+    /* sums on their way out, through shared memory */
+    double out = 2.0 * tile->splits * tile->m * tile->n / LANES + OUT_CYCLES;
+    return waves * (cycles + out) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int most(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* Bytes of shared memory, as struct ul_tile of runtime/cuda/ul_contract.cuh has them. */
+static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+{
+    int bytes = (int)base->element_bytes, pad = 16 / bytes;
+    int across = tile->n / tile->thread_n, down = tile->m / tile->thread_m;
+    int stage = tile->k * (tile->m + tile->n + 2 * pad);
+    int out = most(down * (tile->n + pad), across * (tile->m + pad));
+    if (tile->splits > 1)
+        out = tile->splits * tile->m * (tile->n + pad);
+    return most(2 * stage, out) * bytes;
+}
+
+/* The same of struct ul_mma. */
+static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contract_cuda_tile *tile)
+{
+    (void)base;
+    int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
+    int stage =
+        most(tile->m * (k + 8), k * (tile->m + 8)) + most(tile->n * (k + 8), k * (tile->n + 8));
+    return 2 * most(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
+}
+
+/* The tile of least cycles that fits the shared memory that every device has. */
+static void choose_tile(struct ul_contract_cuda_plan *plan,
+                        const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
+                        int (*bytes_of)(const struct ul_contract_plan *base,
+                                        const struct ul_contract_cuda_tile *tile))
+{
+    double least_cycles = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        double cycles = cycles_of(plan, &tiles[i], peak);
+        if (bytes_of(&plan->base, &tiles[i]) > SHARED_BYTES ||
+            (least_cycles > 0 && cycles >= least_cycles))
+            continue;
+        least_cycles = plan->cycles = cycles;
+        plan->tile = tiles[i];
+    }
+    plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
+    plan->grid.tile_count =
+        divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
+}
+
+static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 8, 8, 8, 1}, {64, 128, 16, 4, 8, 1},  {128, 64, 16, 8, 4, 1},
+        {64, 64, 16, 8, 4, 1},  {64, 32, 32, 8, 4, 4},   {32, 64, 32, 4, 8, 4},
+        {64, 64, 16, 4, 4, 1},  {32, 32, 64, 4, 4, 4},   {16, 64, 32, 4, 4, 4},
+        {64, 16, 32, 4, 4, 4},  {16, 16, 128, 4, 4, 16}, {8, 64, 32, 4, 4, 8},
+        {64, 8, 32, 4, 4, 8}};
+    uint32_t skip = plan->base.element_bytes > 4 ? 6 : 0; /* sums must fit registers */
+    plan->form = UL_CONTRACT_CUDA_TILE;
+    choose_tile(plan, tiles + skip, (uint32_t)(sizeof tiles / sizeof tiles[0]) - skip,
+                PRODUCTS_CYCLE, tile_bytes);
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
+    int pack = 16 / (int)base->element_bytes;
+    plan->grid.threads = (uint32_t)threads;
+    plan->a = ul_contract_cuda_read_by(base, 'a',
+                                       base->a_same ? least(pack, tile->m * tile->k / threads) : 1);
+    plan->b = ul_contract_cuda_read_by(base, 'b',
+                                       base->b_same ? least(pack, tile->n * tile->k / threads) : 1);
+}
+
+/* The name of 16-bit elements in runtime/cuda/ul_contract.cuh; NULL for other types. */
+static const char *kind_of(const struct ul_kernel *kernel, const struct ul_operand *operand)
+{
+    enum ul_dtype dtype = kernel->buffers[operand->buffer].dtype;
+    bool is_zero_outside = !(operand->outside < 0) && !(operand->outside > 0);
+    if (operand->transform != UL_NONE || (operand->bound_count > 0 && !is_zero_outside))
+        return NULL;
+    return dtype == UL_F16 ? "ul_float16" : dtype == UL_BF16 ? "ul_bfloat16" : NULL;
+}
+
+static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contraction *c = base->contraction;
+    return kind_of(kernel, &c->a) != NULL && kind_of(kernel, &c->b) != NULL &&
+           kernel->buffers[c->a.buffer].dtype == kernel->buffers[c->b.buffer].dtype &&
+           c->acc_dtype == UL_F32 && base->m >= LEAST_DEPTH && base->n >= LEAST_DEPTH &&
+           base->k >= LEAST_DEPTH;
+}
+
+/* As struct ul_mma of runtime/ul_contract.cuh. */
+static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    static const struct ul_contract_cuda_tile tiles[] = {
+        {128, 128, 32, 64, 32, 1}, {64, 128, 32, 32, 32, 1}, {128, 64, 32, 32, 32, 1},
+        {64, 64, 64, 32, 32, 1},   {64, 64, 32, 32, 32, 1},  {32, 32, 64, 16, 16, 1}};
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contract_cuda_tile *tile = &plan->tile;
+    plan->form = UL_CONTRACT_CUDA_MMA;
+    plan->kind = kind_of(kernel, &base->contraction->a);
+    choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
+    plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
+    plan->a = ul_contract_cuda_read_by(base, 'a', 8);
+    plan->b = ul_contract_cuda_read_by(base, 'b', 8);
+}
+
+/* Loops around the contraction, each of them a constant number of times. */
+static int64_t batch_of(const struct ul_kernel *kernel, ul_ks first, uint32_t which)
+{
+    for (ul_ks s = first; s != UL_NONE; s = kernel->stmts[s].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[s];
+        int64_t count = 1, inside;
+        if (stmt->kind == UL_KS_CONTRACT && stmt->contraction == which)
+            return 1;
+        if (stmt->kind != UL_KS_FOR && stmt->kind != UL_KS_IF)
+            continue;
+        if (stmt->kind == UL_KS_FOR &&
+            ((stmt->flags & UL_FOR_PARALLEL) == 0 || !ul_kx_is_int(kernel, stmt->value, &count)))
+            count = 1;
+        inside = batch_of(kernel, stmt->body, which);
+        if (inside == 0 && stmt->kind == UL_KS_IF)
+            inside = batch_of(kernel, stmt->orelse, which);
+        if (inside > 0)
+            return inside * (count > 0 ? count : 1);
+    }
+    return 0;
+}
+
+int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
+                               const struct ul_contraction *contraction)
+{
+    int64_t batch = batch_of(kernel, kernel->first, (uint32_t)(contraction - kernel->contractions));
+    return batch < 1 ? 1 : batch;
+}
+
+/* Elements at once where a warp adds along k, 0 where neighbours lie elsewhere. */
+static int dot_pack(const struct ul_contract_cuda_plan *plan)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    const struct ul_contraction *c = base->contraction;
+    bool a_is_short = plan->kinds[0] != NULL && c->a.bound_count == 0;
+    bool b_is_short = plan->kinds[1] != NULL && c->b.bound_count == 0;
+    int most = a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
+    if (!(base->a_plain || a_is_short) || !(base->b_plain || b_is_short))
+        most = 1;
+    if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
+        last_stride(&c->a.at, &base->a_k) != 1 || last_stride(&c->b.at, &base->b_k) != 1)
+        return 0;
+    struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', most);
+    struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', most);
+    return a.along_k && b.along_k ? least(a.pack, b.pack) : 1;
+}
+
+static void choose_dot(struct ul_contract_cuda_plan *plan)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    int64_t warps = DOT_THREADS / 32;
+    plan->form = UL_CONTRACT_CUDA_DOT;
+    plan->a = plan->b = (struct ul_contract_cuda_reading){true, plan->dot_pack};
+    plan->dot_sums =
+        base->m * base->n * plan->batch >= PROCESSORS * warps * 2 * DOT_SUMS ? DOT_SUMS : 1;
+    plan->grid.threads = DOT_THREADS;
+    plan->grid.tile_count = divide_up(base->m * base->n, warps * plan->dot_sums);
+}
+
+static bool wants_tile(const struct ul_contract_plan *base)
+{
+    int64_t side = base->m < base->n ? base->m : base->n;
+    return base->m * base->n >= LEAST_SUMS &&
+           (base->k >= LONG_DEPTH || (base->k >= LEAST_DEPTH && side >= LEAST_SIDE));
+}
+
+static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
+{
+    const struct ul_contract_plan *base = &plan->base;
+    plan->cycles = 0;
+    plan->coordinate = ul_contract_cuda_is_short(base, &plan->uses, kernel) ? "int32_t" : "int64_t";
+    plan->put_along_m = puts_along_m(base);
+    plan->a = plan->b = (struct ul_contract_cuda_reading){false, 1};
+    plan->kinds[0] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->a) : NULL;
+    plan->kinds[1] = base->element_bytes == 4 ? kind_of(kernel, &base->contraction->b) : NULL;
+    plan->dot_pack = dot_pack(plan);
+    if (plan->dot_pack > 0 && (base->m == 1 || base->n == 1)) {
+        choose_dot(plan);
+        return;
+    }
+    if (ul_contract_is_regular(base) && wants_mma(plan, kernel)) {
+        choose_mma_tile(plan, kernel);
+        return;
+    }
+    if (ul_contract_is_regular(base) && wants_tile(base)) {
+        choose_threads_tile(plan);
+        return;
+    }
+    plan->form = UL_CONTRACT_CUDA_EACH;
+    plan->grid.threads = EACH_THREADS;
+    plan->grid.tile_count = divide_up(base->m * base->n, EACH_THREADS);
+}
+
+void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
+                                const struct ul_contraction *contraction, struct ul_arena *arena)
+{
+    memset(plan, 0, sizeof *plan);
+    ul_contract_cuda_order(plan, kernel, contraction, arena);
+    const struct ul_contraction *c = &plan->contraction;
+    ul_contract_plan_init(&plan->base, kernel, c, arena);
+    join_uses(plan, arena);
+    uint32_t m = c->m_count, n = c->n_count, k = c->k_count;
+    ul_contract_merge(c, &plan->uses, 0, m, &plan->m);
+    ul_contract_merge(c, &plan->uses, m, n, &plan->n);
+    ul_contract_merge(c, &plan->uses, m + n, k, &plan->k);
+    plan->batch = ul_contract_cuda_batch(kernel, contraction);
+    choose(plan, kernel);
+}
+
+/* The dimension of k that is cut into so many parts, or UL_CONTRACT_DIMS: the longest one, whole
+ * runs of neighbours in memory staying together. */
+static uint32_t cut_dim(const struct ul_contraction *c, int64_t parts)
+{
+    uint32_t first = c->m_count + c->n_count, best = UL_CONTRACT_DIMS;
+    for (uint32_t d = first; d < first + c->k_count; d++) {
+        bool is_unit = c->a.at.strides[d] == 1 || c->b.at.strides[d] == 1;
+        if (c->extents[d] % (is_unit ? parts * RUN : parts) == 0 &&
+            (best == UL_CONTRACT_DIMS || c->extents[d] > c->extents[best]))
+            best = d;
+    }
+    return best;
+}
+
+struct ul_contract_cuda_cut ul_contract_cuda_cut(const struct ul_contract_cuda_plan *plan,
+                                                 const struct ul_kernel *kernel,
+                                                 const struct ul_contraction *c)
+{
+    struct ul_contract_cuda_cut best = {.parts = 1};
+    const struct ul_contract_plan *base = &plan->base;
+    double sums = (double)base->m * (double)base->n * (double)plan->batch;
+    double least_cycles = plan->cycles * WORTH_CUTTING;
+    bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
+    if (!is_tile || !ul_dtype_get(c->acc_dtype)->is_float || c->a.transform != UL_NONE ||
+        c->b.transform != UL_NONE)
+        return best;
+    for (int64_t parts = 2; parts <= MOST_PARTS; parts *= 2) {
+        struct ul_contract_cuda_plan part = *plan;
+        double bytes = (double)parts * sums * (double)base->element_bytes;
+        uint32_t dim = cut_dim(c, parts);
+        if (dim == UL_CONTRACT_DIMS || bytes > (double)MOST_PARTS_BYTES ||
+            base->k / parts < LEAST_PART)
+            break;
+        part.base.k /= parts;
+        part.batch *= parts;
+        choose(&part, kernel);
+        double cycles = part.cycles + LAUNCH_CYCLES + 2 * bytes / BYTES_CYCLE;
+        if (part.form != plan->form || cycles >= least_cycles)
+            continue;
+        least_cycles = cycles;
+        best = (struct ul_contract_cuda_cut){.parts = parts, .dim = dim};
+    }
+    return best;
+}
+
+void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                           struct ul_contract_grid *grid)
+{
+    struct ul_arena arena;
+    struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_grid(kernel, contraction->attend, grid);
+        return;
+    }
+    ul_arena_init(&arena);
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
+    *grid = plan.grid;
+    ul_arena_done(&arena);
+}

@@ -1,0 +1,338 @@
+/* Which calls of target cuda are cuBLASLt's and cuDNN's, from the graph alone: the compiler links
+ * neither, and machines that build need no GPU.
+ *
+ * Problem: what a plan holds must run on every device, while the algorithms, and the workspace that
+ * they want, are the device's. Method: a call is planned where the libraries document that they
+ * compute it, with a workspace that shapes give reason for, bounded by --workspace; at its start
+ * the program asks for the algorithms that do with that (runtime/cuda/ul_cublas.cu, ul_cudnn.cu).
+ * Where there are none a kernel of ours runs, which stands beside each call.
+ *
+ *      MatMul, Gemm, Conv 1x1   cuBLASLt   act(alpha * src * weights + residual + bias)
+ *      Conv                     cuDNN      act(conv(src, weights) + residual + bias)
+ *
+ * Matrices are taken by strides. To cuBLASLt, which knows columns first, a row-major result [m, n]
+ * is a matrix of n rows, so that its operands are given in turned order and the bias, one number
+ * for each of our columns, is one for each of its rows. Of the activations it has ReLU and GELU by
+ * tanh; whatever else follows ends the group, and is a kernel of its own in the same place.
+ *
+ * A convolution of 1x1 over channels that lie innermost is a product of all pixels with the
+ * weights: cuBLASLt takes it in any slice of a Concat, and it needs no cuDNN. cuDNN gets dense
+ * tensors with channels innermost.
+ *
+ * Elements are f32, f16 or bf16, sums are f32; factors are of one type, and a bias is of the
+ * result's, which for convolutions is that of the factors.
+ *
+ * Ours stay: products of few operations, batches of small matrices, sums of few terms, convolutions
+ * of few channels in a group: what a kernel of one launch computes in less than a library's tiles
+ * are made for. So the first layer of a network for images does: its three channels lie apart in
+ * memory, or else cuDNN pads them in a workspace, where the largest values are (in f16 networks for
+ * mobiles took up to a third more memory for it). Slices of a Concat stay ours too: of tensors with
+ * channels innermost cuDNN documents those that are fully packed, and a copy behind each call would
+ * be a launch more. Workspaces larger than the default would serve Winograd's method, which cuDNN
+ * does not document for filters with channels innermost.
+ *
+ * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
+ * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
+#include "codegen/program/library_internal.h"
+
+#include <string.h>
+
+/* What algorithms keep beside their sums: tables and counters. */
+#define TABLE_BYTES ((uint64_t)64 << 10)
+
+/* Tests build a compiler that hands over all that the libraries take. */
+#ifndef UL_CUDA_CALLS_ALL
+#define UL_CUDA_CALLS_ALL 0
+#endif
+
+enum {
+    LEAST_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
+    LEAST_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
+    LEAST_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
+    LEAST_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
+    CALLERS_ALIGN_BYTES = 16                    /* of the buffers of --io caller */
+};
+
+struct context {
+    struct ul_target_library library;
+    const struct ul_program_options *options;
+};
+
+/* ---- post-operations ---- */
+
+/* alpha, then the residual, then one activation. A bias is added unscaled. */
+static bool takes_posts(const struct ul_call *call, bool is_product)
+{
+    uint32_t i = 0;
+    const struct ul_post *posts = call->posts;
+    if (i < call->post_count && posts[i].kind == UL_POST_LINEAR && posts[i].beta == 0 &&
+        call->bias.rank == 0 && is_product)
+        i++;
+    if (i < call->post_count && posts[i].kind == UL_POST_SUM)
+        i++;
+    if (i < call->post_count && posts[i].kind == UL_POST_RELU && posts[i].alpha == 0)
+        i++;
+    else if (i < call->post_count && posts[i].kind == UL_POST_GELU_TANH && is_product)
+        i++;
+    return i == call->post_count;
+}
+
+/* ---- matrix products ---- */
+
+/* One of the last two axes has elements side by side, the other steps over it. */
+static bool is_matrix(const struct ul_call_tensor *tensor)
+{
+    uint32_t r = tensor->rank - 2, c = tensor->rank - 1;
+    const int64_t *dims = tensor->dims, *strides = tensor->strides;
+    return (strides[c] == 1 && strides[r] >= dims[c]) || (strides[r] == 1 && strides[c] >= dims[r]);
+}
+
+static bool is_row_major(const struct ul_call_tensor *tensor)
+{
+    uint32_t r = tensor->rank - 2, c = tensor->rank - 1;
+    return tensor->strides[c] == 1 && tensor->strides[r] >= tensor->dims[c];
+}
+
+static bool fits_int(const struct ul_call_tensor *tensor)
+{
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (tensor->dims[d] > INT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool takes_product(const struct ul_call *call, uint64_t product_count)
+{
+    uint32_t rank = call->dst.rank;
+    uint64_t batch = rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
+    return (rank == 2 || rank == 3) && is_matrix(&call->src) && is_matrix(&call->weights) &&
+           is_row_major(&call->dst) && fits_int(&call->src) && fits_int(&call->weights) &&
+           fits_int(&call->dst) && product_count >= LEAST_PRODUCTS &&
+           call->src.dims[rank - 1] >= LEAST_DEPTH &&
+           (batch == 1 || product_count / batch >= LEAST_MATRIX_PRODUCTS) &&
+           (call->bias.rank == 0 || call->bias.strides[rank - 1] == 1);
+}
+
+static uint64_t elements_of(const struct ul_call_tensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        count *= (uint64_t)tensor->dims[d];
+    return count;
+}
+
+/* A product of few tiles is cut along its sums so that a device is filled, each part a result in
+ * f32 of its own; nothing else in a product wants memory that grows with it. */
+static uint64_t product_workspace(const struct ul_call *call)
+{
+    enum { TILE = 128, TILES = 256, LEAST_CUT = 256 };
+    const int64_t *dims = &call->dst.dims[call->dst.rank - 2];
+    uint64_t tiles = (uint64_t)((dims[0] + TILE - 1) / TILE * ((dims[1] + TILE - 1) / TILE));
+    tiles *= call->dst.rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
+    uint64_t cuts = tiles < TILES ? TILES / tiles : 1;
+    uint64_t most = (uint64_t)call->src.dims[call->src.rank - 1] / LEAST_CUT;
+    cuts = cuts < most ? cuts : most;
+    return cuts > 1 ? cuts * elements_of(&call->dst) * sizeof(float) : 0;
+}
+
+/* ---- convolution ---- */
+
+/* The images and their pixels as one axis: its stride, or 0 where there is none. */
+static int64_t pixel_stride(const struct ul_call_tensor *tensor)
+{
+    int64_t stride = 0, count = 1;
+    for (uint32_t i = tensor->rank; i-- > 1;) {
+        uint32_t d = i == 1 ? 0 : i;
+        if (tensor->dims[d] == 1)
+            continue;
+        if (stride == 0)
+            stride = tensor->strides[d];
+        else if (tensor->strides[d] != stride * count)
+            return 0;
+        count *= tensor->dims[d];
+    }
+    return stride == 0 ? tensor->dims[1] : stride;
+}
+
+static bool is_pointwise(const struct ul_call *call)
+{
+    bool all = call->group_count == 1 && call->src.rank > 2;
+    for (uint32_t d = 2; d < call->weights.rank; d++)
+        all = all && call->weights.dims[d] == 1;
+    for (uint32_t d = 0; d + 2 < call->src.rank; d++)
+        all = all && call->steps[d] == 1 && call->pads[d] == 0 &&
+              call->pads[call->src.rank - 2 + d] == 0;
+    return all && (call->src.dims[1] == 1 || call->src.strides[1] == 1) &&
+           (call->dst.dims[1] == 1 || call->dst.strides[1] == 1) &&
+           pixel_stride(&call->src) >= call->src.dims[1] &&
+           pixel_stride(&call->dst) >= call->dst.dims[1];
+}
+
+static void make_rows(struct ul_call_tensor *tensor)
+{
+    int64_t stride = pixel_stride(tensor), channels = tensor->dims[1];
+    int64_t pixels = (int64_t)elements_of(tensor) / channels;
+    struct ul_call_tensor rows = *tensor;
+    memset(rows.dims, 0, sizeof rows.dims);
+    memset(rows.strides, 0, sizeof rows.strides);
+    rows.rank = 2;
+    rows.dims[0] = pixels;
+    rows.dims[1] = channels;
+    rows.strides[0] = stride;
+    rows.strides[1] = 1;
+    *tensor = rows;
+}
+
+/* A convolution of 1x1 as the product of its pixels with its weights. */
+static void make_product(struct ul_call *call)
+{
+    struct ul_call_tensor weights = call->weights;
+    make_rows(&call->src);
+    make_rows(&call->dst);
+    memset(call->weights.dims, 0, sizeof call->weights.dims);
+    memset(call->weights.strides, 0, sizeof call->weights.strides);
+    call->weights.rank = 2;
+    call->weights.dims[0] = weights.dims[1];
+    call->weights.dims[1] = weights.dims[0];
+    call->weights.strides[0] = weights.strides[1];
+    call->weights.strides[1] = weights.strides[0];
+    ul_describe_settle(&call->weights, UL_CALL_MATMUL);
+    if (call->bias.rank > 0) {
+        call->bias.rank = 2;
+        call->bias.dims[1] = call->bias.dims[0];
+        call->bias.dims[0] = 1;
+        call->bias.strides[1] = 1;
+        call->bias.strides[0] = call->bias.dims[1];
+    }
+    call->kind = UL_CALL_MATMUL;
+    call->group_count = 0;
+    memset(call->steps, 0, sizeof call->steps);
+    memset(call->pads, 0, sizeof call->pads);
+    for (uint32_t d = 0; d < 3; d++)
+        call->dilations[d] = 1;
+}
+
+/* Dense, with the axis `channels` innermost and the others in their order. */
+static bool is_channels_last(const struct ul_call_tensor *tensor, uint32_t channels)
+{
+    int64_t count = tensor->dims[channels];
+    bool dense = count == 1 || tensor->strides[channels] == 1;
+    for (uint32_t d = tensor->rank; d-- > 0;) {
+        if (d == channels)
+            continue;
+        dense = dense && (tensor->dims[d] == 1 || tensor->strides[d] == count);
+        count *= tensor->dims[d];
+    }
+    return dense;
+}
+
+static bool takes_convolution(const struct ul_call *call, uint64_t product_count)
+{
+    uint32_t space = call->src.rank - 2;
+    uint32_t out = call->group_count > 1 ? 1 : 0; /* axis of the weights */
+    bool symmetric = true;
+    for (uint32_t d = 0; d < space; d++)
+        symmetric = symmetric && call->pads[d] == call->pads[space + d] && call->pads[d] >= 0;
+    /* An activation or a residual comes with a bias: the one call that has them needs it. */
+    return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
+           product_count >= LEAST_PRODUCTS && call->weights.dims[out] >= LEAST_CHANNELS &&
+           call->weights.dims[out + 1] >= LEAST_CHANNELS &&
+           (call->post_count == 0 || call->bias.rank > 0) && is_channels_last(&call->src, 1) &&
+           is_channels_last(&call->dst, 1) && is_channels_last(&call->weights, out + 1) &&
+           fits_int(&call->src) && fits_int(&call->dst) && fits_int(&call->weights) &&
+           elements_of(&call->src) <= INT32_MAX && elements_of(&call->dst) <= INT32_MAX;
+}
+
+/* Its tensors once more, in another layout or in parts. */
+static uint64_t convolution_workspace(const struct ul_call *call)
+{
+    return (elements_of(&call->src) + elements_of(&call->weights) + elements_of(&call->dst)) *
+           sizeof(float);
+}
+
+/* ---- answers ---- */
+
+static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
+{
+    /* The runtime reckons with scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
+    uint64_t align = context->options->align_bytes;
+    bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
+    uint64_t most = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
+    uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
+    return bytes < most ? bytes : most;
+}
+
+/* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
+ * loses. A product of few tiles is not cut, and leaves a part of the device idle; a convolution
+ * goes without tensors in another layout, then without its tables of offsets, or is a kernel of
+ * ours. */
+static double leaner(void *context, struct ul_call *call)
+{
+    bool is_product = call->kind == UL_CALL_MATMUL, has_more = call->scratch_bytes > TABLE_BYTES;
+    (void)context;
+    if (call->scratch_bytes == 0)
+        return 0;
+    call->scratch_bytes = has_more ? TABLE_BYTES : 0;
+    if (is_product)
+        return has_more ? 2 : 1.02;
+    return has_more ? 1.2 : 1.5;
+}
+
+static uint32_t align_of(const struct context *context, const struct ul_group_call *call)
+{
+    uint32_t align = call->align_bytes;
+    while (context->options->align_bytes % align != 0)
+        align /= 2;
+    if (context->options->io_caller && call->at_edge && align > CALLERS_ALIGN_BYTES)
+        align = CALLERS_ALIGN_BYTES;
+    return align;
+}
+
+static bool answer(void *data, struct ul_group_call *group, bool pack)
+{
+    const struct context *context = data;
+    struct ul_call *call = &group->call;
+    (void)pack; /* weights lie as the graph has them */
+    call->tail_count = 0;
+    if (call->bias.rank > 0 && call->bias.type != call->dst.type)
+        return false;
+    if (call->kind == UL_CALL_CONVOLUTION && is_pointwise(call))
+        make_product(call);
+    bool is_product = call->kind == UL_CALL_MATMUL;
+    bool is_convolution = call->kind == UL_CALL_CONVOLUTION && context->options->has_cudnn;
+    if (!takes_posts(call, is_product) ||
+        !(is_product ? takes_product(call, group->product_count)
+                     : is_convolution && takes_convolution(call, group->product_count)))
+        return false;
+    call->implementation = is_product ? "cublaslt" : "cudnn";
+    call->align_bytes = align_of(context, group);
+    call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
+    call->scratch_bytes =
+        bounded(context, is_product ? product_workspace(call) : convolution_workspace(call));
+    return true;
+}
+
+static void close_context(void *context)
+{
+    (void)context; /* all of it lies in the arena */
+}
+
+enum ul_status ul_cuda_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library, struct ul_diag *diag)
+{
+    struct context *context = UL_NEW(arena, struct context);
+    (void)diag;
+    context->options = ul_arena_copy(arena, options, sizeof *options);
+    context->library = (struct ul_target_library){.name = "CUDA libraries",
+                                                  .adds_from_afar = true,
+                                                  .runs_always = true,
+                                                  .chosen_at_start = true,
+                                                  .context = context,
+                                                  .answer = answer,
+                                                  .leaner = leaner,
+                                                  .close = close_context};
+    *library = &context->library;
+    return UL_OK;
+}

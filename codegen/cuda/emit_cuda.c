@@ -1,0 +1,303 @@
+/* A planned program as a folder of CUDA C++: kernels.cu (kernels, and run_main, which enqueues them
+ * at planned addresses), model.c (the tables, C99), model.h, main.c, the runtime's files,
+ * weights.bin and a Makefile.
+ *
+ * The host runs run_main once, while the run is captured. Loops of a fixed number of rounds are
+ * loops of the host. Whether a branch is taken or a loop goes on, the device alone knows: such a
+ * region has a byte in the run's state, its first step sets it, and steps of a region whose byte is
+ * 0 do nothing.
+ *
+ *      for (r2 = 0; r2 < 8; r2++)         byte = r2 == 0 ? the outer region's : byte, and condition
+ *          step, step, step               each as byte says
+ */
+#include "codegen/emit/emit_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- steps ---- */
+
+/* The byte that says whether steps of a region run: its own, or that of the nearest region around
+ * it that has one. */
+static const char *flag_text(const struct ul_emitter *emitter, uint32_t region)
+{
+    const struct ul_program_region *regions = emitter->program->regions;
+    while (region != UL_PLAN_NONE && regions[region].flag == UL_PLAN_NONE)
+        region = regions[region].parent;
+    return region == UL_PLAN_NONE ? "UL_CUDA_ALWAYS"
+                                  : ul_arena_printf(emitter->arena, "%u", regions[region].flag);
+}
+
+/* The step that sets a region's byte belongs to the region around it. */
+static void put_mark(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position)
+{
+    bool sets = step->kind == UL_STEP_TEST;
+    uint32_t region = sets ? emitter->program->regions[step->region].parent : step->region;
+    ul_text_printf(emitter->text, "at = ul_cuda_at(run, %u, %s);", position,
+                   flag_text(emitter, region));
+}
+
+static void put_branch(struct ul_emitter *emitter, uint32_t region, uint32_t position)
+{
+    (void)position;
+    ul_text_printf(emitter->text, "{ /* where flag %u is set */\n",
+                   emitter->program->regions[region].flag);
+}
+
+static void put_buffer(struct ul_emitter *emitter, struct ul_emit_place place)
+{
+    ul_text_printf(emitter->text, "ul_cuda_%s(run, %u)",
+                   place.space == UL_EMIT_INPUT ? "input" : "output", place.index);
+}
+
+static void put_place(struct ul_emitter *emitter, const struct ul_program_address *address,
+                      uint32_t position)
+{
+    ul_text_put(emitter->text, "ul_place{");
+    ul_emit_address(emitter, address, position);
+    ul_text_put(emitter->text, "}");
+}
+
+static void put_kernel_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                            uint32_t position)
+{
+    const struct ul_program_kernel *kernel = &emitter->program->kernels[step->kernel];
+    ul_text_printf(emitter->text, "%s(&at", kernel->name);
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        ul_text_put(emitter->text, ", ");
+        put_place(emitter, &step->args[i], position);
+    }
+    if (kernel->scratch_bytes > 0)
+        ul_text_printf(emitter->text, ", a + %" PRIu64, emitter->scratch_offsets[position]);
+    ul_text_put(emitter->text, ");\n");
+}
+
+/* The first round of a loop, and a branch, begin with what is around them. */
+static void put_test(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position, uint32_t indent)
+{
+    const struct ul_program_region *region = &emitter->program->regions[step->region];
+    struct ul_text *text = emitter->text;
+    if (region->kind == UL_PLAN_LOOP)
+        ul_text_printf(text, "if (r%u == 0)\n%*s", step->region, (int)(4 * indent + 4), "");
+    ul_text_printf(text, "ul_cuda_enter_region(&at, %u, %s, ", region->flag,
+                   flag_text(emitter, region->parent));
+    put_place(emitter, &step->args[0], position);
+    ul_text_printf(text, ", %d);\n", region->negated ? 1 : 0);
+    if (region->kind != UL_PLAN_LOOP)
+        return;
+    ul_text_printf(text, "%*selse\n%*sul_cuda_test(&at, %u, ", (int)(4 * indent), "",
+                   (int)(4 * indent + 4), "", region->flag);
+    put_place(emitter, &step->args[0], position);
+    ul_text_put(text, ");\n");
+}
+
+static void put_step(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position, uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    switch (step->kind) {
+    case UL_STEP_KERNEL:
+        put_kernel_call(emitter, step, position);
+        break;
+    case UL_STEP_CALL:
+        ul_emit_device_call(emitter, step, position, indent);
+        break;
+    case UL_STEP_COPY:
+        ul_text_put(text, "ul_cuda_copy(&at, ");
+        put_place(emitter, &step->args[0], position);
+        ul_text_put(text, ", ");
+        put_place(emitter, &step->args[1], position);
+        ul_text_printf(text, ", %" PRIu64 ");\n", step->copy_bytes);
+        break;
+    case UL_STEP_COUNTER:
+        ul_text_put(text, "ul_cuda_put_counter(&at, ");
+        put_place(emitter, &step->args[0], position);
+        ul_text_printf(text, ", r%u);\n", step->region);
+        break;
+    case UL_STEP_TEST:
+        put_test(emitter, step, position, indent);
+        break;
+    }
+}
+
+/* ---- kernels.cu ---- */
+
+/* A kernel's text, `@` being its name. */
+static void put_kernel(struct ul_emitter *emitter, const struct ul_program_kernel *kernel)
+{
+    const char *rest = kernel->text;
+    for (const char *at; (at = strchr(rest, '@')) != NULL; rest = at + 1)
+        ul_text_printf(emitter->text, "%.*s%s", (int)(at - rest), rest, kernel->name);
+    ul_text_printf(emitter->text, "%s\n", rest);
+}
+
+static void put_kernels_cu(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    const struct ul_program *program = emitter->program;
+    ul_text_printf(text,
+                   "/* Generated by ullage " UL_VERSION " from a model with SHA-256\n * %s.\n"
+                   " * One buffer of device memory of exactly %" PRIu64
+                   " bytes holds everything; `a` is its start. */\n"
+                   "#include \"ul_attention.cuh\"\n#include \"ul_contract.cuh\"\n"
+                   "#include \"ul_cuda.h\"\n"
+                   "#include \"ul_kernel.cuh\"\n#include \"ul_team.cuh\"\n%s\n"
+                   "static_assert(sizeof(struct ul_cuda_state) == %d, \"the plan's place\");\n\n",
+                   emitter->options->model_sha256, emitter->plan->reserved_bytes[0],
+                   program->call_count > 0 ? "#include \"ul_cuda_library.h\"\n" : "",
+                   (int)UL_PROGRAM_STATE_BYTES);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        put_kernel(emitter, &program->kernels[i]);
+    ul_text_put(text, "static void run_main(struct ul_cuda_run *run)\n{\n"
+                      "    unsigned char *a = run->arena;\n    struct ul_cuda_step at;\n"
+                      "    (void)a;\n    (void)at;\n");
+    ul_emit_steps(emitter);
+    ul_text_printf(text,
+                   "}\n\nextern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
+                   "const struct ul_cuda_code %s_code = {NULL, run_main};\n}\n",
+                   emitter->options->prefix, emitter->options->prefix);
+}
+
+/* ---- model.c, model.h ---- */
+
+static void put_model_c(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    const struct ul_program *program = emitter->program;
+    const char *prefix = emitter->options->prefix;
+    ul_text_printf(text,
+                   "/* Generated by ullage " UL_VERSION " from a model with SHA-256\n * %s.\n"
+                   " * What the program knows of the model; its steps are in kernels.cu. */\n"
+                   "#include \"model.h\"\n\n#include \"ul_call.h\"\n#include \"ul_device.h\"\n\n"
+                   "extern const struct ul_cuda_code %s_code; /* kernels.cu */\n\n",
+                   emitter->options->model_sha256, prefix);
+    ul_emit_calls(emitter);
+    ul_text_printf(text,
+                   "static const struct ul_device device = {\n    .functions = "
+                   "&ul_cuda_functions,\n    .code = &%s_code,\n    .state_offset_bytes = %" PRIu64
+                   ",\n    .region_count = %u,\n",
+                   prefix, ul_emit_place(emitter, program->run_state, 0).offset_bytes,
+                   program->flag_count);
+    if (program->call_count > 0)
+        ul_text_printf(text,
+                       "    .library_count = sizeof libraries / sizeof *libraries,\n"
+                       "    .libraries = libraries,\n    .call_count = %u,\n    .calls = calls,\n",
+                       emitter->call_count);
+    ul_text_put(text, "};\n\n");
+    ul_emit_tables(emitter);
+    ul_text_printf(
+        text,
+        "\nint %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
+        "    const struct ul_weights_source *weights, struct ul_failure *failure)\n{\n"
+        "    return (int)ul_device_open(&%s_model, context, arena, bytes, stream, weights, "
+        "failure);\n}\n\n"
+        "int %s_run(struct ul_context *context, const void *const *from, void *const *to,\n"
+        "    struct ul_failure *failure)\n{\n"
+        "    return (int)ul_device_run(&%s_model, context, from, to, failure);\n}\n\n"
+        "void %s_close(struct ul_context *context)\n{\n"
+        "    ul_device_close(&%s_model, context);\n}\n",
+        prefix, prefix, prefix, prefix, prefix, prefix);
+}
+
+static void put_model_h(struct ul_emitter *emitter)
+{
+    const char *prefix = emitter->options->prefix;
+    const char *big = ul_emit_upper(emitter->arena, prefix);
+    struct ul_text *text = emitter->text;
+    ul_emit_header_begin(emitter,
+                         "The model as a library: one buffer of device memory, three calls, C.");
+    ul_text_printf(
+        text,
+        "struct ul_context;\n\n"
+        "/* Makes a context on the current device: reads the weights into its arena and captures\n"
+        " * the run. `arena`: device memory of the caller's, at least %s_ARENA_BYTES, aligned\n"
+        " * to %s_ARENA_ALIGN; NULL: one cudaMalloc of exactly that. `stream`: the caller's\n"
+        " * cudaStream_t; NULL: one of its own. Returns an enum ul_result; `failure`, which may "
+        "be\n"
+        " * NULL, carries needed and available bytes. */\n"
+        "int %s_open(struct ul_context **context, void *arena, size_t bytes, void *stream,\n"
+        "    const struct ul_weights_source *weights, struct ul_failure *failure);\n\n",
+        big, big, prefix);
+    ul_text_put(text,
+                "/* One run, complete when it returns; `inputs` and `outputs` are memory of ");
+    if (emitter->program->options.io_caller)
+        ul_text_put(text,
+                    "the device, at\n"
+                    " * multiples of 16 bytes, which it reads and writes in place; none may be "
+                    "NULL.\n");
+    else
+        ul_text_printf(text,
+                       "the host or of\n"
+                       " * the device. A NULL input is already in its place in the arena, a NULL "
+                       "output stays\n"
+                       " * there (%s_model.inputs[i].offset_bytes).\n",
+                       prefix);
+    ul_text_printf(
+        text,
+        " * Allocates nothing; a context is used by one thread at a time, any number of contexts\n"
+        " * may run on arenas of their own. */\n"
+        "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
+        "    struct ul_failure *failure);\n\n"
+        "/* Gives back what was taken; the caller's arena and stream stay the caller's. */\n"
+        "void %s_close(struct ul_context *context);\n\n"
+        "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
+        prefix, prefix);
+}
+
+/* ---- Makefile ---- */
+
+static void put_makefile(struct ul_emitter *emitter)
+{
+    const struct ul_emit_options *options = emitter->options;
+    ul_text_printf(
+        emitter->text,
+        "# Builds the program; `make NVCC=/opt/cuda/bin/nvcc CUDA_ARCH=sm_90` chooses a compiler\n"
+        "# and devices: sm_NN is machine code, compute_NN is PTX, which newer devices compile,\n"
+        "# native is this machine's device.\n"
+        "NVCC = %s\nNVCCFLAGS = %s\nCUDA_ARCH ?= sm_80 sm_89 sm_90 compute_90\n"
+        "WARNINGS = -Xcompiler=-Wall,-Wextra\n"
+        "GENERATE = $(if $(filter native,$(CUDA_ARCH)),-arch=native,$(foreach arch,$(CUDA_ARCH),"
+        "-gencode arch=compute_$(lastword $(subst _, ,$(arch))),code=$(arch)))\n"
+        "RUNTIME = $(patsubst %%.c,%%.o,$(sort $(wildcard ul_*.c)))\n"
+        "DEVICE = $(patsubst %%.cu,%%.o,$(sort $(wildcard *.cu)))\n"
+        "HEADERS = $(wildcard *.h *.cuh)\n\n"
+        "program: model.o main.o $(DEVICE) $(RUNTIME) weights.bin\n"
+        "\t$(NVCC) $(NVCCFLAGS) -o $@.tmp model.o main.o $(DEVICE) $(RUNTIME) -ldl -lm\n"
+        "%s\tmv $@.tmp $@\n\n"
+        "%%.o: %%.cu $(HEADERS)\n"
+        "\t$(NVCC) $(NVCCFLAGS) -std=c++17 $(WARNINGS) --threads=0 $(GENERATE) -c $< -o $@\n\n"
+        "%%.o: %%.c $(HEADERS)\n"
+        "\t$(NVCC) $(NVCCFLAGS) -Xcompiler=-std=c99 $(WARNINGS) -c $< -o $@\n\n"
+        "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
+        options->cc, options->cflags,
+        options->weights_beside ? "\tcp weights.bin $@.weights\n"
+                                : "\ttruncate -s %4096 $@.tmp || true\n"
+                                  "\tcat weights.bin >> $@.tmp\n");
+}
+
+enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
+                            const struct ul_plan *plan, const struct ul_emit_options *options,
+                            const char *directory, struct ul_diag *diag)
+{
+    static const struct ul_emit_language language = {.put_mark = put_mark,
+                                                     .put_step = put_step,
+                                                     .put_branch = put_branch,
+                                                     .put_buffer = put_buffer};
+    struct ul_emitter emitter = {.arena = arena,
+                                 .program = program,
+                                 .plan = plan,
+                                 .options = options,
+                                 .diag = diag,
+                                 .language = &language};
+    ul_emit_find_scratch(&emitter);
+    ul_emit_find_calls(&emitter);
+    UL_TRY(ul_emit_weights(&emitter, directory));
+    UL_TRY(ul_emit_text(&emitter, directory, "kernels.cu", put_kernels_cu));
+    UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));
+    UL_TRY(ul_emit_text(&emitter, directory, "model.h", put_model_h));
+    UL_TRY(ul_emit_text(&emitter, directory, "main.c", ul_emit_main_c));
+    UL_TRY(ul_emit_text(&emitter, directory, "Makefile", put_makefile));
+    return ul_emit_runtime(&emitter, directory);
+}

@@ -1,0 +1,215 @@
+/* Phases that share a launch. A launch takes as long as some hundred thousand elements do, and an
+ * operator like Concat is a phase an operand:
+ *
+ *     for i < 53, j < 5376: y[5376 i + j]          = a[5376 i + j]       blocks [0, 279)
+ *     for i < 3, j < 5376:  y[5376 i + j + 284928] = b[5376 i + j]       blocks [279, 295)
+ *
+ * Method: a phase joins the one before it where each has a thread an item, and neither touches what
+ * the other one writes. Stores to one buffer are apart where their ranges are, or their ranges
+ * modulo a factor of an index: above, or where operands take turns within each row.
+ * Left undone: phases of teams, and what lies between two that could run together. */
+#include "codegen/cuda/grid.h"
+
+#include "codegen/kernel/touch.h"
+
+enum { MOST_JOINED = 16, MOST_TERMS = 8 };
+
+struct joiner {
+    const struct ul_kernel *kernel;
+    struct ul_grid *grid;
+    struct ul_arena *arena;
+    ul_ks *definitions; /* by variable: its LET, or UL_NONE */
+};
+
+/* ---- Where stores go ---- */
+
+/* constant + the sum of factors[i] * [0, highs[i]] */
+struct affine {
+    bool is_known;
+    int64_t constant;
+    uint32_t count;
+    int64_t factors[MOST_TERMS], highs[MOST_TERMS];
+};
+
+static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64_t factor)
+{
+    static const int64_t far = (int64_t)1 << 40;
+    const struct ul_kernel *kernel = j->kernel;
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    int64_t number, most;
+    to->is_known = to->is_known && factor > -far && factor < far;
+    if (!to->is_known)
+        return;
+    if (ul_kx_is_int(kernel, id, &number)) {
+        to->is_known = number > -far && number < far &&
+                       !__builtin_mul_overflow(number, factor, &number) &&
+                       !__builtin_add_overflow(to->constant, number, &to->constant);
+    } else if (expr->op == UL_KX_VAR && j->definitions[expr->var] != UL_NONE) {
+        add_index(j, to, kernel->stmts[j->definitions[expr->var]].value, factor);
+    } else if (expr->op == UL_KX_VAR) {
+        const struct ul_kernel_var *var = &kernel->vars[expr->var];
+        to->is_known = !var->is_mutable && var->low == 0 && to->count < MOST_TERMS &&
+                       var->high < far && !__builtin_mul_overflow(var->high, factor, &most);
+        if (to->is_known) {
+            to->factors[to->count] = factor;
+            to->highs[to->count++] = var->high;
+        }
+    } else if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB) {
+        add_index(j, to, expr->a, factor);
+        add_index(j, to, expr->b, expr->op == UL_KX_ADD ? factor : -factor);
+    } else if (expr->op == UL_KX_MUL && ul_kx_is_int(kernel, expr->b, &number) && number > -far &&
+               number < far && !__builtin_mul_overflow(factor, number, &number)) {
+        add_index(j, to, expr->a, number);
+    } else {
+        to->is_known = false;
+    }
+}
+
+/* The range of what is left modulo `modulus` (0: of all); false where it goes around. */
+static bool range_of(const struct affine *a, int64_t modulus, int64_t *low, int64_t *high)
+{
+    *low = *high = a->constant;
+    for (uint32_t i = 0; i < a->count; i++) {
+        int64_t reach = a->factors[i] * a->highs[i];
+        if (modulus != 0 && a->factors[i] % modulus == 0)
+            continue;
+        if (__builtin_add_overflow(reach < 0 ? *low : *high, reach, reach < 0 ? low : high))
+            return false;
+    }
+    if (modulus == 0)
+        return true;
+    if (*low < 0 || *low / modulus != *high / modulus)
+        return false;
+    *low %= modulus;
+    *high %= modulus;
+    return true;
+}
+
+static bool are_apart_modulo(const struct affine *a, const struct affine *b, int64_t modulus)
+{
+    int64_t low_a, high_a, low_b, high_b;
+    return range_of(a, modulus, &low_a, &high_a) && range_of(b, modulus, &low_b, &high_b) &&
+           (high_a < low_b || high_b < low_a);
+}
+
+static bool are_apart(const struct joiner *j, ul_kx x, ul_kx y)
+{
+    struct affine a = {.is_known = true}, b = {.is_known = true};
+    add_index(j, &a, x, 1);
+    add_index(j, &b, y, 1);
+    if (!a.is_known || !b.is_known)
+        return false;
+    if (are_apart_modulo(&a, &b, 0))
+        return true;
+    for (uint32_t i = 0; i < a.count; i++) {
+        if (a.factors[i] > 1 && are_apart_modulo(&a, &b, a.factors[i]))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Phases ---- */
+
+/* Does the statement list, all of it from `id` to `end`, store apart from what `store` writes, and
+ * load none of it? */
+static bool avoids(const struct joiner *j, ul_ks id, ul_ks end, const struct ul_ks_data *store)
+{
+    struct ul_mentions loads;
+    for (; id != end; id = j->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &j->kernel->stmts[id];
+        ul_mentions_init(&loads, j->kernel, NULL, j->arena);
+        ul_mention_expr(&loads, stmt->value);
+        ul_mention_expr(&loads, stmt->index);
+        for (uint32_t i = 0; i < j->kernel->buffer_count; i++) {
+            if (loads.buffers[i] && ul_may_alias(j->kernel, i, store->buffer))
+                return false;
+        }
+        if (stmt->kind == UL_KS_CONTRACT)
+            return false;
+        if (stmt->kind == UL_KS_STORE && ul_may_alias(j->kernel, stmt->buffer, store->buffer) &&
+            (stmt->buffer != store->buffer || !are_apart(j, stmt->index, store->index)))
+            return false;
+        if (!avoids(j, stmt->body, UL_NONE, store) || !avoids(j, stmt->orelse, UL_NONE, store))
+            return false;
+    }
+    return true;
+}
+
+/* Does the phase avoid all that a statement list stores? */
+static bool avoids_list(const struct joiner *j, const struct ul_phase *phase, ul_ks id, ul_ks end)
+{
+    for (; id != end; id = j->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &j->kernel->stmts[id];
+        bool is_own =
+            stmt->kind == UL_KS_STORE && j->kernel->buffers[stmt->buffer].role == UL_BUFFER_LOCAL;
+        if (stmt->kind == UL_KS_CONTRACT ||
+            (stmt->kind == UL_KS_STORE && !is_own && !avoids(j, phase->first, phase->end, stmt)) ||
+            !avoids_list(j, phase, stmt->body, UL_NONE) ||
+            !avoids_list(j, phase, stmt->orelse, UL_NONE))
+            return false;
+    }
+    return true;
+}
+
+static bool is_joinable(const struct ul_phase *phase)
+{
+    return phase->kind == UL_PHASE_EACH && phase->items.count > 0 && phase->block_count > 0 &&
+           !phase->has_own;
+}
+
+static bool can_join(const struct joiner *j, uint32_t first, uint32_t number)
+{
+    const struct ul_phase *phase = &j->grid->phases[number];
+    const struct ul_phase *leader = &j->grid->phases[first];
+    if (!is_joinable(phase) || !is_joinable(leader) || number - first == MOST_JOINED ||
+        phase->host_count != leader->host_count)
+        return false;
+    for (uint32_t i = 0; i < phase->host_count; i++) {
+        if (phase->hosts[i] != leader->hosts[i])
+            return false;
+    }
+    for (uint32_t i = first; i < number; i++) {
+        const struct ul_phase *other = &j->grid->phases[i];
+        if (!avoids_list(j, phase, other->first, other->end) ||
+            !avoids_list(j, other, phase->first, phase->end))
+            return false;
+    }
+    return true;
+}
+
+/* Blocks of one size, one after the other. */
+static void set_blocks(struct ul_phase *phases, uint32_t count)
+{
+    uint32_t threads = 0;
+    int64_t first = 0;
+    for (uint32_t i = 0; i < count; i++)
+        threads = phases[i].block_threads > threads ? phases[i].block_threads : threads;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t all = phases[i].block_count * phases[i].block_threads;
+        phases[i].block_count = (all + threads - 1) / threads;
+        phases[i].block_threads = threads;
+        phases[i].first_block = first;
+        first += phases[i].block_count;
+    }
+}
+
+void ul_grid_join(struct ul_grid *grid, const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    struct joiner j = {.kernel = kernel, .grid = grid, .arena = arena};
+    j.definitions = UL_NEW_ARRAY(arena, ul_ks, kernel->var_count);
+    for (uint32_t i = 0; i < kernel->var_count; i++)
+        j.definitions[i] = UL_NONE;
+    for (ul_ks id = 0; id < kernel->stmt_count; id++) {
+        if (kernel->stmts[id].kind == UL_KS_LET)
+            j.definitions[kernel->stmts[id].var] = id;
+    }
+    for (uint32_t first = 0; first < grid->phase_count;) {
+        uint32_t end = first + 1;
+        while (end < grid->phase_count && can_join(&j, first, end))
+            end++;
+        grid->phases[first].joined_count = end - first;
+        if (end - first > 1)
+            set_blocks(&grid->phases[first], end - first);
+        first = end;
+    }
+}

@@ -1,0 +1,120 @@
+/* Which indexes fit 32 bits, in which a graphics processor computes faster: loop variables, and
+ * queries and keys of attention, names of sums and products of them, as far as every expression
+ * that C would then compute in 32 bits stays in range. What comes from data or from contractions
+ * stays as wide as it is. */
+#include "codegen/cuda/grid.h"
+
+#include <string.h>
+
+enum { MARGIN = 1 << 21 }; /* what a loop may add to a variable behind its last round */
+
+struct narrower {
+    const struct ul_kernel *kernel;
+    bool *is_short;    /* by variable */
+    uint8_t *verdicts; /* by expression: 0 unknown, 1 wide, 2 short */
+    bool fails;
+};
+
+static bool fits(int64_t low, int64_t high)
+{
+    return low >= INT32_MIN + MARGIN && high <= INT32_MAX - MARGIN;
+}
+
+static bool is_short(struct narrower *n, ul_kx id);
+
+/* Would C compute the expression, of type i64, in 32 bits? */
+static bool is_short_here(struct narrower *n, const struct ul_kx_data *expr)
+{
+    switch ((int)expr->op) {
+    case UL_KX_INT:
+        return fits(expr->imm_int, expr->imm_int);
+    case UL_KX_VAR:
+        return n->is_short[expr->var];
+    case UL_KX_ADD:
+    case UL_KX_SUB:
+    case UL_KX_MUL:
+    case UL_KX_DIV:
+    case UL_KX_MOD:
+    case UL_KX_AND:
+    case UL_KX_OR:
+    case UL_KX_XOR:
+        return is_short(n, expr->a) && is_short(n, expr->b);
+    case UL_KX_SELECT:
+        return is_short(n, expr->b) && is_short(n, expr->c);
+    default:
+        return false;
+    }
+}
+
+static bool is_short(struct narrower *n, ul_kx id)
+{
+    const struct ul_kx_data *expr = &n->kernel->exprs[id];
+    if (n->verdicts[id] == 0) {
+        bool verdict = expr->dtype == UL_I64 && is_short_here(n, expr);
+        n->verdicts[id] = verdict ? 2 : 1;
+        n->fails = n->fails || (verdict && !fits(expr->low, expr->high));
+    }
+    return n->verdicts[id] == 2;
+}
+
+static void look_at(struct narrower *n, ul_kx id)
+{
+    if (id == UL_NONE || n->verdicts[id] != 0)
+        return;
+    const struct ul_kx_data *expr = &n->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) >= 1)
+        look_at(n, expr->a);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        look_at(n, expr->b);
+    if (ul_kx_operand_count(expr->op) == 3)
+        look_at(n, expr->c);
+    (void)is_short(n, id);
+}
+
+static void look_at_operand(struct narrower *n, const struct ul_operand *operand)
+{
+    look_at(n, operand->at.base);
+    look_at(n, operand->transform);
+    for (uint32_t i = 0; i < operand->bound_count; i++)
+        look_at(n, operand->bounds[i].at.base);
+}
+
+/* Queries and keys of attention, whose scores are printed as expressions of them. */
+static void name_attend(struct narrower *n, const struct ul_attend *attend)
+{
+    const uint32_t *vars = attend->scores[0].vars;
+    n->is_short[vars[0]] = fits(0, attend->queries);
+    n->is_short[vars[1]] = fits(0, attend->keys);
+}
+
+/* Statements are numbered as they were made: a name before what uses it. Loops may be made around
+ * statements that are there. */
+const bool *ul_narrow(const struct ul_kernel *kernel, struct ul_arena *arena)
+{
+    struct narrower n = {.kernel = kernel};
+    n.is_short = UL_NEW_ARRAY(arena, bool, kernel->var_count);
+    n.verdicts = UL_NEW_ARRAY(arena, uint8_t, kernel->expr_count);
+    for (uint32_t i = 0; i < kernel->contraction_count; i++)
+        if (kernel->contractions[i].attend != NULL)
+            name_attend(&n, kernel->contractions[i].attend);
+    for (ul_ks id = 0; id < kernel->stmt_count; id++)
+        if (kernel->stmts[id].kind == UL_KS_FOR)
+            n.is_short[kernel->stmts[id].var] = fits(0, kernel->vars[kernel->stmts[id].var].high);
+    for (ul_ks id = 0; id < kernel->stmt_count; id++) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        look_at(&n, stmt->value);
+        look_at(&n, stmt->index);
+        if (stmt->kind == UL_KS_LET)
+            n.is_short[stmt->var] =
+                kernel->exprs[stmt->value].dtype == UL_I64 && is_short(&n, stmt->value);
+    }
+    for (uint32_t i = 0; i < kernel->contraction_count; i++) {
+        look_at_operand(&n, &kernel->contractions[i].a);
+        look_at_operand(&n, &kernel->contractions[i].b);
+        if (kernel->contractions[i].attend != NULL)
+            look_at(&n, kernel->contractions[i].attend->score);
+    }
+    if (n.fails)
+        memset(n.is_short, 0, kernel->var_count * sizeof *n.is_short);
+    return n.is_short;
+}

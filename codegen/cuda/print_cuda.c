@@ -1,0 +1,1046 @@
+/* A kernel as CUDA C++: a __global__ function for each phase of its schedule (grid.h), or for some
+ * that share a launch, and a host function that launches them.
+ *
+ *     static __global__ void __launch_bounds__(128) @_0(const float *b0, float *b1,
+ *                                                       struct ul_where run)
+ *     {
+ *         UL_ENTER(run);
+ *         for (int64_t t_item = ul_item_first(); t_item < 4096; t_item += ul_item_stride()) {
+ *             const int64_t v0 = t_item;
+ *             b1[v0] = ul_exp_f32(b0[v0]);
+ *         }
+ *     }
+ *
+ * `@` stands for the kernel's name, so that equal kernels have equal text. Expressions are
+ * print_expr.c's, contractions contract_cuda.c's. */
+#include "codegen/codegen.h"
+
+#include "codegen/cuda/attend_cuda.h"
+#include "codegen/cuda/contract_cuda.h"
+#include "codegen/cuda/grid.h"
+#include "codegen/kernel/print_expr.h"
+#include "codegen/kernel/touch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct printer {
+    struct ul_expr_printer expr;
+    struct ul_text *text;
+    const struct ul_kernel *kernel;
+    struct ul_grid grid;
+    const struct ul_phase *phase; /* that is being printed */
+    struct ul_mentions mentions;  /* of it */
+    bool in_thread;               /* what is printed is run by one thread, not by its team */
+    bool is_joined;               /* the phase has some blocks of a launch */
+};
+
+static bool has_barriers(const struct ul_phase *phase)
+{
+    return phase->kind == UL_PHASE_TEAM && !phase->is_loose;
+}
+
+static bool is_warp(const struct ul_phase *phase)
+{
+    return phase->team == UL_WARP;
+}
+
+static const struct ul_ks_data *stmt_get(const struct printer *printer, ul_ks id)
+{
+    return &printer->kernel->stmts[id];
+}
+
+static const char *index_type(const struct printer *printer, uint32_t var)
+{
+    return printer->expr.is_short[var] ? "int32_t" : "int64_t";
+}
+
+/* Of a number of items, or of rounds, that a grid or a team walks. */
+static bool is_few(int64_t count)
+{
+    return count <= INT32_MAX - (1 << 21);
+}
+
+static const char *number_type(int64_t count)
+{
+    return is_few(count) ? "uint32_t" : "int64_t";
+}
+
+/* What its divisors end with. */
+static const char *number_suffix(int64_t count)
+{
+    return is_few(count) ? "u" : "";
+}
+
+static bool is_parameter(const struct ul_buffer *buffer)
+{
+    return buffer->role == UL_BUFFER_INPUT || buffer->role == UL_BUFFER_OUTPUT;
+}
+
+/* ---- Statements ---- */
+
+static void put_list(struct printer *printer, ul_ks first, ul_ks end, uint32_t indent);
+
+/* What one thread runs, even inside of a team. */
+static void put_in_thread(struct printer *printer, ul_ks first, uint32_t indent)
+{
+    bool outer = printer->in_thread;
+    printer->in_thread = true;
+    put_list(printer, first, UL_NONE, indent);
+    printer->in_thread = outer;
+}
+
+static void put_barrier(const struct printer *printer, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, is_warp(printer->phase) ? "__syncwarp();\n" : "__syncthreads();\n");
+}
+
+static void put_close(const struct printer *printer, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "}\n");
+}
+
+/* Every thread of the team walks the loop; its end is found once, before anybody stores. */
+static void put_loop(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    bool plain = printer->in_thread || ul_is_index_only(printer->kernel, stmt->value);
+    if (!plain) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "const int64_t t_end%u = ", stmt->var);
+        ul_put_expr(&printer->expr, stmt->value);
+        ul_text_put(printer->text, ";\n");
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (%s v%u = 0; v%u < ", index_type(printer, stmt->var),
+                   stmt->var, stmt->var);
+    if (plain)
+        ul_put_expr(&printer->expr, stmt->value);
+    else
+        ul_text_printf(printer->text, "t_end%u", stmt->var);
+    ul_text_printf(printer->text, "; v%u++) {\n", stmt->var);
+    put_list(printer, stmt->body, UL_NONE, indent + 1);
+    put_close(printer, indent);
+}
+
+static void put_if(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (");
+    ul_put_expr(&printer->expr, stmt->value);
+    ul_text_put(printer->text, ") {\n");
+    put_list(printer, stmt->body, UL_NONE, indent + 1);
+    ul_put_indent(&printer->expr, indent);
+    if (stmt->orelse != UL_NONE) {
+        ul_text_put(printer->text, "} else {\n");
+        put_list(printer, stmt->orelse, UL_NONE, indent + 1);
+        ul_put_indent(&printer->expr, indent);
+    }
+    ul_text_put(printer->text, "}\n");
+}
+
+static void put_store(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    ul_put_indent(&printer->expr, indent);
+    if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
+        ul_text_put(printer->text, "if (t_thread == 0)\n");
+        ul_put_indent(&printer->expr, indent + 1);
+    }
+    ul_put_store(&printer->expr, stmt);
+}
+
+/* From round `name` of a nest to its variables, with the names of indexes between its loops. */
+static void put_rounds(struct printer *printer, const struct ul_nest *nest, const char *name,
+                       uint32_t indent)
+{
+    int64_t below = nest->total;
+    for (uint32_t i = 0; i < nest->count; i++) {
+        const struct ul_ks_data *loop = stmt_get(printer, nest->loops[i]);
+        int64_t above = nest->total / (below > 0 ? below : 1);
+        below = nest->rounds[i] > 0 ? below / nest->rounds[i] : 0;
+        const char *suffix = number_suffix(nest->total);
+        if (printer->expr.used[loop->var]) {
+            const char *type = index_type(printer, loop->var);
+            ul_put_indent(&printer->expr, indent);
+            ul_text_printf(printer->text, "const %s v%u = (%s)(%s", type, loop->var, type, name);
+            if (below > 1)
+                ul_text_printf(printer->text, " / %" PRId64 "%s", below, suffix);
+            if (above > 1)
+                ul_text_printf(printer->text, " %% %" PRId64 "%s", nest->rounds[i], suffix);
+            ul_text_put(printer->text, ");\n");
+        }
+        for (ul_ks id = loop->body; i + 1 < nest->count && id != nest->loops[i + 1];
+             id = stmt_get(printer, id)->next)
+            ul_put_definition(&printer->expr, stmt_get(printer, id), indent);
+    }
+}
+
+/* ---- Several elements at once ---- */
+
+static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_kx id,
+                       uint32_t *count, uint32_t indent)
+{
+    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    find_packs(printer, nest, expr->a, count, indent);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        find_packs(printer, nest, expr->b, count, indent);
+    if (ul_kx_operand_count(expr->op) == 3)
+        find_packs(printer, nest, expr->c, count, indent);
+    if (expr->op != UL_KX_LOAD || printer->expr.elements[id] != NULL ||
+        !ul_grid_is_contiguous(printer->kernel, nest, expr->a))
+        return;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const auto t_pack%u = ul_pack_read<%u>(b%u + (", *count,
+                   nest->vector, expr->var);
+    ul_put_expr(&printer->expr, expr->a);
+    ul_text_put(printer->text, "), true);\n");
+    printer->expr.elements[id] =
+        ul_arena_printf(printer->text->arena, "t_pack%u.at[t_u]", (*count)++);
+}
+
+/* The body of the innermost loop. */
+static ul_ks nest_body(const struct printer *printer, const struct ul_nest *nest)
+{
+    return stmt_get(printer, nest->loops[nest->count - 1])->body;
+}
+
+/* Loads all packs; the loop's variable is the first of its rounds. */
+static void put_pack_loads(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    uint32_t count = 0;
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE || printer->expr.used[stmt->var])
+            find_packs(printer, nest, stmt->value, &count, indent);
+    }
+}
+
+static void put_pack_stores(struct printer *printer, const struct ul_nest *nest, bool declare,
+                            uint32_t indent)
+{
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind != UL_KS_STORE)
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        if (declare) {
+            ul_text_printf(printer->text, "ul_pack_of<%s, %u> t_result%u;\n",
+                           ul_storage_type(printer->kernel->buffers[stmt->buffer].dtype),
+                           nest->vector, stmt->buffer);
+        } else {
+            ul_text_printf(printer->text, "ul_pack_write(b%u + (", stmt->buffer);
+            ul_put_expr(&printer->expr, stmt->index);
+            ul_text_printf(printer->text, "), t_result%u);\n", stmt->buffer);
+        }
+    }
+}
+
+static void put_pack_body(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_STORE) {
+            printer->expr.store_to =
+                ul_arena_printf(printer->text->arena, "t_result%u.at[t_u]", stmt->buffer);
+            ul_put_indent(&printer->expr, indent);
+            ul_put_store(&printer->expr, stmt);
+            printer->expr.store_to = NULL;
+        } else {
+            ul_put_definition(&printer->expr, stmt, indent);
+        }
+    }
+}
+
+/* Several rounds of a nest, of which `name` counts the packs. `v<id>` of the innermost loop is the
+ * first of them outside of the loop over t_u, and hidden inside of it. */
+static void put_pack(struct printer *printer, const struct ul_nest *nest, const char *name,
+                     uint32_t indent)
+{
+    struct ul_nest packs = *nest;
+    uint32_t last = nest->count - 1;
+    uint32_t var = stmt_get(printer, nest->loops[last])->var;
+    const char *type = index_type(printer, var);
+    packs.total /= nest->vector;
+    packs.rounds[last] /= nest->vector;
+    put_rounds(printer, &packs, name, indent);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "const %s t_first = v%u * %u;\n", type, var, nest->vector);
+    ul_put_indent(&printer->expr, indent++);
+    ul_text_put(printer->text, "{\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first;\n", type, var);
+    put_pack_loads(printer, nest, indent);
+    put_pack_stores(printer, nest, true, indent);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "UL_EACH_OF_PACK\n");
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (int t_u = 0; t_u < %u; t_u++) {\n", nest->vector);
+    ul_put_indent(&printer->expr, indent + 1);
+    ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_first + t_u;\n", type, var);
+    put_pack_body(printer, nest, indent + 1);
+    put_close(printer, indent);
+    memset(printer->expr.elements, 0, printer->kernel->expr_count * sizeof(const char *));
+    put_pack_stores(printer, nest, false, indent);
+    put_close(printer, indent - 1);
+}
+
+static void find_aligned(const struct printer *printer, const struct ul_nest *nest, ul_kx id,
+                         bool *is_found)
+{
+    const struct ul_kx_data *expr = &printer->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    if (expr->op == UL_KX_LOAD && ul_grid_is_contiguous(printer->kernel, nest, expr->a))
+        is_found[expr->var] = true;
+    find_aligned(printer, nest, expr->a, is_found);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        find_aligned(printer, nest, expr->b, is_found);
+    if (ul_kx_operand_count(expr->op) == 3)
+        find_aligned(printer, nest, expr->c, is_found);
+}
+
+/* if (all buffers of which packs are read or written are aligned) { */
+static void put_aligned(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    bool *is_found = UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count);
+    const char *separator = "";
+    for (ul_ks id = nest_body(printer, nest); id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        find_aligned(printer, nest, stmt->value, is_found);
+        if (stmt->kind == UL_KS_STORE)
+            is_found[stmt->buffer] = true;
+    }
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (");
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        if (!is_found[i] || !printer->mentions.buffers[i])
+            continue;
+        ul_text_printf(printer->text, "%sul_is_aligned(b%u)", separator, i);
+        separator = " && ";
+    }
+    ul_text_put(printer->text, ") {\n");
+}
+
+/* for (v = t_thread; v < count; v += team), or the one round of each lane. */
+static void put_strided_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    const struct ul_ks_data *loop = stmt_get(printer, nest->loops[0]);
+    uint32_t var = loop->var;
+    const char *type = index_type(printer, var);
+    int64_t count;
+    bool all = ul_kx_is_int(printer->kernel, loop->value, &count) && count == phase->team;
+    ul_put_indent(&printer->expr, indent);
+    if (nest->total > phase->team) {
+        ul_text_printf(printer->text, "for (%s v%u = t_thread; v%u < ", type, var, var);
+        ul_put_expr(&printer->expr, loop->value);
+        ul_text_printf(printer->text, "; v%u += %" PRId64 ") {\n", var, phase->team);
+    } else {
+        ul_text_put(printer->text, "{\n");
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_printf(printer->text, "[[maybe_unused]] const %s v%u = t_thread", type, var);
+        if (nest->shift != UL_NONE) {
+            ul_text_put(printer->text, " - ");
+            ul_put_expr(&printer->expr, nest->shift);
+        }
+        ul_text_put(printer->text, ";\n");
+        if (!all || nest->shift != UL_NONE) {
+            ul_put_indent(&printer->expr, ++indent);
+            ul_text_printf(printer->text,
+                           nest->shift != UL_NONE ? "if (v%u >= 0 && v%u < " : "if (v%u < ", var,
+                           var);
+            ul_put_expr(&printer->expr, loop->value);
+            ul_text_put(printer->text, ") {\n");
+            put_in_thread(printer, loop->body, indent + 1);
+            put_close(printer, indent--);
+            put_close(printer, indent);
+            return;
+        }
+    }
+    put_in_thread(printer, loop->body, indent + 1);
+    put_close(printer, indent);
+}
+
+/* for (t_round = t_thread; t_round < total; t_round += team) {, or the one round of a thread */
+static void put_round_loop(struct printer *printer, int64_t total, uint32_t indent)
+{
+    UL_ASSERT(!printer->phase->is_loose);
+    ul_put_indent(&printer->expr, indent);
+    if (total <= printer->phase->team) {
+        ul_text_printf(printer->text, "if (const %s t_round = t_thread; t_round < %" PRId64 ") {\n",
+                       number_type(total), total);
+        return;
+    }
+    ul_text_printf(printer->text,
+                   "for (%s t_round = t_thread; t_round < %" PRId64 "; t_round += %" PRId64 ") {\n",
+                   number_type(total), total, printer->phase->team);
+}
+
+static void put_strided_nest(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
+{
+    if (nest->count == 1) {
+        put_strided_loop(printer, nest, indent);
+        return;
+    }
+    put_round_loop(printer, nest->total, indent);
+    put_rounds(printer, nest, "t_round", indent + 1);
+    put_in_thread(printer, nest_body(printer, nest), indent + 1);
+    put_close(printer, indent);
+}
+
+/* Packs, where what they are read from and written to is aligned, else one round at a time. */
+static void put_strided(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_nest *nest = printer->phase->nests[id];
+    if (nest->total == 0)
+        return;
+    if (nest->vector == 1) {
+        put_strided_nest(printer, nest, indent);
+        return;
+    }
+    put_aligned(printer, nest, indent);
+    put_round_loop(printer, nest->total / nest->vector, indent + 1);
+    put_pack(printer, nest, "t_round", indent + 2);
+    put_close(printer, indent + 1);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "} else {\n");
+    put_strided_nest(printer, nest, indent + 1);
+    put_close(printer, indent);
+}
+
+/* Variables from outside of it that a list sets. */
+static void find_set(const struct printer *printer, ul_ks first, bool *is_set)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_SET)
+            is_set[stmt->var] = printer->expr.used[stmt->var];
+        find_set(printer, stmt->body, is_set);
+        find_set(printer, stmt->orelse, is_set);
+    }
+}
+
+static void forget_declared(const struct printer *printer, ul_ks first, bool *is_set)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        const struct ul_ks_data *stmt = stmt_get(printer, id);
+        if (stmt->kind == UL_KS_VAR)
+            is_set[stmt->var] = false;
+        forget_declared(printer, stmt->body, is_set);
+        forget_declared(printer, stmt->orelse, is_set);
+    }
+}
+
+/* The team's registers become one value, which each thread has. */
+static void put_fold(struct printer *printer, const struct ul_fold *fold, uint32_t indent)
+{
+    const struct ul_kx_data *value = &printer->kernel->exprs[fold->value];
+    const char *type = ul_c_type(value->dtype);
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "b%u = ul_fold<%" PRId64 ">(b%u, [](%s x, %s y) -> %s { return ",
+                   fold->buffer, fold->width, fold->buffer, type, type, type);
+    printer->expr.names[value->a] = "x";
+    printer->expr.names[value->b] = "y";
+    ul_put_expr(&printer->expr, fold->value);
+    printer->expr.names[value->a] = printer->expr.names[value->b] = NULL;
+    ul_text_put(printer->text, "; });\n");
+}
+
+/* Thread 0 runs the loop, and sends what it has set. */
+static void put_first(struct printer *printer, const struct ul_ks_data *stmt, uint32_t indent)
+{
+    bool *is_set = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->var_count);
+    bool outer = printer->in_thread;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_put(printer->text, "if (t_thread == 0) {\n");
+    printer->in_thread = true;
+    put_loop(printer, stmt, indent + 1);
+    printer->in_thread = outer;
+    put_close(printer, indent);
+    find_set(printer, stmt->body, is_set);
+    forget_declared(printer, stmt->body, is_set);
+    for (uint32_t i = 0; i < printer->kernel->var_count; i++) {
+        if (!is_set[i])
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        ul_text_printf(printer->text, "v%u = ul_%s_first(v%u);\n", i,
+                       is_warp(printer->phase) ? "warp" : "block", i);
+    }
+}
+
+/* ---- Contractions ---- */
+
+static void contract_expression(void *context, ul_kx expression)
+{
+    struct printer *printer = context;
+    ul_put_expr(&printer->expr, expression);
+}
+
+static void contract_statements(void *context, ul_ks first, uint32_t indent)
+{
+    put_in_thread(context, first, indent);
+}
+
+static void contract_load(void *context, uint32_t buffer, const char *index)
+{
+    struct printer *printer = context;
+    ul_put_load(&printer->expr, buffer, index);
+}
+
+static struct ul_contract_cuda_printer contract_printer(struct printer *printer)
+{
+    return (struct ul_contract_cuda_printer){.text = printer->text,
+                                             .kernel = printer->kernel,
+                                             .context = printer,
+                                             .put_expression = contract_expression,
+                                             .put_statements = contract_statements,
+                                             .put_load = contract_load};
+}
+
+static const struct ul_contraction *contraction_of(const struct printer *printer, ul_ks id)
+{
+    return &printer->kernel->contractions[stmt_get(printer, id)->contraction];
+}
+
+static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    struct ul_contract_cuda_printer contract = contract_printer(printer);
+    const struct ul_contraction *contraction = contraction_of(printer, id);
+    if (printer->phase->kind == UL_PHASE_TILES) {
+        ul_contract_cuda_put_tile(&contract, contraction, indent);
+    } else if (printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread) {
+        contract.team = printer->phase->is_loose ? 0 : printer->phase->team;
+        ul_contract_cuda_put_team(&contract, contraction, indent);
+    } else {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_put(printer->text, "{\n");
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_put(printer->text, "const int64_t t_thread = 0, t_threads = 1;\n");
+        ul_contract_cuda_put_team(&contract, contraction, indent + 1);
+        put_close(printer, indent);
+    }
+}
+
+static void put_statement(struct printer *printer, ul_ks id, uint32_t indent)
+{
+    const struct ul_ks_data *stmt = stmt_get(printer, id);
+    bool in_team = printer->phase->kind == UL_PHASE_TEAM && !printer->in_thread;
+    uint8_t mode = in_team ? printer->phase->modes[id] : (uint8_t)UL_TEAM_ALIKE;
+    if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_SET || stmt->kind == UL_KS_VAR) {
+        ul_put_definition(&printer->expr, stmt, indent);
+    } else if (stmt->kind == UL_KS_CONTRACT) {
+        put_contraction(printer, id, indent);
+    } else if (stmt->kind == UL_KS_STORE) {
+        put_store(printer, stmt, indent);
+    } else if (stmt->kind == UL_KS_IF) {
+        put_if(printer, stmt, indent);
+    } else if (stmt->kind == UL_KS_BREAK) {
+        ul_put_indent(&printer->expr, indent);
+        ul_text_put(printer->text, "break;\n");
+    } else if (mode == UL_TEAM_STRIDED) {
+        put_strided(printer, id, indent);
+    } else if (mode == UL_TEAM_FIRST) {
+        put_first(printer, stmt, indent);
+    } else if (mode == UL_TEAM_FOLD) {
+        put_fold(printer, printer->phase->folds[id], indent);
+    } else if (mode == UL_TEAM_NOTHING) {
+        return;
+    } else {
+        put_loop(printer, stmt, indent);
+    }
+}
+
+static void put_list(struct printer *printer, ul_ks first, ul_ks end, uint32_t indent)
+{
+    for (ul_ks id = first; id != end; id = stmt_get(printer, id)->next) {
+        if (has_barriers(printer->phase) && !printer->in_thread && printer->phase->barriers[id])
+            put_barrier(printer, indent);
+        put_statement(printer, id, indent);
+    }
+}
+
+/* ---- The frame of a phase ---- */
+
+static bool is_within(const struct printer *printer, ul_ks id)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (ul_ks k = phase->top_first; k != phase->top_end; k = stmt_get(printer, k)->next) {
+        if (k == id)
+            return true;
+    }
+    return false;
+}
+
+/* The names of a list on the host that the phase needs, from the last to the first. */
+static void mention_names(struct printer *printer, ul_ks first, bool *is_needed)
+{
+    if (first == UL_NONE)
+        return;
+    mention_names(printer, stmt_get(printer, first)->next, is_needed);
+    const struct ul_ks_data *stmt = stmt_get(printer, first);
+    if (stmt->kind == UL_KS_LET && printer->grid.is_name[stmt->var] &&
+        printer->mentions.vars[stmt->var] && printer->expr.used[stmt->var] &&
+        !is_within(printer, first)) {
+        is_needed[first] = true;
+        ul_mention_expr(&printer->mentions, stmt->value);
+    }
+}
+
+/* All that the phase names; the names of lists on the host that it must find again. */
+static bool *find_mentions(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    bool *is_needed = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->stmt_count);
+    ul_mentions_init(&printer->mentions, printer->kernel, printer->expr.used, printer->text->arena);
+    ul_mention_list(&printer->mentions, phase->top_first, phase->top_end);
+    for (uint32_t i = phase->host_count; i-- > 0;)
+        mention_names(printer, stmt_get(printer, phase->hosts[i])->body, is_needed);
+    mention_names(printer, printer->kernel->first, is_needed);
+    return is_needed;
+}
+
+static void put_list_names(struct printer *printer, const bool *is_needed, ul_ks first,
+                           uint32_t indent)
+{
+    for (ul_ks id = first; id != UL_NONE; id = stmt_get(printer, id)->next) {
+        if (is_needed[id])
+            ul_put_definition(&printer->expr, stmt_get(printer, id), indent);
+    }
+}
+
+static void put_names(struct printer *printer, const bool *is_needed, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    put_list_names(printer, is_needed, printer->kernel->first, indent);
+    for (uint32_t i = 0; i < phase->host_count; i++)
+        put_list_names(printer, is_needed, stmt_get(printer, phase->hosts[i])->body, indent);
+}
+
+static bool uses_scratch(const struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &printer->kernel->buffers[i];
+        bool in_scratch =
+            (buffer->role == UL_BUFFER_SCRATCH && phase->places[i] == UL_PLACE_ARENA) ||
+            phase->places[i] == UL_PLACE_OWN;
+        if (in_scratch && printer->mentions.buffers[i])
+            return true;
+    }
+    return false;
+}
+
+/* What the phases of a launch take. */
+struct parameters {
+    bool *buffers, *vars; /* by buffer, by variable of a loop on the host */
+    bool scratch;
+};
+
+static struct parameters find_parameters(struct printer *printer, uint32_t number)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    struct parameters p = {.buffers =
+                               UL_NEW_ARRAY(printer->text->arena, bool, kernel->buffer_count),
+                           .vars = UL_NEW_ARRAY(printer->text->arena, bool, kernel->var_count)};
+    uint32_t end = number + printer->grid.phases[number].joined_count;
+    for (; number < end; number++) {
+        printer->phase = &printer->grid.phases[number];
+        find_mentions(printer);
+        for (uint32_t i = 0; i < kernel->buffer_count; i++)
+            p.buffers[i] = p.buffers[i] || printer->mentions.buffers[i];
+        for (uint32_t i = 0; i < kernel->var_count; i++)
+            p.vars[i] = p.vars[i] || printer->mentions.vars[i];
+        p.scratch = p.scratch || uses_scratch(printer);
+    }
+    return p;
+}
+
+/* Parameters of a launch, or its arguments. */
+static void put_parameters(struct printer *printer, uint32_t number, bool typed)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    const struct ul_phase *phase = &printer->grid.phases[number];
+    struct parameters p = find_parameters(printer, number);
+    const char *separator = "";
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (!is_parameter(buffer) || !p.buffers[i])
+            continue;
+        ul_text_put(printer->text, separator);
+        if (typed)
+            ul_text_printf(printer->text, "%s%s *", buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                           ul_storage_type(buffer->dtype));
+        ul_text_printf(printer->text, "b%u", i);
+        separator = ", ";
+    }
+    if (p.scratch) {
+        ul_text_printf(printer->text, "%s%sscratch", separator, typed ? "unsigned char *" : "");
+        separator = ", ";
+    }
+    for (uint32_t i = 0; i < phase->host_count; i++) {
+        uint32_t var = stmt_get(printer, phase->hosts[i])->var;
+        if (!p.vars[var])
+            continue;
+        ul_text_printf(printer->text, "%s%sv%u", separator, typed ? "int64_t " : "", var);
+        separator = ", ";
+    }
+    if (typed)
+        ul_text_printf(printer->text, "%sstruct ul_where run", separator);
+}
+
+/* Scratch and arrays of a place. */
+static void put_arrays(struct printer *printer, enum ul_place place, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &printer->kernel->buffers[i];
+        const char *type = ul_storage_type(buffer->dtype);
+        if (is_parameter(buffer) || phase->places[i] != (uint8_t)place ||
+            !printer->mentions.buffers[i])
+            continue;
+        ul_put_indent(&printer->expr, indent);
+        if (place == UL_PLACE_THREAD)
+            ul_text_printf(printer->text, "%s b%u[%" PRIu64 "];\n", type, i, buffer->element_count);
+        else if (place == UL_PLACE_REGISTER)
+            ul_text_printf(printer->text, "%s b%u = 0;\n", type, i);
+        else
+            ul_text_printf(printer->text, "%s *const b%u = ul_at<%s>(%s, %" PRIu64 ");\n", type, i,
+                           type,
+                           place == UL_PLACE_OWN      ? "t_own"
+                           : place == UL_PLACE_SHARED ? "t_shared"
+                                                      : "scratch",
+                           phase->offsets_bytes[i]);
+    }
+}
+
+static bool uses_place(const struct printer *printer, enum ul_place place)
+{
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
+        if (printer->phase->places[i] == (uint8_t)place && printer->mentions.buffers[i])
+            return true;
+    }
+    return false;
+}
+
+/* What an item has of its own, before its statements. */
+static void put_item(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    put_rounds(printer, &phase->items, "t_item", indent);
+    put_arrays(printer, UL_PLACE_THREAD, indent);
+    put_arrays(printer, UL_PLACE_REGISTER, indent);
+    put_list(printer, phase->first, phase->end, indent);
+}
+
+/* for (t_item of the grid, or of the phase's blocks) { */
+static void put_item_loop(struct printer *printer, int64_t total, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "for (%s t_item = ul_item_first()", number_type(total));
+    if (phase->first_block > 0)
+        ul_text_printf(printer->text, " - %" PRId64, phase->first_block * phase->block_threads);
+    ul_text_printf(printer->text, "; t_item < %" PRId64 "; t_item += ", total);
+    if (printer->is_joined)
+        ul_text_printf(printer->text, "%" PRId64 ") {\n",
+                       phase->block_count * phase->block_threads);
+    else
+        ul_text_put(printer->text, "ul_item_stride()) {\n");
+}
+
+static void put_each(struct printer *printer, uint32_t indent)
+{
+    const struct ul_phase *phase = printer->phase;
+    if (phase->items.count == 0) {
+        put_item(printer, indent);
+        return;
+    }
+    if (phase->items.vector > 1) {
+        put_aligned(printer, &phase->items, indent);
+        put_item_loop(printer, phase->items.total / phase->items.vector, indent + 1);
+        put_pack(printer, &phase->items, "t_item", indent + 2);
+        put_close(printer, indent + 1);
+        ul_put_indent(&printer->expr, indent + 1);
+        ul_text_put(printer->text, "return;\n");
+        put_close(printer, indent);
+    }
+    put_item_loop(printer, phase->items.total, indent);
+    put_item(printer, indent + 1);
+    put_close(printer, indent);
+}
+
+/* Lanes are items of their own. */
+static void put_loose(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    int64_t lanes = phase->items.total * phase->team;
+    const char *type = number_type(lanes), *suffix = number_suffix(lanes);
+    const char *rest =
+        ul_arena_printf(printer->text->arena, " %% %" PRId64 "%s", phase->team, suffix);
+    ul_text_printf(printer->text,
+                   "    for (%s t_lane = ul_item_first(); t_lane < %" PRId64
+                   "; t_lane += ul_item_stride()) {\n",
+                   type, lanes);
+    ul_text_printf(
+        printer->text,
+        "        [[maybe_unused]] const %s t_thread = (%s)(t_lane%s), t_threads = %" PRId64 ";\n",
+        is_few(lanes) ? "int32_t" : "int64_t", is_few(lanes) ? "int32_t" : "int64_t",
+        phase->items.total > 1 ? rest : "", phase->team);
+    if (phase->items.count > 0)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] const %s t_item = t_lane / %" PRId64 "%s;\n", type,
+                       phase->team, suffix);
+    put_item(printer, 2);
+    put_close(printer, 1);
+}
+
+static void put_team(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    if (phase->items.count == 0) {
+        put_item(printer, 1);
+        return;
+    }
+    ul_text_printf(printer->text,
+                   "    for (%s t_item = t_team; t_item < %" PRId64
+                   "; t_item += gridDim.x * %" PRId64 "%s) {\n",
+                   number_type(phase->items.total), phase->items.total,
+                   phase->block_threads / phase->team, number_suffix(phase->items.total));
+    put_item(printer, 2);
+    if (uses_place(printer, UL_PLACE_SHARED) || uses_place(printer, UL_PLACE_OWN))
+        put_barrier(printer, 2); /* the next item overwrites them */
+    put_close(printer, 1);
+}
+
+static void put_tiles(struct printer *printer, int64_t tile_count)
+{
+    const struct ul_phase *phase = printer->phase;
+    ul_text_printf(printer->text,
+                   "    for (int64_t t_block = blockIdx.x; t_block < %" PRId64
+                   "; t_block += gridDim.x) {\n",
+                   tile_count * phase->items.total);
+    ul_text_printf(printer->text, "        const int64_t t_tile = t_block%s;\n",
+                   phase->items.total > 1
+                       ? ul_arena_printf(printer->text->arena, " %% %" PRId64, tile_count)
+                       : "");
+    if (phase->items.total > 1)
+        ul_text_printf(printer->text,
+                       "        [[maybe_unused]] const %s t_item = t_block / %" PRId64 ";\n",
+                       number_type(phase->items.total), tile_count);
+    else if (phase->items.count > 0)
+        ul_text_put(printer->text, "        [[maybe_unused]] const uint32_t t_item = 0;\n");
+    put_item(printer, 2);
+    put_close(printer, 1);
+}
+
+/* Which thread of which team this is. */
+static void put_team_names(struct printer *printer)
+{
+    const struct ul_phase *phase = printer->phase;
+    int64_t teams = phase->kind == UL_PHASE_TEAM && !phase->is_loose
+                        ? phase->block_threads / phase->team
+                        : phase->block_threads;
+    if (has_barriers(phase)) {
+        ul_text_printf(printer->text,
+                       "    [[maybe_unused]] const int32_t t_thread = threadIdx.x%s, ",
+                       teams > 1 ? " % 32" : "");
+        ul_text_printf(printer->text, "t_threads = %" PRId64 ";\n", phase->team);
+        ul_text_put(printer->text, "    [[maybe_unused]] const uint32_t t_team = ");
+        if (teams > 1)
+            ul_text_printf(printer->text, "blockIdx.x * %" PRId64 " + threadIdx.x / 32;\n", teams);
+        else
+            ul_text_put(printer->text, "blockIdx.x;\n");
+    } else if (phase->kind == UL_PHASE_EACH && uses_place(printer, UL_PLACE_OWN)) {
+        ul_text_put(printer->text, "    const int64_t t_team = ul_item_first();\n");
+    }
+    if (uses_place(printer, UL_PLACE_SHARED))
+        ul_text_printf(printer->text, "    unsigned char *const t_shared = t_shared_block%s;\n",
+                       teams > 1 ? ul_arena_printf(printer->text->arena, " + threadIdx.x / 32 * %u",
+                                                   phase->shared_bytes)
+                                 : "");
+    if (uses_place(printer, UL_PLACE_OWN))
+        ul_text_printf(printer->text,
+                       "    unsigned char *const t_own = scratch + (%" PRIu64
+                       " + (int64_t)t_team * %" PRIu64 ");\n",
+                       printer->grid.own_offset_bytes, phase->own_bytes);
+    put_arrays(printer, UL_PLACE_ARENA, 1);
+    put_arrays(printer, UL_PLACE_SHARED, 1);
+    put_arrays(printer, UL_PLACE_OWN, 1);
+}
+
+static ul_ks tiled_contraction(const struct printer *printer)
+{
+    ul_ks id = printer->phase->first;
+    while (stmt_get(printer, id)->kind != UL_KS_CONTRACT)
+        id = stmt_get(printer, id)->next;
+    return id;
+}
+
+static void put_head(struct printer *printer, uint32_t number)
+{
+    ul_text_printf(printer->text, "static __global__ void __launch_bounds__(%u) @_%u(",
+                   printer->grid.phases[number].block_threads, number);
+    put_parameters(printer, number, true);
+    ul_text_put(printer->text, ")\n{\n");
+}
+
+/* Phases that share a launch, each with blocks of its own. */
+static void put_joined(struct printer *printer, uint32_t number)
+{
+    const struct ul_phase *phases = &printer->grid.phases[number];
+    put_head(printer, number);
+    ul_text_put(printer->text, "    UL_ENTER(run);\n");
+    printer->is_joined = true;
+    for (uint32_t i = 0; i < phases->joined_count; i++) {
+        printer->phase = &phases[i];
+        const bool *is_needed = find_mentions(printer);
+        ul_text_put(printer->text, i == 0 ? "    " : "    } else ");
+        if (i + 1 < phases->joined_count)
+            ul_text_printf(printer->text, "if (blockIdx.x < %" PRId64 ") ",
+                           phases[i + 1].first_block);
+        ul_text_put(printer->text, "{\n");
+        put_arrays(printer, UL_PLACE_ARENA, 2);
+        put_names(printer, is_needed, 2);
+        put_each(printer, 2);
+    }
+    printer->is_joined = false;
+    ul_text_put(printer->text, "    }\n}\n\n");
+}
+
+static void put_phase(struct printer *printer, uint32_t number)
+{
+    put_head(printer, number);
+    const struct ul_phase *phase = printer->phase = &printer->grid.phases[number];
+    const bool *is_needed = find_mentions(printer);
+    bool *is_scalar = UL_NEW_ARRAY(printer->text->arena, bool, printer->kernel->buffer_count);
+    for (uint32_t i = 0; i < printer->kernel->buffer_count; i++)
+        is_scalar[i] = phase->places[i] == UL_PLACE_REGISTER;
+    printer->expr.is_scalar = is_scalar;
+    struct ul_contract_grid grid = {.tile_count = 0};
+    if (phase->kind == UL_PHASE_TILES) {
+        struct ul_contract_cuda_printer contract = contract_printer(printer);
+        const struct ul_contraction *contraction =
+            contraction_of(printer, tiled_contraction(printer));
+        ul_contract_cuda_grid(printer->kernel, contraction, &grid);
+        ul_contract_cuda_put_shared(&contract, contraction, 1);
+    }
+    if (uses_place(printer, UL_PLACE_SHARED))
+        ul_text_printf(printer->text,
+                       "    UL_SHARED(unsigned char, t_shared_block, %" PRId64 ");\n",
+                       phase->shared_bytes * (phase->block_threads / phase->team));
+    ul_text_put(printer->text, "    UL_ENTER(run);\n");
+    put_team_names(printer);
+    put_names(printer, is_needed, 1);
+    if (phase->kind == UL_PHASE_TILES)
+        put_tiles(printer, grid.tile_count);
+    else if (phase->kind == UL_PHASE_EACH)
+        put_each(printer, 1);
+    else if (phase->is_loose)
+        put_loose(printer);
+    else
+        put_team(printer);
+    ul_text_put(printer->text, "}\n\n");
+    printer->expr.is_scalar = NULL;
+}
+
+/* ---- The host's function ---- */
+
+static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
+{
+    const struct ul_phase *phases = &printer->grid.phases[number];
+    const struct ul_phase *last = &phases[phases->joined_count - 1];
+    ul_put_indent(&printer->expr, indent);
+    ul_text_printf(printer->text, "UL_LAUNCH(@_%u, %" PRId64 ", %u, at, ", number,
+                   last->first_block + last->block_count, phases->block_threads);
+    put_parameters(printer, number, false);
+    ul_text_put(printer->text, ");\n");
+}
+
+/* Closes and opens loops on the host, from those around the phase before to those around this. */
+static uint32_t put_hosts(struct printer *printer, const struct ul_phase *before,
+                          const struct ul_phase *now)
+{
+    uint32_t open = before == NULL ? 0 : before->host_count;
+    uint32_t wanted = now == NULL ? 0 : now->host_count, same = 0;
+    while (same < open && same < wanted && before->hosts[same] == now->hosts[same])
+        same++;
+    while (open > same)
+        put_close(printer, open--);
+    for (; open < wanted; open++) {
+        const struct ul_ks_data *loop = stmt_get(printer, now->hosts[open]);
+        ul_put_indent(&printer->expr, open + 1);
+        ul_text_printf(printer->text, "for (int64_t v%u = 0; v%u < ", loop->var, loop->var);
+        ul_put_expr(&printer->expr, loop->value);
+        ul_text_printf(printer->text, "; v%u++) {\n", loop->var);
+    }
+    return wanted;
+}
+
+/* The parameters of the host's function; those that no phase takes are named as unused. */
+static void put_host_parameters(struct printer *printer)
+{
+    const struct ul_kernel *kernel = printer->kernel;
+    ul_text_put(printer->text, "static void @([[maybe_unused]] const struct ul_cuda_step *at");
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (is_parameter(buffer))
+            ul_text_printf(printer->text, ", [[maybe_unused]] %s%s *b%u",
+                           buffer->role == UL_BUFFER_INPUT ? "const " : "",
+                           ul_storage_type(buffer->dtype), i);
+    }
+    if (printer->grid.scratch_bytes > 0)
+        ul_text_put(printer->text, ", [[maybe_unused]] unsigned char *scratch");
+    ul_text_put(printer->text, ")\n{\n");
+}
+
+static void put_host(struct printer *printer)
+{
+    const struct ul_phase *before = NULL;
+    put_host_parameters(printer);
+    for (uint32_t i = 0; i < printer->grid.phase_count; i++) {
+        const struct ul_phase *phase = &printer->grid.phases[i];
+        if (phase->block_count == 0 || phase->joined_count == 0)
+            continue;
+        printer->phase = phase;
+        find_mentions(printer);
+        uint32_t open = put_hosts(printer, before, phase);
+        put_launch(printer, i, open + 1);
+        before = phase;
+    }
+    put_hosts(printer, before, NULL);
+    ul_text_put(printer->text, "}\n");
+}
+
+enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                    uint64_t *scratch_bytes, struct ul_diag *diag)
+{
+    kernel = ul_contract_cuda_open(ul_attend_cuda_take(kernel, text->arena), text->arena);
+    struct printer printer = {.text = text, .kernel = kernel};
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        enum ul_dtype dtype = kernel->buffers[i].dtype;
+        if (ul_storage_type(dtype) == NULL)
+            return ul_diag_set(diag, UL_UNSUPPORTED,
+                               "target cuda has no type %s; cast the tensor to a wider one",
+                               ul_dtype_get(dtype)->name);
+    }
+    ul_expr_printer_init(&printer.expr, text, kernel);
+    printer.expr.is_fused = true;
+    printer.expr.is_short = ul_narrow(kernel, text->arena);
+    printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
+    printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
+    ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
+    for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
+        const struct ul_phase *phase = &printer.grid.phases[i];
+        if (phase->block_count > 0 && phase->joined_count > 1)
+            put_joined(&printer, i);
+        else if (phase->block_count > 0 && phase->joined_count == 1)
+            put_phase(&printer, i);
+    }
+    put_host(&printer);
+    *scratch_bytes = printer.grid.scratch_bytes;
+    return UL_OK;
+}

@@ -1,0 +1,243 @@
+/* What the emitted folders of all targets share: places and names as text, the steps in their order
+ * with the regions around them, the head of model.h, main.c. */
+#include "codegen/emit/emit_internal.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- places ---- */
+
+static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] == value)
+            return i;
+    }
+    return UL_NONE;
+}
+
+static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_value_id base)
+{
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    uint32_t input = index_in(block->inputs, block->input_count, base);
+    if (input != UL_NONE)
+        return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
+    uint32_t output = index_in(block->outputs, block->output_count, base);
+    UL_ASSERT(output != UL_NONE);
+    return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
+}
+
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+                                   uint32_t position)
+{
+    uint32_t value = emitter->program->plan_values[base];
+    UL_ASSERT(value != UL_PLAN_NONE);
+    const struct ul_plan *plan = emitter->plan;
+    const struct ul_plan_range *range = ul_plan_find_range(plan, value, position);
+    if (range == NULL) { /* a program without steps has no positions to live at */
+        UL_ASSERT(plan->position_count == 0 &&
+                  plan->value_ranges[value] < plan->value_ranges[value + 1]);
+        range = &plan->ranges[plan->value_ranges[value]];
+    }
+    if (range->space == UL_PROGRAM_CALLER)
+        return callers_place(emitter, base);
+    return (struct ul_emit_place){.space =
+                                      range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
+                                  .offset_bytes = range->offset_bytes};
+}
+
+const char *ul_emit_space_name(enum ul_emit_space space)
+{
+    static const char *const names[] = {[UL_EMIT_ARENA] = "UL_SPACE_ARENA",
+                                        [UL_EMIT_INPUT] = "UL_SPACE_INPUT",
+                                        [UL_EMIT_OUTPUT] = "UL_SPACE_OUTPUT",
+                                        [UL_EMIT_ROM] = "UL_SPACE_ROM"};
+    return names[space];
+}
+
+void ul_emit_string(struct ul_text *text, const char *string)
+{
+    ul_text_put(text, "\"");
+    for (const unsigned char *at = (const unsigned char *)string; *at != '\0'; at++) {
+        if (isprint(*at) && *at != '"' && *at != '\\' && *at != '?')
+            ul_text_printf(text, "%c", *at);
+        else
+            ul_text_printf(text, "\\%03o", *at);
+    }
+    ul_text_put(text, "\"");
+}
+
+/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+void ul_emit_comment(struct ul_text *text, const char *name)
+{
+    enum { MOST_COLUMNS = 100 };
+    for (int i = 0; name[i] != '\0' && i < MOST_COLUMNS; i++) {
+        bool plain = isprint((unsigned char)name[i]) && strchr("*?\\", name[i]) == NULL;
+        ul_text_printf(text, "%c", plain ? name[i] : '_');
+    }
+}
+
+void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
+                     uint32_t position)
+{
+    struct ul_emit_place place = ul_emit_place(emitter, address->base, position);
+    if (place.space == UL_EMIT_ARENA)
+        ul_text_put(emitter->text, "a");
+    else if (place.space == UL_EMIT_ROM)
+        ul_text_printf(emitter->text, "%s_rom", emitter->options->prefix);
+    else
+        emitter->language->put_buffer(emitter, place);
+    ul_text_printf(emitter->text, " + %" PRIu64,
+                   place.offset_bytes + (uint64_t)address->offset_bytes);
+    if (address->loop != UL_PLAN_NONE)
+        ul_text_printf(emitter->text, " + r%u * %" PRId64, address->loop, address->stride_bytes);
+}
+
+/* ---- steps ---- */
+
+static uint32_t depth_of(const struct ul_program *program, uint32_t region)
+{
+    uint32_t depth = 0;
+    for (; program->regions[region].parent != UL_PLAN_NONE;
+         region = program->regions[region].parent)
+        depth += program->regions[region].kind != UL_PLAN_SEQUENCE;
+    return depth;
+}
+
+static bool is_inside(const struct ul_program *program, uint32_t region, uint32_t ancestor)
+{
+    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
+        if (r == ancestor)
+            return true;
+    }
+    return false;
+}
+
+static void open_region(struct ul_emitter *emitter, uint32_t region, uint32_t position)
+{
+    const struct ul_program_region *info = &emitter->program->regions[region];
+    ul_text_printf(emitter->text, "%*s", (int)(4 * depth_of(emitter->program, region)), "");
+    if (info->kind == UL_PLAN_LOOP)
+        ul_text_printf(emitter->text, "for (int64_t r%u = 0; r%u < %" PRId64 "; r%u++) {\n", region,
+                       region, info->rounds, region);
+    else
+        emitter->language->put_branch(emitter, region, position);
+}
+
+static void enter_region(struct ul_emitter *emitter, uint32_t from, uint32_t to, uint32_t position)
+{
+    if (from == to)
+        return;
+    enter_region(emitter, from, emitter->program->regions[to].parent, position);
+    if (emitter->program->regions[to].kind != UL_PLAN_SEQUENCE)
+        open_region(emitter, to, position);
+}
+
+/* Closes and opens what lies between two positions' regions. */
+static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_t to,
+                              uint32_t position)
+{
+    const struct ul_program *program = emitter->program;
+    while (!is_inside(program, to, from)) {
+        if (program->regions[from].kind != UL_PLAN_SEQUENCE)
+            ul_text_printf(emitter->text, "%*s}\n", (int)(4 * depth_of(program, from)), "");
+        from = program->regions[from].parent;
+    }
+    enter_region(emitter, from, to, position);
+    return to;
+}
+
+static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
+{
+    const struct ul_program_step *step =
+        &emitter->program->steps[emitter->plan->positions[position].step];
+    ul_text_printf(emitter->text, "%*s", (int)(4 * indent), "");
+    emitter->language->put_mark(emitter, step, position);
+    ul_text_printf(emitter->text, " /* %s ", step->op);
+    ul_emit_comment(emitter->text, emitter->program->graph->nodes[step->node].name);
+    ul_text_printf(emitter->text, " */\n%*s", (int)(4 * indent), "");
+    emitter->language->put_step(emitter, step, position, indent);
+}
+
+void ul_emit_steps(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    uint32_t region = 0;
+    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
+        const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
+        region = change_region(emitter, region, step->region, p);
+        put_step(emitter, p, depth_of(program, region) + 1);
+    }
+    change_region(emitter, region, 0, emitter->plan->position_count);
+}
+
+/* Scratch of each position, found in the plan's ranges. */
+void ul_emit_find_scratch(struct ul_emitter *emitter)
+{
+    const struct ul_plan *plan = emitter->plan;
+    emitter->scratch_offsets = UL_NEW_ARRAY(emitter->arena, uint64_t, plan->position_count + 1);
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        if (plan->ranges[i].value == UL_PLAN_NONE)
+            emitter->scratch_offsets[plan->ranges[i].begin] = plan->ranges[i].offset_bytes;
+    }
+}
+
+/* ---- files ---- */
+
+const char *ul_emit_upper(struct ul_arena *arena, const char *prefix)
+{
+    char *copy = ul_arena_copy_string(arena, prefix);
+    for (char *at = copy; *at != '\0'; at++)
+        *at = (char)toupper((unsigned char)*at);
+    return copy;
+}
+
+void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
+{
+    const char *big = ul_emit_upper(emitter->arena, emitter->options->prefix);
+    struct ul_text *text = emitter->text;
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    ul_text_printf(text, "/* %s\n * Inputs and outputs, in order:\n", purpose);
+    for (uint32_t i = 0; i < block->input_count + block->output_count; i++) {
+        bool input = i < block->input_count;
+        ul_value_id value = input ? block->inputs[i] : block->outputs[i - block->input_count];
+        const struct ul_value *info = &emitter->program->graph->values[value];
+        ul_text_printf(text, " *   %s %u: ", input ? "input" : "output",
+                       input ? i : i - block->input_count);
+        ul_emit_comment(text, info->name);
+        ul_text_put(text, " ");
+        ul_type_print(text, &info->type);
+        ul_text_put(text, "\n");
+    }
+    ul_text_printf(text,
+                   " */\n#ifndef ULLAGE_%s_H\n#define ULLAGE_%s_H\n\n#include \"ul_model.h\"\n\n"
+                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
+                   "#define %s_ARENA_BYTES UINT64_C(%" PRIu64 ")\n"
+                   "#define %s_ARENA_ALIGN %" PRIu64 "\n"
+                   "#define %s_INPUT_COUNT %u\n#define %s_OUTPUT_COUNT %u\n\n"
+                   "extern const struct ul_model %s_model;\n\n",
+                   big, big, big, emitter->plan->reserved_bytes[0], big,
+                   emitter->plan->alignment_bytes, big, block->input_count, big,
+                   block->output_count, emitter->options->prefix);
+}
+
+void ul_emit_main_c(struct ul_emitter *emitter)
+{
+    ul_text_printf(emitter->text,
+                   "#include \"model.h\"\n#include \"ul_program.h\"\n\n"
+                   "int main(int argc, char **argv)\n{\n"
+                   "    return ul_program_main(&%s_model, argc, argv);\n}\n",
+                   emitter->options->prefix);
+}
+
+enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
+                            void (*put)(struct ul_emitter *))
+{
+    struct ul_text text;
+    ul_text_init(&text, emitter->arena);
+    emitter->text = &text;
+    put(emitter);
+    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    return ul_file_write(path, text.data, text.length, emitter->diag);
+}

@@ -1,0 +1,392 @@
+/* Calls of a library in model.c: the constant tables that runtime/lib/ul_library.h describes, and
+ * the steps that run them. */
+#include "codegen/emit/emit_internal.h"
+
+#include "codegen/program/calls_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+static void put_ints(struct ul_text *text, const char *field, const int64_t *values, uint32_t count)
+{
+    ul_text_printf(text, ".%s = {", field);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(text, "%s%" PRId64, i == 0 ? "" : ", ", values[i]);
+    ul_text_put(text, "}");
+}
+
+static void put_tensor(struct ul_text *text, const char *field, const struct ul_call_tensor *tensor)
+{
+    if (tensor->rank == 0)
+        return;
+    ul_text_printf(text, "     .%s = {.rank = %u, ", field, tensor->rank);
+    if (tensor->type != UL_CALL_F32)
+        ul_text_printf(text, ".type = %s, ",
+                       tensor->type == UL_CALL_F16 ? "UL_CALL_F16" : "UL_CALL_BF16");
+    put_ints(text, "dims", tensor->dims, tensor->rank);
+    ul_text_put(text, ", ");
+    put_ints(text, "strides", tensor->strides, tensor->rank);
+    ul_text_put(text, "},\n");
+}
+
+static void put_layout(struct ul_text *text, const struct ul_pack *pack)
+{
+    ul_text_printf(text, "{.rank = %u, ", pack->rank);
+    put_ints(text, "dims", pack->dims, pack->rank);
+    ul_text_put(text, ", ");
+    put_ints(text, "strides", pack->strides, pack->rank);
+    if (pack->block_count > 0) {
+        ul_text_printf(text, ", .block_count = %u, .block_dims = {", pack->block_count);
+        for (uint32_t b = 0; b < pack->block_count; b++)
+            ul_text_printf(text, "%s%u", b == 0 ? "" : ", ", pack->block_dims[b]);
+        ul_text_put(text, "}, ");
+        put_ints(text, "blocks", pack->blocks, pack->block_count);
+    }
+    ul_text_printf(text, ", .size_bytes = %" PRIu64 ", .element_bytes = %u%s}", pack->size_bytes,
+                   pack->element_bytes, pack->winograd != 0 ? ", .winograd = 1" : "");
+}
+
+static void put_float(struct ul_text *text, const char *field, float number)
+{
+    if (number == 0)
+        return;
+    if (isinf(number))
+        ul_text_printf(text, ", .%s = %sINFINITY", field, number < 0 ? "-" : "");
+    else
+        ul_text_printf(text, ", .%s = %.9ef", field, (double)number);
+}
+
+static const char *post_name(enum ul_post_kind kind)
+{
+    static const char *const names[] = {[UL_POST_RELU] = "UL_POST_RELU",
+                                        [UL_POST_CLIP] = "UL_POST_CLIP",
+                                        [UL_POST_GELU_ERF] = "UL_POST_GELU_ERF",
+                                        [UL_POST_GELU_TANH] = "UL_POST_GELU_TANH",
+                                        [UL_POST_SWISH] = "UL_POST_SWISH",
+                                        [UL_POST_HARD_SWISH] = "UL_POST_HARD_SWISH",
+                                        [UL_POST_LOGISTIC] = "UL_POST_LOGISTIC",
+                                        [UL_POST_TANH] = "UL_POST_TANH",
+                                        [UL_POST_ELU] = "UL_POST_ELU",
+                                        [UL_POST_LINEAR] = "UL_POST_LINEAR",
+                                        [UL_POST_SUM] = "UL_POST_SUM",
+                                        [UL_POST_ADD] = "UL_POST_ADD",
+                                        [UL_POST_SUB] = "UL_POST_SUB",
+                                        [UL_POST_MUL] = "UL_POST_MUL",
+                                        [UL_POST_DIV] = "UL_POST_DIV",
+                                        [UL_POST_MAX] = "UL_POST_MAX",
+                                        [UL_POST_MIN] = "UL_POST_MIN"};
+    return names[kind];
+}
+
+static void put_posts(struct ul_text *text, const struct ul_call *call)
+{
+    if (call->post_count == 0)
+        return;
+    ul_text_printf(text, "     .post_count = %u,\n", call->post_count);
+    if (call->tail_count > 0)
+        ul_text_printf(text, "     .tail_count = %u,\n", call->tail_count);
+    ul_text_put(text, "     .posts = {\n");
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        const struct ul_post *post = &call->posts[i];
+        ul_text_printf(text, "     {.kind = %s", post_name(post->kind));
+        put_float(text, "alpha", post->alpha);
+        put_float(text, "beta", post->beta);
+        ul_text_put(text, ",\n");
+        put_tensor(text, "tensor", &post->tensor);
+        ul_text_put(text, "     },\n");
+    }
+    ul_text_put(text, "     },\n");
+}
+
+static const char *kind_name(enum ul_call_kind kind)
+{
+    static const char *const names[] = {[UL_CALL_CONVOLUTION] = "UL_CALL_CONVOLUTION",
+                                        [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
+                                        [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
+                                        [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
+                                        [UL_CALL_PADDED_MEAN_POOL] = "UL_CALL_PADDED_MEAN_POOL"};
+    return names[kind];
+}
+
+static void put_window(struct ul_text *text, const struct ul_call *call)
+{
+    uint32_t axes = call->src.rank - 2;
+    if (call->kind == UL_CALL_MATMUL)
+        return;
+    if (call->group_count > 0)
+        ul_text_printf(text, "     .group_count = %u,", call->group_count);
+    ul_text_put(text, "     ");
+    put_ints(text, "window", call->window, axes);
+    ul_text_put(text, ", ");
+    put_ints(text, "steps", call->steps, axes);
+    ul_text_put(text, ", ");
+    put_ints(text, "dilations", call->dilations, axes);
+    ul_text_put(text, ", ");
+    put_ints(text, "pads", call->pads, 2 * axes);
+    ul_text_put(text, ",\n");
+}
+
+static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
+{
+    struct ul_text *text = emitter->text;
+    ul_text_printf(text, "    {.kind = %s,\n", kind_name(call->kind));
+    put_tensor(text, "src", &call->src);
+    put_tensor(text, "weights", &call->weights);
+    put_tensor(text, "bias", &call->bias);
+    put_tensor(text, "dst", &call->dst);
+    if (call->pack != NULL) {
+        ul_text_printf(text, "     .pack = &packs[%u],\n     .layout = ",
+                       ul_emit_pack_index(emitter, call->pack));
+        put_layout(text, &call->layout);
+        ul_text_put(text, ",\n");
+    }
+    put_window(text, call);
+    put_posts(text, call);
+    if (call->align_bytes != 0)
+        ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
+                       call->tf32);
+    ul_text_put(text, "     .implementation = ");
+    ul_emit_string(text, call->implementation);
+    ul_text_printf(text,
+                   ",\n     .src_copy_bytes = %" PRIu64 ", .dst_copy_bytes = %" PRIu64
+                   ", .scratch_bytes = %" PRIu64 "},\n",
+                   call->src_copy_bytes, call->dst_copy_bytes, call->scratch_bytes);
+}
+
+uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack)
+{
+    for (uint32_t i = 0; i < emitter->pack_count; i++) {
+        if (memcmp(emitter->packs[i], pack, sizeof *pack) == 0)
+            return i;
+    }
+    UL_GROW(emitter->arena, emitter->packs, emitter->pack_count, emitter->pack_capacity);
+    emitter->packs[emitter->pack_count] = pack;
+    return emitter->pack_count++;
+}
+
+static void put_packs(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].pack != NULL)
+            (void)ul_emit_pack_index(emitter, program->calls[i].pack);
+    }
+    if (emitter->pack_count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_pack packs[] = {\n");
+    for (uint32_t i = 0; i < emitter->pack_count; i++) {
+        ul_text_put(emitter->text, "    ");
+        put_layout(emitter->text, emitter->packs[i]);
+        ul_text_put(emitter->text, ",\n");
+    }
+    ul_text_put(emitter->text, "};\n");
+}
+
+bool ul_emit_has_tails(const struct ul_emitter *emitter)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->call_count; i++)
+        found = found || emitter->program->calls[i].tail_count > 0;
+    return found;
+}
+
+/* What the host hands to oneDNN. */
+static void put_library(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    ul_text_put(emitter->text, "static const struct ul_library library = {\n"
+                               "    .name = \"oneDNN\",\n    .isa = ");
+    ul_emit_string(emitter->text, program->options.isa);
+    ul_text_printf(emitter->text,
+                   ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
+                   ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
+                   "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
+                   "    .implementation = ul_library_implementation,\n"
+                   "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
+                   ul_program_threads(&program->options),
+                   ul_emit_place(emitter, program->library_state, 0).offset_bytes,
+                   emitter->call_count,
+                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
+                   ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
+}
+
+/* ---- libraries of a device ---- */
+
+/* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
+ * behind it, of the function that runs a call. */
+enum { PRODUCTS, CONVOLUTIONS, DEVICE_LIBRARIES };
+
+static uint32_t device_library(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_MATMUL ? PRODUCTS : CONVOLUTIONS;
+}
+
+bool ul_emit_uses_library(const struct ul_program *program, bool convolutions)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (device_library(&program->calls[i]) == (convolutions ? CONVOLUTIONS : PRODUCTS))
+            return true;
+    }
+    return false;
+}
+
+static void put_device_libraries(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    bool products = ul_emit_uses_library(program, false);
+    bool convolutions = ul_emit_uses_library(program, true);
+    const char *cudnn = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
+    if (products)
+        ul_text_put(emitter->text, "extern const struct ul_device_library ul_cublas;\n");
+    if (convolutions)
+        ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", cudnn);
+    ul_text_printf(emitter->text,
+                   "static const struct ul_device_library *const libraries[] = {%s%s%s%s};\n\n",
+                   products ? "&ul_cublas" : "", products && convolutions ? ", " : "",
+                   convolutions ? "&" : "", convolutions ? cudnn : "");
+}
+
+void ul_emit_calls(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    if (program->call_count == 0)
+        return;
+    put_packs(emitter);
+    ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (emitter->call_numbers[i] != UL_NONE)
+            put_call(emitter, &program->calls[i]);
+    }
+    ul_text_put(emitter->text, "};\n");
+    if (program->options.target->is_device)
+        put_device_libraries(emitter);
+    else
+        put_library(emitter);
+}
+
+/* ---- steps ---- */
+
+/* The call of the program that an alternative of a step is. */
+static uint32_t call_of(const struct ul_program_step *step, uint32_t alternative)
+{
+    UL_ASSERT(alternative <= step->leaner_count);
+    return alternative == 0 ? step->kernel : step->leaner[alternative - 1].call;
+}
+
+static uint32_t call_at(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                        uint32_t position)
+{
+    return call_of(step, emitter->plan->positions[position].alternative);
+}
+
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t alternative)
+{
+    return emitter->call_numbers[call_of(step, alternative)];
+}
+
+void ul_emit_find_calls(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t *numbers = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
+    bool *runs = UL_NEW_ARRAY(emitter->arena, bool, program->call_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_program_step *step = &program->steps[plan->positions[p].step];
+        if (step->kind == UL_STEP_CALL)
+            runs[call_at(emitter, step, p)] = true;
+    }
+    emitter->call_count = 0;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;
+    emitter->call_numbers = numbers;
+}
+
+static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
+                       const struct ul_program_address *b, uint32_t position)
+{
+    struct ul_emit_place first = ul_emit_place(emitter, a->base, position);
+    struct ul_emit_place second = ul_emit_place(emitter, b->base, position);
+    return first.space == second.space && first.index == second.index &&
+           first.offset_bytes + (uint64_t)a->offset_bytes ==
+               second.offset_bytes + (uint64_t)b->offset_bytes;
+}
+
+/* What the library adds to the result lies in the result's place: by the plan, or copied there. */
+static void put_residual(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent)
+{
+    const struct ul_program_address *from = &step->args[step->arg_count - 1];
+    const struct ul_program_address *to = &step->args[UL_CALL_DST];
+    if (!step->has_residual || same_place(emitter, from, to, position))
+        return;
+    ul_text_printf(emitter->text, "%*smemcpy((void *)(", (int)(4 * indent), "");
+    ul_emit_address(emitter, to, position);
+    ul_text_put(emitter->text, "), (const void *)(");
+    ul_emit_address(emitter, from, position);
+    ul_text_printf(emitter->text, "), %" PRIu64 ");\n",
+                   ul_value_bytes(emitter->program->graph, step->views[step->arg_count - 1]));
+}
+
+static void put_args(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t count,
+                     uint32_t position)
+{
+    ul_text_put(emitter->text, "const void *const args[] = {");
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(emitter->text, i == 0 ? "" : ", ");
+        if (step->args[i].base == UL_NONE)
+            ul_text_put(emitter->text, "NULL");
+        else
+            ul_emit_address(emitter, &step->args[i], position);
+    }
+    ul_text_put(emitter->text, "};\n");
+}
+
+static void put_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
+                        uint32_t position)
+{
+    if (emitter->program->calls[call_at(emitter, step, position)].scratch_bytes > 0)
+        ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
+    else
+        ul_text_put(emitter->text, "NULL");
+}
+
+void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
+                  uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    int columns = (int)(4 * indent);
+    ul_text_put(text, "{\n");
+    put_residual(emitter, step, position, indent + 1);
+    ul_text_printf(text, "%*s", columns + 4, "");
+    put_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
+    ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
+                   emitter->call_numbers[call_at(emitter, step, position)]);
+    put_scratch(emitter, step, position);
+    ul_text_printf(text, ");\n%*s}\n", columns, "");
+}
+
+void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    const struct ul_program *program = emitter->program;
+    bool convolution = device_library(&program->calls[step->kernel]) == CONVOLUTIONS;
+    int columns = (int)(4 * indent);
+    ul_text_printf(text, "{\n%*s", columns + 4, "");
+    put_args(emitter, step, step->arg_count, position);
+    ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
+                   step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
+                   convolution && ul_emit_uses_library(program, false) ? 1 : 0,
+                   emitter->call_numbers[call_at(emitter, step, position)]);
+    put_scratch(emitter, step, position);
+    ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
+    if (step->own != NULL) {
+        ul_text_printf(text, "%*s", columns + 8, "");
+        emitter->language->put_step(emitter, step->own, position, indent + 2);
+    }
+    ul_text_printf(text, "%*s}\n", columns, "");
+}

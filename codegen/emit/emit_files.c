@@ -1,0 +1,338 @@
+/* The files of an emitted folder that are not generated text: weights and the runtime. */
+#define _POSIX_C_SOURCE 200809L
+#include "codegen/emit/emit_internal.h"
+
+#include "runtime/lib/ul_hash.h"
+#include "runtime/lib/ul_pack.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
+                         void (*visit)(struct ul_emitter *, ul_value_id))
+{
+    const struct ul_program *program = emitter->program;
+    for (uint32_t i = 0; i < program->problem->value_count; i++) {
+        ul_value_id value = program->graph_values[i];
+        const struct ul_value *info = &program->graph->values[value];
+        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0 &&
+            (info->tensor->data == NULL && program->packs[value] == NULL) == splat)
+            visit(emitter, value);
+    }
+}
+
+/* ---- weights ---- */
+
+struct placed {
+    uint64_t offset_bytes;
+    ul_value_id value;
+};
+
+static int by_offset(const void *left, const void *right)
+{
+    const struct placed *a = left;
+    const struct placed *b = right;
+    if (a->offset_bytes != b->offset_bytes)
+        return a->offset_bytes < b->offset_bytes ? -1 : 1;
+    return a->value < b->value ? -1 : a->value > b->value;
+}
+
+static void each_weight_by_offset(struct ul_emitter *emitter,
+                                  void (*visit)(struct ul_emitter *, ul_value_id))
+{
+    const struct ul_program *program = emitter->program;
+    struct placed *list =
+        UL_NEW_ARRAY(emitter->arena, struct placed, program->problem->value_count);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < program->problem->value_count; i++) {
+        ul_value_id value = program->graph_values[i];
+        const struct ul_value *info = &program->graph->values[value];
+        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0)
+            list[count++] = (struct placed){
+                .offset_bytes = ul_emit_place(emitter, value, 0).offset_bytes, .value = value};
+    }
+    qsort(list, count, sizeof *list, by_offset);
+    for (uint32_t i = 0; i < count; i++)
+        visit(emitter, list[i].value);
+}
+
+struct weight_writer {
+    struct ul_emitter base; /* first, so that visits find the rest */
+    FILE *stream;
+    struct ul_hash hash;
+    uint64_t written_bytes;
+};
+
+static void put_weight_bytes(struct weight_writer *writer, const void *bytes, uint64_t size_bytes)
+{
+    for (uint64_t at = 0; at < size_bytes; at += UL_FILE_CHUNK_BYTES) {
+        const unsigned char *chunk = (const unsigned char *)bytes + at;
+        uint64_t left = size_bytes - at;
+        uint64_t part = left < UL_FILE_CHUNK_BYTES ? left : UL_FILE_CHUNK_BYTES;
+        ul_hash_add(&writer->hash, chunk, (size_t)part);
+        fwrite(chunk, 1, (size_t)part, writer->stream);
+        if (part >= UL_FILE_CHUNK_BYTES / 4)
+            ul_file_release(chunk, part);
+    }
+    writer->written_bytes += size_bytes;
+}
+
+enum { CHUNK_BYTES = 4096 };
+
+/* The elements of a splat, or of what lies at no aligned place, or is to be rounded. */
+static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
+{
+    const struct ul_graph *graph = writer->base.program->graph;
+    const struct ul_value *info = &graph->values[value];
+    unsigned char chunk[CHUNK_BYTES] = {0};
+    uint64_t element_bytes = ul_value_element_bytes(graph, value);
+    uint64_t count = ul_type_elements(&info->type);
+    for (uint64_t at = 0; at < count;) {
+        uint64_t part = CHUNK_BYTES / element_bytes;
+        part = count - at < part ? count - at : part;
+        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), at, part, chunk);
+        put_weight_bytes(writer, chunk, part * element_bytes);
+        at += part;
+    }
+}
+
+/* The zeros that bring a large weight to its place in a page. */
+static void put_weight_gap(struct weight_writer *writer, ul_value_id value)
+{
+    static const unsigned char zeros[UL_PAGE_BYTES];
+    const struct ul_program *program = writer->base.program;
+    put_weight_bytes(writer, zeros,
+                     ul_weights_gap(ul_emit_place(&writer->base, value, 0).offset_bytes,
+                                    ul_value_bytes(program->graph, value),
+                                    program->packs[value] != NULL, writer->written_bytes));
+}
+
+static void write_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    put_weight_gap(writer, value);
+    if (info->tensor->data == NULL || info->storage != UL_DTYPE_NONE)
+        put_weight_elements(writer, value);
+    else
+        put_weight_bytes(writer, info->tensor->data, ul_type_bytes(&info->type));
+}
+
+/* In the library's layout, as a program does it that reads its weights into the arena. */
+static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
+                              const struct ul_pack *pack)
+{
+    struct ul_arena scratch;
+    struct ul_packer packer;
+    unsigned char chunk[CHUNK_BYTES];
+    const struct ul_graph *graph = writer->base.program->graph;
+    const struct ul_value *info = &graph->values[value];
+    uint64_t count = ul_type_elements(&info->type);
+    ul_arena_init(&scratch);
+    unsigned char *packed = ul_arena_alloc(&scratch, pack->size_bytes);
+    ul_packer_init(&packer, pack, packed);
+    for (uint64_t at = 0; at < count;) {
+        uint64_t part = CHUNK_BYTES / pack->element_bytes;
+        part = count - at < part ? count - at : part;
+        ul_tensor_read_as(info->tensor, ul_value_storage(graph, value), at, part, chunk);
+        ul_packer_add(&packer, chunk, part);
+        at += part;
+    }
+    put_weight_bytes(writer, packed, pack->size_bytes);
+    ul_arena_done(&scratch);
+}
+
+/* For read-only data the file is the memory: every weight at its planned offset. */
+static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    struct weight_writer *writer = (struct weight_writer *)emitter;
+    const struct ul_pack *pack = emitter->program->packs[value];
+    uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
+    const unsigned char gap[CHUNK_BYTES] = {0};
+    UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
+    put_weight_bytes(writer, gap, offset - writer->written_bytes);
+    if (pack != NULL)
+        put_packed_weight(writer, value, pack);
+    else
+        put_weight_elements(writer, value);
+}
+
+static void put_word(unsigned char *place, uint64_t word, unsigned size_bytes)
+{
+    for (unsigned i = 0; i < size_bytes; i++)
+        place[i] = (unsigned char)(word >> (8 * i));
+}
+
+static void put_trailer(struct weight_writer *writer)
+{
+    enum { TRAILER_VERSION = 1, TRAILER_BYTES = 32 }; /* runtime/lib/ul_model.h */
+    unsigned char trailer[TRAILER_BYTES];
+    memcpy(trailer, "ULLAGEWT", 8);
+    put_word(trailer + 8, TRAILER_VERSION, 4);
+    put_word(trailer + 12, TRAILER_BYTES, 4);
+    put_word(trailer + 16, writer->written_bytes, 8);
+    put_word(trailer + 24, ul_hash_get(&writer->hash), 8);
+    fwrite(trailer, 1, sizeof trailer, writer->stream);
+}
+
+enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory)
+{
+    struct weight_writer writer = {.base = *emitter};
+    struct ul_file_writer file;
+    UL_TRY(ul_file_begin(&file, ul_arena_printf(emitter->arena, "%s/weights.bin", directory),
+                         emitter->diag));
+    writer.stream = file.stream;
+    ul_hash_init(&writer.hash);
+    if (emitter->program->options.weights_rom) {
+        each_weight_by_offset(&writer.base, write_rom_weight);
+    } else {
+        ul_emit_each_weight(&writer.base, false, write_weight);
+        put_trailer(&writer);
+    }
+    emitter->payload_bytes = writer.written_bytes;
+    emitter->payload_hash = ul_hash_get(&writer.hash);
+    return ul_file_commit(&file, emitter->diag);
+}
+
+/* ---- the runtime ---- */
+
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(ending);
+    return length > tail && strcmp(name + length - tail, ending) == 0;
+}
+
+static int is_runtime_file(const struct dirent *entry)
+{
+    const char *name = entry->d_name;
+    return strncmp(name, "ul_", 3) == 0 && (has_ending(name, ".c") || has_ending(name, ".h") ||
+                                            has_ending(name, ".cu") || has_ending(name, ".cuh"));
+}
+
+/* Files that not every program is made of: the first row with the name, or its beginning. */
+enum need {
+    NEED_ALL,
+    NEED_HOST,
+    NEED_DNNL,
+    NEED_POSTS,
+    NEED_WINOGRAD,
+    NEED_DEVICE,
+    NEED_DEVICE_CALLS,
+    NEED_CUBLAS,
+    NEED_CUDNN
+};
+static const struct {
+    const char *name;
+    enum need need;
+} needs[] = {
+    {"ul_contract.h", NEED_HOST},           {"ul_dnnl", NEED_DNNL},     {"ul_posts.c", NEED_POSTS},
+    {"ul_winograd.c", NEED_WINOGRAD},       {"ul_cublas", NEED_CUBLAS}, {"ul_cudnn", NEED_CUDNN},
+    {"ul_cuda_library", NEED_DEVICE_CALLS}, {"ul_cuda", NEED_DEVICE}};
+
+static enum need need_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        size_t length = strlen(needs[i].name);
+        bool is_whole = strchr(needs[i].name, '.') != NULL; /* or the beginning of several */
+        if (strncmp(name, needs[i].name, length) == 0 && (!is_whole || name[length] == '\0'))
+            return needs[i].need;
+    }
+    return has_ending(name, ".cu") || has_ending(name, ".cuh") ? NEED_DEVICE : NEED_ALL;
+}
+
+static bool is_wanted(const struct ul_emitter *emitter, const char *name)
+{
+    const struct ul_program *program = emitter->program;
+    bool is_device = program->options.target->is_device;
+    bool has_calls = program->call_count > 0;
+    switch (need_of(name)) {
+    case NEED_ALL:
+        return true;
+    case NEED_HOST:
+        return !is_device;
+    case NEED_DNNL:
+        return !is_device && has_calls;
+    case NEED_POSTS:
+        return !is_device && (ul_program_has_winograd(program) || ul_emit_has_tails(emitter));
+    case NEED_WINOGRAD:
+        return !is_device && ul_program_has_winograd(program);
+    case NEED_DEVICE:
+        return is_device;
+    case NEED_DEVICE_CALLS:
+        return is_device && has_calls;
+    case NEED_CUBLAS:
+        return is_device && ul_emit_uses_library(program, false);
+    case NEED_CUDNN:
+        return is_device && ul_emit_uses_library(program, true);
+    }
+    return false;
+}
+
+static enum ul_status copy_file(struct ul_emitter *emitter, const char *room, const char *name,
+                                const char *directory)
+{
+    struct ul_file file;
+    const char *from = ul_arena_printf(emitter->arena, "%s/%s", room, name);
+    const char *to = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    UL_TRY(ul_file_map(&file, emitter->arena, from, emitter->diag));
+    enum ul_status status = ul_file_write(to, file.data, file.size_bytes, emitter->diag);
+    ul_file_unmap(&file);
+    return status;
+}
+
+/* What an earlier program of the folder was made of: the Makefile takes all that is there. */
+static enum ul_status remove_file(struct ul_emitter *emitter, const char *name,
+                                  const char *directory)
+{
+    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
+    if (unlink(path) == 0 || errno == ENOENT)
+        return UL_OK;
+    return ul_diag_set(emitter->diag, UL_IO, "%s: cannot remove: %s", path, strerror(errno));
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The files of one room of the runtime's folder, side by side with those of the others. */
+static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, const char *directory)
+{
+    struct dirent **entries;
+    const char *from =
+        ul_arena_printf(emitter->arena, "%s/%s", emitter->options->runtime_dir, room);
+    if (is_same_folder(directory, from))
+        return ul_diag_set(emitter->diag, UL_IO,
+                           "%s: that is the runtime's own folder; give --emit another one",
+                           directory);
+    int count = scandir(from, &entries, is_runtime_file, alphasort);
+    if (count <= 0)
+        return ul_diag_set(emitter->diag, UL_IO,
+                           "%s: the runtime's files are not there (%s); install ullage with "
+                           "cmake --install, or set ULLAGE_RUNTIME to its runtime folder",
+                           from, count < 0 ? strerror(errno) : "no ul_*");
+    enum ul_status status = UL_OK;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (status == UL_OK)
+            status = is_wanted(emitter, name) ? copy_file(emitter, from, name, directory)
+                                              : remove_file(emitter, name, directory);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
+{
+    static const char *const rooms[] = {"lib", "host", "cpu", "cuda"};
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+        UL_TRY(copy_room(emitter, rooms[i], directory));
+    return UL_OK;
+}

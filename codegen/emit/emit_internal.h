@@ -1,0 +1,106 @@
+/* What the files that emit a program share. */
+#ifndef UL_EMIT_INTERNAL_H
+#define UL_EMIT_INTERNAL_H
+
+#include "codegen/codegen.h"
+
+enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
+struct ul_emit_place {
+    enum ul_emit_space space;
+    uint32_t index; /* of the caller's input or output */
+    uint64_t offset_bytes;
+};
+
+struct ul_emitter;
+/* How a target says a step; what is around the steps is the same for all. */
+struct ul_emit_language {
+    /* What announces the step, on a line of its own, before the step. */
+    void (*put_mark)(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position);
+    void (*put_step)(struct ul_emitter *emitter, const struct ul_program_step *step,
+                     uint32_t position, uint32_t indent);
+    /* Opens the block of a branch. */
+    void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
+    /* The address of a buffer of the caller's, as unsigned char *. */
+    void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
+};
+
+struct ul_emitter {
+    struct ul_arena *arena;
+    const struct ul_program *program;
+    const struct ul_plan *plan;
+    const struct ul_emit_options *options;
+    struct ul_diag *diag;
+    const struct ul_emit_language *language;
+    struct ul_text *text;
+    uint64_t *scratch_offsets;    /* per position */
+    uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
+    uint32_t call_count;          /* that the plan runs */
+    uint32_t weight_count;        /* scratch of counting */
+    const struct ul_pack **packs; /* distinct layouts of weights */
+    uint32_t pack_count, pack_capacity;
+    /* of the weights, set by ul_emit_weights */
+    uint64_t payload_bytes;
+    uint64_t payload_hash;
+};
+
+/* emit.c */
+
+/* Where a base value lies at `position`. */
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+                                   uint32_t position);
+/* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
+const char *ul_emit_space_name(enum ul_emit_space space);
+/* A C string literal; names are untrusted. */
+void ul_emit_string(struct ul_text *text, const char *string);
+
+/* The address at `position` as an expression. */
+void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
+                     uint32_t position);
+
+/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+void ul_emit_comment(struct ul_text *text, const char *name);
+/* The body of the run function: steps in the plan's order, loops and branches around them. */
+void ul_emit_steps(struct ul_emitter *emitter);
+/* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
+void ul_emit_find_scratch(struct ul_emitter *emitter);
+/* The prefix in capitals. */
+const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
+/* model.h up to its functions. */
+void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
+void ul_emit_main_c(struct ul_emitter *emitter);
+/* Writes the file `name` as `put` puts it. */
+enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
+                            void (*put)(struct ul_emitter *)) UL_MUST_CHECK;
+
+/* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
+/* Numbers the calls that the plan runs; before anything is emitted. */
+void ul_emit_find_calls(struct ul_emitter *emitter);
+/* The place in the table of the call that an alternative of a step is; the plan runs it. */
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
+                             uint32_t alternative);
+void ul_emit_calls(struct ul_emitter *emitter);
+/* Some call has post-operations that are not the library's. */
+bool ul_emit_has_tails(const struct ul_emitter *emitter);
+void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
+                  uint32_t indent);
+/* The same on a device: the library enqueues it, or else the step's own kernel runs. */
+void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent);
+/* Of a device: some call is a convolution of cuDNN's, or a product of cuBLASLt's. */
+bool ul_emit_uses_library(const struct ul_program *program, bool convolutions);
+/* The number of a layout in the table `packs`. */
+uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
+
+/* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
+void ul_emit_tables(struct ul_emitter *emitter);
+
+/* emit_files.c */
+enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
+enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
+/* Calls `visit` for every weight that has a place, in order of planner values; a weight that is
+ * packed is no splat, whatever its elements are. */
+void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
+                         void (*visit)(struct ul_emitter *, ul_value_id));
+
+#endif

@@ -1,0 +1,459 @@
+/* The tables at the end of model.c: what runtime/lib/ul_model.h says a model says of itself. */
+#include "codegen/emit/emit_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- weights, inputs, outputs ---- */
+
+static void put_section(struct ul_emitter *emitter, ul_value_id value)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_pack *pack = emitter->program->packs[value];
+    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
+                   ul_emit_place(emitter, value, 0).offset_bytes, ul_value_bytes(graph, value),
+                   ul_value_element_bytes(graph, value));
+    if (pack != NULL)
+        ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
+    else
+        ul_text_put(emitter->text, "NULL},\n");
+}
+
+static void put_splat(struct ul_emitter *emitter, ul_value_id value)
+{
+    const struct ul_value *info = &emitter->program->graph->values[value];
+    uint32_t size_bytes = ul_value_element_bytes(emitter->program->graph, value);
+    unsigned char element[sizeof info->tensor->splat];
+    uint64_t word = 0;
+    ul_tensor_read_as(info->tensor, ul_value_storage(emitter->program->graph, value), 0, 1,
+                      element);
+    for (uint32_t i = 0; i < size_bytes; i++)
+        word |= (uint64_t)element[i] << (8 * i);
+    ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
+                   ul_emit_place(emitter, value, 0).offset_bytes, ul_type_elements(&info->type),
+                   word, size_bytes);
+}
+
+static void count_weight(struct ul_emitter *emitter, ul_value_id value)
+{
+    (void)value;
+    emitter->weight_count++;
+}
+
+static uint32_t count_weights(struct ul_emitter *emitter, bool splat)
+{
+    emitter->weight_count = 0;
+    ul_emit_each_weight(emitter, splat, count_weight);
+    return emitter->weight_count;
+}
+
+static void put_dims(struct ul_emitter *emitter, const char *name, const ul_value_id *values,
+                     uint32_t count)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_type *type = &graph->values[values[i]].type;
+        if (type->rank == 0)
+            continue;
+        ul_text_printf(emitter->text, "static const int64_t %s_dims_%u[] = {", name, i);
+        for (uint32_t d = 0; d < type->rank; d++)
+            ul_text_printf(emitter->text, "%s%" PRId64, d == 0 ? "" : ", ", type->dims[d]);
+        ul_text_put(emitter->text, "};\n");
+    }
+}
+
+static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_value_id *values,
+                        uint32_t count, uint32_t position)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    struct ul_text *text = emitter->text;
+    if (count == 0)
+        return;
+    put_dims(emitter, name, values, count);
+    ul_text_printf(text, "static const struct ul_tensor %ss[] = {\n", name);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_value *info = &graph->values[values[i]];
+        ul_text_put(text, "    {");
+        ul_emit_string(text, info->name);
+        ul_text_printf(text, ", (enum ul_type)%d, %u, ", (int)info->type.dtype, info->type.rank);
+        if (info->type.rank == 0)
+            ul_text_put(text, "NULL");
+        else
+            ul_text_printf(text, "%s_dims_%u", name, i);
+        struct ul_emit_place place = ul_emit_place(emitter, info->view.base, position);
+        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 "},\n", ul_type_bytes(&info->type),
+                       ul_emit_space_name(place.space),
+                       place.offset_bytes + (uint64_t)info->view.offset_bytes);
+    }
+    ul_text_put(text, "};\n");
+}
+
+/* ---- live ranges ---- */
+
+static const char *range_name(const struct ul_emitter *emitter, const struct ul_plan_range *range)
+{
+    const struct ul_program *program = emitter->program;
+    if (range->value == UL_PLAN_NONE) {
+        const struct ul_plan_position *at = &emitter->plan->positions[range->begin];
+        return ul_arena_printf(emitter->arena, "scratch of %s", program->steps[at->step].name);
+    }
+    return program->graph->values[program->graph_values[range->value]].name;
+}
+
+static bool is_arena_range(const struct ul_plan_range *range)
+{
+    return range->space == UL_PROGRAM_ARENA && range->size_bytes != 0;
+}
+
+static uint32_t put_ranges(struct ul_emitter *emitter)
+{
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t *rows = UL_NEW_ARRAY(emitter->arena, uint32_t, plan->range_count + 1);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        rows[i] = count;
+        count += is_arena_range(&plan->ranges[i]);
+    }
+    count = 0;
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (!is_arena_range(range))
+            continue;
+        ul_text_put(emitter->text,
+                    count == 0 ? "static const struct ul_range ranges[] = {\n    {" : "    {");
+        ul_emit_string(emitter->text, range_name(emitter, range));
+        ul_text_printf(emitter->text, ", (enum ul_row)%d, %" PRIu64 ", %" PRIu64 ", %u, %u, ",
+                       (int)range->class, range->offset_bytes, range->size_bytes, range->begin,
+                       range->end);
+        if (range->alias == UL_PLAN_NONE || !is_arena_range(&plan->ranges[range->alias]))
+            ul_text_put(emitter->text, "UL_RANGE_NONE},\n");
+        else
+            ul_text_printf(emitter->text, "%u},\n", rows[range->alias]);
+        count++;
+    }
+    if (count > 0)
+        ul_text_put(emitter->text, "};\n");
+    return count;
+}
+
+/* ---- steps and their views ---- */
+
+/* Shapes are shared: each distinct (dims, strides) stands once in the table. */
+struct shapes {
+    uint32_t *begins;
+    uint32_t begin_count, begin_capacity;
+    int64_t *numbers;
+    uint32_t number_count, number_capacity;
+    uint32_t *table; /* hash -> index into begins */
+    uint32_t table_size;
+    uint32_t *ranks;
+    uint32_t rank_capacity;
+};
+
+static uint32_t shape_hash(const int64_t *numbers, uint32_t count)
+{
+    uint64_t hash = count;
+    for (uint32_t i = 0; i < count; i++) {
+        hash = (hash ^ (uint64_t)numbers[i]) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 29;
+    }
+    return (uint32_t)hash;
+}
+
+static void shapes_grow(struct ul_emitter *emitter, struct shapes *shapes)
+{
+    enum { FIRST_SIZE = 64 };
+    uint32_t size = shapes->table_size == 0 ? FIRST_SIZE : 2 * shapes->table_size;
+    shapes->table = UL_NEW_ARRAY(emitter->arena, uint32_t, size);
+    shapes->table_size = size;
+    memset(shapes->table, 0xFF, size * sizeof *shapes->table);
+    for (uint32_t i = 0; i < shapes->begin_count; i++) {
+        uint32_t slot =
+            shape_hash(shapes->numbers + shapes->begins[i], 2 * shapes->ranks[i]) & (size - 1);
+        while (shapes->table[slot] != UL_NONE)
+            slot = (slot + 1) & (size - 1);
+        shapes->table[slot] = i;
+    }
+}
+
+static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
+                          const struct ul_value *value)
+{
+    int64_t numbers[2 * UL_LIMIT_RANK];
+    uint32_t rank = value->type.rank;
+    for (uint32_t d = 0; d < rank; d++) {
+        numbers[d] = value->type.dims[d];
+        numbers[rank + d] = value->view.strides[d];
+    }
+    if (2 * (shapes->begin_count + 1) > shapes->table_size)
+        shapes_grow(emitter, shapes);
+    uint32_t mask = shapes->table_size - 1;
+    uint32_t slot = shape_hash(numbers, 2 * rank) & mask;
+    for (; shapes->table[slot] != UL_NONE; slot = (slot + 1) & mask) {
+        uint32_t at = shapes->table[slot];
+        if (shapes->ranks[at] == rank &&
+            (rank == 0 || memcmp(shapes->numbers + shapes->begins[at], numbers,
+                                 2 * rank * sizeof *numbers) == 0))
+            return shapes->begins[at];
+    }
+    UL_GROW(emitter->arena, shapes->begins, shapes->begin_count, shapes->begin_capacity);
+    UL_GROW(emitter->arena, shapes->ranks, shapes->begin_count, shapes->rank_capacity);
+    shapes->begins[shapes->begin_count] = shapes->number_count;
+    shapes->ranks[shapes->begin_count] = rank;
+    shapes->table[slot] = shapes->begin_count++;
+    for (uint32_t i = 0; i < 2 * rank; i++) {
+        UL_GROW(emitter->arena, shapes->numbers, shapes->number_count, shapes->number_capacity);
+        shapes->numbers[shapes->number_count++] = numbers[i];
+    }
+    return shapes->begins[shapes->begin_count - 1];
+}
+
+/* One view that is written at a position; `part`: a place that is written in part. */
+static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                     const struct ul_value *value, bool part, uint32_t position)
+{
+    struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
+    ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
+                   part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
+                   place.offset_bytes + (uint64_t)value->view.offset_bytes,
+                   (int)(value->storage != UL_DTYPE_NONE ? value->storage : value->type.dtype),
+                   value->type.rank, shape_get(emitter, shapes, value));
+}
+
+/* The operands that a Concat copies, where others are in their place already: those may not have
+ * been written yet. Returns how many, or 0 where it writes all of its output. */
+static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                           const struct ul_value *value, uint32_t position)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_node *node =
+        value->kind == UL_VALUE_NODE ? &graph->nodes[value->producer] : NULL;
+    uint32_t placed = 0;
+    if (node == NULL || node->op != UL_OP_Concat)
+        return 0;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        placed += ul_concat_is_placed(graph, node, i);
+    for (uint32_t i = 0; placed > 0 && i < node->input_count; i++) {
+        struct ul_value slice = graph->values[node->inputs[i]];
+        if (ul_concat_is_placed(graph, node, i))
+            continue;
+        slice.view = ul_concat_slice(graph, node, i);
+        put_view(emitter, shapes, views, &slice, false, position);
+    }
+    return placed > 0 ? node->input_count - placed : 0;
+}
+
+/* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
+ * a place that is written in part, and none of a caller's buffer, of which nobody knows what is in
+ * its other parts. Returns how many. */
+static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
+                          const struct ul_program_step *step, uint32_t position)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        bool moves = step->args[i].loop != UL_PLAN_NONE;
+        ul_value_id written = moves ? step->args[i].base : step->views[i];
+        if (!step->written[i] || written == UL_NONE)
+            continue;
+        const struct ul_value *value = &emitter->program->graph->values[written];
+        if (moves && ul_emit_place(emitter, value->view.base, position).space != UL_EMIT_ARENA)
+            continue;
+        uint32_t copied = moves ? 0 : put_copied(emitter, shapes, views, value, position);
+        if (copied == 0)
+            put_view(emitter, shapes, views, value, moves, position);
+        count += copied == 0 ? 1 : copied;
+    }
+    return count;
+}
+
+static void put_one_step(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         const struct ul_plan_position *at, uint32_t view_begin,
+                         uint32_t view_count)
+{
+    struct ul_text *text = emitter->text;
+    const struct ul_node *node = &emitter->program->graph->nodes[step->node];
+    const char *name = at->copy == 0
+                           ? step->name
+                           : ul_arena_printf(emitter->arena, "%s again %u", step->name, at->copy);
+    const struct ul_plan_step *planned = &emitter->program->problem->steps[at->step];
+    ul_text_put(text, "    {");
+    ul_emit_string(text, name);
+    ul_text_put(text, ", ");
+    ul_emit_string(text, step->kind == UL_STEP_KERNEL ? emitter->program->kernels[step->kernel].name
+                         : step->kind == UL_STEP_CALL ? step->implementation
+                         : step->kind == UL_STEP_COPY ? "memcpy"
+                                                      : "");
+    ul_text_put(text, ", ");
+    ul_emit_string(text, node->name);
+    ul_text_put(text, ", ");
+    ul_emit_string(text, step->op);
+    ul_text_printf(
+        text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u},\n", view_begin, view_count,
+        step->work.flop_count, step->traffic.moved_bytes,
+        (double)planned->alternatives[at->alternative].cost * 1e-9,
+        step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step, at->alternative) + 1 : 0);
+}
+
+/* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
+static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
+{
+    const struct ul_plan *plan = emitter->plan;
+    struct shapes shapes = {.begin_count = 0};
+    struct ul_text views;
+    ul_text_init(&views, emitter->arena);
+    uint32_t view_count = 0;
+    if (plan->position_count > 0)
+        ul_text_put(emitter->text, "static const struct ul_step steps[] = {\n");
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_program_step *step = &emitter->program->steps[plan->positions[p].step];
+        uint32_t count = put_views(emitter, &shapes, &views, step, p);
+        put_one_step(emitter, step, &plan->positions[p], view_count, count);
+        view_count += count;
+    }
+    if (plan->position_count > 0)
+        ul_text_put(emitter->text, "};\n");
+    if (view_count > 0)
+        ul_text_printf(emitter->text, "static const struct ul_view views[] = {\n%s};\n",
+                       views.data);
+    *shape_count = shapes.number_count;
+    if (shapes.number_count > 0) {
+        ul_text_put(emitter->text, "static const int64_t shapes[] = {");
+        for (uint32_t i = 0; i < shapes.number_count; i++)
+            ul_text_printf(emitter->text, "%s%" PRId64 ",", i % 16 == 0 ? "\n    " : " ",
+                           shapes.numbers[i]);
+        ul_text_put(emitter->text, "\n};\n");
+    }
+    return view_count;
+}
+
+/* ---- the model ---- */
+
+static uint32_t last_position(const struct ul_plan *plan)
+{
+    return plan->position_count == 0 ? 0 : plan->position_count - 1;
+}
+
+static void put_digest(struct ul_text *text, const char *field, const char *hex)
+{
+    ul_text_printf(text, "    .%s = {", field);
+    for (size_t i = 0; i + 1 < strlen(hex); i += 2)
+        ul_text_printf(text, "%s0x%.2s", i == 0 ? "" : ", ", hex + i);
+    ul_text_put(text, "},\n");
+}
+
+static void put_rows(struct ul_emitter *emitter)
+{
+    const struct ul_plan_rows *rows = &emitter->plan->rows;
+    ul_text_put(emitter->text, "    .row_bytes = {");
+    for (int i = 0; i < UL_PLAN_CLASS_COUNT; i++)
+        ul_text_printf(emitter->text, "%" PRIu64 ", ", rows->class_bytes[i]);
+    ul_text_printf(emitter->text, "%" PRIu64 ", %" PRIu64 "},\n", rows->alignment_bytes,
+                   rows->holes_bytes);
+}
+
+static void put_array(struct ul_text *text, const char *field, uint32_t count)
+{
+    if (count > 0)
+        ul_text_printf(text, "    .%s = %s,\n", field, field);
+}
+
+static void put_optional_tables(struct ul_emitter *emitter, uint32_t *range_count,
+                                uint32_t *view_count, uint32_t *shape_count)
+{
+    ul_text_put(emitter->text, "#ifndef UL_NO_TABLES\n");
+    *range_count = put_ranges(emitter);
+    *view_count = put_steps(emitter, shape_count);
+    ul_text_put(emitter->text, "#endif\n\n");
+}
+
+/* How the program stores f32, where not as that, and whether products round it. */
+static void put_numbers(struct ul_text *text, const struct ul_program *program)
+{
+    const struct ul_graph *graph = program->graph;
+    enum ul_dtype storage = UL_DTYPE_NONE;
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        storage = storage == UL_DTYPE_NONE ? graph->values[v].storage : storage;
+    if (storage != UL_DTYPE_NONE)
+        ul_text_printf(text, "    .storage = (enum ul_type)%d,\n", (int)storage);
+    if (program->options.tf32)
+        ul_text_put(text, "    .tf32 = 1,\n");
+}
+
+static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t splats)
+{
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    const struct ul_plan *plan = emitter->plan;
+    struct ul_text *text = emitter->text;
+    uint32_t range_count;
+    uint32_t view_count;
+    uint32_t shape_count;
+    bool loads = !emitter->program->options.weights_rom;
+    put_optional_tables(emitter, &range_count, &view_count, &shape_count);
+    ul_text_printf(text,
+                   "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
+    ul_emit_string(text, emitter->program->graph->name);
+    ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
+                   emitter->program->options.target->name);
+    put_numbers(text, emitter->program);
+    if (ul_program_threads(&emitter->program->options) > 1)
+        ul_text_printf(text,
+                       "    .thread_count = %u,\n#ifdef _OPENMP\n"
+                       "    .thread_limit = ul_run_thread_limit,\n"
+                       "    .start_threads = ul_run_start_threads,\n#endif\n",
+                       ul_program_threads(&emitter->program->options));
+    put_digest(text, "model_sha256", emitter->options->model_sha256);
+    put_digest(text, "plan_sha256", emitter->options->plan_sha256);
+    ul_text_printf(text,
+                   "    .arena_bytes = %" PRIu64 ",\n    .arena_align = %" PRIu64 ",\n"
+                   "    .rom_bytes = %" PRIu64 ",\n"
+                   "    .payload_bytes = %" PRIu64 ",\n"
+                   "    .payload_hash = UINT64_C(0x%" PRIx64 "),\n",
+                   plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
+                   plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
+                   loads ? emitter->payload_hash : 0);
+    if (emitter->program->options.target->is_device)
+        ul_text_put(text, "    .device = &device,\n");
+    else
+        ul_text_printf(text, "    .isa = UL_ISA_COMPILED,\n    .main = run_main,\n%s",
+                       emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
+    put_array(text, "sections", sections);
+    put_array(text, "splats", splats);
+    put_array(text, "inputs", block->input_count);
+    put_array(text, "outputs", block->output_count);
+    ul_text_printf(text,
+                   "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
+                   "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
+                   ".range_count = %u,\n"
+                   "    .view_count = %u,\n    .shape_count = %u,\n",
+                   sections, splats, block->input_count, block->output_count, plan->position_count,
+                   range_count, view_count, shape_count);
+    put_array(text, "steps", plan->position_count);
+    put_array(text, "ranges", range_count);
+    put_array(text, "views", view_count);
+    put_array(text, "shapes", shape_count);
+    put_rows(emitter);
+    ul_text_printf(text, "    .peak_step = %u,\n#endif\n};\n", plan->peak_position);
+}
+
+void ul_emit_tables(struct ul_emitter *emitter)
+{
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    /* Weights in read-only memory are in place before the program starts. */
+    bool loads = !emitter->program->options.weights_rom;
+    uint32_t sections = loads ? count_weights(emitter, false) : 0;
+    uint32_t splats = loads ? count_weights(emitter, true) : 0;
+    if (sections > 0) {
+        ul_text_put(emitter->text, "static const struct ul_section sections[] = {\n");
+        ul_emit_each_weight(emitter, false, put_section);
+        ul_text_put(emitter->text, "};\n");
+    }
+    if (splats > 0) {
+        ul_text_put(emitter->text, "static const struct ul_splat splats[] = {\n");
+        ul_emit_each_weight(emitter, true, put_splat);
+        ul_text_put(emitter->text, "};\n");
+    }
+    put_tensors(emitter, "input", block->inputs, block->input_count, 0);
+    put_tensors(emitter, "output", block->outputs, block->output_count,
+                last_position(emitter->plan));
+    put_model(emitter, sections, splats);
+}

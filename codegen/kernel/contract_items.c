@@ -1,0 +1,98 @@
+/* How a contraction is shared out to threads.
+ *
+ * Sums are independent of each other, so any cut between them keeps every bit; what differs is how
+ * much is read or packed twice. Tiles are cut by panels of columns, each packed by the thread that
+ * uses it; where panels do not come out even, by rows too, and then a panel is packed once for each
+ * cut of the rows. Streamed rows are cut by runs of columns, dot products by results, windows by
+ * strips, plain loops by their outermost dimension.
+ */
+#include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/threads.h"
+
+#ifndef UL_REGION_LEAST_ROWS    /* a test wants fewer */
+#define UL_REGION_LEAST_ROWS 64 /* under one packing of a panel */
+#endif
+
+enum {
+    STREAMED = 64, /* columns of an item: whole cache lines for every type */
+    DOTS = 16
+};
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Panels by cuts of the rows, as many cuts as make the shares even. */
+static void share_tiles(struct ul_contract_plan *plan, uint32_t parts)
+{
+    int64_t panels = divide_up(plan->n, plan->block_cols);
+    int64_t blocks = divide_up(plan->m, UL_CONTRACT_ROWS);
+    plan->columns_each = plan->block_cols;
+    for (int64_t cuts = 1; cuts <= parts; cuts++) {
+        int64_t rows = divide_up(blocks, cuts) * UL_CONTRACT_ROWS;
+        int64_t items = panels * divide_up(plan->m, rows);
+        if (cuts > 1 && rows < UL_REGION_LEAST_ROWS)
+            break;
+        plan->rows_each = rows;
+        plan->items = items;
+        if (ul_share_is_even(items, parts))
+            break;
+    }
+    if (plan->rows_each >= plan->m)
+        plan->rows_each = plan->m;
+}
+
+static void share_runs(struct ul_contract_plan *plan, int64_t count, int64_t each)
+{
+    plan->columns_each = each;
+    plan->rows_each = plan->m;
+    plan->items = divide_up(count, each);
+}
+
+uint32_t ul_contract_shared_dim(const struct ul_contraction *c)
+{
+    uint32_t d = 0;
+    while (d + 1 < c->m_count + c->n_count && c->extents[d] == 1)
+        d++;
+    return d;
+}
+
+void ul_contract_share(struct ul_contract_plan *plan, uint32_t parts)
+{
+    const struct ul_contraction *c = plan->contraction;
+    plan->items = 1;
+    plan->parts = 1;
+    if (parts <= 1)
+        return;
+    switch (plan->schedule) {
+    case UL_CONTRACT_TILE:
+        share_tiles(plan, parts);
+        break;
+    case UL_CONTRACT_ROW:
+        share_runs(plan, plan->n, STREAMED);
+        break;
+    case UL_CONTRACT_DOT:
+        share_runs(plan, plan->m == 1 ? plan->n : plan->m, DOTS);
+        break;
+    case UL_CONTRACT_WINDOW:
+        plan->items = plan->strips;
+        break;
+    case UL_CONTRACT_PLAIN:
+        plan->items = c->m_count + c->n_count > 0 ? c->extents[ul_contract_shared_dim(c)] : 1;
+        break;
+    }
+    plan->parts = plan->items > 1 ? parts : 1;
+}
+
+int64_t ul_contract_items(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                          uint32_t thread_count)
+{
+    struct ul_arena arena;
+    struct ul_contract_plan plan;
+    ul_arena_init(&arena);
+    ul_contract_plan_init(&plan, kernel, contraction, &arena);
+    ul_contract_share(&plan, thread_count);
+    ul_arena_done(&arena);
+    return plan.items;
+}

@@ -1,0 +1,460 @@
+/* What one call of a kernel does, in counts that a device profile turns into time: floating-point
+ * operations, and operations by the unit that limits them (enum ul_work_kind), both by walking the
+ * kernel's loops. Loops whose count is an expression are taken at their greatest; both branches of
+ * an IF count.
+ *
+ * Method. A loop fills vector lanes when its iterations are independent, the loops inside are short
+ * enough for a C compiler to unroll, and every access moves by 0 or 1 element a round, or by a few
+ * where no function is called: then shuffles gather the lanes. What runs in lanes counts as VECTOR
+ * or SPECIAL, anything else as SCALAR: loads, stores and arithmetic one each, affine indexes
+ * nothing, for they stay in registers. A sum carried from round to round waits for itself.
+ *
+ *      for i (parallel): y[i] = exp(x[i]) + 1         VECTOR 3 (load, add, store), SPECIAL 1
+ *      for i (reduce):   s = s + x[7 * i]             SCALAR 2 + CARRIED
+ *
+ * A contraction counts its products for the unit that its schedule uses, and what it packs as
+ * VECTOR. */
+#include "codegen/codegen.h"
+#include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/threads.h"
+
+/* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
+#define UNKNOWN INT64_MIN
+
+/* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
+ * window's plane, a run of elements that is packed, and an element that is packed from among
+ * others; then the rounds of a loop that still is unrolled, and how much longer a product at the
+ * end of a window's row takes, where no whole vector is left. */
+enum {
+    SCALAR_SPECIAL = 12,
+    CARRIED = 4,
+    WINDOW_ROW = 150,
+    PACKED_ROW = 48,
+    PACKED_STRIDED = 6,
+    UNROLLED = 16,
+    RAGGED = 6
+};
+
+struct walk {
+    const struct ul_kernel *kernel;
+    struct ul_arena *scratch;
+    struct ul_work *work;
+    uint64_t *accesses; /* per buffer */
+    int64_t *strides;   /* per variable, along the loop that is asked about */
+    int64_t most_stride;
+    bool vector; /* inside of a loop that fills lanes */
+    const struct ul_threads *threads;
+};
+
+static void count(struct walk *walk, enum ul_work_kind kind, uint64_t operations)
+{
+    walk->work->counts[kind] = ul_size_add_most(walk->work->counts[kind], operations);
+}
+
+static void count_flops(struct walk *walk, uint64_t operations)
+{
+    walk->work->flop_count = ul_size_add_most(walk->work->flop_count, operations);
+}
+
+static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
+{
+    walk->accesses[buffer] = ul_size_add_most(walk->accesses[buffer], times);
+}
+
+/* ---- operands ---- */
+
+/* A function, not an instruction; the runtime has lanes for these few, on f32. */
+static bool is_function(const struct ul_kx_data *expr)
+{
+    enum ul_kx_op op = expr->op;
+    bool divides = op == UL_KX_MOD || op == UL_KX_FMOD;
+    return (op >= UL_KX_EXP && op <= UL_KX_ERF) || op == UL_KX_POW || op == UL_KX_ATAN2 ||
+           op == UL_KX_RANDOM || (divides && ul_dtype_get(expr->dtype)->is_float);
+}
+
+static bool has_lanes(const struct ul_kx_data *expr)
+{
+    return expr->dtype == UL_F32 && (expr->op == UL_KX_EXP || expr->op == UL_KX_LOG ||
+                                     expr->op == UL_KX_TANH || expr->op == UL_KX_ERF);
+}
+
+/* ---- strides ---- */
+
+static int64_t stride_of(const struct walk *walk, ul_kx id);
+
+static int64_t stride_of_sum(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    int64_t a = stride_of(walk, expr->a);
+    int64_t b = stride_of(walk, expr->b);
+    if (a == UNKNOWN || b == UNKNOWN)
+        return UNKNOWN;
+    uint64_t sum = (uint64_t)a + (expr->op == UL_KX_ADD ? (uint64_t)b : 0 - (uint64_t)b);
+    return (int64_t)sum;
+}
+
+static int64_t stride_of_product(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    int64_t stride = stride_of(walk, expr->a);
+    int64_t factor;
+    if (stride == 0 && stride_of(walk, expr->b) == 0)
+        return 0;
+    if (stride == UNKNOWN || !ul_kx_is_int(walk->kernel, expr->b, &factor))
+        return UNKNOWN;
+    return (int64_t)((uint64_t)stride * (uint64_t)factor);
+}
+
+static int64_t stride_of(const struct walk *walk, ul_kx id)
+{
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT)
+        return 0;
+    if (expr->op == UL_KX_VAR)
+        return walk->strides[expr->var];
+    if (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB)
+        return stride_of_sum(walk, expr);
+    if (expr->op == UL_KX_MUL)
+        return stride_of_product(walk, expr);
+    bool fixed = stride_of(walk, expr->a) == 0;
+    fixed = fixed && (ul_kx_operand_count(expr->op) < 2 || stride_of(walk, expr->b) == 0);
+    fixed = fixed && (ul_kx_operand_count(expr->op) < 3 || stride_of(walk, expr->c) == 0);
+    return fixed ? 0 : UNKNOWN;
+}
+
+static bool moves_little(const struct walk *walk, ul_kx index)
+{
+    int64_t stride = stride_of(walk, index);
+    return stride >= 0 && stride <= walk->most_stride;
+}
+
+static bool loads_move_little(const struct walk *walk, ul_kx id)
+{
+    if (id == UL_NONE)
+        return true;
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return true;
+    if (expr->op == UL_KX_LOAD)
+        return moves_little(walk, expr->a);
+    return loads_move_little(walk, expr->a) &&
+           (ul_kx_operand_count(expr->op) < 2 || loads_move_little(walk, expr->b)) &&
+           (ul_kx_operand_count(expr->op) < 3 || loads_move_little(walk, expr->c));
+}
+
+static bool is_unrolled(const struct walk *walk, const struct ul_ks_data *stmt)
+{
+    int64_t rounds;
+    return ul_kx_is_int(walk->kernel, stmt->value, &rounds) && rounds <= UNROLLED;
+}
+
+static bool calls_function(const struct ul_kernel *kernel, ul_kx id)
+{
+    if (id == UL_NONE || ul_kx_operand_count(kernel->exprs[id].op) == 0)
+        return false;
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    return is_function(expr) || calls_function(kernel, expr->a) ||
+           (ul_kx_operand_count(expr->op) >= 2 && calls_function(kernel, expr->b)) ||
+           (ul_kx_operand_count(expr->op) == 3 && calls_function(kernel, expr->c));
+}
+
+static bool list_calls_function(const struct ul_kernel *kernel, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (calls_function(kernel, stmt->value) || list_calls_function(kernel, stmt->body) ||
+            list_calls_function(kernel, stmt->orelse))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a list may stand in lanes; learns the strides of the variables that it declares. */
+static bool fills_lanes(struct walk *walk, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+        if (stmt->kind == UL_KS_CONTRACT || stmt->kind == UL_KS_BREAK)
+            return false;
+        if (stmt->kind == UL_KS_FOR && !is_unrolled(walk, stmt))
+            return false;
+        if (!loads_move_little(walk, stmt->value))
+            return false;
+        if (stmt->kind == UL_KS_STORE && !moves_little(walk, stmt->index))
+            return false;
+        if (!fills_lanes(walk, stmt->body) || !fills_lanes(walk, stmt->orelse))
+            return false;
+        if (stmt->kind == UL_KS_LET)
+            walk->strides[stmt->var] = stride_of(walk, stmt->value);
+        else if (stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
+            walk->strides[stmt->var] = UNKNOWN; /* as an index */
+    }
+    return true;
+}
+
+/* What the loop's own variables were along it means nothing to the loops inside. */
+static void forget_strides(struct walk *walk, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+        if (stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET)
+            walk->strides[stmt->var] = 0;
+        if (stmt->body == UL_NONE && stmt->orelse == UL_NONE)
+            continue;
+        forget_strides(walk, stmt->body);
+        forget_strides(walk, stmt->orelse);
+    }
+}
+
+/* ---- counting ---- */
+
+static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
+
+static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
+{
+    bool special = is_function(expr);
+    bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
+                  expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
+    if (floats)
+        count_flops(walk, expr->op == UL_KX_FMA ? ul_size_mul_most(times, 2) : times);
+    bool is_long = expr->op == UL_KX_TANH || expr->op == UL_KX_ERF; /* about two of the others */
+    if (special && walk->vector && has_lanes(expr))
+        count(walk, UL_WORK_SPECIAL, is_long ? ul_size_mul_most(times, 2) : times);
+    else if (special)
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, SCALAR_SPECIAL));
+    else
+        count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+}
+
+static bool is_affine(const struct ul_kx_data *expr)
+{
+    return expr->dtype == UL_I64 &&
+           (expr->op == UL_KX_ADD || expr->op == UL_KX_SUB || expr->op == UL_KX_MUL);
+}
+
+/* An index, without its affine parts. */
+static void count_index(struct walk *walk, ul_kx id, uint64_t times)
+{
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    if (!is_affine(expr)) {
+        count_expr(walk, id, times);
+        return;
+    }
+    count_index(walk, expr->a, times);
+    count_index(walk, expr->b, times);
+}
+
+static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
+{
+    if (id == UL_NONE)
+        return;
+    const struct ul_kx_data *expr = &walk->kernel->exprs[id];
+    if (ul_kx_operand_count(expr->op) == 0)
+        return;
+    count_operation(walk, expr, times);
+    if (expr->op == UL_KX_LOAD) {
+        count_access(walk, expr->var, times);
+        count_index(walk, expr->a, times);
+        return;
+    }
+    count_expr(walk, expr->a, times);
+    if (ul_kx_operand_count(expr->op) >= 2)
+        count_expr(walk, expr->b, times);
+    if (ul_kx_operand_count(expr->op) == 3)
+        count_expr(walk, expr->c, times);
+}
+
+static void count_list(struct walk *walk, ul_ks first, uint64_t times);
+
+static enum ul_work_kind product_kind(const struct ul_kernel *kernel,
+                                      const struct ul_contract_plan *plan)
+{
+    const struct ul_contraction *contraction = plan->contraction;
+    const struct ul_dtype_info *a = ul_dtype_get(kernel->buffers[contraction->a.buffer].dtype);
+    const struct ul_dtype_info *b = ul_dtype_get(kernel->buffers[contraction->b.buffer].dtype);
+    if (plan->schedule == UL_CONTRACT_PLAIN)
+        return UL_WORK_SCALAR;
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        return UL_WORK_WINDOW;
+    if (contraction->acc_dtype == UL_F64)
+        return UL_WORK_MATMUL_F64;
+    if (a->size_bytes == 1 && b->size_bytes == 1 && !a->is_float && !b->is_float)
+        return UL_WORK_MATMUL_INT8;
+    bool half = a->is_float && b->is_float && a->size_bytes <= 2 && b->size_bytes <= 2;
+    return half ? UL_WORK_MATMUL_F16 : UL_WORK_MATMUL_F32;
+}
+
+static int64_t row_extent(const struct ul_contraction *contraction)
+{
+    int64_t row = contraction->extents[contraction->m_count + contraction->n_count - 1];
+    return contraction->n_count > 0 && row > 0 ? row : 1;
+}
+
+static bool packs_b(const struct ul_contract_plan *plan)
+{
+    return plan->schedule == UL_CONTRACT_TILE && !plan->reads_b_in_place;
+}
+
+/* Whether neighbours in a row of b are apart in memory: every other pixel, a transposed matrix. */
+static bool is_strided(const struct ul_contract_plan *plan)
+{
+    const struct ul_contract_dims *n = &plan->b_n;
+    return n->count > 0 && plan->contraction->b.at.strides[n->carrier[n->count - 1]] > 1;
+}
+
+/* What goes through panels: elements, and the rows of an image that they come in. */
+static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
+{
+    uint64_t n = (uint64_t)plan->n;
+    uint64_t k = ul_size_mul_most(times, (uint64_t)plan->k);
+    uint64_t rows = n / (uint64_t)row_extent(plan->contraction);
+    uint64_t block =
+        (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
+    uint64_t blocks = block == 0 ? 1 : (n + block - 1) / block;
+    if (plan->schedule == UL_CONTRACT_PLAIN || plan->schedule == UL_CONTRACT_DOT)
+        return;
+    if (plan->packs_a)
+        count(walk, UL_WORK_VECTOR,
+              ul_size_mul_most(blocks, ul_size_mul_most((uint64_t)plan->m, k)));
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(times, rows), WINDOW_ROW));
+    if (!packs_b(plan))
+        return;
+    if (is_strided(plan))
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(n, k), PACKED_STRIDED));
+    else
+        count(walk, UL_WORK_VECTOR, ul_size_mul_most(n, k));
+    if (plan->b_n.count > 1)
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(rows, k), PACKED_ROW));
+}
+
+/* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads, with a
+ * slower rest of each row in a window. */
+static uint64_t filled_columns(const struct ul_contract_plan *plan)
+{
+    uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
+    uint64_t n = (uint64_t)plan->n;
+    uint64_t row = (uint64_t)row_extent(plan->contraction);
+    if (plan->schedule == UL_CONTRACT_TILE)
+        return (n + lanes - 1) / lanes * lanes;
+    if (plan->schedule == UL_CONTRACT_WINDOW)
+        return n / row * (row - row % lanes + RAGGED * (row % lanes));
+    return n;
+}
+
+static void count_contraction(struct walk *walk, const struct ul_contraction *contraction,
+                              uint64_t times)
+{
+    enum { SCALAR_PRODUCT = 8 }; /* two indexes, two loads, a product and a sum */
+    struct ul_contract_plan plan;
+    ul_contract_plan_init(&plan, walk->kernel, contraction, walk->scratch);
+    uint64_t outer = ul_size_mul_most(times, ul_size_mul_most((uint64_t)plan.m, (uint64_t)plan.n));
+    uint64_t products = ul_size_mul_most(outer, (uint64_t)plan.k);
+    enum ul_work_kind kind = product_kind(walk->kernel, &plan);
+    count_flops(walk, ul_size_mul_most(products, 2));
+    uint64_t filled = ul_size_mul_most(ul_size_mul_most(times, (uint64_t)plan.m),
+                                       ul_size_mul_most(filled_columns(&plan), (uint64_t)plan.k));
+    count(walk, kind, ul_size_mul_most(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
+    count_packing(walk, &plan, times);
+    count_access(walk, contraction->a.buffer, products);
+    count_access(walk, contraction->b.buffer, products);
+    walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
+    count_list(walk, contraction->epilogue, outer);
+    walk->vector = false;
+}
+
+static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t times)
+{
+    bool inside = walk->vector;
+    walk->strides[stmt->var] = 1;
+    walk->most_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
+    walk->vector =
+        inside || ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
+    walk->strides[stmt->var] = 0;
+    forget_strides(walk, stmt->body);
+    uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
+    count_list(walk, stmt->body, ul_size_mul_most(times, rounds));
+    walk->vector = inside;
+}
+
+static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
+{
+    const struct ul_ks_data *stmt = &walk->kernel->stmts[id];
+    if (stmt->kind == UL_KS_CONTRACT) {
+        count_contraction(walk, &walk->kernel->contractions[stmt->contraction], times);
+        return;
+    }
+    if (stmt->kind == UL_KS_FOR) {
+        count_for(walk, stmt, times);
+        return;
+    }
+    count_expr(walk, stmt->value, times);
+    if (stmt->kind == UL_KS_STORE) {
+        count_access(walk, stmt->buffer, times);
+        count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+        count_index(walk, stmt->index, times);
+    }
+    if (stmt->kind == UL_KS_SET && !walk->vector)
+        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, CARRIED));
+    count_list(walk, stmt->body, times);
+    count_list(walk, stmt->orelse, times);
+}
+
+/* The thread with the most items is waited for. */
+static void count_region(struct walk *walk, ul_ks id, const struct ul_region *region,
+                         uint64_t times)
+{
+    struct ul_work *work = walk->work;
+    struct ul_work before = *work;
+    uint64_t items = (uint64_t)region->item_count, product;
+    uint64_t longest = (items + region->parts - 1) / region->parts;
+    count_statement(walk, id, times);
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++) {
+        uint64_t all = work->counts[kind] - before.counts[kind];
+        uint64_t own = ul_size_mul(all, longest, &product) ? (product + items - 1) / items
+                                                           : all / items * longest;
+        work->counts[kind] = before.counts[kind] + own;
+        work->spared_counts[kind] = ul_size_add_most(work->spared_counts[kind], all - own);
+    }
+    work->region_count = ul_size_add_most(work->region_count, times);
+}
+
+static void count_list(struct walk *walk, ul_ks first, uint64_t times)
+{
+    for (ul_ks id = first; id != UL_NONE; id = walk->kernel->stmts[id].next) {
+        const struct ul_region *region = walk->threads == NULL ? NULL : walk->threads->regions[id];
+        if (region == NULL)
+            count_statement(walk, id, times);
+        else
+            count_region(walk, id, region, times);
+    }
+}
+
+void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
+                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses)
+{
+    *work = (struct ul_work){.flop_count = 0};
+    struct walk walk = {.kernel = kernel,
+                        .threads = threads,
+                        .scratch = scratch,
+                        .work = work,
+                        .accesses = accesses,
+                        .strides = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count)};
+    count_list(&walk, kernel->first, 1);
+}
+
+double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch)
+{
+    const struct ul_profile *profile = ul_profile_find(UL_PROFILE_DEFAULT);
+    struct ul_work work = {.flop_count = 0};
+    struct walk walk = {.kernel = kernel,
+                        .scratch = scratch,
+                        .work = &work,
+                        .accesses = UL_NEW_ARRAY(scratch, uint64_t, kernel->buffer_count),
+                        .strides = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count)};
+    double ns = 0;
+    count_statement(&walk, statement, 1);
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        ns += (double)work.counts[kind] / profile->rates[kind];
+    return ns;
+}

@@ -1,0 +1,149 @@
+/* Device profiles: the cost of a step, and the built-in table.
+ *
+ * Graphics processors are at the peaks of their makers' data sheets (dense, without sparsity, boost
+ * clock), so predicted times are below real ones there; what the planner compares are ratios.
+ *     MATMUL_F32    FP32 outside of the tensor cores: results keep 24 bits
+ *     MATMUL_F64    on the tensor cores where they do it
+ *     VECTOR        half of FP32: a data sheet counts a fused multiply-add as two
+ *     SPECIAL       16 results per clock and multiprocessor (CUDA C++ Programming Guide, table
+ *                   "Throughput of Native Arithmetic Instructions"): FP32 / 8 where it has 64
+ * lanes, FP32 / 16 where it has 128 SCALAR        VECTOR / 8: an access of 4 bytes moves a sector
+ * of 32 WINDOW        FP32 / 4: two loads for a multiply-add The overhead is that of a kernel
+ * within a CUDA graph, about 1.5 microseconds. */
+#include "codegen/codegen.h"
+#include "codegen/kernel/threads.h"
+
+#include <string.h>
+
+#define GIB ((uint64_t)1 << 30)
+
+/* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
+ * nanosecond they are thousands); `special`: FP32 operations for one special result. */
+#define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib)             \
+    {                                                                                              \
+        .name = (name_), .source = (source_),                                                      \
+        .rates =                                                                                   \
+            {[UL_WORK_MATMUL_F32] = 1e3 * (f32),   [UL_WORK_MATMUL_TF32] = 1e3 * (tf32),           \
+             [UL_WORK_MATMUL_F64] = 1e3 * (f64),   [UL_WORK_MATMUL_F16] = 1e3 * (f16),             \
+             [UL_WORK_MATMUL_INT8] = 1e3 * (int8), [UL_WORK_WINDOW] = 1e3 * (f32) / 4,             \
+             [UL_WORK_VECTOR] = 1e3 * (f32) / 2,   [UL_WORK_SPECIAL] = 1e3 * (f32) / (special),    \
+             [UL_WORK_SCALAR] = 1e3 * (f32) / 16},                                                 \
+        .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB, .level_count = 1, .levels = {       \
+            {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
+        }                                                                                          \
+    }
+
+static const struct ul_profile profiles[] = {
+    {.name = UL_PROFILE_DEFAULT,
+     .source = "no machine: a core of 3 GHz with AVX2, as ullage's kernels use one",
+     .rates = {[UL_WORK_MATMUL_F32] = 60,
+               [UL_WORK_MATMUL_TF32] = 60,
+               [UL_WORK_MATMUL_F64] = 30,
+               [UL_WORK_MATMUL_F16] = 50,
+               [UL_WORK_MATMUL_INT8] = 50,
+               [UL_WORK_WINDOW] = 40,
+               [UL_WORK_VECTOR] = 20,
+               [UL_WORK_SPECIAL] = 2,
+               [UL_WORK_SCALAR] = 12},
+     .overhead_ns = 5,
+     .level_count = 4,
+     .levels = {{(uint64_t)64 << 10, 100},
+                {(uint64_t)2 << 20, 60},
+                {(uint64_t)32 << 20, 30},
+                {UINT64_MAX, 12}}},
+    /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB */
+    GPU("v100-sxm2",
+        "NVIDIA Tesla V100 data sheet (FP64 and FP32 without tensor cores, no TF32; "
+        "INT8 by dp4a)",
+        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32),
+    GPU("v100-pcie", "NVIDIA Tesla V100 data sheet (no TF32; INT8 by dp4a)", 14, 14, 7, 112, 56, 8,
+        900, 32),
+    GPU("t4", "NVIDIA T4 data sheet (no TF32); FP64 1/32 of FP32", 8.1, 8.1, 0.253, 65, 130, 8, 320,
+        16),
+    GPU("a100-40gb", "NVIDIA A100 40GB data sheet (PCIe and SXM)", 19.5, 156, 19.5, 312, 624, 8,
+        1555, 40),
+    GPU("a100-80gb-pcie", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 1935, 80),
+    GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80),
+    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24),
+    GPU("a10", "NVIDIA A10 data sheet; FP64 1/64 of FP32", 31.2, 62.5, 0.488, 125, 250, 16, 600,
+        24),
+    GPU("a40", "NVIDIA A40 data sheet; FP64 1/64 of FP32", 37.4, 74.8, 0.584, 149.7, 299.3, 16, 696,
+        48),
+    GPU("l4", "NVIDIA L4 data sheet (tensor figures halved: it has sparse ones); FP64 1/64 of FP32",
+        30.3, 60, 0.473, 121, 242.5, 16, 300, 24),
+    GPU("l40", "NVIDIA L40 data sheet; FP64 1/64 of FP32", 90.5, 90.5, 1.414, 181.05, 362, 16, 864,
+        48),
+    GPU("l40s", "NVIDIA L40S data sheet; FP64 1/64 of FP32", 91.6, 183, 1.431, 362.05, 733, 16, 864,
+        48),
+    GPU("h100-pcie", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 51, 378,
+        51, 756.5, 1513, 16, 2000, 80),
+    GPU("h100-sxm", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
+        67, 989.5, 1979, 16, 3350, 80),
+    GPU("h200-sxm", "NVIDIA H200 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
+        67, 989.5, 1979, 16, 4800, 141),
+    GPU("rtx-3090", "NVIDIA Ampere GA102 white paper (FP16 summed in FP32); FP64 1/64 of FP32",
+        35.6, 35.6, 0.556, 71, 284, 16, 936, 24),
+    GPU("rtx-4090", "NVIDIA Ada white paper (FP16 summed in FP32); FP64 1/64 of FP32", 82.6, 82.6,
+        1.29, 165.2, 660.6, 16, 1008, 24),
+};
+
+uint32_t ul_profile_count(void)
+{
+    return sizeof profiles / sizeof *profiles;
+}
+
+const struct ul_profile *ul_profile_at(uint32_t index)
+{
+    UL_ASSERT(index < ul_profile_count());
+    return &profiles[index];
+}
+
+const struct ul_profile *ul_profile_find(const char *name)
+{
+    for (uint32_t i = 0; i < ul_profile_count(); i++) {
+        if (strcmp(profiles[i].name, name) == 0)
+            return &profiles[i];
+    }
+    return NULL;
+}
+
+static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)
+{
+    double ns = 0;
+    for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
+        ns += (double)counts[kind] / profile->rates[kind];
+    return ns;
+}
+
+/* Bytes move with the work, by as many threads; memory itself feeds MEMORY_CORES of them. */
+static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64_t held_bytes,
+                        double speed_up)
+{
+    static const double MEMORY_CORES = 2;
+    uint32_t level = 0;
+    while (held_bytes > profile->levels[level].capacity_bytes)
+        level++;
+    bool is_memory = level > 0 && level + 1 == profile->level_count;
+    double most = is_memory && speed_up > MEMORY_CORES ? MEMORY_CORES : speed_up;
+    return (double)bytes / profile->levels[level].rate / most;
+}
+
+uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
+                         const struct ul_traffic *traffic, uint64_t rounds)
+{
+    static const double most = (double)UL_PROFILE_MOST_NS;
+    UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
+    double busy_ns = sum_ns(profile, work->counts);
+    double spared_ns = sum_ns(profile, work->spared_counts);
+    double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
+    double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
+                                traffic->moved_bytes, speed_up);
+    moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
+    double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + profile->overhead_ns;
+    once_ns += (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
+    double all_ns = once_ns * (double)rounds;
+    if (all_ns >= most)
+        return UL_PROFILE_MOST_NS;
+    uint64_t cost = (uint64_t)all_ns;
+    return cost + ((double)cost < all_ns || cost == 0 ? 1 : 0);
+}

@@ -1,0 +1,331 @@
+/* Which groups of a graph run as calls of the target's library, and how their weights lie.
+ *
+ * Problem: a call wants its constant weights in a layout of its own, and they are to be held once.
+ * A weight that one call reads, or several calls that want the same, is stored packed; a weight
+ * that anything else reads too stays plain, and its calls are asked again whether they can do with
+ * that. Method: all groups are asked as if each had its weights alone; then weights with readers
+ * that do not agree are taken back to plain, with the calls that depend on them, until nothing
+ * changes. A call only ever loses its packing, so that this ends.
+ *
+ * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
+ * give the result its bytes. Left undone: two packed copies of a weight. */
+#include "codegen/program/calls_internal.h"
+
+#include <string.h>
+
+uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
+                       ul_node_id *nodes)
+{
+    uint32_t count = 0;
+    uint32_t group = graph->nodes[block->nodes[*at]].group;
+    do {
+        if (!ul_node_is_view(graph, block->nodes[*at]))
+            nodes[count++] = block->nodes[*at];
+        ++*at;
+    } while (count > 0 && group != UL_NONE && *at < block->node_count &&
+             graph->nodes[block->nodes[*at]].group == group);
+    return count;
+}
+
+/* A value leaves its group when a node of another group, a view of it, or a block needs it. */
+bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    bool *escapes = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            escapes[block->outputs[i]] = true;
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                if (node->inputs[i] == UL_NONE)
+                    continue;
+                const struct ul_value *input = &graph->values[node->inputs[i]];
+                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
+                            graph->nodes[input->producer].group == node->group;
+                if (!same || ul_node_is_view(graph, block->nodes[n]))
+                    escapes[node->inputs[i]] = true;
+            }
+        }
+    }
+    return escapes;
+}
+
+struct chooser {
+    struct ul_arena *arena;
+    const struct ul_graph *graph;
+    const struct ul_target_library *library;
+    const bool *escapes;
+    const struct ul_whole *whole; /* NULL: nothing was split */
+    struct ul_calls *calls;
+    bool *is_plain;      /* per base: something reads it as it is stored */
+    uint32_t *last_read; /* per base: the last position that reads it */
+    uint32_t position;
+    /* Of ul_calls_can_split: */
+    ul_node_id first;
+    bool sure, unproven;
+};
+
+static ul_value_id base_of(const struct chooser *chooser, ul_value_id value)
+{
+    return chooser->graph->values[value].view.base;
+}
+
+/* ---- who reads what ---- */
+
+static void note_read(struct chooser *chooser, ul_value_id value, uint32_t position)
+{
+    if (value != UL_NONE && base_of(chooser, value) != UL_NONE)
+        chooser->last_read[base_of(chooser, value)] = position;
+}
+
+/* Positions count the nodes of all blocks as they run; a nested block stands where its owner does.
+ */
+static void note_block(struct chooser *chooser, ul_block_id id)
+{
+    const struct ul_block *block = &chooser->graph->blocks[id];
+    for (uint32_t n = 0; n < block->node_count; n++) {
+        const struct ul_node *node = &chooser->graph->nodes[block->nodes[n]];
+        uint32_t position = ++chooser->position;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            note_read(chooser, node->inputs[i], position);
+        chooser->calls->positions[block->nodes[n]] = position;
+        for (uint32_t b = 0; b < node->block_count; b++)
+            note_block(chooser, node->blocks[b]);
+    }
+    for (uint32_t i = 0; i < block->output_count; i++)
+        note_read(chooser, block->outputs[i], UINT32_MAX);
+}
+
+/* ---- calls ---- */
+
+static bool is_true(const struct ul_graph *graph, ul_value_id value)
+{
+    if (value == UL_NONE)
+        return true;
+    const struct ul_tensor *tensor = graph->values[value].tensor;
+    return tensor != NULL && ul_tensor_get_int(tensor, 0) != 0;
+}
+
+bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop)
+{
+    return is_true(graph, graph->blocks[loop->blocks[0]].outputs[0]) &&
+           is_true(graph, loop->inputs[1]);
+}
+
+/* The nodes stand in a branch, or in a loop whose end depends on data. */
+static bool may_be_passed_over(const struct ul_graph *graph, ul_node_id node)
+{
+    for (ul_block_id block = graph->nodes[node].parent; block != 0;
+         block = graph->nodes[graph->blocks[block].owner].parent) {
+        const struct ul_node *owner = &graph->nodes[graph->blocks[block].owner];
+        if (owner->op == UL_OP_If || (owner->op == UL_OP_Loop && !ul_loop_is_counted(graph, owner)))
+            return true;
+    }
+    return false;
+}
+
+/* What the residual's place holds is needed by this call otherwise, or by something later. */
+static bool is_shared(const struct chooser *chooser, const struct ul_group_call *call,
+                      uint32_t position)
+{
+    ul_value_id base = base_of(chooser, call->residual);
+    for (uint32_t i = 0; i < call->arg_count; i++) {
+        if (call->args[i] != UL_NONE && base_of(chooser, call->args[i]) == base)
+            return true;
+    }
+    return chooser->last_read[base] > position;
+}
+
+static bool answer(const struct chooser *chooser, ul_node_id node, struct ul_group_call *call,
+                   bool pack)
+{
+    if (chooser->whole == NULL)
+        return chooser->library->answer(chooser->library->context, call, pack);
+    return pack && ul_whole_answer(chooser->whole, chooser->library, chooser->graph, node,
+                                   chooser->unproven, call);
+}
+
+/* The group as a call, or NULL. */
+static struct ul_group_call *make_call(struct chooser *chooser, const ul_node_id *nodes,
+                                       uint32_t count, bool pack)
+{
+    struct ul_group_call call;
+    const struct ul_graph *graph = chooser->graph;
+    uint32_t position = chooser->calls->positions[nodes[count - 1]];
+    if (!ul_group_call_make(graph, nodes, count, chooser->escapes, true, &call))
+        return NULL;
+    if (call.residual != UL_NONE && is_shared(chooser, &call, position)) {
+        struct ul_group_call other;
+        if (!chooser->library->adds_from_afar &&
+            ul_group_call_make(graph, nodes, count, chooser->escapes, false, &other) &&
+            answer(chooser, nodes[count - 1], &other, pack))
+            return ul_arena_copy(chooser->arena, &other, sizeof other);
+        call.copies_residual = true;
+    }
+    if (!answer(chooser, nodes[count - 1], &call, pack))
+        return NULL;
+    return ul_arena_copy(chooser->arena, &call, sizeof call);
+}
+
+static bool is_control(const struct ul_graph *graph, ul_node_id node)
+{
+    return (ul_op_get(graph->nodes[node].op)->flags & UL_OP_CONTROL) != 0;
+}
+
+typedef void visit_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count);
+
+static void each_group(struct chooser *chooser, visit_group *visit)
+{
+    const struct ul_graph *graph = chooser->graph;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        ul_node_id *nodes = UL_NEW_ARRAY(chooser->arena, ul_node_id, block->node_count);
+        for (uint32_t at = 0; (b == 0 || block->owner != UL_NONE) && at < block->node_count;) {
+            uint32_t count = ul_group_next(graph, block, &at, nodes);
+            if (count > 0)
+                visit(chooser, nodes, count);
+        }
+    }
+}
+
+static void choose_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    if (!is_control(chooser->graph, nodes[0]) &&
+        !(chooser->library->runs_always && may_be_passed_over(chooser->graph, nodes[0])))
+        chooser->calls->by_node[nodes[count - 1]] = make_call(chooser, nodes, count, true);
+}
+
+void ul_library_close(const struct ul_target_library *library)
+{
+    library->close(library->context);
+}
+
+bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                      uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
+{
+    const struct ul_target_library *asked = library;
+    struct ul_group_call call;
+    if ((asked->runs_always && may_be_passed_over(graph, nodes[0])) ||
+        !ul_group_call_make(graph, nodes, count, escapes, true, &call) ||
+        !asked->answer(asked->context, &call, true))
+        return false;
+    if (scratch_bytes != NULL)
+        *scratch_bytes = call.call.scratch_bytes;
+    return true;
+}
+
+/* ---- weights ---- */
+
+static void mark_plain(struct chooser *chooser, ul_value_id value)
+{
+    if (value != UL_NONE && base_of(chooser, value) != UL_NONE)
+        chooser->is_plain[base_of(chooser, value)] = true;
+}
+
+static void mark_readers(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    struct ul_group_call *call = chooser->calls->by_node[nodes[count - 1]];
+    for (uint32_t n = 0; call == NULL && n < count; n++) {
+        const struct ul_node *node = &chooser->graph->nodes[nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++)
+            mark_plain(chooser, node->inputs[i]);
+    }
+    for (uint32_t i = 0; call != NULL && i < call->arg_count; i++) {
+        if (i != UL_CALL_WEIGHTS || call->call.pack == NULL)
+            mark_plain(chooser, call->args[i]);
+    }
+    if (call == NULL || call->call.pack == NULL)
+        return;
+    const struct ul_pack **pack =
+        &chooser->calls->packs[base_of(chooser, call->args[UL_CALL_WEIGHTS])];
+    if (*pack != NULL && memcmp(*pack, call->call.pack, sizeof **pack) != 0)
+        mark_plain(chooser, call->args[UL_CALL_WEIGHTS]);
+    *pack = call->call.pack;
+}
+
+/* Takes packing from calls whose weight cannot have it. */
+static void give_way(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    struct ul_group_call **call = &chooser->calls->by_node[nodes[count - 1]];
+    if (*call == NULL || (*call)->call.pack == NULL ||
+        !chooser->is_plain[base_of(chooser, (*call)->args[UL_CALL_WEIGHTS])])
+        return;
+    *call = make_call(chooser, nodes, count, false);
+    chooser->calls->changed = true;
+}
+
+static void mark_edges(struct chooser *chooser)
+{
+    const struct ul_graph *graph = chooser->graph;
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        for (uint32_t i = 0; i < graph->blocks[b].output_count; i++)
+            mark_plain(chooser, graph->blocks[b].outputs[i]);
+    }
+}
+
+static void chooser_init(struct chooser *chooser)
+{
+    const struct ul_graph *graph = chooser->graph;
+    struct ul_calls *calls = chooser->calls;
+    chooser->is_plain = UL_NEW_ARRAY(chooser->arena, bool, graph->value_count);
+    chooser->last_read = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->value_count);
+    calls->by_node = UL_NEW_ARRAY(chooser->arena, struct ul_group_call *, graph->node_count);
+    calls->packs = UL_NEW_ARRAY(chooser->arena, const struct ul_pack *, graph->value_count);
+    calls->positions = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->node_count);
+    note_block(chooser, 0);
+}
+
+void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
+                     const struct ul_target_library *library, const struct ul_whole *whole,
+                     struct ul_calls *calls)
+{
+    struct chooser chooser = {.arena = arena,
+                              .graph = graph,
+                              .library = library,
+                              .escapes = escapes,
+                              .whole = whole,
+                              .calls = calls};
+    chooser_init(&chooser);
+    if (library == NULL)
+        return;
+    each_group(&chooser, choose_group);
+    mark_edges(&chooser);
+    do {
+        calls->changed = false;
+        memset(calls->packs, 0, graph->value_count * sizeof *calls->packs);
+        each_group(&chooser, mark_readers);
+        each_group(&chooser, give_way);
+    } while (calls->changed);
+}
+
+/* ---- pieces ---- */
+
+/* A piece of a call must be one. */
+static void check_group(struct chooser *chooser, const ul_node_id *nodes, uint32_t count)
+{
+    ul_node_id last = nodes[count - 1];
+    const struct ul_call *of = ul_whole_call(chooser->whole, chooser->graph, last);
+    if (last >= chooser->first && chooser->sure && of != NULL)
+        chooser->sure = make_call(chooser, nodes, count, true) != NULL;
+}
+
+bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, ul_node_id first,
+                        const struct ul_target_library *library, const struct ul_whole *whole)
+{
+    struct ul_calls calls;
+    struct chooser chooser = {.arena = scratch,
+                              .graph = graph,
+                              .library = library,
+                              .escapes = ul_group_escapes(graph, scratch),
+                              .whole = whole,
+                              .calls = &calls,
+                              .first = first,
+                              .sure = true,
+                              .unproven = true};
+    if (library->chosen_at_start)
+        return true;
+    chooser_init(&chooser);
+    each_group(&chooser, check_group);
+    return chooser.sure;
+}

@@ -1,0 +1,111 @@
+/* Groups of nodes as calls of a numerical library.
+ *
+ * library.c says what a group would be as one call, from the graph alone; the target's library
+ * says whether it has an implementation that a plan can hold, and completes the call: dnnl.c asks
+ * oneDNN itself, cuda_calls.c knows what cuBLASLt and cuDNN take. A
+ * call is an anchor (convolution, matrix product, mean pooling) of f32, however it is stored, and
+ * what follows it as post-operations; everything else is a kernel of our own.
+ *
+ *      Conv -> Add (residual) -> Relu            convolution, bias, sum, relu
+ *      MatMul -> Add (constant) -> Gelu          product, bias, gelu
+ *
+ * Invariants: a call that was answered is complete: struct ul_call is what the program's table
+ * holds and what the runtime makes a primitive of. Unused bytes of it are zero, so that equal calls
+ * compare equal.
+ * Ownership: calls borrow names and layouts from the library's arena.
+ * Units: dims and strides in elements. Failure: what is no call is false, not an error.
+ */
+#ifndef UL_CALLS_INTERNAL_H
+#define UL_CALLS_INTERNAL_H
+
+#include "codegen/codegen.h"
+#include "runtime/lib/ul_call.h"
+
+enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_POST };
+
+/* library.c */
+
+struct ul_group_call {
+    struct ul_call call;
+    uint32_t arg_count;
+    ul_value_id args[UL_CALL_ARGS]; /* as ul_library_run takes them; UL_NONE: absent */
+    ul_value_id residual;           /* what UL_POST_SUM adds to, or UL_NONE */
+    bool may_pack;                  /* the weights are constant and all of their base */
+    bool copies_residual;           /* its own place is needed for something else too */
+    uint64_t product_count;         /* multiplications of the anchor; of pooling, elements read */
+    uint32_t align_bytes;           /* that all addresses are multiples of, by the views */
+    bool at_edge;                   /* some argument is an input or output of the model */
+};
+
+/* What the nodes of a group (in execution order) are as one call; not yet answered. `escapes` has
+ * value_count entries. `sums`: a residual may be given as UL_POST_SUM, where its place and the
+ * result's are alike; otherwise it is an operand. */
+bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
+                        const bool *escapes, bool sums, struct ul_group_call *call);
+/* How a constant weight is put into the place that the library wants, from the layout that it
+ * answered; call->may_pack holds. */
+void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
+
+/* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
+
+/* pieces.c */
+
+/* Where a call may be a piece of another one: some rows of its result. */
+struct ul_piece {
+    const struct ul_call *whole;
+    uint64_t whole_product_count;
+    int64_t offset; /* of the first result from that of the whole, in elements */
+    bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
+};
+/* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
+bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
+/* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
+ * none. `whole` NULL: nothing was split. */
+uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
+/* The call of that step; NULL: it is none. */
+const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
+                                    ul_node_id node);
+bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
+/* Completes the call of a node of the split graph, so that it has the bits of that of the whole,
+ * where the whole has any that are known (chosen_at_start). False: it is not shown to. `unproven`
+ * as in struct ul_piece. */
+bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
+                     const struct ul_graph *graph, ul_node_id node, bool unproven,
+                     struct ul_group_call *call);
+
+/* calls.c */
+
+/* The nodes of the group at position *at of a block, without views, and moves on behind it; 0 where
+ * only a view stands there. `nodes` has room for all of the block. */
+uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
+                       ul_node_id *nodes);
+
+/* Per value: something outside of its group needs it: another group, a view or a block. */
+bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena);
+
+struct ul_calls {
+    struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
+    const struct ul_pack **packs;   /* by value: how a weight is stored; NULL: plain */
+    uint32_t *positions;            /* by node, as they run */
+    bool changed;
+};
+/* How often its body runs does not depend on data. */
+bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop);
+/* Chooses the calls of a graph with groups; `library` NULL: none. `whole`: of the graph before it
+ * was split, whose choice stands; or NULL. */
+void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
+                     const struct ul_target_library *library, const struct ul_whole *whole,
+                     struct ul_calls *calls);
+
+/* winograd.c */
+
+/* The work of a convolution by Winograd's method; adds to the counts. */
+void ul_winograd_count(const struct ul_call *call, struct ul_work *work);
+/* Gives the calls that gain by it that method, as options->conv says, or as the whole has it;
+ * `calls` are those chosen. */
+void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
+                        const struct ul_program_options *options, const struct ul_whole *whole,
+                        struct ul_calls *calls);
+
+#endif

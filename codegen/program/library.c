@@ -1,0 +1,360 @@
+/* A group of nodes as one call of a library: the anchor, then what follows it.
+ *
+ * Convolutions and pooling are taken as the operators' own geometry has them (ir/ops); weights in
+ * the library's order of axes, groups first:
+ *
+ *      Conv           [g * oc, ic, k ...]      [g, oc, ic, k ...]
+ *      ConvTranspose  [g * ic, oc, k ...]      [g, oc, ic, k ...]
+ *
+ * Left undone: types other than f32; weights that are no constants of a convolution. */
+#include "codegen/program/library_internal.h"
+
+#include "ir/ops/conv.h"
+#include "ir/ops/pool.h"
+
+#include <string.h>
+
+/* ---- tensors ---- */
+
+bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
+                        struct ul_call_tensor *tensor)
+{
+    const struct ul_value *info = &graph->values[value];
+    enum ul_dtype storage = ul_value_storage(graph, value);
+    if (info->type.dtype != UL_F32 || info->type.rank > UL_CALL_RANK || info->type.rank == 0 ||
+        info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
+        return false;
+    memset(tensor, 0, sizeof *tensor);
+    tensor->rank = info->type.rank;
+    tensor->type = storage == UL_F16    ? UL_CALL_F16
+                   : storage == UL_BF16 ? UL_CALL_BF16
+                                        : UL_CALL_F32;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        tensor->dims[d] = info->type.dims[d];
+        tensor->strides[d] = info->view.strides[d];
+        if (tensor->dims[d] > 1 && tensor->strides[d] < 1)
+            return false;
+    }
+    return true;
+}
+
+/* Whether the strides of all axes with more than one element are those of a dense tensor whose axes
+ * nest as `order` says, outermost first; then all are set so. */
+static bool settle_as(struct ul_call_tensor *tensor, const uint32_t *order)
+{
+    int64_t strides[UL_CALL_RANK];
+    int64_t count = 1;
+    for (uint32_t i = tensor->rank; i-- > 0;) {
+        uint32_t d = order[i];
+        if (tensor->dims[d] > 1 && tensor->strides[d] != count)
+            return false;
+        strides[d] = count;
+        count *= tensor->dims[d];
+    }
+    memcpy(tensor->strides, strides, tensor->rank * sizeof *strides);
+    return true;
+}
+
+void ul_describe_settle(struct ul_call_tensor *tensor, enum ul_call_kind kind)
+{
+    uint32_t order[UL_CALL_RANK] = {0};
+    uint32_t rank = tensor->rank;
+    for (uint32_t d = 0; d < rank; d++)
+        order[d] = d == 0 || kind == UL_CALL_MATMUL || rank < 3 ? d : d + 1 == rank ? 1 : d + 1;
+    if (settle_as(tensor, order))
+        return;
+    for (uint32_t d = 0; d < rank; d++)
+        order[d] = d;
+    if (settle_as(tensor, order))
+        return;
+    int64_t reach = 1;
+    for (uint32_t d = rank; d-- > 0;) {
+        if (tensor->dims[d] == 1)
+            tensor->strides[d] = reach;
+        if (tensor->strides[d] * tensor->dims[d] > reach)
+            reach = tensor->strides[d] * tensor->dims[d];
+    }
+}
+
+/* ---- convolution ---- */
+
+/* The weights by axes of the library; `w` is the stored tensor, whose axis `grouped` counts all
+ * groups. */
+static bool describe_weights(struct ul_describer *describer, const struct ul_conv *conv,
+                             ul_value_id value, bool transposed)
+{
+    struct ul_call_tensor w;
+    struct ul_call_tensor *weights = &describer->out->call.weights;
+    uint32_t at = 0;
+    if (!ul_describe_tensor(describer->graph, value, &w) ||
+        w.rank + (conv->groups > 1) > UL_CALL_RANK)
+        return false;
+    int64_t per_group = transposed ? conv->in_channels : conv->out_channels;
+    if (conv->groups > 1) {
+        weights->dims[at] = conv->groups;
+        weights->strides[at++] = w.strides[0] * per_group;
+    }
+    uint32_t out = transposed ? 1 : 0;
+    weights->dims[at] = conv->out_channels;
+    weights->strides[at++] = w.strides[out];
+    weights->dims[at] = conv->in_channels;
+    weights->strides[at++] = w.strides[1 - out];
+    for (uint32_t d = 2; d < w.rank; d++) {
+        weights->dims[at] = w.dims[d];
+        weights->strides[at++] = w.strides[d];
+    }
+    weights->rank = at;
+    weights->type = w.type;
+    return true;
+}
+
+static bool describe_bias(struct ul_describer *describer, ul_value_id value)
+{
+    struct ul_group_call *out = describer->out;
+    if (value == UL_NONE)
+        return true;
+    if (!ul_describe_tensor(describer->graph, value, &out->call.bias) || out->call.bias.rank != 1 ||
+        (out->call.bias.dims[0] > 1 && out->call.bias.strides[0] != 1))
+        return false;
+    out->call.bias.strides[0] = 1;
+    out->args[UL_CALL_BIAS] = value;
+    return true;
+}
+
+static bool describe_conv(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    bool transposed = node->op == UL_OP_ConvTranspose;
+    const struct ul_type *x = &graph->values[node->inputs[0]].type;
+    const struct ul_type *w = &graph->values[node->inputs[1]].type;
+    struct ul_conv conv;
+    if (x->dtype != UL_F32 || (transposed ? ul_conv_transpose_read(&conv, node, x, w)
+                                          : ul_conv_read(&conv, node, x, w)) != NULL)
+        return false;
+    out->call.kind = transposed ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
+    out->call.group_count = (uint32_t)conv.groups;
+    out->product_count =
+        (uint64_t)(conv.batch * conv.in_channels * conv.out_channels * conv.groups);
+    for (uint32_t d = 0; d < conv.spatial; d++) {
+        int64_t reach = (conv.kernel[d] - 1) * conv.dilation[d] + 1;
+        out->call.steps[d] = conv.stride[d];
+        out->call.dilations[d] = conv.dilation[d];
+        out->call.pads[d] = conv.pad_begin[d];
+        out->call.pads[conv.spatial + d] =
+            transposed ? (conv.in[d] - 1) * conv.stride[d] + reach - conv.pad_begin[d] - conv.out[d]
+                       : conv.pad_end[d];
+        out->product_count *= (uint64_t)(conv.kernel[d] * (transposed ? conv.in[d] : conv.out[d]));
+    }
+    out->args[UL_CALL_SRC] = node->inputs[0];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[1];
+    return ul_describe_tensor(graph, node->inputs[0], &out->call.src) &&
+           describe_weights(describer, &conv, node->inputs[1], transposed) &&
+           describe_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
+}
+
+/* ---- pooling ---- */
+
+/* Means. The largest of a window is a kernel of ours: oneDNN's begins with the lowest finite number
+ * and passes over what is no number, so that windows of -infinity and NaN come out as others. */
+
+/* A window may hang over the end of the padding (ceil_mode): the library is told of more padding,
+ * which may not count in a mean. */
+static bool describe_window(struct ul_call *call, const struct ul_pool *pool)
+{
+    for (uint32_t d = 0; d < pool->count; d++) {
+        int64_t reach = (pool->kernel[d] - 1) * pool->dilation[d] + 1;
+        int64_t end =
+            (pool->out[d] - 1) * pool->stride[d] + reach - pool->in[d] - pool->pad_begin[d];
+        if (end > pool->pad_end[d] && call->kind == UL_CALL_PADDED_MEAN_POOL)
+            return false;
+        call->window[d] = pool->kernel[d];
+        call->steps[d] = pool->stride[d];
+        call->dilations[d] = pool->dilation[d];
+        call->pads[d] = pool->pad_begin[d];
+        call->pads[pool->count + d] = end > pool->pad_end[d] ? end : pool->pad_end[d];
+    }
+    return true;
+}
+
+static bool describe_pool(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_type *x = &describer->graph->values[node->inputs[0]].type;
+    struct ul_group_call *out = describer->out;
+    struct ul_pool pool;
+    bool counts_padding = ul_node_get_int(node, "count_include_pad", 0) != 0;
+    if (x->dtype != UL_F32 || x->rank < 3 || x->rank > 5)
+        return false;
+    out->call.kind = node->op == UL_OP_AveragePool && counts_padding ? UL_CALL_PADDED_MEAN_POOL
+                                                                     : UL_CALL_MEAN_POOL;
+    if (node->op == UL_OP_GlobalAveragePool) {
+        pool = (struct ul_pool){.count = x->rank - 2};
+        for (uint32_t d = 0; d < pool.count; d++) {
+            pool.in[d] = pool.kernel[d] = x->dims[2 + d];
+            pool.out[d] = pool.stride[d] = pool.dilation[d] = 1;
+        }
+    } else if (ul_pool_read(node, x, &pool) != NULL) {
+        return false;
+    }
+    out->args[UL_CALL_SRC] = node->inputs[0];
+    out->product_count = (uint64_t)(x->dims[0] * x->dims[1]);
+    for (uint32_t d = 0; d < pool.count; d++)
+        out->product_count *= (uint64_t)(pool.kernel[d] * pool.out[d]);
+    return describe_window(&out->call, &pool) &&
+           ul_describe_tensor(describer->graph, node->inputs[0], &out->call.src);
+}
+
+/* ---- weights ---- */
+
+/* The axes of a dense tensor, the outermost first; false where it is not dense. */
+static bool sort_axes(const struct ul_call_tensor *tensor, uint32_t *order)
+{
+    int64_t count = 1;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        uint32_t at = d;
+        for (; at > 0 && (tensor->strides[order[at - 1]] < tensor->strides[d] ||
+                          (tensor->strides[order[at - 1]] == tensor->strides[d] &&
+                           tensor->dims[order[at - 1]] < tensor->dims[d]));
+             at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+    for (uint32_t i = tensor->rank; i-- > 0;) {
+        uint32_t d = order[i];
+        if (tensor->dims[d] > 1 && tensor->strides[d] != count)
+            return false;
+        count *= tensor->dims[d];
+    }
+    return true;
+}
+
+static bool may_pack(const struct ul_graph *graph, ul_value_id value,
+                     const struct ul_call_tensor *weights)
+{
+    uint32_t order[UL_CALL_RANK];
+    const struct ul_value *info = &graph->values[value];
+    const struct ul_value *base = &graph->values[info->view.base];
+    return base->kind == UL_VALUE_WEIGHT && (base->flags & UL_VALUE_PERSISTENT) == 0 &&
+           base->type.dtype == UL_F32 && info->view.offset_bytes == 0 &&
+           ul_type_elements(&base->type) == ul_type_elements(&info->type) &&
+           sort_axes(weights, order);
+}
+
+void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack)
+{
+    const struct ul_pack *layout = &call->call.layout;
+    uint32_t order[UL_CALL_RANK];
+    uint32_t place[UL_CALL_RANK];
+    bool dense = sort_axes(&call->call.weights, order);
+    UL_ASSERT(dense && call->may_pack);
+    memset(pack, 0, sizeof *pack);
+    pack->rank = layout->rank;
+    pack->size_bytes = layout->size_bytes;
+    pack->element_bytes = layout->element_bytes;
+    pack->block_count = layout->block_count;
+    for (uint32_t i = 0; i < layout->rank; i++) {
+        pack->dims[i] = layout->dims[order[i]];
+        pack->strides[i] = layout->strides[order[i]];
+        place[order[i]] = i;
+    }
+    for (uint32_t b = 0; b < layout->block_count; b++) {
+        pack->blocks[b] = layout->blocks[b];
+        pack->block_dims[b] = place[layout->block_dims[b]];
+    }
+}
+
+/* ---- addresses ---- */
+
+/* What the views say of addresses, bases being aligned as the planner's default has it. */
+static void find_alignment(const struct ul_graph *graph, struct ul_group_call *out)
+{
+    out->align_bytes = UL_PLAN_ALIGN_BYTES;
+    for (uint32_t i = 0; i <= out->arg_count; i++) {
+        ul_value_id id = i < out->arg_count ? out->args[i] : out->residual;
+        if (id == UL_NONE)
+            continue;
+        const struct ul_view *view = &graph->values[id].view;
+        while (view->offset_bytes % out->align_bytes != 0)
+            out->align_bytes /= 2;
+        out->at_edge = out->at_edge || graph->values[view->base].kind == UL_VALUE_INPUT ||
+                       ul_graph_is_output(graph, view->base);
+    }
+}
+
+/* ---- entry ---- */
+
+static bool describe_anchor(struct ul_describer *describer, const struct ul_node *node)
+{
+    switch ((int)node->op) {
+    case UL_OP_Conv:
+    case UL_OP_ConvTranspose:
+        return describe_conv(describer, node);
+    case UL_OP_AveragePool:
+    case UL_OP_GlobalAveragePool:
+        return describe_pool(describer, node);
+    case UL_OP_MatMul:
+        return ul_describe_matmul(describer, node);
+    case UL_OP_Gemm:
+        return ul_describe_gemm(describer, node);
+    default:
+        return false;
+    }
+}
+
+/* Factors of one type, results of that type or f32. */
+static bool has_types(const struct ul_call *call)
+{
+    bool alike = call->weights.rank == 0 || call->src.type == call->weights.type;
+    return alike && (call->dst.type == call->src.type ||
+                     (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
+}
+
+static void settle(struct ul_group_call *out)
+{
+    struct ul_call *call = &out->call;
+    ul_describe_settle(&call->src, call->kind);
+    ul_describe_settle(&call->dst, call->kind);
+    for (uint32_t i = 0; i < call->post_count; i++) {
+        if (call->posts[i].tensor.rank > 0)
+            ul_describe_settle(&call->posts[i].tensor, call->kind);
+    }
+}
+
+bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
+                        const bool *escapes, bool sums, struct ul_group_call *call)
+{
+    const struct ul_node *anchor = &graph->nodes[nodes[0]];
+    struct ul_describer describer = {.graph = graph,
+                                     .nodes = nodes,
+                                     .node_count = count,
+                                     .escapes = escapes,
+                                     .sums = sums,
+                                     .out = call,
+                                     .result = anchor->outputs[0]};
+    memset(call, 0, sizeof *call);
+    for (uint32_t i = 0; i < UL_CALL_ARGS; i++)
+        call->args[i] = UL_NONE;
+    call->residual = UL_NONE;
+    call->arg_count = UL_CALL_FIRST_POST;
+    call->call.dilations[0] = call->call.dilations[1] = call->call.dilations[2] = 1;
+    ul_value_id last = graph->nodes[nodes[count - 1]].outputs[0];
+    call->args[UL_CALL_DST] = last;
+    if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor))
+        return false;
+    bool is_product = call->call.kind == UL_CALL_MATMUL;
+    if (!is_product && !ul_describe_tensor(graph, last, &call->call.dst))
+        return false;
+    if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
+        return false;
+    call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
+                     may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights);
+    if (is_product)
+        ul_describe_join_batch(&call->call);
+    else
+        settle(call);
+    uint32_t order[UL_CALL_RANK];
+    if (sort_axes(&call->call.dst, order))
+        ul_describe_tail(&call->call);
+    find_alignment(graph, call);
+    return true;
+}

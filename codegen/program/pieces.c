@@ -1,0 +1,277 @@
+/* Pieces of calls: whether the library computes a part of a call with the bits of the whole.
+ *
+ * Problem: chains are computed in pieces to keep a budget (passes/split.c), and a piece must have
+ * the bits that the whole has. Method: a piece is a call of the same implementation on the same
+ * weights, packed as the whole packs them, since both are to be held once. It is what a plan should
+ * hold if a trial (trial.c) of it has the bits of a trial of the whole, in the rows that it is of.
+ *
+ * What was found is kept: a search for splits asks about the same pieces many times, and all pieces
+ * of a call are compared with one run of the whole. Trials are bounded, each by its memory and all
+ * together by their products; what is beyond has no answer, and stays whole.
+ *
+ * A library whose implementations are chosen when the program starts (cuBLASLt, cuDNN) promises no
+ * order of additions that a plan could hold: pieces of its calls are calls of their own, or
+ * kernels, and right like any of them, to rounding.
+ *
+ * What holds here holds on machines with the same instruction set and caches, for the planned
+ * number of threads. Left undone: pieces of channels; calls by Winograd's method. */
+#include "codegen/cpu/dnnl_internal.h"
+
+#include "runtime/lib/ul_winograd.h"
+
+#include <string.h>
+
+#define MOST_TRIAL_BYTES ((uint64_t)1 << 30)
+#define MOST_TRIAL_PRODUCTS ((uint64_t)1 << 38)
+
+/* The bits of a call, by rows along an axis; `good`: it was tried, and they are there. */
+struct rows {
+    struct ul_call call;
+    uint32_t axis;
+    uint64_t product_count;
+    bool tried, good;
+    uint64_t *hashes;
+};
+
+/* A call that was cut. */
+struct whole {
+    struct rows rows;
+    struct whole *next;
+};
+
+/* A piece of it, wherever it lies. */
+struct piece {
+    struct ul_call asked;
+    struct whole *whole;
+    bool served; /* the library has the implementation for it */
+    struct rows rows;
+    struct piece *next; /* of the same hash */
+};
+
+struct ul_pieces {
+    uint64_t product_count; /* of all trials so far */
+    struct whole *wholes;
+    struct piece *table[UL_DNNL_TABLE];
+};
+
+/* ---- what can be compared ---- */
+
+/* Tensors that differ in their rows alone. */
+static bool is_alike(const struct ul_call_tensor *part, const struct ul_call_tensor *whole,
+                     uint32_t axis)
+{
+    /* Results of 16 bits hide what their sums were: nothing is shown by comparing them. */
+    bool alike = part->rank == whole->rank && whole->type == UL_CALL_F32;
+    for (uint32_t d = 0; alike && d < whole->rank; d++)
+        alike = part->dims[d] == whole->dims[d] || (d == axis && part->dims[d] < whole->dims[d]);
+    return alike;
+}
+
+/* A residual may be added in the place of the result, or as an operand. */
+static bool has_same_posts(const struct ul_call *part, const struct ul_call *whole, uint32_t axis)
+{
+    bool same = part->post_count == whole->post_count;
+    for (uint32_t i = 0; same && i < part->post_count; i++) {
+        const struct ul_post *a = &part->posts[i], *b = &whole->posts[i];
+        bool adds = (a->kind == UL_POST_ADD || a->kind == UL_POST_SUM) &&
+                    (b->kind == UL_POST_ADD || b->kind == UL_POST_SUM);
+        same = (a->kind == b->kind || adds) && a->alpha == b->alpha && a->beta == b->beta &&
+               is_alike(a->kind == UL_POST_SUM ? &part->dst : &a->tensor,
+                        b->kind == UL_POST_SUM ? &whole->dst : &b->tensor, axis);
+    }
+    return same;
+}
+
+/* The axis of the result that is cut (the first where none is) is one along which nothing is added,
+ * and the calls are otherwise alike. */
+static bool find_axis(const struct ul_call *part, const struct ul_call *whole, uint32_t *axis)
+{
+    uint32_t rank = whole->dst.rank;
+    bool is_product = whole->kind == UL_CALL_MATMUL;
+    bool adds_channels = whole->kind == UL_CALL_CONVOLUTION || whole->kind == UL_CALL_DECONVOLUTION;
+    if (part->kind != whole->kind || part->dst.rank != rank)
+        return false;
+    *axis = 0;
+    for (uint32_t d = rank; d-- > 0;)
+        *axis = part->dst.dims[d] != whole->dst.dims[d] ? d : *axis;
+    bool batch = is_product && *axis + 2 < rank;
+    if ((is_product && *axis + 1 == rank) || (adds_channels && *axis == 1))
+        return false;
+    return part->group_count == whole->group_count &&
+           memcmp(part->window, whole->window, sizeof part->window) == 0 &&
+           memcmp(part->steps, whole->steps, sizeof part->steps) == 0 &&
+           memcmp(part->dilations, whole->dilations, sizeof part->dilations) == 0 &&
+           is_alike(&part->dst, &whole->dst, *axis) && is_alike(&part->src, &whole->src, *axis) &&
+           is_alike(&part->weights, &whole->weights, batch ? *axis : UL_NONE) &&
+           is_alike(&part->bias, &whole->bias, UL_NONE) && has_same_posts(part, whole, *axis);
+}
+
+/* ---- trials ---- */
+
+static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
+{
+    return ul_trial_bytes(&rows->call) <= MOST_TRIAL_BYTES &&
+           rows->product_count <= MOST_TRIAL_PRODUCTS - pieces->product_count;
+}
+
+/* Whether the rows' bits are there, finding them out at the first time. */
+static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
+{
+    struct ul_trial trial = {.whole = whole, .part = &rows->call, .axis = rows->axis};
+    if (!rows->tried && may_try(dnnl->pieces, rows)) {
+        dnnl->pieces->product_count += rows->product_count;
+        rows->hashes =
+            UL_NEW_ARRAY(dnnl->arena, uint64_t, (uint64_t)rows->call.dst.dims[rows->axis]);
+        rows->good = ul_trial_run(dnnl, &trial, rows->hashes);
+    }
+    rows->tried = true;
+    return rows->good;
+}
+
+/* ---- answers ---- */
+
+static struct whole *whole_of(struct ul_dnnl *dnnl, const struct ul_call *call, uint32_t axis,
+                              uint64_t product_count)
+{
+    struct whole *whole = dnnl->pieces->wholes;
+    while (whole != NULL &&
+           (whole->rows.axis != axis || memcmp(&whole->rows.call, call, sizeof *call) != 0))
+        whole = whole->next;
+    if (whole != NULL)
+        return whole;
+    whole = UL_NEW(dnnl->arena, struct whole);
+    whole->rows = (struct rows){.call = *call, .axis = axis, .product_count = product_count};
+    whole->next = dnnl->pieces->wholes;
+    dnnl->pieces->wholes = whole;
+    return whole;
+}
+
+static struct piece *piece_new(struct ul_dnnl *dnnl, const struct ul_group_call *call,
+                               struct whole *whole)
+{
+    struct piece *piece = UL_NEW(dnnl->arena, struct piece);
+    struct ul_call *answer = &piece->rows.call;
+    piece->asked = call->call;
+    piece->whole = whole;
+    piece->rows = (struct rows){
+        .call = call->call, .axis = whole->rows.axis, .product_count = call->product_count};
+    answer->pack = whole->rows.call.pack;
+    answer->layout = whole->rows.call.layout;
+    piece->served =
+        ul_dnnl_ask(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
+    answer->implementation = whole->rows.call.implementation; /* equal calls are equal bytes */
+    return piece;
+}
+
+static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *call,
+                              struct whole *whole)
+{
+    struct piece **slot = &dnnl->pieces->table[ul_dnnl_hash(&call->call)];
+    struct piece *piece = *slot;
+    while (piece != NULL &&
+           (piece->whole != whole || memcmp(&piece->asked, &call->call, sizeof piece->asked) != 0))
+        piece = piece->next;
+    if (piece == NULL) {
+        piece = piece_new(dnnl, call, whole);
+        piece->next = *slot;
+        *slot = piece;
+    }
+    return piece;
+}
+
+bool ul_piece_answer(void *context, const struct ul_piece *asked, struct ul_group_call *call)
+{
+    struct ul_dnnl *dnnl = context;
+    const struct ul_call *of = asked->whole;
+    uint32_t axis;
+    if (ul_winograd_is(of) || !find_axis(&call->call, of, &axis))
+        return false;
+    int64_t count = call->call.dst.dims[axis];
+    int64_t begin = asked->offset / of->dst.strides[axis];
+    if (asked->offset % of->dst.strides[axis] != 0 || begin > of->dst.dims[axis] - count)
+        return false;
+    if (dnnl->pieces == NULL)
+        dnnl->pieces = UL_NEW(dnnl->arena, struct ul_pieces);
+    struct whole *whole = whole_of(dnnl, of, axis, asked->whole_product_count);
+    struct piece *piece = piece_of(dnnl, call, whole);
+    call->call = piece->rows.call;
+    if (!piece->served)
+        return false;
+    if (asked->unproven && !(piece->rows.tried && whole->rows.tried))
+        return true;
+    return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&
+           memcmp(piece->rows.hashes, &whole->rows.hashes[begin],
+                  (size_t)count * sizeof *piece->rows.hashes) == 0;
+}
+
+/* ---- the whole ---- */
+
+void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena, const struct ul_program *program)
+{
+    whole->program = program;
+    whole->steps = UL_NEW_ARRAY(arena, uint32_t, program->graph->node_count);
+    memset(whole->steps, 0xFF, program->graph->node_count * sizeof *whole->steps);
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        if (program->steps[s].kind == UL_STEP_KERNEL || program->steps[s].kind == UL_STEP_CALL)
+            whole->steps[program->steps[s].node] = s;
+    }
+}
+
+bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node)
+{
+    return ul_node_find_attr(&graph->nodes[node], "ul_part_of") != NULL;
+}
+
+uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node)
+{
+    int64_t origin = ul_node_get_int(&graph->nodes[node], "ul_part_of", (int64_t)node);
+    if (whole == NULL || origin < 0 || origin >= whole->program->graph->node_count)
+        return UL_NONE;
+    return whole->steps[origin];
+}
+
+const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
+                                    ul_node_id node)
+{
+    uint32_t step = ul_whole_step(whole, graph, node);
+    if (step == UL_NONE || whole->program->steps[step].kind != UL_STEP_CALL)
+        return NULL;
+    return &whole->program->calls[whole->program->steps[step].kernel];
+}
+
+/* Where a piece begins in the whole, in elements. */
+static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
+                         const struct ul_program *whole, const struct ul_program_step *step)
+{
+    uint32_t count = 0;
+    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_part_at", &count);
+    const struct ul_value *result = &whole->graph->values[step->views[UL_CALL_DST]];
+    UL_ASSERT(count == 0 || (count == 2 && at[0] < result->type.rank));
+    return count == 0 ? 0 : at[1] * result->view.strides[at[0]];
+}
+
+bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_library *library,
+                     const struct ul_graph *graph, ul_node_id node, bool unproven,
+                     struct ul_group_call *call)
+{
+    const struct ul_call *of = ul_whole_call(whole, graph, node);
+    if (of == NULL)
+        return false;
+    if (library->chosen_at_start) /* nor does the whole call promise bits */
+        return library->answer(library->context, call, false);
+    struct ul_group_call asked = *call;
+    if (!ul_node_is_piece(graph, node) &&
+        library->answer(library->context, &asked, of->pack != NULL) &&
+        (ul_winograd_is(of) || memcmp(&asked.call, of, sizeof *of) == 0)) {
+        *call = asked;
+        return true;
+    }
+    if (library->answer_piece == NULL)
+        return false;
+    const struct ul_program_step *step = &whole->program->steps[ul_whole_step(whole, graph, node)];
+    struct ul_piece piece = {.whole = of,
+                             .whole_product_count = step->work.flop_count / 2,
+                             .offset = offset_of(graph, node, whole->program, step),
+                             .unproven = unproven};
+    return library->answer_piece(library->context, &piece, call);
+}

@@ -1,0 +1,206 @@
+/* Orders in near-linear time: by memory freed less memory allocated, and depth-first.
+ *
+ * What a ready node adds to the live sum changes only when a value that it touches is born, or has
+ * no other toucher left; the touchers that are ready then get a new entry in the heap, and
+ * whatever is popped twice or with a key of the past is skipped. */
+#include "planner/order/order_internal.h"
+
+#include <string.h>
+
+struct entry {
+    int64_t growth; /* bytes after less bytes before; the least first */
+    uint32_t node;  /* breaks ties: nodes are numbered along an order */
+};
+
+struct greedy {
+    const struct ul_order_core *core;
+    uint32_t *value_first; /* per value: nodes that touch it */
+    uint32_t *value_nodes;
+    uint32_t *succ_first;
+    uint32_t *succs;
+    uint32_t *waits; /* per node: preds not yet run */
+    uint32_t *left;  /* per value: touches not yet made, and one if it stays */
+    uint8_t *born;   /* per value */
+    uint8_t *done;
+    struct entry *heap;
+    uint32_t count, capacity;
+};
+
+static bool entry_before(const struct entry *a, const struct entry *b)
+{
+    if (a->growth != b->growth)
+        return a->growth < b->growth;
+    return a->node < b->node;
+}
+
+static void heap_push(struct greedy *g, struct ul_arena *scratch, struct entry entry)
+{
+    UL_GROW(scratch, g->heap, g->count, g->capacity);
+    uint32_t at = g->count++;
+    while (at > 0 && entry_before(&entry, &g->heap[(at - 1) / 2])) {
+        g->heap[at] = g->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    g->heap[at] = entry;
+}
+
+static struct entry heap_pop(struct greedy *g)
+{
+    struct entry top = g->heap[0];
+    struct entry last = g->heap[--g->count];
+    uint32_t at = 0;
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= g->count)
+            break;
+        if (child + 1 < g->count && entry_before(&g->heap[child + 1], &g->heap[child]))
+            child++;
+        if (!entry_before(&g->heap[child], &last))
+            break;
+        g->heap[at] = g->heap[child];
+        at = child;
+    }
+    g->heap[at] = last;
+    return top;
+}
+
+static int64_t growth(const struct greedy *g, uint32_t node)
+{
+    const struct ul_order_core *c = g->core;
+    int64_t bytes = 0;
+    for (uint32_t k = c->touch_first[node]; k < c->touch_first[node + 1]; k++) {
+        uint32_t value = c->touches[k];
+        bytes += g->born[value] ? 0 : (int64_t)c->size_bytes[value];
+        bytes -= g->left[value] == 1 ? (int64_t)c->size_bytes[value] : 0;
+    }
+    return bytes;
+}
+
+static void node_offer(struct greedy *g, struct ul_arena *scratch, uint32_t node)
+{
+    heap_push(g, scratch, (struct entry){growth(g, node), node});
+}
+
+/* Those who touch `value` and are ready have got better. */
+static void value_offer(struct greedy *g, struct ul_arena *scratch, uint32_t value)
+{
+    for (uint32_t i = g->value_first[value]; i < g->value_first[value + 1]; i++) {
+        uint32_t node = g->value_nodes[i];
+        if (!g->done[node] && g->waits[node] == 0)
+            node_offer(g, scratch, node);
+    }
+}
+
+static void node_run(struct greedy *g, struct ul_arena *scratch, uint32_t node)
+{
+    const struct ul_order_core *c = g->core;
+    g->done[node] = 1;
+    for (uint32_t k = c->touch_first[node]; k < c->touch_first[node + 1]; k++) {
+        uint32_t value = c->touches[k];
+        bool fresh = !g->born[value];
+        g->born[value] = 1;
+        if (--g->left[value] == 1 || fresh)
+            value_offer(g, scratch, value);
+    }
+    for (uint32_t i = g->succ_first[node]; i < g->succ_first[node + 1]; i++) {
+        if (--g->waits[g->succs[i]] == 0)
+            node_offer(g, scratch, g->succs[i]);
+    }
+}
+
+static void succs_make(struct greedy *g, struct ul_arena *scratch)
+{
+    const struct ul_order_core *c = g->core;
+    uint32_t n = c->node_count;
+    g->succ_first = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)n + 2);
+    g->succs = UL_NEW_ARRAY(scratch, uint32_t, c->pred_first[n]);
+    for (uint32_t i = 0; i < c->pred_first[n]; i++)
+        g->succ_first[c->preds[i] + 2]++;
+    for (uint32_t v = 0; v < n; v++)
+        g->succ_first[v + 1] += g->succ_first[v];
+    for (uint32_t v = 0; v < n; v++) {
+        for (uint32_t k = c->pred_first[v]; k < c->pred_first[v + 1]; k++)
+            g->succs[g->succ_first[c->preds[k] + 1]++] = v;
+    }
+}
+
+static void values_make(struct greedy *g, struct ul_arena *scratch)
+{
+    const struct ul_order_core *c = g->core;
+    uint32_t touches = c->touch_first[c->node_count];
+    g->value_first = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)c->value_count + 2);
+    g->value_nodes = UL_NEW_ARRAY(scratch, uint32_t, touches);
+    g->left = UL_NEW_ARRAY(scratch, uint32_t, c->value_count);
+    g->born = ul_arena_alloc(scratch, c->value_count);
+    for (uint32_t i = 0; i < touches; i++)
+        g->value_first[c->touches[i] + 2]++;
+    for (uint32_t v = 0; v < c->value_count; v++) {
+        g->left[v] = g->value_first[v + 2] + ((c->flags[v] & UL_ORDER_STAYS) != 0);
+        g->born[v] = (c->flags[v] & UL_ORDER_OPEN) != 0;
+    }
+    for (uint32_t v = 0; v < c->value_count; v++)
+        g->value_first[v + 1] += g->value_first[v];
+    for (uint32_t node = 0; node < c->node_count; node++) {
+        for (uint32_t k = c->touch_first[node]; k < c->touch_first[node + 1]; k++)
+            g->value_nodes[g->value_first[c->touches[k] + 1]++] = node;
+    }
+}
+
+void ul_order_greedy(struct ul_arena *scratch, const struct ul_order_core *core, uint32_t *order)
+{
+    struct greedy g = {.core = core};
+    succs_make(&g, scratch);
+    values_make(&g, scratch);
+    g.waits = UL_NEW_ARRAY(scratch, uint32_t, core->node_count);
+    g.done = ul_arena_alloc(scratch, core->node_count);
+    for (uint32_t v = 0; v < core->node_count; v++)
+        g.waits[v] = core->pred_first[v + 1] - core->pred_first[v];
+    for (uint32_t v = 0; v < core->node_count; v++) {
+        if (g.waits[v] == 0)
+            node_offer(&g, scratch, v);
+    }
+    uint32_t count = 0;
+    while (g.count > 0) {
+        struct entry top = heap_pop(&g);
+        if (g.done[top.node] || top.growth != growth(&g, top.node))
+            continue;
+        order[count++] = top.node;
+        node_run(&g, scratch, top.node);
+    }
+    UL_ASSERT(count == core->node_count);
+}
+
+void ul_order_depth_first(struct ul_arena *scratch, const struct ul_order_core *core,
+                          uint32_t *order)
+{
+    uint32_t n = core->node_count;
+    uint32_t *stack = UL_NEW_ARRAY(scratch, uint32_t, (uint64_t)n + 1);
+    uint32_t *next = UL_NEW_ARRAY(scratch, uint32_t, n);
+    uint8_t *seen = ul_arena_alloc(scratch, n);
+    uint8_t *is_pred = ul_arena_alloc(scratch, n);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < core->pred_first[n]; i++)
+        is_pred[core->preds[i]] = 1;
+    for (uint32_t root = 0; root < n; root++) {
+        if (is_pred[root])
+            continue;
+        uint32_t depth = 0;
+        stack[depth++] = root;
+        seen[root] = 1;
+        while (depth > 0) {
+            uint32_t v = stack[depth - 1];
+            uint32_t at = core->pred_first[v] + next[v];
+            if (at == core->pred_first[v + 1]) {
+                order[count++] = v;
+                depth--;
+                continue;
+            }
+            next[v]++;
+            if (!seen[core->preds[at]]) {
+                seen[core->preds[at]] = 1;
+                stack[depth++] = core->preds[at];
+            }
+        }
+    }
+    UL_ASSERT(count == n);
+}

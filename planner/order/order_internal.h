@@ -1,0 +1,225 @@
+/* What the files planner/order_*.c share: the form of a problem that the engines of order work on.
+ *
+ * A core is a set of nodes that run once each, one after the other, and values that nodes touch.
+ * A value is live from the first node that touches it through the last, also before the first node
+ * if it is OPEN and after the last if it STAYS. So a value that nothing but its readers can make
+ * early (an input of no cost that need not exist before) is one without a maker, and time can be
+ * turned round: a reversed core is a core.
+ *
+ *     node          0   1   2   3   4
+ *     a (OPEN)      r       r            [start, 2]
+ *     b                 w   r       r    [1, 4]
+ *     c (STAYS)                 w        [3, end]
+ *
+ * Nodes are numbered along a valid order. Values that are live all the time are no values but
+ * start_bytes, and one that a single node touches is that node's working_bytes. */
+#ifndef UL_ORDER_INTERNAL_H
+#define UL_ORDER_INTERNAL_H
+
+#include "planner/solve/solve_internal.h"
+
+enum { UL_ORDER_OPEN = 1, UL_ORDER_STAYS = 2 };
+
+struct ul_order_core {
+    uint32_t node_count;
+    uint32_t value_count;
+    uint64_t start_bytes; /* live before the first node */
+    uint32_t *nodes;      /* per node: what it is in what the core was made from */
+    uint64_t *working_bytes;
+    uint32_t *pred_first; /* per node: what must have run, node_count + 1 entries */
+    uint32_t *preds;
+    uint32_t *touch_first; /* per node: values that it touches, node_count + 1 entries */
+    uint32_t *touches;
+    uint32_t *take_value; /* per node: its value takes over this one's bytes where it dies (in a
+                             reversed core: begins), or UL_PLAN_NONE */
+    uint64_t *take_bytes; /* how many */
+    uint64_t *size_bytes; /* per value */
+    uint8_t *flags;       /* per value: UL_ORDER_OPEN, UL_ORDER_STAYS */
+    bool reversed;
+};
+
+/* order_core.c */
+
+/* The core of all of `graph`, along `order`, a valid order of all of its nodes. Nodes that free
+ * nothing and need nothing are left out: each is made by its first reader. */
+void ul_order_core_make(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                        const uint32_t *order, struct ul_order_core *core);
+/* An order of the core's nodes as an order of the graph's. */
+void ul_order_core_expand(struct ul_arena *scratch, const struct ul_solve_graph *graph,
+                          const struct ul_order_core *core, const uint32_t *order,
+                          uint32_t *graph_order);
+/* Where an order of the core's nodes is at each position: live before it, and while it runs;
+ * either may be NULL. Returns the peak. */
+uint64_t ul_order_core_profile(struct ul_arena *scratch, const struct ul_order_core *core,
+                               const uint32_t *order, uint64_t *before_bytes,
+                               uint64_t *during_bytes);
+/* What is at positions [begin, end) of an order, with all else where it is; start_bytes is the
+ * live sum before `begin`. The slicer holds what all slices of one order share. */
+struct ul_order_slicer {
+    const struct ul_order_core *core;
+    const uint32_t *order;
+    uint32_t *place;        /* per node */
+    uint32_t *first, *last; /* per value: positions of its touches; OPEN and STAYS lie outside */
+    uint32_t *local;        /* per value: its number in the slice being made */
+};
+void ul_order_slicer_init(struct ul_arena *arena, const struct ul_order_core *core,
+                          const uint32_t *order, struct ul_order_slicer *slicer);
+void ul_order_slice(struct ul_arena *arena, struct ul_order_slicer *slicer, uint32_t begin,
+                    uint32_t end, uint64_t start_bytes, struct ul_order_core *slice);
+/* The same, backwards in time: node v is node node_count - 1 - v. */
+void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *core,
+                           struct ul_order_core *reversed);
+
+/* order_sets.c: sets of nodes as bits, and what a step from one costs. */
+
+struct ul_order_mask {
+    uint64_t bits;
+    uint32_t word;
+};
+
+struct ul_order_sets {
+    const struct ul_order_core *core;
+    uint32_t words;       /* of a set */
+    uint32_t low, high;   /* words that differ: below all bits are set, from high on none */
+    uint32_t *need_first; /* per node: masks of its preds */
+    struct ul_order_mask *needs;
+    uint32_t *value_first; /* per value: masks of the nodes that touch it */
+    struct ul_order_mask *values;
+    uint32_t *succ_first; /* per node: whose pred it is */
+    uint32_t *succs;
+    uint32_t *reach; /* per node: nobody from it on can run before the node of this number less 1 */
+    uint64_t *keys;  /* per node: its part of a set's hash */
+    uint64_t *set;   /* for a chain */
+    uint64_t work;   /* visits so far */
+};
+void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core,
+                        struct ul_order_sets *sets);
+
+struct ul_order_step {
+    uint64_t during_bytes, after_bytes;
+};
+
+static inline void ul_order_set_add(uint64_t *set, uint32_t node)
+{
+    set[node / 64] |= (uint64_t)1 << (node % 64);
+}
+
+static inline bool ul_order_set_ready(const struct ul_order_sets *sets, const uint64_t *set,
+                                      uint32_t node)
+{
+    for (uint32_t i = sets->need_first[node]; i < sets->need_first[node + 1]; i++) {
+        if ((sets->needs[i].bits & ~set[sets->needs[i].word]) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The step of a node that is ready, from a set whose live sum is `live_bytes`. */
+static inline struct ul_order_step ul_order_set_step(const struct ul_order_sets *sets,
+                                                     const uint64_t *set, uint64_t live_bytes,
+                                                     uint32_t node)
+{
+    const struct ul_order_core *core = sets->core;
+    uint64_t made = 0;
+    uint64_t freed = 0;
+    uint64_t taken = 0;
+    for (uint32_t k = core->touch_first[node]; k < core->touch_first[node + 1]; k++) {
+        uint32_t value = core->touches[k];
+        bool born = (core->flags[value] & UL_ORDER_OPEN) != 0;
+        bool dies = (core->flags[value] & UL_ORDER_STAYS) == 0;
+        for (uint32_t i = sets->value_first[value]; i < sets->value_first[value + 1]; i++) {
+            const struct ul_order_mask *mask = &sets->values[i];
+            uint64_t self = mask->word == node / 64 ? (uint64_t)1 << (node % 64) : 0;
+            born = born || (mask->bits & set[mask->word]) != 0;
+            dies = dies && (mask->bits & ~set[mask->word] & ~self) == 0;
+        }
+        made += born ? 0 : core->size_bytes[value];
+        freed += dies ? core->size_bytes[value] : 0;
+        if (value == core->take_value[node] && (core->reversed ? !born : dies))
+            taken = core->take_bytes[node];
+    }
+    return (struct ul_order_step){live_bytes + made + core->working_bytes[node] - taken,
+                                  live_bytes + made - freed};
+}
+
+/* Says that all sets to come are full below word `low`, which never falls, and empty from word
+ * `high` on. */
+void ul_order_sets_limit(struct ul_order_sets *sets, uint32_t low, uint32_t high);
+
+/* A node that may run next. */
+struct ul_order_ready {
+    struct ul_order_step step;
+    uint32_t node;
+};
+/* All of them, into `ready` (room for every node); counts the visits. */
+uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
+                             struct ul_order_ready *ready);
+/* Dominance. The live sum f of sets is submodular: so if a chain of nodes (each but the first
+ * waits for the one before it) can run within `most_bytes` and ends no higher than it began,
+ * having been higher in between, then running it at once costs no order within most_bytes
+ * anything. Finds such a chain that starts with one of `ready`; 0: none. */
+enum { UL_ORDER_CHAIN = 24 };
+uint32_t ul_order_sets_chain(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
+                             uint64_t most_bytes, const struct ul_order_ready *ready,
+                             uint32_t ready_count, struct ul_order_ready chain[UL_ORDER_CHAIN]);
+
+/* What the engines may do, and have done: counted visits of nodes, the clock only where a time
+ * limit was given. */
+struct ul_order_effort {
+    uint64_t work, work_limit;
+    double deadline_seconds; /* 0: none */
+    bool stopped_by_time;
+};
+/* Whether it is time to stop; looks at the clock, if there is a deadline. */
+bool ul_order_effort_spent(struct ul_order_effort *effort);
+
+/* order_greedy.c: near-linear time. */
+
+/* Always the ready node that frees most and allocates least. */
+void ul_order_greedy(struct ul_arena *scratch, const struct ul_order_core *core, uint32_t *order);
+/* Each node as late as its first user allows. */
+void ul_order_depth_first(struct ul_arena *scratch, const struct ul_order_core *core,
+                          uint32_t *order);
+
+/* order_downsets.c */
+
+enum ul_order_outcome { UL_ORDER_UNKNOWN, UL_ORDER_PROVEN, UL_ORDER_IMPROVED };
+/* Searches the sets of nodes that are done for the order of the smallest peak below
+ * `upper_bytes`. Raises *lower_bytes to what every order of the core is proven to need.
+ * PROVEN: nothing is below upper_bytes; IMPROVED: `order` is optimal; UNKNOWN: out of states. */
+enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct ul_order_core *core,
+                                        struct ul_order_effort *effort, uint32_t state_limit,
+                                        uint64_t upper_bytes, uint64_t *lower_bytes,
+                                        uint32_t *order);
+
+/* order_ilp.c */
+
+/* The same by integer programs, for small cores that are not reversed; `order` holds a valid one
+ * before, and the best found after, also where the outcome is UNKNOWN. */
+enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_order_core *core,
+                                   struct ul_order_effort *effort, uint64_t upper_bytes,
+                                   uint64_t *lower_bytes, uint32_t *order);
+
+/* order_beam.c */
+
+struct ul_order_beam_options {
+    uint32_t width;
+    uint64_t upper_bytes; /* the peak to stay below */
+    uint64_t seed;        /* of the noise on what sets are judged by */
+    uint64_t noise_bytes; /* 0: none */
+};
+/* The order found among the `width` most promising sets of every length: IMPROVED if it is below
+ * the bound, UNKNOWN if effort is spent or sets were dropped for width, PROVEN if none was (but
+ * that two sets of equal hash are taken for one). */
+enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
+                                    struct ul_order_effort *effort,
+                                    const struct ul_order_beam_options *options, uint32_t *order);
+
+/* order_search.c */
+
+/* Improves `order`, whose peak is *peak_bytes, where its peak is, in windows that grow; ends when
+ * it is within enough_bytes, when nothing helps, or when effort is spent. */
+void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *effort,
+                      uint64_t enough_bytes, uint32_t *order, uint64_t *peak_bytes);
+
+#endif

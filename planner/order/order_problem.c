@@ -1,0 +1,101 @@
+/* Candidate orders for a problem's steps, by way of an abstract graph (problem_graph.c).
+ *
+ * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
+ * true live sum of its steps, so that no approximation of the graph can make a plan worse. */
+#include "planner/planner_internal.h"
+#include "planner/solve/solve_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+/* Less than a search asked for by itself would do: most graphs are proven long before. */
+enum { WORK_PER_NODE = 1 << 12 };
+static const uint64_t default_work = (uint64_t)1 << 26;
+
+struct chooser {
+    const struct ul_problem *problem;
+    uint64_t alignment_bytes;
+    const struct ul_problem_graph *graph;
+    struct ul_order_choice *choice;
+};
+
+static uint64_t live_sum_of(const struct chooser *c, struct ul_arena *scratch,
+                            const uint32_t *steps)
+{
+    struct ul_plan plan;
+    memset(&plan, 0, sizeof plan);
+    plan.alignment_bytes = c->alignment_bytes;
+    ul_timeline_positions(scratch, c->problem, steps, &plan);
+    ul_timeline_build(scratch, c->problem, UL_ALIAS_ALL, &plan);
+    ul_account_live(scratch, &plan);
+    return plan.order_lower_bound_bytes;
+}
+
+/* `nodes` is an order of the graph. */
+static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char *method)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t count;
+    const uint32_t *steps =
+        ul_problem_graph_steps(&scratch, c->graph, nodes, c->graph->graph.node_count, &count);
+    UL_ASSERT(count == c->problem->step_count);
+    uint64_t bytes = live_sum_of(c, &scratch, steps);
+    if (bytes < c->choice->live_bytes) {
+        c->choice->live_bytes = bytes;
+        c->choice->method = method;
+        memcpy(c->choice->steps, steps, count * sizeof *steps);
+    }
+    ul_arena_done(&scratch);
+}
+
+/* Half of a time limit is left to the packing. */
+static double deadline_of(const struct ul_plan_options *options)
+{
+    struct timespec now;
+    if (options->time_limit_seconds <= 0)
+        return 0;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds / 2;
+}
+
+static void graph_search(struct chooser *c, struct ul_arena *scratch,
+                         const struct ul_plan_options *options)
+{
+    struct ul_problem_graph graph;
+    ul_problem_graph_make(scratch, c->problem, options->alignment_bytes, UL_PROBLEM_GRAPH_SEPARATE,
+                          &graph);
+    c->graph = &graph;
+    uint64_t work = default_work + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
+    struct ul_order_run run = {.graph = &graph.graph,
+                               .method = options->order,
+                               .seed = options->seed,
+                               .work_limit = options->work_limit != 0 ? options->work_limit : work,
+                               .deadline_seconds = deadline_of(options)};
+    ul_order_run(scratch, &run);
+    candidate_offer(c, run.order, run.method_name);
+    c->choice->stopped_by_time = run.stopped_by_time;
+    if (graph.exact && run.lower_bytes > c->choice->orders_lower_bytes)
+        c->choice->orders_lower_bytes = run.lower_bytes;
+    UL_ASSERT(c->choice->orders_lower_bytes <= c->choice->live_bytes);
+}
+
+void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
+                      const struct ul_plan_options *options, struct ul_order_choice *choice)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct chooser c = {
+        .problem = problem, .alignment_bytes = options->alignment_bytes, .choice = choice};
+    choice->method = "file";
+    choice->steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
+    for (uint32_t s = 0; s < problem->step_count; s++)
+        choice->steps[s] = s;
+    choice->live_bytes = live_sum_of(&c, &scratch, choice->steps);
+    uint64_t bound = ul_account_bound(&scratch, problem, options->alignment_bytes);
+    choice->orders_lower_bytes = bound;
+    choice->stopped_by_time = false;
+    if (options->order != UL_ORDER_FILE && choice->live_bytes > bound)
+        graph_search(&c, &scratch, options);
+    ul_arena_done(&scratch);
+}

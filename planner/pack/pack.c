@@ -1,0 +1,383 @@
+/* The packer's entry: checks the buffers, bounds the arena from below, runs the methods from the
+ * cheapest to the dearest and keeps the best.
+ *
+ * Methods: first-fit in several orders, stopped early when one meets the bound; repair of the best
+ * for large instances; and the exact search, which may also raise the bound. */
+#include "planner/pack/pack_exact.h"
+#include "planner/pack/pack_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+static const uint64_t default_work = 1u << 26;
+
+static enum ul_status buffer_verify(const struct ul_pack_buffer *buffer, uint32_t index,
+                                    uint64_t *total_bytes, struct ul_diag *diag)
+{
+    if (buffer->begin >= buffer->end)
+        return ul_diag_set(diag, UL_INVALID, "buffer %u: its lifetime is empty.", index);
+    uint64_t offset = buffer->pinned ? buffer->offset_bytes : 0;
+    if (!ul_size_add(*total_bytes, buffer->size_bytes, total_bytes) ||
+        !ul_size_add(*total_bytes, buffer->alignment_bytes, total_bytes) ||
+        !ul_size_add(*total_bytes, offset, total_bytes) || *total_bytes > (uint64_t)1 << 61)
+        return ul_diag_set(diag, UL_INVALID, "buffer %u: the sizes together overflow.", index);
+    uint32_t at = buffer->begin;
+    for (uint32_t i = 0; i < buffer->gap_count; i++) {
+        const struct ul_pack_gap *gap = &buffer->gaps[i];
+        if (gap->begin < at || gap->end <= gap->begin || gap->end > buffer->end ||
+            gap->window_lower_bytes > gap->window_upper_bytes ||
+            gap->window_upper_bytes > buffer->size_bytes)
+            return ul_diag_set(diag, UL_INVALID,
+                               "buffer %u: gap %u is out of order or outside of it.", index, i);
+        at = gap->end;
+    }
+    return UL_OK;
+}
+
+static void piece_add(struct ul_pack_problem *problem, uint32_t *count, uint32_t buffer,
+                      struct ul_pack_piece piece)
+{
+    if (piece.begin >= piece.end || piece.lower_bytes >= piece.upper_bytes)
+        return;
+    piece.buffer = buffer;
+    problem->pieces[(*count)++] = piece;
+}
+
+static void pieces_make(struct ul_pack_problem *problem)
+{
+    uint64_t most = 0;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        most += 2 * (uint64_t)problem->buffers[b].gap_count + 1;
+    problem->pieces = UL_NEW_ARRAY(problem->arena, struct ul_pack_piece, most);
+    problem->piece_first =
+        UL_NEW_ARRAY(problem->arena, uint32_t, (uint64_t)problem->buffer_count + 1);
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        const struct ul_pack_buffer *buffer = &problem->buffers[b];
+        problem->piece_first[b] = count;
+        uint32_t at = buffer->begin;
+        for (uint32_t i = 0; i < buffer->gap_count; i++) {
+            const struct ul_pack_gap *gap = &buffer->gaps[i];
+            piece_add(problem, &count, b,
+                      (struct ul_pack_piece){at, gap->begin, b, 0, buffer->size_bytes});
+            piece_add(problem, &count, b,
+                      (struct ul_pack_piece){gap->begin, gap->end, b, gap->window_lower_bytes,
+                                             gap->window_upper_bytes});
+            at = gap->end;
+        }
+        piece_add(problem, &count, b,
+                  (struct ul_pack_piece){at, buffer->end, b, 0, buffer->size_bytes});
+    }
+    problem->piece_first[problem->buffer_count] = count;
+}
+
+/* ---- Live sums ---- */
+
+struct event {
+    uint32_t time;
+    uint64_t change_bytes; /* modulo 2^64 */
+};
+
+static void events_sort(struct event *events, struct event *spare, uint32_t count)
+{
+    for (uint32_t width = 1; width < count; width *= 2) {
+        for (uint32_t at = 0; at < count; at += 2 * width) {
+            uint32_t middle = at + width < count ? at + width : count;
+            uint32_t end = middle + width < count ? middle + width : count;
+            uint32_t i = at, j = middle;
+            for (uint32_t k = at; k < end; k++)
+                spare[k] = i < middle && (j == end || events[i].time <= events[j].time)
+                               ? events[i++]
+                               : events[j++];
+        }
+        memcpy(events, spare, sizeof *events * count);
+    }
+}
+
+/* Distinct times with the live sum from each until the next; returns how many. */
+static uint32_t sums_make(const struct ul_pack_problem *problem, struct ul_arena *scratch,
+                          struct event **sums)
+{
+    uint32_t pieces = problem->piece_first[problem->buffer_count];
+    struct event *events = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)pieces);
+    for (uint32_t p = 0; p < pieces; p++) {
+        const struct ul_pack_piece *piece = &problem->pieces[p];
+        uint64_t bytes = piece->upper_bytes - piece->lower_bytes;
+        events[2 * p] = (struct event){piece->begin, bytes};
+        events[2 * p + 1] = (struct event){piece->end, 0 - bytes};
+    }
+    struct event *spare = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)pieces);
+    events_sort(events, spare, 2 * pieces);
+    uint32_t count = 0;
+    uint64_t live = 0;
+    for (uint32_t i = 0; i < 2 * pieces; i++) {
+        live += events[i].change_bytes;
+        if (i + 1 < 2 * pieces && events[i + 1].time == events[i].time)
+            continue;
+        events[count++] = (struct event){events[i].time, live};
+    }
+    *sums = events;
+    return count;
+}
+
+static uint32_t sums_find(const struct event *sums, uint32_t count, uint32_t time)
+{
+    uint32_t low = 0;
+    while (low < count) {
+        uint32_t middle = low + (count - low) / 2;
+        if (sums[middle].time < time)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+static uint64_t tree_max(const uint64_t *tree, uint32_t leaves, uint32_t begin, uint32_t end)
+{
+    uint64_t most = 0;
+    for (begin += leaves, end += leaves; begin < end; begin /= 2, end /= 2) {
+        if (begin % 2 == 1) {
+            most = tree[begin] > most ? tree[begin] : most;
+            begin++;
+        }
+        if (end % 2 == 1) {
+            end--;
+            most = tree[end] > most ? tree[end] : most;
+        }
+    }
+    return most;
+}
+
+static void bounds_make(struct ul_pack_problem *problem)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct event *sums;
+    uint32_t count = sums_make(problem, &scratch, &sums);
+    uint64_t *tree = UL_NEW_ARRAY(&scratch, uint64_t, 2 * (uint64_t)count + 2);
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        tree[count + i] = sums[i].change_bytes;
+        if (tree[count + i] > most) {
+            most = tree[count + i];
+            problem->peak_time = sums[i].time;
+        }
+    }
+    for (uint32_t i = count; i-- > 1;)
+        tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
+    problem->peak_bytes = UL_NEW_ARRAY(problem->arena, uint64_t, problem->buffer_count);
+    problem->bound_bytes = count > 0 ? tree_max(tree, count, 0, count) : 0;
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        const struct ul_pack_buffer *buffer = &problem->buffers[b];
+        uint32_t begin = sums_find(sums, count, buffer->begin);
+        uint32_t end = sums_find(sums, count, buffer->end);
+        problem->peak_bytes[b] = tree_max(tree, count, begin, end);
+        uint64_t least = buffer->size_bytes + (buffer->pinned ? buffer->offset_bytes : 0);
+        if (least > problem->bound_bytes)
+            problem->bound_bytes = least;
+    }
+    ul_arena_done(&scratch);
+}
+
+/* ---- Pinned buffers ---- */
+
+static bool pieces_collide(const struct ul_pack_problem *problem, uint32_t a, uint32_t b)
+{
+    for (uint32_t i = problem->piece_first[a]; i < problem->piece_first[a + 1]; i++) {
+        for (uint32_t j = problem->piece_first[b]; j < problem->piece_first[b + 1]; j++) {
+            const struct ul_pack_piece *x = &problem->pieces[i];
+            const struct ul_pack_piece *y = &problem->pieces[j];
+            uint64_t at_x = problem->buffers[a].offset_bytes;
+            uint64_t at_y = problem->buffers[b].offset_bytes;
+            if (x->begin < y->end && y->begin < x->end &&
+                at_x + x->lower_bytes < at_y + y->upper_bytes &&
+                at_y + y->lower_bytes < at_x + x->upper_bytes)
+                return true;
+        }
+    }
+    return false;
+}
+
+static enum ul_status pinned_verify(const struct ul_pack_problem *problem, struct ul_diag *diag)
+{
+    uint32_t *pinned = UL_NEW_ARRAY(problem->arena, uint32_t, problem->buffer_count);
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < problem->buffer_count; b++) {
+        const struct ul_pack_buffer *buffer = &problem->buffers[b];
+        if (!buffer->pinned)
+            continue;
+        if (buffer->alignment_bytes > 1 && buffer->offset_bytes % buffer->alignment_bytes != 0)
+            return ul_diag_set(diag, UL_INVALID, "buffer %u: pinned off its alignment.", b);
+        for (uint32_t i = 0; i < count; i++) {
+            if (pieces_collide(problem, pinned[i], b))
+                return ul_diag_set(diag, UL_INVALID, "buffers %u and %u: pinned onto each other.",
+                                   pinned[i], b);
+        }
+        pinned[count++] = b;
+    }
+    return UL_OK;
+}
+
+/* ---- Methods ---- */
+
+struct best {
+    uint64_t *offset_bytes;
+    uint64_t *trial_bytes;
+    uint64_t arena_bytes;
+    uint64_t target_bytes; /* nothing below is worth looking for */
+    uint32_t buffer_count;
+    const char *method;
+};
+
+static uint64_t options_work(const struct ul_pack_options *options)
+{
+    return options->work_limit != 0 ? options->work_limit : default_work;
+}
+
+static bool best_offer(struct best *best, uint64_t arena_bytes, const char *method)
+{
+    if (arena_bytes < best->arena_bytes) {
+        uint64_t *swap = best->offset_bytes;
+        best->offset_bytes = best->trial_bytes;
+        best->trial_bytes = swap;
+        best->arena_bytes = arena_bytes;
+        best->method = method;
+    }
+    return best->arena_bytes <= best->target_bytes;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void greedy_run(const struct ul_pack_problem *problem, double deadline_seconds,
+                       struct best *best)
+{
+    static const uint64_t most_work = 1u << 26; /* huge instances get fewer orders */
+    uint64_t work = 0;
+    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < most_work; order++) {
+        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
+        if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)) ||
+            (deadline_seconds > 0 && seconds_now() >= deadline_seconds))
+            return;
+    }
+}
+
+bool ul_pack_exhausted(struct ul_pack_effort *effort)
+{
+    if (effort->work >= effort->work_limit)
+        return true;
+    if (effort->deadline_seconds > 0 && seconds_now() >= effort->deadline_seconds)
+        effort->stopped_by_time = true;
+    return effort->stopped_by_time;
+}
+
+/* When the search must end, by the wall clock; 0: never. */
+static double deadline_of(const struct ul_pack_options *options)
+{
+    return options->time_limit_seconds > 0 ? seconds_now() + options->time_limit_seconds : 0;
+}
+
+static bool effort_done(struct ul_pack_effort *effort, struct best *best, const char *method)
+{
+    if (effort->found) {
+        memcpy(best->offset_bytes, effort->offset_bytes,
+               sizeof *best->offset_bytes * best->buffer_count);
+        best->arena_bytes = effort->arena_bytes;
+        best->method = method;
+    }
+    effort->found = false;
+    return effort->arena_bytes <= effort->target_bytes || ul_pack_exhausted(effort);
+}
+
+/* Small instances are searched, those too large for it repaired; in between, and where the search
+ * does not see the instance as it is, repair comes first. */
+static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
+                        struct ul_pack_effort *effort, struct best *best)
+{
+    enum { SMALL = 400 };
+    static const uint64_t most_work = (uint64_t)480 << 20, a_little = 1u << 22;
+    bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
+    bool plain = true;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
+    if (large || !plain || problem->buffer_count > SMALL) {
+        uint64_t allowed =
+            options_work(options) / 4 < a_little ? options_work(options) / 4 : a_little;
+        if (large)
+            allowed = options->time_limit_seconds > 0 ? UINT64_MAX : most_work;
+        ul_pack_repair(problem, effort, allowed);
+        if (effort_done(effort, best, "repair"))
+            return;
+    }
+    if (!large)
+        ul_pack_exact(problem, effort);
+    effort_done(effort, best, "exact search");
+}
+
+static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
+                      double deadline_seconds, struct best *best, struct ul_pack_result *result)
+{
+    memcpy(best->trial_bytes, best->offset_bytes, sizeof *best->trial_bytes * best->buffer_count);
+    struct ul_pack_effort effort = {.deadline_seconds = deadline_seconds,
+                                    .capacity_bytes = options->capacity_bytes,
+                                    .target_bytes = best->target_bytes,
+                                    .work_limit = options_work(options),
+                                    .arena_bytes = best->arena_bytes,
+                                    .bound_bytes = problem->bound_bytes,
+                                    .offset_bytes = best->trial_bytes};
+    efforts_run(problem, options, &effort, best);
+    problem->bound_bytes = effort.bound_bytes;
+    result->work = effort.work;
+    result->stopped_by_time = effort.stopped_by_time;
+}
+
+static void result_fill(const struct ul_pack_problem *problem,
+                        const struct ul_pack_options *options, const struct best *best,
+                        struct ul_pack_result *result)
+{
+    result->arena_bytes = best->arena_bytes;
+    result->lower_bound_bytes = problem->bound_bytes;
+    result->method = best->method;
+    result->optimal = result->arena_bytes == result->lower_bound_bytes;
+    result->fits = options->capacity_bytes == 0 || result->arena_bytes <= options->capacity_bytes;
+    if (options->capacity_bytes == 0)
+        result->proven = result->optimal;
+    else
+        result->proven = result->fits || problem->bound_bytes > options->capacity_bytes;
+}
+
+enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buffers,
+                             uint32_t buffer_count, const struct ul_pack_options *options,
+                             struct ul_pack_result *result, struct ul_diag *diag)
+{
+    double deadline = deadline_of(options);
+    uint64_t total_bytes = 0;
+    for (uint32_t b = 0; b < buffer_count; b++)
+        UL_TRY(buffer_verify(&buffers[b], b, &total_bytes, diag));
+    struct ul_pack_problem problem = {
+        .arena = arena, .buffers = buffers, .buffer_count = buffer_count};
+    pieces_make(&problem);
+    UL_TRY(pinned_verify(&problem, diag));
+    bounds_make(&problem);
+    struct best best = {.offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
+                        .trial_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
+                        .arena_bytes = UINT64_MAX,
+                        .target_bytes = problem.bound_bytes,
+                        .buffer_count = buffer_count};
+    if (options->capacity_bytes > best.target_bytes)
+        best.target_bytes = options->capacity_bytes;
+    greedy_run(&problem, deadline, &best);
+    memset(result, 0, sizeof *result);
+    bool exact = options->method == UL_PACK_BEST || options->method == UL_PACK_EXACT;
+    if (exact && best.arena_bytes > best.target_bytes)
+        exact_run(&problem, options, deadline, &best, result);
+    for (uint32_t b = 0; b < buffer_count; b++)
+        buffers[b].offset_bytes = best.offset_bytes[b];
+    result_fill(&problem, options, &best, result);
+    return UL_OK;
+}

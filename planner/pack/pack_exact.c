@@ -1,0 +1,319 @@
+/* Runs exact searches until the packing is proven optimal, fits, or the work is used up.
+ *
+ * Problem: no single order suits every instance: each finds some packings at once and loses
+ * itself on others; and no single capacity suits the search for the least one, since a capacity
+ * far below the optimum, or just below it, may take for ever to refute.
+ * Method: a ladder of capacities between the bound and the best packing known. One rung is always
+ * the bound: instances often reach it. The others lie below what has been found, the nearer the
+ * longer nothing is found. On every rung one search for each order; all of them run in turn, and
+ * resume where they stopped.
+ * A packing found removes the rungs at or above it; a refutation those at or below it and raises
+ * the bound.
+ * A single dive at the bound comes first. */
+#include "planner/pack/pack_exact.h"
+#include "planner/pack/pack_search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The orders that do not learn refute; those that learn find, one better than the others. */
+enum { RUNGS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
+static const uint32_t lane_shares[LANES] = {1, 1, 1, 8, 2, 2};
+static const uint64_t first_slice = 1u << 14;
+static const uint64_t longest_slice = 1u << 19;
+static const uint64_t least_patience = 1u << 24;
+
+struct rung {
+    struct ul_arena arena;
+    struct ul_pack_search *searches[LANES];
+    int32_t capacity;
+    uint64_t slice;
+    uint32_t turns;
+    bool open;
+};
+
+struct exact {
+    const struct ul_pack_problem *problem;
+    struct ul_pack_effort *state;
+    struct ul_pack_sections sections;
+    struct ul_arena arena;
+    struct rung rungs[RUNGS];
+    int32_t low, high; /* units: the least capacity still possible, and one that is reached */
+    uint64_t patience; /* work without a change after which a nearer rung is set */
+    uint64_t best_bytes;
+};
+
+/* ---- Settling: offsets in bytes from a packing in units ---- */
+
+struct settled {
+    int32_t offset;
+    uint32_t buffer;
+};
+
+static int settled_compare(const void *a, const void *b)
+{
+    const struct settled *x = a;
+    const struct settled *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+/* Drops the buffers in the order of their offsets, by their exact sizes: where units were rounded
+ * up this gains back what rounding lost. */
+static void offsets_settle(struct exact *x, const int32_t *offsets)
+{
+    const struct ul_pack_sections *s = &x->sections;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct settled *order = UL_NEW_ARRAY(&scratch, struct settled, s->count);
+    for (uint32_t i = 0; i < s->count; i++)
+        order[i] = (struct settled){offsets[i], i};
+    qsort(order, s->count, sizeof *order, settled_compare);
+    uint64_t *floor = UL_NEW_ARRAY(&scratch, uint64_t, s->section_count);
+    uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, x->problem->buffer_count);
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < s->count; i++) {
+        uint32_t at = order[i].buffer;
+        const struct ul_pack_buffer *buffer = &x->problem->buffers[s->id[at]];
+        uint64_t offset = 0;
+        for (int32_t t = s->begin[at]; t < s->end[at]; t++)
+            offset = floor[t] > offset ? floor[t] : offset;
+        if (buffer->pinned)
+            offset = buffer->offset_bytes;
+        else if (buffer->alignment_bytes > 1 && offset % buffer->alignment_bytes != 0)
+            offset += buffer->alignment_bytes - offset % buffer->alignment_bytes;
+        trial[s->id[at]] = offset;
+        for (uint32_t j = s->step_first[at]; j < s->step_first[at + 1]; j++) {
+            uint64_t size = (uint64_t)s->step_size[j] * s->unit_bytes;
+            size = size < buffer->size_bytes ? size : buffer->size_bytes;
+            for (int32_t t = s->step_begin[j]; t < s->step_end[j]; t++)
+                floor[t] = offset + size;
+        }
+        uint64_t end = offset + buffer->size_bytes;
+        top = end > top ? end : top;
+    }
+    if (top < x->best_bytes) {
+        x->best_bytes = top;
+        x->state->found = true;
+        x->state->arena_bytes = top;
+        memcpy(x->state->offset_bytes, trial, sizeof *trial * x->problem->buffer_count);
+    }
+    ul_arena_done(&scratch);
+}
+
+static int32_t offsets_height(const struct exact *x, const int32_t *offsets)
+{
+    int32_t top = 0;
+    for (uint32_t i = 0; i < x->sections.count; i++)
+        top = offsets[i] + x->sections.size[i] > top ? offsets[i] + x->sections.size[i] : top;
+    return top;
+}
+
+/* ---- The ladder ---- */
+
+static bool settled_enough(const struct exact *x)
+{
+    return x->low >= x->high || x->best_bytes <= x->state->target_bytes;
+}
+
+static void rung_close(struct rung *rung)
+{
+    if (rung->open)
+        ul_arena_done(&rung->arena);
+    rung->open = false;
+}
+
+static void rungs_close(struct exact *x, int32_t from, int32_t to)
+{
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        if (x->rungs[i].capacity >= from && x->rungs[i].capacity <= to)
+            rung_close(&x->rungs[i]);
+    }
+}
+
+/* Nothing happens if the rung exists, or if there is no place left for it. */
+static void rung_open(struct exact *x, int32_t capacity)
+{
+    struct rung *rung = NULL;
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        if (!x->rungs[i].open)
+            rung = &x->rungs[i];
+        else if (x->rungs[i].capacity == capacity)
+            return;
+    }
+    if (rung == NULL)
+        return;
+    ul_arena_init(&rung->arena);
+    for (uint32_t i = 0; i < LANES; i++) {
+        uint32_t key = i < STATIC_KEYS ? i : UL_PACK_KEYS + i - STATIC_KEYS;
+        rung->searches[i] = ul_pack_search_new(&rung->arena, &x->sections, capacity, key, false);
+    }
+    rung->capacity = capacity;
+    rung->slice = first_slice;
+    rung->turns = 0;
+    rung->open = true;
+}
+
+/* The highest rung, or NULL if there is none above the bound's. */
+static struct rung *rung_highest(struct exact *x)
+{
+    struct rung *highest = NULL;
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        struct rung *rung = &x->rungs[i];
+        if (rung->open && rung->capacity > (highest != NULL ? highest->capacity : x->low))
+            highest = rung;
+    }
+    return highest;
+}
+
+/* The first rung above the bound's lies a quarter of the way down to it, each further one halfway
+ * up from there. */
+static void ladder_set(struct exact *x, bool impatient)
+{
+    int32_t last = x->high - 1;
+    if (x->state->capacity_bytes != 0) {
+        rung_open(x, last);
+        return;
+    }
+    rung_open(x, x->low);
+    const struct rung *highest = rung_highest(x);
+    if (highest == NULL)
+        rung_open(x, last - (last - x->low) / 4);
+    else if (impatient && highest->capacity < last)
+        rung_open(x, highest->capacity + (last - highest->capacity + 1) / 2);
+}
+
+/* True if the ladder has changed. */
+static bool search_finish(struct exact *x, const struct rung *rung,
+                          const struct ul_pack_search *search, enum ul_pack_outcome outcome)
+{
+    if (outcome == UL_PACK_OPEN)
+        return false;
+    if (outcome == UL_PACK_REFUTED) {
+        x->low = rung->capacity + 1 > x->low ? rung->capacity + 1 : x->low;
+        rungs_close(x, INT32_MIN, x->low - 1);
+        return true;
+    }
+    const int32_t *offsets = ul_pack_search_offsets(search);
+    offsets_settle(x, offsets);
+    int32_t height = offsets_height(x, offsets);
+    x->high = height < x->high ? height : x->high;
+    rungs_close(x, x->high, INT32_MAX);
+    return true;
+}
+
+/* One slice for every order of the rung. True if the ladder has changed. */
+static bool rung_run(struct exact *x, struct rung *rung)
+{
+    for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(x->state); i++) {
+        uint64_t slice = lane_shares[i] * rung->slice;
+        struct ul_pack_search *search = rung->searches[i];
+        enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->state->work);
+        if (search_finish(x, rung, search, outcome))
+            return true;
+    }
+    if (rung->slice < longest_slice)
+        rung->slice *= 2;
+    return false;
+}
+
+/* After this many turns a rung gets fewer. */
+static bool is_its_turn(struct rung *rung)
+{
+    enum { FIRST_TURNS = 10, SELDOM = 4 };
+    rung->turns++;
+    return rung->turns < FIRST_TURNS || rung->turns % SELDOM == 0;
+}
+
+/* One turn of the ladder: each other rung, and after it the highest. True if the ladder has
+ * changed. */
+static bool ladder_turn(struct exact *x)
+{
+    struct rung *highest = rung_highest(x);
+    bool alone = true;
+    for (uint32_t i = 0; i < RUNGS; i++) {
+        struct rung *rung = &x->rungs[i];
+        if (!rung->open || rung == highest)
+            continue;
+        alone = false;
+        if (is_its_turn(rung) && rung_run(x, rung))
+            return true;
+        if (highest != NULL && rung_run(x, highest))
+            return true;
+    }
+    return alone && rung_run(x, highest);
+}
+
+static void ladder_run(struct exact *x)
+{
+    uint64_t changed_at = x->state->work;
+    x->patience = least_patience;
+    ladder_set(x, false);
+    while (!settled_enough(x) && !ul_pack_exhausted(x->state)) {
+        bool changed = ladder_turn(x);
+        uint64_t since = x->state->work - changed_at;
+        bool impatient = !changed && since > x->patience;
+        if (changed) {
+            x->patience = 2 * since > least_patience ? 2 * since : least_patience;
+            changed_at = x->state->work;
+        } else if (impatient) {
+            x->patience *= 2;
+        }
+        if (!settled_enough(x))
+            ladder_set(x, impatient);
+    }
+    rungs_close(x, INT32_MIN, INT32_MAX);
+}
+
+/* ---- Dives ---- */
+
+/* One dive for each order at this capacity, until one arrives. */
+static void dives_at(struct exact *x, int32_t capacity)
+{
+    for (uint32_t key = 0; key < UL_PACK_KEYS && !ul_pack_exhausted(x->state) && !settled_enough(x);
+         key++) {
+        struct ul_arena arena;
+        ul_arena_init(&arena);
+        struct ul_pack_search *search =
+            ul_pack_search_new(&arena, &x->sections, capacity, key, true);
+        enum ul_pack_outcome outcome = UL_PACK_OPEN;
+        while (outcome == UL_PACK_OPEN && !ul_pack_exhausted(x->state))
+            outcome = ul_pack_search_run(search, longest_slice, &x->state->work);
+        if (outcome == UL_PACK_FOUND) {
+            const int32_t *offsets = ul_pack_search_offsets(search);
+            offsets_settle(x, offsets);
+            int32_t height = offsets_height(x, offsets);
+            x->high = height < x->high ? height : x->high;
+        }
+        ul_arena_done(&arena);
+        if (x->high <= capacity)
+            return;
+    }
+}
+
+void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *state)
+{
+    struct exact *x = UL_NEW(problem->arena, struct exact);
+    x->problem = problem;
+    x->state = state;
+    x->best_bytes = state->arena_bytes;
+    ul_arena_init(&x->arena);
+    if (ul_pack_sections_make(&x->arena, problem, &x->sections)) {
+        uint64_t unit = x->sections.unit_bytes;
+        uint64_t high = (state->arena_bytes + unit - 1) / unit;
+        if (state->capacity_bytes != 0 && state->capacity_bytes / unit + 1 < high)
+            high = state->capacity_bytes / unit + 1;
+        x->high = high < INT32_MAX / 2 ? (int32_t)high : INT32_MAX / 2;
+        x->low = x->sections.bound;
+        if (x->high <= x->low && !x->sections.exact)
+            x->high = x->low + 1;
+        if (state->capacity_bytes == 0)
+            dives_at(x, x->low);
+        ladder_run(x);
+        uint64_t bound = (uint64_t)x->low * unit;
+        if (x->sections.exact && bound > state->bound_bytes)
+            state->bound_bytes = bound;
+    }
+    ul_arena_done(&x->arena);
+}

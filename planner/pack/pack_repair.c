@@ -1,0 +1,359 @@
+/* Packing within a capacity by repair: for instances too large, or of a form, to backtrack in.
+ *
+ * Problem: is there a packing whose highest end is at most the capacity?
+ * Method: what lies within the capacity stays, the rest waits. Again and again the largest buffer
+ * that waits goes where it costs least, and what it collides with there has to wait in its turn:
+ *
+ *     capacity  ---------------------
+ *                 ####     ^ waits
+ *               bbb            cc
+ *               bbb aaaaaa     cc       its cost at an offset: the weights of those in the way
+ *
+ * A buffer's weight is its size, times one more for every time that it had to wait: what is hard
+ * to place becomes dear to move (the breakout rule of Morris, AAAI 1993).
+ * The least cost lies at the bottom or the top, or right above or below something placed; two
+ * sweeps over the intervals of offsets that the placed pieces forbid find it.
+ *
+ * Anchored, the buffers of the largest section are stacked without a gap, in the order in which
+ * the packing that it starts from has them, and never move. Where one section is much fuller than
+ * all others this settles it at once.
+ *
+ * Left undone: it proves nothing. Pinned buffers never move. */
+#include "planner/pack/pack_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A buffer costs at most SIZE_STEPS * MOST_WAITS, a fixed one more than all others together. */
+enum { SIZE_STEPS = 1 << 10, MOST_WAITS = 1 << 14 };
+static const uint64_t fixed_weight = (uint64_t)1 << 48;
+
+struct block {
+    int64_t lower, upper; /* offsets strictly between collide with the buffer */
+    uint64_t weight;
+    uint32_t buffer;
+};
+
+struct edge {
+    int64_t offset;
+    uint64_t weight;
+};
+
+struct ul_pack_repair {
+    struct ul_arena *arena;
+    const struct ul_pack_problem *problem;
+    struct ul_pack_placed placed;
+    int64_t capacity;
+    uint64_t *offset_bytes;
+    uint64_t *weight;  /* per buffer: of one time that it waits */
+    uint32_t *waited;  /* per buffer: times, at least 1 */
+    uint32_t *by_size; /* buffers, the largest first */
+    uint32_t *size_rank;
+    uint32_t *waiting; /* a tree over size ranks: how many wait */
+    uint32_t leaf_count;
+    struct block *blocks; /* of the buffer that is being placed */
+    uint32_t block_count, block_capacity;
+    struct edge *lowers, *uppers, *spare;
+    uint32_t edge_capacity;
+    bool *fixed; /* per buffer: pinned or anchored */
+    bool hopeless;
+};
+
+/* ---- What waits ---- */
+
+static void waiting_change(struct ul_pack_repair *r, uint32_t buffer, bool waits)
+{
+    for (uint32_t node = r->leaf_count + r->size_rank[buffer]; node > 0; node /= 2)
+        r->waiting[node] += waits ? 1 : UINT32_MAX;
+}
+
+static uint32_t waiting_largest(const struct ul_pack_repair *r)
+{
+    uint32_t node = 1;
+    while (node < r->leaf_count)
+        node = r->waiting[2 * node] > 0 ? 2 * node : 2 * node + 1;
+    return r->by_size[node - r->leaf_count];
+}
+
+/* ---- The cheapest offset ---- */
+
+static void block_add(struct ul_pack_repair *r, const struct ul_pack_piece *query,
+                      const struct ul_pack_piece *placed)
+{
+    int64_t at = (int64_t)r->offset_bytes[placed->buffer];
+    struct block block = {.lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes,
+                          .upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes,
+                          .buffer = placed->buffer};
+    if (block.lower >= block.upper)
+        return;
+    block.weight =
+        r->fixed[block.buffer] ? fixed_weight : r->weight[block.buffer] * r->waited[block.buffer];
+    UL_GROW(r->arena, r->blocks, r->block_count, r->block_capacity);
+    r->blocks[r->block_count++] = block;
+}
+
+static void edges_sort(struct edge *edges, struct edge *spare, uint32_t count)
+{
+    for (uint32_t width = 1; width < count; width *= 2) {
+        for (uint32_t at = 0; at < count; at += 2 * width) {
+            uint32_t middle = at + width < count ? at + width : count;
+            uint32_t end = middle + width < count ? middle + width : count;
+            uint32_t i = at, j = middle;
+            for (uint32_t k = at; k < end; k++)
+                spare[k] = i < middle && (j == end || edges[i].offset <= edges[j].offset)
+                               ? edges[i++]
+                               : edges[j++];
+        }
+        memcpy(edges, spare, sizeof *edges * count);
+    }
+}
+
+static void edges_make(struct ul_pack_repair *r)
+{
+    if (r->block_count > r->edge_capacity) {
+        r->edge_capacity = r->block_capacity;
+        r->lowers = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
+        r->uppers = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
+        r->spare = UL_NEW_ARRAY(r->arena, struct edge, r->edge_capacity);
+    }
+    for (uint32_t i = 0; i < r->block_count; i++) {
+        const struct block *block = &r->blocks[i];
+        r->lowers[i] = (struct edge){block->lower, block->weight};
+        r->uppers[i] = (struct edge){block->upper, block->weight};
+    }
+    edges_sort(r->lowers, r->spare, r->block_count);
+    edges_sort(r->uppers, r->spare, r->block_count);
+}
+
+struct choice {
+    int64_t offset;
+    uint64_t cost;
+};
+
+/* A sweep upward: `offset` never decreases. */
+struct sweep {
+    uint32_t lower, upper; /* edges passed */
+    uint64_t cost;
+};
+
+static void sweep_to(const struct ul_pack_repair *r, struct sweep *sweep, int64_t offset,
+                     struct choice *best)
+{
+    for (; sweep->lower < r->block_count && r->lowers[sweep->lower].offset < offset; sweep->lower++)
+        sweep->cost += r->lowers[sweep->lower].weight;
+    for (; sweep->upper < r->block_count && r->uppers[sweep->upper].offset <= offset;
+         sweep->upper++)
+        sweep->cost -= r->uppers[sweep->upper].weight;
+    if (sweep->cost < best->cost || (sweep->cost == best->cost && offset < best->offset))
+        *best = (struct choice){offset, sweep->cost};
+}
+
+/* Right above each, then right below each. */
+static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
+{
+    const struct ul_pack_buffer *at = &r->problem->buffers[buffer];
+    int64_t alignment = at->alignment_bytes > 1 ? (int64_t)at->alignment_bytes : 1;
+    int64_t top = r->capacity - (int64_t)at->size_bytes;
+    top -= top % alignment;
+    struct choice best = {0, UINT64_MAX};
+    struct sweep sweep = {0};
+    sweep_to(r, &sweep, 0, &best);
+    for (uint32_t i = 0; i < r->block_count; i++) {
+        int64_t offset = r->uppers[i].offset;
+        if (offset <= 0)
+            continue;
+        offset += (alignment - offset % alignment) % alignment;
+        if (offset > top)
+            break;
+        sweep_to(r, &sweep, offset, &best);
+    }
+    sweep = (struct sweep){0};
+    for (uint32_t i = 0; i < r->block_count && r->lowers[i].offset < top; i++) {
+        if (r->lowers[i].offset > 0)
+            sweep_to(r, &sweep, r->lowers[i].offset - r->lowers[i].offset % alignment, &best);
+    }
+    sweep_to(r, &sweep, top, &best);
+    return best;
+}
+
+/* ---- Moves ---- */
+
+static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    r->block_count = 0;
+    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
+        const struct ul_pack_piece *query = &problem->pieces[p];
+        ul_pack_placed_find(&r->placed, query);
+        for (uint32_t i = 0; i < r->placed.found_count; i++)
+            block_add(r, query, &problem->pieces[r->placed.found[i]]);
+    }
+    edges_make(r);
+    struct choice choice = offset_choose(r, buffer);
+    *work += 8 * (uint64_t)r->block_count + 32;
+    if (choice.cost >= fixed_weight) {
+        r->hopeless = true;
+        return;
+    }
+    for (uint32_t i = 0; i < r->block_count; i++) {
+        const struct block *block = &r->blocks[i];
+        uint32_t in_the_way = block->buffer;
+        bool waits = r->waiting[r->leaf_count + r->size_rank[in_the_way]] > 0;
+        if (waits || choice.offset <= block->lower || choice.offset >= block->upper)
+            continue;
+        ul_pack_placed_remove(&r->placed, in_the_way);
+        waiting_change(r, in_the_way, true);
+        r->waited[in_the_way] += r->waited[in_the_way] < MOST_WAITS;
+    }
+    r->offset_bytes[buffer] = (uint64_t)choice.offset;
+    ul_pack_placed_add(&r->placed, buffer);
+    waiting_change(r, buffer, false);
+}
+
+enum ul_pack_outcome ul_pack_repair_run(struct ul_pack_repair *repair, uint64_t work,
+                                        uint64_t *used)
+{
+    uint64_t done = 0;
+    while (repair->waiting[1] > 0 && done < work && !repair->hopeless)
+        place(repair, waiting_largest(repair), &done);
+    *used += done;
+    if (repair->hopeless)
+        return UL_PACK_REFUTED;
+    return repair->waiting[1] == 0 ? UL_PACK_FOUND : UL_PACK_OPEN;
+}
+
+const uint64_t *ul_pack_repair_offsets(const struct ul_pack_repair *repair)
+{
+    UL_ASSERT(repair->waiting[1] == 0);
+    return repair->offset_bytes;
+}
+
+static void sizes_rank(struct ul_pack_repair *r)
+{
+    uint32_t count = r->problem->buffer_count;
+    struct edge *keys = UL_NEW_ARRAY(r->arena, struct edge, count);
+    struct edge *spare = UL_NEW_ARRAY(r->arena, struct edge, count);
+    uint64_t largest = 1;
+    for (uint32_t b = 0; b < count; b++) {
+        uint64_t size = r->problem->buffers[b].size_bytes;
+        keys[b] = (struct edge){-(int64_t)size, b};
+        largest = size > largest ? size : largest;
+    }
+    edges_sort(keys, spare, count);
+    uint64_t step = (largest + SIZE_STEPS - 1) / SIZE_STEPS;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t b = (uint32_t)keys[i].weight;
+        r->by_size[i] = b;
+        r->size_rank[b] = i;
+        r->weight[b] = 1 + r->problem->buffers[b].size_bytes / step;
+        r->waited[b] = 1;
+    }
+}
+
+/* ---- The anchor ---- */
+
+struct layer {
+    uint64_t offset;
+    uint32_t buffer;
+    uint32_t piece;
+};
+
+static int layer_compare(const void *a, const void *b)
+{
+    const struct layer *x = a;
+    const struct layer *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+/* Stacks what is live at the peak. Bytes that alignment, or windows, cost are left open; if then
+ * it does not fit the repair is hopeless. */
+static void peak_anchor(struct ul_pack_repair *r)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    struct layer *layers = UL_NEW_ARRAY(r->arena, struct layer, problem->buffer_count);
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < problem->piece_first[problem->buffer_count]; p++) {
+        const struct ul_pack_piece *piece = &problem->pieces[p];
+        if (piece->begin <= problem->peak_time && problem->peak_time < piece->end)
+            layers[count++] = (struct layer){r->offset_bytes[piece->buffer] + piece->lower_bytes,
+                                             piece->buffer, p};
+    }
+    if (count > 0)
+        qsort(layers, count, sizeof *layers, layer_compare);
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_pack_piece *piece = &problem->pieces[layers[i].piece];
+        const struct ul_pack_buffer *buffer = &problem->buffers[piece->buffer];
+        uint64_t offset = top > piece->lower_bytes ? top - piece->lower_bytes : 0;
+        uint64_t rest = buffer->alignment_bytes > 1 ? offset % buffer->alignment_bytes : 0;
+        offset += rest > 0 ? buffer->alignment_bytes - rest : 0;
+        if (buffer->pinned)
+            r->hopeless = r->hopeless || buffer->offset_bytes < offset;
+        else
+            r->offset_bytes[piece->buffer] = offset;
+        r->fixed[piece->buffer] = true;
+        top = r->offset_bytes[piece->buffer] + piece->upper_bytes;
+        r->hopeless = r->hopeless ||
+                      r->offset_bytes[piece->buffer] + buffer->size_bytes > (uint64_t)r->capacity;
+    }
+}
+
+/* Whether it lies on something placed: what is stacked by its windows at the peak can collide where
+ * the windows are wider. */
+static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
+{
+    const struct ul_pack_problem *problem = r->problem;
+    int64_t offset = (int64_t)r->offset_bytes[buffer];
+    r->block_count = 0;
+    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
+        ul_pack_placed_find(&r->placed, &problem->pieces[p]);
+        for (uint32_t i = 0; i < r->placed.found_count; i++)
+            block_add(r, &problem->pieces[p], &problem->pieces[r->placed.found[i]]);
+    }
+    for (uint32_t i = 0; i < r->block_count; i++) {
+        if (r->blocks[i].lower < offset && offset < r->blocks[i].upper)
+            return true;
+    }
+    return false;
+}
+
+struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
+                                          const struct ul_pack_problem *problem,
+                                          uint64_t capacity_bytes, const uint64_t *start_bytes,
+                                          bool anchored)
+{
+    uint32_t count = problem->buffer_count;
+    struct ul_pack_repair *r = UL_NEW(arena, struct ul_pack_repair);
+    r->arena = arena;
+    r->problem = problem;
+    r->capacity = (int64_t)capacity_bytes;
+    r->offset_bytes = ul_arena_copy(arena, start_bytes, sizeof *start_bytes * count);
+    r->weight = UL_NEW_ARRAY(arena, uint64_t, count);
+    r->waited = UL_NEW_ARRAY(arena, uint32_t, count);
+    r->by_size = UL_NEW_ARRAY(arena, uint32_t, count);
+    r->size_rank = UL_NEW_ARRAY(arena, uint32_t, count);
+    r->fixed = UL_NEW_ARRAY(arena, bool, count);
+    sizes_rank(r);
+    for (r->leaf_count = 1; r->leaf_count < count; r->leaf_count *= 2)
+        continue;
+    r->waiting = UL_NEW_ARRAY(arena, uint32_t, 2 * (uint64_t)r->leaf_count);
+    ul_pack_placed_init(&r->placed, arena, problem);
+    for (uint32_t b = 0; b < count; b++)
+        r->fixed[b] = problem->buffers[b].pinned;
+    if (anchored)
+        peak_anchor(r);
+    for (uint32_t b = 0; b < count; b++) {
+        uint64_t size = problem->buffers[b].size_bytes;
+        bool stays = anchored ? r->fixed[b] : start_bytes[b] + size <= capacity_bytes;
+        if (stays && anchored)
+            r->hopeless = r->hopeless || lies_on_placed(r, b);
+        if (stays)
+            ul_pack_placed_add(&r->placed, b);
+        else
+            waiting_change(r, b, true);
+        r->hopeless = r->hopeless || size > capacity_bytes;
+    }
+    return r;
+}

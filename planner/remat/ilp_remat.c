@@ -1,0 +1,135 @@
+/* Recomputation by integer programs: which orders of first runs, how large, how long.
+ *
+ * Every program is asked for less than what is known to work, so that the result is never worse:
+ * first the whole form with the order of first runs of the best sequence, then with the orders
+ * that are given. Where the whole form is too large, or is not settled, programs are made of what
+ * the best sequence runs again and of its surroundings, ever wider ones. */
+#include "planner/order/ilp.h"
+#include "planner/solve/solve_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { NODES_MOST = 2000 };
+
+struct programs {
+    struct ul_remat *remat;
+    const struct ul_remat_effort *effort;
+    uint64_t work;
+    uint32_t *own; /* the best sequence's order of first runs */
+};
+
+/* What is left of the wall clock, if that is limited; 0: no limit, less than 0: nothing. */
+static double seconds_left(const struct ul_remat *remat)
+{
+    if (!(remat->deadline_seconds > 0))
+        return 0;
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    double left = remat->deadline_seconds - ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    return left > 0 ? left : -1;
+}
+
+static void first_runs(const struct ul_remat *remat, uint32_t *order)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    bool *made = UL_NEW_ARRAY(&scratch, bool, remat->graph->node_count);
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < remat->count; p++) {
+        if (!made[remat->sequence[p]])
+            order[count++] = remat->sequence[p];
+        made[remat->sequence[p]] = true;
+    }
+    ul_arena_done(&scratch);
+}
+
+/* Solves one program; whether it found something cheaper. */
+static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint_radius,
+                        bool *proven)
+{
+    struct ul_remat *remat = p->remat;
+    struct ul_remat_hint hint = {remat->sequence, remat->count};
+    double seconds = seconds_left(remat);
+    *proven = false;
+    if (seconds < 0 || p->work >= p->effort->work)
+        return false;
+    struct ul_ilp_limits limits = {.work = p->effort->work - p->work,
+                                   .memory_bytes = p->effort->memory_bytes,
+                                   .cpu_seconds = p->effort->cpu_seconds,
+                                   .wall_seconds = seconds};
+    struct ul_remat_ilp task = {.graph = remat->graph,
+                                .order = order,
+                                .budget_bytes = remat->budget_bytes,
+                                .cutoff_cost = remat->cost,
+                                .node_limit = NODES_MOST,
+                                .column_limit = p->effort->columns,
+                                .hints = &hint,
+                                .hint_count = hint_radius > 0 && remat->cost != UINT64_MAX,
+                                .hint_radius = hint_radius,
+                                .limits = &limits};
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    bool tried = ul_remat_ilp(&scratch, &task);
+    remat->stopped_by_time |= task.stopped_by_time;
+    p->work += task.work;
+    *proven = tried && task.proven;
+    bool better = tried && task.sequence != NULL && task.count <= remat->capacity;
+    if (better) {
+        memcpy(remat->sequence, task.sequence, task.count * sizeof *task.sequence);
+        remat->count = task.count;
+        remat->cost = task.cost;
+        remat->found_by = "integer program";
+        remat->proven_within = NULL;
+    }
+    ul_arena_done(&scratch);
+    return better;
+}
+
+/* The whole form, until nothing is cheaper or it does not say. */
+static bool whole_run(struct programs *p, const uint32_t *order)
+{
+    bool proven = false;
+    while (program_run(p, order, 0, &proven) && !proven)
+        continue;
+    return proven;
+}
+
+static void own_improve(struct programs *p)
+{
+    enum { RADIUS_MOST = 16, TURNS = 4 };
+    struct ul_remat *remat = p->remat;
+    bool proven;
+    first_runs(remat, p->own);
+    if (whole_run(p, p->own)) {
+        remat->proven_within = "reduced ILP: first runs in this order, none again before backward, "
+                               "each node once between two first runs";
+        return;
+    }
+    for (uint32_t radius = 1; radius <= RADIUS_MOST; radius *= 4) {
+        for (uint32_t turn = 0; turn < TURNS && program_run(p, p->own, radius, &proven); turn++)
+            first_runs(remat, p->own);
+    }
+}
+
+void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
+                       const uint32_t *const *orders, uint32_t order_count)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct programs p = {.remat = remat, .effort = effort};
+    p.own = UL_NEW_ARRAY(&scratch, uint32_t, remat->graph->node_count);
+    for (uint32_t i = 0; i < order_count && remat->cost == UINT64_MAX; i++)
+        whole_run(&p, orders[i]);
+    if (remat->cost != UINT64_MAX)
+        own_improve(&p);
+    for (uint32_t i = 0; i < order_count; i++) {
+        uint64_t cost = remat->cost;
+        if (memcmp(orders[i], p.own, remat->graph->node_count * sizeof *p.own) != 0)
+            whole_run(&p, orders[i]);
+        if (remat->cost < cost)
+            own_improve(&p);
+    }
+    ul_arena_done(&scratch);
+}

@@ -1,0 +1,432 @@
+/* The cheapest schedule within a budget, over all orders and all recomputations.
+ *
+ * Problem: run every node at least once, repeat any node anywhere, never hold more than the
+ * budget; the cost of the repeats is to be least.
+ * Method: best first (A*) over states: what has run at least once, and what is resident.
+ *  - A resident value is dropped only when the next run does not fit, and then a smallest set of
+ *    values is; every schedule can be put so, since holding more is never worse.
+ *  - What no first run to come descends from is dropped at once.
+ *  - Among states that have run the same, one that holds more at no more cost dominates.
+ *  - A first run that fits and leaves nothing behind is made at once, alone. So is one that
+ *    frees at least what it makes, when dropping an input of it before (the one reason to make
+ *    it later) would cost more than the cutoff allows.
+ *  - remat_exact_bound.c says what a state must still pay; what reaches the cost of the schedule
+ *    known already is left out.
+ * The search ends with the cheapest schedule, or the proof that none is cheaper than the one
+ * known (or none at all), or out of states, with the least that remains open as a bound.
+ * Left undone: values made in place, more than 1024 nodes: such graphs are answered UNKNOWN. */
+#include "planner/remat/remat_exact.h"
+
+#include <string.h>
+#include <time.h>
+
+/* A state in the making. */
+struct draft {
+    uint64_t *done, *resident;
+    uint64_t live_bytes, cost, bound;
+    uint32_t done_count;
+    uint32_t parent;
+    uint16_t *runs;
+    uint32_t run_count;
+};
+
+struct search {
+    struct ul_remat_exact *job;
+    struct exact_problem problem;
+    struct exact_bound *bound;
+    struct ul_arena *arena;
+    struct exact_store store;
+    uint16_t *runs;
+    uint32_t run_count, run_capacity;
+    struct draft base, draft;
+    uint32_t *droppable;
+    uint32_t droppable_count;
+    uint32_t *dropped;
+    uint64_t *useful, *useful_base;
+    uint32_t run_now; /* the step for which room is made */
+    uint64_t limit;   /* schedules whose repeats cost as much are not wanted */
+    uint64_t looks;   /* at the clock, which is seldom read */
+    uint32_t best;    /* the state of the cheapest schedule found */
+};
+
+/* Out of states, work or time. */
+static bool is_over(struct search *s)
+{
+    enum { LOOKS = 1024 };
+    struct ul_remat_exact *job = s->job;
+    if (job->deadline_seconds > 0 && !job->stopped_by_time && s->looks++ % LOOKS == 0) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        job->stopped_by_time =
+            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 >= job->deadline_seconds;
+    }
+    return s->store.state_count >= job->state_limit || job->work >= job->work_limit ||
+           job->stopped_by_time;
+}
+
+static void state_keep(struct search *s, const struct draft *d)
+{
+    uint32_t at = exact_store_add(&s->store, d->done, d->done_count, d->resident, d->cost);
+    if (at == UL_PLAN_NONE)
+        return;
+    struct exact_state *state = &s->store.states[at];
+    state->bound = d->bound;
+    state->parent = d->parent;
+    state->runs = s->run_count;
+    state->run_count = (uint16_t)d->run_count;
+    for (uint32_t i = 0; i < d->run_count; i++) {
+        UL_GROW(s->arena, s->runs, s->run_count, s->run_capacity);
+        s->runs[s->run_count++] = d->runs[i];
+    }
+    if (d->done_count < s->problem.count) {
+        exact_store_push(&s->store, at);
+    } else if (d->cost < s->limit) {
+        s->limit = d->cost;
+        s->best = at;
+    }
+}
+
+static void draft_init(struct search *s, struct draft *d)
+{
+    d->done = UL_NEW_ARRAY(s->arena, uint64_t, s->problem.words);
+    d->resident = UL_NEW_ARRAY(s->arena, uint64_t, s->problem.words);
+    d->runs = UL_NEW_ARRAY(s->arena, uint16_t, s->problem.count + 1);
+}
+
+static void draft_copy(const struct search *s, struct draft *to, const struct draft *from)
+{
+    size_t bytes = s->problem.words * sizeof *to->done;
+    memcpy(to->done, from->done, bytes);
+    memcpy(to->resident, from->resident, bytes);
+    to->live_bytes = from->live_bytes;
+    to->cost = from->cost;
+    to->bound = from->bound;
+    to->done_count = from->done_count;
+    to->parent = from->parent;
+    to->run_count = 0;
+}
+
+static void draft_drop(const struct search *s, struct draft *d, uint32_t bit)
+{
+    set_remove(d->resident, bit);
+    d->live_bytes -= s->problem.size[bit];
+}
+
+/* Runs `bit`, for which there is room, and drops what nothing to come descends from. */
+static void draft_run(const struct search *s, struct draft *d, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    bool first = !set_has(d->done, bit);
+    d->runs[d->run_count++] = (uint16_t)bit;
+    set_add(d->resident, bit);
+    d->live_bytes += p->size[bit];
+    if (!first) {
+        d->cost += p->repeat[bit];
+        return;
+    }
+    set_add(d->done, bit);
+    d->done_count++;
+    if (set_within(p->after + (size_t)bit * p->words, d->done, p->words))
+        draft_drop(s, d, bit);
+    const uint64_t *before = p->before + (size_t)bit * p->words;
+    for (uint32_t i = 0; i < p->words; i++) {
+        for (uint64_t left = before[i] & d->resident[i]; left != 0; left &= left - 1) {
+            uint32_t other = i * 64 + word_lowest(left);
+            if (set_within(p->after + (size_t)other * p->words, d->done, p->words))
+                draft_drop(s, d, other);
+        }
+    }
+}
+
+static bool is_ready(const struct search *s, const struct draft *d, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    return !set_has(d->resident, bit) &&
+           set_within(p->inputs + (size_t)bit * p->words, d->resident, p->words);
+}
+
+/* Whether the first run of `bit`, ready and with room, may be made at once and alone. */
+static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
+    if (p->size[bit] == 0 || set_within(p->after + (size_t)bit * p->words, d->done, p->words))
+        return true;
+    uint64_t freed = 0;
+    uint64_t least = EXACT_NEVER;
+    set_add(d->done, bit);
+    for (uint32_t i = 0; i < p->words; i++) {
+        for (uint64_t left = inputs[i]; left != 0; left &= left - 1) {
+            uint32_t input = i * 64 + word_lowest(left);
+            if (p->size[input] == 0 ||
+                !set_within(p->after + (size_t)input * p->words, d->done, p->words))
+                continue;
+            freed += p->size[input];
+            least = p->repeat[input] < least ? p->repeat[input] : least;
+        }
+    }
+    set_remove(d->done, bit);
+    return freed >= p->size[bit] && d->bound + least >= s->limit;
+}
+
+/* Raises the draft's bound; false once that reaches the cutoff. */
+static bool draft_bound(struct search *s, struct draft *d)
+{
+    struct exact_sets sets = {d->done, d->resident};
+    if (d->cost >= s->limit || d->bound >= s->limit)
+        return false;
+    uint64_t floor = d->bound > d->cost ? d->bound - d->cost : 0;
+    uint64_t rest = exact_bound_get(s->bound, sets, floor, s->limit - d->cost, &s->job->work);
+    if (d->cost + rest > d->bound)
+        d->bound = d->cost + rest;
+    return d->bound < s->limit;
+}
+
+/* Drops what no schedule below the cutoff has a use for. */
+static void draft_clear(struct search *s, struct draft *d)
+{
+    const struct exact_problem *p = &s->problem;
+    struct exact_sets sets = {d->done, d->resident};
+    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful);
+    for (uint32_t i = 0; i < p->words; i++) {
+        for (uint64_t left = d->resident[i] & ~s->useful[i]; left != 0; left &= left - 1)
+            draft_drop(s, d, i * 64 + word_lowest(left));
+    }
+}
+
+/* Makes what is forced after a run, and keeps the state if it is below the cutoff. */
+static void draft_settle(struct search *s, struct draft *d)
+{
+    const struct exact_problem *p = &s->problem;
+    if (!draft_bound(s, d))
+        return;
+    for (uint32_t at = 0; at < p->count; at++) {
+        uint32_t bit = p->ranked[at];
+        if (set_has(d->done, bit) || !is_ready(s, d, bit) ||
+            d->live_bytes + p->step[bit] > p->capacity || !is_forced(s, d, bit))
+            continue;
+        draft_run(s, d, bit);
+        if (!draft_bound(s, d))
+            return;
+        at = UINT32_MAX;
+    }
+    draft_clear(s, d);
+    if (!is_over(s))
+        state_keep(s, d);
+}
+
+/* Whether the values dropped yet and one of `size` bytes more free `wanted` bytes, and would
+ * without one of them: such sets are not smallest. */
+static bool is_wasteful(const struct search *s, uint32_t count, uint64_t size, uint64_t wanted)
+{
+    for (uint32_t i = 0; i < count && size >= wanted; i++) {
+        if (s->problem.size[s->dropped[i]] <= size - wanted)
+            return true;
+    }
+    return false;
+}
+
+/* Whether `wanted` bytes of the droppable values from `from` on can go below the cutoff; the
+ * base's bound was made just before. */
+static bool room_is_payable(const struct search *s, uint32_t from, uint64_t wanted)
+{
+    struct exact_sets sets = {s->base.done, s->base.resident};
+    if (wanted == 0)
+        return true;
+    return s->base.cost + exact_bound_room(s->bound, sets, s->run_now, s->droppable + from,
+                                           s->droppable_count - from, wanted) <
+           s->limit;
+}
+
+/* Drops smallest sets of the droppable values from `from` on until `wanted` bytes are free. */
+static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t wanted)
+{
+    const struct exact_problem *p = &s->problem;
+    if (wanted == 0) {
+        draft_copy(s, &s->draft, &s->base);
+        draft_run(s, &s->draft, s->run_now);
+        draft_settle(s, &s->draft);
+        return;
+    }
+    for (uint32_t i = from; i < s->droppable_count && !is_over(s); i++) {
+        uint32_t bit = s->droppable[i];
+        uint64_t size = p->size[bit];
+        if (is_wasteful(s, count, size, wanted))
+            continue;
+        draft_drop(s, &s->base, bit);
+        s->dropped[count] = bit;
+        uint64_t bound = s->base.bound;
+        uint64_t rest = size < wanted ? wanted - size : 0;
+        if (draft_bound(s, &s->base) && room_is_payable(s, i + 1, rest))
+            drops_try(s, i + 1, count + 1, rest);
+        s->base.bound = bound;
+        set_add(s->base.resident, bit);
+        s->base.live_bytes += size;
+    }
+}
+
+static void run_try(struct search *s, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
+    uint64_t need = s->base.live_bytes + p->step[bit];
+    s->run_now = bit;
+    s->droppable_count = 0;
+    if (need > p->capacity) {
+        for (uint32_t i = 0; i < p->words; i++) {
+            for (uint64_t left = s->base.resident[i] & ~inputs[i]; left != 0; left &= left - 1) {
+                if (p->size[i * 64 + word_lowest(left)] > 0)
+                    s->droppable[s->droppable_count++] = i * 64 + word_lowest(left);
+            }
+        }
+    }
+    uint64_t wanted = need > p->capacity ? need - p->capacity : 0;
+    if (wanted == 0 || (draft_bound(s, &s->base) && room_is_payable(s, 0, wanted)))
+        drops_try(s, 0, 0, wanted);
+}
+
+static void state_load(const struct search *s, struct draft *d, uint32_t at)
+{
+    const struct exact_problem *p = &s->problem;
+    const struct exact_state *state = &s->store.states[at];
+    const struct exact_group *group = &s->store.groups[state->group];
+    memcpy(d->done, group->done, p->words * sizeof *d->done);
+    memcpy(d->resident, s->store.resident + (size_t)at * p->words, p->words * sizeof *d->resident);
+    d->cost = state->cost;
+    d->bound = state->bound;
+    d->done_count = group->done_count;
+    d->parent = at;
+    d->live_bytes = 0;
+    for (uint32_t bit = 0; bit < p->count; bit++)
+        d->live_bytes += set_has(d->resident, bit) ? p->size[bit] : 0;
+}
+
+static void state_expand(struct search *s, uint32_t at)
+{
+    const struct exact_problem *p = &s->problem;
+    struct draft *d = &s->base;
+    state_load(s, d, at);
+    struct exact_sets sets = {d->done, d->resident};
+    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful_base);
+    for (uint32_t i = 0; i < p->count; i++) {
+        uint32_t bit = p->ranked[i];
+        if (!is_ready(s, d, bit))
+            continue;
+        if (set_has(d->done, bit) && !set_has(s->useful_base, bit))
+            continue;
+        run_try(s, bit);
+    }
+}
+
+static void search_init(struct search *s)
+{
+    struct exact_problem *p = &s->problem;
+    exact_store_init(&s->store, s->arena, p->words, s->job->state_limit);
+    s->bound = exact_bound_new(s->arena, p);
+    s->droppable = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
+    s->dropped = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
+    s->useful = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
+    s->useful_base = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
+    draft_init(s, &s->base);
+    draft_init(s, &s->draft);
+}
+
+/* The runs that lead to a state, as nodes of the graph. */
+static void sequence_write(struct search *s, uint32_t at)
+{
+    struct ul_remat_exact *job = s->job;
+    uint32_t count = 0;
+    for (uint32_t i = at; i != UL_PLAN_NONE; i = s->store.states[i].parent)
+        count += s->store.states[i].run_count;
+    job->sequence = UL_NEW_ARRAY(job->arena, uint32_t, count);
+    job->count = count;
+    for (; at != UL_PLAN_NONE; at = s->store.states[at].parent) {
+        const struct exact_state *state = &s->store.states[at];
+        for (uint32_t i = state->run_count; i-- > 0;)
+            job->sequence[--count] = s->problem.node[s->runs[state->runs + i]];
+    }
+}
+
+/* One search for schedules below `limit`. */
+static void rung_run(struct ul_remat_exact *job, const struct exact_problem *problem,
+                     uint64_t limit)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct search s = {.job = job, .arena = &scratch, .problem = *problem, .limit = limit};
+    s.best = UL_PLAN_NONE;
+    search_init(&s);
+    s.draft.parent = UL_PLAN_NONE;
+    draft_settle(&s, &s.draft);
+    uint64_t open_bound = 0;
+    while (!is_over(&s)) {
+        uint32_t at = exact_store_pop(&s.store);
+        if (at == UL_PLAN_NONE || s.store.states[at].bound >= s.limit)
+            break;
+        open_bound = s.store.states[at].bound;
+        job->expanded++;
+        state_expand(&s, at);
+        job->work += s.store.looked / 64;
+        s.store.looked = 0;
+    }
+    bool finished = !is_over(&s);
+    job->states += s.store.state_count;
+    uint64_t bound = finished ? s.limit : open_bound;
+    job->repeat_bound = bound > job->repeat_bound ? bound : job->repeat_bound;
+    job->outcome = finished ? UL_REMAT_NONE_CHEAPER : UL_REMAT_UNKNOWN;
+    if (s.best != UL_PLAN_NONE) {
+        sequence_write(&s, s.best);
+        job->repeat_cost = s.limit;
+        job->outcome = finished ? UL_REMAT_OPTIMAL : UL_REMAT_IMPROVED;
+    }
+    ul_arena_done(&scratch);
+}
+
+/* What every schedule's repeats cost. */
+static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_problem *problem,
+                           uint64_t limit)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint64_t *none = UL_NEW_ARRAY(&scratch, uint64_t, problem->words);
+    struct exact_sets sets = {none, none};
+    struct exact_bound *bound = exact_bound_new(&scratch, problem);
+    uint64_t least = exact_bound_get(bound, sets, 0, limit, &job->work);
+    ul_arena_done(&scratch);
+    return least;
+}
+
+/* Low cutoffs first: they make the search small, and prove that nothing is below. */
+static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *problem)
+{
+    uint64_t limit = job->repeat_limit < EXACT_NEVER ? job->repeat_limit : EXACT_NEVER;
+    uint64_t least = root_bound(job, problem, limit);
+    uint64_t step = limit < EXACT_NEVER && limit > least ? (limit - least) / 8 : least / 8;
+    step = step > problem->cost_unit ? step : problem->cost_unit;
+    job->repeat_bound = least < limit ? least : limit;
+    for (;;) {
+        uint64_t rung = job->repeat_bound + step;
+        if (rung >= limit || rung > problem->cost_sum)
+            rung = limit;
+        rung_run(job, problem, rung);
+        if (job->outcome != UL_REMAT_NONE_CHEAPER || rung == limit)
+            return;
+        step *= 2;
+    }
+}
+
+void ul_remat_exact_run(struct ul_remat_exact *job)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct exact_problem problem;
+    job->outcome = UL_REMAT_UNKNOWN;
+    job->repeat_bound = 0;
+    if (exact_problem_make(&scratch, job->graph, job->budget_bytes, &problem)) {
+        if (problem.impossible)
+            job->outcome = UL_REMAT_NONE_CHEAPER;
+        else
+            ladder_run(job, &problem);
+    }
+    ul_arena_done(&scratch);
+}

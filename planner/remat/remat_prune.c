@@ -1,0 +1,168 @@
+/* Takes needless repeats out of a sequence.
+ *
+ * Problem: a walk drops values before it knows how much room there will be, and repeats what
+ * could have been kept.
+ * Method: a repeat of v can go if the copy before it can be kept from its last read until now:
+ *
+ *     v made    last read          v again          last read
+ *     [---------]                  [----------------]
+ *     [---------xxxxxxxxxxxxxxxxxxx-----------------]
+ *
+ * that is, if there is room for its bytes all through x. The dearest repeats are tried first; what
+ * nobody reads then goes as well; until nothing changes.
+ * Left undone: the room that the inputs of a repeat leave when it goes counts in the next round
+ * alone. */
+#include "planner/remat/remat_internal.h"
+
+#include <stdlib.h>
+
+struct repeat {
+    uint64_t cost;
+    uint32_t at, earlier; /* positions of the run and of the one before */
+};
+
+struct pruner {
+    const struct ul_solve_graph *graph;
+    int64_t budget_bytes;
+    uint32_t *sequence;
+    uint32_t count;
+    uint32_t *made;   /* per node: position + 1 of the newest copy */
+    uint32_t *last;   /* per position: last read of the copy made there */
+    uint32_t *onward; /* per position: where its copy is kept on from, if the run was taken out */
+    uint8_t *gone;
+    int64_t *live;
+    struct repeat *repeats;
+    uint32_t repeat_count;
+    struct ul_profile profile;
+};
+
+static void reads_find(struct pruner *p)
+{
+    const struct ul_solve_graph *g = p->graph;
+    for (uint32_t v = 0; v < g->node_count; v++)
+        p->made[v] = 0;
+    p->repeat_count = 0;
+    for (uint32_t at = 0; at < p->count; at++) {
+        uint32_t v = p->sequence[at];
+        p->last[at] = at;
+        p->gone[at] = 0;
+        for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
+            p->last[p->made[g->inputs[i]] - 1] = at;
+        if (p->made[v] > 0)
+            p->repeats[p->repeat_count++] = (struct repeat){g->cost[v], at, p->made[v] - 1};
+        p->made[v] = at + 1;
+    }
+}
+
+static void profile_make(struct pruner *p)
+{
+    const struct ul_solve_graph *g = p->graph;
+    for (uint32_t at = 0; at <= p->count; at++)
+        p->live[at] = 0;
+    for (uint32_t at = 0; at < p->count; at++) {
+        uint32_t v = p->sequence[at];
+        int64_t bytes = (int64_t)g->size_bytes[v];
+        p->live[at] += bytes;
+        p->live[p->last[at] + 1] -= bytes;
+        p->made[v] = 0;
+    }
+    int64_t sum = (int64_t)g->base_bytes;
+    for (uint32_t at = 0; at < p->count; at++) {
+        uint32_t v = p->sequence[at];
+        sum += p->live[at];
+        p->live[at] = sum;
+        if (g->working_bytes != NULL)
+            p->live[at] += (int64_t)g->working_bytes[v];
+        if (g->in_place != NULL && g->in_place[v] != UL_PLAN_NONE) {
+            uint32_t u = g->in_place[v];
+            uint64_t least =
+                g->size_bytes[u] < g->size_bytes[v] ? g->size_bytes[u] : g->size_bytes[v];
+            bool dies = p->made[u] > 0 && p->last[p->made[u] - 1] == at;
+            p->live[at] -= dies ? (int64_t)least : 0;
+        }
+        p->made[v] = at + 1;
+    }
+    ul_profile_fill(&p->profile, p->live, p->count);
+}
+
+static int repeat_compare(const void *a, const void *b)
+{
+    const struct repeat *x = a;
+    const struct repeat *y = b;
+    if (x->cost != y->cost)
+        return x->cost > y->cost ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* The run that made the copy which position `at` stands for, now that some are gone. */
+static uint32_t holder(struct pruner *p, uint32_t at)
+{
+    while (p->gone[at])
+        at = p->onward[at];
+    return at;
+}
+
+/* A copy that was taken over in place at its last read shares no bytes there once it lives on, so
+ * that the check includes that position. */
+static bool repeats_drop(struct pruner *p)
+{
+    bool changed = false;
+    if (p->repeat_count > 0)
+        qsort(p->repeats, p->repeat_count, sizeof *p->repeats, repeat_compare);
+    for (uint32_t i = 0; i < p->repeat_count; i++) {
+        const struct repeat *r = &p->repeats[i];
+        uint32_t from = holder(p, r->earlier);
+        int64_t bytes = (int64_t)p->graph->size_bytes[p->sequence[r->at]];
+        bool in_place = p->graph->in_place != NULL;
+        uint32_t begin = p->last[from] + (in_place ? 0 : 1);
+        if (p->last[r->at] > r->at &&
+            ul_profile_most(&p->profile, begin, r->at) + bytes > p->budget_bytes)
+            continue;
+        changed = true;
+        p->gone[r->at] = 1;
+        p->onward[r->at] = from;
+        if (p->last[r->at] == r->at) /* nobody reads it */
+            continue;
+        ul_profile_add(&p->profile, begin, r->at, bytes);
+        p->last[from] = p->last[r->at];
+    }
+    return changed;
+}
+
+static void sequence_close(struct pruner *p)
+{
+    uint32_t kept = 0;
+    for (uint32_t at = 0; at < p->count; at++) {
+        if (!p->gone[at])
+            p->sequence[kept++] = p->sequence[at];
+    }
+    p->count = kept;
+}
+
+uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_bytes,
+                        uint32_t *sequence, uint32_t count)
+{
+    enum { ROUNDS = 8 };
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct pruner p = {.graph = graph,
+                       .budget_bytes = (int64_t)budget_bytes,
+                       .sequence = sequence,
+                       .count = count};
+    p.made = UL_NEW_ARRAY(&scratch, uint32_t, graph->node_count);
+    p.last = UL_NEW_ARRAY(&scratch, uint32_t, count);
+    p.onward = UL_NEW_ARRAY(&scratch, uint32_t, count);
+    p.gone = ul_arena_alloc(&scratch, count);
+    p.live = UL_NEW_ARRAY(&scratch, int64_t, (uint64_t)count + 1);
+    p.repeats = UL_NEW_ARRAY(&scratch, struct repeat, count);
+    ul_profile_init(&p.profile, &scratch, count);
+    bool changed = count > graph->node_count;
+    for (uint32_t round = 0; round < ROUNDS && changed; round++) {
+        reads_find(&p);
+        profile_make(&p);
+        changed = repeats_drop(&p);
+        sequence_close(&p);
+    }
+    ul_arena_done(&scratch);
+    return p.count;
+}

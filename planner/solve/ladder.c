@@ -1,0 +1,583 @@
+/* A ladder of plans: ever less memory at ever more cost, by other implementations of steps and by
+ * running steps again.
+ *
+ * Problem: within a budget for the packed arena, the cheapest plan; and a smaller budget must never
+ * get a larger arena or a cheaper plan, though every method here is a heuristic.
+ * Method: the ladder does not depend on the budget. Its rungs are limits on the live sum, from the
+ * peak of the plan without a budget down to what one node of the abstract graph needs. For each,
+ * the search for recomputations (remat.c) gives sequences, which get live ranges and offsets like
+ * any order; what they really reserve and cost decides. The front of all plans is the ladder:
+ *
+ *     reserved |x            the first rung is the plan without a budget; from the second on the
+ *              |  x          arena falls and the cost rises strictly, and no rung costs less than
+ *              |     x   .   the first. The first rung within a budget is the cheapest one.
+ *              +---------- cost
+ *
+ * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
+ * for, alone and beside what is live at that step.
+ * Left undone: the order of first runs is that of the plan without a budget, or the file's. */
+#include "planner/planner_internal.h"
+#include "planner/solve/solve_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- The front ---- */
+
+static uint64_t reserved_of(const struct ul_plan_rung *rung)
+{
+    return rung->plan.reserved_bytes[0];
+}
+
+/* Where a rung of so many bytes and that cost belongs, or `count` if another is as good. */
+static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan_rung *rung,
+                       uint32_t *place)
+{
+    uint32_t at = 0;
+    while (at < ladder->count && reserved_of(&ladder->rungs[at]) > reserved_of(rung))
+        at++;
+    *place = at;
+    if (ladder->count == 0)
+        return true;
+    if (at == 0 || rung->plan.cost < ladder->rungs[0].plan.cost)
+        return false;
+    /* Those from `at` on are as small: one of them that costs no more makes this one useless. */
+    return at == ladder->count || ladder->rungs[at].plan.cost > rung->plan.cost;
+}
+
+/* Puts the rung in its place and drops those above that cost no less; the first stays. */
+static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                     const struct ul_plan_rung *rung)
+{
+    uint32_t at;
+    if (!rung_place(ladder, rung, &at))
+        return;
+    uint32_t keep = at;
+    while (keep > 1 && ladder->rungs[keep - 1].plan.cost >= rung->plan.cost)
+        keep--;
+    uint32_t rest = at;
+    if (rest < ladder->count && reserved_of(&ladder->rungs[rest]) == reserved_of(rung))
+        rest++; /* as small and dearer */
+    struct ul_plan_rung *rungs =
+        UL_NEW_ARRAY(arena, struct ul_plan_rung, (uint64_t)ladder->count + 1);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < keep; i++)
+        rungs[count++] = ladder->rungs[i];
+    rungs[count++] = *rung;
+    for (uint32_t i = rest; i < ladder->count; i++)
+        rungs[count++] = ladder->rungs[i];
+    ladder->rungs = rungs;
+    ladder->count = count;
+}
+
+void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                     const struct ul_plan_ladder *other, uint32_t variant)
+{
+    for (uint32_t i = 0; i < other->count; i++) {
+        struct ul_plan_rung rung = other->rungs[i];
+        rung.variant = variant;
+        rung_add(arena, ladder, &rung);
+    }
+}
+
+void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
+                    struct ul_plan_rung *rung)
+{
+    UL_ASSERT(ladder->count > 0);
+    uint32_t at = 0;
+    while (at + 1 < ladder->count && budget_bytes != 0 &&
+           reserved_of(&ladder->rungs[at]) > budget_bytes)
+        at++;
+    *rung = ladder->rungs[at];
+    rung->plan.smallest_budget_bytes = reserved_of(&ladder->rungs[ladder->count - 1]);
+    if (budget_bytes != 0 && reserved_of(rung) > budget_bytes)
+        rung->plan.fits = false;
+}
+
+/* ---- Climbing down ---- */
+
+/* One choice of an alternative for every step, and the graph of what is then left to decide. */
+struct choice {
+    uint32_t *alternatives;
+    struct ul_problem_graph graph;
+    uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
+    bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
+    uint32_t order_count;
+};
+
+struct climb {
+    struct ul_arena *arena;
+    const struct ul_problem *problem;
+    struct ul_plan_options options; /* of one rung's packing */
+    const struct ul_plan *base;
+    struct ul_plan_ladder *ladder;
+    struct ul_diag *diag;
+    struct ul_arena scratch; /* of the whole climb */
+    uint32_t *base_steps;    /* the base plan's order */
+    uint64_t **needs;        /* per step and alternative: bytes that it touches */
+    uint64_t *beside;        /* per step: bytes that live in the base plan beside these */
+    uint64_t persistent_bytes;
+    bool has_alternatives;
+    uint64_t rung_work;
+    double deadline_seconds; /* 0: none */
+    bool stopped_by_time;
+};
+
+/* Whether a plan of so many live bytes and that cost could still be a rung. */
+static bool is_promising(const struct climb *c, const struct ul_plan *plan)
+{
+    for (uint32_t i = 0; i < c->ladder->count; i++) {
+        const struct ul_plan *rung = &c->ladder->rungs[i].plan;
+        if (rung->reserved_bytes[0] <= plan->order_lower_bound_bytes && rung->cost <= plan->cost)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint32_t count,
+                              const uint32_t *alternatives)
+{
+    uint64_t cost = 0;
+    for (uint32_t i = 0; i < count; i++)
+        cost += c->problem->steps[steps[i]].alternatives[alternatives[steps[i]]].cost;
+    return cost;
+}
+
+/* Packs a sequence of steps and takes it into the ladder if it is good enough. */
+static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
+                                     const struct choice *choice, const char *method)
+{
+    const uint32_t *alternatives = choice->alternatives;
+    struct ul_arena scratch;
+    struct ul_plan live = {.alignment_bytes = c->options.alignment_bytes};
+    enum ul_status status = UL_OK;
+    ul_arena_init(&scratch);
+    ul_timeline_sequence(&scratch, c->problem, steps, count, alternatives, &live);
+    struct ul_plan plan = live;
+    ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &live);
+    ul_account_live(&scratch, &live);
+    live.cost = sequence_cost(c, steps, count, alternatives);
+    if (is_promising(c, &live)) {
+        plan.order_method = c->base->order_method;
+        plan.orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
+        plan.remat_method = count > c->problem->step_count ? method : "none";
+        status = ul_plan_complete(&scratch, c->problem, &c->options, &plan, c->diag);
+        ul_plan_judge(c->problem, 0, &plan);
+        if (status == UL_OK)
+            status = ul_plan_check(&scratch, c->problem, &plan, c->diag);
+        bool refused = status == UL_MISMATCH && choice->rewritten;
+        if (refused) {
+            *c->diag = (struct ul_diag){.status = UL_OK};
+            status = UL_OK;
+        }
+        struct ul_plan_rung rung = {.variant = 0};
+        uint32_t place;
+        rung.plan = plan;
+        if (status == UL_OK && !refused && plan.fits && rung_place(c->ladder, &rung, &place)) {
+            rung.plan = ul_plan_keep(c->arena, c->problem, &plan);
+            rung_add(c->arena, c->ladder, &rung);
+        }
+    }
+    ul_arena_done(&scratch);
+    return status;
+}
+
+/* ---- Orders of nodes ---- */
+
+/* A node that is being listed: the next of its inputs, then of its users, to look at. */
+struct visit {
+    uint32_t node;
+    uint32_t at;
+    bool listed;
+};
+
+struct lister {
+    const struct ul_problem_graph *graph;
+    uint32_t *waits; /* per node: inputs that have not run */
+    uint8_t *ran;
+    struct visit *stack; /* a node is on it once at most */
+    uint32_t depth;
+    uint32_t *order;
+    uint32_t count;
+};
+
+static void visit_push(struct lister *l, uint32_t node)
+{
+    if (l->ran[node])
+        return;
+    l->ran[node] = 1;
+    uint32_t first = l->graph->graph.input_first[node];
+    l->stack[l->depth++] = (struct visit){.node = node, .at = first};
+}
+
+/* Takes the visit on top one input or user further, or ends it. */
+static void visit_step(struct lister *l)
+{
+    const struct ul_solve_graph *g = &l->graph->graph;
+    struct visit *top = &l->stack[l->depth - 1];
+    if (!top->listed && top->at < g->input_first[top->node + 1]) {
+        visit_push(l, g->inputs[top->at++]);
+    } else if (!top->listed) {
+        l->order[l->count++] = top->node;
+        top->listed = true;
+        top->at = g->user_first[top->node];
+    } else if (top->at < g->user_first[top->node + 1]) {
+        uint32_t user = g->users[top->at++];
+        bool is_step = l->graph->step_first[user] < l->graph->step_first[user + 1];
+        if (--l->waits[user] == 0 && !is_step && g->size_bytes[user] == 0)
+            visit_push(l, user);
+    } else {
+        l->depth--;
+    }
+}
+
+/* Runs a node; first what it reads and nobody has run (a hold, the start), afterwards at once what
+ * is no step, has no bytes, and became ready. */
+static void node_list(struct lister *l, uint32_t node)
+{
+    visit_push(l, node);
+    while (l->depth > 0)
+        visit_step(l);
+}
+
+/* The nodes of an order of all steps, each node that is no step where it costs least. */
+static uint32_t *order_nodes(struct climb *c, const struct ul_problem_graph *graph,
+                             const uint32_t *steps)
+{
+    uint32_t n = graph->graph.node_count;
+    struct lister l = {.graph = graph};
+    uint32_t *node_of = UL_NEW_ARRAY(&c->scratch, uint32_t, c->problem->step_count);
+    l.waits = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
+    l.ran = ul_arena_alloc(&c->scratch, n);
+    l.stack = UL_NEW_ARRAY(&c->scratch, struct visit, n);
+    l.order = UL_NEW_ARRAY(&c->scratch, uint32_t, n);
+    for (uint32_t v = 0; v < n; v++) {
+        l.waits[v] = graph->graph.input_first[v + 1] - graph->graph.input_first[v];
+        for (uint32_t i = graph->step_first[v]; i < graph->step_first[v + 1]; i++)
+            node_of[graph->steps[i]] = v;
+    }
+    for (uint32_t i = 0; i < c->problem->step_count; i++)
+        node_list(&l, node_of[steps[i]]);
+    for (uint32_t v = 0; v < n; v++)
+        node_list(&l, graph->graph.order[v]);
+    UL_ASSERT(l.count == n);
+    return l.order;
+}
+
+/* ---- Choices of alternatives ---- */
+
+/* The problem with one alternative for each step. */
+static struct ul_problem problem_fix(struct climb *c, const uint32_t *alternatives)
+{
+    struct ul_problem fixed = *c->problem;
+    fixed.steps = ul_arena_copy(&c->scratch, c->problem->steps,
+                                c->problem->step_count * sizeof *c->problem->steps);
+    for (uint32_t s = 0; s < fixed.step_count; s++) {
+        fixed.steps[s].alternatives += alternatives[s];
+        fixed.steps[s].alternative_count = 1;
+    }
+    return fixed;
+}
+
+static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *choice)
+{
+    choice->alternatives = alternatives;
+    struct ul_problem fixed = problem_fix(c, alternatives);
+    struct ul_problem rewriting;
+    choice->rewritten = ul_ladder_values(&c->scratch, &fixed, &rewriting);
+    ul_problem_graph_make(&c->scratch, choice->rewritten ? &rewriting : &fixed,
+                          c->options.alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &choice->graph);
+    uint32_t n = choice->graph.graph.node_count;
+    choice->orders[0] = order_nodes(c, &choice->graph, c->base_steps);
+    choice->orders[1] = choice->graph.graph.order;
+    bool same = memcmp(choice->orders[0], choice->orders[1], n * sizeof(uint32_t)) == 0;
+    choice->order_count = same ? 1 : 2;
+}
+
+/* The cheapest alternative that needs at most the limit beside what is live anyway (NULL: beside
+ * nothing), or the one that needs least. */
+static uint32_t alternative_within(const struct climb *c, uint32_t step, uint64_t limit_bytes,
+                                   const uint64_t *beside)
+{
+    const struct ul_plan_step *at = &c->problem->steps[step];
+    uint64_t other = beside != NULL ? beside[step] : c->persistent_bytes;
+    uint32_t best = 0;
+    bool best_fits = false;
+    for (uint32_t a = 0; a < at->alternative_count; a++) {
+        uint64_t need = c->needs[step][a] + other;
+        bool fits = need <= limit_bytes;
+        bool better = fits ? !best_fits || at->alternatives[a].cost < at->alternatives[best].cost
+                           : !best_fits && c->needs[step][a] < c->needs[step][best];
+        if (a == 0 || better)
+            best = a;
+        best_fits = best_fits || fits;
+    }
+    return best;
+}
+
+/* False if the choice is the same as `before`. */
+static bool choice_within(struct climb *c, uint64_t limit_bytes, const uint64_t *beside,
+                          const struct choice *before, struct choice *choice)
+{
+    uint32_t count = c->problem->step_count;
+    uint32_t *alternatives = UL_NEW_ARRAY(&c->scratch, uint32_t, count);
+    for (uint32_t s = 0; s < count; s++)
+        alternatives[s] = alternative_within(c, s, limit_bytes, beside);
+    if (memcmp(alternatives, before->alternatives, count * sizeof *alternatives) == 0)
+        return false;
+    choice_make(c, alternatives, choice);
+    return true;
+}
+
+/* ---- Rungs ---- */
+
+/* What one node and what it reads need, beside what always lives; takeovers are taken for granted.
+ */
+static uint64_t graph_floor(const struct ul_solve_graph *g)
+{
+    uint64_t most = 0;
+    for (uint32_t v = 0; v < g->node_count; v++) {
+        uint64_t need = g->size_bytes[v] + g->working_bytes[v];
+        for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
+            need += g->size_bytes[g->inputs[i]];
+        uint32_t in = g->in_place[v];
+        if (in != UL_PLAN_NONE)
+            need -= g->size_bytes[in] < g->size_bytes[v] ? g->size_bytes[in] : g->size_bytes[v];
+        most = need > most ? need : most;
+    }
+    return g->base_bytes + most;
+}
+
+static const char *remat_name(const struct climb *c)
+{
+    return c->options.remat == UL_REMAT_GREEDY ? "greedy" : "annealed greedy";
+}
+
+/* Recomputes until the live sum is within the limit; peak_bytes: UINT64_MAX if no way was found. */
+static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
+                                   uint64_t limit_bytes, uint64_t *peak_bytes)
+{
+    struct ul_arena scratch;
+    const struct ul_solve_graph *g = &choice->graph.graph;
+    uint64_t peak = 0;
+    uint64_t cost = 0;
+    uint32_t count = 0;
+    *peak_bytes = UINT64_MAX;
+    ul_arena_init(&scratch);
+    struct ul_remat remat = {.graph = g,
+                             .budget_bytes = limit_bytes,
+                             .method = c->options.remat,
+                             .seed = c->options.seed,
+                             .work_limit = c->rung_work,
+                             .deadline_seconds = c->deadline_seconds,
+                             .capacity = g->node_count * 8 + 1000,
+                             .cost = UINT64_MAX,
+                             .smallest_peak_bytes = limit_bytes};
+    remat.sequence = UL_NEW_ARRAY(&scratch, uint32_t, remat.capacity);
+    ul_remat_search(&remat, (const uint32_t *const *)choice->orders, choice->order_count);
+    enum ul_status status = UL_OK;
+    if (remat.cost != UINT64_MAX && ul_solve_replay(g, remat.sequence, remat.count, &peak, &cost)) {
+        uint32_t *steps =
+            ul_problem_graph_steps(&scratch, &choice->graph, remat.sequence, remat.count, &count);
+        status = sequence_offer(c, steps, count, choice, remat_name(c));
+        *peak_bytes = peak;
+    }
+    ul_arena_done(&scratch);
+    return status;
+}
+
+/* The rungs of one choice of alternatives below a limit; of those that cost nothing more, too. */
+static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t limit_bytes,
+                               uint64_t *peak_bytes)
+{
+    if (c->options.remat != UL_REMAT_NONE)
+        return choice_climb(c, choice, limit_bytes, peak_bytes);
+    uint64_t cost;
+    ul_solve_replay(&choice->graph.graph, choice->orders[0], choice->graph.graph.node_count,
+                    peak_bytes, &cost);
+    return sequence_offer(c, c->base_steps, c->problem->step_count, choice, "none");
+}
+
+struct rungs {
+    uint64_t top_bytes, floor_bytes;
+    uint32_t count;
+    uint64_t reached_bytes;
+    struct choice alone, beside; /* of alternatives */
+};
+
+static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limit_bytes)
+{
+    uint64_t peak_bytes = UINT64_MAX;
+    uint64_t other_bytes = UINT64_MAX;
+    struct choice made;
+    if (c->has_alternatives && choice_within(c, limit_bytes, NULL, &r->alone, &made))
+        r->alone = made;
+    UL_TRY(rung_try(c, &r->alone, limit_bytes, &peak_bytes));
+    if (c->has_alternatives && choice_within(c, limit_bytes, c->beside, &r->beside, &made))
+        r->beside = made;
+    if (c->has_alternatives)
+        UL_TRY(rung_try(c, &r->beside, limit_bytes, &other_bytes));
+    peak_bytes = other_bytes < peak_bytes ? other_bytes : peak_bytes;
+    r->reached_bytes = peak_bytes < r->reached_bytes ? peak_bytes : r->reached_bytes;
+    return UL_OK;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Only where a time limit was given; what is left of it is for the packing. */
+static bool is_late(struct climb *c)
+{
+    if (c->deadline_seconds > 0) {
+        c->options.time_limit_seconds = c->deadline_seconds - seconds_now();
+        c->stopped_by_time = c->stopped_by_time || c->options.time_limit_seconds <= 0;
+    }
+    return c->stopped_by_time;
+}
+
+/* Down from the peak of the base plan in even steps, each from where the last one came to; the
+ * steps get shorter where nothing is found. */
+static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
+{
+    enum { SHORTEST = 4 };
+    uint64_t room = r->top_bytes > r->floor_bytes ? r->top_bytes - r->floor_bytes : 0;
+    uint64_t stride = room / r->count + 1;
+    r->reached_bytes = r->top_bytes;
+    while (r->reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST &&
+           !is_late(c)) {
+        uint64_t before = r->reached_bytes;
+        uint64_t limit = before - r->floor_bytes > stride ? before - stride : r->floor_bytes;
+        UL_TRY(rung_climb(c, r, limit));
+        if (r->reached_bytes == before)
+            stride /= 2;
+    }
+    return UL_OK;
+}
+
+/* ---- What the climb starts from ---- */
+
+static void base_order(struct climb *c)
+{
+    uint32_t count = 0;
+    c->base_steps = UL_NEW_ARRAY(&c->scratch, uint32_t, c->problem->step_count);
+    for (uint32_t p = 0; p < c->base->position_count; p++) {
+        if (c->base->positions[p].part == 0)
+            c->base_steps[count++] = c->base->positions[p].step;
+    }
+    UL_ASSERT(count == c->problem->step_count);
+}
+
+/* The largest live sum of the base plan while each step runs, less what the step touches. */
+static void beside_make(struct climb *c)
+{
+    const struct ul_plan *base = c->base;
+    uint64_t *change = UL_NEW_ARRAY(&c->scratch, uint64_t, (uint64_t)base->position_count + 2);
+    uint64_t live = 0;
+    for (uint32_t r = 0; r < base->range_count; r++) {
+        const struct ul_plan_range *range = &base->ranges[r];
+        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
+        uint64_t bytes = ul_size_align_or_die(range->size_bytes, base->alignment_bytes);
+        if (range->space != 0 || begin >= range->end)
+            continue;
+        change[begin] += bytes;
+        change[range->end] -= bytes;
+    }
+    c->beside = UL_NEW_ARRAY(&c->scratch, uint64_t, c->problem->step_count);
+    for (uint32_t p = 0; p < base->position_count; p++) {
+        live += change[p];
+        uint64_t *most = &c->beside[base->positions[p].step];
+        *most = live > *most ? live : *most;
+    }
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        uint64_t touched = c->needs[s][ul_step_cheapest(&c->problem->steps[s])];
+        c->beside[s] -= touched < c->beside[s] ? touched : c->beside[s];
+    }
+}
+
+/* Fewer rungs for larger problems: the work of a walk grows with the steps. */
+static uint32_t rung_count(const struct ul_problem *problem)
+{
+    enum { MOST = 48, LEAST = 6, STEPS = 24000 };
+    uint32_t count = problem->step_count == 0 ? MOST : STEPS / problem->step_count;
+    return count > MOST ? MOST : count < LEAST ? LEAST : count;
+}
+
+static void climb_prepare(struct climb *c, struct rungs *r)
+{
+    const struct ul_problem *problem = c->problem;
+    uint32_t *cheapest = UL_NEW_ARRAY(&c->scratch, uint32_t, problem->step_count);
+    uint32_t *least = UL_NEW_ARRAY(&c->scratch, uint32_t, problem->step_count);
+    struct choice smallest;
+    uint64_t cost;
+    base_order(c);
+    c->needs = ul_account_needs(&c->scratch, problem, c->options.alignment_bytes);
+    beside_make(c);
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        const struct ul_plan_value *value = &problem->values[v];
+        if (value->persistent && value->space == 0)
+            c->persistent_bytes +=
+                ul_size_align_or_die(value->size_bytes, c->options.alignment_bytes);
+    }
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        cheapest[s] = ul_step_cheapest(&problem->steps[s]);
+        least[s] = alternative_within(c, s, 0, NULL);
+        c->has_alternatives = c->has_alternatives || problem->steps[s].alternative_count > 1;
+    }
+    choice_make(c, cheapest, &r->alone);
+    r->beside = r->alone;
+    smallest = r->alone;
+    if (c->has_alternatives)
+        choice_make(c, least, &smallest);
+    const struct ul_solve_graph *g = &r->alone.graph.graph;
+    bool valid = ul_solve_replay(g, r->alone.orders[0], g->node_count, &r->top_bytes, &cost);
+    UL_ASSERT(valid);
+    r->floor_bytes = graph_floor(&smallest.graph.graph);
+    r->count = rung_count(problem);
+}
+
+static enum ul_status climb_run(struct climb *c)
+{
+    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
+    struct rungs r = {.count = 0};
+    climb_prepare(c, &r);
+    c->rung_work = c->options.work_limit;
+    uint32_t count = c->problem->step_count;
+    if (c->rung_work == 0)
+        c->rung_work = (uint64_t)SEARCH_WORK * SMALL / (count < SMALL ? SMALL : count) +
+                       STEP_WORK * (uint64_t)count;
+    if (c->options.work_limit == 0)
+        c->options.work_limit = PACK_WORK;
+    return rungs_climb(c, &r);
+}
+
+enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, const struct ul_plan *base,
+                               struct ul_plan_ladder *ladder, struct ul_diag *diag)
+{
+    struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
+    struct ul_plan_rung first = {.variant = 0};
+    c.options = *options;
+    c.options.budget_bytes = 0;
+    ul_plan_options_resolve(&c.options);
+    *ladder = (struct ul_plan_ladder){.count = 0};
+    if (base != NULL)
+        first.plan = *base;
+    else
+        UL_TRY(ul_plan_solve(arena, problem, &c.options, &first.plan, diag));
+    rung_add(arena, ladder, &first);
+    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
+        return UL_OK;
+    if (c.options.time_limit_seconds > 0)
+        c.deadline_seconds = seconds_now() + c.options.time_limit_seconds;
+    c.base = &first.plan;
+    ul_arena_init(&c.scratch);
+    enum ul_status status = climb_run(&c);
+    ul_arena_done(&c.scratch);
+    for (uint32_t i = 0; i < ladder->count && c.stopped_by_time; i++)
+        ladder->rungs[i].plan.stopped_by_time = true;
+    return status;
+}
