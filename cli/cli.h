@@ -7,7 +7,9 @@
 #ifndef UL_CLI_H
 #define UL_CLI_H
 
-#include "codegen/codegen.h"
+#include "codegen/program/library.h"
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 #include "report/report.h"

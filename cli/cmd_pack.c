@@ -1,5 +1,6 @@
 /* ullage pack: the packer alone, on MiniMalloc's CSV. */
 #include "cli/cli.h"
+#include "planner/pack/pack.h"
 
 #include <string.h>
 #include <time.h>

@@ -6,6 +6,7 @@
  * the data as a constant: first the small integer inputs, then all small ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/cli.h"
+#include "codegen/target.h"
 
 #include <dirent.h>
 #include <errno.h>

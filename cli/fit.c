@@ -1,6 +1,7 @@
 /* Which options are for which targets. An option that a target has no use for is an error, not
  * silence: whoever gives it expects something of it. */
 #include "cli/cli.h"
+#include "codegen/target.h"
 
 #include <string.h>
 

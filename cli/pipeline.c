@@ -1,6 +1,11 @@
 /* The pipeline as commands use it: load, passes, program, plan, check, emit, make. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
+#include "codegen/cpu/dnnl.h"
+#include "codegen/emit/emit.h"
+#include "codegen/target.h"
+#include "ir/text.h"
+#include "ir/view.h"
 
 #include <errno.h>
 #include <inttypes.h>

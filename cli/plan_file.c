@@ -1,5 +1,6 @@
 /* The options in a plan.json: the graph that the plan is for is built again from them. */
 #include "cli/cli.h"
+#include "codegen/target.h"
 
 #include <string.h>
 

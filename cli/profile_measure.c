@@ -3,6 +3,8 @@
  * compiled models run. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/profile_internal.h"
+#include "codegen/target.h"
+#include "ir/text.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* --profile NAME|FILE: the device whose time counts. A plan names it and, where it came from a
  * file, holds it, so that `check` finds the same costs on any machine. */
 #include "cli/cli.h"
+#include "codegen/target.h"
 
 #include <string.h>
 

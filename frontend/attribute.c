@@ -1,6 +1,7 @@
 /* AttributeProto to attributes of the graph; references of functions' bodies are looked up in what
  * the caller gave. */
 #include "frontend/frontend_internal.h"
+#include "ir/op.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
 #include "frontend/frontend_internal.h"
+#include "ir/op.h"
 
 #include <string.h>
 

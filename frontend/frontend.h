@@ -13,7 +13,7 @@
 #ifndef UL_FRONTEND_H
 #define UL_FRONTEND_H
 
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* A value for a symbolic dimension: --dim NAME=N. */
 struct ul_frontend_dim {

@@ -1,6 +1,8 @@
 /* What upgrades are written with: reading and changing a node that is on its way from the file's
  * operator set to the newest one, and emitting nodes into the graph. */
 #include "frontend/frontend_internal.h"
+#include "ir/infer.h"
+#include "ir/op.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* Scan-8 ran over a batch: every state and scanned input had a batch dimension in front. That is
  * today's Scan over the batch whose body is today's Scan over the sequence. */
 #include "frontend/frontend_internal.h"
+#include "ir/op.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "ir/ir.h"
+#include "ir/type.h"
 
 #include <string.h>
 

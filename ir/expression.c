@@ -13,6 +13,7 @@
  * Operands are a, b, c ...; an attribute is a name from the brackets, whose number is the default.
  * A number takes the type of what it meets; two operands of different types meet in the type of
  * the left one. The texts are ours, so an error in one is a defect. */
+#include "ir/kernel_build.h"
 #include "ir/lower.h"
 
 #include <ctype.h>

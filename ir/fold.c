@@ -1,5 +1,8 @@
 /* Folding a node with constant inputs: lowered alone, then interpreted. */
-#include "ir/lower.h"
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
+#include "ir/lower_group.h"
+#include "ir/op.h"
 
 #include <string.h>
 

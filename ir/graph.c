@@ -1,6 +1,6 @@
 /* Building and editing graphs. Arrays grow in the arena by doubling; nodes and values are never
  * moved to other ids, only marked dead, so that handles stay good through a pass. */
-#include "ir/ir.h"
+#include "ir/op.h"
 
 #include <string.h>
 

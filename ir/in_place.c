@@ -13,6 +13,7 @@
  * what is left lies in [0, r), and the factors are far enough apart that no two iterations meet.
  * Left undone: rows that interleave (a softmax over an outer axis). */
 #include "ir/in_place.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* What shape rules are written with, and the wrapper around a row's rule. Rules run on models
  * that nobody vouches for: everything odd is a message, never a crash. */
-#include "ir/ir.h"
+#include "ir/infer.h"
+#include "ir/op.h"
 
 #include <string.h>
 

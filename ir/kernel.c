@@ -2,7 +2,7 @@
  *
  * The constructors fold constants and use the ranges of i64 expressions to drop divisions,
  * remainders and clamps that change nothing; that is all the index simplification there is. */
-#include "ir/kernel.h"
+#include "ir/kernel_build.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * A tree walk over expressions and statements with one frame of variables. f32 arithmetic rounds
  * after every operation; + - * / and sqrt of floats done in double round once (double carries
  * more than twice the digits), the other functions use libm's float forms, as printed C does. */
-#include "ir/kernel.h"
+#include "ir/kernel_build.h"
 
 #include <math.h>
 #include <string.h>

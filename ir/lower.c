@@ -9,6 +9,10 @@
 #include "ir/lower.h"
 
 #include "ir/in_place.h"
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
+#include "ir/op.h"
+#include "ir/view.h"
 
 #include <string.h>
 

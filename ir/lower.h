@@ -10,20 +10,10 @@
  * of an output only after its last load of inputs that may lie under it (in-place facts are taken
  * from what the kernel loads, see ul_lower_result.in_place).
  */
-#ifndef UL_LOWER_H
-#define UL_LOWER_H
+#ifndef UL_IR_LOWER_H
+#define UL_IR_LOWER_H
 
-#include "ir/kernel.h"
-
-/* What a target wants of the kernels it gets. */
-struct ul_lower_options {
-    int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as
-                                fill the lanes of a processor (ops/lanes.h) */
-    int64_t spread_products; /* of a direction's recurrent product, from which on a step is spread
-                                over a device (ops/rnn.c); 0: never */
-    bool sorts_batches;      /* what one factor's batch alone has are rows or columns of one
-                                product (ops/matmul.c) */
-};
+#include "ir/lower_group.h"
 
 struct ul_lower {
     const struct ul_graph *graph;
@@ -79,23 +69,6 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
 void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction,
                       struct ul_operand *operand, ul_value_id value, const ul_kx *base,
                       int64_t (*coefficients)[UL_CONTRACT_DIMS], uint32_t checked, double outside);
-
-/* What lowering a group gives. */
-struct ul_in_place {
-    ul_value_id output, input; /* base values; the output may take the input's bytes */
-};
-struct ul_lower_result {
-    struct ul_kernel *kernel;
-    uint32_t in_place_count;
-    const struct ul_in_place *in_place;
-};
-
-/* Lowers the nodes (in execution order) of one group. Values whose uses are all inside the group
- * and that are no block output are not stored: `escapes` is false for them (it has value_count
- * entries; NULL: everything is stored). `options` NULL: none. */
-void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
-                    const bool *escapes, const struct ul_lower_options *options,
-                    struct ul_arena *arena, struct ul_lower_result *result);
 
 /* expression.c: parses a row's expression text and builds it over loaded operands. */
 ul_kx ul_expression_build(struct ul_lower *lower, ul_node_id node, const char *text,

@@ -1,5 +1,4 @@
 /* The operator table: every row of every family, from ir/ops/all.def. */
-#include "ir/ir.h"
 
 #include "ir/ops/attention.h"
 #include "ir/ops/control.h"

@@ -1,7 +1,10 @@
 /* Reads the text form. A cursor walks the text; every production either advances it or sets the
  * diagnosis with the line number. Ids may be defined in any order; that each is defined once and
  * before its use is the verifier's business, which runs at the end. */
+#include "ir/op.h"
+#include "ir/text.h"
 #include "ir/text_internal.h"
+#include "ir/view.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,6 +1,9 @@
 /* The text form of a graph: one line per value list and node, nested blocks indented. Ids are the
  * graph's own, so that dumps of two passes can be compared and messages found in them. */
+#include "ir/op.h"
+#include "ir/text.h"
 #include "ir/text_internal.h"
+#include "ir/view.h"
 
 #include <math.h>
 #include <stdlib.h>

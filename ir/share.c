@@ -6,7 +6,7 @@
  * integer part of it with two uses or more is bound by a LET of its own, operands first.
  * Left undone: i64 parts are indexes, which in-place analysis compares as expressions, and bools
  * are conditions, which vectorise better inside their select. */
-#include "ir/kernel.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * (E4M3, E5M2), "8-bit Numerical Formats for Deep Neural Networks" (Noune et al., 2022: FNUZ),
  * OCP Microscaling Formats 1.0 (E2M1).
  */
-#include "ir/ir.h"
+#include "ir/tensor.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef UL_IR_TEXT_INTERNAL_H
 #define UL_IR_TEXT_INTERNAL_H
 
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* Longer constants are printed as pool=K. */
 enum { UL_TEXT_INLINE_BYTES = 64 };

@@ -10,7 +10,7 @@
  * A block's lines of both sides fit the first cache, and whole lines are read. Only nests of
  * PARALLEL loops with nothing between them, whose body holds no loop, are touched: their iterations
  * may run in any order. Left undone: more than two dimensions at once. */
-#include "ir/kernel.h"
+#include "ir/kernel_build.h"
 
 enum {
     MOST_LOOPS = 16,

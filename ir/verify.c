@@ -1,6 +1,7 @@
-/* Checks the invariants of ir.h: links in both directions, definition before use by a walk over
- * the blocks in execution order, and, where views are set, that they lie inside their base. */
-#include "ir/ir.h"
+/* Checks the invariants of ir/graph.h: links in both directions, definition before use by a walk
+ * over the blocks in execution order, and, where views are set, that they lie inside their base. */
+#include "ir/op.h"
+#include "ir/view.h"
 
 #include <string.h>
 

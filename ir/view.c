@@ -1,6 +1,7 @@
 /* Where the elements of values are, and which nodes need no kernel, because their outputs are views
  * that the views pass has laid out. */
-#include "ir/ir.h"
+#include "ir/view.h"
+#include "ir/op.h"
 
 enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id id)
 {

@@ -12,6 +12,8 @@
  * saved (a skip connection over a whole U-Net). So each Concat is tried by itself, from the last to
  * the first, and stays in place only if the live sum does not grow; what was best is kept.
  * Left undone: choosing single operands; layouts that would make slices dense. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -6,6 +6,7 @@
  * taken out when their block ends. Not merged: random numbers, nodes with blocks, values that are
  * updated in place. Weights are first compared by a sample of their bytes, so that a file of many
  * gigabytes is not read for this. Left undone: equal nested blocks. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -4,6 +4,7 @@
  * the outputs of its blocks. Optional outputs at the end of a node that nobody uses are dropped, so
  * that lowering does not compute them. Left undone: carried values of a Loop that only feed
  * themselves. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 struct dce {

@@ -1,4 +1,5 @@
 /* Small edits and questions that several passes share. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -18,6 +18,8 @@
  * same, the grouping is made anew from neighbours only, or not at all.
  * The block's order then changes as little as possible: a group runs where its anchor stood.
  * Left undone: loops of two anchors; results of several shapes; random numbers inlined. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

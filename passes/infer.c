@@ -11,6 +11,9 @@
  * can only be typed round by round is unrolled (unroll.c). What is left needs a count and types
  * that do not depend on data: the attribute ul_trip_count says the first, inference of the body
  * proves the second. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

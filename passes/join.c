@@ -20,6 +20,8 @@
  * Left undone: other orders, in which a plan of the parts apart may be smaller (by up to 3 % in
  * random graphs; not in networks of models/); some products with a bias and some without, for which
  * zeros would have to be stored; convolutions. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/join_internal.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
  * is dissolved that is no call of the library where a part was one, or that lives through a step
  * that needs more bytes, with the call's scratch, than any did. Should there be more steps or fewer
  * calls than the sets explain, nothing is joined. */
+#include "ir/view.h"
 #include "passes/join_internal.h"
 
 #include <string.h>

@@ -18,6 +18,8 @@
  * What a convolution hands to the model as it is gets a copy behind it. Row-major stay: inputs,
  * weights, outputs of the model, edges of nested blocks.
  * Left undone: channel-blocked layouts; constants of full shape are not turned. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

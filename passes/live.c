@@ -9,6 +9,8 @@
  * Positions are steps: nodes that need a kernel; nodes of one group, which stand together, are
  * one. A value read in a nested block that it was not made in lives to the end of the block's
  * owner. Weights are the same in every layout and are not counted. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

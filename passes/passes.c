@@ -1,4 +1,5 @@
 /* The pipeline as a table, and the runner. */
+#include "ir/text.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

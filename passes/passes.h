@@ -12,7 +12,7 @@
 #ifndef UL_PASSES_H
 #define UL_PASSES_H
 
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 enum ul_pass_kind {
     UL_PASS_ANY,

@@ -17,6 +17,7 @@
  * by the parts of a Softmax without a maximum, and large or infinite ones give inf or NaN by those
  * of HardSwish; the operators give what the parts would with unbounded numbers. Left undone:
  * normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
+#include "ir/infer.h"
 #include "passes/pattern_internal.h"
 
 #include <math.h>

@@ -14,6 +14,7 @@
  * number, but will do alone, where each row is known to keep a key. A Where that hides by a finite
  * number must be nearest to the product: what is added before it it would replace. Scores that are
  * NaN or infinite where a Where hides them stay hidden in the model alone. */
+#include "ir/infer.h"
 #include "passes/pattern_internal.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Normalisation spelled out: LayerNormalization, RMSNormalization, Softmax. */
+#include "ir/infer.h"
 #include "passes/pattern_internal.h"
 
 struct norm {

@@ -6,6 +6,9 @@
  *
  * Also by halves: Concat(low * cos - high * sin, high * cos + low * sin), with cos and sin of half
  * the size. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/pattern_internal.h"
 
 /* `value` is a view of x that has every `step`-th element of its last dimension from `begin` on,

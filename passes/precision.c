@@ -24,6 +24,8 @@
  * that is not reads a copy in 16 bits, if the target has a library, whose products want one type.
  * Weights are converted where they are written (codegen): the graph keeps their f32 numbers.
  * Left undone: carried values of loops; mixed sums, such as a residual stream in f32. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

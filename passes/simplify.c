@@ -7,6 +7,8 @@
  *   the same axis starts from that one's result. (Networks that join all earlier features again
  *   and again, as DenseNet does, become a chain that the concat pass lays out in one place.)
  * What becomes unused is left to dce. Left undone: arithmetic identities across several nodes. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -14,6 +14,7 @@
  * element alone is a reshape as well.
  * Bytes: what is stored is the same, with other coordinates. Not moved: what the model returns, as
  * a view cannot be returned. Left undone: operands that lie along other axes than the last. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -13,6 +13,7 @@
 #ifndef UL_SPLIT_H
 #define UL_SPLIT_H
 
+#include "ir/split_rule.h"
 #include "passes/passes_internal.h"
 
 /* "FIRST..LAST:AXIS:COUNT" as it was read. */

@@ -5,6 +5,9 @@
  * element by the very expression that the whole kernel has. A copied node names the one that it
  * was copied from ("ul_part_of") and which part of it it is ("ul_part_at": axis of the result and
  * first element): the program compares how both form their sums. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/split.h"
 
 /* A slice that was made for this piece. */

@@ -1,5 +1,6 @@
 /* The chain of a split: which steps lie on the ways from its first to its last, whether they can be
  * copied, and what of theirs is needed outside. */
+#include "ir/view.h"
 #include "passes/split.h"
 
 #include <stdlib.h>

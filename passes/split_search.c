@@ -14,6 +14,7 @@
  * peak look the same. Where nothing helps since the steps around have been split already, those
  * splits are dropped for one that serves both. Left undone: chains of more steps to either side;
  * what recomputation would do; the scratch of kernels. */
+#include "ir/view.h"
 #include "passes/split.h"
 
 #include <string.h>

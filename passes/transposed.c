@@ -13,6 +13,7 @@
  * Elementwise nodes behind it whose other operands are constants of one element or one for each
  * channel move in front of the views, where they fuse with the product.
  * Left undone: other than two dimensions of space; padding; groups. */
+#include "ir/op.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>

@@ -11,6 +11,8 @@
  * A node's outputs become views all together or not at all. Not views: what the model returns;
  * and what stands at a block's edge, unless the view is dense. Left undone: a small view keeps the
  * whole base alive; copying it would sometimes lower the peak. */
+#include "ir/op.h"
+#include "ir/view.h"
 #include "passes/passes_internal.h"
 
 uint32_t *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena)

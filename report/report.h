@@ -9,8 +9,8 @@
 #ifndef UL_REPORT_H
 #define UL_REPORT_H
 
-#include "ir/ir.h"
-#include "planner/planner.h"
+#include "ir/type.h"
+#include "planner/solve/solve.h"
 
 /* One option of the command as `check` needs it to build the graph again. */
 struct ul_report_option {

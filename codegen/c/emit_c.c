@@ -3,8 +3,9 @@
  *
  * The calls follow the plan's positions; regions of the problem become loops and branches around
  * them. Addresses are constants, so the text shows where everything lies. */
-#include "codegen/codegen.h"
 
+#include "codegen/c/c.h"
+#include "codegen/cpu/winograd.h"
 #include "codegen/emit/emit_internal.h"
 
 #include <inttypes.h>

@@ -2,11 +2,12 @@
  *
  * Every statement becomes a line or a loop; expressions are print_expr.c's. Loops whose iterations
  * are independent and which hold no other loop are marked for the vectoriser. */
-#include "codegen/codegen.h"
 
+#include "codegen/c/c.h"
 #include "codegen/kernel/contract.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/threads.h"
+#include "ir/kernel_build.h"
 
 #include <inttypes.h>
 #include <math.h>

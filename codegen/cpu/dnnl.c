@@ -18,6 +18,7 @@
  *
  * Answers are kept: fusion asks about the same groups many times. The instruction set and the
  * number of threads are settings of the whole process in oneDNN 2 and OpenMP. */
+#include "codegen/cpu/dnnl.h"
 #include "codegen/cpu/dnnl_internal.h"
 
 #include <string.h>

@@ -12,6 +12,8 @@
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
 #include "codegen/program/calls_internal.h"
 
+#include "codegen/cpu/winograd.h"
+#include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
 
 #include <stdlib.h>

@@ -13,6 +13,7 @@
  * where w(part) takes back what the part's largest score is below the largest of all.
  */
 #include "codegen/cuda/attend_cuda.h"
+#include "ir/kernel_build.h"
 
 #include <math.h>
 #include <string.h>

@@ -22,6 +22,7 @@
  *                                             for m, n: acc = sums[0] + sums[1] ..., epilogue
  */
 #include "codegen/cuda/contract_cuda_internal.h"
+#include "ir/kernel_build.h"
 
 #include <stdlib.h>
 

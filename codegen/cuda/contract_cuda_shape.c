@@ -9,6 +9,7 @@
  */
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

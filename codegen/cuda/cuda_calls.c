@@ -33,6 +33,7 @@
  *
  * Left undone: ConvTranspose and pooling (where steps are as wide as the kernel it is a product:
  * passes/transposed.c); convolutions of three axes of space; scaled residuals. */
+#include "codegen/cuda/cuda.h"
 #include "codegen/program/library_internal.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@
  *      for (r2 = 0; r2 < 8; r2++)         byte = r2 == 0 ? the outer region's : byte, and condition
  *          step, step, step               each as byte says
  */
+#include "codegen/cuda/cuda.h"
 #include "codegen/emit/emit_internal.h"
 
 #include <inttypes.h>

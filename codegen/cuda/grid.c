@@ -14,10 +14,11 @@
  */
 #include "codegen/cuda/grid.h"
 
-#include "codegen/codegen.h"
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/kernel/threads.h"
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
+#include "planner/model/problem.h"
 
 #include <string.h>
 

@@ -15,6 +15,7 @@
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
  * then the team folds registers, and every thread has the total. The order of additions is the
  * team's: a fixed tree. Found where nobody reads anything but p[0] after it. */
 #include "codegen/cuda/grid.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

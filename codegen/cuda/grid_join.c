@@ -11,6 +11,7 @@
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 enum { MOST_JOINED = 16, MOST_TERMS = 8 };
 

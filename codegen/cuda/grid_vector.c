@@ -11,6 +11,7 @@
 #include "codegen/cuda/grid.h"
 
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

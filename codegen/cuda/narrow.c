@@ -3,6 +3,7 @@
  * that C would then compute in 32 bits stays in range. What comes from data or from contractions
  * stays as wide as it is. */
 #include "codegen/cuda/grid.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

@@ -13,13 +13,14 @@
  *
  * `@` stands for the kernel's name, so that equal kernels have equal text. Expressions are
  * print_expr.c's, contractions contract_cuda.c's. */
-#include "codegen/codegen.h"
 
 #include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda.h"
+#include "codegen/cuda/cuda.h"
 #include "codegen/cuda/grid.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 #include <inttypes.h>
 #include <string.h>

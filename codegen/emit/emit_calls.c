@@ -2,7 +2,10 @@
  * the steps that run them. */
 #include "codegen/emit/emit_internal.h"
 
+#include "codegen/cpu/winograd.h"
 #include "codegen/program/calls_internal.h"
+#include "codegen/program/target.h"
+#include "ir/view.h"
 
 #include <inttypes.h>
 #include <math.h>

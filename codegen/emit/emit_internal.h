@@ -2,7 +2,9 @@
 #ifndef UL_EMIT_INTERNAL_H
 #define UL_EMIT_INTERNAL_H
 
-#include "codegen/codegen.h"
+#include "codegen/emit/emit.h"
+#include "codegen/program/program.h"
+#include "planner/model/plan.h"
 
 enum ul_emit_space { UL_EMIT_ARENA, UL_EMIT_INPUT, UL_EMIT_OUTPUT, UL_EMIT_ROM };
 struct ul_emit_place {

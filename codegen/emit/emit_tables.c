@@ -1,5 +1,7 @@
 /* The tables at the end of model.c: what runtime/lib/ul_model.h says a model says of itself. */
 #include "codegen/emit/emit_internal.h"
+#include "codegen/program/target.h"
+#include "ir/view.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -13,6 +13,7 @@
  * what stays in a second-level cache, and a panel is read again for every 8 rows.
  */
 #include "codegen/kernel/contract_internal.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* The parts that every schedule's text is made of. */
 #include "codegen/kernel/contract_internal.h"
+#include "ir/kernel_build.h"
 
 #include <inttypes.h>
 

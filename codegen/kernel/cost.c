@@ -14,9 +14,10 @@
  *
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
  * VECTOR. */
-#include "codegen/codegen.h"
 #include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
+#include "ir/kernel_build.h"
 
 /* How far an index moves when the loop variable goes up by one; UNKNOWN: not by a constant. */
 #define UNKNOWN INT64_MIN

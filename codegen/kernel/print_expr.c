@@ -2,6 +2,7 @@
  * through the runtime's helpers where it could overflow; index arithmetic, whose range is known, is
  * plain. */
 #include "codegen/kernel/print_expr.h"
+#include "ir/kernel_build.h"
 
 #include <inttypes.h>
 #include <math.h>

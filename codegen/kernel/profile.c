@@ -10,7 +10,7 @@
  * lanes, FP32 / 16 where it has 128 SCALAR        VECTOR / 8: an access of 4 bytes moves a sector
  * of 32 WINDOW        FP32 / 4: two loads for a multiply-add The overhead is that of a kernel
  * within a CUDA graph, about 1.5 microseconds. */
-#include "codegen/codegen.h"
+#include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
 
 #include <string.h>

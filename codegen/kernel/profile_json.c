@@ -1,5 +1,5 @@
 /* The file of a device profile, written and read (codegen/README.md documents every key). */
-#include "codegen/codegen.h"
+#include "codegen/kernel/profile.h"
 
 #include <jansson.h>
 #include <string.h>

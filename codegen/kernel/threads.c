@@ -17,6 +17,7 @@
 
 #include "codegen/kernel/contract.h"
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 #include <string.h>
 

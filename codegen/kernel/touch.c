@@ -1,6 +1,7 @@
 /* What the iterations of loops touch: which variables depend on which loops is found by passing
  * over the body until nothing changes, since values are carried from round to round. */
 #include "codegen/kernel/touch.h"
+#include "ir/kernel_build.h"
 
 static uint8_t levels_of(struct ul_touched *t, ul_kx id)
 {

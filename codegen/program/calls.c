@@ -10,6 +10,8 @@
  * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
  * give the result its bytes. Left undone: two packed copies of a weight. */
 #include "codegen/program/calls_internal.h"
+#include "ir/op.h"
+#include "ir/view.h"
 
 #include <string.h>
 

@@ -18,7 +18,7 @@
 #ifndef UL_CALLS_INTERNAL_H
 #define UL_CALLS_INTERNAL_H
 
-#include "codegen/codegen.h"
+#include "codegen/program/pieces.h"
 #include "runtime/lib/ul_call.h"
 
 enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_POST };

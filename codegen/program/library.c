@@ -11,6 +11,7 @@
 
 #include "ir/ops/conv.h"
 #include "ir/ops/pool.h"
+#include "ir/view.h"
 
 #include <string.h>
 

@@ -9,11 +9,13 @@
  *
  *      copy init -> carried | loop: counter, slices in, body, slices out, refill | copy -> outputs
  */
-#include "codegen/codegen.h"
 #include "codegen/kernel/contract.h"
 #include "codegen/kernel/threads.h"
 #include "codegen/program/calls_internal.h"
 
+#include "codegen/program/target.h"
+#include "ir/op.h"
+#include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
 
 #include <string.h>

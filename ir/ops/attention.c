@@ -14,6 +14,8 @@
  * A row whose scores are all -inf gives NaN, as a softmax of the whole row does, or zeros where
  * empty_is_zero. */
 #include "ir/ops/attention.h"
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef UL_OPS_ATTENTION_H
 #define UL_OPS_ATTENTION_H
 
-#include "ir/lower.h"
+#include "ir/op.h"
 
 enum ul_attention_input {
     UL_ATTENTION_Q,

@@ -1,4 +1,7 @@
 /* RotaryEmbedding as a map: each element meets its partner of the pair that is rotated. */
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
 #include "ir/ops/attention.h"
 
 struct rotary {

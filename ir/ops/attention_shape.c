@@ -1,4 +1,5 @@
 /* Attributes and shapes of Attention. */
+#include "ir/infer.h"
 #include "ir/ops/attention.h"
 
 #include <math.h>

@@ -5,6 +5,9 @@
  * r is x with the two elements of each pair changed about and the first one negated. Pairs are
  * (j, j + size / 2), or neighbours where `interleaved`. cos and sin broadcast to x, or have one
  * element for each pair. */
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
 #include "ir/ops/attention.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
  * nearest even, once, also when the kernel goes on computing in f32. */
 #include "ir/ops/elementwise.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 static enum ul_status infer_cast_to(struct ul_infer *infer, enum ul_dtype dtype)

@@ -3,6 +3,7 @@
 #ifndef UL_OPS_CHECK_H
 #define UL_OPS_CHECK_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* Sets of dtypes, as bits. */

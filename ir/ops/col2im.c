@@ -2,6 +2,7 @@
  * it, so that pixels are independent of each other. */
 #include "ir/ops/vision.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 /* One dimension of the image: how its blocks lie. */

@@ -1,7 +1,10 @@
 /* Concat: one loop nest for each input, so that every copy is contiguous and free of tests. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
+#include "ir/view.h"
 
 enum ul_status ul_infer_concat(struct ul_infer *infer)
 {

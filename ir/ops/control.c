@@ -1,4 +1,5 @@
 #include "ir/ops/control.h"
+#include "ir/infer.h"
 
 enum ul_status ul_infer_control(struct ul_infer *infer)
 {

@@ -2,7 +2,7 @@
 #ifndef UL_OPS_CONTROL_H
 #define UL_OPS_CONTROL_H
 
-#include "ir/lower.h"
+#include "ir/op.h"
 
 /* control.c: always a failure; the types of a node with blocks come from inferring the blocks. */
 

@@ -1,33 +1,11 @@
-/* Hooks of the conv family, and the geometry that they share.
- *
- * Units: elements. Failure: ul_conv_read gives the reason as text for shapes and attributes that
- * do not fit together; after it succeeded, no sum or product of its numbers overflows.
- */
+/* Hooks of the conv family. */
 #ifndef UL_OPS_CONV_H
 #define UL_OPS_CONV_H
 
+#include "ir/geometry.h"
+#include "ir/infer.h"
 #include "ir/lower.h"
-
-#define UL_CONV_SPATIAL 3 /* 1-D to 3-D */
-
-/* One convolution as the contraction sees it. */
-struct ul_conv {
-    uint32_t spatial;
-    int64_t batch, groups;
-    int64_t in_channels, out_channels; /* per group */
-    int64_t in[UL_CONV_SPATIAL], out[UL_CONV_SPATIAL], kernel[UL_CONV_SPATIAL];
-    int64_t stride[UL_CONV_SPATIAL], dilation[UL_CONV_SPATIAL];
-    int64_t pad_begin[UL_CONV_SPATIAL], pad_end[UL_CONV_SPATIAL];
-};
-
-/* conv_shape.c: reads attributes and shapes; NULL or what is wrong with them. */
-const char *ul_conv_read(struct ul_conv *conv, const struct ul_node *node, const struct ul_type *x,
-                         const struct ul_type *w);
-/* The same for ConvTranspose: `in` is the input's size, `out` the result's. */
-const char *ul_conv_transpose_read(struct ul_conv *conv, const struct ul_node *node,
-                                   const struct ul_type *x, const struct ul_type *w);
-/* The type of the result of `conv` with dtype `dtype`. */
-struct ul_type ul_conv_result(const struct ul_conv *conv, enum ul_dtype dtype);
+#include "ir/op.h"
 
 /* conv_lower.c: what changes between Conv and its quantised forms. */
 struct ul_conv_operands {

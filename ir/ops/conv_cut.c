@@ -5,6 +5,7 @@
  * The products of a sum keep their order, since k runs over (channel, kernel position) whatever the
  * part; a position in the padding of the whole is in the padding of the part. */
 #include "ir/ops/conv.h"
+#include "ir/split_rule.h"
 
 /* The part's own pads; those of the other dimensions as they are. */
 static void set_pads(struct ul_cut *cut, const struct ul_conv *conv, uint32_t d, int64_t begin,

@@ -4,6 +4,7 @@
  * input) of every channel and kernel position go to scratch, once for all output channels; then
  * each group is a contraction over them. Only two spatial dimensions, as in every known model.
  */
+#include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 
 #define COLUMNS 16 /* output pixels sampled at a time */

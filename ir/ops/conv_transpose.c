@@ -6,6 +6,7 @@
  * Each phase is a contraction of its own while there are few; many phases (a large stride) become
  * one plain loop nest that finds its phase as it runs.
  */
+#include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 
 #define MOST_PHASES 16 /* contractions that one node may be printed as */

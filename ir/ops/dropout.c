@@ -2,6 +2,7 @@
  * probability 1 - ratio and scaled by its inverse. Data and mask come from the same draw. */
 #include "ir/ops/random.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 enum training { TRAINING_NEVER, TRAINING_ALWAYS, TRAINING_BY_INPUT };

@@ -2,7 +2,8 @@
 #ifndef UL_OPS_ELEMENTWISE_H
 #define UL_OPS_ELEMENTWISE_H
 
-#include "ir/lower.h"
+#include "ir/kernel.h"
+#include "ir/op.h"
 
 /* elementwise.c: shape rules; all broadcast, and differ in the element types that they take. */
 

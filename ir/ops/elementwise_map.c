@@ -1,4 +1,6 @@
 /* Elementwise operators whose expression depends on more than their operands' numbers. */
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
 #include "ir/ops/elementwise.h"
 
 #include <math.h>

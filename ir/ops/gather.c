@@ -2,7 +2,10 @@
  * negative ones count from the end. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
+#include "ir/view.h"
 
 /* An index that the data gives for a dimension of `dim` elements. An empty dimension is only met
  * where the output is empty too, and then nothing is loaded. */

@@ -1,6 +1,7 @@
 /* Tensors that follow from shapes, coordinates and a few numbers. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
  * makes such grids. */
 #include "ir/ops/vision.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 enum grid_mode { GRID_LINEAR, GRID_NEAREST, GRID_CUBIC };

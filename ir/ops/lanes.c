@@ -1,6 +1,7 @@
 /* Loops over outputs with carried state; see lanes.h. */
 #include "ir/ops/lanes.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/parts.h"
 
 #include <string.h>

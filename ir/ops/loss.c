@@ -5,6 +5,7 @@
  * handled in parallel; a sum goes through scratch, so that its order is fixed. */
 #include "ir/ops/loss.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

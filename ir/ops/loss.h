@@ -2,6 +2,7 @@
 #ifndef UL_OPS_LOSS_H
 #define UL_OPS_LOSS_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* loss.c. Input 0 is [N, C, D1 ...], input 1 the classes [N, D1 ...], input 2 the weight of each

@@ -3,6 +3,7 @@
  * sorted, dimensions of the batch that one operand alone has are rows or columns, too. */
 #include "ir/ops/matmul.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 
 /* Which variable of the contraction each dimension of the batch is; UL_NONE: of a loop around. */

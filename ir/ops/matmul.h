@@ -1,22 +1,10 @@
-/* Hooks of the matmul family, and the shapes that its members share. */
+/* Hooks of the matmul family. */
 #ifndef UL_OPS_MATMUL_H
 #define UL_OPS_MATMUL_H
 
+#include "ir/geometry.h"
 #include "ir/lower.h"
-
-/* numpy.matmul of two shapes: result[batch..., rows, columns]. */
-struct ul_matmul {
-    struct ul_type batch; /* broadcast leading dimensions */
-    int64_t rows, columns, depth;
-    bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
-    bool a_has_batch, b_has_batch; /* more than one matrix */
-    uint32_t loop_count;           /* around the contraction, once it is open */
-};
-
-/* matmul_shape.c: NULL, or what is wrong with the shapes. */
-const char *ul_matmul_read(struct ul_matmul *matmul, const struct ul_type *a,
-                           const struct ul_type *b);
-struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dtype);
+#include "ir/op.h"
 
 /* matmul.c: opens the loops over the batch and the contraction of `a` and `b` summed in
  * `acc_dtype`, from each operand its zero-point subtracted where it is no UL_NONE (`a_zero`: a

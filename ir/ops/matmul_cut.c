@@ -1,6 +1,7 @@
 /* Parts of matrix products: along the batch, the rows, or the columns of the result. What is summed
  * over stays whole. */
 #include "ir/ops/matmul.h"
+#include "ir/split_rule.h"
 
 /* The batch dimension of one operand that the result's `axis` comes from. */
 static void take_batch(struct ul_cut *cut, uint32_t input)

@@ -4,6 +4,8 @@
  * and the result), m (first and result), n (second and result) or k (not in the result); one that
  * stands twice in an operand walks its diagonal, which is two dimensions moving with one variable.
  */
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
 #include "ir/ops/matmul.h"
 
 #include <string.h>

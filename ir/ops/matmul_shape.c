@@ -1,4 +1,5 @@
 /* Shapes of matrix products as numpy.matmul has them, and the rules of the family. */
+#include "ir/infer.h"
 #include "ir/ops/matmul.h"
 
 /* The leading dimensions of a matrix operand, all but the last two. */

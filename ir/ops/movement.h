@@ -2,7 +2,7 @@
 #ifndef UL_OPS_MOVEMENT_H
 #define UL_OPS_MOVEMENT_H
 
-#include "ir/lower.h"
+#include "ir/op.h"
 
 /* reshape.c: elements keep their order */
 

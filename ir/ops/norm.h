@@ -2,7 +2,9 @@
 #ifndef UL_OPS_NORM_H
 #define UL_OPS_NORM_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
+#include "ir/split_rule.h"
 
 /* norm_softmax.c. False where the axis does not exist; bit d of the mask: dimension d. */
 bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);

@@ -2,6 +2,7 @@
  * of the batch, and the running ones are moved towards them. */
 #include "ir/ops/norm.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/norm_moments.h"
 

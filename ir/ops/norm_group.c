@@ -13,6 +13,7 @@
  * over all elements. */
 #include "ir/ops/norm.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/parts.h"
 

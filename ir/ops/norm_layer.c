@@ -3,6 +3,7 @@
  * and bias are indexed by. */
 #include "ir/ops/norm.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/norm_moments.h"
 

@@ -1,6 +1,7 @@
 /* LRN (division by the squares of neighbouring channels) and LpNormalization. */
 #include "ir/ops/norm.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 #include "ir/ops/reduce.h"

@@ -1,6 +1,7 @@
 /* Mean and deviation of sets; see norm_moments.h. */
 #include "ir/ops/norm_moments.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* Softmax, LogSoftmax and Hardmax over an axis, or over all dimensions from it on. */
 #include "ir/ops/norm.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

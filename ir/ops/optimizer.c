@@ -1,6 +1,7 @@
 /* Adagrad, Adam and Momentum, as the operators' specification states them. */
 #include "ir/ops/optimizer.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
 #ifndef UL_OPS_OPTIMIZER_H
 #define UL_OPS_OPTIMIZER_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* optimizer.c */

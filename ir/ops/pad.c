@@ -2,7 +2,9 @@
  * after cropping. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
 
 enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
 static const char *const pad_modes[] = {"constant", "reflect", "edge", "wrap", NULL};

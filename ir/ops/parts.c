@@ -1,5 +1,6 @@
 /* Long sums in parts; see parts.h. */
 #include "ir/ops/parts.h"
+#include "ir/kernel_build.h"
 
 enum {
     LEAST_IN_TURN = 128,    /* terms of contiguous outputs that are worth it */

@@ -1,7 +1,9 @@
 /* Operators that change the order of dimensions. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
  * branches nor clamps. */
 #include "ir/ops/pool.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 #include "ir/ops/reduce.h"

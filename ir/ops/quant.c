@@ -1,5 +1,6 @@
 /* Quantisation as expressions. */
 #include "ir/ops/quant.h"
+#include "ir/kernel_build.h"
 
 bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high)
 {

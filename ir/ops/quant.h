@@ -6,6 +6,8 @@
 #define UL_OPS_QUANT_H
 
 #include "ir/lower.h"
+#include "ir/op.h"
+#include "ir/split_rule.h"
 
 /* quant.c */
 

@@ -1,4 +1,5 @@
 /* ConvInteger, QLinearConv, MatMulInteger and QLinearMatMul: sums of 8-bit products in i32. */
+#include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 #include "ir/ops/matmul.h"
 #include "ir/ops/quant.h"

@@ -1,5 +1,7 @@
 /* QuantizeLinear and DequantizeLinear: one scale for the tensor, for each index of an axis, or for
  * each block along it. */
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
 #include "ir/ops/quant.h"
 
 /* How the scale is indexed. */

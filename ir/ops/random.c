@@ -2,6 +2,7 @@
  * of seed (ir/kernel.h). Every element owns four draws, so that no two share any. */
 #include "ir/ops/random.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 #include <math.h>

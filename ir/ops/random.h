@@ -3,7 +3,8 @@
 #ifndef UL_OPS_RANDOM_H
 #define UL_OPS_RANDOM_H
 
-#include "ir/lower.h"
+#include "ir/kernel.h"
+#include "ir/op.h"
 
 /* random.c */
 

@@ -5,6 +5,7 @@
  * and integer roots and logarithms are taken in f64, as the reference (numpy) does. */
 #include "ir/ops/reduce.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/parts.h"
 

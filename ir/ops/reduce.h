@@ -2,7 +2,9 @@
 #ifndef UL_OPS_REDUCE_H
 #define UL_OPS_REDUCE_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
+#include "ir/split_rule.h"
 
 /* What a reduction does: after(combine of before(x) over the set). */
 enum ul_reduce_first { UL_REDUCE_ZERO, UL_REDUCE_ONE, UL_REDUCE_LOWEST, UL_REDUCE_HIGHEST };

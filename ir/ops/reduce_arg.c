@@ -2,6 +2,7 @@
  * or the last when asked for; a NaN beats every number, as in numpy. */
 #include "ir/ops/reduce.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

@@ -2,6 +2,7 @@
  * without the element itself. Sequential along the axis, parallel over the rest. */
 #include "ir/ops/reduce.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

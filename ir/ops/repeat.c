@@ -1,7 +1,9 @@
 /* Expand and Tile: elements that stand in the output more than once. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
 
 #include <string.h>
 

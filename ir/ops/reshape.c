@@ -5,7 +5,9 @@
  * a strided input stays a view as long as each group's own strides permit. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
 
 enum ul_status ul_infer_reshape(struct ul_infer *infer)
 {

@@ -5,6 +5,7 @@
  * taps the sum is one expression, and what an axis contributes (places and weights, the same for
  * every line across it) is tabulated in scratch first. Wider filters (antialias on shrinking axes)
  * are loops over the taps, whose weights are normalised by their sum. */
+#include "ir/kernel_build.h"
 #include "ir/ops/resize_plan.h"
 
 #include <math.h>

@@ -26,6 +26,8 @@
  * before R takes two nests.)
  */
 #include "ir/ops/rnn.h"
+#include "ir/kernel_build.h"
+#include "ir/lower.h"
 
 #include <string.h>
 

@@ -5,7 +5,8 @@
 #ifndef UL_OPS_RNN_H
 #define UL_OPS_RNN_H
 
-#include "ir/lower.h"
+#include "ir/kernel.h"
+#include "ir/op.h"
 
 #define UL_RNN_FUNCTIONS 3 /* activation functions of one direction, at most */
 

@@ -1,4 +1,5 @@
 /* The activation functions that recurrent cells name. */
+#include "ir/kernel_build.h"
 #include "ir/ops/rnn.h"
 
 static ul_kx binary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a, double b)

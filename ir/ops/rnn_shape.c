@@ -1,4 +1,5 @@
 /* Attributes and shapes of RNN, GRU and LSTM. */
+#include "ir/infer.h"
 #include "ir/ops/rnn.h"
 
 #include <string.h>

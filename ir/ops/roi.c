@@ -2,6 +2,7 @@
  * and its number of samples are checked at run time. */
 #include "ir/ops/vision.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
  * are known and all differ, no updates meet, and a device takes all of them at once. */
 #include "ir/ops/scatter.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

@@ -5,6 +5,7 @@
 #ifndef UL_OPS_SCATTER_H
 #define UL_OPS_SCATTER_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* scatter.c */

@@ -3,6 +3,7 @@
  * the update's. */
 #include "ir/ops/scatter.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 
 #include <string.h>

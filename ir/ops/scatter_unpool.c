@@ -3,6 +3,7 @@
  * as in the reference. */
 #include "ir/ops/scatter.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

@@ -2,6 +2,7 @@
 #ifndef UL_OPS_SIGNAL_H
 #define UL_OPS_SIGNAL_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* signal_window.c */

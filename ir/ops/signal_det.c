@@ -2,6 +2,7 @@
  * after the other. */
 #include "ir/ops/signal.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 
 enum ul_status ul_infer_det(struct ul_infer *infer)

@@ -2,6 +2,7 @@
  * last dimension is the real (size 1) or complex (size 2) number. */
 #include "ir/ops/signal.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/signal_fft.h"
 

@@ -5,6 +5,7 @@
  *     to[k][s] = sum over q < r of from[k mod l][s + q * n / (l * r)] * w^(q * k * n / (l * r))
  * with w the n-th root of unity and k < l * r. */
 #include "ir/ops/signal_fft.h"
+#include "ir/kernel_build.h"
 
 enum { MOST_WRITTEN_OUT = 8 }; /* passes of a smaller radix have their terms written out */
 

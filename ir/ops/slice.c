@@ -1,7 +1,10 @@
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
 #include "ir/ops/movement.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/require.h"
+#include "ir/split_rule.h"
+#include "ir/view.h"
 
 /* Element i along dimension d is element begin[d] + i * step[d] of the input. */
 struct box {

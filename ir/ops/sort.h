@@ -2,6 +2,7 @@
 #ifndef UL_OPS_SORT_H
 #define UL_OPS_SORT_H
 
+#include "ir/infer.h"
 #include "ir/lower.h"
 
 /* sort_topk.c */

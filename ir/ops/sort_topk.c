@@ -7,6 +7,7 @@
  * every number. Unsorted results are sorted as well. */
 #include "ir/ops/sort.h"
 
+#include "ir/kernel_build.h"
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 

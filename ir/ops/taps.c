@@ -1,4 +1,5 @@
 /* Interpolation as a weighted sum of a few neighbours along every dimension. */
+#include "ir/kernel_build.h"
 #include "ir/ops/vision.h"
 
 enum ul_dtype ul_taps_dtype(enum ul_dtype stored)

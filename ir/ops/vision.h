@@ -3,6 +3,8 @@
 #define UL_OPS_VISION_H
 
 #include "ir/lower.h"
+#include "ir/op.h"
+#include "ir/split_rule.h"
 
 /* resize.c (what is asked for), resize_lower.c (how it is computed) */
 

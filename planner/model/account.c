@@ -7,7 +7,7 @@
  *     x          [-------)           x counts at 0 and 1
  *     y (x)          [-----------)   y counts at 2 and 3
  */
-#include "planner/planner_internal.h"
+#include "planner/model/timeline.h"
 
 static uint32_t counted_begin(const struct ul_plan_range *range)
 {

@@ -6,7 +6,7 @@
  * the lifetimes are long enough (checked against the touches and loops found here), and no two
  * ranges that are live together overlap (a sweep over time with the live ones by address).
  * Shares no code with the planner but the types. */
-#include "planner/planner.h"
+#include "planner/model/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Building and verifying the planner's input. */
-#include "planner/planner.h"
+#include "planner/model/problem.h"
 
 #include <string.h>
 

@@ -20,7 +20,8 @@
  * Two forms differ in steps that make several values: REPEATABLE adds them up (they die together:
  * the peak is overstated, and the node may be run again), SEPARATE holds all but one.
  * Left undone: order inside of regions; of several in-place options of a node, all but one. */
-#include "planner/planner_internal.h"
+#include "planner/model/problem_graph.h"
+#include "planner/model/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * Method: one walk over the positions for begin and end, one for the loops, one for in-place
  * options, in order of position, each input taken over at most once.
  * Left undone: a value of an If that both branches write stays live between the two writes. */
-#include "planner/planner_internal.h"
+#include "planner/model/timeline.h"
 
 #include <string.h>
 

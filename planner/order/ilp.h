@@ -11,7 +11,7 @@
 #ifndef UL_ILP_H
 #define UL_ILP_H
 
-#include "planner/planner.h"
+#include "base/base.h"
 
 enum { UL_ILP_BRANCH_WORK = 500 }; /* what a branching counts as */
 

@@ -8,6 +8,7 @@
  * A chain that ends no higher than it began, within the state's value, is run at once: the state
  * has that one successor (ul_order_sets_chain has the reason).
  * Left undone: the number of states is bounded by the caller. */
+#include "planner/model/problem.h"
 #include "planner/order/order_internal.h"
 
 #include <string.h>

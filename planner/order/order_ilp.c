@@ -11,6 +11,7 @@
  * x is live at t where it is begun there and not ended at t - 1; both follow from done and are
  * continuous. Ancestors and descendants narrow the positions of each node.
  * Left undone: everything that would make this fast; large cores are refused. */
+#include "planner/model/problem.h"
 #include "planner/order/ilp.h"
 #include "planner/order/order_internal.h"
 

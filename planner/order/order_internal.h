@@ -16,7 +16,7 @@
 #ifndef UL_ORDER_INTERNAL_H
 #define UL_ORDER_INTERNAL_H
 
-#include "planner/solve/solve_internal.h"
+#include "planner/model/graph.h"
 
 enum { UL_ORDER_OPEN = 1, UL_ORDER_STAYS = 2 };
 

@@ -2,8 +2,9 @@
  *
  * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
  * true live sum of its steps, so that no approximation of the graph can make a plan worse. */
-#include "planner/planner_internal.h"
-#include "planner/solve/solve_internal.h"
+#include "planner/model/problem_graph.h"
+#include "planner/model/timeline.h"
+#include "planner/order/order.h"
 
 #include <string.h>
 #include <time.h>

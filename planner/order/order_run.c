@@ -6,6 +6,7 @@
  * largest of theirs. Every part starts from the published order; then the part with the largest
  * peak is worked on, by ever more costly methods, until none is above what is proven. Parts whose
  * published order is good enough keep it. */
+#include "planner/order/order.h"
 #include "planner/order/order_internal.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  * alignment, offset (where the buffer is pinned; empty: nowhere), gaps ("3-5 7-9@0:64": spans of
  * time without use, or with the use of a window of bytes alone). Others are ignored. Fields may
  * be quoted as RFC 4180 has it. */
-#include "planner/planner.h"
+#include "planner/pack/pack.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef UL_PACK_INTERNAL_H
 #define UL_PACK_INTERNAL_H
 
-#include "planner/planner.h"
+#include "planner/pack/pack.h"
 
 struct ul_pack_piece {
     uint32_t begin, end; /* half-open */

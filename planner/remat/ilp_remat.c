@@ -5,7 +5,8 @@
  * that are given. Where the whole form is too large, or is not settled, programs are made of what
  * the best sequence runs again and of its surroundings, ever wider ones. */
 #include "planner/order/ilp.h"
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat.h"
+#include "planner/remat/remat_stages.h"
 
 #include <math.h>
 #include <string.h>

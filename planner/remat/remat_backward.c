@@ -16,6 +16,7 @@
  *    chain counts on.
  * Low cutoffs of the cost come first: they make the search small, and prove that nothing is below.
  * Left undone: values made in place, more than 1024 nodes: such graphs are answered UNKNOWN. */
+#include "planner/remat/remat.h"
 #include "planner/remat/remat_exact.h"
 
 #include <string.h>

@@ -20,7 +20,8 @@
  * Left undone: segments that run again in parts or more than once (Beaumont et al., "Optimal
  * checkpointing for heterogeneous chains", 2019); outputs made in place count in full. Where the
  * graph is no such chain, nothing is found. */
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat.h"
+#include "planner/remat/remat_stages.h"
 
 #include <string.h>
 

@@ -16,6 +16,7 @@
  * known (or none at all), or out of states, with the least that remains open as a bound.
  * Left undone: values made in place, more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat_exact.h"
+#include "planner/remat/remat.h"
 
 #include <string.h>
 #include <time.h>

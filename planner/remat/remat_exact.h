@@ -8,7 +8,7 @@
 #ifndef UL_REMAT_EXACT_H
 #define UL_REMAT_EXACT_H
 
-#include "planner/solve/solve_internal.h"
+#include "planner/model/graph.h"
 
 /* More than any sum of costs: what is not possible at all. */
 #define EXACT_NEVER ((uint64_t)1 << 62)

@@ -5,6 +5,7 @@
  * Method: a hash table from what has run to a group; a group is a list of blocks of resident sets
  * with their costs, gone through from the newest on, for as long as is worth it (a state that is
  * beaten by an old one only costs time). A binary heap holds the open ones. */
+#include "planner/model/problem.h"
 #include "planner/remat/remat_exact.h"
 
 #include <string.h>

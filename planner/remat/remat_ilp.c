@@ -22,8 +22,9 @@
  * this are cut down to the neighbourhood of sequences that are known.
  * Left undone: other orders of first runs; running a node twice in one stage; running it in
  * another place among a stage's nodes. What is proven holds without these. */
+#include "planner/model/problem.h"
 #include "planner/order/ilp.h"
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat_stages.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef UL_REMAT_INTERNAL_H
 #define UL_REMAT_INTERNAL_H
 
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat.h"
 
 /* remat_profile.c: sums over positions with addition to a range and the maximum of one. */
 

@@ -16,7 +16,10 @@
  * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
  * for, alone and beside what is live at that step.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's. */
-#include "planner/planner_internal.h"
+#include "planner/model/problem_graph.h"
+#include "planner/model/timeline.h"
+#include "planner/remat/remat.h"
+#include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@
  * s, and s and t together, may now be run again. Plans are made of the original problem's steps: a
  * sequence whose reads there would not see what they should is not a plan, and the checker says so.
  * Left undone: writers of a value keep their file order; steps in regions keep their values. */
-#include "planner/planner_internal.h"
+#include "planner/solve/solve_internal.h"
 
 #include <string.h>
 

@@ -1,24 +1,12 @@
 /* The planner's pipeline: verify, order, live ranges and aliases, offsets, sums, check; under a
  * budget that the best order exceeds, the ladder of plans that cost more. */
-#include "planner/planner_internal.h"
+#include "planner/model/timeline.h"
+#include "planner/order/order.h"
+#include "planner/pack/layout.h"
+#include "planner/solve/solve.h"
+#include "planner/solve/solve_internal.h"
 
 #include <string.h>
-
-void ul_plan_options_resolve(struct ul_plan_options *options)
-{
-    if (options->alignment_bytes == 0)
-        options->alignment_bytes = UL_PLAN_ALIGN_BYTES;
-}
-
-const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
-                                               uint32_t position)
-{
-    for (uint32_t r = plan->value_ranges[value + 1]; r-- > plan->value_ranges[value];) {
-        if (plan->ranges[r].begin <= position && position < plan->ranges[r].end)
-            return &plan->ranges[r];
-    }
-    return NULL;
-}
 
 static void costs_sum(const struct ul_problem *problem, struct ul_plan *plan)
 {
@@ -57,30 +45,6 @@ static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_pro
 static bool plan_better(const struct ul_plan *a, const struct ul_plan *b)
 {
     return a->reserved_bytes[0] < b->reserved_bytes[0];
-}
-
-struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
-                            const struct ul_plan *plan)
-{
-    struct ul_plan kept = *plan;
-    kept.positions =
-        ul_arena_copy(arena, plan->positions, plan->position_count * sizeof *plan->positions);
-    kept.ranges = ul_arena_copy(arena, plan->ranges, plan->range_count * sizeof *plan->ranges);
-    kept.value_ranges = ul_arena_copy(arena, plan->value_ranges,
-                                      ((size_t)problem->value_count + 1) * sizeof(uint32_t));
-    kept.reserved_bytes =
-        ul_arena_copy(arena, plan->reserved_bytes, plan->space_count * sizeof(uint64_t));
-    return kept;
-}
-
-void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
-{
-    plan->fits = budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
-    for (uint32_t s = 0; s < problem->space_count; s++) {
-        uint64_t capacity = problem->spaces[s].capacity_bytes;
-        if (capacity != 0 && plan->reserved_bytes[s] > capacity)
-            plan->fits = false;
-    }
 }
 
 /* Whether leaving out the aliases that shrink would change anything. */

@@ -1,147 +1,22 @@
-/* What the files behind `ullage solve` share. */
-#ifndef UL_SOLVE_INTERNAL_H
-#define UL_SOLVE_INTERNAL_H
+/* What the files of the solvers share. */
+#ifndef UL_PLANNER_SOLVE_SOLVE_INTERNAL_H
+#define UL_PLANNER_SOLVE_SOLVE_INTERNAL_H
 
-#include "planner/planner.h"
+#include "planner/model/plan.h"
 
-/* order_run.c */
+/* plan.c */
 
-/* A search for the order of every node once that has the smallest peak. */
-struct ul_order_run {
-    const struct ul_solve_graph *graph;
-    enum ul_plan_order method;
-    uint64_t seed;
-    uint64_t work_limit;     /* counted visits of nodes; 0: the default */
-    double deadline_seconds; /* 0: none */
-    uint64_t enough_bytes;   /* an order within this ends the search */
-    /* out */
-    uint32_t *order; /* the published one unless another is better */
-    uint64_t peak_bytes;
-    uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
-    uint64_t work;
-    const char *method_name;
-    bool stopped_by_time;
-};
-void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
+/* Ranges, offsets, sums and bounds for the positions that `plan` already has; of the ways to choose
+ * aliases the one that packs best. The verdict on the budget is the caller's. */
+enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options, struct ul_plan *plan,
+                                struct ul_diag *diag) UL_MUST_CHECK;
 
-/* remat.c */
+/* ladder_values.c */
 
-struct ul_remat {
-    const struct ul_solve_graph *graph;
-    uint64_t budget_bytes;
-    enum ul_plan_remat method; /* greedy: walks alone; search: sequences alone; best: both */
-    uint64_t seed;
-    uint64_t work_limit;
-    double deadline_seconds; /* 0: none */
-    bool first_ends;         /* the first sequence within the budget ends the search */
-    /* out; in: a sequence within the budget, if cost says so */
-    uint32_t *sequence;
-    uint32_t count, capacity;
-    uint64_t cost; /* UINT64_MAX: none found */
-    const char *found_by;
-    const char *proven_within;    /* what a proof covers that nothing costs less, or NULL */
-    uint64_t smallest_peak_bytes; /* in: a peak known to work */
-    uint64_t work;
-    bool stopped_by_time;
-};
-/* The cheapest sequence found whose peak is within the budget, the first runs in one of `orders`;
- * improves on what `remat` already holds. */
-void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count);
-
-/* remat_stages.c */
-
-/* A graph by the positions of an order, in which all arrays are: stage t runs node t first. */
-struct ul_stages {
-    uint32_t count;
-    uint64_t *size_bytes, *working_bytes, *cost;
-    uint32_t *place; /* per node of the graph: its position */
-    uint32_t *input_first, *inputs;
-    uint32_t *reader_first, *readers; /* ascending */
-    uint32_t *touch; /* the end of the consecutive stages from its own that touch the value */
-    uint32_t gap;    /* the first stage to read what the one before it did not touch, or count */
-};
-void ul_stages_init(struct ul_arena *arena, const struct ul_solve_graph *graph,
-                    const uint32_t *order, struct ul_stages *stages);
-
-/* remat_chain.c */
-
-/* Offers the best checkpoints on the chain of blocks that `order` runs through, if it does;
- * otherwise nothing. */
-void ul_remat_chain(struct ul_remat *remat, const uint32_t *order);
-
-/* remat_ilp.c */
-
-struct ul_ilp_limits;
-/* A sequence that is known, with the task's order of first runs. */
-struct ul_remat_hint {
-    const uint32_t *sequence;
-    uint32_t count;
-};
-struct ul_remat_ilp {
-    const struct ul_solve_graph *graph;
-    const uint32_t *order; /* of the first runs, which is kept */
-    uint64_t budget_bytes;
-    uint64_t cutoff_cost; /* only sequences that cost less are sought; UINT64_MAX: any */
-    uint32_t node_limit, column_limit; /* larger programs are not tried */
-    const struct ul_remat_hint *hints; /* if any: only what they run again, and what is near */
-    uint32_t hint_count;
-    uint32_t hint_radius; /* stages */
-    const struct ul_ilp_limits *limits;
-    /* out */
-    uint32_t *sequence; /* NULL: none found */
-    uint32_t count;
-    uint64_t cost;
-    double bound_units;
-    bool proven; /* in the reduced form nothing costs less than the sequence, or the cutoff */
-    uint64_t work;
-    bool stopped_by_time;
-};
-/* Solves the reduced integer program; false if it is too large to try. */
-bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task);
-
-/* ilp_remat.c */
-
-/* How much the programs may take. */
-struct ul_remat_effort {
-    uint64_t work;         /* of all of them, as planner/order/ilp.h counts it */
-    uint32_t columns;      /* larger programs are not tried */
-    uint64_t memory_bytes; /* of the solver */
-    double cpu_seconds;    /* of each: a stop that should not be met; 0: none */
-};
-/* Improves on what `remat` holds by integer programs, its deadline being a limit of them all. */
-void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
-                       const uint32_t *const *orders, uint32_t order_count);
-
-/* remat_exact.c: over all orders and recomputations; graphs with in_place are UNKNOWN to it. */
-
-enum ul_remat_outcome {
-    UL_REMAT_UNKNOWN,      /* out of states, or not served */
-    UL_REMAT_IMPROVED,     /* out of states, with a schedule below repeat_limit */
-    UL_REMAT_OPTIMAL,      /* the schedule is the cheapest of all */
-    UL_REMAT_NONE_CHEAPER, /* proven: no schedule costs less than repeat_limit */
-};
-struct ul_remat_exact {
-    const struct ul_solve_graph *graph;
-    struct ul_arena *arena; /* gets the sequence */
-    uint64_t budget_bytes;
-    uint64_t repeat_limit; /* cost of the repeats of the best known; UINT64_MAX: none */
-    uint32_t state_limit;
-    uint64_t work_limit;
-    double deadline_seconds; /* 0: none */
-    /* out */
-    bool stopped_by_time;
-    enum ul_remat_outcome outcome;
-    uint64_t repeat_bound; /* what the repeats cost at least */
-    uint32_t *sequence;
-    uint32_t count;
-    uint64_t repeat_cost; /* of the sequence */
-    uint32_t states, expanded;
-    uint64_t work;
-};
-/* The cheapest schedule within the budget, or the proof that there is none below the limit. */
-void ul_remat_exact_run(struct ul_remat_exact *job);
-
-/* remat_backward.c: the same, from the end. */
-void ul_remat_backward_run(struct ul_remat_exact *job);
+/* Fills `to` with a rewriting of `from` (one alternative a step), of the same steps, in which no
+ * value of the root sequence is written by several steps; false if there is nothing to rewrite. A
+ * valid sequence of its steps need not be one of `from`: the checker decides. */
+bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, struct ul_problem *to);
 
 #endif

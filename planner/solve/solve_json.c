@@ -1,6 +1,6 @@
 /* Reads `ullage solve`'s graph format: {"format": "ullage-graph", "version": 1, "name", "nodes":
  * [{"id", "name", "bytes", "cost"}], "edges": [[producer, consumer]], "order": [ids]}. */
-#include "planner/planner.h"
+#include "planner/solve/solve.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include "codegen/cuda/cuda.h"
 #include "codegen/program/calls_internal.h"
+#include "ir/text.h"
+#include "ir/view.h"
 
 enum { WORKSPACE = 4 << 20, LITTLE = 64 << 10 };
 

@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
+#include "codegen/cuda/cuda.h"
 #include "codegen/cuda/grid.h"
+#include "ir/text.h"
 
 /* The CUDA text of the graph's main block as one group; long sums of up to 256 partial results. */
 static const char *print(struct ul_arena *arena, const char *text, uint64_t *scratch_bytes)

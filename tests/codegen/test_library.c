@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include "codegen/cpu/dnnl.h"
 #include "codegen/program/calls_internal.h"
+#include "ir/text.h"
+#include "ir/view.h"
 
 struct fixture {
     struct ul_arena arena;

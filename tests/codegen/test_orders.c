@@ -9,7 +9,8 @@
 
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/kernel/contract.h"
-#include "ir/lower.h"
+#include "ir/lower_group.h"
+#include "ir/text.h"
 
 struct expectation {
     const char *name, *text;

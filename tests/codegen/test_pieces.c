@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "codegen/cpu/dnnl.h"
 #include "codegen/cpu/dnnl_internal.h"
+#include "ir/text.h"
 
 struct fixture {
     struct ul_arena arena;

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
+#include "codegen/kernel/profile.h"
+#include "ir/kernel_build.h"
 
 /* A device on which sums are easy: 1 operation and 10 or 2 bytes a nanosecond, 5 ns a step. */
 static struct ul_profile plain_profile(void)

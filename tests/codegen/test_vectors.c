@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
+#include "codegen/cuda/cuda.h"
+#include "ir/kernel_build.h"
 
 enum { COUNT = 1 << 20 };
 

@@ -3,7 +3,8 @@
  *
  * usage: alloc_fail TARGET MODEL.onnx [DIM=N] */
 #define _POSIX_C_SOURCE 200809L
-#include "codegen/codegen.h"
+#include "codegen/program/program.h"
+#include "codegen/target.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 #include "report/report.h"

@@ -3,6 +3,7 @@
  * usage: frontend_dump MODEL.onnx [--dim NAME=N]... [--shape INPUT=1,2]... [--const INPUT=FILE.pb]
  */
 #include "frontend/frontend.h"
+#include "ir/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* Building, editing and verifying graphs. */
+#include "ir/view.h"
 #include "test.h"
 
 #include <string.h>

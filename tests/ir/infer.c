@@ -1,4 +1,7 @@
 /* The wrapper around shape rules and the helpers that rules use. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/text.h"
 #include "test.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* Elements of constants: every code of every small format, against the runtime's conversions. */
 #include "test.h"
 
+#include "ir/tensor.h"
 #include "runtime/lib/ul_small_float.h"
 
 #include <math.h>

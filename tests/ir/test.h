@@ -9,6 +9,4 @@
 
 #include <cmocka.h>
 
-#include "ir/ir.h"
-
 #endif

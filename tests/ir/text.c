@@ -1,4 +1,5 @@
 /* The law parse(print(g)) = print(g), and what the parser refuses. */
+#include "ir/text.h"
 #include "test.h"
 
 #include <string.h>

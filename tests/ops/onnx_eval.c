@@ -12,6 +12,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/frontend.h"
 #ifdef ULLAGE_HAS_PASSES
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/text.h"
 #include "passes/passes.h"
 #endif
 

@@ -1,4 +1,8 @@
 #include "case.h"
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
+#include "ir/lower_group.h"
+#include "ir/text.h"
 
 #include <math.h>
 #include <string.h>

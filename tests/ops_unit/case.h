@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "ir/lower.h"
+#include "ir/graph.h"
 
 struct op_case {
     const char *op, *inputs, *attributes; /* attributes as in IR text, without braces */

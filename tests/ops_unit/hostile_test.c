@@ -3,6 +3,8 @@
  * asserts that no index leaves its buffer, and its views must stay inside their base.
  * Deterministic: the number of a case is its seed; UL_TEST_SEED=N repeats one. */
 #include "case.h"
+#include "ir/infer.h"
+#include "ir/op.h"
 
 #include <stdlib.h>
 #include <string.h>

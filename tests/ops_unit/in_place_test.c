@@ -1,6 +1,8 @@
 /* Which inputs an output may lie on (ir/in_place.c): found from what the loops of an operator load
  * and store, so operators serve as examples. */
 #include "case.h"
+#include "ir/kernel_build.h"
+#include "ir/lower_group.h"
 
 struct place_case {
     const char *op, *inputs, *attributes;

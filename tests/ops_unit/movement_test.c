@@ -1,5 +1,8 @@
 /* Shape rules of the movement family on hostile input, and its views against its copies. */
 #include "case.h"
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/text.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Shape rules and corner cases of the optimizer family. */
 #include "case.h"
+#include "ir/infer.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* Shape rules and corner cases of the sort family. */
 #include "case.h"
+#include "ir/infer.h"
 
 #include <math.h>
 

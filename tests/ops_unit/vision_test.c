@@ -1,5 +1,6 @@
 /* The vision family: shape rules on hostile input, and cases that ONNX's tests leave out. */
 #include "case.h"
+#include "ir/infer.h"
 
 #include <math.h>
 

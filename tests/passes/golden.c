@@ -6,6 +6,7 @@
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
 #define _POSIX_C_SOURCE 200809L
+#include "ir/text.h"
 #include "passes/passes.h"
 
 #include <dirent.h>

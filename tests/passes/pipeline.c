@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "ir/text.h"
 #include "passes/passes.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef UL_TESTS_PLANNER_ORACLE_H
 #define UL_TESTS_PLANNER_ORACLE_H
 
-#include "planner/planner.h"
+#include "planner/model/plan.h"
 
 struct oracle {
     const struct ul_problem *problem;

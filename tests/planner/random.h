@@ -2,7 +2,7 @@
 #ifndef UL_TESTS_PLANNER_RANDOM_H
 #define UL_TESTS_PLANNER_RANDOM_H
 
-#include "planner/planner.h"
+#include "planner/pack/pack.h"
 
 /* A small generator of our own: the same numbers with every C library. */
 uint32_t random_next(uint64_t *state);

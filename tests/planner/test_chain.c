@@ -1,5 +1,6 @@
 /* Checkpoints on chains against every set of them, on small chains; speed on long ones. */
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat.h"
+#include "planner/solve/solve.h"
 #include "random.h"
 
 #include <setjmp.h>

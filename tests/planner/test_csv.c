@@ -1,5 +1,5 @@
 /* The CSV form of packing problems: what is read, written and refused. */
-#include "planner/planner.h"
+#include "planner/pack/pack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

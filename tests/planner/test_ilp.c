@@ -1,7 +1,9 @@
 /* Integer programs: the solver's process, orders against the search over sets, recomputation
  * against exhaustive search in the reduced form. */
 #include "planner/order/ilp.h"
+#include "planner/order/order.h"
 #include "planner/order/order_internal.h"
+#include "planner/remat/remat_stages.h"
 #include "random.h"
 
 #include <math.h>

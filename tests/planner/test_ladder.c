@@ -2,6 +2,7 @@
  * on random problems a smaller budget never gets a larger arena, a cheaper plan, or another
  * meaning. */
 #include "oracle.h"
+#include "planner/solve/solve.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Every method of order and of recomputation by itself: never worse than the published order, the
  * same bytes every time, sequences that replay to what is said of them. */
-#include "planner/planner.h"
+#include "planner/solve/solve.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -5,7 +5,8 @@
  * offsets made anew for it). The oracle runs the mutant on symbolic bytes; the sums that a plan
  * claims are compared with those of the plan that it came from. */
 #include "oracle.h"
-#include "planner/planner_internal.h"
+#include "planner/model/timeline.h"
+#include "planner/solve/solve_internal.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* Orders: problems as graphs, and every method against all orders of small random graphs. */
+#include "planner/model/problem_graph.h"
+#include "planner/model/timeline.h"
+#include "planner/order/order.h"
 #include "planner/order/order_internal.h"
-#include "planner/planner_internal.h"
-#include "planner/solve/solve_internal.h"
 #include "random.h"
 
 #include <setjmp.h>

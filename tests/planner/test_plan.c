@@ -1,4 +1,5 @@
 /* Live ranges, aliases, regions, sums: known cases, then random ones through the checker. */
+#include "planner/solve/solve.h"
 #include "random.h"
 
 #include <setjmp.h>

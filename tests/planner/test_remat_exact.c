@@ -1,6 +1,6 @@
 /* The exact search for recomputation against a search over all pairs of sets, and on graphs made
  * like training. */
-#include "planner/solve/solve_internal.h"
+#include "planner/remat/remat.h"
 #include "random.h"
 
 #include <setjmp.h>

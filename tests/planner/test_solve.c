@@ -1,4 +1,5 @@
 /* Orders and recomputation against exhaustive search on small random graphs. */
+#include "planner/solve/solve.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -9,10 +9,12 @@
  * Each case is one small graph, lowered as a group: the operator and a Relu or an addition behind
  * it, so that an epilogue is part of every measurement.
  */
-#include "codegen/codegen.h"
+#include "codegen/c/c.h"
+#include "codegen/cuda/cuda.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/threads.h"
-#include "ir/lower.h"
+#include "ir/infer.h"
+#include "ir/kernel_build.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,0 +1,28 @@
+/* oneDNN as the library of target cpu. */
+#ifndef UL_CODEGEN_CPU_DNNL_H
+#define UL_CODEGEN_CPU_DNNL_H
+
+#include "codegen/program/library.h"
+#include "codegen/program/program.h"
+
+/* dnnl.c */
+
+struct ul_dnnl;
+
+/* The library for one machine: an instruction set by oneDNN's name (NULL: this machine's) and a
+ * number of threads, both of which are the whole process'. UL_UNSUPPORTED: this machine lacks it.
+ */
+enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t thread_count,
+                            struct ul_dnnl **dnnl, struct ul_diag *diag) UL_MUST_CHECK;
+void ul_dnnl_close(struct ul_dnnl *dnnl);
+/* UL_USAGE where there is no instruction set of that name. */
+enum ul_status ul_dnnl_check_isa(struct ul_arena *arena, const char *name,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
+
+/* As struct ul_target has it. */
+enum ul_status ul_dnnl_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

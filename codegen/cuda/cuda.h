@@ -1,0 +1,32 @@
+/* Kernels and programs as CUDA C++, and the libraries of a device. */
+#ifndef UL_CODEGEN_CUDA_CUDA_H
+#define UL_CODEGEN_CUDA_CUDA_H
+
+#include "codegen/emit/emit.h"
+#include "codegen/program/library.h"
+#include "codegen/program/program.h"
+#include "planner/model/plan.h"
+
+/* print_cuda.c */
+
+/* The definitions of a kernel as CUDA C++: its __global__ phases and the host function that
+ * launches them, `@` standing for its name; sets the scratch bytes. Parameters of the host
+ * function: at, the kernel's input and output buffers in order, then `scratch` where it has any. */
+enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                    uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* cuda_calls.c: as struct ul_target has it */
+
+enum ul_status ul_cuda_open_library(struct ul_arena *arena,
+                                    const struct ul_program_options *options,
+                                    const struct ul_target_library **library,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
+
+/* emit_cuda.c */
+
+/* The same for a device: kernels.cu beside model.c, which holds the tables alone. */
+enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
+                            const struct ul_plan *plan, const struct ul_emit_options *options,
+                            const char *directory, struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,20 @@
+/* How a program is written out as source. */
+#ifndef UL_CODEGEN_EMIT_EMIT_H
+#define UL_CODEGEN_EMIT_EMIT_H
+
+#include "base/base.h"
+
+struct ul_emit_options {
+    const char *prefix;       /* of the library's names: "model" */
+    const char *model_sha256; /* hex */
+    const char *plan_sha256;  /* hex */
+    const char *runtime_dir;  /* where the runtime's files are */
+    const char *cc;           /* for the Makefile: the C compiler, or nvcc */
+    const char *cflags;
+    const char *march; /* "native", or NULL: none */
+    /* Where the target's library is: "" or " -I...", "" or " -L..." */
+    const char *onednn_cflags, *onednn_libs;
+    bool weights_beside; /* in PROGRAM.weights, not appended to the program */
+};
+
+#endif

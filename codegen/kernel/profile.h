@@ -1,0 +1,54 @@
+/* How fast a device is, and what a step costs there. */
+#ifndef UL_CODEGEN_KERNEL_PROFILE_H
+#define UL_CODEGEN_KERNEL_PROFILE_H
+
+#include "codegen/kernel/work.h"
+
+/* profile.c */
+
+/* Memory of a size: what a step moves goes at the rate of the first level that holds it all. */
+struct ul_profile_level {
+    uint64_t capacity_bytes; /* UINT64_MAX: memory itself, the last level */
+    double rate;             /* bytes per nanosecond */
+};
+enum { UL_PROFILE_LEVELS = 8 };
+
+/* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
+ * the kinds of work, and bytes / rate of their levels; plus the overhead of a step. */
+struct ul_profile {
+    const char *name;
+    const char *source;          /* a data sheet, or how it was measured */
+    double rates[UL_WORK_KINDS]; /* operations per nanosecond */
+    double overhead_ns;
+    uint64_t memory_bytes; /* 0: not known */
+    uint32_t level_count;  /* at least 1 */
+    struct ul_profile_level levels[UL_PROFILE_LEVELS];
+};
+
+/* The most that a step may cost, in nanoseconds: sums over any program stay in range. */
+#define UL_PROFILE_MOST_NS ((uint64_t)1 << 39)
+/* What a step reads and writes, each byte of an argument once. Weights were last used a whole run
+ * ago: the memory that holds all of them is where they are. */
+struct ul_traffic {
+    uint64_t moved_bytes;
+    uint64_t weight_bytes;     /* of those */
+    uint64_t all_weight_bytes; /* of the program */
+};
+/* Nanoseconds, rounded up, at least 1; `rounds`: how often the step runs. The same on every
+ * machine: no product is added to anything, which a compiler could fuse. */
+uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
+                         const struct ul_traffic *traffic, uint64_t rounds);
+/* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
+#define UL_PROFILE_DEFAULT "generic-core"
+const struct ul_profile *ul_profile_find(const char *name);
+uint32_t ul_profile_count(void);
+const struct ul_profile *ul_profile_at(uint32_t index);
+
+/* profile_json.c: the file of a profile, on one line where `compact` (codegen/README.md). */
+const char *ul_work_kind_name(enum ul_work_kind kind);
+void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile, bool compact);
+/* UL_INVALID with the key that is missing or out of range. */
+enum ul_status ul_profile_read_json(struct ul_arena *arena, const char *json, size_t length,
+                                    struct ul_profile *profile, struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,36 @@
+/* What one call of a kernel does: operations by kind, and what it loads and stores. */
+#ifndef UL_CODEGEN_KERNEL_WORK_H
+#define UL_CODEGEN_KERNEL_WORK_H
+
+#include "ir/kernel.h"
+
+/* cost.c */
+
+/* What limits an operation on a device; a profile has a rate for each. */
+enum ul_work_kind {
+    UL_WORK_MATMUL_F32,  /* products and sums of tiled contractions, by the type of the operands */
+    UL_WORK_MATMUL_TF32, /* f32 with factors rounded to 19 bits: where an implementation says so */
+    UL_WORK_MATMUL_F64,
+    UL_WORK_MATMUL_F16, /* of 16 bits or fewer, summed in f32 */
+    UL_WORK_MATMUL_INT8,
+    UL_WORK_WINDOW,  /* the same of contractions without reuse: depthwise convolution */
+    UL_WORK_VECTOR,  /* arithmetic, loads and stores in loops that fill vector lanes */
+    UL_WORK_SPECIAL, /* exp, log, tanh, erf there */
+    UL_WORK_SCALAR,  /* anything in other loops: strided, data-dependent, sequential */
+    UL_WORK_KINDS
+};
+
+struct ul_work {
+    uint64_t flop_count;                   /* exact for counted loops */
+    uint64_t counts[UL_WORK_KINDS];        /* of the thread that has the most of it */
+    uint64_t spared_counts[UL_WORK_KINDS]; /* what other threads do at the same time */
+    uint64_t region_count;                 /* how often threads start together */
+};
+
+struct ul_threads; /* threads.h */
+/* The work of one call; adds to accesses[i] how many elements of buffer i it loads and stores.
+ * `threads` NULL: one thread. */
+void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
+                          struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses);
+
+#endif

@@ -1,0 +1,42 @@
+/* What the compiler asks of a target's numerical library. */
+#ifndef UL_CODEGEN_PROGRAM_LIBRARY_H
+#define UL_CODEGEN_PROGRAM_LIBRARY_H
+
+#include "ir/graph.h"
+
+struct ul_group_call; /* calls_internal.h */
+struct ul_call;       /* runtime/lib/ul_call.h */
+struct ul_piece;
+
+/* A target's numerical library, as the compiler asks it: oneDNN (dnnl.c), or cuBLASLt and cuDNN
+ * (cuda_calls.c). The target's rows of facts and functions; `context` is handed to the functions.
+ */
+struct ul_target_library {
+    const char *name;      /* "oneDNN" */
+    const char *plan_name; /* before the names of its implementations in plans: "onednn" */
+    const char *isa;       /* of the machine that it was asked for; NULL: any */
+    const char *march;     /* what a C compiler takes after -march= for it; NULL: any */
+    uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
+    bool adds_from_afar;   /* a residual may lie elsewhere than the result */
+    bool runs_always;      /* a step that a run may pass over cannot be a call */
+    bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours
+                              stands beside each */
+    void *context;
+    /* Completes the call: implementation, layout of the weights (packed where `pack`), scratch.
+     * False: the library has nothing for it that a plan should hold. */
+    bool (*answer)(void *context, struct ul_group_call *call, bool pack);
+    /* Completes the call so that it has the bits of the whole; false: it is not shown to. NULL: it
+     * never is. */
+    bool (*answer_piece)(void *context, const struct ul_piece *piece, struct ul_group_call *call);
+    /* Turns a call into one with less scratch, and says how many times its time that is taken to
+     * need; 0: there is none. NULL: never. */
+    double (*leaner)(void *context, struct ul_call *call);
+    void (*close)(void *context);
+};
+void ul_library_close(const struct ul_target_library *library);
+/* The group is a call, as far as the library goes: for passes, see `is_call` in passes.h. `library`
+ * is a const struct ul_target_library. */
+bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                      uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
+
+#endif

@@ -1,0 +1,170 @@
+/* From a fused graph to a program: kernels, steps, the planner's problem, and the emitted C.
+ *
+ * Invariants: a step is one call of one kernel; kernels with equal text are one function; the
+ * problem handed to the planner and the text emitted from its plan come from the same steps.
+ * Ownership: everything lives in the arena passed in; names are borrowed from the graph.
+ * Units: bytes and floating-point operations are counted in uint64_t.
+ * Failure: what a target cannot do is UL_UNSUPPORTED with the node's name; files are UL_IO.
+ */
+#ifndef UL_CODEGEN_PROGRAM_PROGRAM_H
+#define UL_CODEGEN_PROGRAM_PROGRAM_H
+
+#include "codegen/kernel/profile.h"
+#include "ir/lower_group.h"
+#include "planner/model/problem.h"
+
+/* program.c */
+
+struct ul_call; /* runtime/lib/ul_call.h */
+struct ul_pack;
+struct ul_target;
+struct ul_target_library; /* library.h */
+
+/* One function of the program. */
+struct ul_program_kernel {
+    const char *name; /* k0, k1 ... */
+    const char *text; /* its C definition, without storage class, name and opening parenthesis */
+    uint64_t scratch_bytes;
+    struct ul_work work;
+    uint64_t *accesses;  /* per buffer of its kernel: elements loaded and stored */
+    uint32_t sum_orders; /* enum ul_contract_order */
+};
+
+/* An address: a place in a base value, plus `stride_bytes` for every round of the loop region
+ * `loop`, or UL_PLAN_NONE. */
+struct ul_program_address {
+    ul_value_id base;
+    uint32_t loop;
+    int64_t offset_bytes;
+    int64_t stride_bytes;
+};
+
+enum ul_step_kind {
+    UL_STEP_KERNEL,
+    UL_STEP_CALL,    /* of the target's library: `kernel` is the number of the call */
+    UL_STEP_COPY,    /* copy_bytes from args[0] to args[1] */
+    UL_STEP_COUNTER, /* the round of the loop that it stands in, an i64, to args[0] */
+    UL_STEP_TEST     /* reads args[0], a bool: leaves the loop that it stands in when it is false;
+                        in a branch it only keeps the branch's condition alive */
+};
+
+/* A call with less scratch than another one. */
+struct ul_program_leaner {
+    uint32_t call;
+    uint64_t scratch_bytes; /* of the step */
+    double slowdown;        /* 1: none */
+};
+
+struct ul_program_step {
+    enum ul_step_kind kind;
+    const char *name; /* unique */
+    const char *op;   /* "Conv+Add+Relu" */
+    ul_node_id node;  /* the last node of its group, or the owner of the copy */
+    uint32_t region;  /* of the problem */
+    uint32_t kernel;
+    const char *implementation; /* of a call; NULL: our own lowering */
+    bool has_residual; /* of a call: the last argument is put into the result's place before, where
+                          the plan has not given the result its bytes; of a device the library reads
+                          it where it lies */
+    const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
+                                          a kernel of ours, in the same places; else NULL */
+    uint32_t leaner_count; /* of a call: the same with ever less scratch, in ever more time; what
+                              the plan has as alternatives behind the first */
+    const struct ul_program_leaner *leaner;
+    uint32_t arg_count;
+    struct ul_program_address *args;
+    bool *written;      /* per argument */
+    ul_value_id *views; /* per argument: the value that lies there, or UL_NONE */
+    uint64_t copy_bytes;
+    struct ul_traffic traffic;
+    struct ul_work work; /* of one call; a loop calls `rounds` times */
+    uint64_t rounds;
+    uint32_t in_place_count;
+    const struct ul_in_place *in_place; /* base values */
+};
+
+/* What a region of the problem is as text: a loop of `rounds`, a branch taken when `condition`
+ * is true (or false, where negated), or just a sequence. */
+struct ul_program_region {
+    enum ul_plan_region_kind kind;
+    uint32_t parent;
+    int64_t rounds;
+    struct ul_program_address condition;
+    bool negated;
+    uint32_t flag; /* of a branch, or of a loop with a test: its number; else UL_PLAN_NONE */
+};
+
+/* The spaces of the problem. Only the arena is packed and reserved. */
+enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
+
+/* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
+enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
+
+/* Of a library call on a device, where nobody says how much: what cuBLASLt is given by default on
+ * all but the newest devices. */
+#define UL_PROGRAM_WORKSPACE_BYTES ((uint64_t)4 << 20)
+
+/* How convolutions of 3x3 run that a library computes (codegen/cpu/winograd.c). */
+enum ul_conv_choice {
+    UL_CONV_BEST,    /* by Winograd's method where that pays */
+    UL_CONV_DIRECT,  /* never */
+    UL_CONV_WINOGRAD /* wherever it can be done */
+};
+
+struct ul_program_options {
+    bool keep_inputs; /* inputs keep their bytes through the run */
+    bool weights_rom; /* weights are read-only data of the program, outside the arena */
+    bool io_caller;   /* inputs and outputs stay in the caller's buffers */
+    const struct ul_target *target;
+    uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
+    const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
+    const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
+    enum ul_conv_choice conv;
+    uint64_t workspace_bytes; /* of a call of a device's library, at most */
+    bool has_cudnn;           /* calls of cuDNN are there to be planned */
+    bool needs_cudnn;         /* a program that finds none at its start fails; else kernels of
+                                 ours stand in */
+    bool tf32;                /* products of f32 may round their factors to 11 bits */
+    const struct ul_profile *profile; /* of the device whose time counts */
+    uint64_t align_bytes;             /* of every range of the plan; 0: the default */
+    /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
+     * would not give its bits. NULL: nothing was split. */
+    const struct ul_program *whole;
+};
+
+/* Threads that the program is planned for: 1 for a target without threads. */
+uint32_t ul_program_threads(const struct ul_program_options *options);
+
+struct ul_program {
+    const struct ul_graph *graph;
+    struct ul_program_options options;
+    uint32_t kernel_count, kernel_capacity;
+    struct ul_program_kernel *kernels;
+    uint32_t step_count, step_capacity;
+    struct ul_program_step *steps;
+    uint32_t region_count, region_capacity;
+    struct ul_program_region *regions; /* as the problem's */
+    struct ul_problem *problem;        /* step i of the problem is steps[i] */
+    uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
+    ul_value_id *graph_values;         /* planner value -> graph value */
+    uint32_t call_count, call_capacity;
+    struct ul_call *calls;        /* of the library: distinct ones */
+    const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
+    ul_value_id library_state;    /* where the arena holds it, or UL_NONE */
+    uint32_t uncalled_count;      /* products of 16 bits that the library does not compute */
+    uint32_t flag_count;          /* regions that may be skipped or left */
+    ul_value_id run_state;        /* of a device: where the arena holds it, or UL_NONE */
+};
+
+/* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
+enum { UL_PROGRAM_STATE_BYTES = 32 };
+
+/* Lowers every group and builds the planner's problem. */
+enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
+                                const struct ul_program_options *options,
+                                struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* What addresses of library calls are multiples of, at most; 1: nobody said. */
+uint32_t ul_program_call_align(const struct ul_program *program);
+
+#endif

@@ -1,0 +1,62 @@
+/* The geometry of operators with windows and of products, read from shapes and attributes.
+ *
+ * Units: elements. Failure: the reason as text for shapes and attributes that do not fit together;
+ * after it succeeded, no sum or product of the numbers overflows.
+ */
+#ifndef UL_IR_GEOMETRY_H
+#define UL_IR_GEOMETRY_H
+
+#include "ir/graph.h"
+
+#define UL_CONV_SPATIAL 3 /* 1-D to 3-D */
+
+/* One convolution as the contraction sees it. */
+struct ul_conv {
+    uint32_t spatial;
+    int64_t batch, groups;
+    int64_t in_channels, out_channels; /* per group */
+    int64_t in[UL_CONV_SPATIAL], out[UL_CONV_SPATIAL], kernel[UL_CONV_SPATIAL];
+    int64_t stride[UL_CONV_SPATIAL], dilation[UL_CONV_SPATIAL];
+    int64_t pad_begin[UL_CONV_SPATIAL], pad_end[UL_CONV_SPATIAL];
+};
+
+/* conv_shape.c: reads attributes and shapes; NULL or what is wrong with them. */
+const char *ul_conv_read(struct ul_conv *conv, const struct ul_node *node, const struct ul_type *x,
+                         const struct ul_type *w);
+/* The same for ConvTranspose: `in` is the input's size, `out` the result's. */
+const char *ul_conv_transpose_read(struct ul_conv *conv, const struct ul_node *node,
+                                   const struct ul_type *x, const struct ul_type *w);
+/* The type of the result of `conv` with dtype `dtype`. */
+struct ul_type ul_conv_result(const struct ul_conv *conv, enum ul_dtype dtype);
+
+#define UL_POOL_DIMS (UL_LIMIT_RANK - 2)
+
+/* Where the windows of a pooling operator lie, per spatial dimension, in elements: window o covers
+ * o * stride - pad_begin + t * dilation for t in [0, kernel). */
+struct ul_pool {
+    uint32_t count; /* of spatial dimensions */
+    int64_t in[UL_POOL_DIMS], out[UL_POOL_DIMS];
+    int64_t kernel[UL_POOL_DIMS], stride[UL_POOL_DIMS], dilation[UL_POOL_DIMS];
+    int64_t pad_begin[UL_POOL_DIMS], pad_end[UL_POOL_DIMS];
+};
+
+/* pool_shape.c: reads kernel_shape, strides, dilations, pads, auto_pad and ceil_mode for an input
+ * of shape `type`. NULL when all is well, else what is wrong. */
+const char *ul_pool_read(const struct ul_node *node, const struct ul_type *type,
+                         struct ul_pool *pool);
+
+/* numpy.matmul of two shapes: result[batch..., rows, columns]. */
+struct ul_matmul {
+    struct ul_type batch; /* broadcast leading dimensions */
+    int64_t rows, columns, depth;
+    bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
+    bool a_has_batch, b_has_batch; /* more than one matrix */
+    uint32_t loop_count;           /* around the contraction, once it is open */
+};
+
+/* matmul_shape.c: NULL, or what is wrong with the shapes. */
+const char *ul_matmul_read(struct ul_matmul *matmul, const struct ul_type *a,
+                           const struct ul_type *b);
+struct ul_type ul_matmul_result(const struct ul_matmul *matmul, enum ul_dtype dtype);
+
+#endif

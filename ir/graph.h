@@ -1,0 +1,183 @@
+/* The graph: typed values, nodes in execution order, nested blocks; building, editing and verifying
+ * it.
+ *
+ * Invariants (ul_graph_verify): handles are u32 indexes into the graph's arrays; every value has
+ * one producer (an input, a weight, a node output or a block argument); a block's nodes stand in
+ * execution order, so a node comes after the producers of its inputs; after shape inference every
+ * type is known and static.
+ * Ownership: everything lives in graph->arena; tensor bytes may be borrowed from a mapped file.
+ * Units: dims and strides count elements, offsets and sizes count bytes.
+ * Failure: hostile input was checked in frontend/; here a broken invariant is a defect, but text
+ * IR and shape inference report through ul_diag.
+ */
+#ifndef UL_IR_GRAPH_H
+#define UL_IR_GRAPH_H
+
+#include "ir/tensor.h"
+
+typedef uint32_t ul_value_id;
+typedef uint32_t ul_node_id;
+typedef uint32_t ul_block_id;
+#define UL_NONE UINT32_MAX /* no value, node, block or group */
+
+enum ul_value_kind {
+    UL_VALUE_INPUT,    /* of the model */
+    UL_VALUE_WEIGHT,   /* constant; has `tensor` */
+    UL_VALUE_NODE,     /* output of a node */
+    UL_VALUE_ARGUMENT, /* of a nested block: loop counter, carried value, scan slice */
+    UL_VALUE_DEAD      /* left behind by a pass; nothing refers to it */
+};
+
+enum ul_value_flag {
+    UL_VALUE_PERSISTENT = 1u << 0,    /* same place in every run: state, trainable weight */
+    UL_VALUE_CHANNELS_LAST = 1u << 1, /* its own bytes have dimension 1 innermost */
+    UL_VALUE_TOO_LARGE = 1u << 2,     /* a weight with numbers that the storage asked for lacks */
+};
+
+/* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0
+ * and dense strides: row-major, or with dimension 1 innermost (UL_VALUE_CHANNELS_LAST). Strides
+ * count elements and may be 0 (Expand) or negative (Slice with a negative
+ * step). */
+struct ul_view {
+    ul_value_id base;
+    int64_t offset_bytes;
+    int64_t strides[UL_LIMIT_RANK];
+};
+
+struct ul_value {
+    const char *name; /* untrusted bytes; never NULL */
+    enum ul_value_kind kind;
+    uint32_t flags;
+    struct ul_type type;
+    enum ul_dtype storage;    /* of its elements in memory: UL_F16 or UL_BF16 of an f32, the same as
+                                 its base's; UL_DTYPE_NONE: as type.dtype */
+    ul_node_id producer;      /* of a node output, or the owner of a block argument */
+    uint32_t producer_output; /* which output or argument */
+    ul_value_id donor;        /* an output that overwrites this input, else UL_NONE */
+    const struct ul_tensor *tensor;
+    struct ul_view view; /* valid from the views pass on; view.base == UL_NONE before */
+};
+
+enum ul_attr_kind {
+    UL_ATTR_INT,
+    UL_ATTR_FLOAT,
+    UL_ATTR_STRING,
+    UL_ATTR_INTS,
+    UL_ATTR_FLOATS,
+    UL_ATTR_STRINGS,
+    UL_ATTR_TENSOR
+};
+
+struct ul_attr {
+    const char *name;
+    enum ul_attr_kind kind;
+    int64_t i;
+    double f;
+    const char *s;
+    uint32_t count; /* of ints, floats or strings */
+    const int64_t *ints;
+    const double *floats;
+    const char *const *strings;
+    const struct ul_tensor *tensor;
+};
+
+/* The operators: one row each in ir/ops/<family>.def. */
+enum ul_op {
+    UL_OP_NONE = 0, /* a removed node */
+#define UL_OP(name, ...) UL_OP_##name,
+#include "ir/ops/all.def"
+#undef UL_OP
+    UL_OP_COUNT
+};
+
+struct ul_node {
+    enum ul_op op;
+    const char *name;   /* untrusted; never NULL, may be empty */
+    const char *source; /* metadata or doc string with the author's source line, or NULL */
+    uint32_t input_count;
+    uint32_t output_count;
+    uint32_t attr_count;
+    uint32_t block_count;
+    ul_value_id *inputs; /* UL_NONE where an optional input is absent */
+    ul_value_id *outputs;
+    struct ul_attr *attrs;
+    ul_block_id *blocks; /* then/else of If, body of Loop and Scan */
+    ul_block_id parent;  /* the block that it stands in */
+    uint32_t group;      /* nodes of one fused kernel share it; UL_NONE: not grouped */
+};
+
+struct ul_block {
+    ul_node_id owner; /* UL_NONE for the main block */
+    uint32_t node_count, node_capacity;
+    ul_node_id *nodes; /* in execution order */
+    uint32_t input_count, input_capacity;
+    ul_value_id *inputs;
+    uint32_t output_count, output_capacity;
+    ul_value_id *outputs;
+};
+
+struct ul_graph {
+    struct ul_arena *arena;
+    const char *name;
+    uint32_t value_count, value_capacity;
+    struct ul_value *values;
+    uint32_t node_count, node_capacity;
+    struct ul_node *nodes;
+    uint32_t block_count, block_capacity;
+    struct ul_block *blocks; /* 0 is the main block; its inputs and outputs are the model's */
+};
+
+/* graph.c: building and editing. */
+
+void ul_graph_init(struct ul_graph *graph, struct ul_arena *arena, const char *name);
+/* The same graph with lists of its own; names, attributes and tensors are shared. */
+void ul_graph_copy(struct ul_graph *graph, struct ul_arena *arena, const struct ul_graph *from);
+ul_value_id ul_graph_add_value(struct ul_graph *graph, const char *name, enum ul_value_kind kind,
+                               const struct ul_type *type);
+ul_value_id ul_graph_add_weight(struct ul_graph *graph, const char *name,
+                                const struct ul_tensor *tensor);
+/* Makes a node at the end of `block` with room for the counts given; inputs start as UL_NONE and
+ * outputs as fresh values of unknown type named `name` or `name:k`. */
+ul_node_id ul_graph_add_node(struct ul_graph *graph, ul_block_id block, enum ul_op op,
+                             const char *name, uint32_t input_count, uint32_t output_count);
+/* The same, placed before position `at` of the block's list. */
+ul_node_id ul_graph_insert_node(struct ul_graph *graph, ul_block_id block, uint32_t at,
+                                enum ul_op op, const char *name, uint32_t input_count,
+                                uint32_t output_count);
+ul_block_id ul_graph_add_block(struct ul_graph *graph, ul_node_id owner);
+void ul_block_add_input(struct ul_graph *graph, ul_block_id block, ul_value_id value);
+void ul_block_add_output(struct ul_graph *graph, ul_block_id block, ul_value_id value);
+void ul_node_set_attr(struct ul_graph *graph, ul_node_id node, const struct ul_attr *attr);
+void ul_node_set_int(struct ul_graph *graph, ul_node_id node, const char *name, int64_t value);
+void ul_node_set_float(struct ul_graph *graph, ul_node_id node, const char *name, double value);
+void ul_node_set_string(struct ul_graph *graph, ul_node_id node, const char *name,
+                        const char *value);
+void ul_node_set_ints(struct ul_graph *graph, ul_node_id node, const char *name,
+                      const int64_t *values, uint32_t count);
+void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node, const char *name);
+/* Marks a node removed (op NONE, outputs dead); ul_graph_sweep drops it from its block. */
+void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node);
+void ul_graph_sweep(struct ul_graph *graph);
+/* Replaces values in every use (node inputs, block outputs) by `map[value]`, which is the value
+ * itself where nothing changes; chains are followed. `map` has value_count entries. */
+void ul_graph_replace(struct ul_graph *graph, ul_value_id *map);
+/* Uses of every value: node inputs of all blocks plus block outputs; an array of value_count. */
+uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena);
+bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
+/* True and the number when all elements of a constant, of any shape, are one float. */
+bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number);
+
+/* Attribute look-up; the default where the node has none. */
+const struct ul_attr *ul_node_find_attr(const struct ul_node *node, const char *name);
+int64_t ul_node_get_int(const struct ul_node *node, const char *name, int64_t otherwise);
+double ul_node_get_float(const struct ul_node *node, const char *name, double otherwise);
+const char *ul_node_get_string(const struct ul_node *node, const char *name, const char *otherwise);
+/* The ints of an attribute and their count; NULL and 0 where the node has none. */
+const int64_t *ul_node_get_ints(const struct ul_node *node, const char *name, uint32_t *count);
+/* "node 17 \"conv1\" (Conv)" for messages. */
+const char *ul_node_describe(const struct ul_graph *graph, ul_node_id node, struct ul_arena *arena);
+
+/* verify.c: the invariants above; text names the node. A failure after a pass is a defect. */
+enum ul_status ul_graph_verify(const struct ul_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,79 @@
+/* The operator table: one row for each operator, in ir/ops/<family>.def, of facts and hooks. */
+#ifndef UL_IR_OP_H
+#define UL_IR_OP_H
+
+#include "ir/graph.h"
+
+/* op.c: the operator table. */
+
+struct ul_infer;
+struct ul_lower;
+struct ul_op_info;
+struct ul_cut;
+typedef uint32_t ul_kx; /* an expression of the kernel IR: ir/kernel.h */
+
+enum ul_op_flag {
+    UL_OP_ELEMENTWISE = 1u << 0, /* out[i] depends on broadcast inputs at i alone */
+    UL_OP_RANDOM = 1u << 1,      /* never folded, never merged */
+    UL_OP_CONTROL = 1u << 2,     /* owns blocks: If, Loop, Scan */
+    UL_OP_COMMUTES = 1u << 3,    /* inputs 0 and 1 may change places */
+    UL_OP_SHAPE_ONLY = 1u << 4,  /* its outputs are constants once its input types are known */
+    UL_OP_COSTLY_MAP = 1u << 5,  /* a map too expensive to compute twice: not inlined into loads
+                                    that repeat */
+    UL_OP_COMBINES = 1u << 6,    /* stores elements of its output more than once and reads them
+                                    back (scatter): nothing is fused behind it */
+    UL_OP_SPATIAL = 1u << 7,    /* input 0 (Concat: each) and output 0 are [batch, channels, space],
+                                   and best lie in memory alike, no matter how */
+    UL_OP_CONVOLVES = 1u << 8,  /* the same, but by far the best with channels innermost, each for
+                                   itself */
+    UL_OP_GROWS = 1u << 9,      /* its results easily leave the range of f16 where inputs do not */
+    UL_OP_MULTIPLIES = 1u << 10 /* adds up products of inputs 0 and 1: libraries and tensor cores
+                                   want both stored alike */
+};
+
+/* Sets the types (and, where known, the constant values) of a node's outputs. */
+typedef enum ul_status ul_infer_fn(struct ul_infer *infer);
+/* The expression of output `output` at `index` (rank entries, element coordinates). Loads must be
+ * in bounds for every index value, taken branch or not. */
+typedef ul_kx ul_map_fn(struct ul_lower *lower, ul_node_id node, uint32_t output,
+                        const ul_kx *index);
+/* Builds the loops of a node that is not a map; loads and stores through ir/lower.h. */
+typedef void ul_lower_fn(struct ul_lower *lower, ul_node_id node);
+/* The output as a view of input 0's view: fills `view` and returns true, or returns false where
+ * the layout does not permit it and a copy must be made. */
+typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
+                        const struct ul_view *input, struct ul_view *view);
+
+/* Fills the answer in; false where parts along that axis cannot be computed apart. A part's
+ * elements must be formed exactly as those of the whole are: the same numbers are combined by the
+ * same operations in the same order. */
+typedef bool ul_cut_fn(struct ul_cut *cut);
+
+/* Bits of inputs or outputs, from 0 on; the last bit is that of all that follow. */
+#define UL_EXACT(place) (1u << (place))
+#define UL_EXACT_ALL UINT32_MAX
+
+struct ul_op_info {
+    const char *name;
+    const char *domain; /* NULL: ai.onnx */
+    uint32_t min_inputs, max_inputs;
+    uint32_t min_outputs, max_outputs;
+    uint32_t flags;
+    /* What is not rounded to 16 bits in memory (passes/precision.c): inputs that decide something,
+     * or are applied to every element; outputs that many elements were reduced to. */
+    uint32_t exact_inputs, exact_outputs;
+    ul_infer_fn *infer;
+    const char *expression; /* of an elementwise operator, over inputs a b c and attributes; see
+                               ir/README.md */
+    ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
+    ul_lower_fn *lower;     /* of what is not a map */
+    ul_view_fn *view;
+    ul_cut_fn *cut; /* elementwise operators need none */
+};
+
+/* The row of an operator; rows are constant. */
+const struct ul_op_info *ul_op_get(enum ul_op op);
+/* By ONNX name and domain ("" and "ai.onnx" are the same); UL_OP_NONE when unsupported. */
+enum ul_op ul_op_find(const char *domain, const char *name);
+
+#endif

@@ -1,0 +1,33 @@
+/* Where the elements of values lie in memory. */
+#ifndef UL_IR_VIEW_H
+#define UL_IR_VIEW_H
+
+#include "ir/graph.h"
+
+/* view.c */
+
+/* How a value's elements lie in memory; only what has bytes of its own, or lies in such, has any.
+ * Kernels compute with type.dtype all the same: loads widen, stores round. */
+enum ul_dtype ul_value_storage(const struct ul_graph *graph, ul_value_id value);
+uint32_t ul_value_element_bytes(const struct ul_graph *graph, ul_value_id value);
+/* All of its elements. */
+uint64_t ul_value_bytes(const struct ul_graph *graph, ul_value_id value);
+/* The dense view of a value on itself. */
+struct ul_view ul_view_own(const struct ul_graph *graph, ul_value_id value);
+/* Elements follow each other in row-major order without gaps; strides of dimensions of size 1 do
+ * not matter. */
+bool ul_view_is_dense(const struct ul_type *type, const struct ul_view *view);
+/* The dimensions from the outermost to the innermost as they lie in memory, by their strides;
+ * those of size 1 keep their places. Row-major where a stride is 0 or nothing is known yet. `order`
+ * has rank entries. */
+void ul_view_order(const struct ul_type *type, const struct ul_view *view, uint32_t *order);
+/* True when the views pass left nothing to do for the node: its outputs are views of input 0, or
+ * (Concat) its inputs lie in the output already. Such a node gets no kernel. */
+bool ul_node_is_view(const struct ul_graph *graph, ul_node_id node);
+/* Where an operand of a Concat belongs in the output. */
+struct ul_view ul_concat_slice(const struct ul_graph *graph, const struct ul_node *node,
+                               uint32_t input);
+/* An operand of a Concat that the concat pass has had produced in its slice of the output. */
+bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input);
+
+#endif

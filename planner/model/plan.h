@@ -1,0 +1,120 @@
+/* A plan: the order of a problem's steps, and where each live range lies; its independent checker.
+ */
+#ifndef UL_PLANNER_MODEL_PLAN_H
+#define UL_PLANNER_MODEL_PLAN_H
+
+#include "planner/model/problem.h"
+
+enum ul_plan_pack { UL_PACK_BEST, UL_PACK_NONE, UL_PACK_GREEDY, UL_PACK_EXACT };
+enum ul_plan_order {
+    UL_ORDER_BEST,
+    UL_ORDER_FILE,
+    UL_ORDER_GREEDY,
+    UL_ORDER_DFS,
+    UL_ORDER_DP,
+    UL_ORDER_BEAM,
+    UL_ORDER_SEARCH,
+    UL_ORDER_ILP
+};
+enum ul_plan_remat {
+    UL_REMAT_BEST,
+    UL_REMAT_NONE,
+    UL_REMAT_GREEDY,
+    UL_REMAT_SEARCH,
+    UL_REMAT_CHAIN,
+    UL_REMAT_ILP
+};
+
+/* Zeroed options are the defaults. */
+struct ul_plan_options {
+    enum ul_plan_pack pack; /* none: every range its own bytes for ever, nothing in place */
+    enum ul_plan_order order;
+    enum ul_plan_remat remat;
+    uint64_t alignment_bytes; /* 0: UL_PLAN_ALIGN_BYTES */
+    uint64_t budget_bytes;    /* of space 0, packed; 0: none */
+    uint64_t seed;
+    uint64_t work_limit;       /* counted search nodes; 0: the default */
+    double time_limit_seconds; /* 0: none */
+};
+
+/* One position of the timeline. A step may occur more than once: a recomputation. */
+struct ul_plan_position {
+    uint32_t step;
+    uint32_t alternative;
+    uint32_t part;
+    uint32_t copy; /* 0 the first time the step runs, 1 the first recomputation, ... */
+};
+
+/* The bytes of one copy of a value, or of the scratch of one position (value UL_PLAN_NONE).
+ * A range reserves size_bytes rounded up to the plan's alignment. */
+struct ul_plan_range {
+    uint32_t value;
+    uint32_t copy;
+    uint32_t begin, end; /* positions */
+    uint32_t space;
+    uint32_t alias; /* range whose first bytes this one takes over at `begin`, or UL_PLAN_NONE */
+    enum ul_plan_class class;
+    uint64_t offset_bytes;
+    uint64_t size_bytes;
+};
+
+/* The sum table of space 0: class_bytes[] are taken at peak_position, each alias chain counted
+ * once, as its newest member there; reserved = all classes + alignment + holes. */
+struct ul_plan_rows {
+    uint64_t class_bytes[UL_PLAN_CLASS_COUNT];
+    uint64_t alignment_bytes;
+    uint64_t holes_bytes;
+};
+
+struct ul_plan {
+    struct ul_plan_position *positions;
+    uint32_t position_count;
+    /* Values in order of (value, copy), then scratch in order of position. */
+    struct ul_plan_range *ranges;
+    uint32_t range_count;
+    uint32_t *value_ranges;   /* first range of each value; value_count + 1 entries */
+    uint64_t *reserved_bytes; /* per space: the highest end of a range */
+    uint32_t space_count;
+    uint64_t alignment_bytes;
+    struct ul_plan_rows rows;
+    uint32_t peak_position;            /* first of the largest padded live sum of space 0 */
+    uint64_t order_lower_bound_bytes;  /* that sum: no packing of this order is smaller */
+    uint64_t orders_lower_bound_bytes; /* of that sum, over all orders of every step once, by its
+                                          cheapest alternative, as far as it is proven */
+    uint64_t lower_bound_bytes;        /* over all orders, recomputations, packings */
+    uint64_t cost;                     /* sum over the positions */
+    uint64_t base_cost;                /* the problem's; else every step once, at its cheapest */
+    bool fits;                         /* budget and capacities hold */
+    bool packing_proven;               /* no packing of these ranges is smaller */
+    bool optimal;                      /* reserved_bytes[0] equals lower_bound_bytes */
+    bool stopped_by_time;
+    uint64_t smallest_budget_bytes; /* smallest reserved that the search saw */
+    const char *order_method;
+    const char *remat_method;
+    const char *pack_method;
+};
+
+/* Fills a zeroed options struct's defaults in, for printing; solve does it by itself. */
+void ul_plan_options_resolve(struct ul_plan_options *options);
+
+/* plan.c */
+
+/* A copy of `plan` in `arena`, for a plan that outlives the arena that it was made in. */
+struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
+                            const struct ul_plan *plan);
+/* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
+/* The range that holds `value` at `position` (the copy that a read there sees), or NULL. Where a
+ * position rewrites a value into a fresh copy, that is the newer one. */
+const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
+                                               uint32_t position);
+
+/* check.c: shares no code with the rest of the folder. */
+
+/* Replays the plan symbolically: every step runs, after what it needs, and finds the right value
+ * in its bytes; nothing overlaps or exceeds its space; the sums add up. UL_MISMATCH otherwise,
+ * with the position and the value. Accepts any plan, also an edited one. */
+enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *problem,
+                             const struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,155 @@
+/* The memory planner: a problem goes in, a plan comes out; it knows no tensors and no ONNX.
+ *
+ * Invariants: ids are indexes into the problem's arrays and are dense. The order of the steps
+ * array is the file order and must be a valid execution order. Positions are indexes into the
+ * plan's order; a live range is half-open, [begin, end), in positions. Two ranges of one space
+ * whose lifetimes and bytes both overlap are in one alias chain. The same problem and options
+ * give the same plan, bit for bit, unless a time limit stopped the search (stopped_by_time).
+ * Ownership: ul_problem_add_* copy what they are handed into the problem's arena; names are
+ * borrowed and must outlive the problem and its plans. A plan lives in the arena passed to solve.
+ * Units: bytes end in _bytes; cost is in nanoseconds by convention, but any unit serves.
+ * Failure: a malformed problem is UL_INVALID with text in the diag; not fitting a budget or a
+ * capacity is an answer (`fits` is false), not a failure.
+ */
+#ifndef UL_PLANNER_MODEL_PROBLEM_H
+#define UL_PLANNER_MODEL_PROBLEM_H
+
+#include "base/base.h"
+
+#define UL_PLAN_NONE UINT32_MAX
+#define UL_PLAN_ALIGN_BYTES 64 /* default alignment of every range */
+
+/* What a live range is counted as in the sum table; the planner only adds them up. */
+enum ul_plan_class {
+    UL_PLAN_WEIGHTS,
+    UL_PLAN_OPTIMIZER,
+    UL_PLAN_GRADIENTS,
+    UL_PLAN_SAVED, /* activations kept for backward */
+    UL_PLAN_ACTIVATIONS,
+    UL_PLAN_SCRATCH,
+    UL_PLAN_INPUTS,
+    UL_PLAN_OUTPUTS
+};
+enum { UL_PLAN_CLASS_COUNT = UL_PLAN_OUTPUTS + 1 };
+
+/* A value is a base buffer: views of it are the caller's affair, and a use of a view is a use of
+ * the value. It is live from the first position that writes it (from the start, if so flagged)
+ * through the last that touches it (to the end, if so flagged). */
+struct ul_plan_value {
+    const char *name; /* for messages */
+    uint64_t size_bytes;
+    uint64_t alignment_bytes; /* power of two; 0: the default; less than the default: the default */
+    enum ul_plan_class class;
+    uint32_t space;       /* index into spaces; 0 is the arena */
+    uint32_t span_region; /* also live through this whole region, or UL_PLAN_NONE */
+    bool persistent;      /* live at every position, same bytes in every run */
+    bool live_from_start; /* inputs */
+    bool live_to_end;     /* outputs */
+    bool pinned;          /* must lie at pinned_offset_bytes */
+    bool never_recompute; /* its producer has effects, or the caller wants it kept */
+    uint64_t pinned_offset_bytes;
+};
+
+/* `output` may take the first bytes of `input`, which must be at least as long, if no later
+ * position needs `input`. The planner decides; the range of the output says what was decided. */
+struct ul_plan_in_place {
+    uint32_t output;
+    uint32_t input;
+};
+
+/* One position on the timeline: what is touched while it runs. Everything that a part touches is
+ * live together. A value both read and written is updated where it lies. */
+struct ul_plan_part {
+    const uint32_t *reads;
+    const uint32_t *writes;
+    const struct ul_plan_in_place *in_place;
+    uint32_t read_count;
+    uint32_t write_count;
+    uint32_t in_place_count;
+    uint32_t scratch_space;
+    uint64_t scratch_bytes; /* live at this position alone; 0: none */
+    uint64_t scratch_alignment_bytes;
+};
+
+/* One way to run a step: an implementation, a layout, a split. Most have one part; a split has
+ * several, run one after the other with nothing between them. */
+struct ul_plan_alternative {
+    const char *name; /* may be NULL */
+    const struct ul_plan_part *parts;
+    uint32_t part_count;
+    uint64_t cost;
+};
+
+enum ul_plan_kind { UL_PLAN_COMPUTE, UL_PLAN_COPY, UL_PLAN_TRANSFER };
+
+/* Precedence follows from the values: in file order, a reader comes after every earlier writer
+ * of what it reads, and a writer after every earlier reader of what it writes. Steps that only
+ * write one value (the slices of a Concat) are free among themselves. More goes in predecessors.
+ */
+struct ul_plan_step {
+    const char *name; /* for messages */
+    enum ul_plan_kind kind;
+    uint32_t region; /* innermost region; 0 is the root */
+    const struct ul_plan_alternative *alternatives;
+    const uint32_t *predecessors;
+    uint32_t alternative_count; /* at least 1 */
+    uint32_t predecessor_count;
+};
+
+/* Regions form a tree over the timeline; region 0 is the root sequence. The steps of a region and
+ * of all its descendants are contiguous in file order, and stay so in every plan.
+ *   branch: a sequence whose sibling branches of one If exclude each other in a run.
+ *   loop:   its steps run repeatedly: a value touched both inside and outside of it (carried
+ *           values are: they are initialised outside) lives through the whole loop. */
+enum ul_plan_region_kind { UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP };
+struct ul_plan_region {
+    enum ul_plan_region_kind kind;
+    uint32_t parent; /* less than its own id; UL_PLAN_NONE for region 0 */
+};
+
+struct ul_plan_space {
+    const char *name;
+    uint64_t capacity_bytes; /* 0: unlimited */
+};
+
+struct ul_problem {
+    struct ul_arena *arena;
+    struct ul_plan_value *values;
+    struct ul_plan_step *steps;
+    struct ul_plan_region *regions;
+    struct ul_plan_space *spaces;
+    uint32_t value_count, value_capacity;
+    uint32_t step_count, step_capacity;
+    uint32_t region_count, region_capacity;
+    uint32_t space_count, space_capacity;
+    uint64_t base_cost; /* what overhead refers to, where this problem is a rewriting of another
+                           (the other's base cost); 0: every step once, its cheapest alternative */
+};
+
+/* problem.c */
+
+/* An empty problem with the root region 0 and the space 0, named "arena". */
+struct ul_problem *ul_problem_new(struct ul_arena *arena);
+/* A value with the defaults: no flags, no span, space 0. */
+struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class class,
+                                        uint64_t size_bytes);
+/* Each returns the new id. Arrays that hang on a step are copied. */
+uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_value *value);
+uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_step *step);
+/* A step with one alternative of one part. */
+uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
+                                    uint64_t cost, const struct ul_plan_part *part);
+uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
+                               uint32_t parent);
+uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
+                              uint64_t capacity_bytes);
+/* `step` must also come after `predecessor`, which has the smaller id. */
+void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
+/* Whether `id` is among the ids, such as those of the values that a part reads. */
+bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
+/* Every id, size, alignment and region in range, values written before they are read, sums that
+ * do not overflow: UL_INVALID with the name of the step or value otherwise. */
+enum ul_status ul_problem_verify(const struct ul_problem *problem,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,28 @@
+/* A problem as an abstract graph. */
+#ifndef UL_PLANNER_MODEL_PROBLEM_GRAPH_H
+#define UL_PLANNER_MODEL_PROBLEM_GRAPH_H
+
+#include "planner/model/graph.h"
+#include "planner/model/problem.h"
+
+enum ul_problem_graph_form {
+    UL_PROBLEM_GRAPH_REPEATABLE, /* a step's values are one: to be run again, or not, together */
+    UL_PROBLEM_GRAPH_SEPARATE    /* each value dies by itself; for orders without repeats */
+};
+/* A problem as an abstract graph; its `order` is the file order, and ids ascend with it. A valid
+ * sequence of nodes is a valid sequence of steps, of at most its peak (but for values there from
+ * the start that nobody reads) as long as in-place options are taken where they can be. */
+struct ul_problem_graph {
+    struct ul_solve_graph graph;
+    uint32_t *step_first; /* per node: its steps, node_count + 1 entries; some have none */
+    uint32_t *steps;
+    bool exact; /* no order of the steps has a smaller live sum than all orders of the nodes */
+};
+void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *problem,
+                           uint64_t alignment_bytes, enum ul_problem_graph_form form,
+                           struct ul_problem_graph *out);
+/* The steps of a sequence of nodes, repeats included. */
+uint32_t *ul_problem_graph_steps(struct ul_arena *arena, const struct ul_problem_graph *graph,
+                                 const uint32_t *nodes, uint32_t count, uint32_t *step_count);
+
+#endif

@@ -1,0 +1,41 @@
+/* From positions to live ranges, and what they add up to. */
+#ifndef UL_PLANNER_MODEL_TIMELINE_H
+#define UL_PLANNER_MODEL_TIMELINE_H
+
+#include "planner/model/plan.h"
+
+/* Which in-place options the timeline takes. Aliases that shrink save bytes while both are live,
+ * but tie a small range to a large one's place, which can cost the packing more. */
+enum ul_alias_mode { UL_ALIAS_NONE, UL_ALIAS_EQUAL, UL_ALIAS_ALL };
+
+/* timeline.c */
+
+const struct ul_plan_part *ul_part_at(const struct ul_problem *problem,
+                                      const struct ul_plan_position *position);
+/* Fills ranges, value_ranges and alias decisions of `plan` from its positions. */
+void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
+                       enum ul_alias_mode mode, struct ul_plan *plan);
+/* The alternative of the least cost, the first of several. */
+uint32_t ul_step_cheapest(const struct ul_plan_step *step);
+/* The positions of `steps`, which may name a step more than once: every run after the first is a
+ * recomputation. Per step the alternative, or NULL: the cheapest. */
+void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *problem,
+                          const uint32_t *steps, uint32_t step_count, const uint32_t *alternatives,
+                          struct ul_plan *plan);
+/* The positions of every step once, in the order `steps`, each by its cheapest alternative. */
+void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *problem,
+                           const uint32_t *steps, struct ul_plan *plan);
+
+/* account.c */
+
+/* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
+void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
+/* A bound over all orders, recomputations and packings: what one position needs by itself. */
+uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                          uint64_t alignment_bytes);
+
+/* Per step and alternative: what its neediest part touches, beside what is persistent. */
+uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
+                            uint64_t alignment_bytes);
+
+#endif

@@ -1,0 +1,41 @@
+/* The order of the smallest peak, of an abstract graph and of a problem. */
+#ifndef UL_PLANNER_ORDER_ORDER_H
+#define UL_PLANNER_ORDER_ORDER_H
+
+#include "planner/model/graph.h"
+#include "planner/model/plan.h"
+
+/* order_run.c */
+
+/* A search for the order of every node once that has the smallest peak. */
+struct ul_order_run {
+    const struct ul_solve_graph *graph;
+    enum ul_plan_order method;
+    uint64_t seed;
+    uint64_t work_limit;     /* counted visits of nodes; 0: the default */
+    double deadline_seconds; /* 0: none */
+    uint64_t enough_bytes;   /* an order within this ends the search */
+    /* out */
+    uint32_t *order; /* the published one unless another is better */
+    uint64_t peak_bytes;
+    uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
+    uint64_t work;
+    const char *method_name;
+    bool stopped_by_time;
+};
+void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
+
+/* order_problem.c */
+
+struct ul_order_choice {
+    uint32_t *steps;
+    uint64_t live_bytes;         /* its largest live sum, in-place options taken */
+    uint64_t orders_lower_bytes; /* no order is proven to have a smaller one than this */
+    const char *method;
+    bool stopped_by_time;
+};
+/* The order of the smallest live sum found; the file order unless another is strictly better. */
+void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
+                      const struct ul_plan_options *options, struct ul_order_choice *choice);
+
+#endif

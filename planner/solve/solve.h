@@ -1,0 +1,83 @@
+/* What a caller asks: a plan for a problem, a ladder of plans, a sequence for an abstract graph. */
+#ifndef UL_PLANNER_SOLVE_SOLVE_H
+#define UL_PLANNER_SOLVE_SOLVE_H
+
+#include "planner/model/graph.h"
+#include "planner/model/plan.h"
+
+/* plan.c */
+
+/* Plans `problem`; the plan has passed ul_plan_check. UL_INVALID: a malformed problem. */
+enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
+                             const struct ul_plan_options *options, struct ul_plan *plan,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+
+/* ladder.c */
+
+/* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`
+ * says whose plan it is. */
+struct ul_plan_rung {
+    struct ul_plan plan;
+    uint32_t variant;
+};
+
+/* Plans of ever less memory and ever more cost. The first is the plan without a budget; from the
+ * second on, reserved_bytes[0] falls and the cost rises with every rung. */
+struct ul_plan_ladder {
+    struct ul_plan_rung *rungs;
+    uint32_t count;
+};
+
+/* The ladder of `problem`, whatever options->budget_bytes says: since it does not depend on a
+ * budget, the first rung that fits one is monotone in it. `base` is what ul_plan_solve made without
+ * a budget, or NULL. Each plan has passed ul_plan_check. */
+enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, const struct ul_plan *base,
+                               struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
+/* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
+ * more, and drops those that became worse than one of them. */
+void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                     const struct ul_plan_ladder *other, uint32_t variant);
+/* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
+ * `smallest_budget_bytes`, and `fits` as far as the budget goes. */
+void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
+                    struct ul_plan_rung *rung);
+
+struct ul_solve_options {
+    enum ul_plan_order order;
+    enum ul_plan_remat remat;
+    uint64_t budget_bytes; /* of the live sum; 0: none */
+    uint64_t seed;
+    uint64_t work_limit;       /* counted node visits; 0: the default */
+    double time_limit_seconds; /* 0: none */
+};
+
+struct ul_solve_result {
+    uint32_t *order; /* with repeats */
+    uint32_t order_count;
+    uint64_t peak_bytes;
+    uint64_t order_peak_bytes;  /* of the published order */
+    uint64_t lower_bound_bytes; /* over all orders and recomputations */
+    uint64_t cost, base_cost, cost_bound;
+    uint32_t recomputes;
+    bool optimal;               /* over the full problem */
+    const char *optimal_within; /* what a narrower proof covers, or NULL */
+    bool fits;
+    bool proven;                    /* a misfit is certain */
+    uint64_t smallest_budget_bytes; /* the smallest peak seen */
+    uint32_t largest_step;          /* the step that needs lower_bound_bytes */
+    bool stopped_by_time;
+    const char *method;
+};
+
+/* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */
+enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                  struct ul_solve_graph *graph, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* solve.c */
+
+/* The best order and recomputations found; never worse than the published order. */
+void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
+                  const struct ul_solve_options *options, struct ul_solve_result *result);
+
+#endif
