@@ -118,8 +118,8 @@ bool ul_size_mul(uint64_t a, uint64_t b, uint64_t *out) UL_MUST_CHECK;
 /* Rounds up to a multiple of `alignment`, a power of two. */
 bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out) UL_MUST_CHECK;
 /* UINT64_MAX on overflow: for costs, which only compare. */
-uint64_t ul_size_add_most(uint64_t a, uint64_t b);
-uint64_t ul_size_mul_most(uint64_t a, uint64_t b);
+uint64_t ul_size_add_saturating(uint64_t a, uint64_t b);
+uint64_t ul_size_mul_saturating(uint64_t a, uint64_t b);
 /* For sizes that limits.h already bounds: overflow is a defect. */
 uint64_t ul_size_mul_or_die(uint64_t a, uint64_t b);
 uint64_t ul_size_add_or_die(uint64_t a, uint64_t b);

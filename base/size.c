@@ -23,13 +23,13 @@ bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out)
     return size <= UINT64_MAX - mask;
 }
 
-uint64_t ul_size_add_most(uint64_t a, uint64_t b)
+uint64_t ul_size_add_saturating(uint64_t a, uint64_t b)
 {
     uint64_t sum;
     return ul_size_add(a, b, &sum) ? sum : UINT64_MAX;
 }
 
-uint64_t ul_size_mul_most(uint64_t a, uint64_t b)
+uint64_t ul_size_mul_saturating(uint64_t a, uint64_t b)
 {
     uint64_t product;
     return ul_size_mul(a, b, &product) ? product : UINT64_MAX;

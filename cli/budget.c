@@ -48,7 +48,7 @@ static enum ul_status solve(struct ul_cli_job *job)
     UL_TRY(make_ladder(job));
     ul_ladder_pick(&job->ladder, fits ? 0 : budget, &rung);
     job->plan = rung.plan;
-    return ul_cli_take_variant(job, rung.variant);
+    return ul_cli_apply_variant(job, rung.variant);
 }
 
 enum ul_status ul_cli_solve(struct ul_cli_job *job)
@@ -65,11 +65,11 @@ enum ul_status ul_cli_solve(struct ul_cli_job *job)
 
 static void put_alive(struct ul_cli_job *job, struct ul_text *text)
 {
-    enum { MOST_NAMED = 6 };
+    enum { MAX_NAMED = 6 };
     const struct ul_plan *plan = &job->plan;
     uint32_t *alive;
     uint64_t others = 0;
-    uint32_t count = ul_report_alive(&job->report, &job->keep, MOST_NAMED, &alive);
+    uint32_t count = ul_report_alive(&job->report, &job->keep, MAX_NAMED, &alive);
     if (plan->position_count == 0)
         return;
     const struct ul_report_step *peak =
@@ -82,14 +82,14 @@ static void put_alive(struct ul_cli_job *job, struct ul_text *text)
         const char *name = range->value == UL_PLAN_NONE
                                ? "scratch"
                                : ul_quote(&job->keep, job->report.values[range->value].name);
-        if (i < MOST_NAMED)
+        if (i < MAX_NAMED)
             ul_text_printf(text, "\n  %12llu  %s", (unsigned long long)range->size_bytes, name);
         else
             others += range->size_bytes;
     }
-    if (count > MOST_NAMED)
+    if (count > MAX_NAMED)
         ul_text_printf(text, "\n  %12llu  in %u more", (unsigned long long)others,
-                       count - MOST_NAMED);
+                       count - MAX_NAMED);
 }
 
 enum ul_status ul_cli_require_fit(struct ul_cli_job *job)

@@ -119,7 +119,7 @@ struct ul_cli_job {
     struct ul_cli_options options;
     struct ul_diag diag;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     bool loaded;
     struct ul_profile profile;
     const struct ul_target_library *library; /* of the target; NULL: it has none */
@@ -178,7 +178,7 @@ enum ul_status ul_cli_sweep(struct ul_cli_job *job) UL_MUST_CHECK;
  * the job's program the one of a rung's variant. `free_plan` is the plan without a budget. */
 enum ul_status ul_cli_merge_splits(struct ul_cli_job *job,
                                    const struct ul_plan *free_plan) UL_MUST_CHECK;
-enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;
+enum ul_status ul_cli_apply_variant(struct ul_cli_job *job, uint32_t variant) UL_MUST_CHECK;
 
 /* fit.c: the target, the default where none is named; UL_USAGE when an option was given that it has
  * no use for. */
@@ -193,8 +193,8 @@ bool ul_cli_option_fits(const char *name, const struct ul_target *target);
 const char *ul_cli_nvcc(struct ul_cli_job *job);
 bool ul_cli_has_nvcc(struct ul_cli_job *job);
 /* Fills in what only target cuda has a use for; every target refuses what means nothing. */
-enum ul_status ul_cli_take_cuda(struct ul_cli_job *job,
-                                struct ul_program_options *program) UL_MUST_CHECK;
+enum ul_status ul_cli_apply_cuda(struct ul_cli_job *job,
+                                 struct ul_program_options *program) UL_MUST_CHECK;
 /* How the job's program stands to cuDNN: "on", "found", "not found" or "off"; NULL: not at all. */
 const char *ul_cli_cudnn(const struct ul_cli_job *job);
 /* Adds up to three options for plan.json. */
@@ -210,16 +210,16 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,
 
 /* plan_file.c: reads the head of options.plan, and takes from it what the command line leaves out.
  */
-enum ul_status ul_cli_take_plan(struct ul_cli_job *job) UL_MUST_CHECK;
+enum ul_status ul_cli_read_plan(struct ul_cli_job *job) UL_MUST_CHECK;
 /* Whether the model that was read is another than the plan's; and UL_MISMATCH that says so. */
 bool ul_cli_is_other_model(const struct ul_cli_job *job);
-enum ul_status ul_cli_say_other_model(struct ul_cli_job *job) UL_MUST_CHECK;
+enum ul_status ul_cli_report_other_model(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The options that the plan was made with, as they are typed: "--dim N=1"; NULL when the command
  * has none of its own that make another graph. */
 const char *ul_cli_plan_options(struct ul_cli_job *job);
 
 /* profile_option.c: fills job->profile from --profile, the plan, or the default. */
-enum ul_status ul_cli_take_profile(struct ul_cli_job *job) UL_MUST_CHECK;
+enum ul_status ul_cli_read_profile(struct ul_cli_job *job) UL_MUST_CHECK;
 /* Adds up to three options for plan.json. */
 enum { UL_CLI_PROFILE_OPTIONS = 3 };
 void ul_cli_describe_profile(struct ul_cli_job *job, struct ul_report_option *list,

@@ -12,7 +12,7 @@ static enum ul_status check(struct ul_cli_job *job)
     UL_TRY(ul_cli_build(job, files->items[0]));
     UL_TRY(ul_cli_plan(job));
     if (ul_cli_is_other_model(job))
-        return ul_cli_say_other_model(job);
+        return ul_cli_report_other_model(job);
     printf("ok: %u steps, %u live ranges, %llu bytes\n", job->plan.position_count,
            job->plan.range_count, (unsigned long long)job->plan.reserved_bytes[0]);
     return UL_OK;

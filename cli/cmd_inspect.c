@@ -7,7 +7,7 @@
 /* What inspection adds to the description of the file. */
 struct inspection {
     struct ul_cli_job *job;
-    const struct ul_model *model;
+    const struct ul_onnx_model *model;
     const struct ul_type *types; /* of the outputs, as inferred; NULL when they are not known */
     const char *refusal;         /* of shape inference: why the model cannot be compiled, or NULL */
 };
@@ -54,7 +54,7 @@ static void put_port(struct ul_text *text, const struct ul_model_port *port,
 
 static void put_ports(struct ul_text *text, const struct inspection *inspection)
 {
-    const struct ul_model *model = inspection->model;
+    const struct ul_onnx_model *model = inspection->model;
     ul_text_printf(text, "inputs: %u\n", (unsigned)model->input_count);
     for (uint32_t i = 0; i < model->input_count; i++)
         put_port(text, &model->inputs[i], NULL);
@@ -64,7 +64,7 @@ static void put_ports(struct ul_text *text, const struct inspection *inspection)
                  inspection->types == NULL ? NULL : &inspection->types[i]);
 }
 
-static const struct ul_model_problem *find_problem(const struct ul_model *model,
+static const struct ul_model_problem *find_problem(const struct ul_onnx_model *model,
                                                    const struct ul_model_operator *row)
 {
     for (uint32_t i = 0; i < model->problem_count; i++) {
@@ -75,7 +75,7 @@ static const struct ul_model_problem *find_problem(const struct ul_model *model,
     return NULL;
 }
 
-static uint64_t count_nodes(const struct ul_model *model)
+static uint64_t count_nodes(const struct ul_onnx_model *model)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < model->operator_count; i++)
@@ -91,7 +91,7 @@ static void put_quoted_inside(struct ul_text *text, const char *string)
     ul_text_put_bytes(text, quoted.data + 1, quoted.length - 2);
 }
 
-static void put_operators(struct ul_text *text, const struct ul_model *model)
+static void put_operators(struct ul_text *text, const struct ul_onnx_model *model)
 {
     ul_text_printf(text, "operators: %u, nodes: %llu\n", (unsigned)model->operator_count,
                    (unsigned long long)count_nodes(model));
@@ -113,7 +113,7 @@ static void put_operators(struct ul_text *text, const struct ul_model *model)
 
 static void put_problems(struct ul_text *text, const struct inspection *inspection)
 {
-    const struct ul_model *model = inspection->model;
+    const struct ul_onnx_model *model = inspection->model;
     if (model->problem_count == 0 && inspection->refusal == NULL)
         return;
     ul_text_put(text, "not supported:\n");
@@ -130,7 +130,7 @@ static void put_problems(struct ul_text *text, const struct inspection *inspecti
 
 static void put_text(struct ul_text *text, const struct inspection *inspection)
 {
-    const struct ul_model *model = inspection->model;
+    const struct ul_onnx_model *model = inspection->model;
     ul_text_put(text, "producer: ");
     ul_text_quote(text, model->producer_name, strlen(model->producer_name));
     ul_text_put(text, " ");
@@ -198,7 +198,7 @@ static void json_ports(struct ul_text *text, const char *key, uint32_t count,
     ul_text_put(text, count == 0 ? "]" : "\n  ]");
 }
 
-static void json_operators(struct ul_text *text, const struct ul_model *model)
+static void json_operators(struct ul_text *text, const struct ul_onnx_model *model)
 {
     ul_text_put(text, ",\n  \"operators\": [");
     for (uint32_t i = 0; i < model->operator_count; i++) {
@@ -233,7 +233,7 @@ static void json_problem(struct ul_text *text, const char *op, const char *domai
 
 static void json_problems(struct ul_text *text, const struct inspection *inspection)
 {
-    const struct ul_model *model = inspection->model;
+    const struct ul_onnx_model *model = inspection->model;
     ul_text_put(text, ",\n  \"not_supported\": [");
     for (uint32_t i = 0; i < model->problem_count; i++) {
         const struct ul_model_problem *problem = &model->problems[i];
@@ -251,7 +251,7 @@ static void json_problems(struct ul_text *text, const struct inspection *inspect
 
 static void put_json(struct ul_text *text, const struct inspection *inspection)
 {
-    const struct ul_model *model = inspection->model;
+    const struct ul_onnx_model *model = inspection->model;
     ul_text_printf(text,
                    "{\n  \"format\": \"ullage-inspect\",\n  \"version\": 1,\n"
                    "  \"model_sha256\": \"%s\",\n  \"ir_version\": %lld,\n  \"producer\": ",

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 4096, SMALL_ELEMENTS = 4096 };
+enum { MAX_FILES = 4096, SMALL_ELEMENTS = 4096 };
 
 /* ---- one attempt: a job of its own with other constants ---- */
 
@@ -83,8 +83,8 @@ static const char *shape_option(struct ul_arena *arena, const char *name,
 }
 
 /* Tells the job of the set's shapes, and of what is constant. */
-static void take_inputs(struct verification *verification, struct ul_cli_job *job,
-                        enum attempt attempt)
+static void apply_inputs(struct verification *verification, struct ul_cli_job *job,
+                         enum attempt attempt)
 {
     for (uint32_t i = 0; i < verification->input_count; i++) {
         const struct ul_tensor *tensor = verification->inputs[i];
@@ -116,7 +116,7 @@ static enum ul_status build_attempt(struct verification *verification, enum atte
     struct ul_cli_job job;
     ul_cli_job_init(&job);
     copy_options(&verification->outer->options, &job.options);
-    take_inputs(verification, &job, attempt);
+    apply_inputs(verification, &job, attempt);
     enum ul_status status = ul_cli_build(&job, verification->model);
     if (status == UL_OK)
         status = ul_cli_plan(&job);
@@ -143,9 +143,9 @@ static bool is_file(const char *path)
 static enum ul_status read_inputs(struct verification *verification)
 {
     struct ul_arena *arena = &verification->outer->keep;
-    const struct ul_model *model = &verification->outer->model;
+    const struct ul_onnx_model *model = &verification->outer->model;
     verification->input_count = 0;
-    while (verification->input_count < MOST_FILES &&
+    while (verification->input_count < MAX_FILES &&
            is_file(set_file(verification, "input", verification->input_count)))
         verification->input_count++;
     uint32_t count = verification->input_count;
@@ -191,7 +191,7 @@ static void show_output(struct verification *verification, const char *path, con
 static enum ul_status link_data(struct verification *verification, const char *folder)
 {
     struct ul_arena *arena = &verification->outer->keep;
-    const struct ul_model *model = &verification->outer->model;
+    const struct ul_onnx_model *model = &verification->outer->model;
     uint32_t number = 0;
     if (mkdir(folder, 0777) != 0)
         return ul_diag_set(&verification->outer->diag, UL_IO, "%s: %s", folder, strerror(errno));
@@ -206,7 +206,7 @@ static enum ul_status link_data(struct verification *verification, const char *f
             free(real);
         }
     }
-    for (uint32_t i = 0; i < MOST_FILES && is_file(set_file(verification, "output", i)); i++) {
+    for (uint32_t i = 0; i < MAX_FILES && is_file(set_file(verification, "output", i)); i++) {
         char *real = realpath(set_file(verification, "output", i), NULL);
         if (real == NULL ||
             symlink(real, ul_arena_printf(arena, "%s/output_%u.pb", folder, i)) != 0)
@@ -345,7 +345,7 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 /* ---- random inputs ---- */
 
 struct difference {
-    double most;
+    double max;
     uint64_t wrong; /* elements outside the tolerance */
     double norm;    /* of the difference over that of what is wanted */
     bool is_near;
@@ -356,7 +356,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
 {
     double rtol = options->rtol != NULL ? strtod(options->rtol, NULL) : 1e-3;
     double atol = options->atol != NULL ? strtod(options->atol, NULL) : 1e-7;
-    struct difference all = {.most = 0};
+    struct difference all = {.max = 0};
     double apart_squares = 0, want_squares = 0;
     bool exact = !ul_dtype_get(want->type.dtype)->is_float;
     for (uint64_t i = 0; i < ul_type_elements(&want->type); i++) {
@@ -366,7 +366,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
         bool equal = (isnan(a) && isnan(b)) || (isinf(a) && a >= b && a <= b) ||
                      apart <= (exact ? 0 : atol + rtol * fabs(b));
         all.wrong += equal ? 0 : 1;
-        all.most = apart > all.most ? apart : all.most;
+        all.max = apart > all.max ? apart : all.max;
         if (!equal || isfinite(apart)) { /* infinities and NaN that are alike add nothing */
             apart_squares += apart * apart;
             want_squares += b * b;
@@ -392,7 +392,7 @@ static enum ul_status compare_file(struct verification *verification, const char
     bool right = all.wrong == 0 || all.is_near;
     printf("%s: largest difference %.3g, norm error %.3g, %llu of %llu elements outside the "
            "tolerance%s\n",
-           name, all.most, all.norm, (unsigned long long)all.wrong,
+           name, all.max, all.norm, (unsigned long long)all.wrong,
            (unsigned long long)ul_type_elements(&want->type),
            all.wrong > 0 && right ? "; ok by norm" : "");
     if (right)

@@ -106,7 +106,7 @@ static bool finds_cudnn(struct ul_cli_job *job)
 
 /* ---- options ---- */
 
-enum ul_status ul_cli_take_cuda(struct ul_cli_job *job, struct ul_program_options *program)
+enum ul_status ul_cli_apply_cuda(struct ul_cli_job *job, struct ul_program_options *program)
 {
     const struct ul_cli_options *given = &job->options;
     const char *cudnn = given->with_cudnn != NULL ? given->with_cudnn : "auto";

@@ -169,10 +169,10 @@ static enum ul_status set_number(struct ul_cli_options *options, enum ul_cli_opt
     else
         planning->alignment_bytes = number;
     bool power =
-        number >= UL_PROGRAM_LEAST_ALIGN_BYTES && number <= 4096 && (number & (number - 1)) == 0;
+        number >= UL_PROGRAM_MIN_ALIGN_BYTES && number <= 4096 && (number & (number - 1)) == 0;
     if (id == UL_CLI_ALIGN && !power)
         return ul_diag_set(diag, UL_USAGE, "--align %s: expected a power of two from %d to 4096",
-                           value, UL_PROGRAM_LEAST_ALIGN_BYTES);
+                           value, UL_PROGRAM_MIN_ALIGN_BYTES);
     if (id == UL_CLI_BUDGET && number == 0)
         return bad_value(diag, id, value);
     return UL_OK;

@@ -126,18 +126,18 @@ static bool word_is(const char *given, const char *word)
 /* --threads, or as many as this machine has cores. */
 static enum ul_status thread_count(struct ul_cli_job *job, uint32_t *count)
 {
-    enum { MOST_THREADS = 1024 };
+    enum { MAX_THREADS = 1024 };
     const char *given = job->options.threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    *count = cores < 1 ? 1 : cores > MOST_THREADS ? MOST_THREADS : (uint32_t)cores;
+    *count = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (uint32_t)cores;
     if (given == NULL)
         return UL_OK;
     char *end;
     errno = 0;
     long number = strtol(given, &end, 10);
-    if (end == given || *end != '\0' || errno != 0 || number < 1 || number > MOST_THREADS)
+    if (end == given || *end != '\0' || errno != 0 || number < 1 || number > MAX_THREADS)
         return ul_diag_set(&job->diag, UL_USAGE, "--threads %s: expected a number from 1 to %d",
-                           given, MOST_THREADS);
+                           given, MAX_THREADS);
     *count = (uint32_t)number;
     return UL_OK;
 }
@@ -197,7 +197,7 @@ static enum ul_status program_options(struct ul_cli_job *job, struct ul_program_
                                                               ? job->plan_header.alignment_bytes
                                                               : given->planning.alignment_bytes,
                                            .profile = &job->profile};
-    UL_TRY(ul_cli_take_cuda(job, options));
+    UL_TRY(ul_cli_apply_cuda(job, options));
     UL_TRY(conv_choice(job, &options->conv));
     UL_TRY(thread_count(job, &options->thread_count));
     if (given->isa != NULL)
@@ -224,7 +224,7 @@ static enum ul_status run_passes(struct ul_cli_job *job, enum ul_dtype precision
         .print_after = job->options.print_after,
         .stop_after = job->options.stop_after};
     if (job->library != NULL) {
-        options.is_call = ul_library_takes;
+        options.is_call = ul_library_supports;
         options.library = job->library;
     }
     return ul_passes_run(&job->graph, &job->scratch, &options, &job->diag);
@@ -282,10 +282,10 @@ static enum ul_status build(struct ul_cli_job *job, const char *model_path)
     struct ul_program_options options;
     enum ul_dtype precision;
     if (job->options.plan != NULL)
-        UL_TRY(ul_cli_take_plan(job));
+        UL_TRY(ul_cli_read_plan(job));
     else
         UL_TRY(ul_cli_fit_target(job));
-    UL_TRY(ul_cli_take_profile(job));
+    UL_TRY(ul_cli_read_profile(job));
     UL_TRY(program_options(job, &options));
     UL_TRY(storage_of(job, &precision));
     ul_cli_progress("reading and simplifying the model");
@@ -313,7 +313,7 @@ static enum ul_status build(struct ul_cli_job *job, const char *model_path)
 enum ul_status ul_cli_build(struct ul_cli_job *job, const char *model_path)
 {
     enum ul_status status = build(job, model_path);
-    return status != UL_OK && ul_cli_is_other_model(job) ? ul_cli_say_other_model(job) : status;
+    return status != UL_OK && ul_cli_is_other_model(job) ? ul_cli_report_other_model(job) : status;
 }
 
 /* ---- plan ---- */
@@ -331,10 +331,10 @@ static void describe_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     const struct ul_program_options *program = &job->program->options;
-    uint32_t most = options->dims.count + options->shapes.count + options->consts.count +
-                    options->no_passes.count + options->splits.count + 8 + UL_CLI_PROFILE_OPTIONS +
-                    UL_CLI_CUDA_OPTIONS;
-    struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, most);
+    uint32_t max = options->dims.count + options->shapes.count + options->consts.count +
+                   options->no_passes.count + options->splits.count + 8 + UL_CLI_PROFILE_OPTIONS +
+                   UL_CLI_CUDA_OPTIONS;
+    struct ul_report_option *list = UL_NEW_ARRAY(&job->keep, struct ul_report_option, max);
     uint32_t count = 0;
     add_options(job, list, &count, "dim", &options->dims);
     add_options(job, list, &count, "shape", &options->shapes);
@@ -426,16 +426,16 @@ static enum ul_status read_plan(struct ul_cli_job *job, const char *path)
     ul_file_unmap(&file);
     if (status == UL_OK)
         status = ul_plan_check(&job->scratch, job->program->problem, &job->plan, &job->diag);
-    if (status == UL_OK && job->plan.alignment_bytes < UL_PROGRAM_LEAST_ALIGN_BYTES)
+    if (status == UL_OK && job->plan.alignment_bytes < UL_PROGRAM_MIN_ALIGN_BYTES)
         status = ul_diag_set(
             &job->diag, UL_MISMATCH, "its alignment is %llu bytes; elements need up to %d",
-            (unsigned long long)job->plan.alignment_bytes, UL_PROGRAM_LEAST_ALIGN_BYTES);
+            (unsigned long long)job->plan.alignment_bytes, UL_PROGRAM_MIN_ALIGN_BYTES);
     if (status == UL_OK && job->plan.alignment_bytes < ul_program_call_align(job->program))
         status = ul_diag_set(
             &job->diag, UL_MISMATCH, "its alignment is %llu bytes; library calls need %u (--align)",
             (unsigned long long)job->plan.alignment_bytes, ul_program_call_align(job->program));
     if (status != UL_OK && ul_cli_is_other_model(job))
-        return ul_cli_say_other_model(job);
+        return ul_cli_report_other_model(job);
     if ((status == UL_MISMATCH || status == UL_INVALID) && ul_cli_plan_options(job) != NULL) {
         const char *why = ul_arena_copy_string(&job->keep, job->diag.text);
         job->diag = (struct ul_diag){0};

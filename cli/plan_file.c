@@ -118,7 +118,7 @@ static bool has_name(const struct ul_cli_list *list, const char *pair)
 }
 
 /* What the command line said itself stands. */
-static enum ul_status take_options(struct ul_cli_job *job)
+static enum ul_status apply_plan_options(struct ul_cli_job *job)
 {
     const struct ul_report_header *header = &job->plan_header;
     struct ul_cli_options *options = &job->options;
@@ -177,7 +177,7 @@ static enum ul_status take_options(struct ul_cli_job *job)
 }
 
 /* The plan's target, which a command may name as well. */
-static enum ul_status take_target(struct ul_cli_job *job)
+static enum ul_status apply_target(struct ul_cli_job *job)
 {
     const struct ul_report_header *header = &job->plan_header;
     const char *given = job->options.target;
@@ -195,7 +195,7 @@ static enum ul_status take_target(struct ul_cli_job *job)
     return ul_cli_fit_target(job);
 }
 
-enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
+enum ul_status ul_cli_read_plan(struct ul_cli_job *job)
 {
     const char *path = job->options.plan;
     struct ul_file file;
@@ -206,7 +206,7 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
                               &job->plan_header, &job->diag);
     ul_file_unmap(&file);
     if (status == UL_OK)
-        status = take_target(job);
+        status = apply_target(job);
     if (status == UL_OK)
         status = check_sizes(job, "dim", &job->options.dims);
     if (status == UL_OK)
@@ -216,7 +216,7 @@ enum ul_status ul_cli_take_plan(struct ul_cli_job *job)
     if (status == UL_OK)
         status = check_libraries(job);
     if (status == UL_OK)
-        status = take_options(job);
+        status = apply_plan_options(job);
     if (status != UL_OK)
         ul_diag_prefix(&job->diag, path);
     return status;
@@ -228,7 +228,7 @@ bool ul_cli_is_other_model(const struct ul_cli_job *job)
            strcmp(job->plan_header.model_sha256, job->model.sha256) != 0;
 }
 
-enum ul_status ul_cli_say_other_model(struct ul_cli_job *job)
+enum ul_status ul_cli_report_other_model(struct ul_cli_job *job)
 {
     job->diag = (struct ul_diag){0};
     return ul_diag_set(&job->diag, UL_MISMATCH, "%s: was made for another model (SHA-256 %s)",

@@ -17,12 +17,12 @@ static int compare_doubles(const void *a, const void *b)
 static double time_left(const struct ul_profile *profile, const struct ul_measured_step *step,
                         enum ul_work_kind kind)
 {
-    double left = step->least_ns - profile->overhead_ns;
+    double left = step->min_ns - profile->overhead_ns;
     for (uint32_t k = 0; k < UL_WORK_KINDS; k++) {
         if (k != (uint32_t)kind && profile->rates[k] > 0)
             left -= (double)step->work->counts[k] / profile->rates[k];
     }
-    return left > step->least_ns / 4 ? left : step->least_ns / 4;
+    return left > step->min_ns / 4 ? left : step->min_ns / 4;
 }
 
 static void fit_rate(struct ul_arena *arena, const struct ul_measured *measured,
@@ -50,9 +50,9 @@ static void fit_levels(const struct ul_measured *measured, struct ul_profile *pr
         uint64_t moved = measured->steps[i].moved_bytes;
         double rate = 0;
         for (; i < measured->step_count && measured->steps[i].moved_bytes == moved; i++) {
-            double busy = measured->steps[i].least_ns - profile->overhead_ns;
-            double least = measured->steps[i].least_ns / 4;
-            double found = (double)moved / (busy > least ? busy : least);
+            double busy = measured->steps[i].min_ns - profile->overhead_ns;
+            double min = measured->steps[i].min_ns / 4;
+            double found = (double)moved / (busy > min ? busy : min);
             rate = found > rate ? found : rate;
         }
         if (count > 0 && rate >= 0.95 * profile->levels[count - 1].rate)

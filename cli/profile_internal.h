@@ -12,7 +12,7 @@ struct ul_measured_step {
     const char *label; /* of its row: what it is for */
     const struct ul_work *work;
     uint64_t moved_bytes;
-    double least_ns;
+    double min_ns;
 };
 
 struct ul_measured {

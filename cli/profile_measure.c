@@ -152,8 +152,8 @@ static enum ul_status bad_result(struct ul_cli_job *job, const char *what)
 }
 
 /* The times in the program's JSON, in the order of the program's steps. */
-static enum ul_status take_times(struct ul_cli_job *job, const json_t *root,
-                                 struct ul_measured *measured)
+static enum ul_status collect_times(struct ul_cli_job *job, const json_t *root,
+                                    struct ul_measured *measured)
 {
     const struct ul_program *program = job->program;
     const json_t *steps = json_object_get(root, "steps");
@@ -174,10 +174,10 @@ static enum ul_status take_times(struct ul_cli_job *job, const json_t *root,
             const json_t *item = json_array_get(steps, k);
             const char *name = json_string_value(json_object_get(item, "name"));
             if (name != NULL && strcmp(name, step->name) == 0)
-                measured->steps[i].least_ns =
+                measured->steps[i].min_ns =
                     1e9 * json_number_value(json_object_get(item, "least_seconds"));
         }
-        if (!(measured->steps[i].least_ns > 0) || !(measured->run_ns > 0))
+        if (!(measured->steps[i].min_ns > 0) || !(measured->run_ns > 0))
             return bad_result(job, "left out a step");
     }
     return UL_OK;
@@ -190,7 +190,7 @@ static enum ul_status read_times(struct ul_cli_job *job, const char *path,
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL)
         return bad_result(job, "wrote no result");
-    enum ul_status status = take_times(job, root, measured);
+    enum ul_status status = collect_times(job, root, measured);
     json_decref(root);
     return status;
 }

@@ -36,7 +36,7 @@ static enum ul_status read_file(struct ul_cli_job *job, const char *path)
     return UL_OK;
 }
 
-enum ul_status ul_cli_take_profile(struct ul_cli_job *job)
+enum ul_status ul_cli_read_profile(struct ul_cli_job *job)
 {
     struct ul_cli_options *options = &job->options;
     const char *name =

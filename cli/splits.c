@@ -19,10 +19,10 @@
 #include <time.h>
 
 enum {
-    MOST_HALVINGS = 3,
-    MOST_VARIANTS = 16,
-    MOST_LADDERS = 4,       /* variants that are also searched for recomputations */
-    MOST_STEPS = 100 * 1000 /* of all variants together */
+    MAX_HALVINGS = 3,
+    MAX_VARIANTS = 16,
+    MAX_LADDERS = 4,       /* variants that are also searched for recomputations */
+    MAX_STEPS = 100 * 1000 /* of all variants together */
 };
 
 struct variant {
@@ -101,8 +101,8 @@ static uint32_t leanest_of(const struct ul_plan_step *step)
 {
     uint32_t leanest = 0;
     for (uint32_t a = 1; a < step->alternative_count; a++) {
-        if (step->alternatives[a].parts[0].scratch_bytes <
-            step->alternatives[leanest].parts[0].scratch_bytes)
+        if (step->alternatives[a].substeps[0].scratch_bytes <
+            step->alternatives[leanest].substeps[0].scratch_bytes)
             leanest = a;
     }
     return leanest;
@@ -165,8 +165,8 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
 {
     struct variant *variant = &search->variants[search->count];
     struct ul_diag diag = {0};
-    if (is_known(search, texts, count) || search->count == MOST_VARIANTS ||
-        search->steps > MOST_STEPS)
+    if (is_known(search, texts, count) || search->count == MAX_VARIANTS ||
+        search->steps > MAX_STEPS)
         return UL_OK;
     *variant = (struct variant){.program = NULL};
     ul_arena_init(&variant->arena);
@@ -300,7 +300,7 @@ static enum ul_status try_targets(struct search *search)
     double reached = 1.0;
     double missed = 0.0;
     uint32_t halvings = 0;
-    while (halvings <= MOST_HALVINGS && search->count < MOST_VARIANTS && has_time(search)) {
+    while (halvings <= MAX_HALVINGS && search->count < MAX_VARIANTS && has_time(search)) {
         const char *const *texts;
         uint32_t count;
         double target =
@@ -364,7 +364,7 @@ static enum ul_status merge_ladder(struct search *search, uint32_t index)
 /* The smallest of the front and some evenly between are searched for recomputations. */
 static enum ul_status merge_all(struct search *search)
 {
-    uint32_t front[MOST_VARIANTS];
+    uint32_t front[MAX_VARIANTS];
     uint32_t count = 0;
     for (uint32_t i = 1; i < search->count; i++) {
         if (is_in_front(search, i))
@@ -383,7 +383,7 @@ static enum ul_status merge_all(struct search *search)
             }
         }
     }
-    uint32_t ladders = count < MOST_LADDERS ? count : MOST_LADDERS;
+    uint32_t ladders = count < MAX_LADDERS ? count : MAX_LADDERS;
     for (uint32_t i = 0; i < ladders; i++)
         UL_TRY(merge_ladder(search,
                             front[(uint64_t)i * (count - 1) / (ladders < 2 ? 1 : ladders - 1)]));
@@ -407,7 +407,7 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     search.planning.budget_bytes = 0;
     if (search.planning.time_limit_seconds > 0)
         search.deadline_seconds = seconds_now() + search.planning.time_limit_seconds;
-    search.variants = UL_NEW_ARRAY(&job->keep, struct variant, MOST_VARIANTS);
+    search.variants = UL_NEW_ARRAY(&job->keep, struct variant, MAX_VARIANTS);
     search.variants[0] =
         (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
     search.count = 1;
@@ -430,7 +430,7 @@ enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan 
     return status;
 }
 
-enum ul_status ul_cli_take_variant(struct ul_cli_job *job, uint32_t variant)
+enum ul_status ul_cli_apply_variant(struct ul_cli_job *job, uint32_t variant)
 {
     if (variant == 0)
         return UL_OK;

@@ -40,7 +40,7 @@ const char *ul_builder_describe(const struct ul_builder *builder, const char *na
 void ul_builder_problem(struct ul_builder *builder, const char *domain, const char *op,
                         const char *node, const char *reason)
 {
-    struct ul_model *model = builder->model;
+    struct ul_onnx_model *model = builder->model;
     struct ul_arena *arena = builder->graph->arena;
     for (uint32_t i = 0; i < model->problem_count; i++) {
         struct ul_model_problem *known = &model->problems[i];

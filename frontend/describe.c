@@ -175,7 +175,7 @@ static void describe_ports(struct ul_builder *builder)
 
 void ul_describe_model(struct ul_builder *builder)
 {
-    struct ul_model *model = builder->model;
+    struct ul_onnx_model *model = builder->model;
     struct ul_arena *arena = builder->graph->arena;
     model->ir_version = builder->proto->ir_version;
     model->producer_name = copy_or_empty(arena, builder->proto->producer_name);

@@ -119,7 +119,7 @@ static enum ul_status resolve(struct ul_builder *builder, const char *owner, con
 static enum ul_status map_once(struct ul_builder *builder, const char *path,
                                const struct ul_file **out)
 {
-    struct ul_model *model = builder->model;
+    struct ul_onnx_model *model = builder->model;
     for (uint32_t i = 0; i < model->file_count; i++) {
         if (strcmp(model->files[i].path, path) == 0) {
             *out = &model->files[i].file;

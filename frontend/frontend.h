@@ -89,7 +89,7 @@ struct ul_model_file {
 };
 
 /* A description of the model file. */
-struct ul_model {
+struct ul_onnx_model {
     const char *path;
     char sha256[65]; /* of the model file without external data */
     int64_t ir_version;
@@ -125,16 +125,17 @@ struct ul_model {
  * model, or a dimension has no size: lists every one with the flag to give). After any result
  * ul_model_done must be called. */
 enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
-                                const struct ul_frontend_options *options, struct ul_model *model,
-                                struct ul_diag *diag) UL_MUST_CHECK;
+                                const struct ul_frontend_options *options,
+                                struct ul_onnx_model *model, struct ul_diag *diag) UL_MUST_CHECK;
 /* The same from memory; external data is looked for in `directory` (NULL: there is none). `data`
  * must outlive the graph. */
 enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *arena,
                                       const void *data, uint64_t size_bytes, const char *directory,
                                       const struct ul_frontend_options *options,
-                                      struct ul_model *model, struct ul_diag *diag) UL_MUST_CHECK;
+                                      struct ul_onnx_model *model,
+                                      struct ul_diag *diag) UL_MUST_CHECK;
 /* Unmaps the files. */
-void ul_model_done(struct ul_model *model);
+void ul_model_done(struct ul_onnx_model *model);
 
 /* A TensorProto file (.pb), copied into the arena; `name` may be NULL. */
 enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,

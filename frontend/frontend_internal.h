@@ -99,7 +99,7 @@ struct ul_builder {
     struct ul_graph *graph;
     struct ul_arena *scratch;
     struct ul_diag *diag;
-    struct ul_model *model;
+    struct ul_onnx_model *model;
     const struct ul_frontend_options *options;
     const struct ul_wire *wire;
     const Onnx__ModelProto *proto;

@@ -76,9 +76,9 @@ static enum ul_status bind_attributes(struct ul_builder *builder,
     size_t size = 0;
     while (ul_proto_unknown(&function->base, UL_WIRE_FUNCTION_ATTRIBUTE, defaults, &data, &size))
         defaults++;
-    uint64_t most = (uint64_t)node->n_attribute + defaults;
-    bindings->names = UL_NEW_ARRAY(builder->scratch, const char *, most);
-    bindings->attrs = UL_NEW_ARRAY(builder->scratch, const Onnx__AttributeProto *, most);
+    uint64_t max = (uint64_t)node->n_attribute + defaults;
+    bindings->names = UL_NEW_ARRAY(builder->scratch, const char *, max);
+    bindings->attrs = UL_NEW_ARRAY(builder->scratch, const Onnx__AttributeProto *, max);
     for (size_t i = 0; i < node->n_attribute; i++) {
         const Onnx__AttributeProto *attr = ul_attribute_resolve(builder, node->attribute[i]);
         if (attr != NULL && node->attribute[i]->name != NULL)
@@ -155,7 +155,7 @@ static void own_opsets(struct ul_builder *builder, const Onnx__FunctionProto *fu
     }
 }
 
-static enum ul_status take_outputs(struct ul_builder *builder, const Onnx__FunctionProto *function,
+static enum ul_status bind_outputs(struct ul_builder *builder, const Onnx__FunctionProto *function,
                                    struct ul_old_node *node, const struct ul_scope *scope)
 {
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -198,5 +198,5 @@ enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__Functi
     builder->prefix = saved.prefix;
     builder->depth = saved.depth;
     builder->active_count = saved.active_count;
-    return take_outputs(builder, function, node, &scope);
+    return bind_outputs(builder, function, node, &scope);
 }

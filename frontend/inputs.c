@@ -88,7 +88,7 @@ static enum ul_status apply_shape(struct inputs *inputs, const struct ul_model_p
 
 static enum ul_status apply_options(struct inputs *inputs)
 {
-    const struct ul_model *model = inputs->builder->model;
+    const struct ul_onnx_model *model = inputs->builder->model;
     for (uint32_t i = 0; i < model->input_count; i++) {
         const struct ul_model_port *port = &model->inputs[i];
         const struct ul_tensor *constant = find_const(inputs, port->name);
@@ -107,7 +107,7 @@ static enum ul_status apply_options(struct inputs *inputs)
 
 static const char *list_symbols(const struct inputs *inputs)
 {
-    const struct ul_model *model = inputs->builder->model;
+    const struct ul_onnx_model *model = inputs->builder->model;
     struct ul_names listed;
     struct ul_text text;
     ul_names_init(&listed, inputs->builder->scratch);
@@ -154,7 +154,7 @@ static enum ul_status check_dims(struct inputs *inputs)
 
 static enum ul_status unknown_input(const struct inputs *inputs, const char *flag, const char *name)
 {
-    const struct ul_model *model = inputs->builder->model;
+    const struct ul_onnx_model *model = inputs->builder->model;
     struct ul_text text;
     ul_text_init(&text, inputs->builder->scratch);
     for (uint32_t i = 0; i < model->input_count; i++)

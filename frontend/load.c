@@ -46,7 +46,7 @@ enum ul_status ul_opsets_check(struct ul_builder *builder, const struct ul_opset
 
 static enum ul_status report_problems(struct ul_builder *builder)
 {
-    const struct ul_model *model = builder->model;
+    const struct ul_onnx_model *model = builder->model;
     struct ul_text text;
     if (model->problem_count == 0)
         return UL_OK;
@@ -105,8 +105,8 @@ static enum ul_status load(struct ul_builder *builder, const void *data, uint64_
 
 static enum ul_status load_into(struct ul_graph *graph, struct ul_arena *arena, const void *data,
                                 uint64_t size_bytes, const char *directory,
-                                const struct ul_frontend_options *options, struct ul_model *model,
-                                struct ul_diag *diag)
+                                const struct ul_frontend_options *options,
+                                struct ul_onnx_model *model, struct ul_diag *diag)
 {
     static const struct ul_frontend_options nothing;
     struct ul_arena scratch;
@@ -129,7 +129,7 @@ static enum ul_status load_into(struct ul_graph *graph, struct ul_arena *arena, 
 enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *arena,
                                       const void *data, uint64_t size_bytes, const char *directory,
                                       const struct ul_frontend_options *options,
-                                      struct ul_model *model, struct ul_diag *diag)
+                                      struct ul_onnx_model *model, struct ul_diag *diag)
 {
     memset(model, 0, sizeof *model);
     return load_into(graph, arena, data, size_bytes, directory, options, model, diag);
@@ -147,8 +147,8 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
 }
 
 enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, const char *path,
-                                const struct ul_frontend_options *options, struct ul_model *model,
-                                struct ul_diag *diag)
+                                const struct ul_frontend_options *options,
+                                struct ul_onnx_model *model, struct ul_diag *diag)
 {
     memset(model, 0, sizeof *model);
     struct ul_file file;
@@ -166,7 +166,7 @@ enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, 
     return status;
 }
 
-void ul_model_done(struct ul_model *model)
+void ul_model_done(struct ul_onnx_model *model)
 {
     for (uint32_t i = 0; i < model->file_count; i++)
         ul_file_unmap(&model->files[i].file);
@@ -202,7 +202,7 @@ enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
 {
     struct ul_file file;
     struct ul_arena scratch;
-    struct ul_model model = {0};
+    struct ul_onnx_model model = {0};
     struct ul_graph graph;
     UL_TRY(ul_file_map(&file, arena, path, diag));
     ul_arena_init(&scratch);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Bounds what a hostile model makes of itself: inserting copies the list. */
-enum { MOST_ITEMS = 4096 };
+enum { MAX_ITEMS = 4096 };
 
 struct list {
     uint32_t count;
@@ -108,7 +108,7 @@ static void sequence_insert(struct ul_old_node *node)
     if (old == NULL || !has_tensor(node, 1) ||
         !read_position(node, 2, old->count, (int64_t)old->count + 1, old->count, &position))
         return;
-    if (old->count == MOST_ITEMS) {
+    if (old->count == MAX_ITEMS) {
         ul_old_problem(node, "makes a sequence of more than 4096 tensors");
         return;
     }
@@ -184,14 +184,14 @@ static bool read_sizes(struct ul_old_node *node, int64_t extent, int64_t **sizes
         given = ul_old_tensor(node, value);
         wrong = given == NULL || given->type.rank > 1 ||
                 !ul_dtype_get(given->type.dtype)->is_integer ||
-                ul_type_elements(&given->type) > MOST_ITEMS;
+                ul_type_elements(&given->type) > MAX_ITEMS;
     }
     bool single = given == NULL || (!wrong && given->type.rank == 0);
     int64_t chunk = wrong || given == NULL || !single ? 1 : ul_tensor_get_int(given, 0);
     uint64_t parts = 0;
     if (!wrong && chunk > 0)
         parts = single ? (uint64_t)((extent + chunk - 1) / chunk) : ul_type_elements(&given->type);
-    wrong = wrong || chunk <= 0 || parts > MOST_ITEMS;
+    wrong = wrong || chunk <= 0 || parts > MAX_ITEMS;
     *sizes = UL_NEW_ARRAY(node->builder->scratch, int64_t, wrong ? 0 : parts);
     *count = 0;
     int64_t left = extent;

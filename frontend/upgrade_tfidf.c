@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Bounds what a hostile model makes of itself. */
-enum { LONGEST_GRAM = 16, MOST_SKIPS = 1000 };
+enum { LONGEST_GRAM = 16, MAX_SKIPS = 1000 };
 
 struct tfidf {
     struct ul_old_node *node;
@@ -113,7 +113,7 @@ static const char *read_attributes(struct tfidf *t)
     if (t->starts == NULL || t->starts->kind != UL_ATTR_INTS || t->columns == NULL ||
         t->columns->kind != UL_ATTR_INTS)
         return "lacks ngram_counts or ngram_indexes";
-    if (t->starts->count > LONGEST_GRAM || ul_old_int(node, "max_skip_count", 0) > MOST_SKIPS)
+    if (t->starts->count > LONGEST_GRAM || ul_old_int(node, "max_skip_count", 0) > MAX_SKIPS)
         return "with such long n-grams or skips is not supported";
     for (uint32_t i = 0; i < t->starts->count; i++) {
         int64_t end = i + 1 < t->starts->count ? t->starts->ints[i + 1] : t->pool->count;

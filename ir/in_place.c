@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { MOST_LOOPS = 64 };
+enum { MAX_LOOPS = 64 };
 
 struct access {
     uint32_t buffer;
@@ -33,7 +33,7 @@ struct ul_accesses {
     struct access *loads, *stores;
     uint32_t load_count, load_capacity, store_count, store_capacity;
     uint32_t position, depth;
-    ul_ks path[MOST_LOOPS];
+    ul_ks path[MAX_LOOPS];
     ul_kx *definitions; /* of variables that LET binds; UL_NONE for others */
 };
 
@@ -111,7 +111,7 @@ static void collect_list(struct ul_accesses *a, ul_ks first)
             add_store(a, stmt->buffer, stmt->index);
         if (stmt->kind == UL_KS_LET)
             a->definitions[stmt->var] = stmt->value;
-        UL_ASSERT(a->depth < MOST_LOOPS);
+        UL_ASSERT(a->depth < MAX_LOOPS);
         a->path[a->depth++] = id;
         if (stmt->kind == UL_KS_CONTRACT) {
             collect_contraction(a, &a->kernel->contractions[stmt->contraction]);
@@ -158,16 +158,16 @@ static bool is_fixed(const struct ul_kernel *kernel, ul_kx id)
 struct row_index {
     uint32_t loop_count;
     const uint32_t *vars;
-    int64_t factors[MOST_LOOPS];
+    int64_t factors[MAX_LOOPS];
     int64_t low, high;
 };
 
 /* Numbers beyond this are not worked with; their sums stay in range. */
-#define MOST_NUMBER ((int64_t)1 << 50)
+#define MAX_NUMBER ((int64_t)1 << 50)
 
 static bool is_small(int64_t value)
 {
-    return value >= -MOST_NUMBER && value <= MOST_NUMBER;
+    return value >= -MAX_NUMBER && value <= MAX_NUMBER;
 }
 
 static bool add_rest(struct row_index *row, int64_t low, int64_t high, int64_t factor)
@@ -210,22 +210,22 @@ static bool add_to_row(const struct ul_accesses *a, struct row_index *row, ul_kx
 /* Are the rows of `width` elements, at the sums of factor * variable, apart? */
 static bool rows_apart(const struct ul_kernel *kernel, const struct row_index *row, int64_t width)
 {
-    bool done[MOST_LOOPS] = {false};
+    bool done[MAX_LOOPS] = {false};
     int64_t reach = width;
     for (uint32_t round = 0; round < row->loop_count; round++) {
-        uint32_t least = row->loop_count;
+        uint32_t min = row->loop_count;
         for (uint32_t i = 0; i < row->loop_count; i++) {
-            if (!done[i] && (least == row->loop_count || row->factors[i] < row->factors[least]))
-                least = i;
+            if (!done[i] && (min == row->loop_count || row->factors[i] < row->factors[min]))
+                min = i;
         }
-        done[least] = true;
-        const struct ul_kernel_var *var = &kernel->vars[row->vars[least]];
+        done[min] = true;
+        const struct ul_kernel_var *var = &kernel->vars[row->vars[min]];
         int64_t steps = var->high - var->low;
         int64_t spread;
         if (steps == 0)
             continue;
-        if (row->factors[least] < reach ||
-            __builtin_mul_overflow(row->factors[least], steps, &spread) || !is_small(spread))
+        if (row->factors[min] < reach ||
+            __builtin_mul_overflow(row->factors[min], steps, &spread) || !is_small(spread))
             return false;
         reach += spread;
     }
@@ -256,7 +256,7 @@ static bool shared_loops(const struct ul_accesses *a, const struct access *load,
 static bool comes_before(const struct ul_accesses *a, const struct access *load,
                          const struct access *store)
 {
-    uint32_t vars[MOST_LOOPS];
+    uint32_t vars[MAX_LOOPS];
     uint32_t count;
     if (!shared_loops(a, load, store, vars, &count))
         return false;

@@ -165,14 +165,14 @@ static ul_kx expr_new(struct ul_kernel *kernel, const struct ul_kx_data *expr)
 
 /* Ranges of i64 expressions. Saturated at +-2^61 so that sums of two cannot overflow. */
 
-#define RANGE_MOST ((int64_t)1 << 61)
+#define RANGE_MAX ((int64_t)1 << 61)
 __extension__ typedef __int128 wide_int; /* products of two i64 */
 
 static int64_t clamp_range(wide_int value)
 {
-    if (value > RANGE_MOST)
-        return RANGE_MOST;
-    return value < -RANGE_MOST ? -RANGE_MOST : (int64_t)value;
+    if (value > RANGE_MAX)
+        return RANGE_MAX;
+    return value < -RANGE_MAX ? -RANGE_MAX : (int64_t)value;
 }
 
 static void range_mul(const struct ul_kx_data *a, const struct ul_kx_data *b,
@@ -190,12 +190,12 @@ static void range_mul(const struct ul_kx_data *a, const struct ul_kx_data *b,
     out->high = clamp_range(high);
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t most(int64_t a, int64_t b)
+static int64_t max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -204,9 +204,9 @@ static void range_set(const struct ul_kernel *kernel, struct ul_kx_data *expr)
 {
     const struct ul_kx_data *a = &kernel->exprs[expr->a];
     const struct ul_kx_data *b = &kernel->exprs[expr->b];
-    bool bounded = a->low > -RANGE_MOST && a->high < RANGE_MOST;
-    expr->low = -RANGE_MOST;
-    expr->high = RANGE_MOST;
+    bool bounded = a->low > -RANGE_MAX && a->high < RANGE_MAX;
+    expr->low = -RANGE_MAX;
+    expr->high = RANGE_MAX;
     if (expr->dtype != UL_I64)
         return;
     if (expr->op == UL_KX_ADD) {
@@ -224,11 +224,11 @@ static void range_set(const struct ul_kernel *kernel, struct ul_kx_data *expr)
         expr->low = 0;
         expr->high = b->imm_int - 1;
     } else if (expr->op == UL_KX_MIN) {
-        expr->low = least(a->low, b->low);
-        expr->high = least(a->high, b->high);
+        expr->low = min(a->low, b->low);
+        expr->high = min(a->high, b->high);
     } else if (expr->op == UL_KX_MAX) {
-        expr->low = most(a->low, b->low);
-        expr->high = most(a->high, b->high);
+        expr->low = max(a->low, b->low);
+        expr->high = max(a->high, b->high);
     }
 }
 
@@ -238,8 +238,8 @@ ul_kx ul_kx_int(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t value)
 {
     UL_ASSERT(!is_float(dtype));
     struct ul_kx_data expr = {.op = UL_KX_INT, .dtype = dtype, .imm_int = value};
-    expr.low = value < -RANGE_MOST ? -RANGE_MOST : least(value, RANGE_MOST);
-    expr.high = value > RANGE_MOST ? RANGE_MOST : most(value, -RANGE_MOST);
+    expr.low = value < -RANGE_MAX ? -RANGE_MAX : min(value, RANGE_MAX);
+    expr.high = value > RANGE_MAX ? RANGE_MAX : max(value, -RANGE_MAX);
     return expr_new(kernel, &expr);
 }
 
@@ -280,8 +280,8 @@ ul_kx ul_kx_load(struct ul_kernel *kernel, uint32_t buffer, ul_kx index)
                               .dtype = ul_compute_dtype(kernel->buffers[buffer].dtype),
                               .a = index,
                               .var = buffer,
-                              .low = -RANGE_MOST,
-                              .high = RANGE_MOST};
+                              .low = -RANGE_MAX,
+                              .high = RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
@@ -325,8 +325,8 @@ ul_kx ul_kx_unary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a)
     struct ul_kx_data expr = {.op = op,
                               .dtype = gives_bool(op) ? UL_BOOL : dtype,
                               .a = a,
-                              .low = -RANGE_MOST,
-                              .high = RANGE_MOST};
+                              .low = -RANGE_MAX,
+                              .high = RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
@@ -353,10 +353,10 @@ static bool fold_ints(enum ul_kx_op op, int64_t a, int64_t b, int64_t *out)
             wide += b;
         break;
     case UL_KX_MIN:
-        wide = least(a, b);
+        wide = min(a, b);
         break;
     case UL_KX_MAX:
-        wide = most(a, b);
+        wide = max(a, b);
         break;
     default:
         return false;
@@ -368,8 +368,8 @@ static bool fold_ints(enum ul_kx_op op, int64_t a, int64_t b, int64_t *out)
 static bool fold_compare(enum ul_kx_op op, const struct ul_kx_data *a, const struct ul_kx_data *b,
                          bool *out)
 {
-    if (a->dtype != UL_I64 || a->low <= -RANGE_MOST || a->high >= RANGE_MOST ||
-        b->low <= -RANGE_MOST || b->high >= RANGE_MOST)
+    if (a->dtype != UL_I64 || a->low <= -RANGE_MAX || a->high >= RANGE_MAX ||
+        b->low <= -RANGE_MAX || b->high >= RANGE_MAX)
         return false;
     if (op == UL_KX_LT || op == UL_KX_LE) {
         bool always = op == UL_KX_LT ? a->high < b->low : a->high <= b->low;
@@ -512,8 +512,8 @@ ul_kx ul_kx_select(struct ul_kernel *kernel, ul_kx condition, ul_kx yes, ul_kx n
         return yes;
     struct ul_kx_data expr = {
         .op = UL_KX_SELECT, .dtype = ul_kx_dtype(kernel, yes), .a = condition, .b = yes, .c = no};
-    expr.low = least(kernel->exprs[yes].low, kernel->exprs[no].low);
-    expr.high = most(kernel->exprs[yes].high, kernel->exprs[no].high);
+    expr.low = min(kernel->exprs[yes].low, kernel->exprs[no].low);
+    expr.high = max(kernel->exprs[yes].high, kernel->exprs[no].high);
     return expr_new(kernel, &expr);
 }
 
@@ -538,7 +538,7 @@ ul_kx ul_kx_cast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
         return dtype == UL_BOOL ? ul_kx_int(kernel, dtype, value != 0)
                                 : ul_kx_number(kernel, dtype, (double)value);
     struct ul_kx_data expr = {
-        .op = UL_KX_CAST, .dtype = dtype, .a = a, .low = -RANGE_MOST, .high = RANGE_MOST};
+        .op = UL_KX_CAST, .dtype = dtype, .a = a, .low = -RANGE_MAX, .high = RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
@@ -546,7 +546,7 @@ ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
 {
     UL_ASSERT(ul_dtype_get(dtype)->size_bytes == ul_dtype_get(ul_kx_dtype(kernel, a))->size_bytes);
     struct ul_kx_data expr = {
-        .op = UL_KX_BITCAST, .dtype = dtype, .a = a, .low = -RANGE_MOST, .high = RANGE_MOST};
+        .op = UL_KX_BITCAST, .dtype = dtype, .a = a, .low = -RANGE_MAX, .high = RANGE_MAX};
     return ul_kx_dtype(kernel, a) == dtype ? a : expr_new(kernel, &expr);
 }
 
@@ -720,7 +720,7 @@ static uint32_t var_new(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t l
 
 uint32_t ul_kernel_add_var(struct ul_kernel *kernel, enum ul_dtype dtype)
 {
-    return var_new(kernel, dtype, -RANGE_MOST, RANGE_MOST, true);
+    return var_new(kernel, dtype, -RANGE_MAX, RANGE_MAX, true);
 }
 
 uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count)
@@ -788,12 +788,12 @@ ul_kx ul_ks_for(struct ul_kernel *kernel, int64_t count, uint32_t flags)
     return ul_ks_for_expr(kernel, ul_kx_index_const(kernel, count), count, flags);
 }
 
-ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t most_count, uint32_t flags)
+ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t max_count, uint32_t flags)
 {
     struct ul_ks_data stmt = stmt_blank(UL_KS_FOR);
     stmt.flags = flags;
     stmt.value = count;
-    stmt.var = ul_kernel_add_index(kernel, most_count);
+    stmt.var = ul_kernel_add_index(kernel, max_count);
     list_open(kernel, stmt_append(kernel, &stmt));
     return ul_kx_var(kernel, stmt.var);
 }
@@ -856,7 +856,7 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
     contraction_vars(kernel, contraction, m_count, n_extents, n_count);
     contraction_vars(kernel, contraction, m_count + n_count, k_extents, k_count);
     contraction->acc_dtype = acc_dtype;
-    contraction->acc = var_new(kernel, acc_dtype, -RANGE_MOST, RANGE_MOST, false);
+    contraction->acc = var_new(kernel, acc_dtype, -RANGE_MAX, RANGE_MAX, false);
     contraction->epilogue = UL_NONE;
     contraction->a.transform = UL_NONE;
     contraction->b.transform = UL_NONE;

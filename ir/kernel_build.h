@@ -66,7 +66,7 @@ void ul_ks_break(struct ul_kernel *kernel);
 /* Opens a loop over [0, count); returns the i64 variable. Close with ul_ks_end. */
 ul_kx ul_ks_for(struct ul_kernel *kernel, int64_t count, uint32_t flags);
 /* The count is an expression whose value stays within [0, most]. */
-ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t most, uint32_t flags);
+ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t max, uint32_t flags);
 void ul_ks_if(struct ul_kernel *kernel, ul_kx condition);
 void ul_ks_else(struct ul_kernel *kernel);
 void ul_ks_end(struct ul_kernel *kernel);

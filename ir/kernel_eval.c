@@ -342,9 +342,9 @@ static double round_to(int64_t immediate, double value)
 {
     unsigned char bytes[8];
     enum ul_dtype storage = (enum ul_dtype)(immediate & 255);
-    double most = ul_dtype_largest(storage);
+    double max = ul_dtype_largest(storage);
     if ((immediate & 256) != 0 && !isnan(value))
-        value = value > most ? most : value < -most ? -most : value;
+        value = value > max ? max : value < -max ? -max : value;
     ul_element_put_float(bytes, storage, value);
     return ul_element_get_float(bytes, storage);
 }

@@ -228,14 +228,14 @@ static void cache_add(struct ul_lower *lower, ul_value_id value, const ul_kx *in
 static ul_kx map_expression(struct ul_lower *lower, ul_node_id node, uint32_t output,
                             const ul_kx *index)
 {
-    enum { MOST_OPERANDS = 8 };
+    enum { MAX_OPERANDS = 8 };
     const struct ul_node *info = &lower->graph->nodes[node];
     const struct ul_op_info *op = ul_op_get(info->op);
     if (op->map != NULL)
         return op->map(lower, node, output, index);
-    UL_ASSERT(op->expression != NULL && info->input_count <= MOST_OPERANDS);
+    UL_ASSERT(op->expression != NULL && info->input_count <= MAX_OPERANDS);
     const struct ul_type *type = ul_lower_output_type(lower, node, output);
-    ul_kx operands[MOST_OPERANDS];
+    ul_kx operands[MAX_OPERANDS];
     for (uint32_t i = 0; i < info->input_count; i++)
         operands[i] = ul_lower_load_broadcast(lower, info->inputs[i], index, type->rank);
     return ul_expression_build(lower, node, op->expression, operands, info->input_count,
@@ -323,10 +323,10 @@ static uint32_t results_of(const struct ul_lower *lower, ul_value_id **results)
 {
     const struct ul_lower_state *state = lower->state;
     uint32_t count = 0;
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (uint32_t i = 0; i < state->node_count; i++)
-        most += lower->graph->nodes[state->nodes[i]].output_count;
-    *results = UL_NEW_ARRAY(lower->arena, ul_value_id, most);
+        max += lower->graph->nodes[state->nodes[i]].output_count;
+    *results = UL_NEW_ARRAY(lower->arena, ul_value_id, max);
     for (uint32_t i = 0; i < state->node_count; i++) {
         const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
         for (uint32_t k = 0; is_map(node) && k < node->output_count; k++) {
@@ -623,8 +623,8 @@ uint32_t ul_lower_scratch(struct ul_lower *lower, enum ul_dtype dtype, uint64_t 
 
 uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t element_count)
 {
-    enum { MOST_LOCAL = 64 };
-    UL_ASSERT(element_count <= MOST_LOCAL ||
+    enum { MAX_LOCAL = 64 };
+    UL_ASSERT(element_count <= MAX_LOCAL ||
               element_count <= (uint64_t)lower->options.partial_count);
     return ul_kernel_add_buffer(lower->kernel, UL_BUFFER_LOCAL, dtype, element_count);
 }

@@ -34,13 +34,14 @@ const struct ul_op_info *ul_op_get(enum ul_op op)
     return &rows[op];
 }
 
-static bool same_domain(const char *row, const char *asked)
+static bool same_domain(const char *row, const char *requested)
 {
     bool row_is_default = row == NULL || row[0] == '\0' || strcmp(row, "ai.onnx") == 0;
-    bool asked_default = asked == NULL || asked[0] == '\0' || strcmp(asked, "ai.onnx") == 0;
+    bool asked_default =
+        requested == NULL || requested[0] == '\0' || strcmp(requested, "ai.onnx") == 0;
     if (row_is_default || asked_default)
         return row_is_default && asked_default;
-    return strcmp(row, asked) == 0;
+    return strcmp(row, requested) == 0;
 }
 
 /* A scan: with some 200 rows, nearly all ruled out by their first letter, it costs less than the

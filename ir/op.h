@@ -9,7 +9,7 @@
 struct ul_infer;
 struct ul_lower;
 struct ul_op_info;
-struct ul_cut;
+struct ul_split_rule;
 typedef uint32_t ul_kx; /* an expression of the kernel IR: ir/kernel.h */
 
 enum ul_op_flag {
@@ -47,7 +47,7 @@ typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node
 /* Fills the answer in; false where parts along that axis cannot be computed apart. A part's
  * elements must be formed exactly as those of the whole are: the same numbers are combined by the
  * same operations in the same order. */
-typedef bool ul_cut_fn(struct ul_cut *cut);
+typedef bool ul_split_rule_fn(struct ul_split_rule *split);
 
 /* Bits of inputs or outputs, from 0 on; the last bit is that of all that follow. */
 #define UL_EXACT(place) (1u << (place))
@@ -68,7 +68,7 @@ struct ul_op_info {
     ul_map_fn *map;         /* generated from the expression when NULL and expression is set */
     ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
-    ul_cut_fn *cut; /* elementwise operators need none */
+    ul_split_rule_fn *split; /* elementwise operators need none */
 };
 
 /* The row of an operator; rows are constant. */

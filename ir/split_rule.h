@@ -6,56 +6,58 @@
 #include "ir/graph.h"
 
 /* Elements [begin, end) along `axis` of a value; axis UL_NONE: all of it. */
-struct ul_part {
+struct ul_slice {
     uint32_t axis;
     int64_t begin, end;
 };
 
 /* What a node takes to compute a part of its outputs, and how its attributes change then. */
-enum { UL_CUT_ATTRS = 4 };
-struct ul_cut {
+enum { UL_SPLIT_RULE_ATTRS = 4 };
+struct ul_split_rule {
     const struct ul_graph *graph;
     const struct ul_node *node;
     struct ul_arena *arena; /* for attributes and constants */
     /* Wanted, of every output. The answer may be wider, where only whole blocks can be made. */
-    struct ul_part output;
+    struct ul_slice output;
     /* The answer, per input: what is taken of it (at first all), and a constant that takes its
      * place, or NULL. */
-    struct ul_part *inputs;
+    struct ul_slice *inputs;
     const struct ul_tensor **constants;
     uint32_t attr_count;
-    struct ul_attr attrs[UL_CUT_ATTRS];
+    struct ul_attr attrs[UL_SPLIT_RULE_ATTRS];
 };
 
-/* cut.c */
+/* split_rule.c */
 
 /* Asks the row; `inputs` and `constants` have room for the node's inputs. False for what has no
  * hook, owns blocks or draws random numbers. */
-bool ul_node_cut(struct ul_cut *cut);
+bool ul_node_split(struct ul_split_rule *split);
 /* What hooks are written with. Takes [begin, end) of `axis` of an input that is there. */
-void ul_cut_take(struct ul_cut *cut, uint32_t input, uint32_t axis, int64_t begin, int64_t end);
+void ul_split_rule_read(struct ul_split_rule *split, uint32_t input, uint32_t axis, int64_t begin,
+                        int64_t end);
 /* The same part of the axis that lies as far from the last one as the output's, unless that is
  * broadcast or missing. */
-void ul_cut_take_broadcast(struct ul_cut *cut, uint32_t input);
+void ul_split_rule_read_broadcast(struct ul_split_rule *split, uint32_t input);
 /* The part's value of an attribute. */
-void ul_cut_set_ints(struct ul_cut *cut, const char *name, const int64_t *values, uint32_t count);
-void ul_cut_set_int(struct ul_cut *cut, const char *name, int64_t value);
-void ul_cut_set_string(struct ul_cut *cut, const char *name, const char *value);
-const struct ul_type *ul_cut_input_type(const struct ul_cut *cut, uint32_t input);
-const struct ul_type *ul_cut_output_type(const struct ul_cut *cut);
+void ul_split_rule_set_ints(struct ul_split_rule *split, const char *name, const int64_t *values,
+                            uint32_t count);
+void ul_split_rule_set_int(struct ul_split_rule *split, const char *name, int64_t value);
+void ul_split_rule_set_string(struct ul_split_rule *split, const char *name, const char *value);
+const struct ul_type *ul_split_rule_input_type(const struct ul_split_rule *split, uint32_t input);
+const struct ul_type *ul_split_rule_output_type(const struct ul_split_rule *split);
 /* Widens the output to whole blocks of so many elements along its axis, which has no others. */
-void ul_cut_widen(struct ul_cut *cut, int64_t block);
+void ul_split_rule_widen(struct ul_split_rule *split, int64_t block);
 /* A window's outputs [begin, end) of one spatial dimension take inputs [low, high) and so much
  * padding; false where they see nothing but padding. Units: elements. */
-struct ul_cut_window {
+struct ul_split_rule_window {
     int64_t stride, reach, pad_begin, in; /* of the whole; reach: from a window's first element to
                                              behind its last */
-    int64_t low, high, part_begin, part_end; /* pads of the part */
+    int64_t low, high, slice_begin, slice_end; /* pads of the part */
 };
-bool ul_cut_window(const struct ul_cut *cut, struct ul_cut_window *window);
+bool ul_split_rule_window(const struct ul_split_rule *split, struct ul_split_rule_window *window);
 /* A part of extent 1 along `axis` of the value that loops follow is looped over in another way
  * where no dimension inside of it is longer than 1 (ir/ops/lanes.h), and sums may then be formed in
  * another order. */
-bool ul_cut_keeps_lanes(const struct ul_cut *cut, ul_value_id value, uint32_t axis);
+bool ul_split_rule_keeps_lanes(const struct ul_split_rule *split, ul_value_id value, uint32_t axis);
 
 #endif

@@ -13,7 +13,7 @@
 #include "ir/kernel_build.h"
 
 enum {
-    MOST_LOOPS = 16,
+    MAX_LOOPS = 16,
     OUTER_BLOCK = 64, /* along the loop that moves out: four lines of f32 at once */
     INNER_BLOCK = 16, /* along the innermost one: a line */
     FAR = 16,         /* elements: each on a line of its own */
@@ -23,8 +23,8 @@ enum {
 struct nest {
     struct ul_kernel *kernel;
     uint32_t count;
-    ul_ks loops[MOST_LOOPS];
-    int64_t counts[MOST_LOOPS];
+    ul_ks loops[MAX_LOOPS];
+    int64_t counts[MAX_LOOPS];
     uint32_t outer; /* the loop to block with the innermost one; UL_NONE: none found */
     bool *seen;     /* per expression: scratch */
 };
@@ -104,7 +104,7 @@ static bool nest_collect(struct nest *nest, ul_ks first)
     nest->count = 0;
     for (ul_ks id = first; stmt_of(nest, id)->kind == UL_KS_FOR; id = stmt_of(nest, id)->body) {
         const struct ul_ks_data *stmt = stmt_of(nest, id);
-        if (nest->count == MOST_LOOPS || (stmt->flags & UL_FOR_PARALLEL) == 0 ||
+        if (nest->count == MAX_LOOPS || (stmt->flags & UL_FOR_PARALLEL) == 0 ||
             !ul_kx_is_int(nest->kernel, stmt->value, &nest->counts[nest->count]) ||
             stmt->body == UL_NONE)
             return false;

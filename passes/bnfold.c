@@ -149,10 +149,10 @@ static uint32_t weight_channel(const struct ul_graph *graph, const struct ul_nod
 /* Weights stay in range, and a sum loses next to nothing of what is added to. */
 static bool is_moderate(const struct affine *affine, bool is_sum)
 {
-    const double most_factor = 0x1p64;
-    const double most_term = 4096;
+    const double max_factor = 0x1p64;
+    const double max_term = 4096;
     for (uint32_t c = 0; c < affine->count; c++) {
-        if (!(fabs(affine->a[c]) <= most_factor) || (is_sum && !(fabs(affine->b[c]) <= most_term)))
+        if (!(fabs(affine->a[c]) <= max_factor) || (is_sum && !(fabs(affine->b[c]) <= max_term)))
             return false;
     }
     return true;

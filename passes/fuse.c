@@ -25,10 +25,10 @@
 #include <string.h>
 
 enum {
-    MOST_NODES = 48,     /* of a group: lowering looks nodes up one by one */
-    MOST_FRONT = 8,      /* nodes in front of an anchor: its loads repeat them */
-    MOST_READERS = 7,    /* groups that are merged at once with the one they read */
-    MOST_VISITS = 20000, /* of the search for a cycle; beyond it the merge is left alone */
+    MAX_NODES = 48,     /* of a group: lowering looks nodes up one by one */
+    MAX_FRONT = 8,      /* nodes in front of an anchor: its loads repeat them */
+    MAX_READERS = 7,    /* groups that are merged at once with the one they read */
+    MAX_VISITS = 20000, /* of the search for a cycle; beyond it the merge is left alone */
     NEVER = 0x7FFFFFFF
 };
 
@@ -119,12 +119,12 @@ static uint32_t maker(const struct fuse *fuse, ul_value_id value)
 /* ---- A group that is being tried ---- */
 
 struct trial {
-    uint32_t members[MOST_NODES]; /* positions, ascending */
+    uint32_t members[MAX_NODES]; /* positions, ascending */
     uint32_t count;
     uint32_t anchor; /* index of a member, or NEVER */
     uint32_t anchor_count;
-    ul_value_id hang[MOST_NODES]; /* the anchor's output that it hangs on, or UL_NONE */
-    bool front[MOST_NODES];       /* computed inside the anchor's loads */
+    ul_value_id hang[MAX_NODES]; /* the anchor's output that it hangs on, or UL_NONE */
+    bool front[MAX_NODES];       /* computed inside the anchor's loads */
 };
 
 static uint32_t member_index(const struct trial *trial, uint32_t position)
@@ -159,10 +159,10 @@ static bool escapes(const struct fuse *fuse, const struct trial *trial, ul_value
 
 static bool trial_add(const struct fuse *fuse, struct trial *trial, const struct group *group)
 {
-    uint32_t merged[MOST_NODES];
+    uint32_t merged[MAX_NODES];
     uint32_t i = 0;
     uint32_t k = 0;
-    if (trial->count + group->count > MOST_NODES)
+    if (trial->count + group->count > MAX_NODES)
         return false;
     while (i < trial->count || k < group->count) {
         bool old = k == group->count || (i < trial->count && trial->members[i] < group->members[k]);
@@ -267,7 +267,7 @@ static bool check_front(const struct fuse *fuse, struct trial *trial)
                 continue;
             const struct ul_node *front = node_at(fuse, trial->members[made]);
             if (!is_elementwise(front) || !is_cheap(front) || !has_full_operand(fuse, front) ||
-                trial->hang[made] != UL_NONE || ++count > MOST_FRONT ||
+                trial->hang[made] != UL_NONE || ++count > MAX_FRONT ||
                 escapes(fuse, trial, front->outputs[0]))
                 return false;
             trial->front[made] = true;
@@ -369,7 +369,7 @@ static bool has_cycle(struct fuse *fuse, const struct trial *trial)
         inside = false;
         if (depth == 0)
             return false;
-        if (++visits > MOST_VISITS)
+        if (++visits > MAX_VISITS)
             return true;
         const struct group *next = &fuse->groups[stack[--depth]];
         members = next->members;
@@ -394,7 +394,7 @@ static uint32_t needed_at(const struct fuse *fuse, ul_value_id value)
 static struct cost cost_of(const struct fuse *fuse, const struct trial *trial)
 {
     struct cost cost = {0, 0};
-    ul_value_id counted[4 * MOST_NODES];
+    ul_value_id counted[4 * MAX_NODES];
     uint32_t counted_count = 0;
     cost.runs_at = trial->members[trial->anchor != NEVER ? trial->anchor : trial->count - 1];
     for (uint32_t pass = 0; pass < 2; pass++) {
@@ -413,7 +413,7 @@ static struct cost cost_of(const struct fuse *fuse, const struct trial *trial)
                 bool outer = maker(fuse, base) == NEVER && fuse->block != fuse->graph->blocks;
                 bool known = outer || fuse->graph->values[base].kind == UL_VALUE_WEIGHT ||
                              fuse->alive_until[base] >= cost.runs_at ||
-                             counted_count == 4 * MOST_NODES;
+                             counted_count == 4 * MAX_NODES;
                 for (uint32_t c = 0; !known && c < counted_count; c++)
                     known = counted[c] == base;
                 if (known)
@@ -466,13 +466,13 @@ static bool reads_at_store(const struct fuse *fuse, const struct trial *trial, u
 static struct step_bytes step_bytes_of(const struct fuse *fuse, const struct trial *trial)
 {
     struct step_bytes bytes = {0, 0, 0};
-    ul_value_id counted[4 * MOST_NODES];
+    ul_value_id counted[4 * MAX_NODES];
     uint32_t counted_count = 0;
     uint32_t last = trial->members[trial->count - 1];
     uint64_t free_bytes = 0; /* of operands that end here, for stores of the same size */
     for (uint32_t i = 0; i < trial->count; i++) {
         const struct ul_node *node = node_at(fuse, trial->members[i]);
-        for (uint32_t k = 0; k < node->input_count && counted_count < 4 * MOST_NODES; k++) {
+        for (uint32_t k = 0; k < node->input_count && counted_count < 4 * MAX_NODES; k++) {
             ul_value_id input = node->inputs[k];
             if (input == UL_NONE || member_index(trial, maker(fuse, input)) != NEVER)
                 continue;
@@ -519,8 +519,8 @@ static bool step_bytes_fit(const struct fuse *fuse, const struct trial *trial,
      * two look smaller than they are, never the one. */
     uint64_t first_sum = a.read + a.stored - a.in_place;
     uint64_t second_sum = b.read + b.stored - b.in_place;
-    uint64_t most = first_sum > second_sum ? first_sum : second_sum;
-    return one.read + one.stored - one.in_place <= most;
+    uint64_t max = first_sum > second_sum ? first_sum : second_sum;
+    return one.read + one.stored - one.in_place <= max;
 }
 
 /* What the parts stored and would vanish must outweigh the inputs that live longer; and what still
@@ -565,7 +565,7 @@ static bool pays(const struct fuse *fuse, const struct trial *trial, const uint3
 static bool is_call(const struct fuse *fuse, const struct trial *trial)
 {
     const struct ul_passes_options *options = fuse->pass->options;
-    ul_node_id nodes[MOST_NODES];
+    ul_node_id nodes[MAX_NODES];
     for (uint32_t i = 0; i < trial->count; i++) {
         const struct ul_node *node = node_at(fuse, trial->members[i]);
         nodes[i] = fuse->block->nodes[trial->members[i]];
@@ -617,7 +617,7 @@ static bool try_merge(struct fuse *fuse, const uint32_t *groups, uint32_t count)
  * since what is made would still be stored. Tried when the last reader comes up. */
 static void merge_readers(struct fuse *fuse, uint32_t made, uint32_t position)
 {
-    uint32_t groups[MOST_READERS + 1];
+    uint32_t groups[MAX_READERS + 1];
     uint32_t count = 0;
     groups[count++] = fuse->group_of[made];
     for (uint32_t u = fuse->user_begin[made]; u < fuse->user_begin[made + 1]; u++) {
@@ -629,7 +629,7 @@ static void merge_readers(struct fuse *fuse, uint32_t made, uint32_t position)
             known = known || groups[g] == fuse->group_of[user];
         if (known)
             continue;
-        if (count == MOST_READERS + 1)
+        if (count == MAX_READERS + 1)
             return;
         groups[count++] = fuse->group_of[user];
     }

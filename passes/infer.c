@@ -27,7 +27,7 @@ struct infer {
     struct ul_graph *graph;
     struct ul_arena node_scratch; /* reset for each node */
     uint64_t small_bytes;
-    int64_t grown_bytes, most_bytes; /* of the stored weights: what folding added, and may add */
+    int64_t grown_bytes, max_bytes; /* of the stored weights: what folding added, and may add */
     uint32_t *uses; /* per value that existed before; folded-away uses are taken off */
     uint32_t uses_count;
 };
@@ -104,7 +104,7 @@ static bool may_store(const struct infer *infer, uint64_t result_bytes, int64_t 
 {
     return result_bytes <= SMALL_BYTES || more_bytes <= 0 ||
            (result_bytes <= infer->small_bytes &&
-            infer->grown_bytes + more_bytes <= infer->most_bytes);
+            infer->grown_bytes + more_bytes <= infer->max_bytes);
 }
 
 static bool fold(struct infer *infer, ul_node_id id)
@@ -151,7 +151,7 @@ static bool fold(struct infer *infer, ul_node_id id)
 }
 
 /* Outputs that are known become weights and the node goes, if that is all of them. */
-static void settle(struct infer *infer, ul_node_id id)
+static void finalize(struct infer *infer, ul_node_id id)
 {
     struct ul_graph *graph = infer->graph;
     struct ul_node *node = &graph->nodes[id];
@@ -547,7 +547,7 @@ static enum ul_status infer_block(struct infer *infer, ul_block_id block, uint32
             known = known && graph->values[graph->nodes[id].outputs[i]].tensor != NULL;
         if (!known)
             fold(infer, id);
-        settle(infer, id);
+        finalize(infer, id);
         ul_arena_reset(&infer->node_scratch);
     }
     return UL_OK;
@@ -559,7 +559,7 @@ static void find_limits(struct infer *infer)
     for (ul_value_id id = 0; id < infer->graph->value_count; id++)
         total += ul_edit_weight_bytes(infer->graph, id);
     infer->small_bytes = total / SMALL_PART > SMALL_BYTES ? total / SMALL_PART : SMALL_BYTES;
-    infer->most_bytes = (int64_t)(total / ALL_PART);
+    infer->max_bytes = (int64_t)(total / ALL_PART);
 }
 
 enum ul_status ul_pass_infer(struct ul_pass *pass)

@@ -27,11 +27,11 @@
 #include <string.h>
 
 /* Of all sets together; the first ones are joined. */
-#define MOST_WEIGHT_BYTES ((uint64_t)2 << 30)
+#define MAX_WEIGHT_BYTES ((uint64_t)2 << 30)
 
 enum {
     COLUMNS_UNIT = 16, /* of a part: no result begins between two vectors */
-    MOST_ROUNDS = 4
+    MAX_ROUNDS = 4
 };
 
 /* ---- Finding ---- */
@@ -229,7 +229,7 @@ static void drop(struct ul_join *join)
 
 static void bound_weights(struct ul_join *join)
 {
-    uint64_t rest_bytes = MOST_WEIGHT_BYTES;
+    uint64_t rest_bytes = MAX_WEIGHT_BYTES;
     for (uint32_t s = 0; s < join->set_count; s++) {
         struct ul_join_set *set = &join->sets[s];
         for (uint32_t p = 0; p < set->count && set->count > 1; p++) {
@@ -263,18 +263,18 @@ static bool is_separator(char c)
 /* "/layer.0/{query|key|value}/MatMul": what all begin and end with, between separators, once. */
 static const char *join_names(struct ul_arena *arena, const char *const *names, uint32_t count)
 {
-    size_t begin = 0, end = 0, least = strlen(names[0]), longest = least;
+    size_t begin = 0, end = 0, min = strlen(names[0]), longest = min;
     struct ul_text text;
     for (uint32_t i = 1; i < count; i++) {
         size_t length = strlen(names[i]), same = 0;
-        while (same < least && same < length && names[i][same] == names[0][same])
+        while (same < min && same < length && names[i][same] == names[0][same])
             same++;
-        least = same;
+        min = same;
         longest = length > longest ? length : longest;
     }
-    if (least == strlen(names[0]) && least == longest)
+    if (min == strlen(names[0]) && min == longest)
         return names[0];
-    for (size_t i = 0; i < least; i++)
+    for (size_t i = 0; i < min; i++)
         begin = is_separator(names[0][i]) ? i + 1 : begin;
     size_t rest = strlen(names[0]) - begin;
     for (uint32_t i = 1; i < count; i++) {
@@ -524,10 +524,10 @@ enum ul_status ul_pass_join(struct ul_pass *pass)
     if (join.set_count == 0)
         return UL_OK;
     ul_graph_copy(&whole, pass->graph->arena, pass->graph);
-    UL_TRY(ul_join_foresee(&join, &before));
-    for (uint32_t round = 0; round < MOST_ROUNDS && join.set_count > 0; round++) {
+    UL_TRY(ul_join_dry_run(&join, &before));
+    for (uint32_t round = 0; round < MAX_ROUNDS && join.set_count > 0; round++) {
         join_all(&join);
-        UL_TRY(ul_join_foresee(&join, &after));
+        UL_TRY(ul_join_dry_run(&join, &after));
         if (ul_join_judge(&join, whole.node_count, &before, &after))
             return UL_OK;
         ul_graph_copy(pass->graph, whole.arena, &whole);

@@ -47,7 +47,7 @@ struct ul_join_future {
     bool *is_call;         /* per node */
     uint32_t *group_sizes; /* per group */
 };
-enum ul_status ul_join_foresee(const struct ul_join *join,
+enum ul_status ul_join_dry_run(const struct ul_join *join,
                                struct ul_join_future *future) UL_MUST_CHECK;
 /* Marks the parts that must leave their sets; true where there are none. `node_count` is that of
  * the graph before. */

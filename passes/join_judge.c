@@ -30,12 +30,12 @@ static void find_call(const struct ul_pass *pass, struct ul_join_future *future,
         future->is_call[future->order.nodes[n]] = true;
 }
 
-enum ul_status ul_join_foresee(const struct ul_join *join, struct ul_join_future *future)
+enum ul_status ul_join_dry_run(const struct ul_join *join, struct ul_join_future *future)
 {
     const struct ul_pass *pass = join->pass;
     struct ul_graph *graph = &future->graph;
     *future = (struct ul_join_future){.peak_bytes = 0};
-    UL_TRY(ul_pass_foresee(pass, pass->graph, graph));
+    UL_TRY(ul_pass_dry_run(pass, pass->graph, graph));
     future->order = ul_edit_all_nodes(graph, pass->scratch);
     ul_live_find(graph, &future->order, NULL, pass->scratch, &future->live);
     future->need_bytes = ul_arena_copy(pass->scratch, future->live.sums_bytes,

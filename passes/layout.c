@@ -355,9 +355,9 @@ static bool try_region(struct layout *layout, ul_value_id head, bool last)
     }
     for (place = next_marked(layout, place); place < layout->order.count;
          place = next_marked(layout, place)) {
-        before = ul_size_add_most(before, layout->costs[place]);
+        before = ul_size_add_saturating(before, layout->costs[place]);
         update_node(layout, place);
-        after = ul_size_add_most(after, layout->costs[place]);
+        after = ul_size_add_saturating(after, layout->costs[place]);
     }
     return after > before;
 }
@@ -365,17 +365,17 @@ static bool try_region(struct layout *layout, ul_value_id head, bool last)
 static void begin_costs(struct layout *layout, struct ul_arena *scratch)
 {
     const struct ul_graph *graph = layout->graph;
-    uint32_t most = 0;
+    uint32_t max = 0;
     list_readers(layout, scratch);
     layout->costs = UL_NEW_ARRAY(scratch, uint64_t, layout->order.count);
     layout->pending = UL_NEW_ARRAY(scratch, uint64_t, layout->order.count / 64 + 1);
     ul_views_compute(layout->graph, &layout->order, layout->needs, NULL, layout->movements);
     for (uint32_t n = 0; n < layout->order.count; n++) {
         uint32_t outputs = graph->nodes[layout->order.nodes[n]].output_count;
-        most = outputs > most ? outputs : most;
+        max = outputs > max ? outputs : max;
         layout->costs[n] = node_cost(layout, layout->order.nodes[n]);
     }
-    layout->views = UL_NEW_ARRAY(scratch, struct ul_view, most);
+    layout->views = UL_NEW_ARRAY(scratch, struct ul_view, max);
 }
 
 /* Costs and views are what they would be if all were found anew. */

@@ -150,17 +150,17 @@ static void touch_all(struct live *live, const struct ul_node_list *order, const
 
 /* Whether a base that is read at the position may be taken over by one as large that begins there.
  */
-static bool can_be_taken(const struct live *live, ul_value_id base, ul_value_id output, uint32_t at,
-                         const bool *taken)
+static bool can_be_reused(const struct live *live, ul_value_id base, ul_value_id output,
+                          uint32_t at, const bool *reused)
 {
     const struct ul_graph *graph = live->graph;
-    return counts(graph, base) && live->end[base] == at && live->begin[base] < at && !taken[base] &&
-           ul_value_bytes(graph, base) == ul_value_bytes(graph, output);
+    return counts(graph, base) && live->end[base] == at && live->begin[base] < at &&
+           !reused[base] && ul_value_bytes(graph, base) == ul_value_bytes(graph, output);
 }
 
 /* Elementwise outputs that take over an operand: they begin one position later, as if the operand
  * had lived on. Each operand is taken over once. */
-static void take_over(struct live *live, const struct ul_node_list *order, bool *taken)
+static void reuse_operands(struct live *live, const struct ul_node_list *order, bool *reused)
 {
     const struct ul_graph *graph = live->graph;
     for (uint32_t n = 0; n < order->count; n++) {
@@ -175,9 +175,9 @@ static void take_over(struct live *live, const struct ul_node_list *order, bool 
         for (uint32_t i = 0; i < node->input_count; i++) {
             ul_value_id base =
                 node->inputs[i] == UL_NONE ? UL_NONE : base_of(graph, node->inputs[i]);
-            if (base == UL_NONE || !can_be_taken(live, base, output, at, taken))
+            if (base == UL_NONE || !can_be_reused(live, base, output, at, reused))
                 continue;
-            taken[base] = true;
+            reused[base] = true;
             live->begin[output] = at + 1;
             break;
         }
@@ -202,7 +202,7 @@ static ul_value_id origin_of(const struct ul_graph *graph, const struct ul_live_
 /* The base that `output` takes over among what nodes [begin, end) of one step read, or UL_NONE. */
 static ul_value_id taken_over(const struct live *live, const struct ul_node_list *order,
                               uint32_t begin, uint32_t end, const struct ul_live_facts *facts,
-                              ul_value_id output, const bool *taken)
+                              ul_value_id output, const bool *reused)
 {
     const struct ul_graph *graph = live->graph;
     ul_value_id origin = origin_of(graph, facts, output);
@@ -217,7 +217,7 @@ static ul_value_id taken_over(const struct live *live, const struct ul_node_list
                 ul_value_id base =
                     node->inputs[i] == UL_NONE ? UL_NONE : base_of(graph, node->inputs[i]);
                 if (base != UL_NONE && origin_of(graph, facts, base) == kernels->inputs[f] &&
-                    can_be_taken(live, base, output, at, taken))
+                    can_be_reused(live, base, output, at, reused))
                     return base;
             }
         }
@@ -226,8 +226,8 @@ static ul_value_id taken_over(const struct live *live, const struct ul_node_list
 }
 
 /* The same by facts of kernels. */
-static void take_over_by_facts(struct live *live, const struct ul_node_list *order,
-                               const struct ul_live_facts *facts, bool *taken)
+static void reuse_by_facts(struct live *live, const struct ul_node_list *order,
+                           const struct ul_live_facts *facts, bool *reused)
 {
     const struct ul_graph *graph = live->graph;
     for (uint32_t begin = 0, end; begin < order->count; begin = end) {
@@ -240,10 +240,10 @@ static void take_over_by_facts(struct live *live, const struct ul_node_list *ord
             const struct ul_node *node = &graph->nodes[order->nodes[n]];
             for (uint32_t i = 0; i < node->output_count; i++) {
                 ul_value_id base =
-                    taken_over(live, order, begin, end, facts, node->outputs[i], taken);
+                    taken_over(live, order, begin, end, facts, node->outputs[i], reused);
                 if (base == UL_NONE)
                     continue;
-                taken[base] = true;
+                reused[base] = true;
                 live->begin[node->outputs[i]]++;
             }
         }
@@ -264,11 +264,11 @@ void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order
     memset(live.begin, 0xFF, graph->value_count * sizeof *live.begin);
     number_steps(&live, order);
     touch_all(&live, order, ul_live_escapes(graph, order, scratch));
-    bool *taken = UL_NEW_ARRAY(scratch, bool, graph->value_count);
+    bool *reused = UL_NEW_ARRAY(scratch, bool, graph->value_count);
     if (facts == NULL)
-        take_over(&live, order, taken);
+        reuse_operands(&live, order, reused);
     else
-        take_over_by_facts(&live, order, facts, taken);
+        reuse_by_facts(&live, order, facts, reused);
     int64_t *change = UL_NEW_ARRAY(scratch, int64_t, (uint64_t)live.position_count + 2);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (live.begin[v] > live.end[v] || !counts(graph, v))

@@ -202,7 +202,7 @@ static void drop_facts(struct ul_graph *graph, const struct row *row)
         graph->nodes[n].group = UL_NONE;
 }
 
-enum ul_status ul_pass_foresee(const struct ul_pass *pass, const struct ul_graph *graph,
+enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph *graph,
                                struct ul_graph *copy)
 {
     struct ul_passes_options options = *pass->options;

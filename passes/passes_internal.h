@@ -22,7 +22,7 @@ ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bn
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
 /* What the rows behind this one up to fusion would make of a graph: of a copy in the pass's
  * scratch, as the options say but for joined products, with nothing checked or printed. */
-enum ul_status ul_pass_foresee(const struct ul_pass *pass, const struct ul_graph *graph,
+enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph *graph,
                                struct ul_graph *copy);
 
 /* edit.c */

@@ -58,7 +58,7 @@ static void add_member(struct ul_pattern *pattern, ul_node_id id)
         pattern->members[pattern->member_count++] = id;
 }
 
-struct ul_node *ul_pattern_take(struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
+struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, enum ul_op op)
 {
     struct ul_node *node = ul_pattern_maker(pattern, value, op);
     if (node != NULL)
@@ -168,7 +168,7 @@ bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *no
 bool ul_pattern_plus(struct ul_pattern *pattern, ul_value_id value, ul_value_id *rest,
                      double *number)
 {
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Add);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Add);
     return node != NULL && ul_pattern_split(pattern, node, rest, number);
 }
 
@@ -216,23 +216,23 @@ static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct u
     bool is_root = value == pattern->graph->nodes[pattern->root].outputs[0];
     if (depth == 0 || (!is_root && ul_pattern_uses(pattern, value) != 1))
         return add_factor(pattern, product, type, value);
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Mul);
     if (node != NULL)
         return both_factors(pattern, node, type, product, depth - 1);
-    node = ul_pattern_take(pattern, value, UL_OP_Neg);
+    node = ul_pattern_match(pattern, value, UL_OP_Neg);
     if (node != NULL) {
         product->number = -product->number;
         return factor(pattern, node->inputs[0], type, product, depth - 1);
     }
     node = ul_pattern_maker(pattern, value, UL_OP_Div);
     if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && number != 0) {
-        ul_pattern_take(pattern, value, UL_OP_Div);
+        ul_pattern_match(pattern, value, UL_OP_Div);
         product->number /= number;
         return factor(pattern, node->inputs[0], type, product, depth - 1);
     }
     node = ul_pattern_maker(pattern, value, UL_OP_Pow);
     if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && (number == 2 || number == 3)) {
-        ul_pattern_take(pattern, value, UL_OP_Pow);
+        ul_pattern_match(pattern, value, UL_OP_Pow);
         return power(pattern, node, type, product, number);
     }
     return add_factor(pattern, product, type, value);
@@ -331,7 +331,7 @@ static bool rewrite(struct ul_pass *pass, bool only_less)
         }
     }
     ul_graph_sweep(graph);
-    return pattern.may_take_more;
+    return pattern.may_match_more;
 }
 
 /* The live sum that the passes to come would leave. */
@@ -339,7 +339,7 @@ static enum ul_status peak_of(const struct ul_pass *pass, const struct ul_graph 
                               uint64_t *peak_bytes)
 {
     struct ul_graph copy;
-    UL_TRY(ul_pass_foresee(pass, graph, &copy));
+    UL_TRY(ul_pass_dry_run(pass, graph, &copy));
     struct ul_node_list order = ul_edit_all_nodes(&copy, pass->scratch);
     *peak_bytes = ul_live_peak(&copy, &order, pass->scratch);
     return UL_OK;

@@ -20,7 +20,7 @@ static ul_value_id one_plus(struct ul_pattern *pattern, ul_value_id value, enum 
     ul_value_id rest;
     if (!ul_pattern_plus(pattern, value, &rest, &one) || !ul_pattern_near(pattern, one, 1))
         return UL_NONE;
-    const struct ul_node *node = ul_pattern_take(pattern, rest, f);
+    const struct ul_node *node = ul_pattern_match(pattern, rest, f);
     return node == NULL ? UL_NONE : node->inputs[0];
 }
 
@@ -50,7 +50,7 @@ static bool is_tanh_argument(struct ul_pattern *pattern, ul_value_id inner, ul_v
         return ul_pattern_plus(pattern, outside, &rest, &one) && ul_pattern_near(pattern, one, 1) &&
                is_cubic(pattern, rest, x, CUBE - 1);
     const struct ul_node *sum =
-        product.count == 1 ? ul_pattern_take(pattern, product.values[0], UL_OP_Add) : NULL;
+        product.count == 1 ? ul_pattern_match(pattern, product.values[0], UL_OP_Add) : NULL;
     if (sum == NULL || (sum->inputs[0] != x && sum->inputs[1] != x))
         return false;
     return is_cubic(pattern, sum->inputs[sum->inputs[0] == x ? 1 : 0], x, CUBE);
@@ -118,14 +118,14 @@ static bool become_swish(struct ul_pattern *pattern, ul_value_id x, double alpha
 }
 
 /* value = clip(inner, 0, most): inner, or UL_NONE. */
-static ul_value_id clipped(struct ul_pattern *pattern, ul_value_id value, double most)
+static ul_value_id clipped(struct ul_pattern *pattern, ul_value_id value, double max)
 {
     double low, high;
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Clip);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Clip);
     bool fits = node != NULL && node->input_count == 3 &&
                 ul_graph_get_number(pattern->graph, node->inputs[1], &low) &&
                 ul_graph_get_number(pattern->graph, node->inputs[2], &high) &&
-                !(low < 0 || low > 0) && ul_pattern_near(pattern, high, most);
+                !(low < 0 || low > 0) && ul_pattern_near(pattern, high, max);
     return fits ? node->inputs[0] : UL_NONE;
 }
 
@@ -140,7 +140,7 @@ static bool hard_swish_six(struct ul_pattern *pattern, ul_value_id x, ul_value_i
 
 static bool is_hard_sigmoid(struct ul_pattern *pattern, ul_value_id x, ul_value_id gate)
 {
-    const struct ul_node *node = ul_pattern_take(pattern, gate, UL_OP_HardSigmoid);
+    const struct ul_node *node = ul_pattern_match(pattern, gate, UL_OP_HardSigmoid);
     if (node != NULL)
         return node->inputs[0] == x &&
                ul_pattern_near(pattern, ul_node_get_float(node, "alpha", 0.2), 1.0 / 6) &&
@@ -156,13 +156,13 @@ static bool is_hard_sigmoid(struct ul_pattern *pattern, ul_value_id x, ul_value_
 static bool gate_of(struct ul_pattern *pattern, ul_value_id x, ul_value_id gate)
 {
     double alpha;
-    const struct ul_node *node = ul_pattern_take(pattern, gate, UL_OP_Sigmoid);
+    const struct ul_node *node = ul_pattern_match(pattern, gate, UL_OP_Sigmoid);
     if (node != NULL)
         return ul_pattern_is_scaled(pattern, node->inputs[0], x, &alpha) &&
                become_swish(pattern, x, alpha);
-    node = ul_pattern_take(pattern, gate, UL_OP_Tanh);
+    node = ul_pattern_match(pattern, gate, UL_OP_Tanh);
     if (node != NULL) {
-        node = ul_pattern_take(pattern, node->inputs[0], UL_OP_Softplus);
+        node = ul_pattern_match(pattern, node->inputs[0], UL_OP_Softplus);
         return node != NULL && node->inputs[0] == x && become(pattern, UL_OP_Mish, x);
     }
     return is_hard_sigmoid(pattern, x, gate) && become(pattern, UL_OP_HardSwish, x);

@@ -105,11 +105,11 @@ static bool through_reshape(struct ul_pattern *pattern, struct attention *a,
     return find_product(pattern, a, node->inputs[0], level);
 }
 
-static const struct ul_node *take_reshape(struct ul_pattern *pattern, ul_value_id value)
+static const struct ul_node *match_reshape(struct ul_pattern *pattern, ul_value_id value)
 {
     static const enum ul_op ops[] = {UL_OP_Reshape, UL_OP_Unsqueeze, UL_OP_Squeeze};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        const struct ul_node *node = ul_pattern_take(pattern, value, ops[i]);
+        const struct ul_node *node = ul_pattern_match(pattern, value, ops[i]);
         if (node != NULL)
             return node;
     }
@@ -123,29 +123,29 @@ static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_val
     ul_value_id rest;
     if (level == 0)
         return false;
-    const struct ul_node *node = ul_pattern_take(pattern, scores, UL_OP_MatMul);
+    const struct ul_node *node = ul_pattern_match(pattern, scores, UL_OP_MatMul);
     if (node != NULL) {
         a->q = node->inputs[0];
         a->k = node->inputs[1];
         return true;
     }
-    node = ul_pattern_take(pattern, scores, UL_OP_Mul);
+    node = ul_pattern_match(pattern, scores, UL_OP_Mul);
     if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
         a->scale *= number;
         return find_product(pattern, a, rest, level - 1);
     }
-    node = ul_pattern_take(pattern, scores, UL_OP_Div);
+    node = ul_pattern_match(pattern, scores, UL_OP_Div);
     if (node != NULL && ul_pattern_by(pattern, node, 1, &number)) {
         a->scale /= number;
         return find_product(pattern, a, node->inputs[0], level - 1);
     }
-    node = ul_pattern_take(pattern, scores, UL_OP_Add);
+    node = ul_pattern_match(pattern, scores, UL_OP_Add);
     if (node != NULL)
         return through_add(pattern, a, node, level - 1);
-    node = ul_pattern_take(pattern, scores, UL_OP_Where);
+    node = ul_pattern_match(pattern, scores, UL_OP_Where);
     if (node != NULL)
         return through_where(pattern, a, node, level - 1);
-    node = take_reshape(pattern, scores);
+    node = match_reshape(pattern, scores);
     return node != NULL && through_reshape(pattern, a, node, level - 1);
 }
 
@@ -243,7 +243,7 @@ static double mask_at(const struct mask *mask, const struct ul_tensor *tensor, u
 struct mask_facts {
     bool is_causal;    /* lowers the keys behind the query, no others */
     bool leaves_a_key; /* in each row */
-    double least;      /* is_causal: of the numbers added to those, the one nearest to 0 */
+    double min;        /* is_causal: of the numbers added to those, the one nearest to 0 */
 };
 
 static struct mask_facts look_at(const struct attention *a, const struct mask *mask,
@@ -253,7 +253,7 @@ static struct mask_facts look_at(const struct attention *a, const struct mask *m
     uint64_t count = ul_type_elements(&tensor->type);
     bool by_query = tensor->type.rank >= 2 && tensor->type.dims[tensor->type.rank - 2] == queries;
     struct mask_facts facts = {
-        .is_causal = by_query && queries == keys, .leaves_a_key = true, .least = -INFINITY};
+        .is_causal = by_query && queries == keys, .leaves_a_key = true, .min = -INFINITY};
     bool leaves = false;
     for (uint64_t i = 0; i < count; i++) {
         int64_t key = (int64_t)(i % (uint64_t)keys);
@@ -263,7 +263,7 @@ static struct mask_facts look_at(const struct attention *a, const struct mask *m
         leaves = (key > 0 && leaves) || is_shown;
         facts.leaves_a_key = facts.leaves_a_key && (key + 1 < keys || leaves);
         facts.is_causal = facts.is_causal && (key <= query ? is_shown : number < 0);
-        facts.least = key > query ? fmax(facts.least, number) : facts.least;
+        facts.min = key > query ? fmax(facts.min, number) : facts.min;
     }
     return facts;
 }
@@ -281,7 +281,7 @@ static bool is_lowest(const struct attention *a, double number)
 }
 
 /* False: the mask cannot be added. Drops it where the scores are causal by it. */
-static bool settle_mask(struct ul_pattern *pattern, struct attention *a, uint32_t m, bool *drops)
+static bool resolve_mask(struct ul_pattern *pattern, struct attention *a, uint32_t m, bool *drops)
 {
     const struct mask *mask = &a->masks[m];
     const struct ul_type *own = ul_pattern_type(pattern, mask->value);
@@ -294,18 +294,18 @@ static bool settle_mask(struct ul_pattern *pattern, struct attention *a, uint32_
     if (tensor != NULL && ul_type_elements(own) > 0)
         facts = look_at(a, mask, tensor);
     bool is_alone = a->mask_count == 1, is_nearest = m + 1 == a->mask_count;
-    bool is_low = mask->is_condition ? is_lowest(a, facts.least) : swallows(facts.least);
-    *drops = facts.is_causal && (isinf(facts.least) || (is_alone && is_low));
+    bool is_low = mask->is_condition ? is_lowest(a, facts.min) : swallows(facts.min);
+    *drops = facts.is_causal && (isinf(facts.min) || (is_alone && is_low));
     return !mask->is_condition || isinf(mask->low) || (is_nearest && swallows(mask->low)) ||
            (is_alone && facts.leaves_a_key && is_lowest(a, mask->low));
 }
 
-static bool settle_masks(struct ul_pattern *pattern, struct attention *a)
+static bool resolve_masks(struct ul_pattern *pattern, struct attention *a)
 {
     uint32_t kept = 0;
     for (uint32_t m = 0; m < a->mask_count; m++) {
         bool drops;
-        if (!settle_mask(pattern, a, m, &drops))
+        if (!resolve_mask(pattern, a, m, &drops))
             return false;
         a->is_causal = a->is_causal || drops;
         if (!drops)
@@ -392,7 +392,7 @@ static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_
     while (ul_pattern_uses(pattern, value) == 1) {
         const struct ul_node *node = ul_pattern_maker(pattern, value, UL_OP_Mul);
         if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
-            ul_pattern_take(pattern, value, UL_OP_Mul);
+            ul_pattern_match(pattern, value, UL_OP_Mul);
             a->scale *= number;
             value = rest;
             continue;
@@ -400,7 +400,7 @@ static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_
         node = ul_pattern_maker(pattern, value, UL_OP_Div);
         if (node == NULL || !ul_pattern_by(pattern, node, 1, &number))
             break;
-        ul_pattern_take(pattern, value, UL_OP_Div);
+        ul_pattern_match(pattern, value, UL_OP_Div);
         a->scale /= number;
         value = node->inputs[0];
     }
@@ -422,7 +422,7 @@ static ul_value_id turned(struct ul_pattern *pattern, struct attention *a)
     if (own != NULL) {
         memcpy(perm, own, rank * sizeof *perm);
         if (ul_pattern_uses(pattern, from) == 1)
-            ul_pattern_take(pattern, from, UL_OP_Transpose);
+            ul_pattern_match(pattern, from, UL_OP_Transpose);
         from = node->inputs[0];
     }
     int64_t last = perm[rank - 1];
@@ -556,29 +556,29 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
 
 /* V and the result beside Q and K, with tiles for a share of the result, take no more room than the
  * scores did. */
-static bool takes_less(const struct attention *a)
+static bool uses_less(const struct attention *a)
 {
     int64_t queries = a->scores.dims[2], keys = a->scores.dims[3];
     return 2 * queries * a->value_depth + keys * a->value_depth <= queries * keys;
 }
 
 /* The Softmax that the second product reads, or reads by Where(IsNaN(weights), 0, weights). */
-static const struct ul_node *take_softmax(struct ul_pattern *pattern, struct attention *a,
-                                          ul_value_id weights)
+static const struct ul_node *match_softmax(struct ul_pattern *pattern, struct attention *a,
+                                           ul_value_id weights)
 {
     double zero;
-    const struct ul_node *where = ul_pattern_take(pattern, weights, UL_OP_Where);
+    const struct ul_node *where = ul_pattern_match(pattern, weights, UL_OP_Where);
     const struct ul_node *test =
-        where == NULL ? NULL : ul_pattern_take(pattern, where->inputs[0], UL_OP_IsNaN);
+        where == NULL ? NULL : ul_pattern_match(pattern, where->inputs[0], UL_OP_IsNaN);
     if (where == NULL)
-        return ul_pattern_take(pattern, weights, UL_OP_Softmax);
+        return ul_pattern_match(pattern, weights, UL_OP_Softmax);
     if (test == NULL || test->inputs[0] != where->inputs[2] ||
         !ul_graph_get_number(pattern->graph, where->inputs[1], &zero) || zero < 0 || zero > 0 ||
         !ul_type_equal(ul_pattern_type(pattern, weights),
                        ul_pattern_type(pattern, where->inputs[2])))
         return NULL;
     a->empty_is_zero = true;
-    return ul_pattern_take(pattern, where->inputs[2], UL_OP_Softmax);
+    return ul_pattern_match(pattern, where->inputs[2], UL_OP_Softmax);
 }
 
 static bool is_closed(const struct ul_pattern *pattern, const struct attention *a)
@@ -597,22 +597,22 @@ bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
     ul_pattern_begin(pattern, root);
     const struct ul_node *last = node;
     if (node->op == UL_OP_Transpose)
-        last = ul_pattern_take(pattern, node->inputs[0], UL_OP_MatMul);
+        last = ul_pattern_match(pattern, node->inputs[0], UL_OP_MatMul);
     if (last == NULL)
         return false;
     a.v = last->inputs[1];
-    const struct ul_node *softmax = take_softmax(pattern, &a, last->inputs[0]);
+    const struct ul_node *softmax = match_softmax(pattern, &a, last->inputs[0]);
     if (softmax == NULL)
         return false;
     uint32_t rank = ul_pattern_type(pattern, last->inputs[0])->rank;
     int64_t axis = ul_node_get_int(softmax, "axis", -1);
     if ((axis != -1 && axis != (int64_t)rank - 1) ||
         !find_product(pattern, &a, softmax->inputs[0], LEVELS) ||
-        !read_operands(pattern, &a, last->inputs[0]) || !settle_masks(pattern, &a) ||
+        !read_operands(pattern, &a, last->inputs[0]) || !resolve_masks(pattern, &a) ||
         !read_order(node, rank, perm) || !is_closed(pattern, &a) ||
-        (pattern->only_less && !takes_less(&a)))
+        (pattern->only_less && !uses_less(&a)))
         return false;
-    pattern->may_take_more = pattern->may_take_more || !takes_less(&a);
+    pattern->may_match_more = pattern->may_match_more || !uses_less(&a);
     build(pattern, &a, perm);
     return true;
 }

@@ -20,9 +20,9 @@ struct ul_pattern {
     ul_node_id root;
     uint32_t member_count;
     ul_node_id members[UL_PATTERN_MEMBERS];
-    bool is_full;       /* more members than there is room for: no match */
-    bool only_less;     /* take no rewrite that may need more bytes */
-    bool may_take_more; /* such a one was taken */
+    bool is_full;        /* more members than there is room for: no match */
+    bool only_less;      /* take no rewrite that may need more bytes */
+    bool may_match_more; /* such a one was taken */
 };
 
 /* Rewrites the graph at `root` and returns true, or leaves everything as it is. */
@@ -36,7 +36,7 @@ void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root);
 struct ul_node *ul_pattern_maker(const struct ul_pattern *pattern, ul_value_id value,
                                  enum ul_op op);
 /* The same, and it becomes a member. */
-struct ul_node *ul_pattern_take(struct ul_pattern *pattern, ul_value_id value, enum ul_op op);
+struct ul_node *ul_pattern_match(struct ul_pattern *pattern, ul_value_id value, enum ul_op op);
 /* Readers of a value, counting the block's own results. */
 uint32_t ul_pattern_uses(const struct ul_pattern *pattern, ul_value_id value);
 void ul_pattern_use(struct ul_pattern *pattern, ul_value_id value);

@@ -39,10 +39,10 @@ static bool is_trailing(uint32_t mask, uint32_t rank, uint32_t *axis)
 static ul_value_id root_of(struct ul_pattern *pattern, ul_value_id value)
 {
     double exponent;
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Sqrt);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Sqrt);
     if (node != NULL)
         return node->inputs[0];
-    node = ul_pattern_take(pattern, value, UL_OP_Pow);
+    node = ul_pattern_match(pattern, value, UL_OP_Pow);
     bool fits = node != NULL && ul_pattern_by(pattern, node, 1, &exponent) &&
                 ul_pattern_near(pattern, exponent, 0.5);
     return fits ? node->inputs[0] : UL_NONE;
@@ -52,14 +52,14 @@ static ul_value_id root_of(struct ul_pattern *pattern, ul_value_id value)
 static ul_value_id inverse_root_of(struct ul_pattern *pattern, ul_value_id value)
 {
     double number;
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Reciprocal);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Reciprocal);
     if (node != NULL)
         return root_of(pattern, node->inputs[0]);
-    node = ul_pattern_take(pattern, value, UL_OP_Div);
+    node = ul_pattern_match(pattern, value, UL_OP_Div);
     if (node != NULL && ul_pattern_by(pattern, node, 0, &number) &&
         ul_pattern_near(pattern, number, 1))
         return root_of(pattern, node->inputs[1]);
-    node = ul_pattern_take(pattern, value, UL_OP_Pow);
+    node = ul_pattern_match(pattern, value, UL_OP_Pow);
     bool fits = node != NULL && ul_pattern_by(pattern, node, 1, &number) &&
                 ul_pattern_near(pattern, number, -0.5);
     return fits ? node->inputs[0] : UL_NONE;
@@ -69,10 +69,10 @@ static ul_value_id inverse_root_of(struct ul_pattern *pattern, ul_value_id value
 static bool is_square(struct ul_pattern *pattern, ul_value_id value, ul_value_id centred)
 {
     double exponent;
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Mul);
     if (node != NULL)
         return node->inputs[0] == centred && node->inputs[1] == centred;
-    node = ul_pattern_take(pattern, value, UL_OP_Pow);
+    node = ul_pattern_match(pattern, value, UL_OP_Pow);
     return node != NULL && node->inputs[0] == centred &&
            ul_pattern_by(pattern, node, 1, &exponent) && ul_pattern_near(pattern, exponent, 2);
 }
@@ -87,7 +87,7 @@ static bool moments(struct ul_pattern *pattern, struct norm *norm, ul_value_id c
     if (variance == UL_NONE || !ul_pattern_plus(pattern, variance, &mean, &norm->epsilon) ||
         norm->epsilon < 0)
         return false;
-    const struct ul_node *node = ul_pattern_take(pattern, mean, UL_OP_ReduceMean);
+    const struct ul_node *node = ul_pattern_match(pattern, mean, UL_OP_ReduceMean);
     if (node == NULL || !reduced_axes(pattern, node, &mask) ||
         !is_square(pattern, node->inputs[0], centred) ||
         !is_trailing(mask, ul_pattern_type(pattern, centred)->rank, &norm->axis))
@@ -100,8 +100,8 @@ static bool moments(struct ul_pattern *pattern, struct norm *norm, ul_value_id c
                        reduced_axes(pattern, first, &other) && other == mask;
     if (norm->is_centred) {
         norm->x = node->inputs[0];
-        ul_pattern_take(pattern, centred, UL_OP_Sub);
-        ul_pattern_take(pattern, node->inputs[1], UL_OP_ReduceMean);
+        ul_pattern_match(pattern, centred, UL_OP_Sub);
+        ul_pattern_match(pattern, node->inputs[1], UL_OP_ReduceMean);
     }
     return true;
 }
@@ -109,10 +109,10 @@ static bool moments(struct ul_pattern *pattern, struct norm *norm, ul_value_id c
 /* value = centred / sqrt(variance) */
 static bool is_normal(struct ul_pattern *pattern, struct norm *norm, ul_value_id value)
 {
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Div);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Div);
     if (node != NULL)
         return moments(pattern, norm, node->inputs[0], root_of(pattern, node->inputs[1]));
-    node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    node = ul_pattern_match(pattern, value, UL_OP_Mul);
     for (uint32_t i = 0; node != NULL && i < 2; i++) {
         ul_value_id variance = inverse_root_of(pattern, node->inputs[i]);
         if (variance != UL_NONE)
@@ -146,7 +146,7 @@ static bool is_scaled_normal(struct ul_pattern *pattern, struct norm *norm, ul_v
         return true;
     for (uint32_t i = 0; i < 2; i++) {
         ul_pattern_begin(pattern, root);
-        const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+        const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Mul);
         if (node == NULL)
             return false;
         norm->scale = node->inputs[1 - i];
@@ -204,8 +204,8 @@ bool ul_pattern_softmax(struct ul_pattern *pattern, ul_node_id root)
     const struct ul_node *node = &pattern->graph->nodes[root];
     uint32_t mask, other, axis = 0;
     ul_pattern_begin(pattern, root);
-    const struct ul_node *exponential = ul_pattern_take(pattern, node->inputs[0], UL_OP_Exp);
-    const struct ul_node *sum = ul_pattern_take(pattern, node->inputs[1], UL_OP_ReduceSum);
+    const struct ul_node *exponential = ul_pattern_match(pattern, node->inputs[0], UL_OP_Exp);
+    const struct ul_node *sum = ul_pattern_match(pattern, node->inputs[1], UL_OP_ReduceSum);
     if (exponential == NULL || sum == NULL || sum->inputs[0] != node->inputs[0] ||
         !reduced_axes(pattern, sum, &mask) || (mask & (mask - 1)) != 0)
         return false;
@@ -213,12 +213,12 @@ bool ul_pattern_softmax(struct ul_pattern *pattern, ul_node_id root)
         axis++;
     ul_value_id x = exponential->inputs[0];
     const struct ul_node *shift = ul_pattern_maker(pattern, x, UL_OP_Sub);
-    const struct ul_node *most =
+    const struct ul_node *max =
         shift == NULL ? NULL : ul_pattern_maker(pattern, shift->inputs[1], UL_OP_ReduceMax);
-    if (most != NULL && most->inputs[0] == shift->inputs[0] &&
-        reduced_axes(pattern, most, &other) && other == mask) {
-        ul_pattern_take(pattern, x, UL_OP_Sub);
-        ul_pattern_take(pattern, shift->inputs[1], UL_OP_ReduceMax);
+    if (max != NULL && max->inputs[0] == shift->inputs[0] && reduced_axes(pattern, max, &other) &&
+        other == mask) {
+        ul_pattern_match(pattern, x, UL_OP_Sub);
+        ul_pattern_match(pattern, shift->inputs[1], UL_OP_ReduceMax);
         x = shift->inputs[0];
     }
     if (!ul_pattern_is_closed(pattern, &x, 1))

@@ -40,9 +40,9 @@ static bool is_half(const struct ul_pattern *pattern, ul_value_id value, ul_valu
 static ul_value_id before_unsqueeze(struct ul_pattern *pattern, ul_value_id value)
 {
     const struct ul_type *type = ul_pattern_type(pattern, value);
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Unsqueeze);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Unsqueeze);
     if (node == NULL)
-        node = ul_pattern_take(pattern, value, UL_OP_Reshape);
+        node = ul_pattern_match(pattern, value, UL_OP_Reshape);
     if (node == NULL || type->rank == 0 || type->dims[type->rank - 1] != 1)
         return UL_NONE;
     const struct ul_type *from = ul_pattern_type(pattern, node->inputs[0]);
@@ -60,9 +60,9 @@ static bool is_turned(struct ul_pattern *pattern, ul_value_id value, ul_value_id
 {
     const struct ul_type *type = ul_pattern_type(pattern, x);
     int64_t half = type->rank == 0 ? 0 : type->dims[type->rank - 1] / 2;
-    const struct ul_node *flat = ul_pattern_take(pattern, value, UL_OP_Reshape);
+    const struct ul_node *flat = ul_pattern_match(pattern, value, UL_OP_Reshape);
     ul_value_id joined = flat == NULL ? value : flat->inputs[0];
-    const struct ul_node *concat = ul_pattern_take(pattern, joined, UL_OP_Concat);
+    const struct ul_node *concat = ul_pattern_match(pattern, joined, UL_OP_Concat);
     *is_interleaved = flat != NULL;
     if (half == 0 || concat == NULL || concat->input_count != 2 ||
         !ul_type_equal(ul_pattern_type(pattern, value), type))
@@ -78,7 +78,7 @@ static bool is_turned(struct ul_pattern *pattern, ul_value_id value, ul_value_id
         if (parts[i] == UL_NONE)
             return false;
     }
-    const struct ul_node *negated = ul_pattern_take(pattern, parts[0], UL_OP_Neg);
+    const struct ul_node *negated = ul_pattern_match(pattern, parts[0], UL_OP_Neg);
     int64_t step = *is_interleaved ? 2 : 1;
     return negated != NULL && is_half(pattern, negated->inputs[0], x, step == 2 ? 1 : half, step) &&
            is_half(pattern, parts[1], x, 0, step);
@@ -100,8 +100,8 @@ static bool rotary_of(struct ul_pattern *pattern, ul_node_id root, uint32_t way)
     uint32_t first = way & 1u, at_x = way >> 1 & 1u, at_r = way >> 2 & 1u;
     bool is_interleaved;
     ul_pattern_begin(pattern, root);
-    const struct ul_node *straight = ul_pattern_take(pattern, sum->inputs[first], UL_OP_Mul);
-    const struct ul_node *turned = ul_pattern_take(pattern, sum->inputs[1 - first], UL_OP_Mul);
+    const struct ul_node *straight = ul_pattern_match(pattern, sum->inputs[first], UL_OP_Mul);
+    const struct ul_node *turned = ul_pattern_match(pattern, sum->inputs[1 - first], UL_OP_Mul);
     if (straight == NULL || turned == NULL)
         return false;
     ul_value_id inputs[3] = {straight->inputs[at_x], straight->inputs[1 - at_x],
@@ -132,7 +132,7 @@ bool ul_pattern_rotary(struct ul_pattern *pattern, ul_node_id root)
 /* value = part * factor: the factor, or UL_NONE. */
 static ul_value_id factor_of(struct ul_pattern *pattern, ul_value_id value, ul_value_id part)
 {
-    const struct ul_node *node = ul_pattern_take(pattern, value, UL_OP_Mul);
+    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Mul);
     for (uint32_t i = 0; node != NULL && i < 2; i++)
         if (node->inputs[i] == part)
             return node->inputs[1 - i];
@@ -183,12 +183,12 @@ bool ul_pattern_rotary_halves(struct ul_pattern *pattern, ul_node_id root)
         return false;
     for (uint32_t way = 0; way < 4; way++) {
         ul_pattern_begin(pattern, root);
-        const struct ul_node *first = ul_pattern_take(pattern, concat->inputs[0], UL_OP_Sub);
-        const struct ul_node *second = ul_pattern_take(pattern, concat->inputs[1], UL_OP_Add);
+        const struct ul_node *first = ul_pattern_match(pattern, concat->inputs[0], UL_OP_Sub);
+        const struct ul_node *second = ul_pattern_match(pattern, concat->inputs[1], UL_OP_Add);
         if (first == NULL || second == NULL)
             return false;
-        const struct ul_node *low = ul_pattern_take(pattern, first->inputs[0], UL_OP_Mul);
-        const struct ul_node *high = ul_pattern_take(pattern, first->inputs[1], UL_OP_Mul);
+        const struct ul_node *low = ul_pattern_match(pattern, first->inputs[0], UL_OP_Mul);
+        const struct ul_node *high = ul_pattern_match(pattern, first->inputs[1], UL_OP_Mul);
         if (low == NULL || high == NULL)
             return false;
         if (become_rotary(pattern, first, second, low->inputs[way & 1u],

@@ -68,7 +68,7 @@ static bool is_elementwise(const struct ul_node *node)
  * rounded up to it. */
 static bool is_too_large(const struct ul_tensor *tensor, enum ul_dtype storage)
 {
-    const uint32_t least = storage == UL_F16 ? 0x477FF000u : 0x7F7F8000u;
+    const uint32_t min = storage == UL_F16 ? 0x477FF000u : 0x7F7F8000u;
     uint64_t count = tensor->data == NULL ? 1 : ul_type_elements(&tensor->type);
     const unsigned char *at = tensor->data == NULL ? tensor->splat : tensor->data;
     bool found = false;
@@ -76,7 +76,7 @@ static bool is_too_large(const struct ul_tensor *tensor, enum ul_dtype storage)
         uint32_t bits =
             (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
         bits &= 0x7FFFFFFFu;
-        found |= bits >= least && bits < 0x7F800000u;
+        found |= bits >= min && bits < 0x7F800000u;
     }
     return found;
 }

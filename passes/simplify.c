@@ -207,11 +207,11 @@ static void share_prefix(struct simplify *simplify, ul_node_id id)
     ul_value_id first = node->inputs[0];
     if (node->input_count < 2 || first >= simplify->known_count || id >= simplify->node_known_count)
         return;
-    enum { MOST_TRIED = 64 }; /* the latest ones, which are the longest where networks do this */
+    enum { MAX_TRIED = 64 }; /* the latest ones, which are the longest where networks do this */
     uint32_t best = 0;
     uint32_t tried = 0;
     ul_value_id start = UL_NONE;
-    for (ul_node_id c = simplify->concat_of[first]; c != UL_NONE && tried < MOST_TRIED;
+    for (ul_node_id c = simplify->concat_of[first]; c != UL_NONE && tried < MAX_TRIED;
          c = simplify->concat_next[c], tried++) {
         const struct ul_node *other = &graph->nodes[c];
         uint32_t count = 0;

@@ -4,7 +4,7 @@
  * Problem: the first layers of a network for images hold a few values that are many times larger
  * than all others, and no order of steps makes them smaller. Method: what is asked for (the option
  * --split, or what the driver tries under a budget) names a chain, an axis and a number of pieces;
- * split_chain.c finds the chain, split_parts.c what each piece needs, split_build.c makes the
+ * split_chain.c finds the chain, split_needed.c what each piece needs, split_build.c makes the
  * pieces. It is the last pass, since groups and views are what a piece copies.
  * Left undone: values of the chain that are also needed outside; pieces of pieces. */
 #include "passes/split.h"

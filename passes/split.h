@@ -54,21 +54,21 @@ enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *ch
 uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
                            uint32_t begin);
 
-/* split_parts.c */
+/* split_needed.c */
 
 /* What one piece computes of each value of the graph. */
-struct ul_split_parts {
+struct ul_split_needed {
     const struct ul_split_chain *chain;
-    struct ul_part *parts; /* per value; of the chain's: axis UL_NONE where nothing is needed */
+    struct ul_slice *needed; /* per value; of the chain's: axis UL_NONE where nothing is needed */
 };
-void ul_split_parts_init(struct ul_pass *pass, const struct ul_split_chain *chain,
-                         struct ul_split_parts *parts);
+void ul_split_needed_init(struct ul_pass *pass, const struct ul_split_chain *chain,
+                          struct ul_split_needed *needed);
 /* The parts of all of the chain's values that outputs [begin, end) need. */
-enum ul_status ul_split_find_parts(struct ul_pass *pass, int64_t begin, int64_t end,
-                                   struct ul_split_parts *parts) UL_MUST_CHECK;
+enum ul_status ul_split_find_needed(struct ul_pass *pass, int64_t begin, int64_t end,
+                                    struct ul_split_needed *needed) UL_MUST_CHECK;
 /* Asks the node's row about its part; room for the answer comes from `arena`. */
-bool ul_split_cut(const struct ul_graph *graph, const struct ul_split_parts *parts, ul_node_id node,
-                  struct ul_arena *arena, struct ul_cut *cut);
+bool ul_split_apply_rule(const struct ul_graph *graph, const struct ul_split_needed *needed,
+                         ul_node_id node, struct ul_arena *arena, struct ul_split_rule *rule);
 
 /* split_build.c */
 

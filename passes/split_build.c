@@ -13,7 +13,7 @@
 /* A slice that was made for this piece. */
 struct slice {
     ul_value_id value, made;
-    struct ul_part part;
+    struct ul_slice slice;
 };
 
 struct build {
@@ -21,7 +21,7 @@ struct build {
     struct ul_graph *graph;
     const struct ul_split_chain *chain;
     const bool *is_view; /* per node of the chain: it needed no kernel */
-    struct ul_split_parts parts;
+    struct ul_split_needed needed;
     int64_t piece;
     ul_value_id *copies; /* per value of the graph before: its copy of this piece, or UL_NONE */
     struct slice *slices;
@@ -131,34 +131,34 @@ static ul_value_id add_index(struct build *build, int64_t index)
 }
 
 /* A weight of equal elements has no bytes to be viewed: a smaller one takes its place. */
-static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_part *part)
+static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_tensor *tensor = build->graph->values[value].tensor;
     struct ul_type type = tensor->type;
-    type.dims[part->axis] = part->end - part->begin;
+    type.dims[slice->axis] = slice->end - slice->begin;
     ul_value_id made =
         add_constant(build, ul_tensor_new_splat(build->graph->arena, &type, tensor->splat));
     build->graph->values[made].storage = build->graph->values[value].storage;
     return made;
 }
 
-static ul_value_id add_slice(struct build *build, ul_value_id value, const struct ul_part *part)
+static ul_value_id add_slice(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     struct ul_graph *graph = build->graph;
     const struct ul_tensor *tensor = ul_edit_constant(graph, value);
     if (tensor != NULL && tensor->data == NULL)
-        return cut_splat(build, value, part);
+        return cut_splat(build, value, slice);
     const char *name = graph->values[value].name;
     /* A slice of what the piece itself has made keeps that name. */
     name = value < build->value_count ? piece_name(build, name) : name;
     ul_node_id id = ul_graph_add_node(graph, build->chain->block, UL_OP_Slice, name, 4, 1);
-    ul_value_id inputs[4] = {value, add_index(build, part->begin), add_index(build, part->end),
-                             add_index(build, part->axis)};
+    ul_value_id inputs[4] = {value, add_index(build, slice->begin), add_index(build, slice->end),
+                             add_index(build, slice->axis)};
     for (uint32_t i = 0; i < 4; i++)
         graph->nodes[id].inputs[i] = inputs[i];
     ul_value_id made = graph->nodes[id].outputs[0];
     graph->values[made].type = graph->values[value].type;
-    graph->values[made].type.dims[part->axis] = part->end - part->begin;
+    graph->values[made].type.dims[slice->axis] = slice->end - slice->begin;
     graph->values[made].storage = graph->values[value].storage;
     view_outputs(graph, id);
     note_node(build, id, UL_NONE);
@@ -167,39 +167,39 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
 
 /* The value that stands for `part` of `value`, a value of the chain's copy or from outside, in
  * this piece. `part` counts from the value's own first element. */
-static ul_value_id slice_of(struct build *build, ul_value_id value, const struct ul_part *part)
+static ul_value_id slice_of(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_type *type = &build->graph->values[value].type;
-    if (part->axis == UL_NONE || (part->begin == 0 && part->end == type->dims[part->axis]))
+    if (slice->axis == UL_NONE || (slice->begin == 0 && slice->end == type->dims[slice->axis]))
         return value;
     for (uint32_t i = 0; i < build->slice_count; i++) {
         const struct slice *old = &build->slices[i];
-        if (old->value == value && old->part.axis == part->axis && old->part.begin == part->begin &&
-            old->part.end == part->end)
+        if (old->value == value && old->slice.axis == slice->axis &&
+            old->slice.begin == slice->begin && old->slice.end == slice->end)
             return old->made;
     }
-    ul_value_id made = add_slice(build, value, part);
+    ul_value_id made = add_slice(build, value, slice);
     UL_GROW(build->pass->scratch, build->slices, build->slice_count, build->slice_capacity);
     build->slices[build->slice_count++] =
-        (struct slice){.value = value, .made = made, .part = *part};
+        (struct slice){.value = value, .made = made, .slice = *slice};
     return made;
 }
 
 /* What stands for input `input` of a node of the chain, of which the piece takes `part`. */
 static ul_value_id input_of(struct build *build, ul_node_id node, uint32_t input,
-                            const struct ul_cut *cut)
+                            const struct ul_split_rule *rule)
 {
     ul_value_id value = build->graph->nodes[node].inputs[input];
-    struct ul_part part = cut->inputs[input];
+    struct ul_slice slice = rule->inputs[input];
     if (value == UL_NONE)
         return UL_NONE;
-    if (cut->constants[input] != NULL)
-        return add_constant(build, cut->constants[input]);
+    if (rule->constants[input] != NULL)
+        return add_constant(build, rule->constants[input]);
     if (build->copies[value] == UL_NONE)
-        return slice_of(build, value, &part);
-    part.begin -= build->parts.parts[value].begin;
-    part.end -= build->parts.parts[value].begin;
-    return slice_of(build, build->copies[value], &part);
+        return slice_of(build, value, &slice);
+    slice.begin -= build->needed.needed[value].begin;
+    slice.end -= build->needed.needed[value].begin;
+    return slice_of(build, build->copies[value], &slice);
 }
 
 /* ---- Nodes ---- */
@@ -223,8 +223,8 @@ static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id 
     for (uint32_t i = 0; i < graph->nodes[id].output_count; i++) {
         ul_value_id from = graph->nodes[origin].outputs[i];
         struct ul_type wanted = graph->values[from].type;
-        const struct ul_part *part = &build->parts.parts[from];
-        wanted.dims[part->axis] = part->end - part->begin;
+        const struct ul_slice *slice = &build->needed.needed[from];
+        wanted.dims[slice->axis] = slice->end - slice->begin;
         if (!ul_type_equal(&wanted, &graph->values[graph->nodes[id].outputs[i]].type))
             return ul_diag_set(build->pass->diag, UL_INTERNAL, "a part of %s has another shape",
                                ul_node_describe(graph, origin, build->pass->scratch));
@@ -233,7 +233,7 @@ static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id 
 }
 
 static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul_value_id *inputs,
-                                const struct ul_cut *cut)
+                                const struct ul_split_rule *rule)
 {
     struct ul_graph *graph = build->graph;
     struct ul_node old = graph->nodes[origin];
@@ -247,10 +247,10 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
     node->group = group_of(build, old.group);
     for (uint32_t i = 0; i < old.input_count; i++)
         node->inputs[i] = inputs[i];
-    for (uint32_t i = 0; i < cut->attr_count; i++)
-        ul_node_set_attr(graph, id, &cut->attrs[i]);
-    const struct ul_part *part = &build->parts.parts[old.outputs[0]];
-    int64_t at[2] = {part->axis, part->begin};
+    for (uint32_t i = 0; i < rule->attr_count; i++)
+        ul_node_set_attr(graph, id, &rule->attrs[i]);
+    const struct ul_slice *slice = &build->needed.needed[old.outputs[0]];
+    int64_t at[2] = {slice->axis, slice->begin};
     ul_node_set_int(graph, id, "ul_part_of", (int64_t)origin);
     ul_node_set_ints(graph, id, "ul_part_at", at, 2);
     UL_TRY(infer_copy(build, id, origin));
@@ -277,14 +277,14 @@ static bool is_of_step(const struct ul_graph *graph, ul_value_id value, const ul
 }
 
 /* An input that the step itself makes: nothing can stand between, so all of it must be taken. */
-static enum ul_status take_of_step(struct build *build, ul_node_id node, uint32_t input,
-                                   const struct ul_cut *cut, ul_value_id *made)
+static enum ul_status read_of_step(struct build *build, ul_node_id node, uint32_t input,
+                                   const struct ul_split_rule *rule, ul_value_id *made)
 {
     ul_value_id value = build->graph->nodes[node].inputs[input];
-    const struct ul_part *whole = &build->parts.parts[value];
-    const struct ul_part *part = &cut->inputs[input];
+    const struct ul_slice *whole = &build->needed.needed[value];
+    const struct ul_slice *slice = &rule->inputs[input];
     *made = build->copies[value];
-    if (part->axis == whole->axis && part->begin == whole->begin && part->end == whole->end)
+    if (slice->axis == whole->axis && slice->begin == whole->begin && slice->end == whole->end)
         return UL_OK;
     struct ul_arena *scratch = build->pass->scratch;
     return ul_diag_set(build->pass->diag, UL_UNSUPPORTED,
@@ -298,12 +298,12 @@ static enum ul_status copy_step(struct build *build, const ul_node_id *nodes, ui
 {
     struct ul_graph *graph = build->graph;
     struct ul_arena *scratch = build->pass->scratch;
-    struct ul_cut *cuts = UL_NEW_ARRAY(scratch, struct ul_cut, count);
+    struct ul_split_rule *cuts = UL_NEW_ARRAY(scratch, struct ul_split_rule, count);
     ul_value_id **inputs = UL_NEW_ARRAY(scratch, ul_value_id *, count);
     for (uint32_t n = 0; n < count; n++) {
         uint32_t input_count = graph->nodes[nodes[n]].input_count;
-        bool cut = ul_split_cut(graph, &build->parts, nodes[n], graph->arena, &cuts[n]);
-        UL_ASSERT(cut);
+        bool rule = ul_split_apply_rule(graph, &build->needed, nodes[n], graph->arena, &cuts[n]);
+        UL_ASSERT(rule);
         inputs[n] = UL_NEW_ARRAY(scratch, ul_value_id, input_count);
         for (uint32_t i = 0; i < input_count; i++) {
             if (!is_of_step(graph, graph->nodes[nodes[n]].inputs[i], nodes, count))
@@ -313,7 +313,7 @@ static enum ul_status copy_step(struct build *build, const ul_node_id *nodes, ui
     for (uint32_t n = 0; n < count; n++) {
         for (uint32_t i = 0; i < graph->nodes[nodes[n]].input_count; i++) {
             if (is_of_step(graph, graph->nodes[nodes[n]].inputs[i], nodes, count))
-                UL_TRY(take_of_step(build, nodes[n], i, &cuts[n], &inputs[n][i]));
+                UL_TRY(read_of_step(build, nodes[n], i, &cuts[n], &inputs[n][i]));
         }
         UL_TRY(copy_node(build, nodes[n], inputs[n], &cuts[n]));
     }
@@ -326,7 +326,7 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
 {
     const struct ul_split_chain *chain = build->chain;
     struct ul_graph *graph = build->graph;
-    UL_TRY(ul_split_find_parts(build->pass, begin, end, &build->parts));
+    UL_TRY(ul_split_find_needed(build->pass, begin, end, &build->needed));
     build->slice_count = build->node_count = 0;
     build->group_from = UL_NONE;
     for (uint32_t at = 0, after; at < chain->node_count; at = after) {
@@ -411,7 +411,7 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     /* All pieces but the last are of one size, and so have their kernels in common. */
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
     build.value_count = chain->value_count;
-    ul_split_parts_init(pass, chain, &build.parts);
+    ul_split_needed_init(pass, chain, &build.needed);
     build.group = last_group(graph);
     build.copies = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
     for (uint32_t v = 0; v < build.value_count; v++)

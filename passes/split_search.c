@@ -20,12 +20,12 @@
 #include <string.h>
 
 enum {
-    MOST_SIDE = 16,   /* steps of a chain to either side of the peak */
-    MOST_PIECES = 64, /* of one split */
-    MOST_SPLITS = 512
+    MAX_SIDE = 16,   /* steps of a chain to either side of the peak */
+    MAX_PIECES = 64, /* of one split */
+    MAX_SPLITS = 512
 };
 /* Nodes of graphs that are copied or walked over, and nodes that are built, by one search. */
-#define MOST_VISITS ((uint64_t)40 * 1000 * 1000)
+#define MAX_VISITS ((uint64_t)40 * 1000 * 1000)
 
 /* A split seen from the step at the peak. */
 struct choice {
@@ -57,7 +57,7 @@ struct state {
     struct ul_graph graph;
     uint64_t target_bytes, live_bytes;
     uint32_t first_count, last_count;
-    ul_node_id firsts[MOST_SIDE + 1], lasts[MOST_SIDE + 1]; /* steps around the peak, it first */
+    ul_node_id firsts[MAX_SIDE + 1], lasts[MAX_SIDE + 1]; /* steps around the peak, it first */
     const char **texts;
     uint32_t *begins; /* per text: the first node that it made */
     uint32_t text_count;
@@ -134,8 +134,8 @@ static bool may_split(struct state *state, const struct ul_graph *graph)
 
 enum verdict { IMPOSSIBLE, TOO_LARGE, GOOD };
 
-/* What costs `most_cost` or more is not looked at further. */
-static enum verdict measure(struct state *state, struct choice *choice, uint64_t most_cost)
+/* What costs `max_cost` or more is not looked at further. */
+static enum verdict measure(struct state *state, struct choice *choice, uint64_t max_cost)
 {
     const char *text = choice_text(state, choice, &state->scratch);
     struct ul_passes_options options = {.splits = &text, .split_count = 1};
@@ -154,7 +154,7 @@ static enum verdict measure(struct state *state, struct choice *choice, uint64_t
     choice->extra_cost = extra_cost(state->search, &copy, &state->graph);
     if (!keeps_target(state, &copy))
         return TOO_LARGE;
-    return choice->extra_cost >= most_cost || may_split(state, &copy) ? GOOD : TOO_LARGE;
+    return choice->extra_cost >= max_cost || may_split(state, &copy) ? GOOD : TOO_LARGE;
 }
 
 /* ---- Around the peak ---- */
@@ -175,7 +175,7 @@ static bool find_steps(struct state *state, ul_node_id node)
 {
     const struct ul_graph *graph = &state->graph;
     const struct ul_block *block = &graph->blocks[0];
-    ul_node_id ring[MOST_SIDE + 1];
+    ul_node_id ring[MAX_SIDE + 1];
     uint32_t seen = 0;
     bool passed = false;
     state->first_count = state->last_count = 0;
@@ -187,14 +187,14 @@ static bool find_steps(struct state *state, ul_node_id node)
         if (!has_kernel(graph, block->nodes + begin, end - begin))
             continue;
         if (!passed)
-            ring[seen++ % (MOST_SIDE + 1)] = block->nodes[begin];
+            ring[seen++ % (MAX_SIDE + 1)] = block->nodes[begin];
         passed = passed || here;
-        if (passed && state->last_count <= MOST_SIDE)
+        if (passed && state->last_count <= MAX_SIDE)
             state->lasts[state->last_count++] = block->nodes[end - 1];
     }
-    for (; passed && state->first_count < seen && state->first_count <= MOST_SIDE;
+    for (; passed && state->first_count < seen && state->first_count <= MAX_SIDE;
          state->first_count++)
-        state->firsts[state->first_count] = ring[(seen - 1 - state->first_count) % (MOST_SIDE + 1)];
+        state->firsts[state->first_count] = ring[(seen - 1 - state->first_count) % (MAX_SIDE + 1)];
     return passed;
 }
 
@@ -217,13 +217,13 @@ static uint64_t key_of(const struct state *state)
 /* Ever more pieces, until they are small enough or cost more than what is known. */
 static void try_axis(struct state *state, struct choice choice, int64_t extent, struct choice *best)
 {
-    for (choice.piece_count = 2; choice.piece_count <= extent && choice.piece_count <= MOST_PIECES;
+    for (choice.piece_count = 2; choice.piece_count <= extent && choice.piece_count <= MAX_PIECES;
          choice.piece_count *= 2) {
-        uint64_t most_cost = best->piece_count > 0 ? best->extra_cost : UINT64_MAX;
-        enum verdict verdict = measure(state, &choice, most_cost);
-        bool dearer = choice.extra_cost >= most_cost;
+        uint64_t max_cost = best->piece_count > 0 ? best->extra_cost : UINT64_MAX;
+        enum verdict verdict = measure(state, &choice, max_cost);
+        bool dearer = choice.extra_cost >= max_cost;
         ul_arena_reset(&state->scratch);
-        if (state->search->visits > MOST_VISITS || verdict == IMPOSSIBLE || dearer)
+        if (state->search->visits > MAX_VISITS || verdict == IMPOSSIBLE || dearer)
             return;
         if (verdict == GOOD) {
             *best = choice;
@@ -303,10 +303,10 @@ static struct choice find_choice(struct state *state, ul_node_id node)
         if (good || choice.piece_count == 0)
             return choice; /* or none, as little as then */
     }
-    uint32_t most = state->first_count + state->last_count;
-    for (uint32_t reach = 0; reach < most; reach++) {
+    uint32_t max = state->first_count + state->last_count;
+    for (uint32_t reach = 0; reach < max; reach++) {
         for (uint32_t f = 0; f <= reach && f < state->first_count; f++) {
-            if (reach - f < state->last_count && search->visits <= MOST_VISITS)
+            if (reach - f < state->last_count && search->visits <= MAX_VISITS)
                 try_chain(state, f, reach - f, &best);
         }
     }
@@ -352,7 +352,7 @@ static bool is_near(const struct state *state, uint32_t split, uint32_t side)
  * there are none. */
 static bool drop_near(struct state *state, uint32_t side)
 {
-    const char **texts = UL_NEW_ARRAY(state->search->arena, const char *, MOST_SPLITS);
+    const char **texts = UL_NEW_ARRAY(state->search->arena, const char *, MAX_SPLITS);
     uint32_t count = 0;
     uint32_t before = state->text_count;
     for (uint32_t i = 0; i < before; i++) {
@@ -392,10 +392,10 @@ static ul_node_id find_peak(struct state *state)
 /* One split more that brings the sum at `node` to the target. */
 static bool fix_peak(struct state *state, ul_node_id node)
 {
-    if (node >= state->search->whole->node_count || state->text_count == MOST_SPLITS)
+    if (node >= state->search->whole->node_count || state->text_count == MAX_SPLITS)
         return false; /* a piece is not cut again */
     struct choice choice = find_choice(state, node);
-    for (uint32_t side = 1; choice.piece_count == 0 && side <= MOST_SIDE; side *= 2) {
+    for (uint32_t side = 1; choice.piece_count == 0 && side <= MAX_SIDE; side *= 2) {
         if (!drop_near(state, side))
             continue;
         (void)find_peak(state); /* for the largest sum; the one at `node` is to fall first */
@@ -412,14 +412,14 @@ bool ul_split_search_reach(struct ul_split_search *search, uint64_t target_bytes
     uint32_t turns = 0;
     state->search = search;
     state->target_bytes = target_bytes;
-    state->texts = UL_NEW_ARRAY(search->arena, const char *, MOST_SPLITS);
-    state->begins = UL_NEW_ARRAY(search->arena, uint32_t, MOST_SPLITS);
+    state->texts = UL_NEW_ARRAY(search->arena, const char *, MAX_SPLITS);
+    state->begins = UL_NEW_ARRAY(search->arena, uint32_t, MAX_SPLITS);
     ul_arena_init(&state->arena);
     ul_arena_init(&state->scratch);
     ul_graph_copy(&state->graph, &state->arena, search->whole);
     ul_node_id node = find_peak(state);
-    while (state->live_bytes > target_bytes && turns++ < 2 * MOST_SPLITS &&
-           search->visits <= MOST_VISITS && fix_peak(state, node))
+    while (state->live_bytes > target_bytes && turns++ < 2 * MAX_SPLITS &&
+           search->visits <= MAX_VISITS && fix_peak(state, node))
         node = find_peak(state);
     ul_arena_done(&state->scratch);
     ul_arena_done(&state->arena);

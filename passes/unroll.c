@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MOST_ROUNDS = 256, MOST_NODES = 1 << 16 };
+enum { MAX_ROUNDS = 256, MAX_NODES = 1 << 16 };
 
 struct cloner {
     struct ul_graph *graph;
@@ -104,8 +104,8 @@ bool ul_unroll_is_possible(const struct ul_graph *graph, ul_node_id loop)
         (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) != 0);
     int64_t rounds = ul_tensor_get_int(count, 0);
     return enters && body->input_count == node->input_count && body->output_count > 0 &&
-           body->output_count == node->output_count + 1 && rounds > 0 && rounds <= MOST_ROUNDS &&
-           (uint64_t)rounds * body->node_count <= MOST_NODES && runs_its_count(graph, body);
+           body->output_count == node->output_count + 1 && rounds > 0 && rounds <= MAX_ROUNDS &&
+           (uint64_t)rounds * body->node_count <= MAX_NODES && runs_its_count(graph, body);
 }
 
 ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop)

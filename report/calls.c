@@ -40,9 +40,9 @@ static bool is_operand(const struct ul_report *report, uint32_t value)
     bool read = false;
     for (uint32_t i = 0; i < problem->step_count; i++) {
         const struct ul_plan_alternative *all = problem->steps[i].alternatives;
-        for (uint32_t p = 0; p < all->part_count; p++) {
-            bool reads = ul_ids_have(all->parts[p].reads, all->parts[p].read_count, value);
-            bool writes = ul_ids_have(all->parts[p].writes, all->parts[p].write_count, value);
+        for (uint32_t p = 0; p < all->substep_count; p++) {
+            bool reads = ul_ids_have(all->substeps[p].reads, all->substeps[p].read_count, value);
+            bool writes = ul_ids_have(all->substeps[p].writes, all->substeps[p].write_count, value);
             if (report->steps[i].is_call ? writes : reads)
                 return false;
             read = read || reads;

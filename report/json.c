@@ -158,9 +158,9 @@ static void step_implementation(struct ul_text *text, const struct ul_report *re
     ul_text_put_json(text, name != NULL ? name : "");
 }
 
-static void step_part(struct ul_text *text, const struct ul_report *report, uint32_t i)
+static void step_substep(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, report->plan->positions[i].part);
+    put_u64(text, report->plan->positions[i].substep);
 }
 
 static void step_copy(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -320,7 +320,7 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         {"copy", step_copy},
         {"alternative", step_alternative},
         {"implementation", step_implementation},
-        {"part", step_part},
+        {"part", step_substep},
         {"flops", step_flops},
         {"moved_bytes", step_moved},
     };

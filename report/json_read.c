@@ -37,14 +37,14 @@ static enum ul_status get_string(struct reader *reader, const json_t *object, co
 }
 
 static enum ul_status number_of(struct reader *reader, const json_t *item, const char *key,
-                                bool optional, uint64_t most, uint64_t *out)
+                                bool optional, uint64_t max, uint64_t *out)
 {
     if (optional && json_is_null(item)) {
         *out = UL_PLAN_NONE;
         return UL_OK;
     }
     if (!json_is_integer(item) || json_integer_value(item) < 0 ||
-        (uint64_t)json_integer_value(item) > most)
+        (uint64_t)json_integer_value(item) > max)
         return ul_diag_set(reader->diag, UL_INVALID,
                            "\"%s\" is missing, no whole number, or out of range", key);
     *out = (uint64_t)json_integer_value(item);
@@ -52,9 +52,9 @@ static enum ul_status number_of(struct reader *reader, const json_t *item, const
 }
 
 static enum ul_status get_number(struct reader *reader, const json_t *object, const char *key,
-                                 uint64_t most, uint64_t *out)
+                                 uint64_t max, uint64_t *out)
 {
-    return number_of(reader, json_object_get(object, key), key, false, most, out);
+    return number_of(reader, json_object_get(object, key), key, false, max, out);
 }
 
 static enum ul_status read_options(struct reader *reader, struct ul_report_header *header)
@@ -100,7 +100,7 @@ enum ul_status ul_report_read_header(struct ul_arena *arena, const char *json, s
 
 /* One column as numbers; `count` is set by the first column of a table and kept by the others. */
 static enum ul_status read_column(struct reader *reader, const char *table, const char *key,
-                                  bool optional, uint64_t most, uint64_t **out, uint32_t *count,
+                                  bool optional, uint64_t max, uint64_t **out, uint32_t *count,
                                   bool first)
 {
     const json_t *column = json_object_get(json_object_get(reader->root, table), key);
@@ -116,7 +116,7 @@ static enum ul_status read_column(struct reader *reader, const char *table, cons
                            size, *count);
     *out = UL_NEW_ARRAY(reader->arena, uint64_t, size);
     for (size_t i = 0; i < size; i++)
-        UL_TRY(number_of(reader, json_array_get(column, i), key, optional, most, &(*out)[i]));
+        UL_TRY(number_of(reader, json_array_get(column, i), key, optional, max, &(*out)[i]));
     return UL_OK;
 }
 
@@ -126,19 +126,19 @@ static enum ul_status read_positions(struct reader *reader, const struct ul_prob
     uint64_t *steps = NULL;
     uint64_t *copies = NULL;
     uint64_t *alternatives = NULL;
-    uint64_t *parts = NULL;
+    uint64_t *substeps = NULL;
     uint32_t *count = &plan->position_count;
-    uint64_t most = problem->step_count == 0 ? 0 : problem->step_count - 1;
-    UL_TRY(read_column(reader, "steps", "step", false, most, &steps, count, true));
+    uint64_t max = problem->step_count == 0 ? 0 : problem->step_count - 1;
+    UL_TRY(read_column(reader, "steps", "step", false, max, &steps, count, true));
     UL_TRY(read_column(reader, "steps", "copy", false, UINT32_MAX - 1, &copies, count, false));
     UL_TRY(read_column(reader, "steps", "alternative", false, UINT32_MAX - 1, &alternatives, count,
                        false));
-    UL_TRY(read_column(reader, "steps", "part", false, UINT32_MAX - 1, &parts, count, false));
+    UL_TRY(read_column(reader, "steps", "part", false, UINT32_MAX - 1, &substeps, count, false));
     plan->positions = UL_NEW_ARRAY(reader->arena, struct ul_plan_position, *count);
     for (uint32_t i = 0; i < *count; i++)
         plan->positions[i] = (struct ul_plan_position){.step = (uint32_t)steps[i],
                                                        .alternative = (uint32_t)alternatives[i],
-                                                       .part = (uint32_t)parts[i],
+                                                       .substep = (uint32_t)substeps[i],
                                                        .copy = (uint32_t)copies[i]};
     return UL_OK;
 }
@@ -174,10 +174,10 @@ static enum ul_status read_ranges(struct reader *reader, const struct ul_problem
     uint64_t *numbers[COLUMN_COUNT];
     for (size_t c = 0; c < COLUMN_COUNT; c++) {
         bool bytes = c == 4 || c == 5;
-        uint64_t most = bytes ? INT64_MAX : UINT32_MAX - 1;
+        uint64_t max = bytes ? INT64_MAX : UINT32_MAX - 1;
         if (c == 0)
-            most = problem->value_count == 0 ? 0 : problem->value_count - 1;
-        UL_TRY(read_column(reader, "ranges", columns[c].key, columns[c].optional, most, &numbers[c],
+            max = problem->value_count == 0 ? 0 : problem->value_count - 1;
+        UL_TRY(read_column(reader, "ranges", columns[c].key, columns[c].optional, max, &numbers[c],
                            &plan->range_count, c == 0));
     }
     plan->ranges = UL_NEW_ARRAY(reader->arena, struct ul_plan_range, plan->range_count);

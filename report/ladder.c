@@ -8,7 +8,7 @@ static uint32_t recomputed_steps(const struct ul_plan *plan)
 {
     uint32_t count = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
-        count += plan->positions[p].copy > 0 && plan->positions[p].part == 0;
+        count += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;
     return count;
 }
 

@@ -230,7 +230,7 @@ static void put_libraries(struct ul_text *text, const struct ul_report *report)
 /* What is computed in pieces. */
 static void put_splits(struct ul_text *text, const struct ul_report *report)
 {
-    enum { MOST_NAMED = 6 };
+    enum { MAX_NAMED = 6 };
     uint32_t count = 0;
     for (uint32_t i = 0; i < report->option_count; i++)
         count += strcmp(report->options[i].name, "split") == 0;
@@ -238,7 +238,7 @@ static void put_splits(struct ul_text *text, const struct ul_report *report)
         return;
     ul_text_printf(text, "\nIn pieces, FIRST..LAST:AXIS:PIECES:\n");
     uint32_t named = 0;
-    for (uint32_t i = 0; i < report->option_count && named < MOST_NAMED; i++) {
+    for (uint32_t i = 0; i < report->option_count && named < MAX_NAMED; i++) {
         if (strcmp(report->options[i].name, "split") != 0)
             continue;
         ul_text_printf(text, "      %s\n", ul_quote(text->arena, report->options[i].value));
@@ -265,7 +265,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                    plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
     uint32_t again = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
-        again += plan->positions[p].copy > 0 && plan->positions[p].part == 0;
+        again += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;
     if (again > 0)
         ul_text_printf(text, "%u %s again. ", again, again == 1 ? "step runs" : "steps run");
     ul_text_printf(text, "Order: %s. Recompute: %s.%sPacking: %s. Checked independently.\n",

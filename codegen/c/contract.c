@@ -98,8 +98,8 @@ static void put_whole_depth(const struct ul_contract_out *out, uint32_t indent,
 }
 
 /* Panels of k one after the other; the sums of up to plan->rows rows wait in scratch. */
-static void put_cut_depth(const struct ul_contract_out *out, uint32_t indent,
-                          const struct range *rows)
+static void put_split_depth(const struct ul_contract_out *out, uint32_t indent,
+                            const struct range *rows)
 {
     const struct ul_contract_plan *plan = out->plan;
     char panel[64], sums[64];
@@ -132,16 +132,16 @@ static void put_panels(const struct ul_contract_out *out, uint32_t indent, struc
     const struct ul_contract_plan *plan = out->plan;
     snprintf(rows->first, sizeof rows->first, "0");
     snprintf(rows->last, sizeof rows->last, "%" PRId64, plan->m);
-    if (plan->parts <= 1) {
+    if (plan->shares <= 1) {
         ul_contract_line(out, indent,
                          "for (int64_t t_n = 0; t_n < %" PRId64 "; t_n += %" PRId64 ") {", plan->n,
                          plan->block_cols);
         return;
     }
-    int64_t cuts = (plan->m + plan->rows_each - 1) / plan->rows_each;
+    int64_t splits = (plan->m + plan->rows_each - 1) / plan->rows_each;
     ul_contract_line(out, indent,
-                     "for (int64_t t_item = t_part.begin; t_item < t_part.end; t_item++) {");
-    if (cuts == 1) {
+                     "for (int64_t t_item = t_share.begin; t_item < t_share.end; t_item++) {");
+    if (splits == 1) {
         ul_contract_line(out, indent + 1, "const int64_t t_n = t_item * %" PRId64 ";",
                          plan->block_cols);
         return;
@@ -149,7 +149,7 @@ static void put_panels(const struct ul_contract_out *out, uint32_t indent, struc
     ul_contract_line(out, indent + 1,
                      "const int64_t t_n = t_item / %" PRId64 " * %" PRId64
                      ", t_first = t_item %% %" PRId64 " * %" PRId64 ";",
-                     cuts, plan->block_cols, cuts, plan->rows_each);
+                     splits, plan->block_cols, splits, plan->rows_each);
     ul_contract_line(out, indent + 1,
                      "const int64_t t_last = t_first + ul_run(%" PRId64 " - t_first, %" PRId64 ");",
                      plan->m, plan->rows_each);
@@ -173,7 +173,7 @@ static void put_tile(const struct ul_contract_out *out, uint32_t indent)
     if (plan->depth == plan->k)
         put_whole_depth(out, indent + 1, &rows);
     else
-        put_cut_depth(out, indent + 1, &rows);
+        put_split_depth(out, indent + 1, &rows);
     ul_contract_line(out, indent, "}");
 }
 
@@ -183,7 +183,7 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent, const c
                      const char *run, int64_t count, int64_t step)
 {
     const struct ul_contract_plan *plan = out->plan;
-    if (plan->parts <= 1) {
+    if (plan->shares <= 1) {
         ul_contract_line(out, indent, "for (int64_t %s = 0; %s < %" PRId64 "; %s += %" PRId64 ") {",
                          name, name, count, name, step);
         ul_contract_line(out, indent + 1,
@@ -192,10 +192,10 @@ static void put_runs(const struct ul_contract_out *out, uint32_t indent, const c
         return;
     }
     ul_contract_line(out, indent,
-                     "const int64_t t_last = ul_run(%" PRId64 ", t_part.end * %" PRId64 ");", count,
-                     plan->columns_each);
+                     "const int64_t t_last = ul_run(%" PRId64 ", t_share.end * %" PRId64 ");",
+                     count, plan->columns_each);
     ul_contract_line(out, indent,
-                     "for (int64_t %s = t_part.begin * %" PRId64 "; %s < t_last; %s += %" PRId64
+                     "for (int64_t %s = t_share.begin * %" PRId64 "; %s < t_last; %s += %" PRId64
                      ") {",
                      name, plan->columns_each, name, name, step);
     ul_contract_line(out, indent + 1, "const int64_t %s = ul_run(t_last - %s, %" PRId64 ");", run,
@@ -342,10 +342,10 @@ static void put_plain_loop(const struct ul_contract_out *out, uint32_t indent, u
 {
     const struct ul_contraction *c = out->plan->contraction;
     uint32_t var = c->vars[d];
-    if (out->plan->parts > 1 && d == ul_contract_shared_dim(c))
+    if (out->plan->shares > 1 && d == ul_contract_shared_dim(c))
         ul_contract_line(out, indent,
-                         "for (int64_t v%" PRIu32 " = t_part.begin; v%" PRIu32
-                         " < t_part.end; v%" PRIu32 "++) {",
+                         "for (int64_t v%" PRIu32 " = t_share.begin; v%" PRIu32
+                         " < t_share.end; v%" PRIu32 "++) {",
                          var, var, var);
     else
         ul_contract_line(out, indent,
@@ -416,16 +416,16 @@ void ul_contract_print_c(const struct ul_contract_printer *printer,
                                   .unused = ""};
     ul_arena_init(&arena);
     ul_contract_plan_init(&plan, printer->kernel, contraction, &arena);
-    ul_contract_share(&plan, printer->parts);
+    ul_contract_share(&plan, printer->shares);
     ul_contract_line(&out, indent, "{ /* %" PRId64 " x %" PRId64 " sums of %" PRId64 " */", plan.m,
                      plan.n, plan.k);
     put_bases(&out, indent + 1);
-    if (plan.parts > 1) {
+    if (plan.shares > 1) {
         ul_contract_line(&out, indent + 1, "UL_PARALLEL(run)");
         ul_contract_line(&out, indent + 1, "{");
         ul_contract_line(&out, indent + 2,
-                         "const struct ul_part t_part = ul_part(%" PRId64 ", %" PRIu32 ");",
-                         plan.items, plan.parts);
+                         "const struct ul_share t_share = ul_share(%" PRId64 ", %" PRIu32 ");",
+                         plan.items, plan.shares);
         put_schedule(&out, indent + 2);
         ul_contract_line(&out, indent + 1, "}");
     } else {

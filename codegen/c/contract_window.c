@@ -15,18 +15,18 @@
 
 #include <inttypes.h>
 
-#define MOST_STEP 4
+#define MAX_STEP 4
 #define STRIP_BYTES 32768 /* planes and sums of one strip: a usual first-level cache */
 #define PAD_BYTES 256     /* sums are formed four vectors at a time */
 
 struct axis {
-    int64_t count;           /* outputs */
-    int64_t step, unit;      /* see above */
-    uint32_t bound;          /* of the operand, or its bound_count: none */
-    int64_t least;           /* distance of the nearest tap */
-    int64_t far;             /* distance of the farthest beyond it */
-    int64_t reach;           /* the same, in outputs */
-    bool is_used[MOST_STEP]; /* by remainder of the distance */
+    int64_t count;          /* outputs */
+    int64_t step, unit;     /* see above */
+    uint32_t bound;         /* of the operand, or its bound_count: none */
+    int64_t min;            /* distance of the nearest tap */
+    int64_t far;            /* distance of the farthest beyond it */
+    int64_t reach;          /* the same, in outputs */
+    bool is_used[MAX_STEP]; /* by remainder of the distance */
     int64_t distances[UL_CONTRACT_TAPS];
 };
 
@@ -99,7 +99,7 @@ static bool set_axis(const struct ul_contraction *c, struct axis *axis, uint32_t
             if (axis_by_k[k] == a &&
                 b->at.strides[first_k + k] != axis->unit * at->strides[first_k + k])
                 return false;
-        return axis->step <= MOST_STEP;
+        return axis->step <= MAX_STEP;
     }
     axis->unit = stride;
     for (uint32_t k = 0; k < c->k_count; k++)
@@ -108,7 +108,7 @@ static bool set_axis(const struct ul_contraction *c, struct axis *axis, uint32_t
     if (axis->unit == 0)
         return false;
     axis->step = stride / axis->unit;
-    return axis->step >= 1 && axis->step <= MOST_STEP;
+    return axis->step >= 1 && axis->step <= MAX_STEP;
 }
 
 /* Distances of the taps along their axes, from which reach and remainders follow. */
@@ -130,12 +130,12 @@ static void set_taps(const struct ul_contract_plan *plan, struct window *window,
     }
     for (uint32_t a = 0; a < 2; a++) {
         struct axis *axis = &window->axes[a];
-        axis->least = axis->distances[0];
+        axis->min = axis->distances[0];
         for (int64_t tap = 1; tap < plan->k; tap++)
-            if (axis->distances[tap] < axis->least)
-                axis->least = axis->distances[tap];
+            if (axis->distances[tap] < axis->min)
+                axis->min = axis->distances[tap];
         for (int64_t tap = 0; tap < plan->k; tap++) {
-            int64_t distance = axis->distances[tap] - axis->least;
+            int64_t distance = axis->distances[tap] - axis->min;
             axis->is_used[distance % axis->step] = true;
             axis->far = distance > axis->far ? distance : axis->far;
         }
@@ -155,13 +155,13 @@ static int64_t planes_of(const struct axis *axis)
 static bool set_strip(const struct ul_contract_plan *plan, struct window *window)
 {
     const struct axis *rows = &window->axes[0], *columns = &window->axes[1];
-    int64_t most = (STRIP_BYTES - 2 * PAD_BYTES) / plan->element_bytes;
+    int64_t max = (STRIP_BYTES - 2 * PAD_BYTES) / plan->element_bytes;
     int64_t planes = planes_of(rows) * planes_of(columns);
-    if (columns->count > most || columns->reach > most || rows->reach > most)
+    if (columns->count > max || columns->reach > max || rows->reach > max)
         return false;
     window->pitch = columns->count + columns->reach;
     /* planes * (strip + reach) * pitch + strip * pitch <= most */
-    int64_t fit = (most / window->pitch - planes * rows->reach) / (planes + 1);
+    int64_t fit = (max / window->pitch - planes * rows->reach) / (planes + 1);
     if (fit < 1)
         return false;
     window->strip = fit < rows->count ? fit : rows->count;
@@ -249,7 +249,7 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
     ul_contract_line(out, indent + 1,
                      "const int64_t t_y = %" PRId64 " + %" PRId64 " * (t_y0 + t_r), t_x = %" PRId64
                      ";",
-                     rows->least + row, rows->step, columns->least + column);
+                     rows->min + row, rows->step, columns->min + column);
     if (columns->bound < b->bound_count)
         ul_contract_line(out, indent + 1,
                          "ul_clip_run(&t_lo, &t_hi, t_bb%" PRIu32 " + t_x, %" PRId64 ", %" PRId64
@@ -265,7 +265,7 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
                          b->bounds[rows->bound].extent);
     } else {
         ul_contract_line(out, indent + 1, "t_hi = t_y <= %" PRId64 " ? t_hi : 0;",
-                         rows->least + rows->far + rows->step * (rows->count - 1));
+                         rows->min + rows->far + rows->step * (rows->count - 1));
     }
     ul_contract_line(out, indent + 1,
                      "ul_pack_row_%s(t_panel + %" PRId64 " + t_r * %" PRId64
@@ -278,14 +278,14 @@ static void put_plane(const struct ul_contract_out *out, uint32_t indent,
 
 /* Where each tap reads: plane and distance. `offsets` are those of the planes. */
 static void put_taps(const struct ul_contract_out *out, uint32_t indent,
-                     const struct window *window, const int64_t (*offsets)[MOST_STEP])
+                     const struct window *window, const int64_t (*offsets)[MAX_STEP])
 {
     const struct axis *rows = &window->axes[0], *columns = &window->axes[1];
     ul_contract_indent(out, indent);
     ul_text_printf(out->text, "static const int32_t t_taps[%" PRId64 "] = {", out->plan->k);
     for (int64_t tap = 0; tap < out->plan->k; tap++) {
-        int64_t y = rows->distances[tap] - rows->least;
-        int64_t x = columns->distances[tap] - columns->least;
+        int64_t y = rows->distances[tap] - rows->min;
+        int64_t x = columns->distances[tap] - columns->min;
         int64_t at = offsets[y % rows->step][x % columns->step] + y / rows->step * window->pitch +
                      x / columns->step;
         ul_text_printf(out->text, "%s%" PRId64, tap > 0 ? ", " : "", at);
@@ -310,7 +310,7 @@ void ul_contract_window(const struct ul_contract_out *out, uint32_t indent)
 {
     const struct ul_contract_plan *plan = out->plan;
     struct window window;
-    int64_t offsets[MOST_STEP][MOST_STEP] = {{0}}, planes = 0;
+    int64_t offsets[MAX_STEP][MAX_STEP] = {{0}}, planes = 0;
     bool fits = read_window(plan, &window);
     UL_ASSERT(fits);
     const struct axis *rows = &window.axes[0], *columns = &window.axes[1];
@@ -318,17 +318,17 @@ void ul_contract_window(const struct ul_contract_out *out, uint32_t indent)
         for (int64_t column = 0; column < columns->step; column++)
             if (rows->is_used[row] && columns->is_used[column])
                 offsets[row][column] = planes++ * window.plane;
-    put_taps(out, indent, &window, (const int64_t(*)[MOST_STEP])offsets);
+    put_taps(out, indent, &window, (const int64_t(*)[MAX_STEP])offsets);
     ul_contract_line(out, indent, "const int64_t t_m = 0, t_rows = 1, t_cols = %" PRId64 ";",
                      columns->count);
     ul_contract_line(out, indent, "(void)t_m;");
     put_weights(out, indent);
-    if (plan->parts > 1) {
+    if (plan->shares > 1) {
         ul_contract_line(out, indent,
-                         "const int64_t t_last = ul_run(%" PRId64 ", t_part.end * %" PRId64 ");",
+                         "const int64_t t_last = ul_run(%" PRId64 ", t_share.end * %" PRId64 ");",
                          rows->count, window.strip);
         ul_contract_line(out, indent,
-                         "for (int64_t t_y0 = t_part.begin * %" PRId64
+                         "for (int64_t t_y0 = t_share.begin * %" PRId64
                          "; t_y0 < t_last; t_y0 += %" PRId64 ") {",
                          window.strip, window.strip);
     } else {

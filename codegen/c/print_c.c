@@ -84,7 +84,7 @@ static void contract_load(void *context, uint32_t buffer, const char *index)
 
 static bool has_threads(const struct printer *printer)
 {
-    return printer->threads != NULL && printer->threads->parts > 1;
+    return printer->threads != NULL && printer->threads->shares > 1;
 }
 
 static const struct ul_region *region_of(const struct printer *printer, ul_ks id)
@@ -99,7 +99,7 @@ static const char *own_scratch(const struct printer *printer, bool in_region, ui
     if (!in_region)
         return ul_arena_printf(printer->expr.text->arena, "(scratch + %" PRIu64 ")", offset);
     return ul_arena_printf(printer->expr.text->arena,
-                           "(scratch + %" PRIu64 " + t_part.thread * %" PRIu64 ")", offset,
+                           "(scratch + %" PRIu64 " + t_share.thread * %" PRIu64 ")", offset,
                            printer->own_bytes);
 }
 
@@ -115,7 +115,7 @@ static void put_contraction(struct printer *printer, ul_ks id, uint32_t indent)
         .put_statements = contract_statements,
         .put_load = contract_load,
         .scratch = own_scratch(printer, in_region, printer->contract_offset_bytes),
-        .parts = region == NULL ? 1 : region->parts};
+        .shares = region == NULL ? 1 : region->shares};
     uint32_t which = printer->expr.kernel->stmts[id].contraction;
     ul_contract_print_c(&contract, &printer->expr.kernel->contractions[which], indent);
 }
@@ -187,7 +187,7 @@ static void put_item(struct printer *printer, const struct ul_region *region, ui
         ul_text_printf(printer->expr.text, " * %" PRId64 ";\n", region->piece);
         ul_put_indent(&printer->expr, indent);
         ul_text_printf(printer->expr.text,
-                       "const int64_t t_high = ul_least(t_low + %" PRId64 ", %" PRId64 ");\n",
+                       "const int64_t t_high = ul_min(t_low + %" PRId64 ", %" PRId64 ");\n",
                        region->piece, count);
         put_loop(printer, loop, "t_low", "t_high", indent);
     }
@@ -200,12 +200,12 @@ static void put_items(struct printer *printer, const struct ul_region *region, u
                                        : (region->counts[last] + region->piece - 1) / region->piece;
     if (last == 0 && region->piece == 1) {
         const struct ul_ks_data *loop = &printer->expr.kernel->stmts[region->levels[0]];
-        put_loop(printer, loop, "t_part.begin", "t_part.end", indent);
+        put_loop(printer, loop, "t_share.begin", "t_share.end", indent);
         return;
     }
     ul_put_indent(&printer->expr, indent);
     ul_text_put(printer->expr.text,
-                "for (int64_t t_item = t_part.begin; t_item < t_part.end; t_item++) {\n");
+                "for (int64_t t_item = t_share.begin; t_item < t_share.end; t_item++) {\n");
     for (uint32_t i = 1; i < last; i++)
         below *= region->counts[i];
     for (uint32_t i = 0; i < last; i++) {
@@ -226,8 +226,8 @@ static void put_region(struct printer *printer, const struct ul_region *region, 
     ul_text_put(printer->expr.text, "{\n");
     ul_put_indent(&printer->expr, indent + 1);
     ul_text_printf(printer->expr.text,
-                   "const struct ul_part t_part = ul_part(%" PRId64 ", %" PRIu32 ");\n",
-                   region->item_count, region->parts);
+                   "const struct ul_share t_share = ul_share(%" PRId64 ", %" PRIu32 ");\n",
+                   region->item_count, region->shares);
     printer->region = region;
     put_private(printer, region, indent + 1);
     put_items(printer, region, indent + 1);
@@ -298,7 +298,7 @@ static void place_scratch(struct printer *printer)
     uint64_t all = printer->own_bytes;
     if (has_threads(printer)) {
         printer->own_bytes = ul_size_align_or_die(printer->own_bytes, UL_PLAN_ALIGN_BYTES);
-        all = ul_size_mul_or_die(printer->own_bytes, printer->threads->parts);
+        all = ul_size_mul_or_die(printer->own_bytes, printer->threads->shares);
     }
     printer->scratch_bytes = ul_size_add_or_die(printer->own_offset_bytes, all);
 }

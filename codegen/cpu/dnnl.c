@@ -32,7 +32,7 @@
 void omp_set_num_threads(int count);
 
 struct answer {
-    struct ul_call asked;
+    struct ul_call requested;
     struct ul_call call; /* implementation NULL: none */
     bool may_pack;
     struct answer *next; /* of the same hash */
@@ -224,7 +224,7 @@ struct repeat {
 };
 
 /* The program takes the planned implementation, or else the first one that fits. */
-static bool take_again(void *context, const_dnnl_primitive_desc_t pd)
+static bool choose_again(void *context, const_dnnl_primitive_desc_t pd)
 {
     struct repeat *repeat = context;
     const char *name = ul_dnnl_offer_name(pd);
@@ -249,9 +249,9 @@ static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *cal
  * makes room for the scratch of each. The fewest first: what drops out mostly does so there. */
 static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 {
-    struct ul_call asked = *call;
-    struct repeat repeat = {.call = &asked, .found = true};
-    asked.pack = pack ? &asked.layout : call->pack;
+    struct ul_call requested = *call;
+    struct repeat repeat = {.call = &requested, .found = true};
+    requested.pack = pack ? &requested.layout : call->pack;
     uint32_t threads = 1;
     /* Its layout depends on the number of threads: one for all is not found among so many. */
     if (dnnl->thread_count > EVERY_THREAD && strncmp(call->implementation, "brgconv", 7) == 0)
@@ -260,7 +260,7 @@ static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool 
          threads = next_count(dnnl, call, threads)) {
         repeat.found = false;
         omp_set_num_threads((int)threads);
-        (void)ul_dnnl_each_offer(dnnl, &asked, false, take_again, &repeat);
+        (void)ul_dnnl_each_offer(dnnl, &requested, false, choose_again, &repeat);
         if (repeat.found && repeat.scratch_bytes > call->scratch_bytes)
             call->scratch_bytes = repeat.scratch_bytes;
     }
@@ -304,17 +304,17 @@ static bool take(void *context, const_dnnl_primitive_desc_t pd)
  * oneDNN calls avx512_core_bf16. */
 static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *call)
 {
-    enum { LEAST_ROW = 8, LEAST_PIXELS = 64 };
+    enum { MIN_ROW = 8, MIN_PIXELS = 64 };
     const int64_t *w = call->weights.dims;
     if (call->kind != UL_CALL_CONVOLUTION || call->dst.rank != 4 || call->src.type != UL_CALL_F32)
         return "";
     if (call->group_count > 1)
-        return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= LEAST_ROW ? "jit_dw:" : "";
+        return w[1] == 1 && w[2] == 1 && call->dst.dims[3] >= MIN_ROW ? "jit_dw:" : "";
     int64_t blocks_of_8 = (w[0] + 7) / 8, blocks_of_16 = (w[0] + 15) / 16;
     bool padded = 10 * (2 * blocks_of_16 - blocks_of_8) >= blocks_of_8;
     bool halves = strcmp(dnnl->library.isa, "avx512_core_bf16") == 0;
     return w[2] == 1 && w[3] == 1 && halves && padded &&
-                   call->dst.dims[2] * call->dst.dims[3] >= LEAST_PIXELS
+                   call->dst.dims[2] * call->dst.dims[3] >= MIN_PIXELS
                ? "jit_1x1:avx2"
                : "";
 }
@@ -343,10 +343,10 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
 }
 
 /* Asks with the fewest copies first. */
-bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
-                 const char *only)
+bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
+                   const char *only)
 {
-    enum { LEAST_PRODUCTS_PER_BYTE = 8 };
+    enum { MIN_PRODUCTS_PER_BYTE = 8 };
     uint64_t src_bytes = copy_bytes(call, &call->src);
     uint64_t dst_bytes = copy_bytes(call, &call->dst);
     if (ask(dnnl, call, pack, only))
@@ -356,7 +356,7 @@ bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_co
         call->dst_copy_bytes = (way & 2) != 0 ? dst_bytes : 0;
         uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
         bool differs = ((way & 1) == 0 || src_bytes > 0) && ((way & 2) == 0 || dst_bytes > 0);
-        if (differs && product_count / LEAST_PRODUCTS_PER_BYTE >= copied &&
+        if (differs && product_count / MIN_PRODUCTS_PER_BYTE >= copied &&
             ask(dnnl, call, pack, only))
             return true;
     }
@@ -383,17 +383,17 @@ bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
     pack = pack && call->may_pack;
     struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];
     struct answer *answer = *slot;
-    while (answer != NULL && (answer->may_pack != pack ||
-                              memcmp(&answer->asked, &call->call, sizeof answer->asked) != 0))
+    while (answer != NULL && (answer->may_pack != pack || memcmp(&answer->requested, &call->call,
+                                                                 sizeof answer->requested) != 0))
         answer = answer->next;
     if (answer == NULL) {
         answer = UL_NEW(dnnl->arena, struct answer);
-        answer->asked = call->call;
+        answer->requested = call->call;
         answer->call = call->call;
         answer->may_pack = pack;
         answer->next = *slot;
         *slot = answer;
-        if (!ul_dnnl_ask(dnnl, &answer->call, call->product_count, pack, NULL))
+        if (!ul_dnnl_query(dnnl, &answer->call, call->product_count, pack, NULL))
             answer->call.implementation = NULL;
         if (answer->call.implementation != NULL && pack) {
             struct ul_group_call packed = *call;

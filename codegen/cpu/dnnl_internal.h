@@ -31,8 +31,8 @@ bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool p
 const char *ul_dnnl_offer_name(const_dnnl_primitive_desc_t offer);
 /* Completes the call, as ul_dnnl_answer, each time anew. `only` names the implementation that it
  * must be; NULL: the first that a plan can hold. */
-bool ul_dnnl_ask(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
-                 const char *only);
+bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
+                   const char *only);
 /* Of all bytes of the call, for tables. */
 uint32_t ul_dnnl_hash(const struct ul_call *call);
 

@@ -27,10 +27,10 @@ void omp_set_dynamic(int dynamic);
 
 enum {
     ALIGN_BYTES = 64,
-    LEAST_RESULTS = 1024, /* per row: rows of few elements are computed from several numbers */
-    MOST_ROUNDS = 8,
+    MIN_RESULTS = 1024, /* per row: rows of few elements are computed from several numbers */
+    MAX_ROUNDS = 8,
     CHUNK = 512,
-    MOST_ARGS = UL_CALL_ARGS + 1 /* and the scratchpad */
+    MAX_ARGS = UL_CALL_ARGS + 1 /* and the scratchpad */
 };
 
 /* ---- tensors, a lane of elements after the other ---- */
@@ -129,14 +129,14 @@ static uint64_t mix_at(uint64_t seed, uint64_t number)
 /* From `least` on, over `range`; infinite from a number on. */
 struct source {
     uint64_t seed, infinite_from;
-    float least, range;
+    float min, range;
 };
 
 static float value_of(const struct source *source, uint64_t number)
 {
     uint64_t bits = mix_at(source->seed, number) >> 40;
     return number >= source->infinite_from ? (float)INFINITY
-                                           : source->least + (float)bits * source->range;
+                                           : source->min + (float)bits * source->range;
 }
 
 static void fill(float *to, struct lanes *lanes, const struct source *source)
@@ -174,7 +174,7 @@ struct run {
     dnnl_primitive_t primitive;
     float *src, *weights, *bias, *dst, *posts[UL_CALL_POSTS];
     int arg_count;
-    dnnl_exec_arg_t args[MOST_ARGS];
+    dnnl_exec_arg_t args[MAX_ARGS];
     bool good;
 };
 
@@ -228,10 +228,8 @@ static uint64_t seed_of(const struct run *run, uint32_t tensor)
 
 static struct source source_of(const struct run *run, uint32_t tensor)
 {
-    return (struct source){.seed = seed_of(run, tensor),
-                           .infinite_from = UINT64_MAX,
-                           .least = 0.25f,
-                           .range = 0x1p-24f};
+    return (struct source){
+        .seed = seed_of(run, tensor), .infinite_from = UINT64_MAX, .min = 0.25f, .range = 0x1p-24f};
 }
 
 static bool is_padded(const struct ul_call *call)
@@ -258,7 +256,7 @@ static struct source weight_source(const struct run *run)
         per_sum *= first <= d && d < end ? (uint64_t)weights->dims[d] : 1;
     }
     source.range = 0x1p-22f / sqrtf((float)per_sum);
-    source.least = source.range * -0x1p23f;
+    source.min = source.range * -0x1p23f;
     /* A channel alone takes turns. */
     if (whole->kind != UL_CALL_MATMUL && is_padded(whole) &&
         (count > per_sum || run->round % 2 == 1))
@@ -340,8 +338,8 @@ static uint64_t round_count(const struct ul_trial *trial)
     uint64_t results = 1;
     for (uint32_t d = 0; d < whole->dst.rank; d++)
         results *= d == trial->axis ? 1 : (uint64_t)whole->dst.dims[d];
-    uint64_t rounds = (LEAST_RESULTS + results - 1) / results;
-    rounds = rounds < MOST_ROUNDS ? rounds : MOST_ROUNDS;
+    uint64_t rounds = (MIN_RESULTS + results - 1) / results;
+    rounds = rounds < MAX_ROUNDS ? rounds : MAX_ROUNDS;
     return is_padded(whole) && rounds == 1 && whole->dst.dims[1] == 1 ? 2 : rounds;
 }
 

@@ -26,10 +26,10 @@ void ul_winograd_count(const struct ul_call *call, struct ul_work *work)
     /* A tile's 16 loads, 32 additions and 16 stores for a channel; of an output 32 loads and
      * stores, 24 additions, and 4 results. */
     enum { OPS_PER_CHANNEL = 64, OPS_PER_OUTPUT = 60 };
-    struct ul_winograd cut;
-    ul_winograd_cut(&cut, call, 1);
-    uint64_t tiles = (uint64_t)cut.tile_count, channels = (uint64_t)cut.channels;
-    uint64_t outputs = (uint64_t)(cut.panel_cols * cut.panel_count);
+    struct ul_winograd tiling;
+    ul_winograd_tiling(&tiling, call, 1);
+    uint64_t tiles = (uint64_t)tiling.tile_count, channels = (uint64_t)tiling.channels;
+    uint64_t outputs = (uint64_t)(tiling.panel_cols * tiling.panel_count);
     work->counts[UL_WORK_MATMUL_F32] += 2 * UL_WINOGRAD_POINTS * tiles * channels * outputs;
     work->counts[UL_WORK_VECTOR] += tiles * (OPS_PER_CHANNEL * channels + OPS_PER_OUTPUT * outputs);
 }
@@ -60,17 +60,17 @@ static uint64_t cost_of(const struct ul_program_options *options, const struct u
 /* The call, complete, with Winograd's method. */
 static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threads)
 {
-    struct ul_winograd cut;
+    struct ul_winograd tiling;
     struct ul_pack *pack = UL_NEW(arena, struct ul_pack);
-    ul_winograd_cut(&cut, call, threads);
-    ul_winograd_pack(pack, &cut);
+    ul_winograd_tiling(&tiling, call, threads);
+    ul_winograd_pack(pack, &tiling);
     call->pack = pack;
     call->layout = *pack;
     call->implementation = UL_WINOGRAD_NAME;
     call->src_copy_bytes = 0;
     call->dst_copy_bytes = 0;
     call->tail_count = 0; /* it does all itself */
-    call->scratch_bytes = cut.scratch_bytes;
+    call->scratch_bytes = tiling.scratch_bytes;
 }
 
 /* ---- the choice ---- */
@@ -108,7 +108,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
         candidate->base = weights_of(chooser, group);
         candidate->good = true;
     }
-    if (!ul_winograd_takes(call)) {
+    if (!ul_winograd_supports(call)) {
         candidate->good = false;
         return;
     }
@@ -153,7 +153,7 @@ static uint64_t model_weight_bytes(const struct ul_graph *graph, const struct ul
 }
 
 /* Marks in `taken`, by base, which weights are transformed. */
-static void take_best(struct chooser *chooser, bool *taken)
+static void mark_best(struct chooser *chooser, bool *chosen)
 {
     uint64_t left =
         chooser->options->conv == UL_CONV_WINOGRAD ? UINT64_MAX : chooser->weight_bytes / 10;
@@ -168,7 +168,7 @@ static void take_best(struct chooser *chooser, bool *taken)
         if (candidate->added_bytes > left)
             continue;
         left -= candidate->added_bytes;
-        taken[candidate->base] = true;
+        chosen[candidate->base] = true;
     }
 }
 
@@ -179,7 +179,7 @@ static void take(const struct chooser *chooser, struct ul_group_call *call)
 }
 
 /* What is whole keeps the method that it had before anything was split. */
-static void take_of_whole(const struct chooser *chooser, const struct ul_whole *whole)
+static void apply_whole(const struct chooser *chooser, const struct ul_whole *whole)
 {
     for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
         struct ul_group_call *call = chooser->calls->by_node[n];
@@ -199,10 +199,10 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
                               .calls = calls,
                               .weight_bytes = model_weight_bytes(graph, calls)};
     if (whole != NULL)
-        take_of_whole(&chooser, whole);
+        apply_whole(&chooser, whole);
     if (whole != NULL || options->conv == UL_CONV_DIRECT)
         return;
-    bool *taken = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    bool *chosen = UL_NEW_ARRAY(arena, bool, graph->value_count);
     chooser.candidates = UL_NEW_ARRAY(arena, struct candidate, graph->value_count);
     for (uint32_t v = 0; v < graph->value_count; v++)
         chooser.candidates[v].base = UL_NONE;
@@ -210,10 +210,10 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
         if (calls->by_node[n] != NULL)
             judge(&chooser, calls->by_node[n]);
     }
-    take_best(&chooser, taken);
+    mark_best(&chooser, chosen);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         struct ul_group_call *call = calls->by_node[n];
-        if (call != NULL && call->call.pack != NULL && taken[weights_of(&chooser, call)])
+        if (call != NULL && call->call.pack != NULL && chosen[weights_of(&chooser, call)])
             take(&chooser, call);
     }
 }

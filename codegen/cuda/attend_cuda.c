@@ -9,7 +9,7 @@
 
 enum {
     THREADS = 128,
-    MOST_SIZE = 128,      /* of a head */
+    MAX_SIZE = 128,       /* of a head */
     SHARED_BYTES = 49152, /* that every device has without being asked */
     NARROW_SIZE = 64,     /* up to which 64 keys fit at once */
     FEW_QUERIES = 32,
@@ -21,7 +21,7 @@ struct mma_shape {
     int rows, down,
         groups;      /* warps side by side along queries; bands of a warp; warps along keys */
     int keys, steps; /* keys of a warp at a time; how often before the next ones are read */
-    int64_t least_blocks, least_keys; /* of a launch, so that the shape is worth it */
+    int64_t min_blocks, min_keys; /* of a launch, so that the shape is worth it */
 };
 
 struct attend_out {
@@ -88,16 +88,16 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 static int64_t choose_mma(struct attend_out *to, int64_t heads)
 {
     static const struct mma_shape narrow[] = {
-        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .least_blocks = 2 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .least_blocks = 4 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
-        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .least_keys = 65},
+        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .min_blocks = 2 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .min_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
+        {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .min_keys = 65},
         {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
     static const struct mma_shape wide[] = {
-        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .least_blocks = 4 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .least_blocks = PROCESSORS},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .least_blocks = PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .min_blocks = 4 * PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .min_blocks = PROCESSORS},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
         {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
     bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
     const struct mma_shape *shape = is_narrow ? narrow : wide;
@@ -108,8 +108,8 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
         int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
-        if (!is_padded && blocks >= (shape->least_blocks + heads - 1) / heads &&
-            to->attend->keys >= shape->least_keys && to->grid.shared_bytes <= SHARED_BYTES)
+        if (!is_padded && blocks >= (shape->min_blocks + heads - 1) / heads &&
+            to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= SHARED_BYTES)
             return queries_of(shape);
     }
 }
@@ -138,17 +138,17 @@ static int64_t size_threads(struct attend_out *to, int64_t heads)
 static int pack_of(const struct attend_out *to, const struct ul_contract_plan *plans, char name,
                    bool along_k, int64_t elements)
 {
-    int least = 8;
+    int min = 8;
     for (uint32_t i = 0; i < to->attend->part_count; i++) {
         bool is_same = name == 'a' ? plans[i].a_same : plans[i].b_same;
-        int most = to->kind != NULL ? 8 : is_same ? 4 : 1;
-        struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(&plans[i], name, most);
+        int max = to->kind != NULL ? 8 : is_same ? 4 : 1;
+        struct ul_contract_cuda_reading reading = ul_contract_cuda_read_by(&plans[i], name, max);
         int pack = reading.along_k == along_k ? reading.pack : 1;
-        least = pack < least ? pack : least;
+        min = pack < min ? pack : min;
     }
-    while (elements / to->grid.threads % least != 0)
-        least /= 2;
-    return least;
+    while (elements / to->grid.threads % min != 0)
+        min /= 2;
+    return min;
 }
 
 /* The heads of all batches that a launch has. */
@@ -326,7 +326,7 @@ static void put_call(const struct attend_out *to, uint32_t indent)
 bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
     (void)kernel;
-    return attend->size <= MOST_SIZE && attend->value_size <= MOST_SIZE && attend->keys > 0 &&
+    return attend->size <= MAX_SIZE && attend->value_size <= MAX_SIZE && attend->keys > 0 &&
            attend->size > 0 && attend->scores[0].acc_dtype == UL_F32;
 }
 

@@ -10,7 +10,8 @@
 
 /* The kernel, or a copy in which attention that has such a form stands in place of the body of the
  * loop that is marked with it: as a contraction with an attend, which contract_cuda.h prints. */
-const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, struct ul_arena *arena);
+const struct ul_kernel *ul_attend_cuda_rewrite(const struct ul_kernel *kernel,
+                                               struct ul_arena *arena);
 /* Is there such a form? Heads are to be of up to 128 elements, computed in f32. */
 bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend);
 /* As ul_contract_cuda_grid: tiles are blocks of queries of one head. */

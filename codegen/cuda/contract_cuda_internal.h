@@ -60,16 +60,16 @@ int64_t ul_contract_cuda_batch(const struct ul_kernel *kernel,
                                const struct ul_contraction *contraction);
 /* Into how many parts k is cut, each of them contractions of its own whose sums are added in
  * order: where there are too few tiles for a device. parts is 1 where it is left whole. */
-struct ul_contract_cuda_cut {
-    int64_t parts;
+struct ul_contract_cuda_split {
+    int64_t partials;
     uint32_t dim; /* of the contraction as the kernel has it */
 };
-struct ul_contract_cuda_cut ul_contract_cuda_cut(const struct ul_contract_cuda_plan *plan,
-                                                 const struct ul_kernel *kernel,
-                                                 const struct ul_contraction *contraction);
+struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
+                                                     const struct ul_kernel *kernel,
+                                                     const struct ul_contraction *contraction);
 /* How operand `name` is read, at most `most` elements at once. */
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
-                                                         char name, int most);
+                                                         char name, int max);
 
 /* contract_cuda_text.c: functions (lambdas) that templates of the runtime call. */
 

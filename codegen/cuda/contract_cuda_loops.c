@@ -26,7 +26,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_LOOPS = 8 }; /* that grid.h takes as one */
+enum { MAX_LOOPS = 8 }; /* that grid.h takes as one */
 
 struct loop {
     uint32_t var;
@@ -46,7 +46,7 @@ struct rewriter {
     ul_kx *let_of; /* by variable that was there before: what it is, or UL_NONE */
     uint32_t let_count;
     uint32_t count;
-    struct loop loops[MOST_LOOPS + UL_CONTRACT_DIMS];
+    struct loop loops[MAX_LOOPS + UL_CONTRACT_DIMS];
     struct list lets; /* names between the loops */
 };
 
@@ -234,7 +234,7 @@ static ul_ks find_contraction(struct rewriter *r, ul_ks id)
         if (stmt.kind == UL_KS_CONTRACT)
             return id;
         if (stmt.kind != UL_KS_FOR || (stmt.flags & UL_FOR_PARALLEL) == 0 ||
-            r->count == MOST_LOOPS || !ul_kx_is_int(kernel, stmt.value, &rounds))
+            r->count == MAX_LOOPS || !ul_kx_is_int(kernel, stmt.value, &rounds))
             return UL_NONE;
         r->loops[r->count] = (struct loop){.var = stmt.var, .count = stmt.value, .place = r->count};
         r->count++;
@@ -270,11 +270,11 @@ static ul_ks put_nest(struct rewriter *r, const struct ul_contraction *c, struct
 
 /* The place of a sum among those of a part, neighbours being as in the result. */
 static ul_kx place_of_sum(struct rewriter *r, const struct ul_contraction *c, bool along_m,
-                          ul_kx part)
+                          ul_kx partial)
 {
     struct ul_kernel *kernel = r->kernel;
     uint32_t m = c->m_count, all = m + c->n_count;
-    ul_kx at = part;
+    ul_kx at = partial;
     int64_t rounds;
     for (uint32_t i = 0; i < r->count; i++) {
         UL_ASSERT(ul_kx_is_int(kernel, r->loops[i].count, &rounds));
@@ -288,28 +288,28 @@ static ul_kx place_of_sum(struct rewriter *r, const struct ul_contraction *c, bo
     return at;
 }
 
-static void move_base(struct rewriter *r, struct ul_affine *at, uint32_t dim, ul_kx part,
+static void move_base(struct rewriter *r, struct ul_affine *at, uint32_t dim, ul_kx partial,
                       int64_t extent)
 {
     at->base =
-        ul_kx_add(r->kernel, at->base, ul_kx_muli(r->kernel, part, at->strides[dim] * extent));
+        ul_kx_add(r->kernel, at->base, ul_kx_muli(r->kernel, partial, at->strides[dim] * extent));
 }
 
 /* The contraction over part `part` of dimension `dim` of k; its epilogue stores the sum. */
 static struct ul_contraction part_of(struct rewriter *r, const struct ul_contraction *c,
-                                     const struct ul_contract_cuda_cut *cut, ul_kx part,
+                                     const struct ul_contract_cuda_split *split, ul_kx partial,
                                      uint32_t sums, ul_kx place)
 {
     struct ul_contraction own = *c;
     struct list epilogue = {UL_NONE, UL_NONE};
-    own.extents[cut->dim] = c->extents[cut->dim] / cut->parts;
-    int64_t extent = own.extents[cut->dim];
-    move_base(r, &own.a.at, cut->dim, part, extent);
-    move_base(r, &own.b.at, cut->dim, part, extent);
+    own.extents[split->dim] = c->extents[split->dim] / split->partials;
+    int64_t extent = own.extents[split->dim];
+    move_base(r, &own.a.at, split->dim, partial, extent);
+    move_base(r, &own.b.at, split->dim, partial, extent);
     for (uint32_t i = 0; i < c->a.bound_count; i++)
-        move_base(r, &own.a.bounds[i].at, cut->dim, part, extent);
+        move_base(r, &own.a.bounds[i].at, split->dim, partial, extent);
     for (uint32_t i = 0; i < c->b.bound_count; i++)
-        move_base(r, &own.b.bounds[i].at, cut->dim, part, extent);
+        move_base(r, &own.b.bounds[i].at, split->dim, partial, extent);
     own.acc = ul_kernel_add_var(r->kernel, c->acc_dtype);
     ul_ks store = append(r, &epilogue, UL_KS_STORE, UL_NONE, ul_kx_var(r->kernel, own.acc));
     r->kernel->stmts[store].buffer = sums;
@@ -319,32 +319,32 @@ static struct ul_contraction part_of(struct rewriter *r, const struct ul_contrac
 }
 
 /* for part: what stood at `id`, of the part; then the loops that add parts. */
-static void put_parts(struct rewriter *r, ul_ks id, ul_ks contract,
-                      const struct ul_contract_cuda_plan *plan,
-                      const struct ul_contract_cuda_cut *cut)
+static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
+                         const struct ul_contract_cuda_plan *plan,
+                         const struct ul_contract_cuda_split *split)
 {
     struct ul_kernel *kernel = r->kernel;
     uint32_t which = kernel->stmts[contract].contraction;
     struct ul_contraction c = kernel->contractions[which];
-    uint64_t count = (uint64_t)(cut->parts * plan->base.m * plan->base.n * plan->batch);
+    uint64_t count = (uint64_t)(split->partials * plan->base.m * plan->base.n * plan->batch);
     uint32_t sums = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, c.acc_dtype, count);
     kernel->buffers[sums].is_read = kernel->buffers[sums].is_written = true;
-    uint32_t var = ul_kernel_add_index(kernel, cut->parts);
+    uint32_t var = ul_kernel_add_index(kernel, split->partials);
     bool along_m = plan->put_along_m;
-    ul_kx part = ul_kx_var(kernel, var), sum = UL_NONE;
+    ul_kx partial = ul_kx_var(kernel, var), sum = UL_NONE;
     struct list body = {UL_NONE, UL_NONE}, loop = {UL_NONE, UL_NONE};
-    for (int64_t i = 0; i < cut->parts; i++) {
+    for (int64_t i = 0; i < split->partials; i++) {
         ul_kx place = place_of_sum(r, &c, along_m, ul_kx_index_const(kernel, i));
         ul_kx value = ul_kx_load(kernel, sums, place);
         sum = i == 0 ? value : ul_kx_binary(kernel, UL_KX_ADD, sum, value);
     }
     kernel->contractions[which] =
-        part_of(r, &c, cut, part, sums, place_of_sum(r, &c, along_m, part));
+        part_of(r, &c, split, partial, sums, place_of_sum(r, &c, along_m, partial));
     append(r, &body, UL_KS_LET, c.acc, sum);
     kernel->stmts[body.last].next = c.epilogue;
     ul_ks rest = put_nest(r, &c, body);
     kernel->stmts[rest].next = kernel->stmts[id].next;
-    append(r, &loop, UL_KS_FOR, var, ul_kx_index_const(kernel, cut->parts));
+    append(r, &loop, UL_KS_FOR, var, ul_kx_index_const(kernel, split->partials));
     ul_ks inner = append(r, &(struct list){UL_NONE, UL_NONE}, UL_KS_LET, UL_NONE, UL_NONE);
     kernel->stmts[inner] = kernel->stmts[id];
     kernel->stmts[inner].next = UL_NONE;
@@ -369,12 +369,12 @@ static void rewrite(struct rewriter *r, ul_ks id)
         return;
     const struct ul_contraction *found = &kernel->contractions[kernel->stmts[contract].contraction];
     struct ul_contraction c = *found;
-    if (c.attend != NULL || r->count + c.m_count + c.n_count > MOST_LOOPS)
+    if (c.attend != NULL || r->count + c.m_count + c.n_count > MAX_LOOPS)
         return;
     ul_contract_cuda_plan_init(&plan, kernel, found, r->arena);
-    struct ul_contract_cuda_cut cut = ul_contract_cuda_cut(&plan, kernel, found);
-    if (cut.parts > 1 && r->lets.first == UL_NONE)
-        put_parts(r, id, contract, &plan, &cut);
+    struct ul_contract_cuda_split split = ul_contract_cuda_split(&plan, kernel, found);
+    if (split.partials > 1 && r->lets.first == UL_NONE)
+        put_partials(r, id, contract, &plan, &split);
     if (plan.form != UL_CONTRACT_CUDA_EACH)
         return;
     ul_ks nest = put_nest(r, &c, put_sum(r, &c)), next = kernel->stmts[id].next;

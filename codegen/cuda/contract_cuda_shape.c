@@ -17,15 +17,15 @@ enum {
     PROCESSORS = 132,
     EACH_THREADS = 128,
     DOT_THREADS = 256,
-    LEAST_DEPTH = 8,  /* of k, for a tile */
-    LEAST_SIDE = 4,   /* of m and n, for a tile over a short k */
+    MIN_DEPTH = 8,    /* of k, for a tile */
+    MIN_SIDE = 4,     /* of m and n, for a tile over a short k */
     LONG_DEPTH = 128, /* of k: any tile is better than one thread a sum */
-    LEAST_SUMS = 64,
+    MIN_SUMS = 64,
     DOT_DEPTH = 64,
     DOT_SUMS = 4,
-    MOST_PARTS = 16, /* that k is cut into */
-    MOST_PARTS_BYTES = 1 << 20,
-    LEAST_PART = 64,     /* of k */
+    MAX_PARTIALS = 16, /* that k is cut into */
+    MAX_PARTIALS_BYTES = 1 << 20,
+    MIN_PARTIAL = 64,    /* of k */
     RUN = 16,            /* neighbours along k that stay together */
     SHARED_BYTES = 49152 /* that every device has without being asked */
 };
@@ -70,34 +70,34 @@ static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena
 }
 
 /* Is the expression always within +- most? */
-static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t most)
+static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t max)
 {
     int64_t value;
     if (ul_kx_is_int(kernel, x, &value))
-        return magnitude(value) <= most;
-    return kernel->exprs[x].low >= -most && kernel->exprs[x].high <= most;
+        return magnitude(value) <= max;
+    return kernel->exprs[x].low >= -max && kernel->exprs[x].high <= max;
 }
 
 bool ul_contract_cuda_is_short(const struct ul_contract_plan *plan,
                                const struct ul_contract_uses *uses, const struct ul_kernel *kernel)
 {
     const struct ul_contraction *c = plan->contraction;
-    const int64_t most = (int64_t)1 << 29;
-    if (plan->m > most || plan->n > most || plan->k > most ||
-        (double)plan->m * (double)plan->n > (double)most)
+    const int64_t max = (int64_t)1 << 29;
+    if (plan->m > max || plan->n > max || plan->k > max ||
+        (double)plan->m * (double)plan->n > (double)max)
         return false;
     for (uint32_t i = 0; i < uses->count; i++) {
         double reach = 0;
         for (uint32_t d = 0; d < c->m_count + c->n_count + c->k_count; d++)
             reach += (double)magnitude(uses->indexes[i].strides[d]) * (double)c->extents[d];
-        if (reach > (double)most)
+        if (reach > (double)max)
             return false;
     }
     for (uint32_t i = 0; i < c->a.bound_count; i++)
-        if (!is_within(kernel, c->a.bounds[i].at.base, most))
+        if (!is_within(kernel, c->a.bounds[i].at.base, max))
             return false;
     for (uint32_t i = 0; i < c->b.bound_count; i++)
-        if (!is_within(kernel, c->b.bounds[i].at.base, most))
+        if (!is_within(kernel, c->b.bounds[i].at.base, max))
             return false;
     return true;
 }
@@ -149,14 +149,14 @@ static bool is_packed(const struct ul_operand *operand, const struct ul_contract
 }
 
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
-                                                         char name, int most)
+                                                         char name, int max)
 {
     bool is_a = name == 'a';
     const struct ul_operand *operand = is_a ? &plan->contraction->a : &plan->contraction->b;
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
     const struct ul_contract_dims *beside = is_a ? &plan->a_m : &plan->b_n;
     struct ul_contract_cuda_reading reading = {is_along_k(&operand->at, k, beside), 1};
-    for (int pack = most; pack > 1 && reading.pack == 1; pack /= 2)
+    for (int pack = max; pack > 1 && reading.pack == 1; pack /= 2)
         if (is_packed(operand, reading.along_k ? k : beside, reading.along_k ? beside : k, pack))
             reading.pack = pack;
     return reading;
@@ -183,12 +183,12 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
     return waves * (cycles + out) + (waves < 2 ? 1 : waves / 2) * turns * TURN_CYCLES;
 }
 
-static int least(int a, int b)
+static int min(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static int most(int a, int b)
+static int max(int a, int b)
 {
     return a > b ? a : b;
 }
@@ -199,10 +199,10 @@ static int tile_bytes(const struct ul_contract_plan *base, const struct ul_contr
     int bytes = (int)base->element_bytes, pad = 16 / bytes;
     int across = tile->n / tile->thread_n, down = tile->m / tile->thread_m;
     int stage = tile->k * (tile->m + tile->n + 2 * pad);
-    int out = most(down * (tile->n + pad), across * (tile->m + pad));
+    int out = max(down * (tile->n + pad), across * (tile->m + pad));
     if (tile->splits > 1)
         out = tile->splits * tile->m * (tile->n + pad);
-    return most(2 * stage, out) * bytes;
+    return max(2 * stage, out) * bytes;
 }
 
 /* The same of struct ul_mma. */
@@ -211,8 +211,8 @@ static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contra
     (void)base;
     int warps = tile->m / tile->thread_m * (tile->n / tile->thread_n), k = tile->k;
     int stage =
-        most(tile->m * (k + 8), k * (tile->m + 8)) + most(tile->n * (k + 8), k * (tile->n + 8));
-    return 2 * most(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
+        max(tile->m * (k + 8), k * (tile->m + 8)) + max(tile->n * (k + 8), k * (tile->n + 8));
+    return 2 * max(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
 }
 
 /* The tile of least cycles that fits the shared memory that every device has. */
@@ -221,13 +221,13 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
                         int (*bytes_of)(const struct ul_contract_plan *base,
                                         const struct ul_contract_cuda_tile *tile))
 {
-    double least_cycles = 0;
+    double min_cycles = 0;
     for (uint32_t i = 0; i < count; i++) {
         double cycles = cycles_of(plan, &tiles[i], peak);
         if (bytes_of(&plan->base, &tiles[i]) > SHARED_BYTES ||
-            (least_cycles > 0 && cycles >= least_cycles))
+            (min_cycles > 0 && cycles >= min_cycles))
             continue;
-        least_cycles = plan->cycles = cycles;
+        min_cycles = plan->cycles = cycles;
         plan->tile = tiles[i];
     }
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
@@ -253,9 +253,9 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
     plan->a = ul_contract_cuda_read_by(base, 'a',
-                                       base->a_same ? least(pack, tile->m * tile->k / threads) : 1);
+                                       base->a_same ? min(pack, tile->m * tile->k / threads) : 1);
     plan->b = ul_contract_cuda_read_by(base, 'b',
-                                       base->b_same ? least(pack, tile->n * tile->k / threads) : 1);
+                                       base->b_same ? min(pack, tile->n * tile->k / threads) : 1);
 }
 
 /* The name of 16-bit elements in runtime/cuda/ul_contract.cuh; NULL for other types. */
@@ -274,8 +274,8 @@ static bool wants_mma(const struct ul_contract_cuda_plan *plan, const struct ul_
     const struct ul_contraction *c = base->contraction;
     return kind_of(kernel, &c->a) != NULL && kind_of(kernel, &c->b) != NULL &&
            kernel->buffers[c->a.buffer].dtype == kernel->buffers[c->b.buffer].dtype &&
-           c->acc_dtype == UL_F32 && base->m >= LEAST_DEPTH && base->n >= LEAST_DEPTH &&
-           base->k >= LEAST_DEPTH;
+           c->acc_dtype == UL_F32 && base->m >= MIN_DEPTH && base->n >= MIN_DEPTH &&
+           base->k >= MIN_DEPTH;
 }
 
 /* As struct ul_mma of runtime/ul_contract.cuh. */
@@ -330,15 +330,15 @@ static int dot_pack(const struct ul_contract_cuda_plan *plan)
     const struct ul_contraction *c = base->contraction;
     bool a_is_short = plan->kinds[0] != NULL && c->a.bound_count == 0;
     bool b_is_short = plan->kinds[1] != NULL && c->b.bound_count == 0;
-    int most = a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
+    int max = a_is_short || b_is_short ? 8 : 16 / (int)base->element_bytes;
     if (!(base->a_plain || a_is_short) || !(base->b_plain || b_is_short))
-        most = 1;
+        max = 1;
     if (!ul_contract_is_regular(base) || base->k < DOT_DEPTH ||
         last_stride(&c->a.at, &base->a_k) != 1 || last_stride(&c->b.at, &base->b_k) != 1)
         return 0;
-    struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', most);
-    struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', most);
-    return a.along_k && b.along_k ? least(a.pack, b.pack) : 1;
+    struct ul_contract_cuda_reading a = ul_contract_cuda_read_by(base, 'a', max);
+    struct ul_contract_cuda_reading b = ul_contract_cuda_read_by(base, 'b', max);
+    return a.along_k && b.along_k ? min(a.pack, b.pack) : 1;
 }
 
 static void choose_dot(struct ul_contract_cuda_plan *plan)
@@ -356,8 +356,8 @@ static void choose_dot(struct ul_contract_cuda_plan *plan)
 static bool wants_tile(const struct ul_contract_plan *base)
 {
     int64_t side = base->m < base->n ? base->m : base->n;
-    return base->m * base->n >= LEAST_SUMS &&
-           (base->k >= LONG_DEPTH || (base->k >= LEAST_DEPTH && side >= LEAST_SIDE));
+    return base->m * base->n >= MIN_SUMS &&
+           (base->k >= LONG_DEPTH || (base->k >= MIN_DEPTH && side >= MIN_SIDE));
 }
 
 static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel)
@@ -405,45 +405,45 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
 
 /* The dimension of k that is cut into so many parts, or UL_CONTRACT_DIMS: the longest one, whole
  * runs of neighbours in memory staying together. */
-static uint32_t cut_dim(const struct ul_contraction *c, int64_t parts)
+static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
 {
     uint32_t first = c->m_count + c->n_count, best = UL_CONTRACT_DIMS;
     for (uint32_t d = first; d < first + c->k_count; d++) {
         bool is_unit = c->a.at.strides[d] == 1 || c->b.at.strides[d] == 1;
-        if (c->extents[d] % (is_unit ? parts * RUN : parts) == 0 &&
+        if (c->extents[d] % (is_unit ? partials * RUN : partials) == 0 &&
             (best == UL_CONTRACT_DIMS || c->extents[d] > c->extents[best]))
             best = d;
     }
     return best;
 }
 
-struct ul_contract_cuda_cut ul_contract_cuda_cut(const struct ul_contract_cuda_plan *plan,
-                                                 const struct ul_kernel *kernel,
-                                                 const struct ul_contraction *c)
+struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cuda_plan *plan,
+                                                     const struct ul_kernel *kernel,
+                                                     const struct ul_contraction *c)
 {
-    struct ul_contract_cuda_cut best = {.parts = 1};
+    struct ul_contract_cuda_split best = {.partials = 1};
     const struct ul_contract_plan *base = &plan->base;
     double sums = (double)base->m * (double)base->n * (double)plan->batch;
-    double least_cycles = plan->cycles * WORTH_CUTTING;
+    double min_cycles = plan->cycles * WORTH_CUTTING;
     bool is_tile = plan->form == UL_CONTRACT_CUDA_TILE || plan->form == UL_CONTRACT_CUDA_MMA;
     if (!is_tile || !ul_dtype_get(c->acc_dtype)->is_float || c->a.transform != UL_NONE ||
         c->b.transform != UL_NONE)
         return best;
-    for (int64_t parts = 2; parts <= MOST_PARTS; parts *= 2) {
-        struct ul_contract_cuda_plan part = *plan;
-        double bytes = (double)parts * sums * (double)base->element_bytes;
-        uint32_t dim = cut_dim(c, parts);
-        if (dim == UL_CONTRACT_DIMS || bytes > (double)MOST_PARTS_BYTES ||
-            base->k / parts < LEAST_PART)
+    for (int64_t partials = 2; partials <= MAX_PARTIALS; partials *= 2) {
+        struct ul_contract_cuda_plan partial = *plan;
+        double bytes = (double)partials * sums * (double)base->element_bytes;
+        uint32_t dim = split_dim(c, partials);
+        if (dim == UL_CONTRACT_DIMS || bytes > (double)MAX_PARTIALS_BYTES ||
+            base->k / partials < MIN_PARTIAL)
             break;
-        part.base.k /= parts;
-        part.batch *= parts;
-        choose(&part, kernel);
-        double cycles = part.cycles + LAUNCH_CYCLES + 2 * bytes / BYTES_CYCLE;
-        if (part.form != plan->form || cycles >= least_cycles)
+        partial.base.k /= partials;
+        partial.batch *= partials;
+        choose(&partial, kernel);
+        double cycles = partial.cycles + LAUNCH_CYCLES + 2 * bytes / BYTES_CYCLE;
+        if (partial.form != plan->form || cycles >= min_cycles)
             continue;
-        least_cycles = cycles;
-        best = (struct ul_contract_cuda_cut){.parts = parts, .dim = dim};
+        min_cycles = cycles;
+        best = (struct ul_contract_cuda_split){.partials = partials, .dim = dim};
     }
     return best;
 }

@@ -70,7 +70,7 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
         result = flag(MMA + order);
         break;
     }
-    if (ul_contract_cuda_cut(&plan, kernel, contraction).parts > 1)
+    if (ul_contract_cuda_split(&plan, kernel, contraction).partials > 1)
         result = UL_CONTRACT_LOOSE;
     ul_arena_done(&arena);
     return result;
@@ -108,8 +108,8 @@ uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel)
 {
     struct ul_arena arena;
     ul_arena_init(&arena);
-    const struct ul_kernel *taken = ul_attend_cuda_take(kernel, &arena);
-    uint32_t flags = flags_of(taken, taken->first, true);
+    const struct ul_kernel *rewritten = ul_attend_cuda_rewrite(kernel, &arena);
+    uint32_t flags = flags_of(rewritten, rewritten->first, true);
     ul_arena_done(&arena);
     return flags;
 }

@@ -12,7 +12,7 @@ struct ul_contract_printer ul_contract_cuda_base(const struct ul_contract_cuda_p
                                         .put_expression = printer->put_expression,
                                         .put_statements = printer->put_statements,
                                         .put_load = printer->put_load,
-                                        .parts = 1};
+                                        .shares = 1};
 }
 
 const char *ul_contract_cuda_truth(bool value)

@@ -47,11 +47,11 @@
 #endif
 
 enum {
-    LEAST_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
-    LEAST_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
-    LEAST_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
-    LEAST_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
-    CALLERS_ALIGN_BYTES = 16                    /* of the buffers of --io caller */
+    MIN_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 15,        /* of a call */
+    MIN_MATRIX_PRODUCTS = UL_CUDA_CALLS_ALL ? 1 : 1 << 12, /* of each matrix of a batch */
+    MIN_DEPTH = UL_CUDA_CALLS_ALL ? 1 : 4,                 /* terms of a sum */
+    MIN_CHANNELS = UL_CUDA_CALLS_ALL ? 1 : 4, /* of a group of a convolution, in and out */
+    CALLERS_ALIGN_BYTES = 16                  /* of the buffers of --io caller */
 };
 
 struct context {
@@ -62,7 +62,7 @@ struct context {
 /* ---- post-operations ---- */
 
 /* alpha, then the residual, then one activation. A bias is added unscaled. */
-static bool takes_posts(const struct ul_call *call, bool is_product)
+static bool supports_posts(const struct ul_call *call, bool is_product)
 {
     uint32_t i = 0;
     const struct ul_post *posts = call->posts;
@@ -103,15 +103,15 @@ static bool fits_int(const struct ul_call_tensor *tensor)
     return true;
 }
 
-static bool takes_product(const struct ul_call *call, uint64_t product_count)
+static bool supports_product(const struct ul_call *call, uint64_t product_count)
 {
     uint32_t rank = call->dst.rank;
     uint64_t batch = rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
     return (rank == 2 || rank == 3) && is_matrix(&call->src) && is_matrix(&call->weights) &&
            is_row_major(&call->dst) && fits_int(&call->src) && fits_int(&call->weights) &&
-           fits_int(&call->dst) && product_count >= LEAST_PRODUCTS &&
-           call->src.dims[rank - 1] >= LEAST_DEPTH &&
-           (batch == 1 || product_count / batch >= LEAST_MATRIX_PRODUCTS) &&
+           fits_int(&call->dst) && product_count >= MIN_PRODUCTS &&
+           call->src.dims[rank - 1] >= MIN_DEPTH &&
+           (batch == 1 || product_count / batch >= MIN_MATRIX_PRODUCTS) &&
            (call->bias.rank == 0 || call->bias.strides[rank - 1] == 1);
 }
 
@@ -127,14 +127,14 @@ static uint64_t elements_of(const struct ul_call_tensor *tensor)
  * f32 of its own; nothing else in a product wants memory that grows with it. */
 static uint64_t product_workspace(const struct ul_call *call)
 {
-    enum { TILE = 128, TILES = 256, LEAST_CUT = 256 };
+    enum { TILE = 128, TILES = 256, MIN_SPLIT = 256 };
     const int64_t *dims = &call->dst.dims[call->dst.rank - 2];
     uint64_t tiles = (uint64_t)((dims[0] + TILE - 1) / TILE * ((dims[1] + TILE - 1) / TILE));
     tiles *= call->dst.rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
-    uint64_t cuts = tiles < TILES ? TILES / tiles : 1;
-    uint64_t most = (uint64_t)call->src.dims[call->src.rank - 1] / LEAST_CUT;
-    cuts = cuts < most ? cuts : most;
-    return cuts > 1 ? cuts * elements_of(&call->dst) * sizeof(float) : 0;
+    uint64_t splits = tiles < TILES ? TILES / tiles : 1;
+    uint64_t max = (uint64_t)call->src.dims[call->src.rank - 1] / MIN_SPLIT;
+    splits = splits < max ? splits : max;
+    return splits > 1 ? splits * elements_of(&call->dst) * sizeof(float) : 0;
 }
 
 /* ---- convolution ---- */
@@ -198,7 +198,7 @@ static void make_product(struct ul_call *call)
     call->weights.dims[1] = weights.dims[0];
     call->weights.strides[0] = weights.strides[1];
     call->weights.strides[1] = weights.strides[0];
-    ul_describe_settle(&call->weights, UL_CALL_MATMUL);
+    ul_describe_finalize(&call->weights, UL_CALL_MATMUL);
     if (call->bias.rank > 0) {
         call->bias.rank = 2;
         call->bias.dims[1] = call->bias.dims[0];
@@ -228,7 +228,7 @@ static bool is_channels_last(const struct ul_call_tensor *tensor, uint32_t chann
     return dense;
 }
 
-static bool takes_convolution(const struct ul_call *call, uint64_t product_count)
+static bool supports_convolution(const struct ul_call *call, uint64_t product_count)
 {
     uint32_t space = call->src.rank - 2;
     uint32_t out = call->group_count > 1 ? 1 : 0; /* axis of the weights */
@@ -237,8 +237,8 @@ static bool takes_convolution(const struct ul_call *call, uint64_t product_count
         symmetric = symmetric && call->pads[d] == call->pads[space + d] && call->pads[d] >= 0;
     /* An activation or a residual comes with a bias: the one call that has them needs it. */
     return symmetric && call->dst.type == call->src.type && (space == 1 || space == 2) &&
-           product_count >= LEAST_PRODUCTS && call->weights.dims[out] >= LEAST_CHANNELS &&
-           call->weights.dims[out + 1] >= LEAST_CHANNELS &&
+           product_count >= MIN_PRODUCTS && call->weights.dims[out] >= MIN_CHANNELS &&
+           call->weights.dims[out + 1] >= MIN_CHANNELS &&
            (call->post_count == 0 || call->bias.rank > 0) && is_channels_last(&call->src, 1) &&
            is_channels_last(&call->dst, 1) && is_channels_last(&call->weights, out + 1) &&
            fits_int(&call->src) && fits_int(&call->dst) && fits_int(&call->weights) &&
@@ -259,9 +259,9 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
     /* The runtime reckons with scratch at multiples of 64 (UL_CALL_WORKSPACE_LOSS). */
     uint64_t align = context->options->align_bytes;
     bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
-    uint64_t most = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
+    uint64_t max = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
     uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
-    return bytes < most ? bytes : most;
+    return bytes < max ? bytes : max;
 }
 
 /* For budgets: tables alone, then nothing. What that costs is a device's to say; taken is what each
@@ -302,9 +302,9 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         make_product(call);
     bool is_product = call->kind == UL_CALL_MATMUL;
     bool is_convolution = call->kind == UL_CALL_CONVOLUTION && context->options->has_cudnn;
-    if (!takes_posts(call, is_product) ||
-        !(is_product ? takes_product(call, group->product_count)
-                     : is_convolution && takes_convolution(call, group->product_count)))
+    if (!supports_posts(call, is_product) ||
+        !(is_product ? supports_product(call, group->product_count)
+                     : is_convolution && supports_convolution(call, group->product_count)))
         return false;
     call->implementation = is_product ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);

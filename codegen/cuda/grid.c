@@ -23,22 +23,22 @@
 #include <string.h>
 
 enum {
-    BLOCK = 128,                  /* threads of a block that need nothing of each other */
-    MOST_BLOCK = 1024,            /* of one that shares an item */
-    FEW_ITEMS = 1056,             /* below, an item is worth more than a warp */
-    MOST_TEAMS = 264,             /* with scratch of their own: two on each of 132 processors */
-    MOST_BLOCKS = 132 * 64,       /* of a launch; more items than that take turns */
-    MOST_SHARED_BYTES = 32 << 10, /* of a block */
-    MOST_OWN_BYTES = 4 << 20,     /* of scratch of all teams */
-    MOST_LAUNCHES = 1 << 16,      /* that loops on the host give */
-    FEW_ROUNDS = 64               /* that each lane may repeat for itself */
+    BLOCK = 128,                 /* threads of a block that need nothing of each other */
+    MAX_BLOCK = 1024,            /* of one that shares an item */
+    FEW_ITEMS = 1056,            /* below, an item is worth more than a warp */
+    MAX_TEAMS = 264,             /* with scratch of their own: two on each of 132 processors */
+    MAX_BLOCKS = 132 * 64,       /* of a launch; more items than that take turns */
+    MAX_SHARED_BYTES = 32 << 10, /* of a block */
+    MAX_OWN_BYTES = 4 << 20,     /* of scratch of all teams */
+    MAX_LAUNCHES = 1 << 16,      /* that loops on the host give */
+    FEW_ROUNDS = 64              /* that each lane may repeat for itself */
 };
 
 #define HOST_ROUND_NS 16000.0 /* on a core of the default profile: less is not worth a launch */
 
 /* A test that wants vectors everywhere sets it to 1. */
-#ifndef UL_VECTOR_LEAST_THREADS
-#define UL_VECTOR_LEAST_THREADS (132 * 128) /* fewer are not worth it: the device is not full */
+#ifndef UL_VECTOR_MIN_THREADS
+#define UL_VECTOR_MIN_THREADS (132 * 128) /* fewer are not worth it: the device is not full */
 #endif
 
 struct builder {
@@ -92,7 +92,7 @@ static bool can_spread(struct builder *b, const struct ul_nest *nest, bool *own)
 }
 
 /* The loop at `id`, and those right inside of it as far as all can be spread. */
-static bool take_items(struct builder *b, ul_ks id, struct ul_nest *nest, bool *own)
+static bool collect_items(struct builder *b, ul_ks id, struct ul_nest *nest, bool *own)
 {
     bool *tried = UL_NEW_ARRAY(&b->scratch, bool, b->kernel->buffer_count);
     *nest = (struct ul_nest){.total = 1, .shift = UL_NONE, .vector = 1};
@@ -167,7 +167,7 @@ static bool stores(const struct builder *b, ul_ks first)
 }
 
 /* The loop and those right inside of it, as far as a team can share all. */
-static struct ul_nest take_strided(struct builder *b, ul_ks id)
+static struct ul_nest collect_strided(struct builder *b, ul_ks id)
 {
     struct ul_nest nest = one_loop(b, id);
     int64_t count;
@@ -183,13 +183,13 @@ static struct ul_nest take_strided(struct builder *b, ul_ks id)
 }
 
 /* The most rounds that threads can share at once; `lanes`: of innermost loops alone. */
-static int64_t most_rounds(struct builder *b, ul_ks first, ul_ks end, bool lanes)
+static int64_t max_rounds(struct builder *b, ul_ks first, ul_ks end, bool lanes)
 {
-    int64_t most = 0;
+    int64_t max = 0;
     for (ul_ks id = first; id != end; id = stmt_get(b, id)->next) {
         const struct ul_ks_data *stmt = stmt_get(b, id);
-        int64_t inner = most_rounds(b, stmt->body, UL_NONE, lanes);
-        int64_t other = most_rounds(b, stmt->orelse, UL_NONE, lanes);
+        int64_t inner = max_rounds(b, stmt->body, UL_NONE, lanes);
+        int64_t other = max_rounds(b, stmt->orelse, UL_NONE, lanes);
         inner = inner > other ? inner : other;
         if (stmt->kind == UL_KS_CONTRACT) {
             const struct ul_contraction *c = &b->kernel->contractions[stmt->contraction];
@@ -197,12 +197,12 @@ static int64_t most_rounds(struct builder *b, ul_ks first, ul_ks end, bool lanes
             for (uint32_t i = 0; i < c->m_count + c->n_count; i++)
                 inner = inner > INT32_MAX ? inner : inner * c->extents[i];
         } else if (is_shareable(b, id) && (!lanes || inner == 0)) {
-            int64_t total = take_strided(b, id).total;
+            int64_t total = collect_strided(b, id).total;
             inner = total > inner ? total : inner;
         }
-        most = inner > most ? inner : most;
+        max = inner > max ? inner : max;
     }
-    return most;
+    return max;
 }
 
 static void set_all(struct builder *b, struct ul_phase *phase, ul_ks first, enum ul_team_mode mode)
@@ -238,7 +238,7 @@ static void set_mode(struct builder *b, struct ul_phase *phase, ul_ks id, bool l
     } else if (stmt->kind == UL_KS_FOR) {
         bool inner = has_work(b, stmt->body, UL_NONE);
         if (is_shareable(b, id)) {
-            struct ul_nest nest = lanes ? one_loop(b, id) : take_strided(b, id);
+            struct ul_nest nest = lanes ? one_loop(b, id) : collect_strided(b, id);
             ul_ks last = nest.loops[nest.count - 1];
             bool is_leaf = !has_work(b, stmt_get(b, last)->body, UL_NONE);
             if (is_leaf || (!lanes && nest.total >= phase->team)) {
@@ -298,7 +298,7 @@ static void set_places(struct builder *b, struct ul_phase *phase, const bool *ow
 }
 
 /* Puts arrays of a place one after the other from 0 on; gives the bytes. */
-static uint64_t place_arrays(struct builder *b, struct ul_phase *phase, enum ul_place place,
+static uint64_t place_arrays(struct builder *b, struct ul_phase *phase, enum ul_grid_place place,
                              uint64_t align_bytes)
 {
     uint64_t total = 0;
@@ -342,7 +342,7 @@ static struct ul_phase *phase_add(struct builder *b, enum ul_phase_kind kind, ul
     phase->places = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->buffer_count);
     phase->modes = UL_NEW_ARRAY(b->arena, uint8_t, b->kernel->stmt_count);
     phase->nests = UL_NEW_ARRAY(b->arena, struct ul_nest *, b->kernel->stmt_count);
-    phase->folds = UL_NEW_ARRAY(b->arena, struct ul_fold *, b->kernel->stmt_count);
+    phase->folds = UL_NEW_ARRAY(b->arena, struct ul_grid_fold *, b->kernel->stmt_count);
     phase->is_folded = UL_NEW_ARRAY(b->arena, bool, b->kernel->buffer_count);
     phase->barriers = UL_NEW_ARRAY(b->arena, bool, b->kernel->stmt_count);
     return phase;
@@ -360,16 +360,16 @@ static void set_launch(struct ul_phase *phase)
     int64_t teams = phase->items.total / phase->items.vector;
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
     if (phase->own_bytes > 0) {
-        int64_t most = MOST_TEAMS * (alone ? 1 : phase->kind == UL_PHASE_TEAM ? 4 : BLOCK);
-        int64_t fit = (int64_t)(MOST_OWN_BYTES / phase->own_bytes);
-        most = fit < most ? fit : most;
-        most = most < 1 ? 1 : most;
-        teams = teams < most ? teams : most;
+        int64_t max = MAX_TEAMS * (alone ? 1 : phase->kind == UL_PHASE_TEAM ? 4 : BLOCK);
+        int64_t fit = (int64_t)(MAX_OWN_BYTES / phase->own_bytes);
+        max = fit < max ? fit : max;
+        max = max < 1 ? 1 : max;
+        teams = teams < max ? teams : max;
         phase->has_own = true;
     }
     int64_t in_block = alone ? 1 : phase->kind == UL_PHASE_TEAM && !phase->is_loose ? 4 : BLOCK;
     while (!alone && phase->shared_bytes > 0 && in_block > 1 &&
-           (uint64_t)in_block * phase->shared_bytes > MOST_SHARED_BYTES)
+           (uint64_t)in_block * phase->shared_bytes > MAX_SHARED_BYTES)
         in_block /= 2;
     if (phase->is_loose) { /* threads, not teams, fill blocks */
         phase->block_threads = BLOCK;
@@ -381,14 +381,14 @@ static void set_launch(struct ul_phase *phase)
         phase->block_threads = (uint32_t)(in_block * phase->team);
         phase->block_count = ceil_div(teams, in_block);
     }
-    if (phase->block_count > MOST_BLOCKS)
-        phase->block_count = MOST_BLOCKS;
+    if (phase->block_count > MAX_BLOCKS)
+        phase->block_count = MAX_BLOCKS;
 }
 
 static void place_phase(struct builder *b, struct ul_phase *phase)
 {
     uint64_t shared = place_arrays(b, phase, UL_PLACE_SHARED, 16);
-    if (shared > MOST_SHARED_BYTES) {
+    if (shared > MAX_SHARED_BYTES) {
         move_to_scratch(b, phase);
         shared = 0;
     }
@@ -431,7 +431,8 @@ static bool any_barrier(const struct builder *b, const struct ul_phase *phase)
     return false;
 }
 
-static bool any_place(const struct builder *b, const struct ul_phase *phase, enum ul_place place)
+static bool any_place(const struct builder *b, const struct ul_phase *phase,
+                      enum ul_grid_place place)
 {
     for (uint32_t i = 0; i < b->kernel->buffer_count; i++) {
         if (phase->places[i] == (uint8_t)place)
@@ -478,7 +479,7 @@ static void find_shifts(struct builder *b, struct ul_phase *phase)
 /* Tries lanes that are items of their own: nothing shared, no barrier. */
 static bool try_loose(struct builder *b, struct ul_phase *phase, const bool *own)
 {
-    int64_t lanes = most_rounds(b, phase->first, phase->end, true);
+    int64_t lanes = max_rounds(b, phase->first, phase->end, true);
     int64_t threads;
     if (lanes < 2 || __builtin_mul_overflow(lanes, phase->items.total, &threads) ||
         threads > INT64_MAX / BLOCK)
@@ -502,14 +503,14 @@ static bool try_loose(struct builder *b, struct ul_phase *phase, const bool *own
 static int64_t team_of(struct builder *b, const struct ul_phase *phase)
 {
     int64_t width = ul_grid_fold_width(b->kernel, phase->first, phase->end);
-    int64_t most = most_rounds(b, phase->first, phase->end, false);
+    int64_t max = max_rounds(b, phase->first, phase->end, false);
     int64_t team = UL_WARP;
-    int64_t limit = phase->items.total >= FEW_ITEMS ? UL_WARP : MOST_BLOCK;
-    if (width >= UL_WARP && width <= MOST_BLOCK)
+    int64_t limit = phase->items.total >= FEW_ITEMS ? UL_WARP : MAX_BLOCK;
+    if (width >= UL_WARP && width <= MAX_BLOCK)
         return width;
-    if (phase->items.total >= MOST_TEAMS && limit > 256)
+    if (phase->items.total >= MAX_TEAMS && limit > 256)
         limit = 256;
-    while (team < limit && 2 * team < most)
+    while (team < limit && 2 * team < max)
         team *= 2;
     return team;
 }
@@ -531,7 +532,7 @@ static void set_team(struct builder *b, struct ul_phase *phase, const bool *own,
     memset(phase->barriers, 0, b->kernel->stmt_count * sizeof *phase->barriers);
     memset(phase->modes, 0, b->kernel->stmt_count * sizeof *phase->modes);
     memset(phase->nests, 0, b->kernel->stmt_count * sizeof(struct ul_nest *));
-    memset(phase->folds, 0, b->kernel->stmt_count * sizeof(struct ul_fold *));
+    memset(phase->folds, 0, b->kernel->stmt_count * sizeof(struct ul_grid_fold *));
     memset(phase->is_folded, 0, b->kernel->buffer_count * sizeof *phase->is_folded);
     set_modes(b, phase, phase->first, phase->end, false);
     set_team_vectors(b, phase);
@@ -561,7 +562,7 @@ static void set_item_vector(struct builder *b, struct ul_phase *phase)
     if (phase->items.count == 0)
         return;
     uint32_t vector = ul_grid_vector(&phase->items, b->kernel, 0, &b->scratch);
-    if (phase->items.total / vector >= UL_VECTOR_LEAST_THREADS)
+    if (phase->items.total / vector >= UL_VECTOR_MIN_THREADS)
         phase->items.vector = vector;
 }
 
@@ -601,8 +602,8 @@ static void make_tiles(struct builder *b, struct ul_phase *phase, ul_ks contract
     phase->block_threads = grid.threads;
     set_places(b, phase, NULL);
     if (__builtin_mul_overflow(grid.tile_count, phase->items.total, &phase->block_count))
-        phase->block_count = MOST_BLOCKS;
-    phase->block_count = phase->block_count < MOST_BLOCKS ? phase->block_count : MOST_BLOCKS;
+        phase->block_count = MAX_BLOCKS;
+    phase->block_count = phase->block_count < MAX_BLOCKS ? phase->block_count : MAX_BLOCKS;
 }
 
 /* The phase of the statements [first, end), which nothing else than buffers ties to others. */
@@ -616,7 +617,7 @@ static void add_phase(struct builder *b, ul_ks first, ul_ks end)
         return;
     }
     if (is_one && stmt_get(b, first)->kind == UL_KS_FOR &&
-        take_items(b, first, &phase->items, own)) {
+        collect_items(b, first, &phase->items, own)) {
         phase->first = stmt_get(b, phase->items.loops[phase->items.count - 1])->body;
         phase->end = UL_NONE;
         ul_ks contraction = only_contraction(b, phase->first);
@@ -752,7 +753,7 @@ static bool is_host_loop(struct builder *b, ul_ks id)
         count = b->kernel->vars[stmt->var].high + 1;
     if (!is_known_to_host(b, stmt->value) || has_break(b, stmt->body) ||
         !has_work(b, stmt->body, UL_NONE) ||
-        __builtin_mul_overflow(b->launches, count, &launches) || launches > MOST_LAUNCHES)
+        __builtin_mul_overflow(b->launches, count, &launches) || launches > MAX_LAUNCHES)
         return false;
     struct ul_nest nest = one_loop(b, id);
     struct ul_touched inside;
@@ -777,7 +778,7 @@ static void cut_list(struct builder *b, ul_ks first)
             id = end;
             continue;
         }
-        bool is_items = is_one && stmt->kind == UL_KS_FOR && take_items(b, id, &nest, own);
+        bool is_items = is_one && stmt->kind == UL_KS_FOR && collect_items(b, id, &nest, own);
         if (is_one && !is_items && is_host_loop(b, id)) {
             int64_t count = b->kernel->vars[stmt->var].high + 1, outer = b->launches;
             b->hosts[b->host_count++] = id;

@@ -34,7 +34,7 @@ enum ul_team_mode {
 };
 
 /* Where a buffer that is no parameter lies in a phase. */
-enum ul_place {
+enum ul_grid_place {
     UL_PLACE_ARENA,   /* scratch of the kernel, the same for all */
     UL_PLACE_OWN,     /* scratch of each team */
     UL_PLACE_SHARED,  /* shared memory of each team */
@@ -54,7 +54,7 @@ struct ul_nest {
 };
 
 /* Partial results that become one, which each thread has then. */
-struct ul_fold {
+struct ul_grid_fold {
     uint32_t buffer;
     ul_kx value;   /* of the first step: a binary operation on two loads */
     int64_t width; /* elements: the team's threads */
@@ -80,9 +80,9 @@ struct ul_phase {
     uint8_t *places;         /* by buffer: enum ul_place */
     uint8_t *modes;          /* by statement: enum ul_team_mode */
     struct ul_nest **nests;  /* by statement: of a strided loop */
-    struct ul_fold **folds;  /* by statement: where its mode is FOLD */
-    bool *is_folded;         /* by buffer */
-    bool *barriers;          /* by statement: before it */
+    struct ul_grid_fold **folds; /* by statement: where its mode is FOLD */
+    bool *is_folded;             /* by buffer */
+    bool *barriers;              /* by statement: before it */
 };
 
 struct ul_grid {

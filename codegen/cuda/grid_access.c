@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum { MOST_TERMS = 12 };
+enum { MAX_TERMS = 12 };
 
 enum who { WHO_ALL, WHO_FIRST, WHO_STRIDED };
 
@@ -31,8 +31,8 @@ struct owner {
     bool is_one_round; /* no thread runs two rounds */
     int64_t reach;     /* of the round, where there is one */
     uint32_t term_count;
-    ul_kx terms[MOST_TERMS]; /* ascending */
-    int64_t factors[MOST_TERMS];
+    ul_kx terms[MAX_TERMS]; /* ascending */
+    int64_t factors[MAX_TERMS];
     int64_t divisor; /* 0: nothing changes */
     int64_t constant;
 };
@@ -144,7 +144,7 @@ static void add_term(struct owner *owner, ul_kx id, int64_t factor)
             owner->is_known = false;
         return;
     }
-    if (owner->term_count == MOST_TERMS) {
+    if (owner->term_count == MAX_TERMS) {
         owner->is_known = false;
         return;
     }

@@ -38,7 +38,7 @@ static bool is_load(const struct folder *f, ul_kx id, uint32_t buffer, uint32_t 
 }
 
 /* Is the statement a step of a fold? */
-static bool match_step(const struct folder *f, ul_ks id, struct ul_fold *fold)
+static bool match_step(const struct folder *f, ul_ks id, struct ul_grid_fold *fold)
 {
     int64_t half;
     if (id == UL_NONE || stmt_get(f, id)->kind != UL_KS_FOR ||
@@ -53,16 +53,17 @@ static bool match_step(const struct folder *f, ul_ks id, struct ul_fold *fold)
     const struct ul_ks_data *store = stmt_get(f, body);
     const struct ul_kx_data *index = &f->kernel->exprs[store->index];
     const struct ul_kx_data *value = &f->kernel->exprs[store->value];
-    *fold = (struct ul_fold){.buffer = store->buffer, .value = store->value, .width = 2 * half};
+    *fold =
+        (struct ul_grid_fold){.buffer = store->buffer, .value = store->value, .width = 2 * half};
     return index->op == UL_KX_VAR && index->var == var && ul_kx_operand_count(value->op) == 2 &&
            is_load(f, value->a, store->buffer, var, 0) &&
            is_load(f, value->b, store->buffer, var, half);
 }
 
 /* The statement behind a whole fold that begins here, or `id` itself. */
-static ul_ks match_fold(const struct folder *f, ul_ks id, struct ul_fold *fold)
+static ul_ks match_fold(const struct folder *f, ul_ks id, struct ul_grid_fold *fold)
 {
-    struct ul_fold step;
+    struct ul_grid_fold step;
     ul_ks at = id;
     if (!match_step(f, id, fold) || (fold->width & (fold->width - 1)) != 0)
         return id;
@@ -124,7 +125,7 @@ static bool count_list(const struct folder *f, ul_ks first, ul_ks end, uint32_t 
 static void find_folds(struct folder *f, ul_ks first, ul_ks end)
 {
     for (ul_ks id = first; id != end;) {
-        struct ul_fold fold;
+        struct ul_grid_fold fold;
         uint32_t count = 0;
         ul_ks behind = match_fold(f, id, &fold);
         if (behind == id) {
@@ -163,7 +164,7 @@ int64_t ul_grid_fold_width(const struct ul_kernel *kernel, ul_ks first, ul_ks en
     struct folder folder = {.kernel = kernel};
     int64_t widest = 0;
     for (ul_ks id = first; id != end; id = kernel->stmts[id].next) {
-        struct ul_fold fold;
+        struct ul_grid_fold fold;
         int64_t inner = match_fold(&folder, id, &fold) != id ? fold.width : 0;
         int64_t body = ul_grid_fold_width(kernel, kernel->stmts[id].body, UL_NONE);
         int64_t orelse = ul_grid_fold_width(kernel, kernel->stmts[id].orelse, UL_NONE);

@@ -13,7 +13,7 @@
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
 
-enum { MOST_JOINED = 16, MOST_TERMS = 8 };
+enum { MAX_JOINED = 16, MAX_TERMS = 8 };
 
 struct joiner {
     const struct ul_kernel *kernel;
@@ -29,7 +29,7 @@ struct affine {
     bool is_known;
     int64_t constant;
     uint32_t count;
-    int64_t factors[MOST_TERMS], highs[MOST_TERMS];
+    int64_t factors[MAX_TERMS], highs[MAX_TERMS];
 };
 
 static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64_t factor)
@@ -37,7 +37,7 @@ static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64
     static const int64_t far = (int64_t)1 << 40;
     const struct ul_kernel *kernel = j->kernel;
     const struct ul_kx_data *expr = &kernel->exprs[id];
-    int64_t number, most;
+    int64_t number, max;
     to->is_known = to->is_known && factor > -far && factor < far;
     if (!to->is_known)
         return;
@@ -49,8 +49,8 @@ static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64
         add_index(j, to, kernel->stmts[j->definitions[expr->var]].value, factor);
     } else if (expr->op == UL_KX_VAR) {
         const struct ul_kernel_var *var = &kernel->vars[expr->var];
-        to->is_known = !var->is_mutable && var->low == 0 && to->count < MOST_TERMS &&
-                       var->high < far && !__builtin_mul_overflow(var->high, factor, &most);
+        to->is_known = !var->is_mutable && var->low == 0 && to->count < MAX_TERMS &&
+                       var->high < far && !__builtin_mul_overflow(var->high, factor, &max);
         if (to->is_known) {
             to->factors[to->count] = factor;
             to->highs[to->count++] = var->high;
@@ -162,7 +162,7 @@ static bool can_join(const struct joiner *j, uint32_t first, uint32_t number)
 {
     const struct ul_phase *phase = &j->grid->phases[number];
     const struct ul_phase *leader = &j->grid->phases[first];
-    if (!is_joinable(phase) || !is_joinable(leader) || number - first == MOST_JOINED ||
+    if (!is_joinable(phase) || !is_joinable(leader) || number - first == MAX_JOINED ||
         phase->host_count != leader->host_count)
         return false;
     for (uint32_t i = 0; i < phase->host_count; i++) {

@@ -97,7 +97,7 @@ static bool is_same(const struct ul_kernel *kernel, ul_kx a, ul_kx b)
 /* What a body loads; sizes only of what differs from round to round. What it stores to, it may load
  * only where it stores, and before. */
 static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at,
-                       uint64_t *most_bytes, bool *fits)
+                       uint64_t *max_bytes, bool *fits)
 {
     const struct ul_kx_data *expr = &v->kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
@@ -105,21 +105,21 @@ static void find_loads(const struct vectors *v, ul_kx id, const ul_kx *stored_at
     if (expr->op == UL_KX_LOAD && names_body(v, expr->a)) {
         const struct ul_buffer *buffer = &v->kernel->buffers[expr->var];
         uint64_t bytes = ul_dtype_get(buffer->dtype)->size_bytes;
-        *most_bytes = bytes > *most_bytes ? bytes : *most_bytes;
+        *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
         *fits = *fits && buffer->role != UL_BUFFER_LOCAL; /* a register, maybe */
     }
     if (expr->op == UL_KX_LOAD && stored_at[expr->var] != UL_NONE)
         *fits =
             *fits && !v->is_stored[expr->var] && is_same(v->kernel, expr->a, stored_at[expr->var]);
-    find_loads(v, expr->a, stored_at, most_bytes, fits);
+    find_loads(v, expr->a, stored_at, max_bytes, fits);
     if (ul_kx_operand_count(expr->op) >= 2)
-        find_loads(v, expr->b, stored_at, most_bytes, fits);
+        find_loads(v, expr->b, stored_at, max_bytes, fits);
     if (ul_kx_operand_count(expr->op) == 3)
-        find_loads(v, expr->c, stored_at, most_bytes, fits);
+        find_loads(v, expr->c, stored_at, max_bytes, fits);
 }
 
 /* The buffers that the body stores to, each once; false where it is not of the kind. */
-static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *most_bytes)
+static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *max_bytes)
 {
     bool any = false;
     for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
@@ -134,7 +134,7 @@ static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *mos
             return false;
         stored_at[stmt->buffer] = stmt->index;
         any = true;
-        *most_bytes = bytes > *most_bytes ? bytes : *most_bytes;
+        *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
     }
     return any;
 }
@@ -143,21 +143,21 @@ static bool find_stores(const struct vectors *v, ul_kx *stored_at, uint64_t *mos
 static uint64_t element_bytes(struct vectors *v)
 {
     ul_kx *stored_at = UL_NEW_ARRAY(v->arena, ul_kx, v->kernel->buffer_count);
-    uint64_t most = 0;
+    uint64_t max = 0;
     bool fits = true;
     v->is_stored = UL_NEW_ARRAY(v->arena, bool, v->kernel->buffer_count);
     memset(stored_at, 0xFF, v->kernel->buffer_count * sizeof *stored_at);
-    if (!find_stores(v, stored_at, &most))
+    if (!find_stores(v, stored_at, &max))
         return 0;
     for (ul_ks id = v->body; id != UL_NONE; id = v->kernel->stmts[id].next) {
         const struct ul_ks_data *stmt = &v->kernel->stmts[id];
-        find_loads(v, stmt->value, stored_at, &most, &fits);
+        find_loads(v, stmt->value, stored_at, &max, &fits);
         if (stmt->kind == UL_KS_STORE) {
-            find_loads(v, stmt->index, stored_at, &most, &fits);
+            find_loads(v, stmt->index, stored_at, &max, &fits);
             v->is_stored[stmt->buffer] = true;
         }
     }
-    return fits ? most : 0;
+    return fits ? max : 0;
 }
 
 /* Are vectors of the width stored whole? */
@@ -178,7 +178,7 @@ static bool fits_width(struct vectors *v, const struct ul_nest *nest, int64_t wi
 uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kernel, int64_t threads,
                         struct ul_arena *arena)
 {
-    enum { PACK_BYTES = 16, MOST_BYTES = 32 };
+    enum { PACK_BYTES = 16, MAX_BYTES = 32 };
     struct vectors v = vectors_of(kernel, nest);
     v.arena = arena;
     uint64_t bytes = element_bytes(&v);
@@ -188,7 +188,7 @@ uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kern
     if (!fits_width(&v, nest, width))
         return 1;
     while (threads > 0 && nest->total / width > threads &&
-           2 * width * (int64_t)bytes <= MOST_BYTES && fits_width(&v, nest, 2 * width))
+           2 * width * (int64_t)bytes <= MAX_BYTES && fits_width(&v, nest, 2 * width))
         width *= 2;
     return (uint32_t)width;
 }

@@ -437,7 +437,7 @@ static void forget_declared(const struct printer *printer, ul_ks first, bool *is
 }
 
 /* The team's registers become one value, which each thread has. */
-static void put_fold(struct printer *printer, const struct ul_fold *fold, uint32_t indent)
+static void put_fold(struct printer *printer, const struct ul_grid_fold *fold, uint32_t indent)
 {
     const struct ul_kx_data *value = &printer->kernel->exprs[fold->value];
     const char *type = ul_c_type(value->dtype);
@@ -694,7 +694,7 @@ static void put_parameters(struct printer *printer, uint32_t number, bool typed)
 }
 
 /* Scratch and arrays of a place. */
-static void put_arrays(struct printer *printer, enum ul_place place, uint32_t indent)
+static void put_arrays(struct printer *printer, enum ul_grid_place place, uint32_t indent)
 {
     const struct ul_phase *phase = printer->phase;
     for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
@@ -718,7 +718,7 @@ static void put_arrays(struct printer *printer, enum ul_place place, uint32_t in
     }
 }
 
-static bool uses_place(const struct printer *printer, enum ul_place place)
+static bool uses_place(const struct printer *printer, enum ul_grid_place place)
 {
     for (uint32_t i = 0; i < printer->kernel->buffer_count; i++) {
         if (printer->phase->places[i] == (uint8_t)place && printer->mentions.buffers[i])
@@ -1019,7 +1019,7 @@ static void put_host(struct printer *printer)
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
                                     uint64_t *scratch_bytes, struct ul_diag *diag)
 {
-    kernel = ul_contract_cuda_open(ul_attend_cuda_take(kernel, text->arena), text->arena);
+    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, text->arena), text->arena);
     struct printer printer = {.text = text, .kernel = kernel};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;

@@ -71,8 +71,8 @@ void ul_emit_string(struct ul_text *text, const char *string)
 /* An untrusted name inside a comment: nothing in it ends the comment or the line. */
 void ul_emit_comment(struct ul_text *text, const char *name)
 {
-    enum { MOST_COLUMNS = 100 };
-    for (int i = 0; name[i] != '\0' && i < MOST_COLUMNS; i++) {
+    enum { MAX_COLUMNS = 100 };
+    for (int i = 0; name[i] != '\0' && i < MAX_COLUMNS; i++) {
         bool plain = isprint((unsigned char)name[i]) && strchr("*?\\", name[i]) == NULL;
         ul_text_printf(text, "%c", plain ? name[i] : '_');
     }

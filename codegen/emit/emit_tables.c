@@ -72,12 +72,12 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
     if (count == 0)
         return;
     put_dims(emitter, name, values, count);
-    ul_text_printf(text, "static const struct ul_tensor %ss[] = {\n", name);
+    ul_text_printf(text, "static const struct ul_rt_tensor %ss[] = {\n", name);
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_value *info = &graph->values[values[i]];
         ul_text_put(text, "    {");
         ul_emit_string(text, info->name);
-        ul_text_printf(text, ", (enum ul_type)%d, %u, ", (int)info->type.dtype, info->type.rank);
+        ul_text_printf(text, ", (enum ul_rt_type)%d, %u, ", (int)info->type.dtype, info->type.rank);
         if (info->type.rank == 0)
             ul_text_put(text, "NULL");
         else
@@ -215,7 +215,7 @@ static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct u
                      const struct ul_value *value, bool part, uint32_t position)
 {
     struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
-    ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_type)%d, %u, %u},\n",
+    ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_rt_type)%d, %u, %u},\n",
                    part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
                    place.offset_bytes + (uint64_t)value->view.offset_bytes,
                    (int)(value->storage != UL_DTYPE_NONE ? value->storage : value->type.dtype),
@@ -315,7 +315,7 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
     if (plan->position_count > 0)
         ul_text_put(emitter->text, "};\n");
     if (view_count > 0)
-        ul_text_printf(emitter->text, "static const struct ul_view views[] = {\n%s};\n",
+        ul_text_printf(emitter->text, "static const struct ul_rt_view views[] = {\n%s};\n",
                        views.data);
     *shape_count = shapes.number_count;
     if (shapes.number_count > 0) {
@@ -376,7 +376,7 @@ static void put_numbers(struct ul_text *text, const struct ul_program *program)
     for (uint32_t v = 0; v < graph->value_count; v++)
         storage = storage == UL_DTYPE_NONE ? graph->values[v].storage : storage;
     if (storage != UL_DTYPE_NONE)
-        ul_text_printf(text, "    .storage = (enum ul_type)%d,\n", (int)storage);
+        ul_text_printf(text, "    .storage = (enum ul_rt_type)%d,\n", (int)storage);
     if (program->options.tf32)
         ul_text_put(text, "    .tf32 = 1,\n");
 }

@@ -34,10 +34,10 @@ struct ul_contract_printer {
     void (*put_load)(void *context, uint32_t buffer, const char *index);
     /* A C expression of type unsigned char *, at least as many bytes as
      * ul_contract_scratch_bytes, aligned to 64; not used when that is 0. Where the statement is
-     * shared out, evaluated by each thread, for bytes of its own by t_part.thread. */
+     * shared out, evaluated by each thread, for bytes of its own by t_share.thread. */
     const char *scratch;
     /* Threads that the statement is shared out to, each with some of ul_contract_items; 1: none. */
-    uint32_t parts;
+    uint32_t shares;
 };
 
 /* Prints the statement at the given indent. */

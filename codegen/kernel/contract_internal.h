@@ -47,9 +47,9 @@ struct ul_contract_plan {
     bool packs_a;
     bool reads_b_in_place; /* full blocks of columns need no packing */
     int64_t panel_bytes, sums_bytes, a_bytes;
-    int64_t strips; /* of the window schedule */
-    uint32_t parts; /* threads that it is shared out to; 1: none */
-    int64_t items;  /* what they share: columns_each columns (or dots, strips) by rows_each rows */
+    int64_t strips;  /* of the window schedule */
+    uint32_t shares; /* threads that it is shared out to; 1: none */
+    int64_t items;   /* what they share: columns_each columns (or dots, strips) by rows_each rows */
     int64_t columns_each, rows_each;
 };
 
@@ -67,7 +67,7 @@ bool ul_contract_is_regular(const struct ul_contract_plan *plan);
 /* contract_items.c */
 
 /* Sets the items for so many threads; leaves 1 where there is nothing to share out. */
-void ul_contract_share(struct ul_contract_plan *plan, uint32_t parts);
+void ul_contract_share(struct ul_contract_plan *plan, uint32_t shares);
 /* The dimension of m or n that plain loops are shared out by. */
 uint32_t ul_contract_shared_dim(const struct ul_contraction *contraction);
 #define UL_CONTRACT_ROWS 8          /* UL_BLOCK_ROWS of runtime/lib/ul_contract.h */

@@ -9,8 +9,8 @@
 #include "codegen/kernel/contract_internal.h"
 #include "codegen/kernel/threads.h"
 
-#ifndef UL_REGION_LEAST_ROWS    /* a test wants fewer */
-#define UL_REGION_LEAST_ROWS 64 /* under one packing of a panel */
+#ifndef UL_REGION_MIN_ROWS    /* a test wants fewer */
+#define UL_REGION_MIN_ROWS 64 /* under one packing of a panel */
 #endif
 
 enum {
@@ -24,19 +24,19 @@ static int64_t divide_up(int64_t a, int64_t b)
 }
 
 /* Panels by cuts of the rows, as many cuts as make the shares even. */
-static void share_tiles(struct ul_contract_plan *plan, uint32_t parts)
+static void share_tiles(struct ul_contract_plan *plan, uint32_t shares)
 {
     int64_t panels = divide_up(plan->n, plan->block_cols);
     int64_t blocks = divide_up(plan->m, UL_CONTRACT_ROWS);
     plan->columns_each = plan->block_cols;
-    for (int64_t cuts = 1; cuts <= parts; cuts++) {
-        int64_t rows = divide_up(blocks, cuts) * UL_CONTRACT_ROWS;
+    for (int64_t splits = 1; splits <= shares; splits++) {
+        int64_t rows = divide_up(blocks, splits) * UL_CONTRACT_ROWS;
         int64_t items = panels * divide_up(plan->m, rows);
-        if (cuts > 1 && rows < UL_REGION_LEAST_ROWS)
+        if (splits > 1 && rows < UL_REGION_MIN_ROWS)
             break;
         plan->rows_each = rows;
         plan->items = items;
-        if (ul_share_is_even(items, parts))
+        if (ul_share_is_even(items, shares))
             break;
     }
     if (plan->rows_each >= plan->m)
@@ -58,16 +58,16 @@ uint32_t ul_contract_shared_dim(const struct ul_contraction *c)
     return d;
 }
 
-void ul_contract_share(struct ul_contract_plan *plan, uint32_t parts)
+void ul_contract_share(struct ul_contract_plan *plan, uint32_t shares)
 {
     const struct ul_contraction *c = plan->contraction;
     plan->items = 1;
-    plan->parts = 1;
-    if (parts <= 1)
+    plan->shares = 1;
+    if (shares <= 1)
         return;
     switch (plan->schedule) {
     case UL_CONTRACT_TILE:
-        share_tiles(plan, parts);
+        share_tiles(plan, shares);
         break;
     case UL_CONTRACT_ROW:
         share_runs(plan, plan->n, STREAMED);
@@ -82,7 +82,7 @@ void ul_contract_share(struct ul_contract_plan *plan, uint32_t parts)
         plan->items = c->m_count + c->n_count > 0 ? c->extents[ul_contract_shared_dim(c)] : 1;
         break;
     }
-    plan->parts = plan->items > 1 ? parts : 1;
+    plan->shares = plan->items > 1 ? shares : 1;
 }
 
 int64_t ul_contract_items(const struct ul_kernel *kernel, const struct ul_contraction *contraction,

@@ -6,9 +6,9 @@
  * stride(inner), and nothing else mentions them. Each user (an operand, the epilogue) is merged
  * on its own, since packing and storing are loops of their own.
  *
- * Blocks: a panel holds `depth` values of k for 192 bytes of columns. Up to MOST_DEPTH all of k
+ * Blocks: a panel holds `depth` values of k for 192 bytes of columns. Up to MAX_DEPTH all of k
  * is one panel; above it k is cut into equal panels of about GOOD_DEPTH, and the sums of up to
- * MOST_ROWS rows wait in scratch meanwhile, never in the output, which the epilogue may read at
+ * MAX_ROWS rows wait in scratch meanwhile, never in the output, which the epilogue may read at
  * the same place. So scratch is at most 96 KiB of panel (or 48 KiB and 96 KiB of sums), about
  * what stays in a second-level cache, and a panel is read again for every 8 rows.
  */
@@ -17,14 +17,14 @@
 
 #include <string.h>
 
-#define MOST_DEPTH 512
+#define MAX_DEPTH 512
 #define GOOD_DEPTH 256
-#define MOST_ROWS 512
+#define MAX_ROWS 512
 #define ROW_BYTES 16384 /* sums of the row form: half of a usual first-level cache */
 #define STREAM_BYTES                                                                               \
     ((int64_t)256 << 10) /* of b: above, few rows stream it as it lies in memory                   \
                           */
-#define LEAST_WORK 256   /* products below which plain loops are best */
+#define MIN_WORK 256     /* products below which plain loops are best */
 
 struct walk {
     const struct ul_kernel *kernel;
@@ -282,10 +282,10 @@ static void size_tiles(struct ul_contract_plan *plan)
 {
     plan->depth = plan->k;
     plan->rows = UL_CONTRACT_ROWS;
-    if (plan->k > MOST_DEPTH) {
+    if (plan->k > MAX_DEPTH) {
         int64_t panels = (plan->k + GOOD_DEPTH - 1) / GOOD_DEPTH;
         plan->depth = (plan->k + panels - 1) / panels;
-        plan->rows = plan->m < MOST_ROWS ? plan->m : MOST_ROWS;
+        plan->rows = plan->m < MAX_ROWS ? plan->m : MAX_ROWS;
     }
     plan->packs_a = !plan->a_plain || plan->a_m.count > 1 || plan->a_k.count > 1;
     plan->reads_b_in_place = plan->m <= UL_CONTRACT_ROWS && plan->b_plain && plan->b_n.count == 1 &&
@@ -301,14 +301,14 @@ static void size_tiles(struct ul_contract_plan *plan)
 /* Sums of a run of columns, and a part of the rows of a when they cannot be read in place. */
 static void size_row(struct ul_contract_plan *plan)
 {
-    int64_t most = ROW_BYTES / plan->element_bytes / plan->m;
+    int64_t max = ROW_BYTES / plan->element_bytes / plan->m;
     plan->rows = plan->m;
-    plan->row_cols = plan->n < most ? plan->n : most;
+    plan->row_cols = plan->n < max ? plan->n : max;
     plan->sums_bytes = (plan->m * plan->row_cols * plan->element_bytes + 63) / 64 * 64;
     plan->depth = plan->k;
     plan->packs_a = !plan->a_plain || plan->a_k.count > 1 || plan->a_m.count > 1;
     if (plan->packs_a) {
-        plan->depth = plan->k < most ? plan->k : most;
+        plan->depth = plan->k < max ? plan->k : max;
         plan->a_bytes = (plan->m * plan->depth * plan->element_bytes + 63) / 64 * 64;
     }
 }
@@ -319,7 +319,7 @@ static enum ul_contract_schedule choose(struct ul_contract_plan *plan)
     bool both_plain = plan->a_plain && plan->b_plain;
     if (plan->k == 0 || !ul_contract_is_regular(plan))
         return UL_CONTRACT_PLAIN;
-    if ((double)plan->m * (double)plan->n * (double)plan->k < LEAST_WORK)
+    if ((double)plan->m * (double)plan->n * (double)plan->k < MIN_WORK)
         return UL_CONTRACT_PLAIN;
     bool k_runs = plan->a_k.count == 1 && plan->b_k.count == 1 &&
                   last_stride(&c->a.at, &plan->a_k) == 1 && last_stride(&c->b.at, &plan->b_k) == 1;

@@ -42,24 +42,24 @@ struct walk {
     struct ul_work *work;
     uint64_t *accesses; /* per buffer */
     int64_t *strides;   /* per variable, along the loop that is asked about */
-    int64_t most_stride;
+    int64_t max_stride;
     bool vector; /* inside of a loop that fills lanes */
     const struct ul_threads *threads;
 };
 
 static void count(struct walk *walk, enum ul_work_kind kind, uint64_t operations)
 {
-    walk->work->counts[kind] = ul_size_add_most(walk->work->counts[kind], operations);
+    walk->work->counts[kind] = ul_size_add_saturating(walk->work->counts[kind], operations);
 }
 
 static void count_flops(struct walk *walk, uint64_t operations)
 {
-    walk->work->flop_count = ul_size_add_most(walk->work->flop_count, operations);
+    walk->work->flop_count = ul_size_add_saturating(walk->work->flop_count, operations);
 }
 
 static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
 {
-    walk->accesses[buffer] = ul_size_add_most(walk->accesses[buffer], times);
+    walk->accesses[buffer] = ul_size_add_saturating(walk->accesses[buffer], times);
 }
 
 /* ---- operands ---- */
@@ -124,7 +124,7 @@ static int64_t stride_of(const struct walk *walk, ul_kx id)
 static bool moves_little(const struct walk *walk, ul_kx index)
 {
     int64_t stride = stride_of(walk, index);
-    return stride >= 0 && stride <= walk->most_stride;
+    return stride >= 0 && stride <= walk->max_stride;
 }
 
 static bool loads_move_little(const struct walk *walk, ul_kx id)
@@ -215,12 +215,12 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
     bool floats = ul_dtype_get(expr->dtype)->is_float && expr->op != UL_KX_LOAD &&
                   expr->op != UL_KX_CAST && expr->op != UL_KX_SELECT;
     if (floats)
-        count_flops(walk, expr->op == UL_KX_FMA ? ul_size_mul_most(times, 2) : times);
+        count_flops(walk, expr->op == UL_KX_FMA ? ul_size_mul_saturating(times, 2) : times);
     bool is_long = expr->op == UL_KX_TANH || expr->op == UL_KX_ERF; /* about two of the others */
     if (special && walk->vector && has_lanes(expr))
-        count(walk, UL_WORK_SPECIAL, is_long ? ul_size_mul_most(times, 2) : times);
+        count(walk, UL_WORK_SPECIAL, is_long ? ul_size_mul_saturating(times, 2) : times);
     else if (special)
-        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, SCALAR_SPECIAL));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, SCALAR_SPECIAL));
     else
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
 }
@@ -307,7 +307,7 @@ static bool is_strided(const struct ul_contract_plan *plan)
 static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
 {
     uint64_t n = (uint64_t)plan->n;
-    uint64_t k = ul_size_mul_most(times, (uint64_t)plan->k);
+    uint64_t k = ul_size_mul_saturating(times, (uint64_t)plan->k);
     uint64_t rows = n / (uint64_t)row_extent(plan->contraction);
     uint64_t block =
         (uint64_t)(plan->schedule == UL_CONTRACT_ROW ? plan->row_cols : plan->block_cols);
@@ -316,17 +316,20 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
         return;
     if (plan->packs_a)
         count(walk, UL_WORK_VECTOR,
-              ul_size_mul_most(blocks, ul_size_mul_most((uint64_t)plan->m, k)));
+              ul_size_mul_saturating(blocks, ul_size_mul_saturating((uint64_t)plan->m, k)));
     if (plan->schedule == UL_CONTRACT_WINDOW)
-        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(times, rows), WINDOW_ROW));
+        count(walk, UL_WORK_SCALAR,
+              ul_size_mul_saturating(ul_size_mul_saturating(times, rows), WINDOW_ROW));
     if (!packs_b(plan))
         return;
     if (is_strided(plan))
-        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(n, k), PACKED_STRIDED));
+        count(walk, UL_WORK_SCALAR,
+              ul_size_mul_saturating(ul_size_mul_saturating(n, k), PACKED_STRIDED));
     else
-        count(walk, UL_WORK_VECTOR, ul_size_mul_most(n, k));
+        count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(n, k));
     if (plan->b_n.count > 1)
-        count(walk, UL_WORK_SCALAR, ul_size_mul_most(ul_size_mul_most(rows, k), PACKED_ROW));
+        count(walk, UL_WORK_SCALAR,
+              ul_size_mul_saturating(ul_size_mul_saturating(rows, k), PACKED_ROW));
 }
 
 /* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads, with a
@@ -349,13 +352,15 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     enum { SCALAR_PRODUCT = 8 }; /* two indexes, two loads, a product and a sum */
     struct ul_contract_plan plan;
     ul_contract_plan_init(&plan, walk->kernel, contraction, walk->scratch);
-    uint64_t outer = ul_size_mul_most(times, ul_size_mul_most((uint64_t)plan.m, (uint64_t)plan.n));
-    uint64_t products = ul_size_mul_most(outer, (uint64_t)plan.k);
+    uint64_t outer =
+        ul_size_mul_saturating(times, ul_size_mul_saturating((uint64_t)plan.m, (uint64_t)plan.n));
+    uint64_t products = ul_size_mul_saturating(outer, (uint64_t)plan.k);
     enum ul_work_kind kind = product_kind(walk->kernel, &plan);
-    count_flops(walk, ul_size_mul_most(products, 2));
-    uint64_t filled = ul_size_mul_most(ul_size_mul_most(times, (uint64_t)plan.m),
-                                       ul_size_mul_most(filled_columns(&plan), (uint64_t)plan.k));
-    count(walk, kind, ul_size_mul_most(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
+    count_flops(walk, ul_size_mul_saturating(products, 2));
+    uint64_t filled =
+        ul_size_mul_saturating(ul_size_mul_saturating(times, (uint64_t)plan.m),
+                               ul_size_mul_saturating(filled_columns(&plan), (uint64_t)plan.k));
+    count(walk, kind, ul_size_mul_saturating(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count_packing(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
@@ -368,13 +373,13 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
 {
     bool inside = walk->vector;
     walk->strides[stmt->var] = 1;
-    walk->most_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
+    walk->max_stride = list_calls_function(walk->kernel, stmt->body) ? 1 : UNROLLED;
     walk->vector =
         inside || ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
     uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
-    count_list(walk, stmt->body, ul_size_mul_most(times, rounds));
+    count_list(walk, stmt->body, ul_size_mul_saturating(times, rounds));
     walk->vector = inside;
 }
 
@@ -396,7 +401,7 @@ static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
         count_index(walk, stmt->index, times);
     }
     if (stmt->kind == UL_KS_SET && !walk->vector)
-        count(walk, UL_WORK_SCALAR, ul_size_mul_most(times, CARRIED));
+        count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, CARRIED));
     count_list(walk, stmt->body, times);
     count_list(walk, stmt->orelse, times);
 }
@@ -408,16 +413,16 @@ static void count_region(struct walk *walk, ul_ks id, const struct ul_region *re
     struct ul_work *work = walk->work;
     struct ul_work before = *work;
     uint64_t items = (uint64_t)region->item_count, product;
-    uint64_t longest = (items + region->parts - 1) / region->parts;
+    uint64_t longest = (items + region->shares - 1) / region->shares;
     count_statement(walk, id, times);
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++) {
         uint64_t all = work->counts[kind] - before.counts[kind];
         uint64_t own = ul_size_mul(all, longest, &product) ? (product + items - 1) / items
                                                            : all / items * longest;
         work->counts[kind] = before.counts[kind] + own;
-        work->spared_counts[kind] = ul_size_add_most(work->spared_counts[kind], all - own);
+        work->spared_counts[kind] = ul_size_add_saturating(work->spared_counts[kind], all - own);
     }
-    work->region_count = ul_size_add_most(work->region_count, times);
+    work->region_count = ul_size_add_saturating(work->region_count, times);
 }
 
 static void count_list(struct walk *walk, ul_ks first, uint64_t times)

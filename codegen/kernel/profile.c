@@ -124,14 +124,14 @@ static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64
     while (held_bytes > profile->levels[level].capacity_bytes)
         level++;
     bool is_memory = level > 0 && level + 1 == profile->level_count;
-    double most = is_memory && speed_up > MEMORY_CORES ? MEMORY_CORES : speed_up;
-    return (double)bytes / profile->levels[level].rate / most;
+    double max = is_memory && speed_up > MEMORY_CORES ? MEMORY_CORES : speed_up;
+    return (double)bytes / profile->levels[level].rate / max;
 }
 
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
                          const struct ul_traffic *traffic, uint64_t rounds)
 {
-    static const double most = (double)UL_PROFILE_MOST_NS;
+    static const double max = (double)UL_PROFILE_MAX_NS;
     UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
     double busy_ns = sum_ns(profile, work->counts);
     double spared_ns = sum_ns(profile, work->spared_counts);
@@ -142,8 +142,8 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
     double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + profile->overhead_ns;
     once_ns += (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
     double all_ns = once_ns * (double)rounds;
-    if (all_ns >= most)
-        return UL_PROFILE_MOST_NS;
+    if (all_ns >= max)
+        return UL_PROFILE_MAX_NS;
     uint64_t cost = (uint64_t)all_ns;
     return cost + ((double)cost < all_ns || cost == 0 ? 1 : 0);
 }

@@ -26,7 +26,7 @@ struct ul_profile {
 };
 
 /* The most that a step may cost, in nanoseconds: sums over any program stay in range. */
-#define UL_PROFILE_MOST_NS ((uint64_t)1 << 39)
+#define UL_PROFILE_MAX_NS ((uint64_t)1 << 39)
 /* What a step reads and writes, each byte of an argument once. Weights were last used a whole run
  * ago: the memory that holds all of them is where they are. */
 struct ul_traffic {

@@ -78,13 +78,13 @@ static enum ul_status read_string(struct reader *reader, const char *key, const 
 
 /* Numbers that make no cost overflow or vanish. */
 static enum ul_status read_number(struct reader *reader, const json_t *object, const char *key,
-                                  double least, double *out)
+                                  double min, double *out)
 {
     const json_t *value = json_object_get(object, key);
     *out = json_number_value(value);
-    if (!json_is_number(value) || !(*out >= least) || *out > 1e15)
+    if (!json_is_number(value) || !(*out >= min) || *out > 1e15)
         return ul_diag_set(reader->diag, UL_INVALID,
-                           "\"%s\" is missing, or no number from %g to 1e15", key, least);
+                           "\"%s\" is missing, or no number from %g to 1e15", key, min);
     return UL_OK;
 }
 

@@ -2,7 +2,7 @@
  *
  * Problem: starting threads on a statement and waiting for all of them takes microseconds, so work
  * is shared as far out as it can be, but a loop of few rounds leaves threads without work. Method:
- * from the outside in, a statement is shared when every thread gets UL_REGION_LEAST_NS of work; a
+ * from the outside in, a statement is shared when every thread gets UL_REGION_MIN_NS of work; a
  * loop takes in the loop right inside of it as long as its shares are uneven, and the last one of a
  * nest is cut into pieces. Where the shares stay uneven, what lies inside is tried, and the faster
  * way wins.
@@ -22,14 +22,14 @@
 #include <string.h>
 
 /* A test that wants regions everywhere sets these, and UL_REGION_NS, to next to nothing. */
-#ifndef UL_REGION_LEAST_NS
-#define UL_REGION_LEAST_NS 8000.0 /* of work for each thread of a region */
-#define UL_REGION_LEAST_PIECE 64  /* rounds of a loop in a piece of it */
+#ifndef UL_REGION_MIN_NS
+#define UL_REGION_MIN_NS 8000.0 /* of work for each thread of a region */
+#define UL_REGION_MIN_PIECE 64  /* rounds of a loop in a piece of it */
 #endif
 
 enum {
-    PIECE = 16,                  /* a piece is a multiple of it: whole vectors, whole lines */
-    MOST_PRIVATE_BYTES = 1 << 24 /* of all threads together */
+    PIECE = 16,                 /* a piece is a multiple of it: whole vectors, whole lines */
+    MAX_PRIVATE_BYTES = 1 << 24 /* of all threads together */
 };
 
 struct chooser {
@@ -39,15 +39,15 @@ struct chooser {
     struct ul_threads *threads;
 };
 
-bool ul_share_is_even(int64_t items, uint32_t parts)
+bool ul_share_is_even(int64_t items, uint32_t shares)
 {
-    int64_t longest = (items + parts - 1) / parts;
-    return 10 * items >= 9 * longest * parts;
+    int64_t longest = (items + shares - 1) / shares;
+    return 10 * items >= 9 * longest * shares;
 }
 
-static double speed_up(int64_t items, uint32_t parts)
+static double speed_up(int64_t items, uint32_t shares)
 {
-    int64_t longest = (items + parts - 1) / parts;
+    int64_t longest = (items + shares - 1) / shares;
     return (double)items / (double)longest;
 }
 
@@ -74,7 +74,7 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
             return false;
         private_bytes = ul_size_add_or_die(private_bytes, buffer_bytes(buffer));
     }
-    return !inside.sets_outside && private_bytes <= MOST_PRIVATE_BYTES / region->parts;
+    return !inside.sets_outside && private_bytes <= MAX_PRIVATE_BYTES / region->shares;
 }
 
 /* ---- Loops taken together ---- */
@@ -86,20 +86,20 @@ static void cut_last(struct ul_region *region)
     int64_t count = region->counts[last], outer = 1;
     for (uint32_t i = 0; i < last; i++)
         outer *= region->counts[i];
-    for (int64_t pieces = 1; pieces <= region->parts; pieces++) {
+    for (int64_t pieces = 1; pieces <= region->shares; pieces++) {
         int64_t piece = (count + pieces - 1) / pieces;
         piece = (piece + PIECE - 1) / PIECE * PIECE;
-        if (pieces > 1 && piece < UL_REGION_LEAST_PIECE)
+        if (pieces > 1 && piece < UL_REGION_MIN_PIECE)
             return;
         region->piece = piece;
         region->item_count = outer * ((count + piece - 1) / piece);
-        if (ul_share_is_even(region->item_count, region->parts))
+        if (ul_share_is_even(region->item_count, region->shares))
             return;
     }
 }
 
 /* The loop at `id` and as many inside of it as it takes; false: not even one. */
-static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_region *region)
+static bool collect_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_region *region)
 {
     enum { MANY = 8 }; /* items for each thread: even enough, whatever their number */
     int64_t count;
@@ -115,8 +115,8 @@ static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_regio
             break;
         }
         region->item_count *= count;
-        if (ul_share_is_even(region->item_count, region->parts) ||
-            region->item_count >= MANY * (int64_t)region->parts)
+        if (ul_share_is_even(region->item_count, region->shares) ||
+            region->item_count >= MANY * (int64_t)region->shares)
             break;
         id = ul_only_loop(kernel, kernel->stmts[id].body);
     }
@@ -127,8 +127,8 @@ static bool take_loops(const struct ul_kernel *kernel, ul_ks id, struct ul_regio
 
 static uint32_t parts_for(const struct chooser *chooser, double ns)
 {
-    double parts = ns / UL_REGION_LEAST_NS;
-    return parts >= (double)chooser->threads->count ? chooser->threads->count : (uint32_t)parts;
+    double shares = ns / UL_REGION_MIN_NS;
+    return shares >= (double)chooser->threads->count ? chooser->threads->count : (uint32_t)shares;
 }
 
 static double choose_list(struct chooser *chooser, ul_ks first);
@@ -152,11 +152,11 @@ static double choose_contraction(struct chooser *chooser, ul_ks id, double ns)
 {
     const struct ul_kernel *kernel = chooser->kernel;
     const struct ul_contraction *contraction = &kernel->contractions[kernel->stmts[id].contraction];
-    struct ul_region region = {.parts = parts_for(chooser, ns), .piece = 1};
-    if (region.parts < 2)
+    struct ul_region region = {.shares = parts_for(chooser, ns), .piece = 1};
+    if (region.shares < 2)
         return ns;
-    region.item_count = ul_contract_items(kernel, contraction, region.parts);
-    double shared_ns = ns / speed_up(region.item_count, region.parts) + UL_REGION_NS;
+    region.item_count = ul_contract_items(kernel, contraction, region.shares);
+    double shared_ns = ns / speed_up(region.item_count, region.shares) + UL_REGION_NS;
     if (shared_ns >= ns)
         return ns;
     set_region(chooser, id, &region);
@@ -172,12 +172,12 @@ static double choose_loop(struct chooser *chooser, ul_ks id, double ns)
 {
     const struct ul_kernel *kernel = chooser->kernel;
     const struct ul_ks_data *stmt = &kernel->stmts[id];
-    struct ul_region region = {.parts = parts_for(chooser, ns)};
-    bool can = region.parts >= 2 && stmt->kind == UL_KS_FOR &&
-               (stmt->flags & UL_FOR_PARALLEL) != 0 && take_loops(kernel, id, &region) &&
+    struct ul_region region = {.shares = parts_for(chooser, ns)};
+    bool can = region.shares >= 2 && stmt->kind == UL_KS_FOR &&
+               (stmt->flags & UL_FOR_PARALLEL) != 0 && collect_loops(kernel, id, &region) &&
                can_share(chooser, &region);
-    double shared_ns = can ? ns / speed_up(region.item_count, region.parts) + UL_REGION_NS : ns;
-    if (!can || !ul_share_is_even(region.item_count, region.parts)) {
+    double shared_ns = can ? ns / speed_up(region.item_count, region.shares) + UL_REGION_NS : ns;
+    if (!can || !ul_share_is_even(region.item_count, region.shares)) {
         double inner_ns = rounds_of(kernel, stmt) * choose_list(chooser, stmt->body) +
                           choose_list(chooser, stmt->orelse);
         if (inner_ns <= shared_ns)
@@ -199,7 +199,7 @@ static double choose_list(struct chooser *chooser, ul_ks first)
         enum ul_ks_kind kind = chooser->kernel->stmts[id].kind;
         double ns = ul_statement_ns(chooser->kernel, id, &chooser->scratch);
         ul_arena_reset(&chooser->scratch);
-        if (ns < 2 * UL_REGION_LEAST_NS)
+        if (ns < 2 * UL_REGION_MIN_NS)
             total_ns += ns;
         else if (kind == UL_KS_CONTRACT)
             total_ns += choose_contraction(chooser, id, ns);
@@ -212,7 +212,7 @@ static double choose_list(struct chooser *chooser, ul_ks first)
 static void note_region(struct ul_threads *threads, const struct ul_kernel *kernel,
                         const struct ul_region *region)
 {
-    threads->parts = region->parts > threads->parts ? region->parts : threads->parts;
+    threads->shares = region->shares > threads->shares ? region->shares : threads->shares;
     for (uint32_t i = 0; i < kernel->buffer_count && region->is_private != NULL; i++)
         threads->is_private[i] = threads->is_private[i] || region->is_private[i];
 }
@@ -221,7 +221,7 @@ void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel,
                      struct ul_arena *arena)
 {
     struct chooser chooser = {.kernel = kernel, .arena = arena, .threads = threads};
-    *threads = (struct ul_threads){.count = count, .parts = 1};
+    *threads = (struct ul_threads){.count = count, .shares = 1};
     threads->regions = UL_NEW_ARRAY(arena, const struct ul_region *, kernel->stmt_count);
     threads->is_private = UL_NEW_ARRAY(arena, bool, kernel->buffer_count);
     if (count <= 1)

@@ -22,7 +22,7 @@
 enum { UL_REGION_LEVELS = 4 };
 
 struct ul_region {
-    uint32_t parts;       /* threads that get items, at least 2 */
+    uint32_t shares;      /* threads that get items, at least 2 */
     int64_t item_count;   /* more than 1 */
     uint32_t level_count; /* loops, outermost first; 0: a contraction */
     ul_ks levels[UL_REGION_LEVELS];
@@ -35,7 +35,7 @@ struct ul_threads {
     uint32_t count;                   /* of the program */
     const struct ul_region **regions; /* by statement; NULL: not shared */
     bool *is_private;                 /* by buffer: in the region that uses it */
-    uint32_t parts;                   /* the most of any region; 1: there is none */
+    uint32_t shares;                  /* the most of any region; 1: there is none */
 };
 
 /* threads.c */
@@ -44,7 +44,7 @@ struct ul_threads {
 void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel, uint32_t count,
                      struct ul_arena *arena);
 /* Do so many items keep so many threads busy for nine tenths of the time? */
-bool ul_share_is_even(int64_t items, uint32_t parts);
+bool ul_share_is_even(int64_t items, uint32_t shares);
 
 /* cost.c, for threads.c: nanoseconds that a statement takes on a core of the default profile. */
 double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch);

@@ -203,14 +203,14 @@ void ul_library_close(const struct ul_target_library *library)
     library->close(library->context);
 }
 
-bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                      uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
+bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                         uint32_t count, const bool *escapes, uint64_t *scratch_bytes)
 {
-    const struct ul_target_library *asked = library;
+    const struct ul_target_library *requested = library;
     struct ul_group_call call;
-    if ((asked->runs_always && may_be_passed_over(graph, nodes[0])) ||
+    if ((requested->runs_always && may_be_passed_over(graph, nodes[0])) ||
         !ul_group_call_make(graph, nodes, count, escapes, true, &call) ||
-        !asked->answer(asked->context, &call, true))
+        !requested->answer(requested->context, &call, true))
         return false;
     if (scratch_bytes != NULL)
         *scratch_bytes = call.call.scratch_bytes;

@@ -41,7 +41,7 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
 
 /* Whether the strides of all axes with more than one element are those of a dense tensor whose axes
  * nest as `order` says, outermost first; then all are set so. */
-static bool settle_as(struct ul_call_tensor *tensor, const uint32_t *order)
+static bool finalize_as(struct ul_call_tensor *tensor, const uint32_t *order)
 {
     int64_t strides[UL_CALL_RANK];
     int64_t count = 1;
@@ -56,17 +56,17 @@ static bool settle_as(struct ul_call_tensor *tensor, const uint32_t *order)
     return true;
 }
 
-void ul_describe_settle(struct ul_call_tensor *tensor, enum ul_call_kind kind)
+void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind)
 {
     uint32_t order[UL_CALL_RANK] = {0};
     uint32_t rank = tensor->rank;
     for (uint32_t d = 0; d < rank; d++)
         order[d] = d == 0 || kind == UL_CALL_MATMUL || rank < 3 ? d : d + 1 == rank ? 1 : d + 1;
-    if (settle_as(tensor, order))
+    if (finalize_as(tensor, order))
         return;
     for (uint32_t d = 0; d < rank; d++)
         order[d] = d;
-    if (settle_as(tensor, order))
+    if (finalize_as(tensor, order))
         return;
     int64_t reach = 1;
     for (uint32_t d = rank; d-- > 0;) {
@@ -310,14 +310,14 @@ static bool has_types(const struct ul_call *call)
                      (call->dst.type == UL_CALL_F32 && call->weights.rank > 0));
 }
 
-static void settle(struct ul_group_call *out)
+static void finalize(struct ul_group_call *out)
 {
     struct ul_call *call = &out->call;
-    ul_describe_settle(&call->src, call->kind);
-    ul_describe_settle(&call->dst, call->kind);
+    ul_describe_finalize(&call->src, call->kind);
+    ul_describe_finalize(&call->dst, call->kind);
     for (uint32_t i = 0; i < call->post_count; i++) {
         if (call->posts[i].tensor.rank > 0)
-            ul_describe_settle(&call->posts[i].tensor, call->kind);
+            ul_describe_finalize(&call->posts[i].tensor, call->kind);
     }
 }
 
@@ -352,7 +352,7 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (is_product)
         ul_describe_join_batch(&call->call);
     else
-        settle(call);
+        finalize(call);
     uint32_t order[UL_CALL_RANK];
     if (sort_axes(&call->call.dst, order))
         ul_describe_tail(&call->call);

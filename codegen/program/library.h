@@ -36,7 +36,7 @@ struct ul_target_library {
 void ul_library_close(const struct ul_target_library *library);
 /* The group is a call, as far as the library goes: for passes, see `is_call` in passes.h. `library`
  * is a const struct ul_target_library. */
-bool ul_library_takes(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
-                      uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
+bool ul_library_supports(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
+                         uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
 
 #endif

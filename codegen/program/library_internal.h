@@ -23,7 +23,7 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
                         struct ul_call_tensor *tensor);
 /* Strides of axes with one element as a dense tensor has them; of three axes and more, dense
  * channels-last where it is that, or dense row-major. */
-void ul_describe_settle(struct ul_call_tensor *tensor, enum ul_call_kind kind);
+void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind);
 
 /* library_matmul.c: false: no call */
 bool ul_describe_matmul(struct ul_describer *describer, const struct ul_node *node);

@@ -185,13 +185,13 @@ void ul_describe_join_batch(struct ul_call *call)
         }
         join(&call->dst, axis);
     }
-    ul_describe_settle(&call->src, call->kind);
-    ul_describe_settle(&call->weights, call->kind);
-    ul_describe_settle(&call->dst, call->kind);
+    ul_describe_finalize(&call->src, call->kind);
+    ul_describe_finalize(&call->weights, call->kind);
+    ul_describe_finalize(&call->dst, call->kind);
     if (call->bias.rank > 0)
-        ul_describe_settle(&call->bias, call->kind);
+        ul_describe_finalize(&call->bias, call->kind);
     for (uint32_t i = 0; i < call->post_count; i++) {
         if (call->posts[i].tensor.rank > 0)
-            ul_describe_settle(&call->posts[i].tensor, call->kind);
+            ul_describe_finalize(&call->posts[i].tensor, call->kind);
     }
 }

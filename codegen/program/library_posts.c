@@ -110,13 +110,13 @@ static bool is_made_here(const struct ul_describer *describer, ul_value_id value
 static bool is_bias(const struct ul_call *call, const struct ul_call_tensor *operand)
 {
     uint32_t channel = call->kind == UL_CALL_MATMUL ? operand->rank - 1 : 1;
-    bool takes_bias = call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION ||
-                      call->kind == UL_CALL_MATMUL;
+    bool supports_bias = call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION ||
+                         call->kind == UL_CALL_MATMUL;
     for (uint32_t d = 0; d < operand->rank; d++) {
         if (operand->dims[d] != (d == channel ? call->dst.dims[channel] : 1))
             return false;
     }
-    return takes_bias && (operand->type == UL_CALL_F32 || operand->type == call->dst.type) &&
+    return supports_bias && (operand->type == UL_CALL_F32 || operand->type == call->dst.type) &&
            call->bias.rank == 0 && call->post_count == 0 && operand->strides[channel] == 1;
 }
 

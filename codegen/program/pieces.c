@@ -21,8 +21,8 @@
 
 #include <string.h>
 
-#define MOST_TRIAL_BYTES ((uint64_t)1 << 30)
-#define MOST_TRIAL_PRODUCTS ((uint64_t)1 << 38)
+#define MAX_TRIAL_BYTES ((uint64_t)1 << 30)
+#define MAX_TRIAL_PRODUCTS ((uint64_t)1 << 38)
 
 /* The bits of a call, by rows along an axis; `good`: it was tried, and they are there. */
 struct rows {
@@ -41,7 +41,7 @@ struct whole {
 
 /* A piece of it, wherever it lies. */
 struct piece {
-    struct ul_call asked;
+    struct ul_call requested;
     struct whole *whole;
     bool served; /* the library has the implementation for it */
     struct rows rows;
@@ -110,8 +110,8 @@ static bool find_axis(const struct ul_call *part, const struct ul_call *whole, u
 
 static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
 {
-    return ul_trial_bytes(&rows->call) <= MOST_TRIAL_BYTES &&
-           rows->product_count <= MOST_TRIAL_PRODUCTS - pieces->product_count;
+    return ul_trial_bytes(&rows->call) <= MAX_TRIAL_BYTES &&
+           rows->product_count <= MAX_TRIAL_PRODUCTS - pieces->product_count;
 }
 
 /* Whether the rows' bits are there, finding them out at the first time. */
@@ -151,14 +151,14 @@ static struct piece *piece_new(struct ul_dnnl *dnnl, const struct ul_group_call 
 {
     struct piece *piece = UL_NEW(dnnl->arena, struct piece);
     struct ul_call *answer = &piece->rows.call;
-    piece->asked = call->call;
+    piece->requested = call->call;
     piece->whole = whole;
     piece->rows = (struct rows){
         .call = call->call, .axis = whole->rows.axis, .product_count = call->product_count};
     answer->pack = whole->rows.call.pack;
     answer->layout = whole->rows.call.layout;
     piece->served =
-        ul_dnnl_ask(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
+        ul_dnnl_query(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
     answer->implementation = whole->rows.call.implementation; /* equal calls are equal bytes */
     return piece;
 }
@@ -168,8 +168,8 @@ static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *
 {
     struct piece **slot = &dnnl->pieces->table[ul_dnnl_hash(&call->call)];
     struct piece *piece = *slot;
-    while (piece != NULL &&
-           (piece->whole != whole || memcmp(&piece->asked, &call->call, sizeof piece->asked) != 0))
+    while (piece != NULL && (piece->whole != whole ||
+                             memcmp(&piece->requested, &call->call, sizeof piece->requested) != 0))
         piece = piece->next;
     if (piece == NULL) {
         piece = piece_new(dnnl, call, whole);
@@ -179,25 +179,25 @@ static struct piece *piece_of(struct ul_dnnl *dnnl, const struct ul_group_call *
     return piece;
 }
 
-bool ul_piece_answer(void *context, const struct ul_piece *asked, struct ul_group_call *call)
+bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_group_call *call)
 {
     struct ul_dnnl *dnnl = context;
-    const struct ul_call *of = asked->whole;
+    const struct ul_call *of = requested->whole;
     uint32_t axis;
     if (ul_winograd_is(of) || !find_axis(&call->call, of, &axis))
         return false;
     int64_t count = call->call.dst.dims[axis];
-    int64_t begin = asked->offset / of->dst.strides[axis];
-    if (asked->offset % of->dst.strides[axis] != 0 || begin > of->dst.dims[axis] - count)
+    int64_t begin = requested->offset / of->dst.strides[axis];
+    if (requested->offset % of->dst.strides[axis] != 0 || begin > of->dst.dims[axis] - count)
         return false;
     if (dnnl->pieces == NULL)
         dnnl->pieces = UL_NEW(dnnl->arena, struct ul_pieces);
-    struct whole *whole = whole_of(dnnl, of, axis, asked->whole_product_count);
+    struct whole *whole = whole_of(dnnl, of, axis, requested->whole_product_count);
     struct piece *piece = piece_of(dnnl, call, whole);
     call->call = piece->rows.call;
     if (!piece->served)
         return false;
-    if (asked->unproven && !(piece->rows.tried && whole->rows.tried))
+    if (requested->unproven && !(piece->rows.tried && whole->rows.tried))
         return true;
     return has_bits(dnnl, &whole->rows, of) && has_bits(dnnl, &piece->rows, of) &&
            memcmp(piece->rows.hashes, &whole->rows.hashes[begin],
@@ -259,11 +259,11 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
         return false;
     if (library->chosen_at_start) /* nor does the whole call promise bits */
         return library->answer(library->context, call, false);
-    struct ul_group_call asked = *call;
+    struct ul_group_call requested = *call;
     if (!ul_node_is_piece(graph, node) &&
-        library->answer(library->context, &asked, of->pack != NULL) &&
-        (ul_winograd_is(of) || memcmp(&asked.call, of, sizeof *of) == 0)) {
-        *call = asked;
+        library->answer(library->context, &requested, of->pack != NULL) &&
+        (ul_winograd_is(of) || memcmp(&requested.call, of, sizeof *of) == 0)) {
+        *call = requested;
         return true;
     }
     if (library->answer_piece == NULL)

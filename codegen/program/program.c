@@ -324,10 +324,10 @@ static void take_whole(struct builder *builder)
     /* What splits cost more refers to the program without them. */
     for (uint32_t s = 0; s < whole->problem->step_count; s++) {
         const struct ul_plan_step *step = &whole->problem->steps[s];
-        uint64_t least = step->alternatives[0].cost;
+        uint64_t min = step->alternatives[0].cost;
         for (uint32_t a = 1; a < step->alternative_count; a++)
-            least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
-        builder->program->problem->base_cost += least;
+            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
+        builder->program->problem->base_cost += min;
     }
 }
 
@@ -349,28 +349,30 @@ static uint64_t piece_cost(const struct builder *builder, const struct ul_progra
         return cost;
     double share = elements_of(builder->graph, step->node) /
                    elements_of(whole->graph, whole->steps[from].node);
-    double least = (double)whole->problem->steps[from].alternatives[alternative].cost * share;
-    uint64_t rounded = (uint64_t)least + 1;
+    double min = (double)whole->problem->steps[from].alternatives[alternative].cost * share;
+    uint64_t rounded = (uint64_t)min + 1;
     return cost > rounded ? cost : rounded;
 }
 
 /* What the target offers for the step becomes the planner's alternatives. */
 static void alternatives_plan(struct builder *builder, const struct ul_program_step *step,
                               uint32_t region, uint64_t scratch_bytes,
-                              const struct ul_plan_part *part)
+                              const struct ul_plan_substep *substep)
 {
     struct ul_implementation offers[UL_IMPLEMENTATIONS];
     struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
-    struct ul_plan_part parts[UL_IMPLEMENTATIONS];
+    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS];
     uint32_t count =
         builder->options->target->offer(step, builder->options->profile, scratch_bytes, offers);
     UL_ASSERT(count >= 1 && count <= UL_IMPLEMENTATIONS);
     for (uint32_t i = 0; i < count; i++) {
         offers[i].cost = piece_cost(builder, step, i, offers[i].cost);
-        parts[i] = *part;
-        parts[i].scratch_bytes = offers[i].scratch_bytes;
-        alternatives[i] = (struct ul_plan_alternative){
-            .name = offers[i].name, .parts = &parts[i], .part_count = 1, .cost = offers[i].cost};
+        substeps[i] = *substep;
+        substeps[i].scratch_bytes = offers[i].scratch_bytes;
+        alternatives[i] = (struct ul_plan_alternative){.name = offers[i].name,
+                                                       .substeps = &substeps[i],
+                                                       .substep_count = 1,
+                                                       .cost = offers[i].cost};
     }
     struct ul_plan_step planned = {.name = step->name,
                                    .kind =
@@ -408,24 +410,24 @@ static void list_args(struct builder *builder, const struct ul_program_step *ste
 static void step_plan(struct builder *builder, const struct ul_program_step *step, uint32_t region,
                       uint64_t scratch_bytes)
 {
-    uint32_t most = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + 1;
-    struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, most),
-                          .writes = UL_NEW_ARRAY(builder->arena, uint32_t, most)};
+    uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + 1;
+    struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, max),
+                          .writes = UL_NEW_ARRAY(builder->arena, uint32_t, max)};
     struct ul_plan_in_place *in_place =
         UL_NEW_ARRAY(builder->arena, struct ul_plan_in_place, step->in_place_count + 1);
     list_args(builder, step, &lists);
     if (step->own != NULL)
         list_args(builder, step->own, &lists);
-    struct ul_plan_part part = {.reads = lists.reads,
-                                .writes = lists.writes,
-                                .read_count = lists.read_count,
-                                .write_count = lists.write_count,
-                                .in_place = in_place};
+    struct ul_plan_substep substep = {.reads = lists.reads,
+                                      .writes = lists.writes,
+                                      .read_count = lists.read_count,
+                                      .write_count = lists.write_count,
+                                      .in_place = in_place};
     for (uint32_t i = 0; i < step->in_place_count; i++)
-        in_place[part.in_place_count++] =
+        in_place[substep.in_place_count++] =
             (struct ul_plan_in_place){.output = plan_value(builder, step->in_place[i].output),
                                       .input = plan_value(builder, step->in_place[i].input)};
-    alternatives_plan(builder, step, region, scratch_bytes, &part);
+    alternatives_plan(builder, step, region, scratch_bytes, &substep);
 }
 
 /* What stands in a loop comes after the test that may leave it. */
@@ -494,14 +496,14 @@ static void copy_add(struct builder *builder, ul_node_id node, const char *what,
 /* "Conv+Add+Relu" */
 static const char *group_ops(struct builder *builder, const ul_node_id *nodes, uint32_t count)
 {
-    enum { MOST_NAMED = 8 };
+    enum { MAX_NAMED = 8 };
     struct ul_text text;
     ul_text_init(&text, builder->arena);
-    for (uint32_t i = 0; i < count && i < MOST_NAMED; i++)
+    for (uint32_t i = 0; i < count && i < MAX_NAMED; i++)
         ul_text_printf(&text, "%s%s", i == 0 ? "" : "+",
                        ul_op_get(builder->graph->nodes[nodes[i]].op)->name);
-    if (count > MOST_NAMED)
-        ul_text_printf(&text, "+%u", count - MOST_NAMED);
+    if (count > MAX_NAMED)
+        ul_text_printf(&text, "+%u", count - MAX_NAMED);
     return text.data;
 }
 
@@ -675,15 +677,15 @@ static enum ul_status group_add(struct builder *builder, const ul_node_id *nodes
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step, own;
     uint64_t scratch_bytes = 0;
-    bool stands_in = call != NULL && builder->options->library->chosen_at_start;
-    if (call == NULL || stands_in) {
+    bool is_fallback = call != NULL && builder->options->library->chosen_at_start;
+    if (call == NULL || is_fallback) {
         UL_TRY(kernel_step(builder, nodes, count, &own));
         scratch_bytes = builder->program->kernels[own.kernel].scratch_bytes;
     }
     if (call == NULL)
         UL_TRY(check_piece(builder, last, own.kernel));
     step = call == NULL ? own : call_step(builder, call, last);
-    if (stands_in)
+    if (is_fallback)
         join_own(builder, &step, &own);
     if (call != NULL)
         add_leaner(builder, call, scratch_bytes, &step);
@@ -794,11 +796,11 @@ static void refill(struct builder *builder, ul_node_id node, uint32_t region,
 
 /* The slice `round` of `whole` along axis 0, of `part`'s size, backwards where asked. */
 static struct ul_program_address slice_of(const struct builder *builder, ul_value_id whole,
-                                          ul_value_id part, uint32_t loop, int64_t rounds,
+                                          ul_value_id substep, uint32_t loop, int64_t rounds,
                                           bool backwards)
 {
     struct ul_program_address address = edge(builder, whole);
-    int64_t stride = (int64_t)bytes_of(builder, part);
+    int64_t stride = (int64_t)bytes_of(builder, substep);
     address.loop = loop;
     address.stride_bytes = backwards ? -stride : stride;
     address.offset_bytes += backwards ? stride * (rounds - 1) : 0;
@@ -968,12 +970,12 @@ static enum ul_status build_root(struct builder *builder)
 
 uint32_t ul_program_call_align(const struct ul_program *program)
 {
-    uint32_t most = 1;
+    uint32_t max = 1;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].align_bytes > most)
-            most = program->calls[i].align_bytes;
+        if (program->calls[i].align_bytes > max)
+            max = program->calls[i].align_bytes;
     }
-    return most;
+    return max;
 }
 
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
@@ -984,16 +986,16 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
     struct ul_program *built = UL_NEW(arena, struct ul_program);
     /* Loops add temporaries, at most one per carried value: room for as many values again, and for
      * two states. */
-    uint64_t most = ul_size_mul_or_die(graph->value_count, 2) + 2;
+    uint64_t max = ul_size_mul_or_die(graph->value_count, 2) + 2;
     built->graph = graph;
     built->options = *options;
     built->problem = ul_problem_new(arena);
     ul_problem_add_space(built->problem, "read-only weights", 0);
     ul_problem_add_space(built->problem, "the caller's buffers", 0);
-    built->plan_values = UL_NEW_ARRAY(arena, uint32_t, most);
-    built->graph_values = UL_NEW_ARRAY(arena, ul_value_id, most);
-    memset(built->plan_values, 0xFF, most * sizeof *built->plan_values);
-    built->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, most);
+    built->plan_values = UL_NEW_ARRAY(arena, uint32_t, max);
+    built->graph_values = UL_NEW_ARRAY(arena, ul_value_id, max);
+    memset(built->plan_values, 0xFF, max * sizeof *built->plan_values);
+    built->packs = UL_NEW_ARRAY(arena, const struct ul_pack *, max);
     built->library_state = UL_NONE;
     built->run_state = UL_NONE;
     builder.program = built;

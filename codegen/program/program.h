@@ -98,7 +98,7 @@ struct ul_program_region {
 enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
 
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
-enum { UL_PROGRAM_LEAST_ALIGN_BYTES = 8 };
+enum { UL_PROGRAM_MIN_ALIGN_BYTES = 8 };
 
 /* Of a library call on a device, where nobody says how much: what cuBLASLt is given by default on
  * all but the newest devices. */

@@ -20,13 +20,13 @@
 #include <math.h>
 
 enum {
-    MOST_ROWS = 128,     /* of a block */
-    MOST_KEYS = 256,     /* of a tile */
-    MOST_SCORES = 16384, /* of a tile */
-    RESULT_SHARE = 8,    /* a tile has at most a share of the result's elements */
-    ROW_UNIT = 8,        /* rows that a contraction takes at once */
-    VECTOR = 16,         /* rows of scores are filled up to a multiple of it with -inf */
-    LANES = 32           /* in which a row is reduced */
+    MAX_ROWS = 128,     /* of a block */
+    MAX_KEYS = 256,     /* of a tile */
+    MAX_SCORES = 16384, /* of a tile */
+    RESULT_SHARE = 8,   /* a tile has at most a share of the result's elements */
+    ROW_UNIT = 8,       /* rows that a contraction takes at once */
+    VECTOR = 16,        /* rows of scores are filled up to a multiple of it with -inf */
+    LANES = 32          /* in which a row is reduced */
 };
 
 struct attention {
@@ -37,7 +37,7 @@ struct attention {
     struct ul_attention shape;
     enum ul_dtype dtype; /* computed in */
     bool rounds_weights;
-    int64_t most_rows, most_keys;
+    int64_t max_rows, max_keys;
     bool is_whole;                   /* scores of all keys are kept at once */
     int64_t pitch;                   /* of a row of scores */
     uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
@@ -319,8 +319,8 @@ static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64
         ul_ks_store(kernel, a->factors, row, number(a, 1));
         return;
     }
-    ul_kx most = reduce_row(a, row, padded, UL_NONE);
-    ul_kx sum = reduce_row(a, row, padded, most);
+    ul_kx max = reduce_row(a, row, padded, UL_NONE);
+    ul_kx sum = reduce_row(a, row, padded, max);
     ul_kx inverse = ul_ks_let(kernel, inverse_of(a, sum));
     store_shares(a, row, count, inverse);
     ul_ks_store(kernel, a->factors, row, inverse);
@@ -331,16 +331,16 @@ static void next_row(const struct attention *a, ul_kx row, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx before = ul_ks_name(kernel, ul_kx_load(kernel, a->largest, row));
-    ul_kx most = reduce_row(a, row, padded, UL_NONE);
-    most = ul_ks_let(kernel, larger(a, before, most));
-    ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, most, number(a, -INFINITY));
-    ul_kx shift = ul_ks_let(kernel, ul_kx_select(kernel, is_none, number(a, 0), most));
+    ul_kx max = reduce_row(a, row, padded, UL_NONE);
+    max = ul_ks_let(kernel, larger(a, before, max));
+    ul_kx is_none = ul_kx_binary(kernel, UL_KX_EQ, max, number(a, -INFINITY));
+    ul_kx shift = ul_ks_let(kernel, ul_kx_select(kernel, is_none, number(a, 0), max));
     ul_kx factor = ul_kx_unary(kernel, UL_KX_EXP, ul_kx_binary(kernel, UL_KX_SUB, before, shift));
     factor = ul_ks_let(kernel, factor);
     ul_kx sum = reduce_row(a, row, padded, shift);
     ul_kx old = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_load(kernel, a->sums, row), factor);
     ul_ks_store(kernel, a->sums, row, ul_kx_binary(kernel, UL_KX_ADD, old, sum));
-    ul_ks_store(kernel, a->largest, row, most);
+    ul_ks_store(kernel, a->largest, row, max);
     ul_ks_store(kernel, a->factors, row, factor);
 }
 
@@ -437,17 +437,17 @@ static struct tile tile_of(const struct attention *a, bool is_past)
 static void lower_part(const struct attention *a, bool is_past, int64_t from, int64_t count)
 {
     struct ul_kernel *kernel = a->kernel;
-    int64_t whole = count / a->most_keys, rest = count % a->most_keys;
+    int64_t whole = count / a->max_keys, rest = count % a->max_keys;
     struct tile tile = tile_of(a, is_past);
     if (whole > 0) {
-        tile.begin = ul_kx_muli(kernel, ul_ks_for(kernel, whole, 0), a->most_keys);
+        tile.begin = ul_kx_muli(kernel, ul_ks_for(kernel, whole, 0), a->max_keys);
         tile.from = ul_kx_addi(kernel, tile.begin, from);
-        tile.count = a->most_keys;
+        tile.count = a->max_keys;
         lower_tile(a, &tile);
         ul_ks_end(kernel);
     }
     if (rest > 0) {
-        tile.begin = constant(a, whole * a->most_keys);
+        tile.begin = constant(a, whole * a->max_keys);
         tile.from = ul_kx_addi(kernel, tile.begin, from);
         tile.count = rest;
         lower_tile(a, &tile);
@@ -545,11 +545,11 @@ static int64_t ceil_to(int64_t value, int64_t unit)
 }
 
 /* Cuts `total` into as few parts of at most `most` as there must be, all about as long. */
-static int64_t even_part(int64_t total, int64_t most, int64_t unit)
+static int64_t even_part(int64_t total, int64_t max, int64_t unit)
 {
-    if (total <= most)
+    if (total <= max)
         return total;
-    int64_t parts = (total + most - 1) / most;
+    int64_t parts = (total + max - 1) / max;
     return ceil_to((total + parts - 1) / parts, unit);
 }
 
@@ -560,15 +560,15 @@ static void size_blocks(struct attention *a)
     const struct ul_attention *shape = &a->shape;
     int64_t longest = shape->past > shape->keys ? shape->past : shape->keys;
     bool wants_shares = gives(a, 3) && shape->scores_mode == 3;
-    a->is_whole = wants_shares || all_keys(a) <= MOST_KEYS;
-    a->most_keys = a->is_whole ? all_keys(a) : even_part(longest, MOST_KEYS, VECTOR);
-    a->pitch = ceil_to(a->most_keys > 0 ? a->most_keys : 1, VECTOR);
-    int64_t most = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
-    most = most < MOST_SCORES ? most : MOST_SCORES;
-    int64_t rows = most / a->pitch / ROW_UNIT * ROW_UNIT;
-    rows = rows < ROW_UNIT ? ROW_UNIT : rows > MOST_ROWS ? MOST_ROWS : rows;
-    a->most_rows = even_part(shape->queries, rows, ROW_UNIT);
-    uint64_t count = (uint64_t)a->most_rows;
+    a->is_whole = wants_shares || all_keys(a) <= MAX_KEYS;
+    a->max_keys = a->is_whole ? all_keys(a) : even_part(longest, MAX_KEYS, VECTOR);
+    a->pitch = ceil_to(a->max_keys > 0 ? a->max_keys : 1, VECTOR);
+    int64_t max = shape->batch * shape->heads * shape->queries * shape->value_size / RESULT_SHARE;
+    max = max < MAX_SCORES ? max : MAX_SCORES;
+    int64_t rows = max / a->pitch / ROW_UNIT * ROW_UNIT;
+    rows = rows < ROW_UNIT ? ROW_UNIT : rows > MAX_ROWS ? MAX_ROWS : rows;
+    a->max_rows = even_part(shape->queries, rows, ROW_UNIT);
+    uint64_t count = (uint64_t)a->max_rows;
     a->scores = ul_lower_scratch(lower, a->dtype, count * (uint64_t)a->pitch);
     a->factors = ul_lower_scratch(lower, a->dtype, count);
     a->lanes = ul_lower_local(lower, a->dtype, LANES);
@@ -583,14 +583,14 @@ static void size_blocks(struct attention *a)
 static void lower_blocks(struct attention *a)
 {
     struct ul_kernel *kernel = a->kernel;
-    int64_t whole = a->shape.queries / a->most_rows, rest = a->shape.queries % a->most_rows;
+    int64_t whole = a->shape.queries / a->max_rows, rest = a->shape.queries % a->max_rows;
     if (whole > 0) {
         ul_kx index = ul_ks_for(kernel, whole, UL_FOR_PARALLEL);
-        lower_block(a, ul_kx_muli(kernel, index, a->most_rows), a->most_rows);
+        lower_block(a, ul_kx_muli(kernel, index, a->max_rows), a->max_rows);
         ul_ks_end(kernel);
     }
     if (rest > 0)
-        lower_block(a, ul_kx_index_const(kernel, whole * a->most_rows), rest);
+        lower_block(a, ul_kx_index_const(kernel, whole * a->max_rows), rest);
 }
 
 /* ---- All of it in one statement, for targets with a form of their own ---- */

@@ -63,17 +63,17 @@ enum ul_status ul_check_scalar(const struct ul_infer *infer, uint32_t input)
                             type_text(infer, type));
 }
 
-enum ul_status ul_check_rank(const struct ul_infer *infer, uint32_t input, uint32_t least,
-                             uint32_t most)
+enum ul_status ul_check_rank(const struct ul_infer *infer, uint32_t input, uint32_t min,
+                             uint32_t max)
 {
     const struct ul_type *type = ul_infer_input(infer, input);
-    if (type == NULL || (type->rank >= least && type->rank <= most))
+    if (type == NULL || (type->rank >= min && type->rank <= max))
         return UL_OK;
-    if (least == most)
+    if (min == max)
         return ul_infer_invalid(infer, "input %u is of rank %u, but rank %u is expected",
-                                (unsigned)input, (unsigned)type->rank, (unsigned)least);
+                                (unsigned)input, (unsigned)type->rank, (unsigned)min);
     return ul_infer_invalid(infer, "input %u is of rank %u, but rank %u to %u is expected",
-                            (unsigned)input, (unsigned)type->rank, (unsigned)least, (unsigned)most);
+                            (unsigned)input, (unsigned)type->rank, (unsigned)min, (unsigned)max);
 }
 
 enum ul_status ul_check_range(const struct ul_infer *infer, const char *what, int64_t value,

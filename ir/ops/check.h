@@ -26,8 +26,8 @@ enum ul_status ul_check_shape(const struct ul_infer *infer, uint32_t input, uint
                               const int64_t *dims) UL_MUST_CHECK;
 /* One element, of rank 0 or 1. */
 enum ul_status ul_check_scalar(const struct ul_infer *infer, uint32_t input) UL_MUST_CHECK;
-enum ul_status ul_check_rank(const struct ul_infer *infer, uint32_t input, uint32_t least,
-                             uint32_t most) UL_MUST_CHECK;
+enum ul_status ul_check_rank(const struct ul_infer *infer, uint32_t input, uint32_t min,
+                             uint32_t max) UL_MUST_CHECK;
 /* `what` names the number in the message. */
 enum ul_status ul_check_range(const struct ul_infer *infer, const char *what, int64_t value,
                               int64_t low, int64_t high) UL_MUST_CHECK;

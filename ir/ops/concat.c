@@ -53,13 +53,13 @@ void ul_lower_concat(struct ul_lower *lower, ul_node_id node)
     }
 }
 
-bool ul_cut_concat(struct ul_cut *cut)
+bool ul_split_rule_concat(struct ul_split_rule *split)
 {
-    int64_t axis = ul_node_get_int(cut->node, "axis", 0);
-    axis += axis < 0 ? (int64_t)ul_cut_output_type(cut)->rank : 0;
-    if ((uint32_t)axis == cut->output.axis)
+    int64_t axis = ul_node_get_int(split->node, "axis", 0);
+    axis += axis < 0 ? (int64_t)ul_split_rule_output_type(split)->rank : 0;
+    if ((uint32_t)axis == split->output.axis)
         return false;
-    for (uint32_t i = 0; i < cut->node->input_count; i++)
-        ul_cut_take(cut, i, cut->output.axis, cut->output.begin, cut->output.end);
+    for (uint32_t i = 0; i < split->node->input_count; i++)
+        ul_split_rule_read(split, i, split->output.axis, split->output.begin, split->output.end);
     return true;
 }

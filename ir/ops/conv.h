@@ -31,8 +31,8 @@ enum ul_status ul_conv_check_bias(const struct ul_infer *infer, const struct ul_
 ul_kx ul_conv_add_bias(struct ul_lower *lower, ul_node_id node, uint32_t bias_input, ul_kx channel,
                        ul_kx sum);
 
-/* conv_cut.c */
-ul_cut_fn ul_cut_conv, ul_cut_conv_transpose, ul_cut_qlinear_conv;
+/* conv_split.c */
+ul_split_rule_fn ul_split_rule_conv, ul_split_rule_conv_transpose, ul_split_rule_qlinear_conv;
 
 ul_infer_fn ul_infer_conv, ul_infer_conv_transpose, ul_infer_deform_conv;
 ul_infer_fn ul_infer_conv_integer, ul_infer_qlinear_conv;

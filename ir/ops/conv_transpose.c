@@ -9,7 +9,7 @@
 #include "ir/kernel_build.h"
 #include "ir/ops/conv.h"
 
-#define MOST_PHASES 16 /* contractions that one node may be printed as */
+#define MAX_PHASES 16 /* contractions that one node may be printed as */
 
 enum ul_status ul_infer_conv_transpose(struct ul_infer *infer)
 {
@@ -93,9 +93,9 @@ static void fill_operands(const struct transposed *t, struct ul_contraction *con
         in[2 + d][n0 + d] = 1;
         in[2 + d][k0 + 1 + d] = -p->in_step;
         weight[2 + d][k0 + 1 + d] = p->tap_step;
-        int64_t least = p->first_in - (p->tap_count - 1) * p->in_step;
-        int64_t most = p->first_in + p->out_count - 1;
-        checked |= least < 0 || most >= conv->in[d] ? 1u << (2 + d) : 0;
+        int64_t min = p->first_in - (p->tap_count - 1) * p->in_step;
+        int64_t max = p->first_in + p->out_count - 1;
+        checked |= min < 0 || max >= conv->in[d] ? 1u << (2 + d) : 0;
     }
     ul_lower_operand(t->lower, contraction, &contraction->a, inputs[1], weight_base, weight, 0, 0);
     ul_lower_operand(t->lower, contraction, &contraction->b, inputs[0], in_base, in, checked, 0);
@@ -252,9 +252,9 @@ void ul_lower_conv_transpose(struct ul_lower *lower, ul_node_id node)
     t.batch = ul_ks_for(lower->kernel, t.conv.batch, UL_FOR_PARALLEL);
     t.group = ul_ks_for(lower->kernel, t.conv.groups, UL_FOR_PARALLEL);
     int64_t phases = 1;
-    for (uint32_t d = 0; d < t.conv.spatial && phases <= MOST_PHASES; d++)
-        phases *= t.conv.stride[d] <= MOST_PHASES ? t.conv.stride[d] : MOST_PHASES + 1;
-    if (phases <= MOST_PHASES)
+    for (uint32_t d = 0; d < t.conv.spatial && phases <= MAX_PHASES; d++)
+        phases *= t.conv.stride[d] <= MAX_PHASES ? t.conv.stride[d] : MAX_PHASES + 1;
+    if (phases <= MAX_PHASES)
         lower_phases(&t, dtype);
     else
         lower_plain(&t, dtype);

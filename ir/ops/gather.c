@@ -148,8 +148,8 @@ enum ul_status ul_infer_gather_nd(struct ul_infer *infer)
     UL_TRY(ul_check_dtype(infer, 1, UL_CHECK_INDEXES));
     UL_TRY(ul_check_rank(infer, 0, 1, UL_LIMIT_RANK));
     UL_TRY(ul_check_rank(infer, 1, 1, UL_LIMIT_RANK));
-    uint32_t most = data->rank < indices->rank ? data->rank : indices->rank;
-    UL_TRY(ul_check_range(infer, "batch_dims", batch, 0, (int64_t)most - 1));
+    uint32_t max = data->rank < indices->rank ? data->rank : indices->rank;
+    UL_TRY(ul_check_range(infer, "batch_dims", batch, 0, (int64_t)max - 1));
     uint32_t first = (uint32_t)batch;
     int64_t depth = indices->dims[indices->rank - 1];
     UL_TRY(ul_check_range(infer, "the last dimension of the indices", depth, 1,
@@ -236,15 +236,15 @@ ul_kx ul_map_reverse_sequence(struct ul_lower *lower, ul_node_id node, uint32_t 
 }
 
 /* Along a dimension of the data that no index goes into, or along one of the indexes. */
-bool ul_cut_gather(struct ul_cut *cut)
+bool ul_split_rule_gather(struct ul_split_rule *split)
 {
-    uint32_t index_rank = ul_cut_input_type(cut, 1)->rank;
-    uint32_t axis = axis_get(cut->node, ul_cut_input_type(cut, 0)->rank);
-    uint32_t at = cut->output.axis;
+    uint32_t index_rank = ul_split_rule_input_type(split, 1)->rank;
+    uint32_t axis = axis_get(split->node, ul_split_rule_input_type(split, 0)->rank);
+    uint32_t at = split->output.axis;
     if (at >= axis && at < axis + index_rank)
-        ul_cut_take(cut, 1, at - axis, cut->output.begin, cut->output.end);
+        ul_split_rule_read(split, 1, at - axis, split->output.begin, split->output.end);
     else
-        ul_cut_take(cut, 0, at < axis ? at : at - index_rank + 1, cut->output.begin,
-                    cut->output.end);
+        ul_split_rule_read(split, 0, at < axis ? at : at - index_rank + 1, split->output.begin,
+                           split->output.end);
     return true;
 }

@@ -179,8 +179,8 @@ ul_kx ul_map_one_hot(struct ul_lower *lower, ul_node_id node, uint32_t output, c
     const struct ul_node *info = &lower->graph->nodes[node];
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_type *type = ul_lower_output_type(lower, node, output);
-    int64_t asked = ul_node_get_int(info, "axis", -1);
-    uint32_t axis = (uint32_t)(asked < 0 ? asked + (int64_t)type->rank : asked);
+    int64_t requested = ul_node_get_int(info, "axis", -1);
+    uint32_t axis = (uint32_t)(requested < 0 ? requested + (int64_t)type->rank : requested);
     ul_kx at[UL_LIMIT_RANK];
     for (uint32_t d = 0; d + 1 < type->rank; d++)
         at[d] = index[d < axis ? d : d + 1];

@@ -2,7 +2,7 @@
 #include "ir/ops/lanes.h"
 
 #include "ir/kernel_build.h"
-#include "ir/ops/parts.h"
+#include "ir/ops/partials.h"
 
 #include <string.h>
 
@@ -44,30 +44,30 @@ static uint32_t pick(uint32_t rank, const int64_t *dims, const uint32_t *order, 
     return UL_NONE;
 }
 
-static void open_block(struct ul_lanes *lanes, int64_t most)
+static void open_block(struct ul_lanes *lanes, int64_t max)
 {
     struct ul_kernel *k = lanes->lower->kernel;
     int64_t size = lanes->dims[lanes->lane_dim];
-    lanes->width = size < most ? size : most;
-    if (size <= most) {
+    lanes->width = size < max ? size : max;
+    if (size <= max) {
         lanes->first = ul_kx_index_const(k, 0);
         lanes->count = ul_kx_index_const(k, size);
         return;
     }
-    ul_kx block = ul_ks_for(k, (size + most - 1) / most, UL_FOR_PARALLEL);
+    ul_kx block = ul_ks_for(k, (size + max - 1) / max, UL_FOR_PARALLEL);
     lanes->open_loops++;
-    lanes->first = ul_ks_let(k, ul_kx_muli(k, block, most));
-    if (size % most == 0) {
-        lanes->count = ul_kx_index_const(k, most);
+    lanes->first = ul_ks_let(k, ul_kx_muli(k, block, max));
+    if (size % max == 0) {
+        lanes->count = ul_kx_index_const(k, max);
         return;
     }
     ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, size), lanes->first);
-    lanes->count = ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, most)));
+    lanes->count = ul_ks_let(k, ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, max)));
 }
 
 static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
                        const int64_t *dims, const uint32_t *order, uint32_t kept, uint32_t lane_dim,
-                       int64_t most)
+                       int64_t max)
 {
     *lanes = (struct ul_lanes){.lower = lower, .rank = rank, .lane_dim = lane_dim};
     memcpy(lanes->dims, dims, rank * sizeof *dims);
@@ -82,7 +82,7 @@ static void open_along(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t 
         lanes->open_loops++;
     }
     if (lane_dim != UL_NONE)
-        open_block(lanes, most);
+        open_block(lanes, max);
 }
 
 void ul_lanes_init(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
@@ -97,7 +97,7 @@ void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id v
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, value, order);
     open_along(lanes, lower, type->rank, type->dims, order, kept,
-               pick(type->rank, type->dims, order, kept), UL_LANES_MOST);
+               pick(type->rank, type->dims, order, kept), UL_LANES_MAX);
 }
 
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
@@ -106,16 +106,16 @@ void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_
     uint32_t rows[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < rank; d++)
         rows[d] = order == NULL ? d : order[d];
-    open_along(lanes, lower, rank, dims, rows, kept, pick(rank, dims, rows, kept), UL_LANES_MOST);
+    open_along(lanes, lower, rank, dims, rows, kept, pick(rank, dims, rows, kept), UL_LANES_MAX);
 }
 
 void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
-                         uint32_t kept, uint32_t lane_dim, int64_t most)
+                         uint32_t kept, uint32_t lane_dim, int64_t max)
 {
     const struct ul_type *type = &lower->graph->values[value].type;
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, value, order);
-    open_along(lanes, lower, type->rank, type->dims, order, kept, lane_dim, most);
+    open_along(lanes, lower, type->rank, type->dims, order, kept, lane_dim, max);
 }
 
 void ul_lanes_close(struct ul_lanes *lanes)
@@ -204,7 +204,7 @@ static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
 {
     uint32_t last = contiguous(lanes->rank, lanes->dims, lanes->order);
     if (lanes->lane_dim != UL_NONE || last == UL_NONE || (mask >> last & 1u) == 0 ||
-        lanes->dims[last] < UL_LANES_MOST)
+        lanes->dims[last] < UL_LANES_MAX)
         return UL_NONE;
     return last;
 }
@@ -214,7 +214,7 @@ static uint32_t partial_dim(const struct ul_lanes *lanes, uint32_t mask)
 static int64_t partial_count(const struct ul_lanes *lanes, uint32_t mask, uint32_t dim)
 {
     enum { EACH = 4 }; /* terms for each result, at least */
-    int64_t count = UL_LANES_MOST;
+    int64_t count = UL_LANES_MAX;
     int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
     while (2 * count <= lanes->lower->options.partial_count && 2 * count <= lanes->dims[dim] &&
            2 * EACH * count <= terms)
@@ -300,10 +300,10 @@ struct ul_lane_var ul_lanes_reduce(struct ul_lanes *lanes, uint32_t mask, enum u
 {
     enum ul_dtype dtype = ul_kx_dtype(lanes->lower->kernel, first);
     uint32_t dim = partial_dim(lanes, mask);
-    if (lanes->in_parts && ul_parts_apply(lanes, mask)) {
-        struct ul_parts parts;
-        ul_parts_init(&parts, lanes, mask, combine, first, term, context);
-        return ul_lanes_var(lanes, dtype, ul_parts_total(&parts));
+    if (lanes->in_parts && ul_partials_apply(lanes, mask)) {
+        struct ul_partials parts;
+        ul_partials_init(&parts, lanes, mask, combine, first, term, context);
+        return ul_lanes_var(lanes, dtype, ul_partials_total(&parts));
     }
     if (dim != UL_NONE)
         return reduce_partial(lanes, mask, dim, combine, first, term, context);

@@ -17,7 +17,7 @@
  *     ul_lanes_close(&lanes);
  *
  * A sum like this one is written with ul_lanes_reduce, which, where the contiguous dimension is
- * the one that is summed over, keeps partial results in an array, one for every UL_LANES_MOST-th
+ * the one that is summed over, keeps partial results in an array, one for every UL_LANES_MAX-th
  * element, and folds them at the end: such loops can be vectorised without leave to reorder floats,
  * and a long sum keeps more of its digits.
  *
@@ -31,7 +31,7 @@
 
 #include "ir/lower.h"
 
-#define UL_LANES_MOST 32 /* two cache lines of f32; a few such arrays fit on any stack */
+#define UL_LANES_MAX 32 /* two cache lines of f32; a few such arrays fit on any stack */
 
 struct ul_lanes {
     struct ul_lower *lower;
@@ -46,7 +46,7 @@ struct ul_lanes {
     ul_kx lane;        /* within begin/end */
     uint32_t open_loops;
     uint32_t joined; /* dimensions whose index may run on over the one before them in the order */
-    bool in_parts;   /* long sums are formed as in parts.h, where the target asks for it */
+    bool in_parts;   /* long sums are formed as in partials.h, where the target asks for it */
 };
 
 /* Carried state of each output. */
@@ -71,7 +71,7 @@ void ul_lanes_open(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id v
 void ul_lanes_open_order(struct ul_lanes *lanes, struct ul_lower *lower, uint32_t rank,
                          const int64_t *dims, const uint32_t *order, uint32_t kept);
 void ul_lanes_open_along(struct ul_lanes *lanes, struct ul_lower *lower, ul_value_id value,
-                         uint32_t kept, uint32_t lane_dim, int64_t most);
+                         uint32_t kept, uint32_t lane_dim, int64_t max);
 void ul_lanes_close(struct ul_lanes *lanes);
 /* Loops over the dimensions of `mask`, outer ones first. */
 void ul_lanes_loop(struct ul_lanes *lanes, uint32_t mask, uint32_t flags);

@@ -62,7 +62,7 @@ struct loss {
     struct ul_lanes lanes; /* over the scores, but for the classes */
     bool each, mean;
     uint32_t losses, weights; /* scratch of the sums */
-    struct ul_lane_var most;  /* the largest score of a target */
+    struct ul_lane_var max;   /* the largest score of a target */
 };
 
 static void loss_open(struct loss *s, struct ul_lower *lower, ul_node_id node)
@@ -190,7 +190,7 @@ static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
 {
     const struct loss *s = context;
     struct ul_kernel *k = lanes->lower->kernel;
-    ul_kx x = ul_kx_sub(k, load_score(lanes, context), ul_lanes_get(lanes, s->most));
+    ul_kx x = ul_kx_sub(k, load_score(lanes, context), ul_lanes_get(lanes, s->max));
     return ul_kx_unary(k, UL_KX_EXP, x);
 }
 
@@ -201,11 +201,11 @@ static struct ul_lane_var log_sum_exp(struct loss *s)
     struct ul_kernel *k = s->lower->kernel;
     ul_kx zero = ul_kx_float(k, s->dtype, 0.0);
     ul_kx lowest = ul_kx_float(k, s->dtype, -(double)INFINITY);
-    s->most = ul_lanes_reduce(lanes, CLASSES, UL_KX_MAX, lowest, load_score, s);
+    s->max = ul_lanes_reduce(lanes, CLASSES, UL_KX_MAX, lowest, load_score, s);
     struct ul_lane_var sum = ul_lanes_reduce(lanes, CLASSES, UL_KX_ADD, zero, load_exp, s);
     ul_lanes_begin(lanes);
     ul_kx natural = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
-    ul_lanes_set(lanes, sum, ul_kx_add(k, natural, ul_lanes_get(lanes, s->most)));
+    ul_lanes_set(lanes, sum, ul_kx_add(k, natural, ul_lanes_get(lanes, s->max)));
     ul_lanes_end(lanes);
     return sum;
 }

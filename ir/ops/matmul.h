@@ -18,8 +18,8 @@ ul_kx ul_matmul_open(struct ul_lower *lower, struct ul_matmul *matmul,
                      const struct ul_matmul_operands *operands, ul_kx index[UL_LIMIT_RANK]);
 void ul_matmul_close(struct ul_lower *lower, const struct ul_matmul *matmul);
 
-/* matmul_cut.c */
-ul_cut_fn ul_cut_matmul, ul_cut_gemm;
+/* matmul_split.c */
+ul_split_rule_fn ul_split_rule_matmul, ul_split_rule_gemm;
 
 ul_infer_fn ul_infer_einsum;
 ul_lower_fn ul_lower_einsum;

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#define MOST_LABELS 40 /* below the 64 nested loops of a kernel */
-#define ELLIPSIS 256   /* labels of an ellipsis: 256 + distance from its right end */
+#define MAX_LABELS 40 /* below the 64 nested loops of a kernel */
+#define ELLIPSIS 256  /* labels of an ellipsis: 256 + distance from its right end */
 
 /* One operand, or the result, as labels of its dimensions. */
 struct term {
@@ -20,21 +20,21 @@ struct term {
 };
 struct einsum {
     uint32_t label_count;
-    uint32_t symbols[MOST_LABELS];
-    int64_t extents[MOST_LABELS];
+    uint32_t symbols[MAX_LABELS];
+    int64_t extents[MAX_LABELS];
     uint32_t term_count;
     struct term *terms; /* operands */
     struct term result;
 };
 
-/* The label of `symbol`, added where it is new; MOST_LABELS when there is no room. */
+/* The label of `symbol`, added where it is new; MAX_LABELS when there is no room. */
 static uint32_t label_get(struct einsum *einsum, uint32_t symbol)
 {
     for (uint32_t l = 0; l < einsum->label_count; l++)
         if (einsum->symbols[l] == symbol)
             return l;
-    if (einsum->label_count == MOST_LABELS)
-        return MOST_LABELS;
+    if (einsum->label_count == MAX_LABELS)
+        return MAX_LABELS;
     einsum->symbols[einsum->label_count] = symbol;
     einsum->extents[einsum->label_count] = 1;
     return einsum->label_count++;
@@ -68,7 +68,7 @@ static const char *read_term(struct einsum *einsum, struct term *term, const cha
         for (uint32_t i = 0; i < count; i++) {
             uint32_t symbol = *p == '.' ? ELLIPSIS + count - 1 - i : (unsigned char)*p;
             uint32_t label = label_get(einsum, symbol);
-            if (label == MOST_LABELS || term->rank == UL_LIMIT_RANK)
+            if (label == MAX_LABELS || term->rank == UL_LIMIT_RANK)
                 return "the equation has too many labels";
             term->labels[term->rank++] = label;
         }
@@ -116,7 +116,7 @@ static const char *set_implicit(struct einsum *einsum, uint32_t dots)
     for (uint32_t i = dots; i-- > 0;)
         einsum->result.labels[einsum->result.rank++] = label_get(einsum, ELLIPSIS + i);
     for (uint32_t symbol = 'A'; symbol <= 'z'; symbol++) {
-        uint32_t count = 0, label = MOST_LABELS;
+        uint32_t count = 0, label = MAX_LABELS;
         for (uint32_t t = 0; t < einsum->term_count; t++) {
             for (uint32_t d = 0; d < einsum->terms[t].rank; d++) {
                 if (einsum->symbols[einsum->terms[t].labels[d]] != symbol)
@@ -244,7 +244,7 @@ static void lower_loops(struct ul_lower *lower, const struct ul_node *node,
                         const struct einsum *einsum, enum ul_dtype dtype)
 {
     struct ul_kernel *kernel = lower->kernel;
-    ul_kx values[MOST_LABELS], index[UL_LIMIT_RANK];
+    ul_kx values[MAX_LABELS], index[UL_LIMIT_RANK];
     uint32_t inner = 0;
     for (uint32_t d = 0; d < einsum->result.rank; d++) {
         uint32_t label = einsum->result.labels[d];
@@ -272,7 +272,7 @@ static void lower_loops(struct ul_lower *lower, const struct ul_node *node,
 /* The labels of a contraction of two operands, by class. */
 struct classes {
     uint32_t batch_count, counts[3]; /* of m, n, k */
-    uint32_t batch[MOST_LABELS], labels[3][MOST_LABELS];
+    uint32_t batch[MAX_LABELS], labels[3][MAX_LABELS];
 };
 
 static bool classify(const struct einsum *einsum, struct classes *classes)
@@ -323,10 +323,10 @@ static void lower_pair(struct ul_lower *lower, const struct ul_node *node,
                        enum ul_dtype dtype)
 {
     struct ul_kernel *kernel = lower->kernel;
-    ul_kx values[MOST_LABELS], index[UL_LIMIT_RANK];
-    uint32_t var_of[MOST_LABELS], counts[3], next = 0;
+    ul_kx values[MAX_LABELS], index[UL_LIMIT_RANK];
+    uint32_t var_of[MAX_LABELS], counts[3], next = 0;
     int64_t extents[3][UL_CONTRACT_DIMS] = {{1}, {1}, {1}};
-    for (uint32_t label = 0; label < MOST_LABELS; label++)
+    for (uint32_t label = 0; label < MAX_LABELS; label++)
         var_of[label] = UL_CONTRACT_DIMS;
     for (uint32_t i = 0; i < classes->batch_count; i++)
         values[classes->batch[i]] =

@@ -9,40 +9,40 @@
 ul_infer_fn ul_infer_reshape, ul_infer_flatten, ul_infer_squeeze, ul_infer_unsqueeze;
 ul_map_fn ul_map_identity, ul_map_reshape;
 ul_view_fn ul_view_identity, ul_view_reshape;
-ul_cut_fn ul_cut_reshape;
+ul_split_rule_fn ul_split_rule_reshape;
 
 /* permute.c: Transpose, DepthToSpace, SpaceToDepth */
 
 ul_infer_fn ul_infer_transpose, ul_infer_depth_to_space, ul_infer_space_to_depth;
 ul_map_fn ul_map_transpose, ul_map_depth_to_space, ul_map_space_to_depth;
 ul_view_fn ul_view_transpose;
-ul_cut_fn ul_cut_transpose, ul_cut_depth_to_space;
+ul_split_rule_fn ul_split_rule_transpose, ul_split_rule_depth_to_space;
 
 /* repeat.c: Expand, Tile */
 
 ul_infer_fn ul_infer_expand, ul_infer_tile;
 ul_map_fn ul_map_expand, ul_map_tile;
 ul_view_fn ul_view_expand;
-ul_cut_fn ul_cut_expand;
+ul_split_rule_fn ul_split_rule_expand;
 
 /* slice.c: Slice, Split */
 
 ul_infer_fn ul_infer_slice, ul_infer_split;
 ul_map_fn ul_map_slice, ul_map_split;
 ul_view_fn ul_view_slice, ul_view_split;
-ul_cut_fn ul_cut_slice, ul_cut_split;
+ul_split_rule_fn ul_split_rule_slice, ul_split_rule_split;
 
 /* concat.c */
 
 ul_infer_fn ul_infer_concat;
 ul_lower_fn ul_lower_concat;
-ul_cut_fn ul_cut_concat;
+ul_split_rule_fn ul_split_rule_concat;
 
 /* pad.c: Pad, CenterCropPad */
 
 ul_infer_fn ul_infer_pad, ul_infer_center_crop_pad;
 ul_map_fn ul_map_pad;
-ul_cut_fn ul_cut_pad;
+ul_split_rule_fn ul_split_rule_pad;
 
 /* gather.c */
 
@@ -50,7 +50,7 @@ ul_infer_fn ul_infer_gather, ul_infer_gather_elements, ul_infer_gather_nd;
 ul_infer_fn ul_infer_reverse_sequence;
 ul_map_fn ul_map_gather, ul_map_gather_elements, ul_map_gather_nd, ul_map_reverse_sequence;
 ul_view_fn ul_view_gather;
-ul_cut_fn ul_cut_gather;
+ul_split_rule_fn ul_split_rule_gather;
 
 /* generate.c: what depends on shapes and coordinates */
 

@@ -15,13 +15,14 @@ void ul_lower_softmax(struct ul_lower *lower, ul_node_id node);
 void ul_lower_log_softmax(struct ul_lower *lower, ul_node_id node);
 void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node);
 
-/* norm_cut.c */
-bool ul_cut_softmax(struct ul_cut *cut);
-bool ul_cut_layer_norm(struct ul_cut *cut);    /* over what lies behind an axis */
-bool ul_cut_instance_norm(struct ul_cut *cut); /* over channels and space: along the batch */
-bool ul_cut_batch_norm(struct ul_cut *cut);    /* a map with numbers per channel */
-bool ul_cut_lrn(struct ul_cut *cut);
-bool ul_cut_lp_norm(struct ul_cut *cut);
+/* norm_split.c */
+bool ul_split_rule_softmax(struct ul_split_rule *split);
+bool ul_split_rule_layer_norm(struct ul_split_rule *split); /* over what lies behind an axis */
+bool ul_split_rule_instance_norm(
+    struct ul_split_rule *split); /* over channels and space: along the batch */
+bool ul_split_rule_batch_norm(struct ul_split_rule *split); /* a map with numbers per channel */
+bool ul_split_rule_lrn(struct ul_split_rule *split);
+bool ul_split_rule_lp_norm(struct ul_split_rule *split);
 
 /* norm_batch.c. With training_mode = 1 a node becomes ullage::BatchNormalizationTraining during
  * inference of shapes: the one is a map, which fuses, the other needs statistics. */

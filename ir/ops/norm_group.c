@@ -9,13 +9,13 @@
  *      y = (x - mean[c]) * inverse[c] * scale + bias
  *
  * Where few groups are very long, a block a group would leave most of a device waiting: there sums
- * come in parts (parts.h), mean and inverse are one for each group, and the last pass is spread
+ * come in parts (partials.h), mean and inverse are one for each group, and the last pass is spread
  * over all elements. */
 #include "ir/ops/norm.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/parts.h"
+#include "ir/ops/partials.h"
 
 struct groups {
     struct ul_lower *lower;
@@ -134,23 +134,23 @@ static bool is_whole(const struct groups *g)
 static void sum_in_parts(struct groups *g, ul_lanes_term_fn *term, uint32_t to, bool is_variance)
 {
     struct ul_kernel *k = g->lower->kernel;
-    struct ul_parts parts;
+    struct ul_partials partials;
     ul_kx zero = ul_kx_float(k, g->dtype, 0.0);
-    ul_parts_init(&parts, &g->at, g->mask, UL_KX_ADD, zero, term, g);
-    ul_parts_store(&parts);
-    ul_parts_open(&parts);
-    ul_kx x = ul_parts_total(&parts);
+    ul_partials_init(&partials, &g->at, g->mask, UL_KX_ADD, zero, term, g);
+    ul_partials_store(&partials);
+    ul_partials_open(&partials);
+    ul_kx x = ul_partials_total(&partials);
     if (is_whole(g))
         ul_ks_store(k, to, place_of_sum(g, &g->at), statistic(g, x, is_variance));
     else
         ul_ks_store(k, g->sums, place_of_sum(g, &g->at), x);
-    ul_parts_close(&parts);
+    ul_partials_close(&partials);
 }
 
 /* `to` receives what the last pass takes: the average of the terms, or the inverse deviation. */
 static void find_statistics(struct groups *g, ul_lanes_term_fn *term, uint32_t to, bool is_variance)
 {
-    if (ul_parts_apply(&g->at, g->mask))
+    if (ul_partials_apply(&g->at, g->mask))
         sum_in_parts(g, term, to, is_variance);
     else
         sum_channels(g, term);
@@ -212,14 +212,14 @@ static void open_groups(struct groups *g, const uint32_t *order)
  * where a block would have one to itself? */
 static bool are_worth_it(struct groups *g)
 {
-    struct ul_parts parts;
+    struct ul_partials partials;
     if (!is_whole(g))
         return true;
-    if (!ul_parts_apply(&g->at, g->mask))
+    if (!ul_partials_apply(&g->at, g->mask))
         return false;
     ul_kx zero = ul_kx_float(g->lower->kernel, g->dtype, 0.0);
-    ul_parts_init(&parts, &g->at, g->mask, UL_KX_ADD, zero, load_value, g);
-    return !g->by_group || (parts.width > 1 && ul_parts_are_stored(&parts));
+    ul_partials_init(&partials, &g->at, g->mask, UL_KX_ADD, zero, load_value, g);
+    return !g->by_group || (partials.width > 1 && ul_partials_are_stored(&partials));
 }
 
 bool ul_lower_group_norm_steps(struct ul_lower *lower, ul_node_id node, int64_t groups)

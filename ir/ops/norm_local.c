@@ -110,7 +110,7 @@ void ul_lower_lrn(struct ul_lower *lower, ul_node_id node)
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(lower, data->outputs[0], order);
     ul_lanes_open_along(&lanes, lower, data->outputs[0], ul_lanes_all(type->rank),
-                        type->rank > 2 ? order[type->rank - 1] : UL_NONE, UL_LANES_MOST);
+                        type->rank > 2 ? order[type->rank - 1] : UL_NONE, UL_LANES_MAX);
     struct ul_lane_var sum = ul_lanes_var(&lanes, dtype, ul_kx_float(k, dtype, 0.0));
     if (lanes.lane_dim == 1)
         add_along(&lanes, data->inputs[0], &near, sum);

@@ -11,8 +11,8 @@ bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
 {
     bool flatten = ul_node_get_int(node, "ul_flatten_axis", 0) != 0;
     int64_t axis = ul_node_get_int(node, "axis", -1);
-    int64_t most = flatten ? (int64_t)rank : (int64_t)rank - 1;
-    if (axis < -(int64_t)rank || axis > most)
+    int64_t max = flatten ? (int64_t)rank : (int64_t)rank - 1;
+    if (axis < -(int64_t)rank || axis > max)
         return false;
     uint32_t at = (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
     *mask = flatten ? ul_lanes_all(rank) & ~ul_lanes_all(at) : 1u << at;
@@ -37,7 +37,7 @@ struct softmax {
     ul_value_id input, output;
     enum ul_dtype dtype;
     uint32_t mask;
-    struct ul_lane_var most; /* of the row */
+    struct ul_lane_var max; /* of the row */
 };
 
 static void softmax_open(struct softmax *s, struct ul_lower *lower, ul_node_id node)
@@ -62,12 +62,12 @@ static ul_kx load_score(struct ul_lanes *lanes, const void *context)
 static void row_max(struct softmax *s)
 {
     ul_kx lowest = ul_kx_float(s->lanes.lower->kernel, s->dtype, -(double)INFINITY);
-    s->most = ul_lanes_reduce(&s->lanes, s->mask, UL_KX_MAX, lowest, load_score, s);
+    s->max = ul_lanes_reduce(&s->lanes, s->mask, UL_KX_MAX, lowest, load_score, s);
 }
 
 static ul_kx shifted(struct ul_lanes *lanes, const struct softmax *s)
 {
-    return ul_kx_sub(lanes->lower->kernel, load_score(lanes, s), ul_lanes_get(lanes, s->most));
+    return ul_kx_sub(lanes->lower->kernel, load_score(lanes, s), ul_lanes_get(lanes, s->max));
 }
 
 static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
@@ -161,12 +161,12 @@ void ul_lower_hardmax(struct ul_lower *lower, ul_node_id node)
     ul_lanes_loop(lanes, s.mask, 0);
     ul_lanes_begin(lanes);
     ul_kx x = ul_ks_let(k, ul_lower_load(lower, s.input, lanes->index));
-    ul_kx is_most =
-        ul_kx_binary(k, UL_KX_OR, ul_kx_binary(k, UL_KX_EQ, x, ul_lanes_get(lanes, s.most)),
+    ul_kx is_max =
+        ul_kx_binary(k, UL_KX_OR, ul_kx_binary(k, UL_KX_EQ, x, ul_lanes_get(lanes, s.max)),
                      ul_kx_unary(k, UL_KX_ISNAN, x));
     ul_kx before = ul_ks_let(k, ul_lanes_get(lanes, found));
     ul_kx here =
-        ul_ks_let(k, ul_kx_binary(k, UL_KX_AND, is_most, ul_kx_unary(k, UL_KX_NOT, before)));
+        ul_ks_let(k, ul_kx_binary(k, UL_KX_AND, is_max, ul_kx_unary(k, UL_KX_NOT, before)));
     ul_lanes_set(lanes, found, ul_kx_binary(k, UL_KX_OR, before, here));
     ul_lower_store(
         lower, s.output, lanes->index,

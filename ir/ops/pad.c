@@ -202,27 +202,27 @@ ul_kx ul_map_pad(struct ul_lower *lower, ul_node_id node, uint32_t output, const
     if (mode == PAD_CONSTANT)
         return pad_constant(lower, node, &pads, index);
     for (uint32_t d = 0; d < in->rank; d++) {
-        int64_t cut = pads.begin[d] < 0 ? -pads.begin[d] : 0;
+        int64_t split = pads.begin[d] < 0 ? -pads.begin[d] : 0;
         int64_t before = pads.begin[d] > 0 ? pads.begin[d] : 0;
-        int64_t count = in->dims[d] - cut + (pads.end[d] < 0 ? pads.end[d] : 0);
+        int64_t count = in->dims[d] - split + (pads.end[d] < 0 ? pads.end[d] : 0);
         bool far_outside = before >= count || pads.end[d] >= count;
         ul_kx at = ul_kx_addi(lower->kernel, index[d], -before);
         if (count > 0 && (before > 0 || pads.end[d] > 0))
             at = pad_index(lower->kernel, mode, at, count, far_outside);
-        from[d] = ul_kx_addi(lower->kernel, at, cut);
+        from[d] = ul_kx_addi(lower->kernel, at, split);
     }
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
 /* Along a dimension that stays as it is. */
-bool ul_cut_pad(struct ul_cut *cut)
+bool ul_split_rule_pad(struct ul_split_rule *split)
 {
     struct pads pads;
-    if (cut->node->op != UL_OP_Pad)
+    if (split->node->op != UL_OP_Pad)
         return false;
-    pads_get(cut->graph, cut->node, &pads);
-    if (pads.begin[cut->output.axis] != 0 || pads.end[cut->output.axis] != 0)
+    pads_get(split->graph, split->node, &pads);
+    if (pads.begin[split->output.axis] != 0 || pads.end[split->output.axis] != 0)
         return false;
-    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    ul_split_rule_read(split, 0, split->output.axis, split->output.begin, split->output.end);
     return true;
 }

@@ -145,21 +145,22 @@ ul_kx ul_map_space_to_depth(struct ul_lower *lower, ul_node_id node, uint32_t ou
     return ul_lower_load(lower, info->inputs[0], from);
 }
 
-bool ul_cut_transpose(struct ul_cut *cut)
+bool ul_split_rule_transpose(struct ul_split_rule *split)
 {
     uint32_t perm[UL_LIMIT_RANK];
-    permutation(cut->node, ul_cut_output_type(cut)->rank, perm);
-    ul_cut_take(cut, 0, perm[cut->output.axis], cut->output.begin, cut->output.end);
+    permutation(split->node, ul_split_rule_output_type(split)->rank, perm);
+    ul_split_rule_read(split, 0, perm[split->output.axis], split->output.begin, split->output.end);
     return true;
 }
 
 /* Rows and columns in whole blocks. */
-bool ul_cut_depth_to_space(struct ul_cut *cut)
+bool ul_split_rule_depth_to_space(struct ul_split_rule *split)
 {
-    int64_t block = cut->output.axis < 2 ? 1 : ul_node_get_int(cut->node, "blocksize", 1);
-    if (cut->output.axis == 1)
+    int64_t block = split->output.axis < 2 ? 1 : ul_node_get_int(split->node, "blocksize", 1);
+    if (split->output.axis == 1)
         return false;
-    ul_cut_widen(cut, block);
-    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin / block, cut->output.end / block);
+    ul_split_rule_widen(split, block);
+    ul_split_rule_read(split, 0, split->output.axis, split->output.begin / block,
+                       split->output.end / block);
     return true;
 }

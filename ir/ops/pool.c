@@ -75,7 +75,7 @@ static void windows_open(struct windows *w, struct ul_lower *lower, ul_node_id n
     w->last = channels ? w->pool.count : w->pool.count - 1;
     ul_lanes_open_along(&w->lanes, lower, output, ul_lanes_all(out->rank),
                         channels ? 1 : out->rank - 1,
-                        channels ? channels_at_once(out->dims[1]) : UL_LANES_MOST);
+                        channels ? channels_at_once(out->dims[1]) : UL_LANES_MAX);
     for (uint32_t d = 0; d < w->last; d++) {
         w->first_tap[d] = ul_kx_index_const(k, 0);
         w->tap_count[d] = ul_kx_index_const(k, w->pool.kernel[d]);

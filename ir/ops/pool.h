@@ -13,9 +13,9 @@ enum ul_status ul_infer_average_pool(struct ul_infer *infer);
 enum ul_status ul_infer_lp_pool(struct ul_infer *infer);
 enum ul_status ul_infer_global_pool(struct ul_infer *infer);
 
-/* pool_cut.c */
-bool ul_cut_pool(struct ul_cut *cut);
-bool ul_cut_global_pool(struct ul_cut *cut);
+/* pool_split.c */
+bool ul_split_rule_pool(struct ul_split_rule *split);
+bool ul_split_rule_global_pool(struct ul_split_rule *split);
 
 /* pool.c */
 void ul_lower_max_pool(struct ul_lower *lower, ul_node_id node);

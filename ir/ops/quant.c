@@ -25,16 +25,16 @@ ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype d
     bool is_known = ul_quant_range(dtype, &low, &high);
     UL_ASSERT(is_known);
     enum ul_dtype real = ul_kx_dtype(kernel, x);
-    ul_kx least = ul_kx_number(kernel, real, (double)low);
-    ul_kx most = ul_kx_number(kernel, real, (double)high);
+    ul_kx min = ul_kx_number(kernel, real, (double)low);
+    ul_kx max = ul_kx_number(kernel, real, (double)high);
     if (zero != UL_NONE) {
         ul_kx shift = ul_kx_cast(kernel, real, zero);
-        least = ul_kx_binary(kernel, UL_KX_SUB, least, shift);
-        most = ul_kx_binary(kernel, UL_KX_SUB, most, shift);
+        min = ul_kx_binary(kernel, UL_KX_SUB, min, shift);
+        max = ul_kx_binary(kernel, UL_KX_SUB, max, shift);
     }
     ul_kx rounded = ul_kx_unary(kernel, UL_KX_ROUND, x);
-    rounded = ul_kx_binary(kernel, UL_KX_MAX, rounded, least);
-    rounded = ul_kx_binary(kernel, UL_KX_MIN, rounded, most);
+    rounded = ul_kx_binary(kernel, UL_KX_MAX, rounded, min);
+    rounded = ul_kx_binary(kernel, UL_KX_MIN, rounded, max);
     ul_kx result = ul_kx_cast(kernel, UL_I32, rounded);
     return zero == UL_NONE ? result : ul_kx_binary(kernel, UL_KX_ADD, result, zero);
 }

@@ -24,6 +24,6 @@ ul_map_fn ul_map_quantize, ul_map_dequantize;
 ul_lower_fn ul_lower_dynamic_quantize;
 
 /* quant_linear.c: QuantizeLinear and DequantizeLinear. */
-bool ul_cut_quantize(struct ul_cut *cut);
+bool ul_split_rule_quantize(struct ul_split_rule *split);
 
 #endif

@@ -239,17 +239,17 @@ void ul_lower_dynamic_quantize(struct ul_lower *lower, ul_node_id node_id)
     const struct ul_node *node = &lower->graph->nodes[node_id];
     const struct ul_type *x = ul_lower_input_type(lower, node_id, 0);
     ul_kx zero = ul_kx_float(kernel, UL_F32, 0), index[UL_LIMIT_RANK];
-    uint32_t least = ul_ks_var(kernel, UL_F32, zero), most = ul_ks_var(kernel, UL_F32, zero);
+    uint32_t min = ul_ks_var(kernel, UL_F32, zero), max = ul_ks_var(kernel, UL_F32, zero);
     for (uint32_t d = 0; d < x->rank; d++)
         index[d] = ul_ks_for(kernel, x->dims[d], UL_FOR_REDUCE);
     ul_kx element = ul_ks_let(kernel, ul_lower_load(lower, node->inputs[0], index));
-    ul_ks_set(kernel, least, ul_kx_binary(kernel, UL_KX_MIN, ul_kx_var(kernel, least), element));
-    ul_ks_set(kernel, most, ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, most), element));
+    ul_ks_set(kernel, min, ul_kx_binary(kernel, UL_KX_MIN, ul_kx_var(kernel, min), element));
+    ul_ks_set(kernel, max, ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, max), element));
     for (uint32_t d = 0; d < x->rank; d++)
         ul_ks_end(kernel);
-    ul_kx low = ul_ks_let(kernel, ul_kx_var(kernel, least));
-    ul_kx range = ul_kx_binary(kernel, UL_KX_SUB, ul_kx_var(kernel, most), low);
-    ul_kx flat = ul_kx_binary(kernel, UL_KX_EQ, ul_kx_var(kernel, most), low);
+    ul_kx low = ul_ks_let(kernel, ul_kx_var(kernel, min));
+    ul_kx range = ul_kx_binary(kernel, UL_KX_SUB, ul_kx_var(kernel, max), low);
+    ul_kx flat = ul_kx_binary(kernel, UL_KX_EQ, ul_kx_var(kernel, max), low);
     range = ul_kx_select(kernel, flat, ul_kx_float(kernel, UL_F32, 1), range);
     ul_kx scale =
         ul_ks_let(kernel, ul_kx_binary(kernel, UL_KX_DIV, range, ul_kx_float(kernel, UL_F32, 255)));
@@ -269,18 +269,18 @@ void ul_lower_dynamic_quantize(struct ul_lower *lower, ul_node_id node_id)
     ul_lower_close(lower, x->rank);
 }
 
-bool ul_cut_quantize(struct ul_cut *cut)
+bool ul_split_rule_quantize(struct ul_split_rule *split)
 {
     struct scaling scaling;
-    const char *wrong =
-        read_scaling(&scaling, cut->node, ul_cut_input_type(cut, 0), ul_cut_input_type(cut, 1));
+    const char *wrong = read_scaling(&scaling, split->node, ul_split_rule_input_type(split, 0),
+                                     ul_split_rule_input_type(split, 1));
     if (wrong != NULL || scaling.grain == PER_BLOCK)
         return false;
-    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
-    for (uint32_t i = 1; i < cut->node->input_count; i++) {
-        if (scaling.grain == PER_AXIS && scaling.axis == cut->output.axis &&
-            cut->node->inputs[i] != UL_NONE)
-            ul_cut_take(cut, i, 0, cut->output.begin, cut->output.end);
+    ul_split_rule_read(split, 0, split->output.axis, split->output.begin, split->output.end);
+    for (uint32_t i = 1; i < split->node->input_count; i++) {
+        if (scaling.grain == PER_AXIS && scaling.axis == split->output.axis &&
+            split->node->inputs[i] != UL_NONE)
+            ul_split_rule_read(split, i, 0, split->output.begin, split->output.end);
     }
     return true;
 }

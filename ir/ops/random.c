@@ -185,18 +185,18 @@ enum ul_status ul_infer_multinomial(struct ul_infer *infer)
 
 /* exp(x[batch, class] - most), which is 0 for a NaN. */
 static ul_kx class_weight(struct ul_lower *lower, ul_value_id input, ul_kx batch, ul_kx class_index,
-                          ul_kx most)
+                          ul_kx max)
 {
     struct ul_kernel *kernel = lower->kernel;
     ul_kx index[2] = {batch, class_index};
-    ul_kx x = ul_kx_sub(kernel, ul_lower_load(lower, input, index), most);
+    ul_kx x = ul_kx_sub(kernel, ul_lower_load(lower, input, index), max);
     ul_kx weight = ul_kx_unary(kernel, UL_KX_EXP, x);
     ul_kx zero = ul_kx_float(kernel, ul_kx_dtype(kernel, x), 0);
     return ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LE, zero, weight), weight, zero);
 }
 
 /* The largest number of a row and the sum of its weights. */
-static void row_totals(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_kx *most,
+static void row_totals(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_kx *max,
                        ul_kx *total)
 {
     struct ul_kernel *kernel = lower->kernel;
@@ -209,12 +209,12 @@ static void row_totals(struct ul_lower *lower, ul_node_id node, ul_kx batch, ul_
               ul_kx_binary(kernel, UL_KX_MAX, ul_kx_var(kernel, largest),
                            ul_lower_load(lower, input, index)));
     ul_ks_end(kernel);
-    *most = ul_kx_var(kernel, largest);
+    *max = ul_kx_var(kernel, largest);
     uint32_t sum = ul_ks_var(kernel, dtype, ul_kx_float(kernel, dtype, 0));
     ul_kx at = ul_ks_for(kernel, type->dims[1], UL_FOR_REDUCE);
     ul_ks_set(
         kernel, sum,
-        ul_kx_add(kernel, ul_kx_var(kernel, sum), class_weight(lower, input, batch, at, *most)));
+        ul_kx_add(kernel, ul_kx_var(kernel, sum), class_weight(lower, input, batch, at, *max)));
     ul_ks_end(kernel);
     *total = ul_kx_var(kernel, sum);
 }
@@ -227,13 +227,13 @@ void ul_lower_multinomial(struct ul_lower *lower, ul_node_id node)
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_type *out = ul_lower_output_type(lower, node, 0);
     int64_t classes = ul_lower_input_type(lower, node, 0)->dims[1];
-    ul_kx most;
+    ul_kx max;
     ul_kx total;
     ul_kx index[2];
     if (ul_type_elements(out) == 0)
         return;
     index[0] = ul_ks_for(kernel, out->dims[0], UL_FOR_PARALLEL);
-    row_totals(lower, node, index[0], &most, &total);
+    row_totals(lower, node, index[0], &max, &total);
     enum ul_dtype dtype = ul_kx_dtype(kernel, total);
     ul_kx zero = ul_kx_float(kernel, dtype, 0);
     index[1] = ul_ks_for(kernel, out->dims[1], 0);
@@ -243,7 +243,7 @@ void ul_lower_multinomial(struct ul_lower *lower, ul_node_id node)
     uint32_t before = ul_ks_var(kernel, dtype, zero);
     uint32_t chosen = ul_ks_var(kernel, UL_I64, ul_kx_index_const(kernel, 0));
     ul_kx at = ul_ks_for(kernel, classes, 0);
-    ul_kx weight = ul_ks_let(kernel, class_weight(lower, info->inputs[0], index[0], at, most));
+    ul_kx weight = ul_ks_let(kernel, class_weight(lower, info->inputs[0], index[0], at, max));
     ul_kx hit = ul_kx_binary(kernel, UL_KX_AND, ul_kx_binary(kernel, UL_KX_LT, zero, weight),
                              ul_kx_binary(kernel, UL_KX_LE, ul_kx_var(kernel, before), part));
     ul_ks_set(kernel, chosen, ul_kx_select(kernel, hit, at, ul_kx_var(kernel, chosen)));

@@ -7,7 +7,7 @@
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"
-#include "ir/ops/parts.h"
+#include "ir/ops/partials.h"
 
 #include <math.h>
 #include <string.h>
@@ -92,8 +92,8 @@ static ul_kx limit_int(struct ul_kernel *k, enum ul_dtype dtype, bool highest)
     unsigned bits = (unsigned)info->size_bytes * 8u;
     if (!info->is_signed)
         return ul_kx_int(k, dtype, highest ? (int64_t)(UINT64_MAX >> (64u - bits)) : 0);
-    int64_t most = (int64_t)(UINT64_MAX >> (65u - bits));
-    return ul_kx_int(k, dtype, highest ? most : -most - 1);
+    int64_t max = (int64_t)(UINT64_MAX >> (65u - bits));
+    return ul_kx_int(k, dtype, highest ? max : -max - 1);
 }
 
 ul_kx ul_reduce_first_value(struct ul_kernel *kernel, enum ul_reduce_first first,
@@ -241,15 +241,15 @@ static bool reduce_in_parts(const struct reduction *r)
     uint32_t order[UL_LIMIT_RANK];
     ul_lower_order(r->lower, r->term.input, order);
     ul_lanes_init(&lanes, r->lower, r->type->rank, r->type->dims, order);
-    if (!ul_parts_apply(&lanes, r->mask))
+    if (!ul_partials_apply(&lanes, r->mask))
         return false;
     lanes.joined = ul_lower_joined(r->lower, r->term.input, order);
-    struct ul_parts parts;
-    ul_parts_init(&parts, &lanes, r->mask, r->combine, r->first, load_term, &r->term);
-    ul_parts_store(&parts);
-    ul_parts_open(&parts);
-    finish(&lanes, r, ul_parts_total(&parts));
-    ul_parts_close(&parts);
+    struct ul_partials partials;
+    ul_partials_init(&partials, &lanes, r->mask, r->combine, r->first, load_term, &r->term);
+    ul_partials_store(&partials);
+    ul_partials_open(&partials);
+    finish(&lanes, r, ul_partials_total(&partials));
+    ul_partials_close(&partials);
     return true;
 }
 
@@ -371,7 +371,7 @@ void ul_lower_reduce_sum_square(struct ul_lower *lower, ul_node_id node)
 struct exp_term {
     ul_value_id input;
     enum ul_dtype dtype;
-    struct ul_lane_var most;
+    struct ul_lane_var max;
 };
 
 static ul_kx load_float(struct ul_lanes *lanes, const void *context)
@@ -385,7 +385,7 @@ static ul_kx load_exp(struct ul_lanes *lanes, const void *context)
 {
     const struct exp_term *term = context;
     struct ul_kernel *k = lanes->lower->kernel;
-    ul_kx x = ul_kx_sub(k, load_float(lanes, context), ul_lanes_get(lanes, term->most));
+    ul_kx x = ul_kx_sub(k, load_float(lanes, context), ul_lanes_get(lanes, term->max));
     return ul_kx_unary(k, UL_KX_EXP, x);
 }
 
@@ -398,15 +398,15 @@ static void log_sum_exp(struct ul_lanes *lanes, ul_node_id node, uint32_t mask, 
                             .dtype = ul_dtype_get(loaded)->is_float ? loaded : UL_F64};
     ul_kx zero = ul_kx_float(k, term.dtype, 0.0);
     ul_kx lowest = ul_kx_float(k, term.dtype, -(double)INFINITY);
-    term.most = ul_lanes_reduce(lanes, mask, UL_KX_MAX, lowest, load_float, &term);
+    term.max = ul_lanes_reduce(lanes, mask, UL_KX_MAX, lowest, load_float, &term);
     ul_lanes_begin(lanes);
-    ul_kx infinite = ul_kx_unary(k, UL_KX_ISINF, ul_lanes_get(lanes, term.most));
-    ul_lanes_set(lanes, term.most, ul_kx_select(k, infinite, zero, ul_lanes_get(lanes, term.most)));
+    ul_kx infinite = ul_kx_unary(k, UL_KX_ISINF, ul_lanes_get(lanes, term.max));
+    ul_lanes_set(lanes, term.max, ul_kx_select(k, infinite, zero, ul_lanes_get(lanes, term.max)));
     ul_lanes_end(lanes);
     struct ul_lane_var sum = ul_lanes_reduce(lanes, mask, UL_KX_ADD, zero, load_exp, &term);
     ul_lanes_begin(lanes);
     ul_kx result = ul_kx_unary(k, UL_KX_LOG, ul_lanes_get(lanes, sum));
-    result = ul_kx_add(k, result, ul_lanes_get(lanes, term.most));
+    result = ul_kx_add(k, result, ul_lanes_get(lanes, term.max));
     store_reduced(lanes, node, mask, keepdims, result);
     ul_lanes_end(lanes);
 }

@@ -54,7 +54,7 @@ enum ul_status ul_infer_scan_sum(struct ul_infer *infer);
 void ul_lower_cum_sum(struct ul_lower *lower, ul_node_id node);
 void ul_lower_cum_prod(struct ul_lower *lower, ul_node_id node);
 
-/* reduce_cut.c */
-bool ul_cut_reduce(struct ul_cut *cut);
+/* reduce_split.c */
+bool ul_split_rule_reduce(struct ul_split_rule *split);
 
 #endif

@@ -58,8 +58,8 @@ static void lower_arg(struct ul_lower *lower, ul_node_id node, bool smallest)
     const struct ul_node *data = ul_check_node(lower, node);
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
-    int64_t asked = ul_node_get_int(data, "axis", 0);
-    uint32_t axis = ul_check_get_axis(asked, type->rank);
+    int64_t requested = ul_node_get_int(data, "axis", 0);
+    uint32_t axis = ul_check_get_axis(requested, type->rank);
     bool last = ul_node_get_int(data, "select_last_index", 0) != 0;
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     ul_kx zero = ul_kx_index_const(k, 0);

@@ -11,10 +11,10 @@ enum ul_status ul_infer_scan_sum(struct ul_infer *infer)
     const struct ul_type *type = ul_infer_input(infer, 0);
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS | UL_CHECK_WIDE_INTS));
     UL_TRY(ul_check_dtype(infer, 1, UL_CHECK_INDEXES));
-    int64_t asked;
-    UL_TRY(ul_check_int(infer, 1, 0, &asked));
+    int64_t requested;
+    UL_TRY(ul_check_int(infer, 1, 0, &requested));
     uint32_t axis;
-    UL_TRY(ul_infer_axis(infer, asked, type->rank, &axis));
+    UL_TRY(ul_infer_axis(infer, requested, type->rank, &axis));
     ul_infer_set_type(infer, 0, type);
     return UL_OK;
 }
@@ -25,8 +25,8 @@ static void lower_scan(struct ul_lower *lower, ul_node_id node, enum ul_kx_op co
     const struct ul_node *data = ul_check_node(lower, node);
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     enum ul_dtype dtype = ul_compute_dtype(type->dtype);
-    int64_t asked = ul_check_get_int(lower, node, 1, 0);
-    uint32_t axis = ul_check_get_axis(asked, type->rank);
+    int64_t requested = ul_check_get_int(lower, node, 1, 0);
+    uint32_t axis = ul_check_get_axis(requested, type->rank);
     bool exclusive = ul_node_get_int(data, "exclusive", 0) != 0;
     uint32_t kept = ul_lanes_all(type->rank) & ~(1u << axis);
     struct ul_lanes lanes;

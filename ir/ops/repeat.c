@@ -55,8 +55,8 @@ enum ul_status ul_infer_tile(struct ul_infer *infer)
         return ul_infer_invalid(infer, "%u repeats are given for a tensor of rank %u",
                                 (unsigned)count, (unsigned)type.rank);
     for (uint32_t d = 0; d < count; d++) {
-        int64_t most = type.dims[d] > 0 ? UL_LIMIT_DIM / type.dims[d] : UL_LIMIT_DIM;
-        UL_TRY(ul_check_range(infer, "an entry of repeats", repeats[d], 0, most));
+        int64_t max = type.dims[d] > 0 ? UL_LIMIT_DIM / type.dims[d] : UL_LIMIT_DIM;
+        UL_TRY(ul_check_range(infer, "an entry of repeats", repeats[d], 0, max));
         type.dims[d] *= repeats[d];
     }
     ul_infer_set_type(infer, 0, &type);
@@ -73,14 +73,14 @@ ul_kx ul_map_tile(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
     return ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from);
 }
 
-bool ul_cut_expand(struct ul_cut *cut)
+bool ul_split_rule_expand(struct ul_split_rule *split)
 {
-    const struct ul_type *out = ul_cut_output_type(cut);
+    const struct ul_type *out = ul_split_rule_output_type(split);
     int64_t dims[UL_LIMIT_RANK];
     int64_t rank = (int64_t)out->rank;
     for (uint32_t d = 0; d < out->rank; d++)
-        dims[d] = d == cut->output.axis ? cut->output.end - cut->output.begin : out->dims[d];
-    cut->constants[1] = ul_tensor_new_ints(cut->arena, UL_I64, 1, &rank, dims);
-    ul_cut_take_broadcast(cut, 0);
+        dims[d] = d == split->output.axis ? split->output.end - split->output.begin : out->dims[d];
+    split->constants[1] = ul_tensor_new_ints(split->arena, UL_I64, 1, &rank, dims);
+    ul_split_rule_read_broadcast(split, 0);
     return true;
 }

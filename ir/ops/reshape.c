@@ -257,42 +257,43 @@ static int64_t step_elements(const struct ul_type *type, uint32_t axis, uint32_t
     return count;
 }
 
-static void set_shape(struct ul_cut *cut)
+static void set_shape(struct ul_split_rule *split)
 {
-    const struct ul_type *out = ul_cut_output_type(cut);
+    const struct ul_type *out = ul_split_rule_output_type(split);
     int64_t dims[UL_LIMIT_RANK];
     int64_t rank = (int64_t)out->rank;
     for (uint32_t d = 0; d < out->rank; d++)
-        dims[d] = d == cut->output.axis ? cut->output.end - cut->output.begin : out->dims[d];
-    cut->constants[1] = ul_tensor_new_ints(cut->arena, UL_I64, 1, &rank, dims);
+        dims[d] = d == split->output.axis ? split->output.end - split->output.begin : out->dims[d];
+    split->constants[1] = ul_tensor_new_ints(split->arena, UL_I64, 1, &rank, dims);
 }
 
 /* A part stays one where the axis leads its group before and after: its elements then lie between
  * two places of the common order, if only as many as one step of the input holds. Other parts are
  * no parts of the input. */
-bool ul_cut_reshape(struct ul_cut *cut)
+bool ul_split_rule_reshape(struct ul_split_rule *split)
 {
-    const struct ul_type *in = ul_cut_input_type(cut, 0);
-    const struct ul_type *out = ul_cut_output_type(cut);
+    const struct ul_type *in = ul_split_rule_input_type(split, 0);
+    const struct ul_type *out = ul_split_rule_output_type(split);
     struct group group = {0};
     if (ul_type_elements(in) == 0)
         return false;
     do {
         if (!group_next(in, out, &group))
             return false;
-    } while (group.b_end <= cut->output.axis);
+    } while (group.b_end <= split->output.axis);
     uint32_t from = leading(in, group.a_begin, group.a_end);
-    if (leading(out, group.b_begin, group.b_end) != cut->output.axis || from == group.a_end)
+    if (leading(out, group.b_begin, group.b_end) != split->output.axis || from == group.a_end)
         return false;
     int64_t in_step = step_elements(in, from, group.a_end);
-    int64_t out_step = step_elements(out, cut->output.axis, group.b_end);
+    int64_t out_step = step_elements(out, split->output.axis, group.b_end);
     if (in_step % out_step == 0)
-        ul_cut_widen(cut, in_step / out_step);
-    if (cut->output.begin * out_step % in_step != 0 || cut->output.end * out_step % in_step != 0)
+        ul_split_rule_widen(split, in_step / out_step);
+    if (split->output.begin * out_step % in_step != 0 ||
+        split->output.end * out_step % in_step != 0)
         return false;
-    ul_cut_take(cut, 0, from, cut->output.begin * out_step / in_step,
-                cut->output.end * out_step / in_step);
-    if (cut->node->op == UL_OP_Reshape)
-        set_shape(cut);
+    ul_split_rule_read(split, 0, from, split->output.begin * out_step / in_step,
+                       split->output.end * out_step / in_step);
+    if (split->node->op == UL_OP_Reshape)
+        set_shape(split);
     return true;
 }

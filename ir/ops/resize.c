@@ -212,12 +212,12 @@ enum ul_status ul_infer_resize(struct ul_infer *infer)
 }
 
 /* Along a dimension that stays as it is: the scales say nothing of how long it is. */
-bool ul_cut_resize(struct ul_cut *cut)
+bool ul_split_rule_resize(struct ul_split_rule *split)
 {
     struct ul_resize_plan plan;
-    ul_resize_plan_get(cut->graph, cut->node, &plan);
-    if (!plan.axes[cut->output.axis].is_kept || constant(cut->graph, cut->node, 3) != NULL)
+    ul_resize_plan_get(split->graph, split->node, &plan);
+    if (!plan.axes[split->output.axis].is_kept || constant(split->graph, split->node, 3) != NULL)
         return false;
-    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    ul_split_rule_read(split, 0, split->output.axis, split->output.begin, split->output.end);
     return true;
 }

@@ -1,7 +1,7 @@
 /* Resize: every output element is a weighted sum of taps on a grid of neighbours.
  *
  * Coordinates are computed in f64, as the reference does, since rounding them decides which
- * neighbour is nearest; weights and sums in the data's compute type. With at most MOST_UNROLLED
+ * neighbour is nearest; weights and sums in the data's compute type. With at most MAX_UNROLLED
  * taps the sum is one expression, and what an axis contributes (places and weights, the same for
  * every line across it) is tabulated in scratch first. Wider filters (antialias on shrinking axes)
  * are loops over the taps, whose weights are normalised by their sum. */
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { MOST_UNROLLED = 64 };
+enum { MAX_UNROLLED = 64 };
 
 static ul_kx half_pixel(struct ul_kernel *kernel, ul_kx x, double scale)
 {
@@ -413,11 +413,11 @@ void ul_lower_resize(struct ul_lower *lower, ul_node_id node)
         return;
     ul_resize_plan_get(lower->graph, &lower->graph->nodes[node], &plan);
     for (uint32_t d = 0; d < plan.rank; d++) {
-        if (taps <= MOST_UNROLLED)
+        if (taps <= MAX_UNROLLED)
             taps *= tap_count(&plan, &plan.axes[d]);
         wide = wide || shrink_of(&plan, &plan.axes[d]) < 1;
     }
-    if (plan.mode != RESIZE_NEAREST && (wide || taps > MOST_UNROLLED))
+    if (plan.mode != RESIZE_NEAREST && (wide || taps > MAX_UNROLLED))
         lower_looped(lower, node, &plan);
     else
         lower_unrolled(lower, node, &plan);

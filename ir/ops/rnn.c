@@ -35,7 +35,7 @@ enum {
     COLUMNS = 8,         /* of one chunk: steps x batch, about */
     SPREAD_COLUMNS = 32, /* the same, where a chunk is a launch */
     SPREAD_BATCH = 8,    /* at most: a larger one is worth tiles */
-    MOST_GATES = 4
+    MAX_GATES = 4
 };
 
 struct cell {
@@ -61,7 +61,7 @@ struct cell {
     /* of a unit, where steps are spread */
     uint32_t sums; /* [gate - first_gate][batch] */
     int64_t first_gate, gate_end;
-    ul_kx ahead[2][MOST_GATES]; /* loaded before the product: gates and Rb, or UL_NONE */
+    ul_kx ahead[2][MAX_GATES]; /* loaded before the product: gates and Rb, or UL_NONE */
 };
 
 static ul_kx constant(const struct cell *cell, int64_t value)
@@ -310,7 +310,7 @@ static ul_kx load_gate(const struct cell *cell, ul_kx batch, int64_t gate, ul_kx
 /* What one unit of one sequence reads is read before its product, so as not to wait twice. */
 static void load_ahead(struct cell *cell, ul_kx batch, ul_kx unit, int64_t first, int64_t count)
 {
-    ul_kx ahead[2][MOST_GATES];
+    ul_kx ahead[2][MAX_GATES];
     for (int64_t gate = first; gate < first + count; gate++) {
         ahead[0][gate] = ul_ks_let(cell->kernel, load_input_gate(cell, batch, gate, unit));
         ahead[1][gate] = UL_NONE;
@@ -562,10 +562,9 @@ static bool same_functions(const struct ul_rnn *rnn)
 static void choose(struct cell *cell)
 {
     const struct ul_rnn *rnn = &cell->rnn;
-    int64_t least = cell->lower->options.spread_products;
+    int64_t min = cell->lower->options.spread_products;
     int64_t products = rnn->gates * rnn->hidden * rnn->hidden;
-    cell->is_spread =
-        least > 0 && products >= least && rnn->batch > 0 && rnn->batch <= SPREAD_BATCH;
+    cell->is_spread = min > 0 && products >= min && rnn->batch > 0 && rnn->batch <= SPREAD_BATCH;
     cell->side_count = cell->is_spread && rnn->directions == 2 && same_functions(rnn) ? 2 : 1;
     int64_t columns = cell->is_spread ? SPREAD_COLUMNS : COLUMNS;
     cell->chunk = rnn->batch == 0 || rnn->batch > columns ? 1 : columns / rnn->batch;

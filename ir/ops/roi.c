@@ -75,12 +75,12 @@ static struct roi_axis roi_axis_get(struct ul_lower *lower, ul_node_id node, ul_
         axis.count = ul_kx_index_const(kernel, ratio);
     } else {
         /* Far more samples than the input has elements: a region that no image contains. */
-        int64_t most = 4 * size + 64;
+        int64_t max = 4 * size + 64;
         ul_kx count = ul_kx_cast(kernel, UL_I64, ul_kx_unary(kernel, UL_KX_CEIL, axis.bin));
         ul_kx zero = ul_kx_index_const(kernel, 0);
         axis.count = ul_ks_let(
             kernel, ul_kx_checked_index(kernel, ul_kx_binary(kernel, UL_KX_MAX, count, zero),
-                                        most + 1, false));
+                                        max + 1, false));
     }
     axis.step = ul_ks_let(
         kernel, ul_kx_binary(kernel, UL_KX_DIV, axis.bin, ul_kx_cast(kernel, dtype, axis.count)));
@@ -91,8 +91,8 @@ static struct roi_axis roi_axis_get(struct ul_lower *lower, ul_node_id node, ul_
 static ul_kx roi_axis_open(struct ul_lower *lower, ul_node_id node, const struct roi_axis *axis)
 {
     int64_t ratio = ul_node_get_int(&lower->graph->nodes[node], "sampling_ratio", 0);
-    int64_t most = ratio > 0 ? ratio : 4 * axis->size + 64;
-    return ul_ks_for_expr(lower->kernel, axis->count, most, UL_FOR_REDUCE);
+    int64_t max = ratio > 0 ? ratio : 4 * axis->size + 64;
+    return ul_ks_for_expr(lower->kernel, axis->count, max, UL_FOR_REDUCE);
 }
 
 /* The two neighbours of a sample and their weights; all weights are 0 outside the input. */

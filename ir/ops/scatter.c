@@ -16,13 +16,13 @@ enum { DATA, INDEXES, UPDATES };
 static enum ul_status check_reduction(const struct ul_infer *infer)
 {
     static const char *const known[] = {"none", "add", "mul", "max", "min"};
-    const char *asked = ul_node_get_string(infer->node, "reduction", "none");
+    const char *requested = ul_node_get_string(infer->node, "reduction", "none");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(asked, known[i]) == 0)
+        if (strcmp(requested, known[i]) == 0)
             return UL_OK;
     }
     return ul_infer_invalid(infer, "reduction %s; known are none, add, mul, max and min",
-                            ul_quote(infer->scratch, asked));
+                            ul_quote(infer->scratch, requested));
 }
 
 enum ul_status ul_infer_scatter_elements(struct ul_infer *infer)
@@ -167,7 +167,7 @@ static int64_t element_at(const struct places *p, uint64_t at)
 /* For UL_FOR_PARALLEL or 0: may updates be applied in any order? */
 static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t axis, uint32_t depth)
 {
-    enum { MOST_PLACES = 1 << 24 };
+    enum { MAX_PLACES = 1 << 24 };
     ul_value_id indexes = ul_check_node(lower, node)->inputs[INDEXES];
     const struct places p = {.data = ul_lower_input_type(lower, node, DATA),
                              .indexes = lower->graph->values[indexes].tensor,
@@ -176,7 +176,7 @@ static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t ax
     uint64_t place_count = 1;
     for (uint32_t d = 0; d < (depth > 0 ? depth : p.data->rank); d++)
         place_count *= (uint64_t)p.data->dims[d]; /* of a tensor that exists */
-    if (lower->options.partial_count == 0 || p.indexes == NULL || place_count > MOST_PLACES)
+    if (lower->options.partial_count == 0 || p.indexes == NULL || place_count > MAX_PLACES)
         return 0;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
@@ -202,8 +202,8 @@ void ul_lower_scatter_elements(struct ul_lower *lower, ul_node_id node)
     copy_data(lower, node);
     if (ul_type_elements(indexes) == 0)
         return;
-    int64_t asked = ul_node_get_int(info, "axis", 0);
-    uint32_t axis = ul_check_get_axis(asked, data->rank);
+    int64_t requested = ul_node_get_int(info, "axis", 0);
+    uint32_t axis = ul_check_get_axis(requested, data->rank);
     uint32_t kept = ul_lanes_all(data->rank) & ~(1u << axis);
     struct ul_lanes lanes;
     /* Updates of one place follow each other in row-major order. */

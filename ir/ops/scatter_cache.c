@@ -64,8 +64,8 @@ ul_kx ul_map_tensor_scatter(struct ul_lower *lower, ul_node_id node, uint32_t ou
     struct ul_kernel *k = lower->kernel;
     const struct ul_node *info = ul_check_node(lower, node);
     const struct ul_type *cache = ul_lower_input_type(lower, node, CACHE);
-    int64_t asked = ul_node_get_int(info, "axis", -2);
-    uint32_t axis = ul_check_get_axis(asked, cache->rank);
+    int64_t requested = ul_node_get_int(info, "axis", -2);
+    uint32_t axis = ul_check_get_axis(requested, cache->rank);
     int64_t update_length = ul_lower_input_type(lower, node, UPDATE)->dims[axis];
     ul_kx old = ul_lower_load(lower, info->inputs[CACHE], index);
     if (update_length == 0)

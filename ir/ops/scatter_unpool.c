@@ -35,21 +35,21 @@ static bool unpooled(const struct ul_node *node, const struct ul_type *x, struct
     return ul_type_in_limits(out);
 }
 
-static enum ul_status given_shape(struct ul_infer *infer, const struct ul_type *least)
+static enum ul_status given_shape(struct ul_infer *infer, const struct ul_type *min)
 {
     const int64_t *dims;
     uint32_t count;
     UL_TRY(ul_check_rank(infer, OUTPUT_SHAPE, 1, 1));
     UL_TRY(ul_infer_ints(infer, OUTPUT_SHAPE, &dims, &count));
-    if (count != least->rank)
+    if (count != min->rank)
         return ul_infer_invalid(infer, "output_shape has %u entries for rank %u", (unsigned)count,
-                                (unsigned)least->rank);
+                                (unsigned)min->rank);
     for (uint32_t d = 0; d < count; d++) {
-        if (dims[d] < least->dims[d] || dims[d] > UL_LIMIT_DIM)
+        if (dims[d] < min->dims[d] || dims[d] > UL_LIMIT_DIM)
             return ul_infer_invalid(infer, "output_shape[%u] is %lld, but the windows cover %lld",
-                                    (unsigned)d, (long long)dims[d], (long long)least->dims[d]);
+                                    (unsigned)d, (long long)dims[d], (long long)min->dims[d]);
     }
-    ul_infer_set(infer, 0, least->dtype, count, dims);
+    ul_infer_set(infer, 0, min->dtype, count, dims);
     return UL_OK;
 }
 

@@ -36,14 +36,14 @@ static ul_kx find_pivot(const struct det *d, ul_kx step)
 {
     struct ul_kernel *k = d->k;
     ul_kx first = ul_kx_load(k, d->matrix, place(d, step, step));
-    uint32_t most = ul_ks_var(k, d->dtype, ul_kx_unary(k, UL_KX_ABS, first));
+    uint32_t max = ul_ks_var(k, d->dtype, ul_kx_unary(k, UL_KX_ABS, first));
     uint32_t row = ul_ks_var(k, UL_I64, step);
     ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, d->size - 1), step);
     ul_kx at = ul_ks_for_expr(k, left, d->size, 0);
     at = ul_ks_let(k, ul_kx_addi(k, ul_kx_add(k, at, step), 1));
     ul_kx x = ul_ks_let(k, ul_kx_unary(k, UL_KX_ABS, ul_kx_load(k, d->matrix, place(d, at, step))));
-    ul_kx larger = ul_ks_let(k, ul_kx_binary(k, UL_KX_LT, ul_kx_var(k, most), x));
-    ul_ks_set(k, most, ul_kx_select(k, larger, x, ul_kx_var(k, most)));
+    ul_kx larger = ul_ks_let(k, ul_kx_binary(k, UL_KX_LT, ul_kx_var(k, max), x));
+    ul_ks_set(k, max, ul_kx_select(k, larger, x, ul_kx_var(k, max)));
     ul_ks_set(k, row, ul_kx_select(k, larger, at, ul_kx_var(k, row)));
     ul_ks_end(k);
     return ul_ks_let(k, ul_kx_clamp(k, ul_kx_var(k, row), 0, d->size - 1));

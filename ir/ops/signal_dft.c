@@ -7,7 +7,7 @@
 #include "ir/ops/signal_fft.h"
 
 /* Keeps the squares of positions far inside int64_t. */
-#define MOST_LENGTH ((int64_t)1 << 30)
+#define MAX_LENGTH ((int64_t)1 << 30)
 
 enum { SIGNAL, DFT_LENGTH, DFT_AXIS };
 enum { FRAME_STEP = 1, WINDOW, FRAME_LENGTH };
@@ -34,10 +34,10 @@ enum ul_status ul_infer_dft(struct ul_infer *infer)
     UL_TRY(check_signal(infer));
     UL_TRY(ul_check_dtype(infer, DFT_LENGTH, UL_CHECK_INDEXES));
     UL_TRY(ul_check_dtype(infer, DFT_AXIS, UL_CHECK_INDEXES));
-    int64_t asked;
-    UL_TRY(ul_check_int(infer, DFT_AXIS, -2, &asked));
+    int64_t requested;
+    UL_TRY(ul_check_int(infer, DFT_AXIS, -2, &requested));
     uint32_t axis;
-    UL_TRY(ul_infer_axis(infer, asked, type->rank, &axis));
+    UL_TRY(ul_infer_axis(infer, requested, type->rank, &axis));
     if (axis == type->rank - 1)
         return ul_infer_invalid(infer, "the last dimension holds the parts of a complex number; "
                                        "it cannot be the axis");
@@ -47,7 +47,7 @@ enum ul_status ul_infer_dft(struct ul_infer *infer)
     if (inverse && onesided)
         length = 2 * (length - 1);
     UL_TRY(ul_check_int(infer, DFT_LENGTH, length, &length));
-    UL_TRY(ul_check_range(infer, "the length of the transform", length, 1, MOST_LENGTH));
+    UL_TRY(ul_check_range(infer, "the length of the transform", length, 1, MAX_LENGTH));
     struct ul_type out = *type;
     out.dims[axis] = onesided && !inverse ? length / 2 + 1 : length;
     out.dims[type->rank - 1] = onesided && inverse ? 1 : 2;
@@ -171,9 +171,9 @@ static enum ul_status frame_length(const struct ul_infer *infer, int64_t *length
     const struct ul_type *window = ul_infer_input(infer, WINDOW);
     *length = window != NULL ? window->dims[0] : ul_infer_input(infer, SIGNAL)->dims[1];
     UL_TRY(ul_check_int(infer, FRAME_LENGTH, *length, length));
-    int64_t most = ul_infer_input(infer, SIGNAL)->dims[1];
-    UL_TRY(ul_check_range(infer, "the frame length", *length, 1,
-                          most < MOST_LENGTH ? most : MOST_LENGTH));
+    int64_t max = ul_infer_input(infer, SIGNAL)->dims[1];
+    UL_TRY(
+        ul_check_range(infer, "the frame length", *length, 1, max < MAX_LENGTH ? max : MAX_LENGTH));
     if (window == NULL)
         return UL_OK;
     return ul_check_range(infer, "the length of the window", window->dims[0], 1, *length);

@@ -7,7 +7,7 @@
 #include "ir/ops/signal_fft.h"
 #include "ir/kernel_build.h"
 
-enum { MOST_WRITTEN_OUT = 8 }; /* passes of a smaller radix have their terms written out */
+enum { MAX_WRITTEN_OUT = 8 }; /* passes of a smaller radix have their terms written out */
 
 #define TAU 6.283185307179586476925286766559
 
@@ -91,7 +91,7 @@ static void store(const struct ul_fft *fft, const struct fft_pass *pass, ul_kx k
 static void run_small(const struct ul_fft *fft, const struct fft_pass *pass)
 {
     struct ul_kernel *k = fft->lower->kernel;
-    struct complex roots[MOST_WRITTEN_OUT];
+    struct complex roots[MAX_WRITTEN_OUT];
     ul_kx k_out = ul_ks_for(k, pass->length * pass->radix, UL_FOR_PARALLEL);
     for (int64_t q = 1; q < pass->radix; q++)
         roots[q] = load(fft, fft->cosines, fft->sines,
@@ -150,7 +150,7 @@ void ul_fft_run(struct ul_fft *fft)
     struct fft_pass pass = {.from = 0, .to = fft->length, .length = 1};
     for (int64_t rest = fft->length; rest > 1; rest /= pass.radix) {
         pass.radix = next_radix(rest);
-        if (pass.radix < MOST_WRITTEN_OUT)
+        if (pass.radix < MAX_WRITTEN_OUT)
             run_small(fft, &pass);
         else
             run_large(fft, &pass);

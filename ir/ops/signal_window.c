@@ -10,11 +10,11 @@
 
 static enum ul_status output_dtype(const struct ul_infer *infer, enum ul_dtype *dtype)
 {
-    int64_t asked = ul_node_get_int(infer->node, "output_datatype", UL_F32);
-    if (asked < 0 || asked >= UL_DTYPE_COUNT || (UL_CHECK_NUMBERS >> asked & 1u) == 0)
+    int64_t requested = ul_node_get_int(infer->node, "output_datatype", UL_F32);
+    if (requested < 0 || requested >= UL_DTYPE_COUNT || (UL_CHECK_NUMBERS >> requested & 1u) == 0)
         return ul_infer_unsupported(infer, "output_datatype %lld is not a number's",
-                                    (long long)asked);
-    *dtype = (enum ul_dtype)asked;
+                                    (long long)requested);
+    *dtype = (enum ul_dtype)requested;
     return UL_OK;
 }
 

@@ -183,10 +183,10 @@ enum ul_status ul_infer_split(struct ul_infer *infer)
     if (sizes != NULL && count != parts)
         return ul_infer_invalid(infer, "%u sizes are given for %u outputs", (unsigned)count,
                                 (unsigned)parts);
-    int64_t asked = ul_node_get_int(infer->node, "num_outputs", (int64_t)parts);
-    if (asked != (int64_t)parts)
+    int64_t requested = ul_node_get_int(infer->node, "num_outputs", (int64_t)parts);
+    if (requested != (int64_t)parts)
         return ul_infer_invalid(infer, "num_outputs is %lld, but there are %u outputs",
-                                (long long)asked, (unsigned)parts);
+                                (long long)requested, (unsigned)parts);
     int64_t dim = type.dims[axis];
     for (uint32_t i = 0; i < parts; i++) {
         UL_TRY(split_size(infer, sizes, i, dim, &begin, &type.dims[axis]));
@@ -234,33 +234,33 @@ bool ul_view_split(const struct ul_graph *graph, const struct ul_node *node, uin
 }
 
 /* Along a dimension that is taken whole, whatever the node says of it holds for a part too. */
-bool ul_cut_slice(struct ul_cut *cut)
+bool ul_split_rule_slice(struct ul_split_rule *split)
 {
-    const struct ul_type *input = ul_cut_input_type(cut, 0);
-    uint32_t axis = cut->output.axis;
+    const struct ul_type *input = ul_split_rule_input_type(split, 0);
+    uint32_t axis = split->output.axis;
     struct box box;
-    for (uint32_t i = 1; i < cut->node->input_count; i++) {
-        if (cut->node->inputs[i] != UL_NONE &&
-            cut->graph->values[cut->node->inputs[i]].tensor == NULL)
+    for (uint32_t i = 1; i < split->node->input_count; i++) {
+        if (split->node->inputs[i] != UL_NONE &&
+            split->graph->values[split->node->inputs[i]].tensor == NULL)
             return false;
     }
-    slice_box(cut->graph, cut->node, &box);
-    uint64_t count = ul_type_elements(ul_cut_input_type(cut, 1));
+    slice_box(split->graph, split->node, &box);
+    uint64_t count = ul_type_elements(ul_split_rule_input_type(split, 1));
     for (uint64_t i = 0; i < count; i++) {
-        int64_t named = constant(cut->graph, cut->node, 3, i, (int64_t)i);
+        int64_t named = constant(split->graph, split->node, 3, i, (int64_t)i);
         if (named == (int64_t)axis || named + (int64_t)input->rank == (int64_t)axis)
             return false;
     }
-    ul_cut_take(cut, 0, axis, cut->output.begin, cut->output.end);
+    ul_split_rule_read(split, 0, axis, split->output.begin, split->output.end);
     return true;
 }
 
-bool ul_cut_split(struct ul_cut *cut)
+bool ul_split_rule_split(struct ul_split_rule *split)
 {
-    int64_t axis = ul_node_get_int(cut->node, "axis", 0);
-    axis += axis < 0 ? (int64_t)ul_cut_output_type(cut)->rank : 0;
-    if ((uint32_t)axis == cut->output.axis)
+    int64_t axis = ul_node_get_int(split->node, "axis", 0);
+    axis += axis < 0 ? (int64_t)ul_split_rule_output_type(split)->rank : 0;
+    if ((uint32_t)axis == split->output.axis)
         return false;
-    ul_cut_take(cut, 0, cut->output.axis, cut->output.begin, cut->output.end);
+    ul_split_rule_read(split, 0, split->output.axis, split->output.begin, split->output.end);
     return true;
 }

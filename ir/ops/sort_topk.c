@@ -1,7 +1,7 @@
 /* TopK: the k first elements of each line along an axis, and where they were.
  *
  * Problem: k is small in classifiers and beam search, thousands in detectors. Method: up to
- * MOST_INSERTED, insertion into a sorted list of k in a local array, O(n) for data in random order
+ * MAX_INSERTED, insertion into a sorted list of k in a local array, O(n) for data in random order
  * and parallel over lines; above, a bottom-up merge sort of the line in scratch, line by line. Both
  * are stable, so that of equal elements the lower index comes first; a NaN counts as larger than
  * every number. Unsorted results are sorted as well. */
@@ -11,7 +11,7 @@
 #include "ir/ops/check.h"
 #include "ir/ops/lanes.h"
 
-enum { MOST_INSERTED = 64 };
+enum { MAX_INSERTED = 64 };
 
 enum ul_status ul_infer_top_k(struct ul_infer *infer)
 {
@@ -220,7 +220,7 @@ void ul_lower_top_k(struct ul_lower *lower, ul_node_id node)
     t.dtype = ul_compute_dtype(type->dtype);
     if (t.count == 0)
         return;
-    bool inserts = t.count <= MOST_INSERTED;
+    bool inserts = t.count <= MAX_INSERTED;
     open_lines(&t, inserts ? UL_FOR_PARALLEL : 0u);
     if (inserts) {
         t.values = ul_lower_local(lower, t.dtype, (uint64_t)t.count);

@@ -38,15 +38,15 @@ void ul_taps_cubic(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx *weigh
 /* The weighted sum of an input's elements on a small grid: along dimension d, `counts[d]` taps
  * at the indexes and weights given; a weight of UL_NONE is 1. Where a condition is given and does
  * not hold, the element counts as 0; its index must be in bounds all the same. */
-#define UL_TAPS_MOST 4
+#define UL_TAPS_MAX 4
 struct ul_taps {
     enum ul_dtype dtype; /* of weights and sum */
     uint32_t rank;
     uint32_t counts[UL_LIMIT_RANK];
-    ul_kx indexes[UL_LIMIT_RANK][UL_TAPS_MOST];
-    ul_kx weights[UL_LIMIT_RANK][UL_TAPS_MOST];
+    ul_kx indexes[UL_LIMIT_RANK][UL_TAPS_MAX];
+    ul_kx weights[UL_LIMIT_RANK][UL_TAPS_MAX];
     bool has_conditions;
-    ul_kx conditions[UL_LIMIT_RANK][UL_TAPS_MOST]; /* read when has_conditions; UL_NONE: true */
+    ul_kx conditions[UL_LIMIT_RANK][UL_TAPS_MAX]; /* read when has_conditions; UL_NONE: true */
 };
 ul_kx ul_taps_sum(struct ul_lower *lower, ul_value_id value, const struct ul_taps *taps);
 
@@ -56,6 +56,6 @@ ul_kx ul_kx_mulf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_divf(struct ul_kernel *kernel, ul_kx a, double b);
 
 /* resize.c */
-bool ul_cut_resize(struct ul_cut *cut);
+bool ul_split_rule_resize(struct ul_split_rule *split);
 
 #endif

@@ -84,43 +84,43 @@ static uint64_t bound_count(struct bound *b, uint32_t value)
 }
 
 /* Bytes of everything that one part touches, less what in-place could save at best. */
-static uint64_t part_need(struct bound *b, const struct ul_plan_part *part)
+static uint64_t substep_need(struct bound *b, const struct ul_plan_substep *substep)
 {
     uint64_t need = 0;
     b->stamp++;
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
         /* An output that could lie in an input's bytes is taken to do so, for nothing. */
-        uint32_t output = part->in_place[i].output;
+        uint32_t output = substep->in_place[i].output;
         if (!b->problem->values[output].persistent)
             b->seen[output] = b->stamp;
     }
-    for (uint32_t i = 0; i < part->read_count; i++)
-        need += bound_count(b, part->reads[i]);
-    for (uint32_t i = 0; i < part->write_count; i++)
-        need += bound_count(b, part->writes[i]);
-    if (part->scratch_space == 0)
-        need += ul_size_align_or_die(part->scratch_bytes, b->alignment_bytes);
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        need += bound_count(b, substep->reads[i]);
+    for (uint32_t i = 0; i < substep->write_count; i++)
+        need += bound_count(b, substep->writes[i]);
+    if (substep->scratch_space == 0)
+        need += ul_size_align_or_die(substep->scratch_bytes, b->alignment_bytes);
     return need;
 }
 
 static uint64_t alternative_need(struct bound *b, const struct ul_plan_alternative *alternative)
 {
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < alternative->part_count; i++) {
-        uint64_t need = part_need(b, &alternative->parts[i]);
-        most = need > most ? need : most;
+    uint64_t max = 0;
+    for (uint32_t i = 0; i < alternative->substep_count; i++) {
+        uint64_t need = substep_need(b, &alternative->substeps[i]);
+        max = need > max ? need : max;
     }
-    return most;
+    return max;
 }
 
 static uint64_t step_need(struct bound *b, const struct ul_plan_step *step)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (uint32_t i = 0; i < step->alternative_count; i++) {
         uint64_t need = alternative_need(b, &step->alternatives[i]);
-        least = need < least ? need : least;
+        min = need < min ? need : min;
     }
-    return least;
+    return min;
 }
 
 uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
@@ -158,10 +158,10 @@ uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *probl
         if (value->live_to_end && !value->persistent)
             at_end += bytes;
     }
-    uint64_t most = at_start > at_end ? at_start : at_end;
+    uint64_t max = at_start > at_end ? at_start : at_end;
     for (uint32_t s = 0; s < problem->step_count; s++) {
         uint64_t need = step_need(&b, &problem->steps[s]);
-        most = need > most ? need : most;
+        max = need > max ? need : max;
     }
-    return persistent + most;
+    return persistent + max;
 }

@@ -49,10 +49,10 @@ static uint64_t key_of(uint32_t step)
     return x ^ (x >> 31);
 }
 
-static const struct ul_plan_part *part_of(const struct checker *c, uint32_t position)
+static const struct ul_plan_substep *substep_of(const struct checker *c, uint32_t position)
 {
     const struct ul_plan_position *at = &c->plan->positions[position];
-    return &c->problem->steps[at->step].alternatives[at->alternative].parts[at->part];
+    return &c->problem->steps[at->step].alternatives[at->alternative].substeps[at->substep];
 }
 
 static bool contains(const uint32_t *ids, uint32_t count, uint32_t id)
@@ -73,9 +73,9 @@ static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32
         FAIL(c, "position %u: unknown step.", p);
     const struct ul_plan_step *step = &c->problem->steps[at->step];
     if (at->alternative >= step->alternative_count ||
-        at->part >= step->alternatives[at->alternative].part_count)
+        at->substep >= step->alternatives[at->alternative].substep_count)
         FAIL(c, "position %u: step %s has no such alternative or part.", p, step_name(c, at->step));
-    if (at->part == 0) {
+    if (at->substep == 0) {
         if (at->copy != runs[at->step])
             FAIL(c, "position %u: step %s is run %u, not %u.", p, step_name(c, at->step),
                  runs[at->step], at->copy);
@@ -83,12 +83,12 @@ static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32
     } else {
         const struct ul_plan_position *before = p > 0 ? at - 1 : NULL;
         if (before == NULL || before->step != at->step || before->copy != at->copy ||
-            before->alternative != at->alternative || before->part + 1 != at->part)
-            FAIL(c, "position %u: part %u of step %s does not follow part %u.", p, at->part,
-                 step_name(c, at->step), at->part - 1);
+            before->alternative != at->alternative || before->substep + 1 != at->substep)
+            FAIL(c, "position %u: part %u of step %s does not follow part %u.", p, at->substep,
+                 step_name(c, at->step), at->substep - 1);
     }
-    bool is_last = at->part + 1 == step->alternatives[at->alternative].part_count;
-    if (!is_last && (p + 1 == c->plan->position_count || (at + 1)->part != at->part + 1))
+    bool is_last = at->substep + 1 == step->alternatives[at->alternative].substep_count;
+    if (!is_last && (p + 1 == c->plan->position_count || (at + 1)->substep != at->substep + 1))
         FAIL(c, "position %u: step %s stops half-way.", p, step_name(c, at->step));
     return UL_OK;
 }
@@ -143,12 +143,12 @@ static enum ul_status range_shape(const struct checker *c, uint32_t r)
     if (scratch) {
         if (range->begin >= c->plan->position_count || range->end != range->begin + 1)
             FAIL(c, "range %u: scratch that does not live for one position.", r);
-        const struct ul_plan_part *part = part_of(c, range->begin);
-        if (range->size_bytes != part->scratch_bytes || range->space != part->scratch_space ||
+        const struct ul_plan_substep *substep = substep_of(c, range->begin);
+        if (range->size_bytes != substep->scratch_bytes || range->space != substep->scratch_space ||
             range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE)
             FAIL(c, "range %u: scratch differs from what its step asks for.", r);
-        if (part->scratch_alignment_bytes > alignment)
-            alignment = part->scratch_alignment_bytes;
+        if (substep->scratch_alignment_bytes > alignment)
+            alignment = substep->scratch_alignment_bytes;
     } else {
         const struct ul_plan_value *value = &c->problem->values[range->value];
         if (range->size_bytes != value->size_bytes || range->space != value->space ||
@@ -182,7 +182,7 @@ static enum ul_status ranges_check(const struct checker *c)
         }
     }
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (part_of(c, p)->scratch_bytes == 0)
+        if (substep_of(c, p)->scratch_bytes == 0)
             continue;
         if (next >= plan->range_count || plan->ranges[next].value != UL_PLAN_NONE ||
             plan->ranges[next].begin != p)
@@ -207,23 +207,23 @@ static void wanted_fill(struct checker *c)
         const struct ul_plan_step *step = &problem->steps[s];
         uint64_t reads = 0;
         for (uint32_t a = 0; a < step->alternative_count; a++)
-            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++)
-                reads += step->alternatives[a].parts[i].read_count;
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++)
+                reads += step->alternatives[a].substeps[i].read_count;
         c->wanted[s] = UL_NEW_ARRAY(c->scratch, uint64_t, reads);
         reads = 0;
         for (uint32_t a = 0; a < step->alternative_count; a++)
-            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
-                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
-                for (uint32_t j = 0; j < part->read_count; j++)
-                    c->wanted[s][reads++] = c->expected[part->reads[j]];
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                for (uint32_t j = 0; j < substep->read_count; j++)
+                    c->wanted[s][reads++] = c->expected[substep->reads[j]];
             }
         for (uint32_t a = 0; a < step->alternative_count; a++)
-            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
-                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
-                for (uint32_t j = 0; j < part->write_count; j++) {
-                    if (mark[part->writes[j]] != (uint64_t)s + 1)
-                        c->expected[part->writes[j]] += key_of(s);
-                    mark[part->writes[j]] = (uint64_t)s + 1;
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                for (uint32_t j = 0; j < substep->write_count; j++) {
+                    if (mark[substep->writes[j]] != (uint64_t)s + 1)
+                        c->expected[substep->writes[j]] += key_of(s);
+                    mark[substep->writes[j]] = (uint64_t)s + 1;
                 }
             }
     }
@@ -234,9 +234,10 @@ static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_pl
 {
     uint64_t index = 0;
     for (uint32_t a = 0; a <= at->alternative; a++) {
-        uint32_t parts = a == at->alternative ? at->part : step->alternatives[a].part_count;
-        for (uint32_t i = 0; i < parts; i++)
-            index += step->alternatives[a].parts[i].read_count;
+        uint32_t substeps =
+            a == at->alternative ? at->substep : step->alternatives[a].substep_count;
+        for (uint32_t i = 0; i < substeps; i++)
+            index += step->alternatives[a].substeps[i].read_count;
     }
     return index;
 }
@@ -244,9 +245,9 @@ static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_pl
 /* Whether an earlier part of the same run wrote `value`: its key is then in the content. */
 static bool written_by_run(const struct checker *c, uint32_t position, uint32_t value)
 {
-    uint32_t part = c->plan->positions[position].part;
-    for (uint32_t back = 1; back <= part; back++) {
-        const struct ul_plan_part *earlier = part_of(c, position - back);
+    uint32_t substep = c->plan->positions[position].substep;
+    for (uint32_t back = 1; back <= substep; back++) {
+        const struct ul_plan_substep *earlier = substep_of(c, position - back);
         if (contains(earlier->writes, earlier->write_count, value))
             return true;
     }
@@ -292,20 +293,20 @@ static enum ul_status position_replay(struct checker *c, uint32_t p, const uint8
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     const struct ul_plan_step *step = &c->problem->steps[at->step];
-    const struct ul_plan_part *part = part_of(c, p);
+    const struct ul_plan_substep *substep = substep_of(c, p);
     for (uint32_t i = 0; i < step->predecessor_count; i++) {
         if (!done[step->predecessors[i]])
             FAIL(c, "position %u: step %s runs before step %s.", p, step_name(c, at->step),
                  step_name(c, step->predecessors[i]));
     }
     uint64_t index = wanted_index(step, at);
-    for (uint32_t i = 0; i < part->read_count; i++)
-        UL_TRY(read_check(c, p, part->reads[i], c->wanted[at->step][index + i]));
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        uint32_t value = part->writes[i];
-        if (contains(part->writes, i, value))
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        UL_TRY(read_check(c, p, substep->reads[i], c->wanted[at->step][index + i]));
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t value = substep->writes[i];
+        if (contains(substep->writes, i, value))
             continue;
-        UL_TRY(write_check(c, p, value, contains(part->reads, part->read_count, value)));
+        UL_TRY(write_check(c, p, value, contains(substep->reads, substep->read_count, value)));
     }
     return UL_OK;
 }
@@ -376,11 +377,11 @@ static enum ul_status touch_in_loop(const struct checker *c, uint32_t p, uint32_
 static enum ul_status loops_check(const struct checker *c)
 {
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
-        const struct ul_plan_part *part = part_of(c, p);
-        for (uint32_t i = 0; i < part->read_count; i++)
-            UL_TRY(touch_in_loop(c, p, part->reads[i]));
-        for (uint32_t i = 0; i < part->write_count; i++)
-            UL_TRY(touch_in_loop(c, p, part->writes[i]));
+        const struct ul_plan_substep *substep = substep_of(c, p);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            UL_TRY(touch_in_loop(c, p, substep->reads[i]));
+        for (uint32_t i = 0; i < substep->write_count; i++)
+            UL_TRY(touch_in_loop(c, p, substep->writes[i]));
     }
     for (uint32_t v = 0; v < c->problem->value_count; v++) {
         uint32_t region = c->problem->values[v].span_region;
@@ -410,11 +411,11 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
     uint32_t p = to->begin;
     bool option = false;
     if (p < c->plan->position_count) {
-        const struct ul_plan_part *part = part_of(c, p);
-        for (uint32_t i = 0; i < part->in_place_count; i++)
-            option = option || (part->in_place[i].output == to->value &&
-                                part->in_place[i].input == from->value &&
-                                !contains(part->writes, part->write_count, from->value));
+        const struct ul_plan_substep *substep = substep_of(c, p);
+        for (uint32_t i = 0; i < substep->in_place_count; i++)
+            option = option || (substep->in_place[i].output == to->value &&
+                                substep->in_place[i].input == from->value &&
+                                !contains(substep->writes, substep->write_count, from->value));
     }
     const struct ul_plan_value *input = &c->problem->values[from->value];
     bool newest = to->alias + 1 == c->plan->value_ranges[from->value + 1];
@@ -557,18 +558,18 @@ static enum ul_status live_sum_check(const struct checker *c)
         delta[begin] += padded(c, r);
         delta[range->end] -= padded(c, r);
     }
-    uint64_t sum = 0, most = 0;
+    uint64_t sum = 0, max = 0;
     uint32_t peak = 0;
     for (uint32_t p = 0; p < c->length; p++) {
         sum += delta[p];
-        if (sum > most) {
-            most = sum;
+        if (sum > max) {
+            max = sum;
             peak = p;
         }
     }
-    if (most != plan->order_lower_bound_bytes || peak != plan->peak_position)
+    if (max != plan->order_lower_bound_bytes || peak != plan->peak_position)
         FAIL(c, "the largest live sum is %llu at position %u, not %llu at %u.",
-             (unsigned long long)most, peak, (unsigned long long)plan->order_lower_bound_bytes,
+             (unsigned long long)max, peak, (unsigned long long)plan->order_lower_bound_bytes,
              plan->peak_position);
     return UL_OK;
 }
@@ -607,14 +608,15 @@ static enum ul_status cost_check(const struct checker *c)
     uint64_t cost = 0, base = 0;
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
-        cost += at->part == 0 ? c->problem->steps[at->step].alternatives[at->alternative].cost : 0;
+        cost +=
+            at->substep == 0 ? c->problem->steps[at->step].alternatives[at->alternative].cost : 0;
     }
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        uint64_t least = UINT64_MAX;
+        uint64_t min = UINT64_MAX;
         for (uint32_t a = 0; a < step->alternative_count; a++)
-            least = step->alternatives[a].cost < least ? step->alternatives[a].cost : least;
-        base += least;
+            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
+        base += min;
     }
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
@@ -633,30 +635,32 @@ static uint64_t rounded(const struct checker *c, uint64_t size_bytes)
 
 /* Whether a value is counted where a part touches it: outputs that may lie in an input are free,
  * what always lives is counted elsewhere, and so is what the part has touched before. */
-static bool counts_in_part(const struct checker *c, const struct ul_plan_part *part,
-                           uint32_t touched)
+static bool counts_in_substep(const struct checker *c, const struct ul_plan_substep *substep,
+                              uint32_t touched)
 {
-    bool is_read = touched < part->read_count;
-    uint32_t value = is_read ? part->reads[touched] : part->writes[touched - part->read_count];
+    bool is_read = touched < substep->read_count;
+    uint32_t value =
+        is_read ? substep->reads[touched] : substep->writes[touched - substep->read_count];
     const struct ul_plan_value *v = &c->problem->values[value];
     if (v->space != 0 || v->persistent)
         return false;
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
-        if (part->in_place[i].output == value)
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        if (substep->in_place[i].output == value)
             return false;
     }
     if (is_read)
-        return !contains(part->reads, touched, value);
-    return !contains(part->reads, part->read_count, value) &&
-           !contains(part->writes, touched - part->read_count, value);
+        return !contains(substep->reads, touched, value);
+    return !contains(substep->reads, substep->read_count, value) &&
+           !contains(substep->writes, touched - substep->read_count, value);
 }
 
-static uint64_t part_bytes(const struct checker *c, const struct ul_plan_part *part)
+static uint64_t substep_bytes(const struct checker *c, const struct ul_plan_substep *substep)
 {
-    uint64_t bytes = part->scratch_space == 0 ? rounded(c, part->scratch_bytes) : 0;
-    for (uint32_t i = 0; i < part->read_count + part->write_count; i++) {
-        uint32_t value = i < part->read_count ? part->reads[i] : part->writes[i - part->read_count];
-        if (counts_in_part(c, part, i))
+    uint64_t bytes = substep->scratch_space == 0 ? rounded(c, substep->scratch_bytes) : 0;
+    for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (counts_in_substep(c, substep, i))
             bytes += rounded(c, c->problem->values[value].size_bytes);
     }
     return bytes;
@@ -677,16 +681,16 @@ static enum ul_status bound_check(const struct checker *c)
     uint64_t bound = start > end ? start : end;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
-        uint64_t least = UINT64_MAX;
+        uint64_t min = UINT64_MAX;
         for (uint32_t a = 0; a < step->alternative_count; a++) {
-            uint64_t most = 0;
-            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
-                uint64_t bytes = part_bytes(c, &step->alternatives[a].parts[i]);
-                most = bytes > most ? bytes : most;
+            uint64_t max = 0;
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                uint64_t bytes = substep_bytes(c, &step->alternatives[a].substeps[i]);
+                max = bytes > max ? bytes : max;
             }
-            least = most < least ? most : least;
+            min = max < min ? max : min;
         }
-        bound = least > bound ? least : bound;
+        bound = min > bound ? min : bound;
     }
     if (c->plan->lower_bound_bytes != always + bound)
         FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),

@@ -41,7 +41,7 @@ struct ul_plan_options {
 struct ul_plan_position {
     uint32_t step;
     uint32_t alternative;
-    uint32_t part;
+    uint32_t substep;
     uint32_t copy; /* 0 the first time the step runs, 1 the first recomputation, ... */
 };
 

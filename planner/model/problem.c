@@ -40,20 +40,22 @@ bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id)
     return false;
 }
 
-static void part_copy(struct ul_arena *arena, struct ul_plan_part *part)
+static void substep_copy(struct ul_arena *arena, struct ul_plan_substep *substep)
 {
-    part->reads = ul_arena_copy(arena, part->reads, sizeof *part->reads * part->read_count);
-    part->writes = ul_arena_copy(arena, part->writes, sizeof *part->writes * part->write_count);
-    part->in_place =
-        ul_arena_copy(arena, part->in_place, sizeof *part->in_place * part->in_place_count);
+    substep->reads =
+        ul_arena_copy(arena, substep->reads, sizeof *substep->reads * substep->read_count);
+    substep->writes =
+        ul_arena_copy(arena, substep->writes, sizeof *substep->writes * substep->write_count);
+    substep->in_place = ul_arena_copy(arena, substep->in_place,
+                                      sizeof *substep->in_place * substep->in_place_count);
 }
 
-static const struct ul_plan_part *parts_copy(struct ul_arena *arena,
-                                             const struct ul_plan_part *parts, uint32_t count)
+static const struct ul_plan_substep *
+substeps_copy(struct ul_arena *arena, const struct ul_plan_substep *substeps, uint32_t count)
 {
-    struct ul_plan_part *copy = ul_arena_copy(arena, parts, sizeof *parts * count);
+    struct ul_plan_substep *copy = ul_arena_copy(arena, substeps, sizeof *substeps * count);
     for (uint32_t i = 0; i < count; i++)
-        part_copy(arena, &copy[i]);
+        substep_copy(arena, &copy[i]);
     return copy;
 }
 
@@ -66,8 +68,8 @@ uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_st
     struct ul_plan_alternative *alternatives = ul_arena_copy(
         arena, step->alternatives, sizeof *step->alternatives * step->alternative_count);
     for (uint32_t i = 0; i < step->alternative_count; i++)
-        alternatives[i].parts =
-            parts_copy(arena, alternatives[i].parts, alternatives[i].part_count);
+        alternatives[i].substeps =
+            substeps_copy(arena, alternatives[i].substeps, alternatives[i].substep_count);
     added->alternatives = alternatives;
     added->predecessors = ul_arena_copy(arena, step->predecessors,
                                         sizeof *step->predecessors * step->predecessor_count);
@@ -75,9 +77,10 @@ uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_st
 }
 
 uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
-                                    uint64_t cost, const struct ul_plan_part *part)
+                                    uint64_t cost, const struct ul_plan_substep *substep)
 {
-    struct ul_plan_alternative alternative = {.parts = part, .part_count = 1, .cost = cost};
+    struct ul_plan_alternative alternative = {
+        .substeps = substep, .substep_count = 1, .cost = cost};
     struct ul_plan_step step = {.name = name,
                                 .kind = UL_PLAN_COMPUTE,
                                 .region = region,
@@ -177,33 +180,33 @@ static enum ul_status ids_verify(struct verifier *v, const uint32_t *ids, uint32
     return UL_OK;
 }
 
-static enum ul_status part_verify(struct verifier *v, const struct ul_plan_part *part)
+static enum ul_status substep_verify(struct verifier *v, const struct ul_plan_substep *substep)
 {
     const struct ul_problem *problem = v->problem;
     const char *name = name_or(problem->steps[v->step].name);
-    UL_TRY(ids_verify(v, part->reads, part->read_count));
-    UL_TRY(ids_verify(v, part->writes, part->write_count));
-    for (uint32_t i = 0; i < part->read_count; i++) {
-        if (!v->written[part->reads[i]])
+    UL_TRY(ids_verify(v, substep->reads, substep->read_count));
+    UL_TRY(ids_verify(v, substep->writes, substep->write_count));
+    for (uint32_t i = 0; i < substep->read_count; i++) {
+        if (!v->written[substep->reads[i]])
             return ul_diag_set(v->diag, UL_INVALID, "step %s: reads %s before it is written.", name,
-                               name_or(problem->values[part->reads[i]].name));
+                               name_or(problem->values[substep->reads[i]].name));
     }
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
-        const struct ul_plan_in_place *option = &part->in_place[i];
-        if (!ul_ids_have(part->writes, part->write_count, option->output) ||
-            !ul_ids_have(part->reads, part->read_count, option->input))
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        const struct ul_plan_in_place *option = &substep->in_place[i];
+        if (!ul_ids_have(substep->writes, substep->write_count, option->output) ||
+            !ul_ids_have(substep->reads, substep->read_count, option->input))
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an in-place option names a value that it does not "
                                "write or read.",
                                name);
     }
-    if (part->scratch_space >= problem->space_count ||
-        !power_of_two_or_zero(part->scratch_alignment_bytes) ||
-        part->scratch_alignment_bytes > (uint64_t)1 << 30)
+    if (substep->scratch_space >= problem->space_count ||
+        !power_of_two_or_zero(substep->scratch_alignment_bytes) ||
+        substep->scratch_alignment_bytes > (uint64_t)1 << 30)
         return ul_diag_set(v->diag, UL_INVALID, "step %s: bad scratch space or alignment.", name);
-    for (uint32_t i = 0; i < part->write_count; i++)
-        v->written[part->writes[i]] = 1;
-    return total_add(v, part->scratch_bytes, part->scratch_alignment_bytes, name);
+    for (uint32_t i = 0; i < substep->write_count; i++)
+        v->written[substep->writes[i]] = 1;
+    return total_add(v, substep->scratch_bytes, substep->scratch_alignment_bytes, name);
 }
 
 /* Leaving region `from` for `to` closes every region on the way up; entering a closed one shows
@@ -244,11 +247,11 @@ static enum ul_status step_verify(struct verifier *v)
     }
     for (uint32_t i = 0; i < step->alternative_count; i++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[i];
-        if (alternative->part_count == 0 || alternative->cost > UINT64_MAX >> 24)
+        if (alternative->substep_count == 0 || alternative->cost > UINT64_MAX >> 24)
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: an alternative without parts, or of absurd cost.", name);
-        for (uint32_t j = 0; j < alternative->part_count; j++)
-            UL_TRY(part_verify(v, &alternative->parts[j]));
+        for (uint32_t j = 0; j < alternative->substep_count; j++)
+            UL_TRY(substep_verify(v, &alternative->substeps[j]));
     }
     return UL_OK;
 }

@@ -59,7 +59,7 @@ struct ul_plan_in_place {
 
 /* One position on the timeline: what is touched while it runs. Everything that a part touches is
  * live together. A value both read and written is updated where it lies. */
-struct ul_plan_part {
+struct ul_plan_substep {
     const uint32_t *reads;
     const uint32_t *writes;
     const struct ul_plan_in_place *in_place;
@@ -75,8 +75,8 @@ struct ul_plan_part {
  * several, run one after the other with nothing between them. */
 struct ul_plan_alternative {
     const char *name; /* may be NULL */
-    const struct ul_plan_part *parts;
-    uint32_t part_count;
+    const struct ul_plan_substep *substeps;
+    uint32_t substep_count;
     uint64_t cost;
 };
 
@@ -138,7 +138,7 @@ uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_v
 uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_step *step);
 /* A step with one alternative of one part. */
 uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
-                                    uint64_t cost, const struct ul_plan_part *part);
+                                    uint64_t cost, const struct ul_plan_substep *substep);
 uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,

@@ -67,9 +67,9 @@ struct linker {
     uint32_t *touch_first; /* per value: touches in file order, one for each node */
     uint32_t *touch_end;
     struct touch *touches;
-    uint8_t *takes_over; /* per value: a plain step may make it in place */
-    uint32_t *holder;    /* per value: the node whose value it is, or UL_PLAN_NONE */
-    uint32_t *primary;   /* per node: the value that it holds itself, or UL_PLAN_NONE */
+    uint8_t *may_reuse; /* per value: a plain step may make it in place */
+    uint32_t *holder;   /* per value: the node whose value it is, or UL_PLAN_NONE */
+    uint32_t *primary;  /* per node: the value that it holds itself, or UL_PLAN_NONE */
     uint32_t end;
     bool exact;
 };
@@ -144,15 +144,15 @@ static bool has_ids(const uint32_t *all, uint32_t all_count, const uint32_t *ids
 static bool is_plain(const struct ul_plan_step *step)
 {
     const struct ul_plan_alternative *way = cheapest(step);
-    bool plain = step->region == 0 && way->part_count == 1;
+    bool plain = step->region == 0 && way->substep_count == 1;
     for (uint32_t a = 0; a < step->alternative_count; a++) {
-        for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
-            const struct ul_plan_part *part = &step->alternatives[a].parts[i];
-            plain =
-                plain &&
-                has_ids(way->parts->reads, way->parts->read_count, part->reads, part->read_count) &&
-                has_ids(way->parts->writes, way->parts->write_count, part->writes,
-                        part->write_count);
+        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+            plain = plain &&
+                    has_ids(way->substeps->reads, way->substeps->read_count, substep->reads,
+                            substep->read_count) &&
+                    has_ids(way->substeps->writes, way->substeps->write_count, substep->writes,
+                            substep->write_count);
         }
     }
     return plain;
@@ -182,15 +182,15 @@ static void steps_assign(struct linker *l)
     l->step_nodes = l->node_count;
 }
 
-static void takers_mark(struct linker *l)
+static void reuses_mark(struct linker *l)
 {
-    l->takes_over = ul_arena_alloc(l->scratch, l->problem->value_count);
+    l->may_reuse = ul_arena_alloc(l->scratch, l->problem->value_count);
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
         const struct ul_plan_alternative *way = cheapest(&l->problem->steps[s]);
-        if (l->problem->steps[s].region != 0 || way->part_count != 1)
+        if (l->problem->steps[s].region != 0 || way->substep_count != 1)
             continue;
-        for (uint32_t i = 0; i < way->parts[0].in_place_count; i++)
-            l->takes_over[way->parts[0].in_place[i].output] = 1;
+        for (uint32_t i = 0; i < way->substeps[0].in_place_count; i++)
+            l->may_reuse[way->substeps[0].in_place[i].output] = 1;
     }
 }
 
@@ -201,12 +201,12 @@ static void touches_visit(struct linker *l, touch_visit *visit)
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
         const struct ul_plan_step *step = &l->problem->steps[s];
         for (uint32_t a = 0; a < step->alternative_count; a++) {
-            for (uint32_t i = 0; i < step->alternatives[a].part_count; i++) {
-                const struct ul_plan_part *part = &step->alternatives[a].parts[i];
-                for (uint32_t j = 0; j < part->read_count; j++)
-                    visit(l, part->reads[j], s, false);
-                for (uint32_t j = 0; j < part->write_count; j++)
-                    visit(l, part->writes[j], s, true);
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                for (uint32_t j = 0; j < substep->read_count; j++)
+                    visit(l, substep->reads[j], s, false);
+                for (uint32_t j = 0; j < substep->write_count; j++)
+                    visit(l, substep->writes[j], s, true);
             }
         }
     }
@@ -248,7 +248,7 @@ static bool is_local(const struct linker *l, uint32_t value)
     const struct ul_plan_value *at = &l->problem->values[value];
     return l->touch_end[value] == l->touch_first[value] + 1 && !at->live_from_start &&
            !at->live_to_end && !at->persistent && at->span_region == UL_PLAN_NONE &&
-           !l->takes_over[value];
+           !l->may_reuse[value];
 }
 
 static bool range_is_local(const struct linker *l, const struct ul_plan_range *range)
@@ -327,10 +327,11 @@ static bool option_viable(const struct linker *l, const struct ul_plan_in_place 
            moving_bytes(l, option->output) > 0 && moving_bytes(l, option->input) > 0;
 }
 
-static bool has_option(const struct linker *l, const struct ul_plan_part *part, uint32_t value)
+static bool has_option(const struct linker *l, const struct ul_plan_substep *substep,
+                       uint32_t value)
 {
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
-        if (part->in_place[i].output == value && option_viable(l, &part->in_place[i]))
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        if (substep->in_place[i].output == value && option_viable(l, &substep->in_place[i]))
             return true;
     }
     return false;
@@ -339,17 +340,17 @@ static bool has_option(const struct linker *l, const struct ul_plan_part *part, 
 /* Of the values that only this step makes: one that may be made in place, else the largest. */
 static void primary_choose(struct linker *l, const struct ul_plan_step *step, uint32_t node)
 {
-    const struct ul_plan_part *part = cheapest(step)->parts;
+    const struct ul_plan_substep *substep = cheapest(step)->substeps;
     uint64_t best_bytes = 0;
     bool best_option = false;
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        uint32_t value = part->writes[i];
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t value = substep->writes[i];
         const struct touch *first = &l->touches[l->touch_first[value]];
         uint64_t bytes = moving_bytes(l, value);
         if (bytes == 0 || l->problem->values[value].live_from_start || first->node != node ||
             first_writers(l, value) != 1)
             continue;
-        bool option = has_option(l, part, value);
+        bool option = has_option(l, substep, value);
         l->exact = l->exact && !(option && best_option);
         if (option < best_option || (option == best_option && bytes <= best_bytes))
             continue;
@@ -526,24 +527,24 @@ static void inputs_gate(struct linker *l)
 static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint32_t step)
 {
     const struct ul_plan_alternative *way = cheapest(&l->problem->steps[step]);
-    const struct ul_plan_part *part = &way->parts[0];
+    const struct ul_plan_substep *substep = &way->substeps[0];
     uint32_t node = l->node_of[step];
     uint32_t viable = 0;
     bool certain = false;
-    if (way->part_count != 1 || l->problem->steps[step].region != 0)
+    if (way->substep_count != 1 || l->problem->steps[step].region != 0)
         return;
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
-        uint64_t out_bytes = moving_bytes(l, part->in_place[i].output);
-        uint64_t in_bytes = moving_bytes(l, part->in_place[i].input);
-        uint32_t input = l->holder[part->in_place[i].input];
-        if (!option_viable(l, &part->in_place[i]) || input == node)
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        uint64_t out_bytes = moving_bytes(l, substep->in_place[i].output);
+        uint64_t in_bytes = moving_bytes(l, substep->in_place[i].input);
+        uint32_t input = l->holder[substep->in_place[i].input];
+        if (!option_viable(l, &substep->in_place[i]) || input == node)
             continue;
         viable++;
-        l->exact = l->exact && l->holder[part->in_place[i].output] == node;
+        l->exact = l->exact && l->holder[substep->in_place[i].output] == node;
         /* What is shared is the lesser of both nodes' values, which may be sums. */
-        uint64_t least = l->nodes[input].size_bytes;
-        least = l->nodes[node].size_bytes < least ? l->nodes[node].size_bytes : least;
-        if (l->holder[part->in_place[i].output] != node || least > out_bytes || certain ||
+        uint64_t min = l->nodes[input].size_bytes;
+        min = l->nodes[node].size_bytes < min ? l->nodes[node].size_bytes : min;
+        if (l->holder[substep->in_place[i].output] != node || min > out_bytes || certain ||
             in_bytes < out_bytes)
             continue;
         certain = only_reader[input] == node;
@@ -694,7 +695,7 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
     memset(out, 0, sizeof *out);
     steps_assign(&l);
     touches_make(&l);
-    takers_mark(&l);
+    reuses_mark(&l);
     working_sum(&l);
     primaries_choose(&l);
     l.holder = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);

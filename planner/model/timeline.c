@@ -25,12 +25,12 @@ struct timeline {
     uint32_t *loop_begin, *loop_end; /* per region: its positions */
 };
 
-const struct ul_plan_part *ul_part_at(const struct ul_problem *problem,
-                                      const struct ul_plan_position *position)
+const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
+                                            const struct ul_plan_position *position)
 {
     return &problem->steps[position->step]
                 .alternatives[position->alternative]
-                .parts[position->part];
+                .substeps[position->substep];
 }
 
 uint32_t ul_step_cheapest(const struct ul_plan_step *step)
@@ -54,7 +54,7 @@ void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *probl
     for (uint32_t i = 0; i < step_count; i++) {
         const struct ul_plan_step *step = &problem->steps[steps[i]];
         uint32_t a = alternatives != NULL ? alternatives[steps[i]] : ul_step_cheapest(step);
-        count += step->alternatives[a].part_count;
+        count += step->alternatives[a].substep_count;
     }
     plan->positions = UL_NEW_ARRAY(arena, struct ul_plan_position, count);
     plan->position_count = count;
@@ -63,9 +63,9 @@ void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *probl
         const struct ul_plan_step *step = &problem->steps[steps[i]];
         uint32_t a = alternatives != NULL ? alternatives[steps[i]] : ul_step_cheapest(step);
         uint32_t copy = runs[steps[i]]++;
-        for (uint32_t part = 0; part < step->alternatives[a].part_count; part++)
+        for (uint32_t substep = 0; substep < step->alternatives[a].substep_count; substep++)
             plan->positions[count++] = (struct ul_plan_position){
-                .step = steps[i], .alternative = a, .part = part, .copy = copy};
+                .step = steps[i], .alternative = a, .substep = substep, .copy = copy};
     }
     ul_arena_done(&scratch);
 }
@@ -78,13 +78,13 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
 
 /* The copy of `value` that a write at `position` goes to: a recomputation that does not read the
  * value makes a fresh one. */
-static uint32_t written_copy(const struct ul_plan_part *part,
+static uint32_t written_copy(const struct ul_plan_substep *substep,
                              const struct ul_plan_position *position, uint32_t copies,
                              uint32_t value)
 {
     if (copies == 0)
         return 0;
-    if (position->copy < copies || ul_ids_have(part->reads, part->read_count, value))
+    if (position->copy < copies || ul_ids_have(substep->reads, substep->read_count, value))
         return copies - 1;
     return position->copy;
 }
@@ -99,10 +99,10 @@ static void copies_count(struct timeline *t)
     }
     for (uint32_t p = 0; p < t->plan->position_count; p++) {
         const struct ul_plan_position *position = &t->plan->positions[p];
-        const struct ul_plan_part *part = ul_part_at(problem, position);
-        for (uint32_t i = 0; i < part->write_count; i++) {
-            uint32_t v = part->writes[i];
-            uint32_t copy = written_copy(part, position, t->copies[v], v);
+        const struct ul_plan_substep *substep = ul_substep_at(problem, position);
+        for (uint32_t i = 0; i < substep->write_count; i++) {
+            uint32_t v = substep->writes[i];
+            uint32_t copy = written_copy(substep, position, t->copies[v], v);
             if (copy >= t->copies[v])
                 t->copies[v] = copy + 1;
         }
@@ -122,7 +122,7 @@ static uint32_t ranges_new(struct timeline *t, struct ul_arena *arena)
     plan->value_ranges[problem->value_count] = count;
     uint32_t scratch_count = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
-        scratch_count += ul_part_at(problem, &plan->positions[p])->scratch_bytes > 0;
+        scratch_count += ul_substep_at(problem, &plan->positions[p])->scratch_bytes > 0;
     plan->range_count = count + scratch_count;
     plan->ranges = UL_NEW_ARRAY(arena, struct ul_plan_range, plan->range_count);
     for (uint32_t v = 0; v < problem->value_count; v++) {
@@ -153,28 +153,28 @@ static void ranges_touch(struct timeline *t, uint32_t next_scratch)
     for (uint32_t v = 0; v < t->problem->value_count; v++)
         t->copies[v] = t->problem->values[v].live_from_start || t->problem->values[v].persistent;
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_part *part = ul_part_at(t->problem, &plan->positions[p]);
-        for (uint32_t i = 0; i < part->read_count; i++) {
-            uint32_t v = part->reads[i];
+        const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
+        for (uint32_t i = 0; i < substep->read_count; i++) {
+            uint32_t v = substep->reads[i];
             if (t->copies[v] > 0)
                 range_touch(&plan->ranges[plan->value_ranges[v] + t->copies[v] - 1], p);
         }
-        for (uint32_t i = 0; i < part->write_count; i++) {
-            uint32_t v = part->writes[i];
-            uint32_t copy = written_copy(part, &plan->positions[p], t->copies[v], v);
+        for (uint32_t i = 0; i < substep->write_count; i++) {
+            uint32_t v = substep->writes[i];
+            uint32_t copy = written_copy(substep, &plan->positions[p], t->copies[v], v);
             if (copy >= t->copies[v])
                 t->copies[v] = copy + 1;
             range_touch(&plan->ranges[plan->value_ranges[v] + copy], p);
         }
-        if (part->scratch_bytes > 0)
+        if (substep->scratch_bytes > 0)
             plan->ranges[next_scratch++] =
                 (struct ul_plan_range){.value = UL_PLAN_NONE,
                                        .begin = p,
                                        .end = p + 1,
-                                       .space = part->scratch_space,
+                                       .space = substep->scratch_space,
                                        .alias = UL_PLAN_NONE,
                                        .class = UL_PLAN_SCRATCH,
-                                       .size_bytes = part->scratch_bytes};
+                                       .size_bytes = substep->scratch_bytes};
     }
 }
 
@@ -269,11 +269,11 @@ static void loops_apply(struct timeline *t)
     for (uint32_t r = 0; r < t->problem->region_count; r++)
         any = any || t->problem->regions[r].kind == UL_PLAN_LOOP;
     for (uint32_t p = 0; any && p < plan->position_count; p++) {
-        const struct ul_plan_part *part = ul_part_at(t->problem, &plan->positions[p]);
-        for (uint32_t i = 0; i < part->read_count; i++)
-            range_stretch(t, part->reads[i], p);
-        for (uint32_t i = 0; i < part->write_count; i++)
-            range_stretch(t, part->writes[i], p);
+        const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            range_stretch(t, substep->reads[i], p);
+        for (uint32_t i = 0; i < substep->write_count; i++)
+            range_stretch(t, substep->writes[i], p);
     }
 }
 
@@ -313,14 +313,15 @@ static bool needed_again(const struct timeline *t, uint32_t position, uint32_t r
 }
 
 static void option_apply(struct timeline *t, enum ul_alias_mode mode, uint32_t position,
-                         const struct ul_plan_part *part, const struct ul_plan_in_place *option)
+                         const struct ul_plan_substep *substep,
+                         const struct ul_plan_in_place *option)
 {
     struct ul_plan *plan = t->plan;
     const struct ul_plan_value *out = &t->problem->values[option->output];
     const struct ul_plan_value *in = &t->problem->values[option->input];
     if (out->space != in->space || out->size_bytes > in->size_bytes || out->pinned ||
         out->live_from_start || out->persistent ||
-        ul_ids_have(part->writes, part->write_count,
+        ul_ids_have(substep->writes, substep->write_count,
                     option->input)) /* updated: both would be written */
         return;
     uint64_t unit = plan->alignment_bytes;
@@ -343,9 +344,9 @@ static void aliases_choose(struct timeline *t, enum ul_alias_mode mode)
     for (uint32_t r = 0; r < plan->range_count; r++)
         t->taken[r] = UL_PLAN_NONE;
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_part *part = ul_part_at(t->problem, &plan->positions[p]);
-        for (uint32_t i = 0; i < part->in_place_count; i++)
-            option_apply(t, mode, p, part, &part->in_place[i]);
+        const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
+        for (uint32_t i = 0; i < substep->in_place_count; i++)
+            option_apply(t, mode, p, substep, &substep->in_place[i]);
     }
 }
 

@@ -10,8 +10,8 @@ enum ul_alias_mode { UL_ALIAS_NONE, UL_ALIAS_EQUAL, UL_ALIAS_ALL };
 
 /* timeline.c */
 
-const struct ul_plan_part *ul_part_at(const struct ul_problem *problem,
-                                      const struct ul_plan_position *position);
+const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
+                                            const struct ul_plan_position *position);
 /* Fills ranges, value_ranges and alias decisions of `plan` from its positions. */
 void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
                        enum ul_alias_mode mode, struct ul_plan *plan);

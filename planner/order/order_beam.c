@@ -90,15 +90,15 @@ static void set_expand(struct beam *b, struct ul_arena *scratch, uint32_t at)
 {
     const uint64_t *set = b->now.set_words + (uint64_t)at * b->sets.words;
     uint64_t live = b->now.live_bytes[at];
-    uint64_t most = b->options->upper_bytes - 1;
+    uint64_t max = b->options->upper_bytes - 1;
     struct ul_order_ready chain[UL_ORDER_CHAIN];
     uint32_t count = ul_order_sets_ready(&b->sets, set, live, b->ready);
-    if (ul_order_sets_chain(&b->sets, set, live, most, b->ready, count, chain) > 0) {
+    if (ul_order_sets_chain(&b->sets, set, live, max, b->ready, count, chain) > 0) {
         candidate_add(b, scratch, at, &chain[0]);
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (b->ready[i].step.during_bytes <= most)
+        if (b->ready[i].step.during_bytes <= max)
             candidate_add(b, scratch, at, &b->ready[i]);
     }
 }

@@ -71,19 +71,19 @@ static void values_number(struct maker *m)
     }
 }
 
-static void node_take(struct maker *m, uint32_t v)
+static void node_reuse(struct maker *m, uint32_t v)
 {
     const struct ul_solve_graph *g = m->graph;
     struct ul_order_core *c = m->core;
     uint32_t at = m->number[v];
     uint32_t from = g->in_place != NULL ? g->in_place[v] : UL_PLAN_NONE;
-    c->take_value[at] = UL_PLAN_NONE;
+    c->reuse_value[at] = UL_PLAN_NONE;
     if (from == UL_PLAN_NONE)
         return;
     uint64_t bytes = g->size_bytes[from];
     bytes = g->size_bytes[v] < bytes ? g->size_bytes[v] : bytes;
-    c->take_value[at] = m->value[from];
-    c->take_bytes[at] = bytes;
+    c->reuse_value[at] = m->value[from];
+    c->reuse_bytes[at] = bytes;
     /* What only this node reads dies here in every order. */
     if (m->value[from] == UL_PLAN_NONE && bytes > 0)
         c->working_bytes[at] -= bytes;
@@ -139,8 +139,8 @@ static void nodes_make(struct maker *m, const uint32_t *order)
         c->nodes[c->node_count++] = order[i];
     }
     c->working_bytes = UL_NEW_ARRAY(m->arena, uint64_t, c->node_count);
-    c->take_value = UL_NEW_ARRAY(m->arena, uint32_t, c->node_count);
-    c->take_bytes = UL_NEW_ARRAY(m->arena, uint64_t, c->node_count);
+    c->reuse_value = UL_NEW_ARRAY(m->arena, uint32_t, c->node_count);
+    c->reuse_bytes = UL_NEW_ARRAY(m->arena, uint64_t, c->node_count);
     c->pred_first = UL_NEW_ARRAY(m->arena, uint32_t, (uint64_t)c->node_count + 1);
     c->touch_first = UL_NEW_ARRAY(m->arena, uint32_t, (uint64_t)c->node_count + 1);
     c->preds = UL_NEW_ARRAY(m->arena, uint32_t, preds_count(m));
@@ -150,7 +150,7 @@ static void nodes_make(struct maker *m, const uint32_t *order)
     values_number(m);
     for (uint32_t i = 0; i < c->node_count; i++) {
         node_lists(m, c->nodes[i]);
-        node_take(m, c->nodes[i]);
+        node_reuse(m, c->nodes[i]);
     }
 }
 
@@ -208,12 +208,12 @@ uint64_t ul_order_core_profile(struct ul_arena *scratch, const struct ul_order_c
     uint64_t peak = live;
     for (uint32_t i = 0; i < core->node_count; i++) {
         uint32_t v = order[i];
-        uint32_t take = core->take_value[v];
+        uint32_t take = core->reuse_value[v];
         uint64_t shared = 0;
         if (before_bytes != NULL)
             before_bytes[i] = live;
         if (take != UL_PLAN_NONE && (core->reversed ? !born[take] : left[take] == 1))
-            shared = core->take_bytes[v];
+            shared = core->reuse_bytes[v];
         for (uint32_t k = core->touch_first[v]; k < core->touch_first[v + 1]; k++) {
             uint32_t value = core->touches[k];
             live += born[value] ? 0 : core->size_bytes[value];
@@ -271,8 +271,8 @@ static void slice_alloc(struct ul_arena *arena, const struct ul_order_slicer *s,
     uint64_t n = end - begin;
     slice->nodes = UL_NEW_ARRAY(arena, uint32_t, n);
     slice->working_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
-    slice->take_value = UL_NEW_ARRAY(arena, uint32_t, n);
-    slice->take_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
+    slice->reuse_value = UL_NEW_ARRAY(arena, uint32_t, n);
+    slice->reuse_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
     slice->pred_first = UL_NEW_ARRAY(arena, uint32_t, n + 1);
     slice->touch_first = UL_NEW_ARRAY(arena, uint32_t, n + 1);
     slice->preds = UL_NEW_ARRAY(arena, uint32_t, preds);
@@ -314,9 +314,9 @@ static void slice_node(struct ul_order_slicer *s, uint32_t begin, uint32_t end, 
     }
     for (uint32_t k = core->touch_first[node]; k < core->touch_first[node + 1]; k++)
         slice_touch(s, begin, end, core->touches[k], slice);
-    uint32_t take = core->take_value[node];
-    slice->take_value[at] = take == UL_PLAN_NONE ? take : s->local[take];
-    slice->take_bytes[at] = core->take_bytes[node];
+    uint32_t take = core->reuse_value[node];
+    slice->reuse_value[at] = take == UL_PLAN_NONE ? take : s->local[take];
+    slice->reuse_bytes[at] = core->reuse_bytes[node];
     slice->node_count++;
 }
 
@@ -364,8 +364,8 @@ void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *c
     r->reversed = !core->reversed;
     r->nodes = UL_NEW_ARRAY(arena, uint32_t, n);
     r->working_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
-    r->take_value = UL_NEW_ARRAY(arena, uint32_t, n);
-    r->take_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
+    r->reuse_value = UL_NEW_ARRAY(arena, uint32_t, n);
+    r->reuse_bytes = UL_NEW_ARRAY(arena, uint64_t, n);
     r->touch_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)n + 1);
     r->touches = UL_NEW_ARRAY(arena, uint32_t, core->touch_first[n]);
     r->flags = UL_NEW_ARRAY(arena, uint8_t, core->value_count);
@@ -380,8 +380,8 @@ void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *c
         uint32_t v = n - 1 - i;
         r->nodes[i] = v;
         r->working_bytes[i] = core->working_bytes[v];
-        r->take_value[i] = core->take_value[v];
-        r->take_bytes[i] = core->take_bytes[v];
+        r->reuse_value[i] = core->reuse_value[v];
+        r->reuse_bytes[i] = core->reuse_bytes[v];
         r->touch_first[i + 1] = r->touch_first[i];
         for (uint32_t k = core->touch_first[v]; k < core->touch_first[v + 1]; k++)
             r->touches[r->touch_first[i + 1]++] = core->touches[k];

@@ -179,9 +179,9 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
                                         uint32_t *order)
 {
     /* Every state costs work: room for more than there is work for would be room for nothing. */
-    uint64_t most = effort->work_limit > effort->work ? effort->work_limit - effort->work : 1;
-    if (most < state_limit)
-        state_limit = (uint32_t)most;
+    uint64_t max = effort->work_limit > effort->work ? effort->work_limit - effort->work : 1;
+    if (max < state_limit)
+        state_limit = (uint32_t)max;
     struct search s = {.state_limit = state_limit, .upper_bytes = upper_bytes};
     ul_order_sets_init(scratch, core, &s.sets);
     search_init(&s, scratch);

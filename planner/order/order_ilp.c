@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { NODES_MOST = 30 };
+enum { NODES_MAX = 30 };
 
 /* A variable, or a constant. */
 static const uint32_t ZERO = UINT32_MAX - 1, ONE = UINT32_MAX;
@@ -34,7 +34,7 @@ struct program {
     uint32_t *done;                     /* per node and position */
     uint32_t *begun, *ended;            /* per value and position */
     uint32_t *taken;                    /* per node and position */
-    uint64_t most_bytes;
+    uint64_t max_bytes;
 };
 
 static uint32_t done_at(const struct program *p, uint32_t v, uint32_t t)
@@ -162,7 +162,7 @@ static void value_rows(struct program *p)
 }
 
 /* A node takes over bytes at t if it runs there and their value ends there. */
-static void take_rows(struct program *p)
+static void reuse_rows(struct program *p)
 {
     const struct ul_order_core *c = p->core;
     p->taken = UL_NEW_ARRAY(p->arena, uint32_t, (uint64_t)p->n * p->n);
@@ -170,10 +170,10 @@ static void take_rows(struct program *p)
         for (uint32_t t = 0; t < p->n; t++) {
             uint32_t *taken = &p->taken[(uint64_t)v * p->n + t];
             *taken = ZERO;
-            if (c->take_value[v] == UL_PLAN_NONE || t < p->first[v] || t > p->last[v])
+            if (c->reuse_value[v] == UL_PLAN_NONE || t < p->first[v] || t > p->last[v])
                 continue;
             *taken = variable_new(p, false);
-            at_most(p, *taken, p->ended[(uint64_t)c->take_value[v] * p->n + t]);
+            at_most(p, *taken, p->ended[(uint64_t)c->reuse_value[v] * p->n + t]);
             ul_ilp_add_row(p->ilp, -INFINITY, 0);
             term_add(p, *taken, 1);
             term_add(p, done_at(p, v, t), -1);
@@ -186,9 +186,9 @@ static void take_rows(struct program *p)
 static void memory_rows(struct program *p)
 {
     const struct ul_order_core *c = p->core;
-    double unit = (double)p->most_bytes + 1;
+    double unit = (double)p->max_bytes + 1;
     for (uint32_t t = 0; t < p->n; t++) {
-        ul_ilp_add_row(p->ilp, -INFINITY, (double)(p->most_bytes - c->start_bytes) / unit);
+        ul_ilp_add_row(p->ilp, -INFINITY, (double)(p->max_bytes - c->start_bytes) / unit);
         for (uint32_t x = 0; x < c->value_count; x++) {
             double bytes = (double)c->size_bytes[x] / unit;
             if ((c->flags[x] & UL_ORDER_OPEN) == 0)
@@ -201,7 +201,7 @@ static void memory_rows(struct program *p)
             term_add(p, done_at(p, v, t), bytes);
             if (t > 0)
                 term_add(p, done_at(p, v, t - 1), -bytes);
-            term_add(p, p->taken[(uint64_t)v * p->n + t], -(double)c->take_bytes[v] / unit);
+            term_add(p, p->taken[(uint64_t)v * p->n + t], -(double)c->reuse_bytes[v] / unit);
         }
     }
 }
@@ -230,7 +230,7 @@ static uint64_t bytes_divisor(const struct ul_order_core *c)
     for (uint32_t i = 0; i < count; i++) {
         uint64_t rest = i < c->value_count ? c->size_bytes[i]
                         : i % 2 != 0       ? c->working_bytes[(i - c->value_count) / 2]
-                                           : c->take_bytes[(i - c->value_count) / 2];
+                                           : c->reuse_bytes[(i - c->value_count) / 2];
         while (rest != 0) {
             uint64_t next = divisor % rest;
             divisor = rest;
@@ -251,7 +251,7 @@ static double seconds_left(const struct ul_order_effort *effort)
     return left > 1e-3 ? left : 1e-3;
 }
 
-/* Whether an order of at most most_bytes exists. */
+/* Whether an order of at most max_bytes exists. */
 static enum ul_order_outcome program_run(struct ul_arena *scratch, struct program *p,
                                          struct ul_order_effort *effort, uint32_t *order)
 {
@@ -259,7 +259,7 @@ static enum ul_order_outcome program_run(struct ul_arena *scratch, struct progra
     columns_make(p);
     order_rows(p);
     value_rows(p);
-    take_rows(p);
+    reuse_rows(p);
     memory_rows(p);
     /* A simplex iteration goes through all of the program. */
     uint64_t each = (uint64_t)p->ilp->row_count + p->ilp->column_count;
@@ -285,13 +285,13 @@ enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_ord
     struct program p = {.core = core, .arena = scratch, .n = core->node_count};
     uint64_t unit = bytes_divisor(core);
     enum ul_order_outcome outcome = UL_ORDER_PROVEN;
-    if (p.n > NODES_MOST || core->reversed)
+    if (p.n > NODES_MAX || core->reversed)
         return UL_ORDER_UNKNOWN;
     touchers_find(&p);
     windows_find(&p);
     uint32_t *found = UL_NEW_ARRAY(scratch, uint32_t, p.n);
     while (upper_bytes > *lower_bytes && upper_bytes >= core->start_bytes + unit) {
-        p.most_bytes = upper_bytes - unit;
+        p.max_bytes = upper_bytes - unit;
         if (ul_order_effort_spent(effort))
             return UL_ORDER_UNKNOWN;
         enum ul_order_outcome step = program_run(scratch, &p, effort, found);

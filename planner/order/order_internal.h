@@ -30,11 +30,11 @@ struct ul_order_core {
     uint32_t *preds;
     uint32_t *touch_first; /* per node: values that it touches, node_count + 1 entries */
     uint32_t *touches;
-    uint32_t *take_value; /* per node: its value takes over this one's bytes where it dies (in a
+    uint32_t *reuse_value; /* per node: its value takes over this one's bytes where it dies (in a
                              reversed core: begins), or UL_PLAN_NONE */
-    uint64_t *take_bytes; /* how many */
-    uint64_t *size_bytes; /* per value */
-    uint8_t *flags;       /* per value: UL_ORDER_OPEN, UL_ORDER_STAYS */
+    uint64_t *reuse_bytes; /* how many */
+    uint64_t *size_bytes;  /* per value */
+    uint8_t *flags;        /* per value: UL_ORDER_OPEN, UL_ORDER_STAYS */
     bool reversed;
 };
 
@@ -135,8 +135,8 @@ static inline struct ul_order_step ul_order_set_step(const struct ul_order_sets 
         }
         made += born ? 0 : core->size_bytes[value];
         freed += dies ? core->size_bytes[value] : 0;
-        if (value == core->take_value[node] && (core->reversed ? !born : dies))
-            taken = core->take_bytes[node];
+        if (value == core->reuse_value[node] && (core->reversed ? !born : dies))
+            taken = core->reuse_bytes[node];
     }
     return (struct ul_order_step){live_bytes + made + core->working_bytes[node] - taken,
                                   live_bytes + made - freed};
@@ -155,12 +155,12 @@ struct ul_order_ready {
 uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
                              struct ul_order_ready *ready);
 /* Dominance. The live sum f of sets is submodular: so if a chain of nodes (each but the first
- * waits for the one before it) can run within `most_bytes` and ends no higher than it began,
- * having been higher in between, then running it at once costs no order within most_bytes
+ * waits for the one before it) can run within `max_bytes` and ends no higher than it began,
+ * having been higher in between, then running it at once costs no order within max_bytes
  * anything. Finds such a chain that starts with one of `ready`; 0: none. */
 enum { UL_ORDER_CHAIN = 24 };
 uint32_t ul_order_sets_chain(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
-                             uint64_t most_bytes, const struct ul_order_ready *ready,
+                             uint64_t max_bytes, const struct ul_order_ready *ready,
                              uint32_t ready_count, struct ul_order_ready chain[UL_ORDER_CHAIN]);
 
 /* What the engines may do, and have done: counted visits of nodes, the clock only where a time

@@ -16,7 +16,7 @@ enum { WORK_PER_NODE = 1 << 14 };
 static const uint64_t default_work = (uint64_t)1 << 28;
 static const char published_name[] = "published order";
 
-struct part {
+struct segment {
     struct ul_order_core core;
     uint32_t begin;            /* its first position */
     uint32_t *order;           /* the best, of the core's nodes */
@@ -37,8 +37,8 @@ struct runner {
     struct ul_order_run *run;
     struct ul_order_effort effort;
     struct ul_order_core core;
-    struct part *parts;
-    uint32_t part_count, part_capacity;
+    struct segment *segments;
+    uint32_t segment_count, segment_capacity;
     uint64_t lower_bytes; /* of all orders, so far */
 };
 
@@ -61,7 +61,7 @@ bool ul_order_effort_spent(struct ul_order_effort *effort)
 /* Marks the positions where all orders have the same set done: before and after each waist. A
  * node is one if every earlier one has a user no later than it (so that a path leads there), and
  * every later one an input no earlier. */
-static void cuts_find(struct runner *r, uint8_t *cut)
+static void waists_find(struct runner *r, uint8_t *waist)
 {
     const struct ul_order_core *c = &r->core;
     uint32_t n = c->node_count;
@@ -82,30 +82,31 @@ static void cuts_find(struct runner *r, uint8_t *cut)
     uint32_t earlier = 0;
     for (uint32_t v = 0; v < n; v++) {
         if (earlier <= v && later[v + 1] >= v + 1)
-            cut[v] = cut[v + 1] = 1;
+            waist[v] = waist[v + 1] = 1;
         earlier = first_succ[v] > earlier ? first_succ[v] : earlier;
     }
 }
 
-static void part_add(struct runner *r, struct ul_order_slicer *slicer, uint32_t begin, uint32_t end,
-                     const uint64_t *before_bytes)
+static void segment_add(struct runner *r, struct ul_order_slicer *slicer, uint32_t begin,
+                        uint32_t end, const uint64_t *before_bytes)
 {
-    UL_GROW(&r->scratch, r->parts, r->part_count, r->part_capacity);
-    struct part *part = &r->parts[r->part_count++];
-    part->begin = begin;
-    part->method = published_name;
-    ul_order_slice(&r->scratch, slicer, begin, end, before_bytes[begin], &part->core);
-    part->order = UL_NEW_ARRAY(&r->scratch, uint32_t, end - begin);
+    UL_GROW(&r->scratch, r->segments, r->segment_count, r->segment_capacity);
+    struct segment *segment = &r->segments[r->segment_count++];
+    segment->begin = begin;
+    segment->method = published_name;
+    ul_order_slice(&r->scratch, slicer, begin, end, before_bytes[begin], &segment->core);
+    segment->order = UL_NEW_ARRAY(&r->scratch, uint32_t, end - begin);
     for (uint32_t i = 0; i < end - begin; i++)
-        part->order[i] = i;
-    part->peak_bytes = ul_order_core_profile(&r->scratch, &part->core, part->order, NULL, NULL);
-    part->first_peak_bytes = part->peak_bytes;
+        segment->order[i] = i;
+    segment->peak_bytes =
+        ul_order_core_profile(&r->scratch, &segment->core, segment->order, NULL, NULL);
+    segment->first_peak_bytes = segment->peak_bytes;
 }
 
-static void parts_make(struct runner *r)
+static void segments_make(struct runner *r)
 {
     uint32_t n = r->core.node_count;
-    uint8_t *cut = ul_arena_alloc(&r->scratch, (uint64_t)n + 1);
+    uint8_t *waist = ul_arena_alloc(&r->scratch, (uint64_t)n + 1);
     uint32_t *order = UL_NEW_ARRAY(&r->scratch, uint32_t, n);
     uint64_t *before_bytes = UL_NEW_ARRAY(&r->scratch, uint64_t, n);
     struct ul_order_slicer slicer;
@@ -113,13 +114,13 @@ static void parts_make(struct runner *r)
         order[i] = i;
     ul_order_core_profile(&r->scratch, &r->core, order, before_bytes, NULL);
     ul_order_slicer_init(&r->scratch, &r->core, order, &slicer);
-    cuts_find(r, cut);
-    cut[n] = 1;
+    waists_find(r, waist);
+    waist[n] = 1;
     uint32_t begin = 0;
     for (uint32_t i = 1; i <= n; i++) {
-        if (!cut[i])
+        if (!waist[i])
             continue;
-        part_add(r, &slicer, begin, i, before_bytes);
+        segment_add(r, &slicer, begin, i, before_bytes);
         begin = i;
     }
 }
@@ -136,28 +137,28 @@ static uint64_t enough_bytes(const struct runner *r)
     return r->lower_bytes > r->run->enough_bytes ? r->lower_bytes : r->run->enough_bytes;
 }
 
-static bool open_part(const struct runner *r, const struct part *part)
+static bool open_segment(const struct runner *r, const struct segment *segment)
 {
-    return part->peak_bytes > enough_bytes(r);
+    return segment->peak_bytes > enough_bytes(r);
 }
 
-static void part_offer(struct part *part, const uint32_t *order, const char *method)
+static void segment_offer(struct segment *segment, const uint32_t *order, const char *method)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    uint64_t peak = ul_order_core_profile(&scratch, &part->core, order, NULL, NULL);
-    if (peak < part->peak_bytes) {
-        part->peak_bytes = peak;
-        part->method = method;
-        memcpy(part->order, order, part->core.node_count * sizeof *order);
+    uint64_t peak = ul_order_core_profile(&scratch, &segment->core, order, NULL, NULL);
+    if (peak < segment->peak_bytes) {
+        segment->peak_bytes = peak;
+        segment->method = method;
+        memcpy(segment->order, order, segment->core.node_count * sizeof *order);
     }
     ul_arena_done(&scratch);
 }
 
 /* An order of the reversed core, read from its end, is one of the part's. */
-static void part_offer_reversed(struct part *part, uint32_t *order, const char *method)
+static void segment_offer_reversed(struct segment *segment, uint32_t *order, const char *method)
 {
-    uint32_t n = part->core.node_count;
+    uint32_t n = segment->core.node_count;
     for (uint32_t i = 0; i < n / 2; i++) {
         uint32_t node = order[i];
         order[i] = order[n - 1 - i];
@@ -165,85 +166,87 @@ static void part_offer_reversed(struct part *part, uint32_t *order, const char *
     }
     for (uint32_t i = 0; i < n; i++)
         order[i] = n - 1 - order[i];
-    part_offer(part, order, method);
+    segment_offer(segment, order, method);
 }
 
-static void part_greedy(struct runner *r, struct part *part)
+static void segment_greedy(struct runner *r, struct segment *segment)
 {
     struct ul_arena scratch;
     struct ul_order_core reversed;
     ul_arena_init(&scratch);
-    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
-    r->effort.work += part->core.pred_first[part->core.node_count];
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, segment->core.node_count);
+    r->effort.work += segment->core.pred_first[segment->core.node_count];
     if (wants(r, UL_ORDER_GREEDY)) {
-        ul_order_greedy(&scratch, &part->core, order);
-        part_offer(part, order, "greedy");
-        ul_order_core_reverse(&scratch, &part->core, &reversed);
+        ul_order_greedy(&scratch, &segment->core, order);
+        segment_offer(segment, order, "greedy");
+        ul_order_core_reverse(&scratch, &segment->core, &reversed);
         ul_order_greedy(&scratch, &reversed, order);
-        part_offer_reversed(part, order, "greedy, backwards");
+        segment_offer_reversed(segment, order, "greedy, backwards");
     }
     if (wants(r, UL_ORDER_DFS)) {
-        ul_order_depth_first(&scratch, &part->core, order);
-        part_offer(part, order, "depth-first");
+        ul_order_depth_first(&scratch, &segment->core, order);
+        segment_offer(segment, order, "depth-first");
     }
     ul_arena_done(&scratch);
 }
 
 /* Exact search with at most this many states, either way. */
-static void part_exact(struct runner *r, struct part *part, uint32_t state_limit, bool backwards)
+static void segment_exact(struct runner *r, struct segment *segment, uint32_t state_limit,
+                          bool backwards)
 {
     struct ul_arena scratch;
     struct ul_order_core reversed;
     ul_arena_init(&scratch);
-    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
-    if (r->lower_bytes > part->lower_bytes)
-        part->lower_bytes = r->lower_bytes;
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, segment->core.node_count);
+    if (r->lower_bytes > segment->lower_bytes)
+        segment->lower_bytes = r->lower_bytes;
     if (backwards)
-        ul_order_core_reverse(&scratch, &part->core, &reversed);
+        ul_order_core_reverse(&scratch, &segment->core, &reversed);
     enum ul_order_outcome outcome =
-        ul_order_downsets(&scratch, backwards ? &reversed : &part->core, &r->effort, state_limit,
-                          part->peak_bytes, &part->lower_bytes, order);
+        ul_order_downsets(&scratch, backwards ? &reversed : &segment->core, &r->effort, state_limit,
+                          segment->peak_bytes, &segment->lower_bytes, order);
     if (outcome == UL_ORDER_IMPROVED && backwards)
-        part_offer_reversed(part, order, "search over downsets");
+        segment_offer_reversed(segment, order, "search over downsets");
     else if (outcome == UL_ORDER_IMPROVED)
-        part_offer(part, order, "search over downsets");
-    if (part->lower_bytes > r->lower_bytes)
-        r->lower_bytes = part->lower_bytes;
+        segment_offer(segment, order, "search over downsets");
+    if (segment->lower_bytes > r->lower_bytes)
+        r->lower_bytes = segment->lower_bytes;
     ul_arena_done(&scratch);
 }
 
 /* The cross-check, only where it is asked for. */
-static void part_ilp(struct runner *r, struct part *part)
+static void segment_ilp(struct runner *r, struct segment *segment)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint32_t *order =
-        ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
-    if (r->lower_bytes > part->lower_bytes)
-        part->lower_bytes = r->lower_bytes;
-    ul_order_ilp(&scratch, &part->core, &r->effort, part->peak_bytes, &part->lower_bytes, order);
-    part_offer(part, order, "integer program");
-    if (part->lower_bytes > r->lower_bytes)
-        r->lower_bytes = part->lower_bytes;
+        ul_arena_copy(&scratch, segment->order, segment->core.node_count * sizeof *segment->order);
+    if (r->lower_bytes > segment->lower_bytes)
+        segment->lower_bytes = r->lower_bytes;
+    ul_order_ilp(&scratch, &segment->core, &r->effort, segment->peak_bytes, &segment->lower_bytes,
+                 order);
+    segment_offer(segment, order, "integer program");
+    if (segment->lower_bytes > r->lower_bytes)
+        r->lower_bytes = segment->lower_bytes;
     ul_arena_done(&scratch);
 }
 
-static enum ul_order_outcome part_beam(struct runner *r, struct part *part, uint32_t width,
-                                       bool backwards)
+static enum ul_order_outcome segment_beam(struct runner *r, struct segment *segment, uint32_t width,
+                                          bool backwards)
 {
     struct ul_arena scratch;
     struct ul_order_core reversed;
     ul_arena_init(&scratch);
-    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
-    struct ul_order_beam_options options = {.width = width, .upper_bytes = part->peak_bytes};
+    uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, segment->core.node_count);
+    struct ul_order_beam_options options = {.width = width, .upper_bytes = segment->peak_bytes};
     if (backwards)
-        ul_order_core_reverse(&scratch, &part->core, &reversed);
-    enum ul_order_outcome outcome =
-        ul_order_beam(&scratch, backwards ? &reversed : &part->core, &r->effort, &options, order);
+        ul_order_core_reverse(&scratch, &segment->core, &reversed);
+    enum ul_order_outcome outcome = ul_order_beam(&scratch, backwards ? &reversed : &segment->core,
+                                                  &r->effort, &options, order);
     if (outcome == UL_ORDER_IMPROVED && backwards)
-        part_offer_reversed(part, order, "beam, backwards");
+        segment_offer_reversed(segment, order, "beam, backwards");
     else if (outcome == UL_ORDER_IMPROVED)
-        part_offer(part, order, "beam");
+        segment_offer(segment, order, "beam");
     ul_arena_done(&scratch);
     return outcome;
 }
@@ -268,92 +271,93 @@ static void turn_end(struct runner *r, struct turn whole)
     r->effort.stopped_by_time = false; /* of the turn; the next look at the clock tells */
 }
 
-static void part_windows(struct runner *r, struct part *part, uint32_t share)
+static void segment_windows(struct runner *r, struct segment *segment, uint32_t share)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint32_t *order =
-        ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
-    uint64_t peak_bytes = part->peak_bytes;
+        ul_arena_copy(&scratch, segment->order, segment->core.node_count * sizeof *segment->order);
+    uint64_t peak_bytes = segment->peak_bytes;
     struct turn whole = turn_begin(r, share);
-    ul_order_windows(&part->core, &r->effort, enough_bytes(r), order, &peak_bytes);
+    ul_order_windows(&segment->core, &r->effort, enough_bytes(r), order, &peak_bytes);
     turn_end(r, whole);
-    part_offer(part, order, "windows");
+    segment_offer(segment, order, "windows");
     ul_arena_done(&scratch);
 }
 
 /* States that an exact search of the part may take: sets of large cores are large. */
-static uint32_t states_most(const struct part *part, uint32_t wanted)
+static uint32_t states_max(const struct segment *segment, uint32_t wanted)
 {
     enum { MEMORY_BYTES = 1 << 27, STATE_BYTES = 96 };
-    uint32_t most = MEMORY_BYTES / (part->core.node_count / 8 + STATE_BYTES);
-    return wanted < most ? wanted : most;
+    uint32_t max = MEMORY_BYTES / (segment->core.node_count / 8 + STATE_BYTES);
+    return wanted < max ? wanted : max;
 }
 
 /* Backwards for no more than forwards took, as long as it pays. */
-static bool part_beams(struct runner *r, struct part *part, uint32_t width, bool *backwards_pays)
+static bool segment_beams(struct runner *r, struct segment *segment, uint32_t width,
+                          bool *backwards_pays)
 {
     uint64_t before = r->effort.work;
-    if (part_beam(r, part, width, false) == UL_ORDER_PROVEN)
+    if (segment_beam(r, segment, width, false) == UL_ORDER_PROVEN)
         return false;
-    if (*backwards_pays && open_part(r, part) && !ul_order_effort_spent(&r->effort)) {
+    if (*backwards_pays && open_segment(r, segment) && !ul_order_effort_spent(&r->effort)) {
         uint64_t limit = r->effort.work_limit;
-        uint64_t most = r->effort.work + (r->effort.work - before);
-        r->effort.work_limit = most < limit ? most : limit;
-        *backwards_pays = part_beam(r, part, width, true) == UL_ORDER_IMPROVED;
+        uint64_t max = r->effort.work + (r->effort.work - before);
+        r->effort.work_limit = max < limit ? max : limit;
+        *backwards_pays = segment_beam(r, segment, width, true) == UL_ORDER_IMPROVED;
         r->effort.work_limit = limit;
     }
     return true;
 }
 
 /* One round, each method with the effort of its turn; whether another may help. */
-static bool part_round(struct runner *r, struct part *part, uint32_t states, uint32_t width,
-                       bool *backwards_pays)
+static bool segment_round(struct runner *r, struct segment *segment, uint32_t states,
+                          uint32_t width, bool *backwards_pays)
 {
     enum { EXACT_SHARE = 8, BEAM_SHARE = 4 };
     for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
         struct turn whole = turn_begin(r, r->run->method == UL_ORDER_DP ? 1 : EXACT_SHARE);
-        if (open_part(r, part) && !ul_order_effort_spent(&r->effort))
-            part_exact(r, part, states_most(part, states), backwards != 0);
+        if (open_segment(r, segment) && !ul_order_effort_spent(&r->effort))
+            segment_exact(r, segment, states_max(segment, states), backwards != 0);
         turn_end(r, whole);
     }
-    bool more = open_part(r, part) && !ul_order_effort_spent(&r->effort);
+    bool more = open_segment(r, segment) && !ul_order_effort_spent(&r->effort);
     if (more && wants(r, UL_ORDER_BEAM)) {
         struct turn whole = turn_begin(r, r->run->method == UL_ORDER_BEAM ? 1 : BEAM_SHARE);
-        more = part_beams(r, part, width, backwards_pays);
+        more = segment_beams(r, segment, width, backwards_pays);
         turn_end(r, whole);
     }
-    return more && open_part(r, part) && !ul_order_effort_spent(&r->effort);
+    return more && open_segment(r, segment) && !ul_order_effort_spent(&r->effort);
 }
 
-static void part_search(struct runner *r, struct part *part)
+static void segment_search(struct runner *r, struct segment *segment)
 {
-    enum { FIRST_STATES = 1 << 12, MOST_STATES = 1 << 20, FIRST_WIDTH = 8, FIRST_ROUNDS = 2 };
+    enum { FIRST_STATES = 1 << 12, MAX_STATES = 1 << 20, FIRST_WIDTH = 8, FIRST_ROUNDS = 2 };
     bool backwards_pays = true;
     uint32_t width = FIRST_WIDTH;
     uint32_t rounds = 0;
     if (r->run->method == UL_ORDER_ILP)
-        part_ilp(r, part);
-    for (uint32_t states = FIRST_STATES; states <= MOST_STATES; states *= 4) {
-        if (!part_round(r, part, states, width, &backwards_pays))
+        segment_ilp(r, segment);
+    for (uint32_t states = FIRST_STATES; states <= MAX_STATES; states *= 4) {
+        if (!segment_round(r, segment, states, width, &backwards_pays))
             return;
         bool costly = r->effort.work > r->effort.work_limit / 8;
         if ((++rounds >= FIRST_ROUNDS || costly) && wants(r, UL_ORDER_SEARCH))
-            part_windows(r, part, 3);
+            segment_windows(r, segment, 3);
         width *= 4;
     }
-    if (wants(r, UL_ORDER_SEARCH) && open_part(r, part))
-        part_windows(r, part, 1);
+    if (wants(r, UL_ORDER_SEARCH) && open_segment(r, segment))
+        segment_windows(r, segment, 1);
 }
 
 /* ---- The whole ---- */
 
-static struct part *largest_part(struct runner *r)
+static struct segment *largest_segment(struct runner *r)
 {
-    struct part *largest = NULL;
-    for (uint32_t i = 0; i < r->part_count; i++) {
-        if (largest == NULL || r->parts[i].peak_bytes > largest->peak_bytes)
-            largest = &r->parts[i];
+    struct segment *largest = NULL;
+    for (uint32_t i = 0; i < r->segment_count; i++) {
+        if (largest == NULL || r->segments[i].peak_bytes > largest->peak_bytes)
+            largest = &r->segments[i];
     }
     return largest;
 }
@@ -361,38 +365,38 @@ static struct part *largest_part(struct runner *r)
 /* Every part that the peak allows keeps its published order. */
 static void result_make(struct runner *r)
 {
-    const struct part *largest = largest_part(r);
+    const struct segment *largest = largest_segment(r);
     uint32_t n = r->core.node_count;
     uint32_t *order = UL_NEW_ARRAY(&r->scratch, uint32_t, n);
     uint64_t first_peak_bytes = 0;
-    for (uint32_t p = 0; p < r->part_count; p++) {
-        struct part *part = &r->parts[p];
-        bool keep = part->first_peak_bytes <= largest->peak_bytes;
-        if (part->first_peak_bytes > first_peak_bytes) {
-            first_peak_bytes = part->first_peak_bytes;
-            r->run->method_name = keep ? published_name : part->method;
+    for (uint32_t p = 0; p < r->segment_count; p++) {
+        struct segment *segment = &r->segments[p];
+        bool keep = segment->first_peak_bytes <= largest->peak_bytes;
+        if (segment->first_peak_bytes > first_peak_bytes) {
+            first_peak_bytes = segment->first_peak_bytes;
+            r->run->method_name = keep ? published_name : segment->method;
         }
-        for (uint32_t i = 0; i < part->core.node_count; i++)
-            order[part->begin + i] = part->core.nodes[keep ? i : part->order[i]];
+        for (uint32_t i = 0; i < segment->core.node_count; i++)
+            order[segment->begin + i] = segment->core.nodes[keep ? i : segment->order[i]];
     }
     ul_order_core_expand(&r->scratch, r->run->graph, &r->core, order, r->run->order);
 }
 
-static void parts_search(struct runner *r)
+static void segments_search(struct runner *r)
 {
-    for (uint32_t i = 0; i < r->part_count; i++) {
-        if (r->parts[i].peak_bytes > enough_bytes(r))
-            part_greedy(r, &r->parts[i]);
+    for (uint32_t i = 0; i < r->segment_count; i++) {
+        if (r->segments[i].peak_bytes > enough_bytes(r))
+            segment_greedy(r, &r->segments[i]);
     }
-    for (uint32_t i = 0; i < r->part_count; i++) {
-        struct part *part = largest_part(r);
-        if (!open_part(r, part) || ul_order_effort_spent(&r->effort))
+    for (uint32_t i = 0; i < r->segment_count; i++) {
+        struct segment *segment = largest_segment(r);
+        if (!open_segment(r, segment) || ul_order_effort_spent(&r->effort))
             return;
         if (r->run->method == UL_ORDER_ILP)
-            part_ilp(r, part);
+            segment_ilp(r, segment);
         else
-            part_search(r, part);
-        if (open_part(r, part))
+            segment_search(r, segment);
+        if (open_segment(r, segment))
             return; /* the peak stays here, whatever the others do */
     }
 }
@@ -411,10 +415,10 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
     UL_ASSERT(valid);
     ul_order_core_make(&r.scratch, run->graph, run->graph->order, &r.core);
-    parts_make(&r);
-    if (r.part_count > 0 && run->method != UL_ORDER_FILE) {
+    segments_make(&r);
+    if (r.segment_count > 0 && run->method != UL_ORDER_FILE) {
         uint64_t published = run->peak_bytes;
-        parts_search(&r);
+        segments_search(&r);
         result_make(&r);
         valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
         UL_ASSERT(valid && run->peak_bytes <= published);

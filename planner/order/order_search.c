@@ -15,7 +15,7 @@
 enum {
     FIRST_SIZE = 40,
     FIRST_WIDTH = 32,
-    MOST_WIDTH = 1 << 13,
+    MAX_WIDTH = 1 << 13,
     STATES_PER_WIDTH = 32,
 };
 
@@ -88,10 +88,10 @@ void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *
         enum ul_order_outcome outcome = window_try(&w);
         if (outcome == UL_ORDER_IMPROVED)
             continue;
-        if (w.whole && (outcome == UL_ORDER_PROVEN || w.width >= MOST_WIDTH))
+        if (w.whole && (outcome == UL_ORDER_PROVEN || w.width >= MAX_WIDTH))
             break;
         w.size = w.size < 2 * core->node_count ? w.size / 2 * 3 : w.size;
-        w.width = w.width < MOST_WIDTH ? w.width / 2 * 3 : w.width;
+        w.width = w.width < MAX_WIDTH ? w.width / 2 * 3 : w.width;
     }
     struct ul_arena scratch;
     ul_arena_init(&scratch);

@@ -127,7 +127,7 @@ uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, ui
 }
 
 /* The best node that only `node` has kept from running, now that sets->set is done. */
-static bool chain_next(struct ul_order_sets *sets, uint64_t live_bytes, uint64_t most_bytes,
+static bool chain_next(struct ul_order_sets *sets, uint64_t live_bytes, uint64_t max_bytes,
                        uint32_t node, struct ul_order_ready *next)
 {
     bool found = false;
@@ -138,7 +138,7 @@ static bool chain_next(struct ul_order_sets *sets, uint64_t live_bytes, uint64_t
             continue;
         struct ul_order_step step = ul_order_set_step(sets, sets->set, live_bytes, succ);
         sets->work += 4;
-        if (step.during_bytes > most_bytes || (found && step.after_bytes >= next->step.after_bytes))
+        if (step.during_bytes > max_bytes || (found && step.after_bytes >= next->step.after_bytes))
             continue;
         *next = (struct ul_order_ready){step, succ};
         found = true;
@@ -147,7 +147,7 @@ static bool chain_next(struct ul_order_sets *sets, uint64_t live_bytes, uint64_t
 }
 
 static uint32_t chain_follow(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
-                             uint64_t most_bytes, struct ul_order_ready chain[UL_ORDER_CHAIN])
+                             uint64_t max_bytes, struct ul_order_ready chain[UL_ORDER_CHAIN])
 {
     uint32_t count = 1;
     bool found = false;
@@ -155,7 +155,7 @@ static uint32_t chain_follow(struct ul_order_sets *sets, const uint64_t *set, ui
     while (count < UL_ORDER_CHAIN && !found) {
         const struct ul_order_ready *last = &chain[count - 1];
         ul_order_set_add(sets->set, last->node);
-        if (!chain_next(sets, last->step.after_bytes, most_bytes, last->node, &chain[count]))
+        if (!chain_next(sets, last->step.after_bytes, max_bytes, last->node, &chain[count]))
             break;
         found = chain[count++].step.after_bytes <= live_bytes;
     }
@@ -167,19 +167,19 @@ static uint32_t chain_follow(struct ul_order_sets *sets, const uint64_t *set, ui
 }
 
 uint32_t ul_order_sets_chain(struct ul_order_sets *sets, const uint64_t *set, uint64_t live_bytes,
-                             uint64_t most_bytes, const struct ul_order_ready *ready,
+                             uint64_t max_bytes, const struct ul_order_ready *ready,
                              uint32_t ready_count, struct ul_order_ready chain[UL_ORDER_CHAIN])
 {
     for (uint32_t i = 0; i < ready_count; i++) {
         chain[0] = ready[i];
-        if (ready[i].step.after_bytes <= live_bytes && ready[i].step.during_bytes <= most_bytes)
+        if (ready[i].step.after_bytes <= live_bytes && ready[i].step.during_bytes <= max_bytes)
             return 1;
     }
     for (uint32_t i = 0; i < ready_count; i++) {
         chain[0] = ready[i];
         uint32_t count = 0;
-        if (ready[i].step.during_bytes <= most_bytes)
-            count = chain_follow(sets, set, live_bytes, most_bytes, chain);
+        if (ready[i].step.during_bytes <= max_bytes)
+            count = chain_follow(sets, set, live_bytes, max_bytes, chain);
         if (count > 0)
             return count;
     }

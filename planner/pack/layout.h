@@ -6,8 +6,8 @@
 
 /* Offsets for every range of the plan, by `method`; sets reserved_bytes, pack_method and
  * packing_proven. */
-enum ul_status ul_layout_ranges(struct ul_arena *arena, const struct ul_problem *problem,
-                                const struct ul_plan_options *options, struct ul_plan *plan,
-                                struct ul_diag *diag) UL_MUST_CHECK;
+enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, struct ul_plan *plan,
+                               struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

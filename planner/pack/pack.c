@@ -45,10 +45,10 @@ static void piece_add(struct ul_pack_problem *problem, uint32_t *count, uint32_t
 
 static void pieces_make(struct ul_pack_problem *problem)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t b = 0; b < problem->buffer_count; b++)
-        most += 2 * (uint64_t)problem->buffers[b].gap_count + 1;
-    problem->pieces = UL_NEW_ARRAY(problem->arena, struct ul_pack_piece, most);
+        max += 2 * (uint64_t)problem->buffers[b].gap_count + 1;
+    problem->pieces = UL_NEW_ARRAY(problem->arena, struct ul_pack_piece, max);
     problem->piece_first =
         UL_NEW_ARRAY(problem->arena, uint32_t, (uint64_t)problem->buffer_count + 1);
     uint32_t count = 0;
@@ -135,18 +135,18 @@ static uint32_t sums_find(const struct event *sums, uint32_t count, uint32_t tim
 
 static uint64_t tree_max(const uint64_t *tree, uint32_t leaves, uint32_t begin, uint32_t end)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (begin += leaves, end += leaves; begin < end; begin /= 2, end /= 2) {
         if (begin % 2 == 1) {
-            most = tree[begin] > most ? tree[begin] : most;
+            max = tree[begin] > max ? tree[begin] : max;
             begin++;
         }
         if (end % 2 == 1) {
             end--;
-            most = tree[end] > most ? tree[end] : most;
+            max = tree[end] > max ? tree[end] : max;
         }
     }
-    return most;
+    return max;
 }
 
 static void bounds_make(struct ul_pack_problem *problem)
@@ -156,11 +156,11 @@ static void bounds_make(struct ul_pack_problem *problem)
     struct event *sums;
     uint32_t count = sums_make(problem, &scratch, &sums);
     uint64_t *tree = UL_NEW_ARRAY(&scratch, uint64_t, 2 * (uint64_t)count + 2);
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t i = 0; i < count; i++) {
         tree[count + i] = sums[i].change_bytes;
-        if (tree[count + i] > most) {
-            most = tree[count + i];
+        if (tree[count + i] > max) {
+            max = tree[count + i];
             problem->peak_time = sums[i].time;
         }
     }
@@ -173,9 +173,9 @@ static void bounds_make(struct ul_pack_problem *problem)
         uint32_t begin = sums_find(sums, count, buffer->begin);
         uint32_t end = sums_find(sums, count, buffer->end);
         problem->peak_bytes[b] = tree_max(tree, count, begin, end);
-        uint64_t least = buffer->size_bytes + (buffer->pinned ? buffer->offset_bytes : 0);
-        if (least > problem->bound_bytes)
-            problem->bound_bytes = least;
+        uint64_t min = buffer->size_bytes + (buffer->pinned ? buffer->offset_bytes : 0);
+        if (min > problem->bound_bytes)
+            problem->bound_bytes = min;
     }
     ul_arena_done(&scratch);
 }
@@ -257,9 +257,9 @@ static double seconds_now(void)
 static void greedy_run(const struct ul_pack_problem *problem, double deadline_seconds,
                        struct best *best)
 {
-    static const uint64_t most_work = 1u << 26; /* huge instances get fewer orders */
+    static const uint64_t max_work = 1u << 26; /* huge instances get fewer orders */
     uint64_t work = 0;
-    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < most_work; order++) {
+    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < max_work; order++) {
         uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
         if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)) ||
             (deadline_seconds > 0 && seconds_now() >= deadline_seconds))
@@ -300,7 +300,7 @@ static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_op
                         struct ul_pack_effort *effort, struct best *best)
 {
     enum { SMALL = 400 };
-    static const uint64_t most_work = (uint64_t)480 << 20, a_little = 1u << 22;
+    static const uint64_t max_work = (uint64_t)480 << 20, a_little = 1u << 22;
     bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
     bool plain = true;
     for (uint32_t b = 0; b < problem->buffer_count; b++)
@@ -309,7 +309,7 @@ static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_op
         uint64_t allowed =
             options_work(options) / 4 < a_little ? options_work(options) / 4 : a_little;
         if (large)
-            allowed = options->time_limit_seconds > 0 ? UINT64_MAX : most_work;
+            allowed = options->time_limit_seconds > 0 ? UINT64_MAX : max_work;
         ul_pack_repair(problem, effort, allowed);
         if (effort_done(effort, best, "repair"))
             return;

@@ -17,13 +17,13 @@
 #include <string.h>
 
 /* The orders that do not learn refute; those that learn find, one better than the others. */
-enum { RUNGS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
+enum { LEVELS = 4, STATIC_KEYS = 3, LANES = STATIC_KEYS + UL_PACK_LEARNING_KEYS };
 static const uint32_t lane_shares[LANES] = {1, 1, 1, 8, 2, 2};
 static const uint64_t first_slice = 1u << 14;
 static const uint64_t longest_slice = 1u << 19;
-static const uint64_t least_patience = 1u << 24;
+static const uint64_t min_patience = 1u << 24;
 
-struct rung {
+struct level {
     struct ul_arena arena;
     struct ul_pack_search *searches[LANES];
     int32_t capacity;
@@ -37,7 +37,7 @@ struct exact {
     struct ul_pack_effort *state;
     struct ul_pack_sections sections;
     struct ul_arena arena;
-    struct rung rungs[RUNGS];
+    struct level levels[LEVELS];
     int32_t low, high; /* units: the least capacity still possible, and one that is reached */
     uint64_t patience; /* work without a change after which a nearer rung is set */
     uint64_t best_bytes;
@@ -61,7 +61,7 @@ static int settled_compare(const void *a, const void *b)
 
 /* Drops the buffers in the order of their offsets, by their exact sizes: where units were rounded
  * up this gains back what rounding lost. */
-static void offsets_settle(struct exact *x, const int32_t *offsets)
+static void offsets_finalize(struct exact *x, const int32_t *offsets)
 {
     const struct ul_pack_sections *s = &x->sections;
     struct ul_arena scratch;
@@ -117,153 +117,153 @@ static bool settled_enough(const struct exact *x)
     return x->low >= x->high || x->best_bytes <= x->state->target_bytes;
 }
 
-static void rung_close(struct rung *rung)
+static void level_close(struct level *level)
 {
-    if (rung->open)
-        ul_arena_done(&rung->arena);
-    rung->open = false;
+    if (level->open)
+        ul_arena_done(&level->arena);
+    level->open = false;
 }
 
-static void rungs_close(struct exact *x, int32_t from, int32_t to)
+static void levels_close(struct exact *x, int32_t from, int32_t to)
 {
-    for (uint32_t i = 0; i < RUNGS; i++) {
-        if (x->rungs[i].capacity >= from && x->rungs[i].capacity <= to)
-            rung_close(&x->rungs[i]);
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        if (x->levels[i].capacity >= from && x->levels[i].capacity <= to)
+            level_close(&x->levels[i]);
     }
 }
 
 /* Nothing happens if the rung exists, or if there is no place left for it. */
-static void rung_open(struct exact *x, int32_t capacity)
+static void level_open(struct exact *x, int32_t capacity)
 {
-    struct rung *rung = NULL;
-    for (uint32_t i = 0; i < RUNGS; i++) {
-        if (!x->rungs[i].open)
-            rung = &x->rungs[i];
-        else if (x->rungs[i].capacity == capacity)
+    struct level *level = NULL;
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        if (!x->levels[i].open)
+            level = &x->levels[i];
+        else if (x->levels[i].capacity == capacity)
             return;
     }
-    if (rung == NULL)
+    if (level == NULL)
         return;
-    ul_arena_init(&rung->arena);
+    ul_arena_init(&level->arena);
     for (uint32_t i = 0; i < LANES; i++) {
         uint32_t key = i < STATIC_KEYS ? i : UL_PACK_KEYS + i - STATIC_KEYS;
-        rung->searches[i] = ul_pack_search_new(&rung->arena, &x->sections, capacity, key, false);
+        level->searches[i] = ul_pack_search_new(&level->arena, &x->sections, capacity, key, false);
     }
-    rung->capacity = capacity;
-    rung->slice = first_slice;
-    rung->turns = 0;
-    rung->open = true;
+    level->capacity = capacity;
+    level->slice = first_slice;
+    level->turns = 0;
+    level->open = true;
 }
 
 /* The highest rung, or NULL if there is none above the bound's. */
-static struct rung *rung_highest(struct exact *x)
+static struct level *level_highest(struct exact *x)
 {
-    struct rung *highest = NULL;
-    for (uint32_t i = 0; i < RUNGS; i++) {
-        struct rung *rung = &x->rungs[i];
-        if (rung->open && rung->capacity > (highest != NULL ? highest->capacity : x->low))
-            highest = rung;
+    struct level *highest = NULL;
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        struct level *level = &x->levels[i];
+        if (level->open && level->capacity > (highest != NULL ? highest->capacity : x->low))
+            highest = level;
     }
     return highest;
 }
 
 /* The first rung above the bound's lies a quarter of the way down to it, each further one halfway
  * up from there. */
-static void ladder_set(struct exact *x, bool impatient)
+static void capacities_set(struct exact *x, bool impatient)
 {
     int32_t last = x->high - 1;
     if (x->state->capacity_bytes != 0) {
-        rung_open(x, last);
+        level_open(x, last);
         return;
     }
-    rung_open(x, x->low);
-    const struct rung *highest = rung_highest(x);
+    level_open(x, x->low);
+    const struct level *highest = level_highest(x);
     if (highest == NULL)
-        rung_open(x, last - (last - x->low) / 4);
+        level_open(x, last - (last - x->low) / 4);
     else if (impatient && highest->capacity < last)
-        rung_open(x, highest->capacity + (last - highest->capacity + 1) / 2);
+        level_open(x, highest->capacity + (last - highest->capacity + 1) / 2);
 }
 
 /* True if the ladder has changed. */
-static bool search_finish(struct exact *x, const struct rung *rung,
+static bool search_finish(struct exact *x, const struct level *level,
                           const struct ul_pack_search *search, enum ul_pack_outcome outcome)
 {
     if (outcome == UL_PACK_OPEN)
         return false;
     if (outcome == UL_PACK_REFUTED) {
-        x->low = rung->capacity + 1 > x->low ? rung->capacity + 1 : x->low;
-        rungs_close(x, INT32_MIN, x->low - 1);
+        x->low = level->capacity + 1 > x->low ? level->capacity + 1 : x->low;
+        levels_close(x, INT32_MIN, x->low - 1);
         return true;
     }
     const int32_t *offsets = ul_pack_search_offsets(search);
-    offsets_settle(x, offsets);
+    offsets_finalize(x, offsets);
     int32_t height = offsets_height(x, offsets);
     x->high = height < x->high ? height : x->high;
-    rungs_close(x, x->high, INT32_MAX);
+    levels_close(x, x->high, INT32_MAX);
     return true;
 }
 
 /* One slice for every order of the rung. True if the ladder has changed. */
-static bool rung_run(struct exact *x, struct rung *rung)
+static bool level_run(struct exact *x, struct level *level)
 {
     for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(x->state); i++) {
-        uint64_t slice = lane_shares[i] * rung->slice;
-        struct ul_pack_search *search = rung->searches[i];
+        uint64_t slice = lane_shares[i] * level->slice;
+        struct ul_pack_search *search = level->searches[i];
         enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->state->work);
-        if (search_finish(x, rung, search, outcome))
+        if (search_finish(x, level, search, outcome))
             return true;
     }
-    if (rung->slice < longest_slice)
-        rung->slice *= 2;
+    if (level->slice < longest_slice)
+        level->slice *= 2;
     return false;
 }
 
 /* After this many turns a rung gets fewer. */
-static bool is_its_turn(struct rung *rung)
+static bool is_its_turn(struct level *level)
 {
     enum { FIRST_TURNS = 10, SELDOM = 4 };
-    rung->turns++;
-    return rung->turns < FIRST_TURNS || rung->turns % SELDOM == 0;
+    level->turns++;
+    return level->turns < FIRST_TURNS || level->turns % SELDOM == 0;
 }
 
 /* One turn of the ladder: each other rung, and after it the highest. True if the ladder has
  * changed. */
-static bool ladder_turn(struct exact *x)
+static bool capacities_turn(struct exact *x)
 {
-    struct rung *highest = rung_highest(x);
+    struct level *highest = level_highest(x);
     bool alone = true;
-    for (uint32_t i = 0; i < RUNGS; i++) {
-        struct rung *rung = &x->rungs[i];
-        if (!rung->open || rung == highest)
+    for (uint32_t i = 0; i < LEVELS; i++) {
+        struct level *level = &x->levels[i];
+        if (!level->open || level == highest)
             continue;
         alone = false;
-        if (is_its_turn(rung) && rung_run(x, rung))
+        if (is_its_turn(level) && level_run(x, level))
             return true;
-        if (highest != NULL && rung_run(x, highest))
+        if (highest != NULL && level_run(x, highest))
             return true;
     }
-    return alone && rung_run(x, highest);
+    return alone && level_run(x, highest);
 }
 
-static void ladder_run(struct exact *x)
+static void capacities_run(struct exact *x)
 {
     uint64_t changed_at = x->state->work;
-    x->patience = least_patience;
-    ladder_set(x, false);
+    x->patience = min_patience;
+    capacities_set(x, false);
     while (!settled_enough(x) && !ul_pack_exhausted(x->state)) {
-        bool changed = ladder_turn(x);
+        bool changed = capacities_turn(x);
         uint64_t since = x->state->work - changed_at;
         bool impatient = !changed && since > x->patience;
         if (changed) {
-            x->patience = 2 * since > least_patience ? 2 * since : least_patience;
+            x->patience = 2 * since > min_patience ? 2 * since : min_patience;
             changed_at = x->state->work;
         } else if (impatient) {
             x->patience *= 2;
         }
         if (!settled_enough(x))
-            ladder_set(x, impatient);
+            capacities_set(x, impatient);
     }
-    rungs_close(x, INT32_MIN, INT32_MAX);
+    levels_close(x, INT32_MIN, INT32_MAX);
 }
 
 /* ---- Dives ---- */
@@ -282,7 +282,7 @@ static void dives_at(struct exact *x, int32_t capacity)
             outcome = ul_pack_search_run(search, longest_slice, &x->state->work);
         if (outcome == UL_PACK_FOUND) {
             const int32_t *offsets = ul_pack_search_offsets(search);
-            offsets_settle(x, offsets);
+            offsets_finalize(x, offsets);
             int32_t height = offsets_height(x, offsets);
             x->high = height < x->high ? height : x->high;
         }
@@ -310,7 +310,7 @@ void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort 
             x->high = x->low + 1;
         if (state->capacity_bytes == 0)
             dives_at(x, x->low);
-        ladder_run(x);
+        capacities_run(x);
         uint64_t bound = (uint64_t)x->low * unit;
         if (x->sections.exact && bound > state->bound_bytes)
             state->bound_bytes = bound;

@@ -10,8 +10,8 @@ enum { UL_PACK_EXACT_BUFFERS = 2000 };
  */
 void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *effort);
 
-/* pack_ladder.c: goes on until the target is met or that much work is done. */
+/* pack_capacities.c: goes on until the target is met or that much work is done. */
 void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
-                    uint64_t most_work);
+                    uint64_t max_work);
 
 #endif

@@ -24,8 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A buffer costs at most SIZE_STEPS * MOST_WAITS, a fixed one more than all others together. */
-enum { SIZE_STEPS = 1 << 10, MOST_WAITS = 1 << 14 };
+/* A buffer costs at most SIZE_STEPS * MAX_WAITS, a fixed one more than all others together. */
+enum { SIZE_STEPS = 1 << 10, MAX_WAITS = 1 << 14 };
 static const uint64_t fixed_weight = (uint64_t)1 << 48;
 
 struct block {
@@ -203,7 +203,7 @@ static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
             continue;
         ul_pack_placed_remove(&r->placed, in_the_way);
         waiting_change(r, in_the_way, true);
-        r->waited[in_the_way] += r->waited[in_the_way] < MOST_WAITS;
+        r->waited[in_the_way] += r->waited[in_the_way] < MAX_WAITS;
     }
     r->offset_bytes[buffer] = (uint64_t)choice.offset;
     ul_pack_placed_add(&r->placed, buffer);

@@ -46,20 +46,20 @@ struct change {
     int32_t old;
 };
 
-struct part {
+struct subproblem {
     uint32_t first, end; /* buffers, some of them placed */
     uint32_t count;      /* those that are not */
 };
 
 struct frame {
-    struct part part;
+    struct subproblem subproblem;
     uint32_t low_first; /* in the list of low buffers; those before next_low are in order */
     uint32_t low_count, next_low;
     uint32_t tries;
     int32_t placed; /* buffer, or -1 */
     uint64_t trail_mark;
-    uint32_t placed_mark, low_mark, part_first;
-    uint32_t part_count, next_part; /* children, if it was split */
+    uint32_t placed_mark, low_mark, subproblem_first;
+    uint32_t subproblem_count, next_subproblem; /* children, if it was split */
 };
 
 struct ul_pack_search {
@@ -85,8 +85,8 @@ struct ul_pack_search {
     uint32_t trail_count, trail_capacity;
     int64_t *low; /* per open frame: keys of the buffers whose floors are below every end */
     uint32_t low_count, low_capacity;
-    struct part *parts;
-    uint32_t part_count, part_capacity;
+    struct subproblem *subproblems;
+    uint32_t subproblem_count, subproblem_capacity;
     struct frame *frames;
     uint32_t depth;
     int32_t first, last;            /* sections to look at: those of the buffers that changed */
@@ -153,10 +153,10 @@ static void keys_sort(struct rank_key *keys, struct rank_key *spare, uint32_t co
 
 static int32_t largest_rest(const struct ul_pack_search *s, int32_t begin, int32_t end)
 {
-    int32_t most = 0;
+    int32_t max = 0;
     for (int32_t t = begin; t < end; t++)
-        most = s->rest[t] > most ? s->rest[t] : most;
-    return most;
+        max = s->rest[t] > max ? s->rest[t] : max;
+    return max;
 }
 
 /* Which of section total, lifetime and area count first, second and third. */
@@ -165,7 +165,7 @@ static const uint8_t key_parts[UL_PACK_KEYS][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 
 
 /* Whether a buffer takes the largest blame of its sections in this round, or their sum. Which one
  * finds the way, and how soon, varies so much that the learning rankings differ in this. */
-static bool takes_largest(const struct ul_pack_search *s)
+static bool uses_largest(const struct ul_pack_search *s)
 {
     switch (s->key - UL_PACK_KEYS) {
     case 0:
@@ -179,19 +179,19 @@ static bool takes_largest(const struct ul_pack_search *s)
 
 static int64_t blame_of(const struct ul_pack_search *s, int32_t begin, int32_t end)
 {
-    double most = 0, sum = 0;
+    double max = 0, sum = 0;
     for (int32_t t = begin; t < end; t++) {
-        most = s->blame[t] > most ? s->blame[t] : most;
+        max = s->blame[t] > max ? s->blame[t] : max;
         sum += s->blame[t];
     }
-    return (int64_t)((takes_largest(s) ? most : sum) / s->blame_step * 1048576.0);
+    return (int64_t)((uses_largest(s) ? max : sum) / s->blame_step * 1048576.0);
 }
 
-static void ranks_make(struct ul_pack_search *s, const struct part *part)
+static void ranks_make(struct ul_pack_search *s, const struct subproblem *subproblem)
 {
     const struct ul_pack_sections *in = s->sections;
     uint32_t count = 0;
-    for (uint32_t b = part->first; b < part->end; b++) {
+    for (uint32_t b = subproblem->first; b < subproblem->end; b++) {
         if (s->offset[b] >= 0)
             continue;
         int64_t total = largest_rest(s, in->begin[b], in->end[b]);
@@ -205,10 +205,10 @@ static void ranks_make(struct ul_pack_search *s, const struct part *part)
             k->third = lifetime * size;
             continue;
         }
-        const int64_t parts[3] = {total, lifetime, lifetime * size};
-        k->first = parts[key_parts[s->key][0]];
-        k->second = parts[key_parts[s->key][1]];
-        k->third = parts[key_parts[s->key][2]];
+        const int64_t subproblems[3] = {total, lifetime, lifetime * size};
+        k->first = subproblems[key_parts[s->key][0]];
+        k->second = subproblems[key_parts[s->key][1]];
+        k->third = subproblems[key_parts[s->key][2]];
     }
     keys_sort(s->keys, s->keys_spare, count);
     for (uint32_t i = 0; i < count; i++)
@@ -217,32 +217,32 @@ static void ranks_make(struct ul_pack_search *s, const struct part *part)
 }
 
 /* The two least sizes of each section give each buffer the least that is not its own. */
-static void rises_make(struct ul_pack_search *s, const struct part *part)
+static void rises_make(struct ul_pack_search *s, const struct subproblem *subproblem)
 {
     const struct ul_pack_sections *in = s->sections;
-    int32_t *least = s->scratch_a;
+    int32_t *min = s->scratch_a;
     int32_t *second = s->scratch_b;
-    for (uint32_t b = part->first; b < part->end; b++) {
+    for (uint32_t b = subproblem->first; b < subproblem->end; b++) {
         for (int32_t t = in->begin[b]; t < in->end[b]; t++)
-            least[t] = second[t] = INT32_MAX / 4;
+            min[t] = second[t] = INT32_MAX / 4;
     }
-    for (uint32_t b = part->first; b < part->end; b++) {
+    for (uint32_t b = subproblem->first; b < subproblem->end; b++) {
         for (uint32_t j = in->step_first[b]; j < in->step_first[b + 1] && s->offset[b] < 0; j++) {
             int32_t size = in->step_size[j];
             for (int32_t t = in->step_begin[j]; t < in->step_end[j]; t++) {
-                second[t] = size < least[t] ? least[t] : size < second[t] ? size : second[t];
-                least[t] = size < least[t] ? size : least[t];
+                second[t] = size < min[t] ? min[t] : size < second[t] ? size : second[t];
+                min[t] = size < min[t] ? size : min[t];
             }
         }
     }
-    for (uint32_t b = part->first; b < part->end; b++) {
+    for (uint32_t b = subproblem->first; b < subproblem->end; b++) {
         if (s->offset[b] >= 0)
             continue;
         int32_t rise = INT32_MAX / 4;
         for (uint32_t j = in->step_first[b]; j < in->step_first[b + 1]; j++) {
             int32_t size = in->step_size[j];
             for (int32_t t = in->step_begin[j]; t < in->step_end[j]; t++) {
-                int32_t other = size == least[t] ? second[t] : least[t];
+                int32_t other = size == min[t] ? second[t] : min[t];
                 rise = other < rise ? other : rise;
             }
         }
@@ -435,12 +435,12 @@ static bool sections_hold(struct ul_pack_search *s)
  * would not pay. */
 static void low_select(int64_t *low, uint32_t at, uint32_t count)
 {
-    uint32_t least = at;
+    uint32_t min = at;
     for (uint32_t i = at + 1; i < count; i++)
-        least = low[i] < low[least] ? i : least;
+        min = low[i] < low[min] ? i : min;
     int64_t swap = low[at];
-    low[at] = low[least];
-    low[least] = swap;
+    low[at] = low[min];
+    low[min] = swap;
 }
 
 /* The buffers whose floors are below every end, each on its floor: candidates, and those that
@@ -449,23 +449,23 @@ static void low_list(struct ul_pack_search *s, struct frame *f)
 {
     const int32_t *size = s->sections->size;
     const int32_t *floor = s->floor;
-    int32_t least_end = INT32_MAX;
-    for (uint32_t b = f->part.first; b < f->part.end; b++) {
+    int32_t min_end = INT32_MAX;
+    for (uint32_t b = f->subproblem.first; b < f->subproblem.end; b++) {
         int32_t end = floor[b] + size[b];
-        least_end = end < least_end ? end : least_end;
+        min_end = end < min_end ? end : min_end;
     }
     f->low_first = s->low_count;
-    while (s->low_capacity < s->low_count + f->part.count)
+    while (s->low_capacity < s->low_count + f->subproblem.count)
         s->low = ul_arena_grow(s->arena, s->low, sizeof *s->low, s->low_count, &s->low_capacity);
     int64_t *low = s->low + s->low_count;
     uint32_t count = 0;
-    for (uint32_t b = f->part.first; b < f->part.end; b++) {
-        if (floor[b] < least_end && floor[b] < PLACED)
+    for (uint32_t b = f->subproblem.first; b < f->subproblem.end; b++) {
+        if (floor[b] < min_end && floor[b] < PLACED)
             low[count++] = low_key(s, b);
     }
     f->low_count = count;
     s->low_count += count;
-    s->work += (f->part.end - f->part.first) / 2;
+    s->work += (f->subproblem.end - f->subproblem.first) / 2;
 }
 
 static bool is_candidate(const struct ul_pack_search *s, int32_t id)
@@ -476,42 +476,42 @@ static bool is_candidate(const struct ul_pack_search *s, int32_t id)
     return twin == UL_PLAN_NONE || s->offset[twin] >= 0;
 }
 
-static void frame_push(struct ul_pack_search *s, struct part part)
+static void frame_push(struct ul_pack_search *s, struct subproblem subproblem)
 {
     struct frame *f = &s->frames[s->depth++];
-    *f = (struct frame){.part = part, .placed = -1};
+    *f = (struct frame){.subproblem = subproblem, .placed = -1};
     low_list(s, f);
 }
 
-static void part_add(struct ul_pack_search *s, struct frame *f, struct part part)
+static void subproblem_add(struct ul_pack_search *s, struct frame *f, struct subproblem subproblem)
 {
-    ranks_make(s, &part);
-    rises_make(s, &part);
-    UL_GROW(s->arena, s->parts, s->part_count, s->part_capacity);
-    s->parts[s->part_count++] = part;
-    f->part_count++;
+    ranks_make(s, &subproblem);
+    rises_make(s, &subproblem);
+    UL_GROW(s->arena, s->subproblems, s->subproblem_count, s->subproblem_capacity);
+    s->subproblems[s->subproblem_count++] = subproblem;
+    f->subproblem_count++;
 }
 
 /* Cuts what remains into the runs of sections that something still links. */
 static void frame_split(struct ul_pack_search *s, struct frame *f)
 {
     const struct ul_pack_sections *in = s->sections;
-    f->part_first = s->part_count;
-    struct part part = {.first = f->part.first};
+    f->subproblem_first = s->subproblem_count;
+    struct subproblem subproblem = {.first = f->subproblem.first};
     int32_t reached = 0; /* sections before it belong to the part */
-    for (uint32_t b = f->part.first; b < f->part.end; b++) {
+    for (uint32_t b = f->subproblem.first; b < f->subproblem.end; b++) {
         if (s->offset[b] >= 0)
             continue;
-        if (part.count > 0 && in->begin[b] >= reached) {
-            part.end = b;
-            part_add(s, f, part);
-            part = (struct part){.first = b};
+        if (subproblem.count > 0 && in->begin[b] >= reached) {
+            subproblem.end = b;
+            subproblem_add(s, f, subproblem);
+            subproblem = (struct subproblem){.first = b};
         }
-        part.count++;
+        subproblem.count++;
         reached = in->end[b] > reached ? in->end[b] : reached;
     }
-    part.end = f->part.end;
-    part_add(s, f, part);
+    subproblem.end = f->subproblem.end;
+    subproblem_add(s, f, subproblem);
 }
 
 /* Whether nothing unplaced goes on from some section of the buffer to the next. */
@@ -534,8 +534,8 @@ static bool candidate_place(struct ul_pack_search *s, struct frame *f, uint32_t 
     f->trail_mark = s->trail_count;
     f->placed_mark = s->placed_count;
     f->low_mark = s->low_count;
-    f->part_first = s->part_count;
-    f->part_count = f->next_part = 0;
+    f->subproblem_first = s->subproblem_count;
+    f->subproblem_count = f->next_subproblem = 0;
     s->offset[id] = offset;
     s->placed[s->placed_count++] = id;
     value_set(s, &s->floor[id], PLACED);
@@ -552,7 +552,7 @@ static void candidate_undo(struct ul_pack_search *s, struct frame *f)
     trail_undo(s, f->trail_mark);
     placements_undo(s, f->placed_mark);
     s->low_count = f->low_mark;
-    s->part_count = f->part_first;
+    s->subproblem_count = f->subproblem_first;
     f->placed = -1;
 }
 
@@ -562,10 +562,10 @@ static void solved_pop(struct ul_pack_search *s)
 {
     while (--s->depth > 0) {
         struct frame *parent = &s->frames[s->depth - 1];
-        if (parent->next_part < parent->part_count) {
+        if (parent->next_subproblem < parent->subproblem_count) {
             s->low_count = parent->low_mark;
-            s->part_count = parent->part_first + parent->part_count;
-            frame_push(s, s->parts[parent->part_first + parent->next_part++]);
+            s->subproblem_count = parent->subproblem_first + parent->subproblem_count;
+            frame_push(s, s->subproblems[parent->subproblem_first + parent->next_subproblem++]);
             return;
         }
     }
@@ -599,21 +599,21 @@ static void search_step(struct ul_pack_search *s)
     }
     if (!candidate_place(s, f, index))
         return;
-    struct part part = f->part;
-    part.count--;
-    if (part.count == 0) {
+    struct subproblem subproblem = f->subproblem;
+    subproblem.count--;
+    if (subproblem.count == 0) {
         solved_pop(s);
     } else if (!s->dive && is_cut(s, f->placed)) {
         frame_split(s, f);
-        frame_push(s, s->parts[f->part_first + f->next_part++]);
+        frame_push(s, s->subproblems[f->subproblem_first + f->next_subproblem++]);
     } else {
-        frame_push(s, part);
+        frame_push(s, subproblem);
     }
 }
 
 static void root_push(struct ul_pack_search *s)
 {
-    frame_push(s, (struct part){.end = s->sections->count, .count = s->sections->count});
+    frame_push(s, (struct subproblem){.end = s->sections->count, .count = s->sections->count});
 }
 
 /* Some ways of learning lead nowhere: after so many restarts, the next time after more, all blame
@@ -642,8 +642,8 @@ static void search_restart(struct ul_pack_search *s)
     if (s->restarts == s->epoch_end)
         epoch_start(s);
     s->depth = 0;
-    s->low_count = s->part_count = 0;
-    ranks_make(s, &(struct part){.end = s->sections->count});
+    s->low_count = s->subproblem_count = 0;
+    ranks_make(s, &(struct subproblem){.end = s->sections->count});
     s->trail_count = 0; /* these ranks stay */
     root_push(s);
 }
@@ -695,7 +695,7 @@ static void buffers_start(struct ul_pack_search *s)
             s->outcome = UL_PACK_REFUTED;
         rest_change(s, (int32_t)b, 1);
     }
-    struct part all = {.end = in->count, .count = in->count};
+    struct subproblem all = {.end = in->count, .count = in->count};
     ranks_make(s, &all);
     rises_make(s, &all);
     s->trail_count = 0;

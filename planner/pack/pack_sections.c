@@ -16,16 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cut {
+struct event {
     uint32_t time;
     bool begins;
     uint32_t buffer;
 };
 
-static int cut_compare(const void *a, const void *b)
+static int event_compare(const void *a, const void *b)
 {
-    const struct cut *x = a;
-    const struct cut *y = b;
+    const struct event *x = a;
+    const struct event *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
     if (x->begins != y->begins)
@@ -61,9 +61,9 @@ static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
     if (unit == 0)
         unit = 1;
     /* The bound, not the total, must fit; a search never looks above twice the bound. */
-    uint64_t most = problem->bound_bytes > total / 4 ? problem->bound_bytes : total / 4;
-    most = problem->bound_bytes < most ? problem->bound_bytes : most;
-    while (most / unit >= (uint64_t)1 << 29) {
+    uint64_t max = problem->bound_bytes > total / 4 ? problem->bound_bytes : total / 4;
+    max = problem->bound_bytes < max ? problem->bound_bytes : max;
+    while (max / unit >= (uint64_t)1 << 29) {
         unit *= 2;
         *exact = false;
     }
@@ -88,18 +88,18 @@ static uint32_t *times_make(struct ul_arena *arena, const struct ul_pack_problem
                             uint32_t *count)
 {
     uint32_t pieces = problem->piece_first[problem->buffer_count];
-    struct cut *cuts = UL_NEW_ARRAY(arena, struct cut, 2 * (uint64_t)pieces);
+    struct event *events = UL_NEW_ARRAY(arena, struct event, 2 * (uint64_t)pieces);
     for (uint32_t p = 0; p < pieces; p++) {
-        cuts[2 * p] = (struct cut){problem->pieces[p].begin, true, 0};
-        cuts[2 * p + 1] = (struct cut){problem->pieces[p].end, false, 0};
+        events[2 * p] = (struct event){problem->pieces[p].begin, true, 0};
+        events[2 * p + 1] = (struct event){problem->pieces[p].end, false, 0};
     }
     if (pieces > 0)
-        qsort(cuts, 2 * (size_t)pieces, sizeof *cuts, cut_compare);
+        qsort(events, 2 * (size_t)pieces, sizeof *events, event_compare);
     uint32_t *times = UL_NEW_ARRAY(arena, uint32_t, pieces);
     *count = 0;
     for (uint32_t i = 0; i + 1 < 2 * pieces; i++) {
-        if (cuts[i].begins && !cuts[i + 1].begins)
-            times[(*count)++] = cuts[i].time;
+        if (events[i].begins && !events[i + 1].begins)
+            times[(*count)++] = events[i].time;
     }
     return times;
 }
@@ -142,7 +142,7 @@ static void buffer_convert(const struct ul_pack_problem *problem, struct ul_pack
 
 /* Above this many (buffer, section) pairs the lists are left out: what needs them, backtracking, is
  * out of reach there anyway. */
-static const uint64_t most_members = 1u << 24;
+static const uint64_t max_members = 1u << 24;
 
 static void bound_make(struct ul_arena *arena, struct ul_pack_sections *s)
 {
@@ -163,7 +163,7 @@ static void members_make(struct ul_arena *arena, struct ul_pack_sections *s)
     uint64_t pairs = 0;
     for (uint32_t i = 0; i < s->step_first[s->count]; i++)
         pairs += (uint64_t)(s->step_end[i] - s->step_begin[i]);
-    if (pairs > most_members)
+    if (pairs > max_members)
         return;
     s->member_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)s->section_count + 1);
     for (uint32_t i = 0; i < s->step_first[s->count]; i++) {
@@ -235,16 +235,16 @@ static void twins_find(struct ul_arena *arena, struct ul_pack_sections *s)
 }
 
 /* The problem's buffers by begin, so that a run of sections is a range of them. */
-static const struct cut *order_make(struct ul_arena *arena, const struct ul_pack_problem *problem)
+static const struct event *order_make(struct ul_arena *arena, const struct ul_pack_problem *problem)
 {
-    struct cut *order = UL_NEW_ARRAY(arena, struct cut, problem->buffer_count);
+    struct event *order = UL_NEW_ARRAY(arena, struct event, problem->buffer_count);
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         uint32_t first = problem->piece_first[b];
         bool empty = first == problem->piece_first[b + 1];
-        order[b] = (struct cut){empty ? 0 : problem->pieces[first].begin, true, b};
+        order[b] = (struct event){empty ? 0 : problem->pieces[first].begin, true, b};
     }
     if (problem->buffer_count > 0)
-        qsort(order, problem->buffer_count, sizeof *order, cut_compare);
+        qsort(order, problem->buffer_count, sizeof *order, event_compare);
     return order;
 }
 
@@ -295,7 +295,7 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
     s->step_end = UL_NEW_ARRAY(arena, int32_t, pieces);
     s->step_size = UL_NEW_ARRAY(arena, int32_t, pieces);
     s->pin = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
-    const struct cut *order = order_make(arena, problem);
+    const struct event *order = order_make(arena, problem);
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         uint32_t b = order[i].buffer;
         if (problem->piece_first[b] < problem->piece_first[b + 1])

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { NODES_MOST = 2000 };
+enum { NODES_MAX = 2000 };
 
 struct programs {
     struct ul_remat *remat;
@@ -64,7 +64,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
                                 .order = order,
                                 .budget_bytes = remat->budget_bytes,
                                 .cutoff_cost = remat->cost,
-                                .node_limit = NODES_MOST,
+                                .node_limit = NODES_MAX,
                                 .column_limit = p->effort->columns,
                                 .hints = &hint,
                                 .hint_count = hint_radius > 0 && remat->cost != UINT64_MAX,
@@ -99,7 +99,7 @@ static bool whole_run(struct programs *p, const uint32_t *order)
 
 static void own_improve(struct programs *p)
 {
-    enum { RADIUS_MOST = 16, TURNS = 4 };
+    enum { RADIUS_MAX = 16, TURNS = 4 };
     struct ul_remat *remat = p->remat;
     bool proven;
     first_runs(remat, p->own);
@@ -108,7 +108,7 @@ static void own_improve(struct programs *p)
                                "each node once between two first runs";
         return;
     }
-    for (uint32_t radius = 1; radius <= RADIUS_MOST; radius *= 4) {
+    for (uint32_t radius = 1; radius <= RADIUS_MAX; radius *= 4) {
         for (uint32_t turn = 0; turn < TURNS && program_run(p, p->own, radius, &proven); turn++)
             first_runs(remat, p->own);
     }

@@ -138,7 +138,7 @@ static bool walks_probe(struct finder *f, uint64_t budget_bytes)
 
 static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *random)
 {
-    static const uint64_t most_work = 100000000;
+    static const uint64_t max_work = 100000000;
     struct ul_remat probe = *f->remat;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
@@ -147,7 +147,7 @@ static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *r
     probe.first_ends = true;
     probe.sequence = UL_NEW_ARRAY(&scratch, uint32_t, probe.capacity);
     probe.work = 0;
-    probe.work_limit = probe.work_limit / 16 < most_work ? probe.work_limit / 16 : most_work;
+    probe.work_limit = probe.work_limit / 16 < max_work ? probe.work_limit / 16 : max_work;
     ul_remat_anneal_sequence(&probe, f->sequence, f->count,
                              (struct ul_heat){.repeats = 0.3, .over_share = 0.95}, probe.work_limit,
                              random);
@@ -192,11 +192,11 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
                        uint32_t count)
 {
     enum { ROUNDS = 4 };
-    static const uint64_t most_work = 400000000;
+    static const uint64_t max_work = 400000000;
     uint64_t random = remat->seed;
     /* Short annealings first, on all orders; then longer ones. */
     uint64_t left = remat->work < remat->work_limit ? remat->work_limit - remat->work : 0;
-    left = left < most_work ? left : most_work;
+    left = left < max_work ? left : max_work;
     uint64_t share = left / count / ((1 << ROUNDS) - 1) + 1;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint32_t i = 0; i < count && !ul_remat_exhausted(remat); i++) {

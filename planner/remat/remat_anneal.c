@@ -21,7 +21,7 @@ static uint64_t limit_of(uint64_t current, uint64_t base, double progress, uint6
 void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *w, uint64_t start_cost, uint64_t work,
                      uint64_t *random)
 {
-    enum { MOST_MOVES = 4 };
+    enum { MAX_MOVES = 4 };
     uint32_t n = w->graph->node_count;
     uint64_t from = remat->work;
     uint64_t current = start_cost;
@@ -31,9 +31,9 @@ void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *w, uint64_t start_c
     memset(w->weight, 0, n * sizeof *w->weight);
     while (remat->work - from < work && !ul_remat_exhausted(remat)) {
         double progress = (double)(remat->work - from) / (double)work;
-        uint32_t moved[MOST_MOVES];
-        double old[MOST_MOVES];
-        uint32_t moves = 1 + (uint32_t)(ul_remat_random(random) % MOST_MOVES);
+        uint32_t moved[MAX_MOVES];
+        double old[MAX_MOVES];
+        uint32_t moves = 1 + (uint32_t)(ul_remat_random(random) % MAX_MOVES);
         for (uint32_t i = 0; i < moves; i++) {
             moved[i] = (uint32_t)(ul_remat_random(random) % n);
             old[i] = w->weight[moved[i]];

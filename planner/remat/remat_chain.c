@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-enum { PAIR_WORK = 1 << 27, PAIRS_MOST = 1 << 16, PAIRS_LEAST = 64 };
+enum { PAIR_WORK = 1 << 27, PAIRS_MAX = 1 << 16, PAIRS_MIN = 64 };
 
 /* What is kept before a cut, and what was run again for it. */
 struct pair {
@@ -78,7 +78,7 @@ struct chain {
     bool exact; /* no pair was given up */
 };
 
-static uint64_t most_of(uint64_t a, uint64_t b)
+static uint64_t max_of(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
@@ -166,7 +166,7 @@ static void turns_find(struct chain *c)
 /* Marks the positions that can be cut: one value crosses, another than at the cut before, which
  * backward reads until it turns to what lies before; and nothing behind the cut is read any more
  * from then on. */
-static void cuts_find(struct chain *c, bool *cut)
+static void waists_find(struct chain *c, bool *cut)
 {
     uint64_t *crossing = UL_NEW_ARRAY(c->arena, uint64_t, (uint64_t)c->turn + 2);
     uint64_t *names = UL_NEW_ARRAY(c->arena, uint64_t, (uint64_t)c->turn + 2); /* their sum */
@@ -238,7 +238,7 @@ static uint64_t runs_peak(const struct chain *c, const struct block *b)
         if (!c->runs[r])
             continue;
         live += s->size_bytes[r];
-        peak = most_of(peak, live + s->working_bytes[r]);
+        peak = max_of(peak, live + s->working_bytes[r]);
         for (uint32_t e = s->input_first[r]; e < s->input_first[r + 1]; e++) {
             uint32_t i = s->inputs[e];
             if (i < b->first || c->always[i] || c->read_last[i] != r)
@@ -262,7 +262,7 @@ static uint64_t forward_peak(const struct chain *c, const struct block *b, enum 
         live = b[-1].cross_bytes;
     for (uint32_t t = b->first; t < b->end; t++) {
         live += c->always[t] ? 0 : s->size_bytes[t];
-        peak = most_of(peak, live + c->fixed_bytes[t]);
+        peak = max_of(peak, live + c->fixed_bytes[t]);
         bool own_dies = c->forward_last[t] == t && !c->always[t];
         if (own_dies && !(pass == PASS_HELD && c->backward_last[t] != 0))
             live -= s->size_bytes[t];
@@ -286,7 +286,7 @@ static uint64_t backward_peak(const struct chain *c, const struct block *b)
     for (uint32_t i = b->first; i < b->end; i++)
         live += !c->always[i] && c->backward_last[i] >= begin ? s->size_bytes[i] : 0;
     for (uint32_t t = begin; t < c->turns[b->first]; t++) {
-        peak = most_of(peak, live + c->fixed_bytes[t]);
+        peak = max_of(peak, live + c->fixed_bytes[t]);
         for (uint32_t e = s->input_first[t]; e < s->input_first[t + 1]; e++) {
             uint32_t i = s->inputs[e];
             if (i >= b->first && i < b->end && !c->always[i] && c->backward_last[i] == t)
@@ -320,7 +320,7 @@ static void block_measure(struct chain *c, struct block *b)
 static void blocks_make(struct chain *c)
 {
     bool *cut = UL_NEW_ARRAY(c->arena, bool, (uint64_t)c->turn + 1);
-    cuts_find(c, cut);
+    waists_find(c, cut);
     c->blocks = UL_NEW_ARRAY(c->arena, struct block, c->turn);
     c->block_count = 0;
     uint32_t first = 0;
@@ -374,7 +374,7 @@ static void cut_reach(struct chain *c, uint32_t b)
 {
     const struct block *last = &c->blocks[b - 1];
     uint64_t budget = c->remat->budget_bytes;
-    pairs_extend(c, b - 1, most_of(last->held_peak, last->backward_peak), last->saved_bytes, 0,
+    pairs_extend(c, b - 1, max_of(last->held_peak, last->backward_peak), last->saved_bytes, 0,
                  false);
     uint64_t cost = last->last_cost, rerun = last->last_peak, through = 0;
     uint64_t backward = last->backward_peak;
@@ -384,12 +384,12 @@ static void cut_reach(struct chain *c, uint32_t b)
         if (a + 1 < b) {
             cost += block->rerun_cost;
             barred |= block->rerun_barred;
-            rerun = most_of(block->rerun_peak, block->saved_bytes + rerun);
-            through = most_of(through, block[1].through_peak);
-            backward = most_of(block->backward_peak, block->saved_bytes + backward);
+            rerun = max_of(block->rerun_peak, block->saved_bytes + rerun);
+            through = max_of(through, block[1].through_peak);
+            backward = max_of(block->backward_peak, block->saved_bytes + backward);
         }
-        uint64_t peak = most_of(backward, most_of(block->forward_peak, through));
-        peak = most_of(peak, last->turn_bytes + rerun);
+        uint64_t peak = max_of(backward, max_of(block->forward_peak, through));
+        peak = max_of(peak, last->turn_bytes + rerun);
         if (barred || peak > budget)
             return;
         pairs_extend(c, a, peak, last->cross_bytes, cost, true);
@@ -413,8 +413,8 @@ static void cut_close(struct chain *c, uint32_t b)
 
 static bool chain_search(struct chain *c)
 {
-    uint64_t most = PAIR_WORK / ((uint64_t)c->block_count * c->block_count) + PAIRS_LEAST;
-    c->bucket_count = most < PAIRS_MOST ? (uint32_t)most : PAIRS_MOST;
+    uint64_t max = PAIR_WORK / ((uint64_t)c->block_count * c->block_count) + PAIRS_MIN;
+    c->bucket_count = max < PAIRS_MAX ? (uint32_t)max : PAIRS_MAX;
     c->buckets = UL_NEW_ARRAY(c->arena, struct pair, c->bucket_count);
     c->pairs = UL_NEW_ARRAY(c->arena, struct pair *, (uint64_t)c->block_count + 1);
     c->pair_counts = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)c->block_count + 1);
@@ -508,11 +508,11 @@ static uint32_t widest_stage(const struct chain *c)
 {
     const struct ul_stages *s = &c->stages;
     uint32_t *ends = UL_NEW_ARRAY(c->arena, uint32_t, (uint64_t)s->count + 1);
-    uint32_t waiting = 0, most = 0, widest = 0;
+    uint32_t waiting = 0, max = 0, widest = 0;
     for (uint32_t t = 0; t < s->count; t++) {
         waiting -= ends[t];
-        if (waiting > most) {
-            most = waiting;
+        if (waiting > max) {
+            max = waiting;
             widest = t;
         }
         uint32_t readers = s->reader_first[t + 1] - s->reader_first[t];

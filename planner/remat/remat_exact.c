@@ -154,7 +154,7 @@ static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
     if (p->size[bit] == 0 || set_within(p->after + (size_t)bit * p->words, d->done, p->words))
         return true;
     uint64_t freed = 0;
-    uint64_t least = EXACT_NEVER;
+    uint64_t min = EXACT_NEVER;
     set_add(d->done, bit);
     for (uint32_t i = 0; i < p->words; i++) {
         for (uint64_t left = inputs[i]; left != 0; left &= left - 1) {
@@ -163,11 +163,11 @@ static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
                 !set_within(p->after + (size_t)input * p->words, d->done, p->words))
                 continue;
             freed += p->size[input];
-            least = p->repeat[input] < least ? p->repeat[input] : least;
+            min = p->repeat[input] < min ? p->repeat[input] : min;
         }
     }
     set_remove(d->done, bit);
-    return freed >= p->size[bit] && d->bound + least >= s->limit;
+    return freed >= p->size[bit] && d->bound + min >= s->limit;
 }
 
 /* Raises the draft's bound; false once that reaches the cutoff. */
@@ -196,7 +196,7 @@ static void draft_clear(struct search *s, struct draft *d)
 }
 
 /* Makes what is forced after a run, and keeps the state if it is below the cutoff. */
-static void draft_settle(struct search *s, struct draft *d)
+static void draft_finalize(struct search *s, struct draft *d)
 {
     const struct exact_problem *p = &s->problem;
     if (!draft_bound(s, d))
@@ -246,7 +246,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
     if (wanted == 0) {
         draft_copy(s, &s->draft, &s->base);
         draft_run(s, &s->draft, s->run_now);
-        draft_settle(s, &s->draft);
+        draft_finalize(s, &s->draft);
         return;
     }
     for (uint32_t i = from; i < s->droppable_count && !is_over(s); i++) {
@@ -358,7 +358,7 @@ static void rung_run(struct ul_remat_exact *job, const struct exact_problem *pro
     s.best = UL_PLAN_NONE;
     search_init(&s);
     s.draft.parent = UL_PLAN_NONE;
-    draft_settle(&s, &s.draft);
+    draft_finalize(&s, &s.draft);
     uint64_t open_bound = 0;
     while (!is_over(&s)) {
         uint32_t at = exact_store_pop(&s.store);
@@ -392,19 +392,19 @@ static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_proble
     uint64_t *none = UL_NEW_ARRAY(&scratch, uint64_t, problem->words);
     struct exact_sets sets = {none, none};
     struct exact_bound *bound = exact_bound_new(&scratch, problem);
-    uint64_t least = exact_bound_get(bound, sets, 0, limit, &job->work);
+    uint64_t min = exact_bound_get(bound, sets, 0, limit, &job->work);
     ul_arena_done(&scratch);
-    return least;
+    return min;
 }
 
 /* Low cutoffs first: they make the search small, and prove that nothing is below. */
 static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *problem)
 {
     uint64_t limit = job->repeat_limit < EXACT_NEVER ? job->repeat_limit : EXACT_NEVER;
-    uint64_t least = root_bound(job, problem, limit);
-    uint64_t step = limit < EXACT_NEVER && limit > least ? (limit - least) / 8 : least / 8;
+    uint64_t min = root_bound(job, problem, limit);
+    uint64_t step = limit < EXACT_NEVER && limit > min ? (limit - min) / 8 : min / 8;
     step = step > problem->cost_unit ? step : problem->cost_unit;
-    job->repeat_bound = least < limit ? least : limit;
+    job->repeat_bound = min < limit ? min : limit;
     for (;;) {
         uint64_t rung = job->repeat_bound + step;
         if (rung >= limit || rung > problem->cost_sum)

@@ -236,17 +236,17 @@ static uint64_t reach_of(const struct exact_bound *b, struct exact_sets state, u
     const uint64_t *users = p->users + (size_t)bit * p->words;
     if (!set_within(users, state.done, p->words))
         return 0;
-    uint64_t least = EXACT_NEVER;
+    uint64_t min = EXACT_NEVER;
     for (uint32_t i = 0; i < p->words; i++) {
         for (uint64_t left = users[i]; left != 0; left &= left - 1) {
             uint32_t user = i * 64 + word_lowest(left);
             uint64_t cost = b->reach[user];
             if (!set_has(b->repeats, user))
                 cost += p->repeat[user];
-            least = cost < least ? cost : least;
+            min = cost < min ? cost : min;
         }
     }
-    return least;
+    return min;
 }
 
 void exact_bound_useful(struct exact_bound *bound, struct exact_sets state, uint64_t limit,

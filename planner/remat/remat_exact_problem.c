@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_NODES = 1024 };
+enum { MAX_NODES = 1024 };
 
 struct rank {
     double cost_per_byte;
@@ -124,7 +124,7 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
                         uint64_t budget_bytes, struct exact_problem *problem)
 {
     uint32_t n = graph->node_count;
-    if (n == 0 || n > MOST_NODES || graph->in_place != NULL)
+    if (n == 0 || n > MAX_NODES || graph->in_place != NULL)
         return false;
     *problem = (struct exact_problem){.count = n, .words = (n + 63) / 64};
     problem->impossible = budget_bytes < graph->base_bytes;

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { BLOCK_STATES = 32, MOST_LOOKED_AT = 1 << 15 };
+enum { BLOCK_STATES = 32, MAX_LOOKED_AT = 1 << 15 };
 
 struct block {
     struct block *older;
@@ -23,11 +23,11 @@ struct block {
 void exact_store_init(struct exact_store *store, struct ul_arena *arena, uint32_t words,
                       uint32_t state_limit)
 {
-    uint64_t most = (uint64_t)state_limit + 1;
+    uint64_t max = (uint64_t)state_limit + 1;
     *store = (struct exact_store){.arena = arena, .words = words, .state_limit = state_limit};
-    store->resident = UL_NEW_ARRAY(arena, uint64_t, most * words);
-    store->states = UL_NEW_ARRAY(arena, struct exact_state, most);
-    store->open = UL_NEW_ARRAY(arena, struct exact_open, most);
+    store->resident = UL_NEW_ARRAY(arena, uint64_t, max * words);
+    store->states = UL_NEW_ARRAY(arena, struct exact_state, max);
+    store->open = UL_NEW_ARRAY(arena, struct exact_open, max);
 }
 
 static bool open_before(const struct exact_open *a, const struct exact_open *b)
@@ -149,7 +149,7 @@ static bool is_beaten(struct exact_store *store, struct exact_group *group,
 {
     uint32_t looked = 0;
     uint32_t words = store->words;
-    for (struct block *block = group->blocks; block != NULL && looked < MOST_LOOKED_AT;) {
+    for (struct block *block = group->blocks; block != NULL && looked < MAX_LOOKED_AT;) {
         struct block *older = block->older;
         for (uint32_t i = block->count; i-- > 0;) {
             const uint64_t *known = block->resident + (size_t)i * words;

@@ -342,11 +342,11 @@ static void memory_row(struct form *f, uint32_t t, uint32_t k, const uint32_t *h
     const struct ul_solve_graph *g = f->graph;
     uint32_t v = f->order[k];
     double budget = (double)f->budget_bytes;
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t i = 0; i < t; i++)
-        most += (i < k ? held[i] : *keep_at(f, t, i)) != ZERO || i == k ? bytes_of(f, i) : 0;
+        max += (i < k ? held[i] : *keep_at(f, t, i)) != ZERO || i == k ? bytes_of(f, i) : 0;
     uint64_t own = bytes_of(f, k) + f->stages.working_bytes[k];
-    if (most + own <= f->budget_bytes || f->too_big)
+    if (max + own <= f->budget_bytes || f->too_big)
         return;
     struct row row = row_new(f, 1);
     row_add(&row, *rerun_at(f, t, k), (double)own / budget);
@@ -428,10 +428,10 @@ static bool cutoff_units(const struct form *f, double *units)
 
 static void cost_row(struct form *f)
 {
-    double most;
-    if (!cutoff_units(f, &most))
+    double max;
+    if (!cutoff_units(f, &max))
         return;
-    struct row row = row_new(f, most + 0.5);
+    struct row row = row_new(f, max + 0.5);
     for (uint32_t t = 0; t < f->n; t++) {
         for (uint32_t i = 0; i < t; i++)
             row_add(&row, *rerun_at(f, t, i), (double)(cost_of(f, i) / f->cost_unit));
@@ -538,28 +538,28 @@ static void program_make(struct form *f)
 
 /* A variable that the relaxation holds at 0 or 1, and whose other value costs more than is of
  * interest, stays there. */
-static uint32_t domain_fix(const struct ul_ilp_result *relaxed, double most, uint32_t code,
+static uint32_t domain_fix(const struct ul_ilp_result *relaxed, double max, uint32_t code,
                            uint8_t *domain)
 {
     if (*domain != FREE || code == ZERO || code == ONE)
         return 0;
     double value = relaxed->values[code];
     double price = relaxed->reduced_costs[code];
-    if (value < 1e-7 && price > most)
+    if (value < 1e-7 && price > max)
         *domain = NEVER;
-    else if (value > 1 - 1e-7 && -price > most)
+    else if (value > 1 - 1e-7 && -price > max)
         *domain = ALWAYS;
     return *domain != FREE;
 }
 
-static uint32_t domains_fix(struct form *f, const struct ul_ilp_result *relaxed, double most)
+static uint32_t domains_fix(struct form *f, const struct ul_ilp_result *relaxed, double max)
 {
     uint64_t cells = (uint64_t)f->n * f->n;
     uint32_t fixed = 0;
     for (uint64_t c = 0; c < cells + f->n; c++) {
-        fixed += domain_fix(relaxed, most, f->keep[c], &f->keep_domain[c]);
+        fixed += domain_fix(relaxed, max, f->keep[c], &f->keep_domain[c]);
         if (c < cells)
-            fixed += domain_fix(relaxed, most, f->rerun[c], &f->rerun_domain[c]);
+            fixed += domain_fix(relaxed, max, f->rerun[c], &f->rerun_domain[c]);
     }
     return fixed;
 }
@@ -568,8 +568,8 @@ static uint32_t domains_fix(struct form *f, const struct ul_ilp_result *relaxed,
 static bool program_reduce(struct form *f, enum ul_ilp_outcome *outcome)
 {
     struct ul_remat_ilp *task = f->task;
-    double most;
-    bool cut = cutoff_units(f, &most);
+    double max;
+    bool cut = cutoff_units(f, &max);
     for (uint32_t columns = UINT32_MAX; f->ilp->column_count < columns - columns / 8;) {
         columns = f->ilp->column_count;
         struct ul_ilp_result relaxed;
@@ -581,7 +581,7 @@ static bool program_reduce(struct form *f, enum ul_ilp_outcome *outcome)
         task->bound_units = relaxed.bound + certain_cost(f);
         /* A margin for what is rounded in the relaxation. */
         double margin = 1e-6 * (1 + fabs(task->bound_units));
-        if (!cut || domains_fix(f, &relaxed, most - task->bound_units + margin) == 0)
+        if (!cut || domains_fix(f, &relaxed, max - task->bound_units + margin) == 0)
             return true;
         program_make(f);
     }

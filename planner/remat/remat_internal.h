@@ -8,18 +8,18 @@
 
 #include "planner/remat/remat.h"
 
-/* remat_profile.c: sums over positions with addition to a range and the maximum of one. */
+/* live_tree.c: sums over positions with addition to a range and the maximum of one. */
 
-struct ul_profile {
+struct ul_live_tree {
     uint32_t leaf_count; /* a power of two */
-    int64_t *most;       /* per tree node: the maximum below it, less what is added above it */
+    int64_t *max;        /* per tree node: the maximum below it, less what is added above it */
     int64_t *added;      /* per tree node: added to all below it */
 };
-void ul_profile_init(struct ul_profile *profile, struct ul_arena *arena, uint32_t capacity);
-void ul_profile_fill(struct ul_profile *profile, const int64_t *values, uint32_t count);
+void ul_live_tree_init(struct ul_live_tree *live_tree, struct ul_arena *arena, uint32_t capacity);
+void ul_live_tree_fill(struct ul_live_tree *live_tree, const int64_t *values, uint32_t count);
 /* Both take [begin, end), which may be empty: then nothing is added, and the maximum is 0. */
-void ul_profile_add(struct ul_profile *profile, uint32_t begin, uint32_t end, int64_t bytes);
-int64_t ul_profile_most(const struct ul_profile *profile, uint32_t begin, uint32_t end);
+void ul_live_tree_add(struct ul_live_tree *live_tree, uint32_t begin, uint32_t end, int64_t bytes);
+int64_t ul_live_tree_max(const struct ul_live_tree *live_tree, uint32_t begin, uint32_t end);
 
 /* remat_prune.c */
 
@@ -101,8 +101,8 @@ struct ul_schedule {
     bool *shared;          /* per slot: its output takes over an input's bytes */
     int64_t *live;         /* per slot, less its block's; far below 0 in empty slots */
     int64_t *block_live;   /* per block: part of all of its slots */
-    int64_t *block_most;   /* per block: the largest of `live` */
-    int64_t *block_least;  /* per block with an excess: the smallest of `live` at its steps, */
+    int64_t *block_max;    /* per block: the largest of `live` */
+    int64_t *block_min;    /* per block with an excess: the smallest of `live` at its steps, */
     uint32_t *block_steps; /* and how many there are; else 0 */
     double *block_excess;  /* per block: sum over its slots of what is above the budget */
     uint32_t over_count;   /* blocks with an excess */
@@ -137,7 +137,7 @@ bool ul_schedule_remove(struct ul_schedule *schedule, uint32_t slot);
 uint32_t ul_schedule_open(struct ul_schedule *schedule, uint32_t *slot);
 /* The first touch of `node` at or after `slot`: an index into its touches, or their count. */
 uint32_t ul_schedule_find(const struct ul_schedule *schedule, uint32_t node, uint32_t slot);
-int64_t ul_schedule_most(const struct ul_schedule *schedule, uint32_t begin, uint32_t end);
+int64_t ul_schedule_max(const struct ul_schedule *schedule, uint32_t begin, uint32_t end);
 /* Undoes the log down to `log_count` entries. */
 void ul_schedule_undo(struct ul_schedule *schedule, uint32_t log_count);
 

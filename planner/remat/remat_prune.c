@@ -33,7 +33,7 @@ struct pruner {
     int64_t *live;
     struct repeat *repeats;
     uint32_t repeat_count;
-    struct ul_profile profile;
+    struct ul_live_tree live_tree;
 };
 
 static void reads_find(struct pruner *p)
@@ -54,7 +54,7 @@ static void reads_find(struct pruner *p)
     }
 }
 
-static void profile_make(struct pruner *p)
+static void live_tree_make(struct pruner *p)
 {
     const struct ul_solve_graph *g = p->graph;
     for (uint32_t at = 0; at <= p->count; at++)
@@ -75,14 +75,14 @@ static void profile_make(struct pruner *p)
             p->live[at] += (int64_t)g->working_bytes[v];
         if (g->in_place != NULL && g->in_place[v] != UL_PLAN_NONE) {
             uint32_t u = g->in_place[v];
-            uint64_t least =
+            uint64_t min =
                 g->size_bytes[u] < g->size_bytes[v] ? g->size_bytes[u] : g->size_bytes[v];
             bool dies = p->made[u] > 0 && p->last[p->made[u] - 1] == at;
-            p->live[at] -= dies ? (int64_t)least : 0;
+            p->live[at] -= dies ? (int64_t)min : 0;
         }
         p->made[v] = at + 1;
     }
-    ul_profile_fill(&p->profile, p->live, p->count);
+    ul_live_tree_fill(&p->live_tree, p->live, p->count);
 }
 
 static int repeat_compare(const void *a, const void *b)
@@ -116,14 +116,14 @@ static bool repeats_drop(struct pruner *p)
         bool in_place = p->graph->in_place != NULL;
         uint32_t begin = p->last[from] + (in_place ? 0 : 1);
         if (p->last[r->at] > r->at &&
-            ul_profile_most(&p->profile, begin, r->at) + bytes > p->budget_bytes)
+            ul_live_tree_max(&p->live_tree, begin, r->at) + bytes > p->budget_bytes)
             continue;
         changed = true;
         p->gone[r->at] = 1;
         p->onward[r->at] = from;
         if (p->last[r->at] == r->at) /* nobody reads it */
             continue;
-        ul_profile_add(&p->profile, begin, r->at, bytes);
+        ul_live_tree_add(&p->live_tree, begin, r->at, bytes);
         p->last[from] = p->last[r->at];
     }
     return changed;
@@ -155,11 +155,11 @@ uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_byte
     p.gone = ul_arena_alloc(&scratch, count);
     p.live = UL_NEW_ARRAY(&scratch, int64_t, (uint64_t)count + 1);
     p.repeats = UL_NEW_ARRAY(&scratch, struct repeat, count);
-    ul_profile_init(&p.profile, &scratch, count);
+    ul_live_tree_init(&p.live_tree, &scratch, count);
     bool changed = count > graph->node_count;
     for (uint32_t round = 0; round < ROUNDS && changed; round++) {
         reads_find(&p);
-        profile_make(&p);
+        live_tree_make(&p);
         changed = repeats_drop(&p);
         sequence_close(&p);
     }

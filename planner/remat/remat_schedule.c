@@ -27,24 +27,24 @@ static void block_renew(struct ul_schedule *s, uint32_t block)
 {
     uint32_t begin = block << s->block_shift;
     uint32_t end = (block + 1) << s->block_shift;
-    int64_t most = INT64_MIN, least = INT64_MAX;
+    int64_t max = INT64_MIN, min = INT64_MAX;
     uint32_t steps = 0;
     for (uint32_t i = begin; i < end; i++)
-        most = s->live[i] > most ? s->live[i] : most;
-    s->block_most[block] = most;
+        max = s->live[i] > max ? s->live[i] : max;
+    s->block_max[block] = max;
     double before = s->block_excess[block];
     int64_t room = s->budget_bytes - s->block_live[block];
     double excess = 0;
-    if (most > room) {
+    if (max > room) {
         for (uint32_t i = begin; i < end; i++) {
             if (s->node_at[i] == UL_PLAN_NONE)
                 continue;
             excess += s->live[i] > room ? (double)(s->live[i] - room) : 0.0;
-            least = s->live[i] < least ? s->live[i] : least;
+            min = s->live[i] < min ? s->live[i] : min;
             steps++;
         }
     }
-    s->block_least[block] = least;
+    s->block_min[block] = min;
     s->block_steps[block] = steps;
     if ((excess > 0) != (before > 0))
         s->over_count += excess > 0 ? 1 : UINT32_MAX;
@@ -59,13 +59,13 @@ static void block_add(struct ul_schedule *s, uint32_t block, int64_t bytes)
     s->block_live[block] += bytes;
     s->work++;
     int64_t room = s->budget_bytes - s->block_live[block];
-    if (s->block_steps[block] > 0 && s->block_least[block] > room &&
-        s->block_least[block] > room + bytes) { /* every step was and is above the budget */
+    if (s->block_steps[block] > 0 && s->block_min[block] > room &&
+        s->block_min[block] > room + bytes) { /* every step was and is above the budget */
         double more = (double)bytes * s->block_steps[block];
         s->block_excess[block] += more;
         s->excess += more;
     } else if (s->block_excess[block] > 0 ||
-               s->block_most[block] + s->block_live[block] > s->budget_bytes)
+               s->block_max[block] + s->block_live[block] > s->budget_bytes)
         block_renew(s, block);
 }
 
@@ -89,9 +89,9 @@ static void range_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64
     }
 }
 
-int64_t ul_schedule_most(const struct ul_schedule *s, uint32_t begin, uint32_t end)
+int64_t ul_schedule_max(const struct ul_schedule *s, uint32_t begin, uint32_t end)
 {
-    int64_t most = 0;
+    int64_t max = 0;
     uint32_t mask = (1u << s->block_shift) - 1;
     while (begin < end) {
         uint32_t block = begin >> s->block_shift;
@@ -99,16 +99,16 @@ int64_t ul_schedule_most(const struct ul_schedule *s, uint32_t begin, uint32_t e
         stop = stop < end ? stop : end;
         int64_t here = INT64_MIN / 2;
         if ((begin & mask) == 0 && stop - begin == mask + 1) {
-            here = s->block_most[block];
+            here = s->block_max[block];
         } else {
             for (uint32_t i = begin; i < stop; i++)
                 here = s->live[i] > here ? s->live[i] : here;
         }
         here += s->block_live[block];
-        most = here > most ? here : most;
+        max = here > max ? here : max;
         begin = stop;
     }
-    return most;
+    return max;
 }
 
 /* ---- Touches ---- */
@@ -132,7 +132,7 @@ uint32_t ul_schedule_find(const struct ul_schedule *s, uint32_t node, uint32_t s
     return low;
 }
 
-static uint64_t least_of(const struct ul_solve_graph *g, uint32_t a, uint32_t b)
+static uint64_t min_of(const struct ul_solve_graph *g, uint32_t a, uint32_t b)
 {
     return g->size_bytes[a] < g->size_bytes[b] ? g->size_bytes[a] : g->size_bytes[b];
 }
@@ -148,7 +148,7 @@ static void share_renew(struct ul_schedule *s, uint32_t slot)
     bool shares = next == s->touches[u].count || !is_read(s->touches[u].at[next]);
     if (shares == s->shared[slot])
         return;
-    int64_t bytes = (int64_t)least_of(s->graph, u, v);
+    int64_t bytes = (int64_t)min_of(s->graph, u, v);
     s->shared[slot] = shares;
     range_add(s, slot, slot + 1, shares ? -bytes : bytes);
 }
@@ -252,7 +252,7 @@ static void step_take(struct ul_schedule *s, uint32_t slot)
     const struct ul_solve_graph *g = s->graph;
     uint32_t v = s->node_at[slot];
     if (s->shared[slot])
-        range_add(s, slot, slot + 1, (int64_t)least_of(g, g->in_place[v], v));
+        range_add(s, slot, slot + 1, (int64_t)min_of(g, g->in_place[v], v));
     s->shared[slot] = false;
     s->node_at[slot] = UL_PLAN_NONE;
     touch_drop(s, v, slot);
@@ -319,7 +319,7 @@ static void step_shift(struct ul_schedule *s, uint32_t from, uint32_t to)
     int64_t here = live_get(s, from);
     int64_t across = here - working_of(s, v);
     if (s->shared[from])
-        across += (int64_t)least_of(g, g->in_place[v], v);
+        across += (int64_t)min_of(g, g->in_place[v], v);
     int64_t ending = touch_shift(s, v, from, to);
     for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
         ending += touch_shift(s, g->inputs[i], from, to);
@@ -397,8 +397,8 @@ void ul_schedule_init(struct ul_schedule *s, uint32_t step_capacity)
     s->shared = UL_NEW_ARRAY(s->arena, bool, s->slot_count);
     s->live = UL_NEW_ARRAY(s->arena, int64_t, s->slot_count);
     s->block_live = UL_NEW_ARRAY(s->arena, int64_t, block_count);
-    s->block_most = UL_NEW_ARRAY(s->arena, int64_t, block_count);
-    s->block_least = UL_NEW_ARRAY(s->arena, int64_t, block_count);
+    s->block_max = UL_NEW_ARRAY(s->arena, int64_t, block_count);
+    s->block_min = UL_NEW_ARRAY(s->arena, int64_t, block_count);
     s->block_steps = UL_NEW_ARRAY(s->arena, uint32_t, block_count);
     s->block_excess = UL_NEW_ARRAY(s->arena, double, block_count);
     s->touches = UL_NEW_ARRAY(s->arena, struct ul_touches, n);
@@ -430,7 +430,7 @@ void ul_schedule_load(struct ul_schedule *s, const uint32_t *sequence, uint32_t 
     }
     for (uint32_t b = 0; b < block_count; b++) {
         s->block_live[b] = (int64_t)s->graph->base_bytes;
-        s->block_most[b] = -empty_bytes;
+        s->block_max[b] = -empty_bytes;
         s->block_steps[b] = 0;
         s->block_excess[b] = 0;
     }

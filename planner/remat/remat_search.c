@@ -92,8 +92,8 @@ static bool better_again(struct annealer *a, uint32_t u, uint32_t at, uint32_t s
     if (!may_repeat(a, u) || a->chain_left == 0)
         return false;
     uint32_t after = s->touches[u].at[at - 1] / 2 + 1;
-    int64_t most = ul_schedule_most(s, after, slot);
-    bool fits = most + (int64_t)s->graph->size_bytes[u] <= s->budget_bytes;
+    int64_t max = ul_schedule_max(s, after, slot);
+    bool fits = max + (int64_t)s->graph->size_bytes[u] <= s->budget_bytes;
     return chance(a, fits ? 15 : 90);
 }
 

@@ -180,7 +180,7 @@ static bool fixed_lose(struct ul_walk *w, uint32_t v)
 
 /* The value to drop next, out of the heap, or UL_PLAN_NONE. A bound on the renewals keeps this
  * logarithmic; what is at the top then is good enough. */
-static uint32_t victim_take(struct ul_walk *w)
+static uint32_t victim_pop(struct ul_walk *w)
 {
     enum { RENEWALS = 64 };
     for (uint32_t tries = 0; w->heap_count > 0; tries++) {
@@ -208,7 +208,7 @@ static bool room_make(struct ul_walk *w, uint64_t need_bytes)
         target = (uint64_t)(share * (double)target);
     uint32_t count = 0;
     while (w->live_bytes + need_bytes > target) {
-        uint32_t v = victim_take(w);
+        uint32_t v = victim_pop(w);
         if (v == UL_PLAN_NONE)
             break;
         resident_drop(w, v);
@@ -246,7 +246,7 @@ static uint32_t taken_by(const struct ul_walk *w, uint32_t v)
 }
 
 /* Whether the output of `v` may take over the fixed value `u`, with `v` as good as made. */
-static bool fixed_taken(struct ul_walk *w, uint32_t u, uint32_t v)
+static bool fixed_reused(struct ul_walk *w, uint32_t u, uint32_t v)
 {
     w->state[v] |= RESIDENT;
     bool goes = fixed_lose(w, u);
@@ -273,7 +273,7 @@ static bool run_fits(struct ul_walk *w, uint32_t v, uint32_t *taken)
         return true;
     /* As a last resort the input is given up though it is or may be read again. */
     if (u == UL_PLAN_NONE || w->live_bytes + need - shared > w->budget_bytes ||
-        (fixed && !fixed_taken(w, u, v)))
+        (fixed && !fixed_reused(w, u, v)))
         return false;
     *taken = u;
     return true;
@@ -398,13 +398,13 @@ static void uses_make(struct ul_walk *w, struct ul_arena *arena)
 static uint32_t peak_find(const struct ul_walk *w)
 {
     const struct ul_solve_graph *g = w->graph;
-    uint64_t live = 0, most = 0;
+    uint64_t live = 0, max = 0;
     uint32_t peak = 0;
     for (uint32_t p = 0; p < g->node_count; p++) {
         uint32_t v = w->order[p];
         live += g->size_bytes[v];
-        if (live > most) {
-            most = live;
+        if (live > max) {
+            max = live;
             peak = p;
         }
         for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++) {

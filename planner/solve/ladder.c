@@ -338,7 +338,7 @@ static bool choice_within(struct climb *c, uint64_t limit_bytes, const uint64_t 
  */
 static uint64_t graph_floor(const struct ul_solve_graph *g)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t v = 0; v < g->node_count; v++) {
         uint64_t need = g->size_bytes[v] + g->working_bytes[v];
         for (uint32_t i = g->input_first[v]; i < g->input_first[v + 1]; i++)
@@ -346,9 +346,9 @@ static uint64_t graph_floor(const struct ul_solve_graph *g)
         uint32_t in = g->in_place[v];
         if (in != UL_PLAN_NONE)
             need -= g->size_bytes[in] < g->size_bytes[v] ? g->size_bytes[in] : g->size_bytes[v];
-        most = need > most ? need : most;
+        max = need > max ? need : max;
     }
-    return g->base_bytes + most;
+    return g->base_bytes + max;
 }
 
 static const char *remat_name(const struct climb *c)
@@ -468,7 +468,7 @@ static void base_order(struct climb *c)
     uint32_t count = 0;
     c->base_steps = UL_NEW_ARRAY(&c->scratch, uint32_t, c->problem->step_count);
     for (uint32_t p = 0; p < c->base->position_count; p++) {
-        if (c->base->positions[p].part == 0)
+        if (c->base->positions[p].substep == 0)
             c->base_steps[count++] = c->base->positions[p].step;
     }
     UL_ASSERT(count == c->problem->step_count);
@@ -492,8 +492,8 @@ static void beside_make(struct climb *c)
     c->beside = UL_NEW_ARRAY(&c->scratch, uint64_t, c->problem->step_count);
     for (uint32_t p = 0; p < base->position_count; p++) {
         live += change[p];
-        uint64_t *most = &c->beside[base->positions[p].step];
-        *most = live > *most ? live : *most;
+        uint64_t *max = &c->beside[base->positions[p].step];
+        *max = live > *max ? live : *max;
     }
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         uint64_t touched = c->needs[s][ul_step_cheapest(&c->problem->steps[s])];
@@ -504,16 +504,16 @@ static void beside_make(struct climb *c)
 /* Fewer rungs for larger problems: the work of a walk grows with the steps. */
 static uint32_t rung_count(const struct ul_problem *problem)
 {
-    enum { MOST = 48, LEAST = 6, STEPS = 24000 };
-    uint32_t count = problem->step_count == 0 ? MOST : STEPS / problem->step_count;
-    return count > MOST ? MOST : count < LEAST ? LEAST : count;
+    enum { MAX = 48, MIN = 6, STEPS = 24000 };
+    uint32_t count = problem->step_count == 0 ? MAX : STEPS / problem->step_count;
+    return count > MAX ? MAX : count < MIN ? MIN : count;
 }
 
 static void climb_prepare(struct climb *c, struct rungs *r)
 {
     const struct ul_problem *problem = c->problem;
     uint32_t *cheapest = UL_NEW_ARRAY(&c->scratch, uint32_t, problem->step_count);
-    uint32_t *least = UL_NEW_ARRAY(&c->scratch, uint32_t, problem->step_count);
+    uint32_t *min = UL_NEW_ARRAY(&c->scratch, uint32_t, problem->step_count);
     struct choice smallest;
     uint64_t cost;
     base_order(c);
@@ -527,14 +527,14 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     }
     for (uint32_t s = 0; s < problem->step_count; s++) {
         cheapest[s] = ul_step_cheapest(&problem->steps[s]);
-        least[s] = alternative_within(c, s, 0, NULL);
+        min[s] = alternative_within(c, s, 0, NULL);
         c->has_alternatives = c->has_alternatives || problem->steps[s].alternative_count > 1;
     }
     choice_make(c, cheapest, &r->alone);
     r->beside = r->alone;
     smallest = r->alone;
     if (c->has_alternatives)
-        choice_make(c, least, &smallest);
+        choice_make(c, min, &smallest);
     const struct ul_solve_graph *g = &r->alone.graph.graph;
     bool valid = ul_solve_replay(g, r->alone.orders[0], g->node_count, &r->top_bytes, &cost);
     UL_ASSERT(valid);

@@ -29,9 +29,9 @@ struct splitter {
     bool *splits; /* per value */
 };
 
-static const struct ul_plan_part *part_of(const struct splitter *s, uint32_t step)
+static const struct ul_plan_substep *substep_of(const struct splitter *s, uint32_t step)
 {
-    return s->from->steps[step].alternatives[0].parts;
+    return s->from->steps[step].alternatives[0].substeps;
 }
 
 /* Several writers of the root sequence, each of one part that writes no other such value. */
@@ -39,9 +39,9 @@ static void values_choose(struct splitter *s)
 {
     const struct ul_problem *from = s->from;
     for (uint32_t i = 0; i < from->step_count; i++) {
-        const struct ul_plan_part *part = part_of(s, i);
-        for (uint32_t k = 0; k < part->write_count; k++)
-            s->writers[part->writes[k]] += !ul_ids_have(part->writes, k, part->writes[k]);
+        const struct ul_plan_substep *substep = substep_of(s, i);
+        for (uint32_t k = 0; k < substep->write_count; k++)
+            s->writers[substep->writes[k]] += !ul_ids_have(substep->writes, k, substep->writes[k]);
     }
     for (uint32_t v = 0; v < from->value_count; v++) {
         const struct ul_plan_value *value = &from->values[v];
@@ -51,16 +51,16 @@ static void values_choose(struct splitter *s)
     }
     for (uint32_t i = 0; i < from->step_count; i++) {
         const struct ul_plan_step *step = &from->steps[i];
-        bool plain = step->region == 0 && step->alternatives[0].part_count == 1;
-        for (uint32_t p = 0; p < step->alternatives[0].part_count; p++) {
-            const struct ul_plan_part *part = &step->alternatives[0].parts[p];
+        bool plain = step->region == 0 && step->alternatives[0].substep_count == 1;
+        for (uint32_t p = 0; p < step->alternatives[0].substep_count; p++) {
+            const struct ul_plan_substep *substep = &step->alternatives[0].substeps[p];
             uint32_t shared = 0;
-            for (uint32_t k = 0; k < part->write_count; k++)
-                shared += s->writers[part->writes[k]] > 1;
-            for (uint32_t k = 0; k < part->read_count && !plain; k++)
-                s->splits[part->reads[k]] = false;
-            for (uint32_t k = 0; k < part->write_count && (!plain || shared > 1); k++)
-                s->splits[part->writes[k]] = false;
+            for (uint32_t k = 0; k < substep->write_count; k++)
+                shared += s->writers[substep->writes[k]] > 1;
+            for (uint32_t k = 0; k < substep->read_count && !plain; k++)
+                s->splits[substep->reads[k]] = false;
+            for (uint32_t k = 0; k < substep->write_count && (!plain || shared > 1); k++)
+                s->splits[substep->writes[k]] = false;
         }
     }
 }
@@ -83,7 +83,7 @@ static void reader_note(struct splitter *s, uint32_t value, uint32_t step)
 }
 
 struct rewriting {
-    struct ul_plan_part part;
+    struct ul_plan_substep substep;
     uint32_t *reads, *writes, *predecessors;
     struct ul_plan_in_place *in_place;
     uint32_t predecessor_count;
@@ -93,17 +93,18 @@ struct rewriting {
 static void rewriting_init(struct splitter *s, struct rewriting *r, uint32_t step)
 {
     const struct ul_plan_step *from = &s->from->steps[step];
-    const struct ul_plan_part *part = part_of(s, step);
-    uint64_t most = from->predecessor_count;
-    for (uint32_t i = 0; i < part->write_count; i++)
-        most += s->reader_count[part->writes[i]];
-    r->part = *part;
-    r->part.read_count = r->part.write_count = r->part.in_place_count = 0;
-    r->reads = UL_NEW_ARRAY(s->arena, uint32_t, (uint64_t)part->read_count + part->write_count);
-    r->writes = UL_NEW_ARRAY(s->arena, uint32_t, part->write_count);
+    const struct ul_plan_substep *substep = substep_of(s, step);
+    uint64_t max = from->predecessor_count;
+    for (uint32_t i = 0; i < substep->write_count; i++)
+        max += s->reader_count[substep->writes[i]];
+    r->substep = *substep;
+    r->substep.read_count = r->substep.write_count = r->substep.in_place_count = 0;
+    r->reads =
+        UL_NEW_ARRAY(s->arena, uint32_t, (uint64_t)substep->read_count + substep->write_count);
+    r->writes = UL_NEW_ARRAY(s->arena, uint32_t, substep->write_count);
     r->in_place = UL_NEW_ARRAY(s->arena, struct ul_plan_in_place,
-                               (uint64_t)part->in_place_count + part->write_count);
-    r->predecessors = UL_NEW_ARRAY(s->arena, uint32_t, most);
+                               (uint64_t)substep->in_place_count + substep->write_count);
+    r->predecessors = UL_NEW_ARRAY(s->arena, uint32_t, max);
     r->predecessor_count = from->predecessor_count;
     r->runs_once = false;
     if (from->predecessor_count > 0)
@@ -113,12 +114,12 @@ static void rewriting_init(struct splitter *s, struct rewriting *r, uint32_t ste
 
 static void reads_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
 {
-    const struct ul_plan_part *part = part_of(s, step);
-    for (uint32_t i = 0; i < part->read_count; i++) {
-        uint32_t v = part->reads[i];
-        r->reads[r->part.read_count++] = s->current[v];
+    const struct ul_plan_substep *substep = substep_of(s, step);
+    for (uint32_t i = 0; i < substep->read_count; i++) {
+        uint32_t v = substep->reads[i];
+        r->reads[r->substep.read_count++] = s->current[v];
         bool changes = s->splits[v] && s->versions[v] < s->writers[v];
-        if (!changes || ul_ids_have(part->writes, part->write_count, v))
+        if (!changes || ul_ids_have(substep->writes, substep->write_count, v))
             continue;
         reader_note(s, v, step);
         r->runs_once = true;
@@ -127,22 +128,22 @@ static void reads_rewrite(struct splitter *s, struct rewriting *r, uint32_t step
 
 static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
 {
-    const struct ul_plan_part *part = part_of(s, step);
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        uint32_t v = part->writes[i];
+    const struct ul_plan_substep *substep = substep_of(s, step);
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t v = substep->writes[i];
         uint32_t before = s->current[v];
-        if (!s->splits[v] || ul_ids_have(part->writes, i, v)) {
-            r->writes[r->part.write_count++] = s->current[v];
+        if (!s->splits[v] || ul_ids_have(substep->writes, i, v)) {
+            r->writes[r->substep.write_count++] = s->current[v];
             continue;
         }
         bool first = s->versions[v] == 0;
         s->current[v] = version_add(s, v);
-        r->writes[r->part.write_count++] = s->current[v];
+        r->writes[r->substep.write_count++] = s->current[v];
         if (first)
             continue;
-        if (!ul_ids_have(part->reads, part->read_count, v))
-            r->reads[r->part.read_count++] = before;
-        r->in_place[r->part.in_place_count++] =
+        if (!ul_ids_have(substep->reads, substep->read_count, v))
+            r->reads[r->substep.read_count++] = before;
+        r->in_place[r->substep.in_place_count++] =
             (struct ul_plan_in_place){.output = s->current[v], .input = before};
         for (uint32_t k = 0; k < s->reader_count[v]; k++)
             r->predecessors[r->predecessor_count++] = s->readers[v][k];
@@ -153,15 +154,15 @@ static void writes_rewrite(struct splitter *s, struct rewriting *r, uint32_t ste
 /* The step's own options, but for those that the value's other writers rule out. */
 static void options_rewrite(struct splitter *s, struct rewriting *r, uint32_t step)
 {
-    const struct ul_plan_part *part = part_of(s, step);
-    for (uint32_t i = 0; i < part->in_place_count; i++) {
-        uint32_t out = part->in_place[i].output;
-        uint32_t in = part->in_place[i].input;
+    const struct ul_plan_substep *substep = substep_of(s, step);
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        uint32_t out = substep->in_place[i].output;
+        uint32_t in = substep->in_place[i].input;
         bool later = s->splits[out] && s->versions[out] > 1;
         bool needed = s->splits[in] && (s->versions[in] < s->writers[in] ||
-                                        ul_ids_have(part->writes, part->write_count, in));
+                                        ul_ids_have(substep->writes, substep->write_count, in));
         if (!later && !needed)
-            r->in_place[r->part.in_place_count++] =
+            r->in_place[r->substep.in_place_count++] =
                 (struct ul_plan_in_place){.output = s->current[out], .input = s->current[in]};
     }
 }
@@ -174,19 +175,19 @@ static void step_rewrite(struct splitter *s, uint32_t step)
     reads_rewrite(s, &r, step);
     writes_rewrite(s, &r, step);
     options_rewrite(s, &r, step);
-    struct ul_plan_part *part = UL_NEW(s->arena, struct ul_plan_part);
+    struct ul_plan_substep *substep = UL_NEW(s->arena, struct ul_plan_substep);
     struct ul_plan_alternative *alternative = UL_NEW(s->arena, struct ul_plan_alternative);
-    *part = r.part;
-    part->reads = r.reads;
-    part->writes = r.writes;
-    part->in_place = r.in_place;
+    *substep = r.substep;
+    substep->reads = r.reads;
+    substep->writes = r.writes;
+    substep->in_place = r.in_place;
     *alternative = to->alternatives[0];
-    alternative->parts = part;
+    alternative->substeps = substep;
     to->alternatives = alternative;
     to->predecessors = r.predecessors;
     to->predecessor_count = r.predecessor_count;
-    for (uint32_t i = 0; i < part->write_count && r.runs_once; i++)
-        s->to->values[part->writes[i]].never_recompute = true;
+    for (uint32_t i = 0; i < substep->write_count && r.runs_once; i++)
+        s->to->values[substep->writes[i]].never_recompute = true;
 }
 
 bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, struct ul_problem *to)
@@ -211,7 +212,7 @@ bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, str
         any = any || s.splits[v];
     }
     for (uint32_t i = 0; i < from->step_count && any; i++) {
-        if (from->steps[i].region == 0 && from->steps[i].alternatives[0].part_count == 1)
+        if (from->steps[i].region == 0 && from->steps[i].alternatives[0].substep_count == 1)
             step_rewrite(&s, i);
     }
     return any;

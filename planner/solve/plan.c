@@ -14,7 +14,7 @@ static void costs_sum(const struct ul_problem *problem, struct ul_plan *plan)
     plan->base_cost = problem->base_cost;
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_plan_position *at = &plan->positions[p];
-        if (at->part == 0)
+        if (at->substep == 0)
             plan->cost += problem->steps[at->step].alternatives[at->alternative].cost;
     }
     for (uint32_t s = 0; s < problem->step_count && problem->base_cost == 0; s++) {
@@ -32,7 +32,7 @@ static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_pro
     plan->space_count = problem->space_count;
     plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
     ul_timeline_build(arena, problem, mode, plan);
-    UL_TRY(ul_layout_ranges(arena, problem, options, plan, diag));
+    UL_TRY(ul_place_ranges(arena, problem, options, plan, diag));
     ul_account_live(arena, plan);
     uint64_t counted = plan->rows.alignment_bytes;
     for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++)

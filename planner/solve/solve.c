@@ -92,13 +92,13 @@ static void bounds_make(struct solver *s)
 static void remat_programs(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
                            uint32_t order_count)
 {
-    static const struct ul_remat_effort most = {
+    static const struct ul_remat_effort max = {
         .work = 400000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
     static const struct ul_remat_effort little = {
         .work = 8000, .columns = 8000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 30};
     enum ul_plan_remat method = s->options->remat;
     if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
-        ul_remat_programs(remat, method == UL_REMAT_ILP ? &most : &little, orders, order_count);
+        ul_remat_programs(remat, method == UL_REMAT_ILP ? &max : &little, orders, order_count);
 }
 
 /* Chains first, for the search to start from. */

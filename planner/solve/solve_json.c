@@ -24,7 +24,7 @@ static bool whole(const json_t *value, uint64_t limit, uint64_t *out)
 
 static enum ul_status nodes_read(struct loader *l)
 {
-    static const uint64_t most = (uint64_t)1 << 60;
+    static const uint64_t max = (uint64_t)1 << 60;
     uint64_t total_bytes = 0, total_cost = 0;
     const json_t *nodes = json_object_get(l->root, "nodes");
     struct ul_solve_graph *g = l->graph;
@@ -32,7 +32,7 @@ static enum ul_status nodes_read(struct loader *l)
         return ul_diag_set(l->diag, UL_INVALID, "\"nodes\" is missing, no array, or too long");
     g->node_count = (uint32_t)json_array_size(nodes);
     /* No schedule of 8 runs a node and some costs 2^62, which the searches take for never. */
-    uint64_t most_cost = ((uint64_t)1 << 62) / ((uint64_t)g->node_count * 8 + 1000);
+    uint64_t max_cost = ((uint64_t)1 << 62) / ((uint64_t)g->node_count * 8 + 1000);
     g->names = UL_NEW_ARRAY(l->arena, const char *, g->node_count);
     g->size_bytes = UL_NEW_ARRAY(l->arena, uint64_t, g->node_count);
     g->cost = UL_NEW_ARRAY(l->arena, uint64_t, g->node_count);
@@ -40,10 +40,10 @@ static enum ul_status nodes_read(struct loader *l)
         const json_t *node = json_array_get(nodes, i);
         uint64_t id, size_bytes, cost;
         if (!whole(json_object_get(node, "id"), UINT32_MAX, &id) || id >= g->node_count ||
-            !whole(json_object_get(node, "bytes"), most, &size_bytes) ||
-            !whole(json_object_get(node, "cost"), most_cost, &cost) ||
-            !ul_size_add(total_bytes, size_bytes, &total_bytes) || total_bytes > most ||
-            !ul_size_add(total_cost, cost, &total_cost) || total_cost > most)
+            !whole(json_object_get(node, "bytes"), max, &size_bytes) ||
+            !whole(json_object_get(node, "cost"), max_cost, &cost) ||
+            !ul_size_add(total_bytes, size_bytes, &total_bytes) || total_bytes > max ||
+            !ul_size_add(total_cost, cost, &total_cost) || total_cost > max)
             return ul_diag_set(l->diag, UL_INVALID,
                                "node %u of \"nodes\": id, bytes or cost is missing, negative or "
                                "too large; ids are 0 to the number of nodes less 1",

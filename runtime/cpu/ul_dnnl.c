@@ -113,7 +113,7 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
                                     dnnl_engine_t engine, struct ul_failure *failure)
 {
     uint64_t own_bytes = ul_call_scratch_own(call);
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     dnnl_primitive_desc_t best = NULL;
     dnnl_primitive_desc_iterator_t iterator = NULL;
     bool exact = false;
@@ -127,8 +127,8 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
             name = "ref";
         uint64_t needed = own_bytes + scratch_needed(pd);
         bool allowed = !ul_call_refuses(call, name);
-        if (allowed && needed < least)
-            least = needed;
+        if (allowed && needed < min)
+            min = needed;
         exact = allowed && needed <= call->scratch_bytes && call->implementation != NULL &&
                 strcmp(name, call->implementation) == 0;
         if (exact || (allowed && needed <= call->scratch_bytes && best == NULL)) {
@@ -143,9 +143,9 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
     if (iterator != NULL)
         dnnl_primitive_desc_iterator_destroy(iterator);
     if (best == NULL) {
-        bool scratch = least != UINT64_MAX;
+        bool scratch = min != UINT64_MAX;
         failure->result = scratch ? UL_LIBRARY_NEEDS_MORE : UL_LIBRARY_UNSUPPORTED;
-        failure->needed_bytes = scratch ? least : 0;
+        failure->needed_bytes = scratch ? min : 0;
         failure->available_bytes = call->scratch_bytes;
     }
     return best;

@@ -26,11 +26,11 @@ enum { BLOCK = 2048 }; /* elements; stays in the first cache while several funct
  * the float's bits: comparing integers keeps compilers from making a case of each bound. */
 static inline float power_of_two(float t)
 {
-    const int32_t most = 0x43000000;    /* 128: 2^0 with an exponent of infinity */
-    const uint32_t least = 0xc2fc0000u; /* -126 */
+    const int32_t max = 0x43000000;   /* 128: 2^0 with an exponent of infinity */
+    const uint32_t min = 0xc2fc0000u; /* -126 */
     int32_t high = (int32_t)ul_f32_bits(t);
-    uint32_t bits = (uint32_t)(high < most ? high : most);
-    t = ul_f32_from_bits(bits < least ? bits : least);
+    uint32_t bits = (uint32_t)(high < max ? high : max);
+    t = ul_f32_from_bits(bits < min ? bits : min);
     float shifted = t + 12582912.0f; /* the nearest integer in the low bits of 1.5 * 2^23 */
     float f = t - (shifted - 12582912.0f);
     float p = 1.326472725e-03f; /* 2^f for |f| <= 0.5, exactly 1 at 0 */
@@ -56,9 +56,9 @@ static inline float gelu_tanh(float x)
 
 static inline float gelu_erf(float x)
 {
-    const int32_t most = 0x41fae148; /* 5.6^2; squares have no sign, so that their bits compare */
+    const int32_t max = 0x41fae148; /* 5.6^2; squares have no sign, so that their bits compare */
     int32_t bits = (int32_t)ul_f32_bits(x * x);
-    float square = ul_f32_from_bits((uint32_t)(bits < most ? bits : most));
+    float square = ul_f32_from_bits((uint32_t)(bits < max ? bits : max));
     float p = -5.209901801e-09f;
     p = p * square + 3.850446848e-07f;
     p = p * square + -1.145242495e-05f;

@@ -36,7 +36,7 @@ typedef float loose;
 #define ROWS_1 6
 #define ROWS_2 6
 #endif
-#define ROWS_MOST 12
+#define ROWS_MAX 12
 
 enum {
     LANES = UL_LANES(float),
@@ -47,7 +47,7 @@ enum {
 
 struct job {
     const struct ul_call *call;
-    struct ul_winograd cut;
+    struct ul_winograd tiling;
     const float *src, *weights, *bias;
     float *dst;
     const float *posts[UL_CALL_POSTS]; /* what post-operations read */
@@ -104,24 +104,24 @@ static void stage_patch(float *stage, const float *image, const struct ul_call_t
 /* V of tile `index` of the whole call, to row `to`. */
 static void transform_tile(const struct job *job, float *to, int64_t index)
 {
-    const struct ul_winograd *cut = &job->cut;
+    const struct ul_winograd *tiling = &job->tiling;
     const struct ul_call_tensor *src = &job->call->src;
     float stage[16 * STAGE];
-    const int64_t image_tiles = cut->tile_rows * cut->tile_cols;
+    const int64_t image_tiles = tiling->tile_rows * tiling->tile_cols;
     const int64_t rest = index % image_tiles;
-    const int64_t y = rest / cut->tile_cols * 2 - job->call->pads[0];
-    const int64_t x = rest % cut->tile_cols * 2 - job->call->pads[1];
+    const int64_t y = rest / tiling->tile_cols * 2 - job->call->pads[0];
+    const int64_t x = rest % tiling->tile_cols * 2 - job->call->pads[1];
     const float *image = job->src + index / image_tiles * src->strides[0];
     int64_t done = 0;
     if (y >= 0 && y + 4 <= src->dims[2] && x >= 0 && x + 4 <= src->dims[3]) {
-        done = cut->channels / LANES * LANES;
-        transform_patch(to, cut->plane, image + y * src->strides[2] + x * src->strides[3],
+        done = tiling->channels / LANES * LANES;
+        transform_patch(to, tiling->plane, image + y * src->strides[2] + x * src->strides[3],
                         src->strides[2], src->strides[3], done / LANES);
     }
-    for (; done < cut->channels; done += STAGE) {
-        int64_t count = cut->channels - done < STAGE ? cut->channels - done : STAGE;
+    for (; done < tiling->channels; done += STAGE) {
+        int64_t count = tiling->channels - done < STAGE ? tiling->channels - done : STAGE;
         stage_patch(stage, image + done, src, y, x, count);
-        transform_patch(to + done, cut->plane, stage, 4 * STAGE, STAGE,
+        transform_patch(to + done, tiling->plane, stage, 4 * STAGE, STAGE,
                         (count + LANES - 1) / LANES);
     }
 }
@@ -133,7 +133,7 @@ static void transform_tile(const struct job *job, float *to, int64_t index)
 UL_INLINE void tile(float *sums, int64_t cols, const float *a, int64_t a_row, const float *panel,
                     int64_t k, int rows, int vectors)
 {
-    vec acc[ROWS_MOST][TILE_VECTORS];
+    vec acc[ROWS_MAX][TILE_VECTORS];
     UL_UNROLL
     for (int r = 0; r < rows; r++) {
         UL_UNROLL
@@ -204,35 +204,35 @@ TILES(4)
 #endif
 
 /* M of `count` tiles, whose V begins at `input`, and one panel. */
-static void multiply(const struct ul_winograd *cut, float *sums, const float *input,
+static void multiply(const struct ul_winograd *tiling, float *sums, const float *input,
                      const float *panel, int64_t count)
 {
-    const int64_t cols = cut->panel_cols, k = cut->channels;
+    const int64_t cols = tiling->panel_cols, k = tiling->channels;
     for (int p = 0; p < POINTS; p++) {
         for (int64_t c = 0; c < cols; c += TILE_VECTORS * LANES) {
             switch ((cols - c) / LANES) {
             case 1:
-                tiles_1(sums + c, cols, input, cut->row, panel + c, k, count);
+                tiles_1(sums + c, cols, input, tiling->row, panel + c, k, count);
                 break;
 #if TILE_VECTORS == 4
             case 2:
-                tiles_2(sums + c, cols, input, cut->row, panel + c, k, count);
+                tiles_2(sums + c, cols, input, tiling->row, panel + c, k, count);
                 break;
             case 3:
-                tiles_3(sums + c, cols, input, cut->row, panel + c, k, count);
+                tiles_3(sums + c, cols, input, tiling->row, panel + c, k, count);
                 break;
             default:
-                tiles_4(sums + c, cols, input, cut->row, panel + c, k, count);
+                tiles_4(sums + c, cols, input, tiling->row, panel + c, k, count);
                 break;
 #else
             default:
-                tiles_2(sums + c, cols, input, cut->row, panel + c, k, count);
+                tiles_2(sums + c, cols, input, tiling->row, panel + c, k, count);
                 break;
 #endif
             }
         }
-        sums += cut->sums_plane;
-        input += cut->plane;
+        sums += tiling->sums_plane;
+        input += tiling->plane;
         panel += k * cols;
     }
 }
@@ -382,19 +382,19 @@ static void copy_out(float *to, const float *from, int64_t count)
 static void finish_tile(const struct job *job, const float *sums, const float *bias, int64_t index,
                         int64_t panel)
 {
-    const struct ul_winograd *cut = &job->cut;
-    const int64_t image_tiles = cut->tile_rows * cut->tile_cols;
+    const struct ul_winograd *tiling = &job->tiling;
+    const int64_t image_tiles = tiling->tile_rows * tiling->tile_cols;
     const int64_t rest = index % image_tiles;
     float y[4 * COLS];
     struct block block = {.y = y,
-                          .pitch = cut->panel_cols,
-                          .first = panel * cut->panel_cols,
+                          .pitch = tiling->panel_cols,
+                          .first = panel * tiling->panel_cols,
                           .image = index / image_tiles,
-                          .row = rest / cut->tile_cols * 2,
-                          .column = rest % cut->tile_cols * 2};
-    block.count = cut->outputs - block.first;
+                          .row = rest / tiling->tile_cols * 2,
+                          .column = rest % tiling->tile_cols * 2};
+    block.count = tiling->outputs - block.first;
     block.count = block.count < block.pitch ? block.count : block.pitch;
-    transform_sums(y, sums, cut->sums_plane, bias, block.pitch);
+    transform_sums(y, sums, tiling->sums_plane, bias, block.pitch);
     apply_posts(job, &block);
     for (int i = 0; i < 4; i++)
         if (is_inside(&block, i, &job->call->dst))
@@ -405,14 +405,14 @@ static void finish_tile(const struct job *job, const float *sums, const float *b
 static void run_panel(const struct job *job, float *sums, const float *input, int64_t begin,
                       int64_t count, int64_t panel)
 {
-    const struct ul_winograd *cut = &job->cut;
-    const int64_t first = panel * cut->panel_cols;
+    const struct ul_winograd *tiling = &job->tiling;
+    const int64_t first = panel * tiling->panel_cols;
     float bias[COLS];
-    for (int64_t c = 0; c < cut->panel_cols; c++)
-        bias[c] = job->bias != NULL && first + c < cut->outputs ? job->bias[first + c] : 0;
-    multiply(cut, sums, input, job->weights + first * POINTS * cut->channels, count);
+    for (int64_t c = 0; c < tiling->panel_cols; c++)
+        bias[c] = job->bias != NULL && first + c < tiling->outputs ? job->bias[first + c] : 0;
+    multiply(tiling, sums, input, job->weights + first * POINTS * tiling->channels, count);
     for (int64_t t = 0; t < count; t++)
-        finish_tile(job, sums + t * cut->panel_cols, bias, begin + t, panel);
+        finish_tile(job, sums + t * tiling->panel_cols, bias, begin + t, panel);
 }
 
 /* ---- threads ---- */
@@ -423,26 +423,26 @@ static int64_t part_begin(int64_t count, int64_t parts, int64_t index)
     return count / parts * index + (count % parts < index ? count % parts : index);
 }
 
-static int64_t block_end(const struct ul_winograd *cut, int64_t block)
+static int64_t block_end(const struct ul_winograd *tiling, int64_t block)
 {
-    int64_t end = (block + 1) * cut->block_tiles;
-    return end < cut->tile_count ? end : cut->tile_count;
+    int64_t end = (block + 1) * tiling->block_tiles;
+    return end < tiling->tile_count ? end : tiling->tile_count;
 }
 
 /* Blocks of tiles, all by itself. */
 static void run_blocks(const struct job *job, unsigned char *scratch, int64_t thread,
                        int64_t threads)
 {
-    const struct ul_winograd *cut = &job->cut;
-    const int64_t end = part_begin(cut->block_count, threads, thread + 1);
+    const struct ul_winograd *tiling = &job->tiling;
+    const int64_t end = part_begin(tiling->block_count, threads, thread + 1);
     float *input =
-        (float *)(void *)(scratch + (uint64_t)thread * (cut->input_bytes + cut->sums_bytes));
-    float *sums = input + cut->input_bytes / sizeof(float);
-    for (int64_t block = part_begin(cut->block_count, threads, thread); block < end; block++) {
-        const int64_t begin = block * cut->block_tiles, count = block_end(cut, block) - begin;
+        (float *)(void *)(scratch + (uint64_t)thread * (tiling->input_bytes + tiling->sums_bytes));
+    float *sums = input + tiling->input_bytes / sizeof(float);
+    for (int64_t block = part_begin(tiling->block_count, threads, thread); block < end; block++) {
+        const int64_t begin = block * tiling->block_tiles, count = block_end(tiling, block) - begin;
         for (int64_t t = 0; t < count; t++)
-            transform_tile(job, input + t * cut->row, begin + t);
-        for (int64_t panel = 0; panel < cut->panel_count; panel++)
+            transform_tile(job, input + t * tiling->row, begin + t);
+        for (int64_t panel = 0; panel < tiling->panel_count; panel++)
             run_panel(job, sums, input, begin, count, panel);
     }
 }
@@ -450,30 +450,30 @@ static void run_blocks(const struct job *job, unsigned char *scratch, int64_t th
 /* One V of all tiles: every thread makes a part of it. */
 static void share_input(const struct job *job, float *input, int64_t thread, int64_t threads)
 {
-    const int64_t end = part_begin(job->cut.tile_count, threads, thread + 1);
-    for (int64_t t = part_begin(job->cut.tile_count, threads, thread); t < end; t++)
-        transform_tile(job, input + t * job->cut.row, t);
+    const int64_t end = part_begin(job->tiling.tile_count, threads, thread + 1);
+    for (int64_t t = part_begin(job->tiling.tile_count, threads, thread); t < end; t++)
+        transform_tile(job, input + t * job->tiling.row, t);
 }
 
 /* Then each takes some pairs of a panel and a block of tiles. */
 static void share_panels(const struct job *job, const float *input, unsigned char *scratch,
                          int64_t thread, int64_t threads)
 {
-    const struct ul_winograd *cut = &job->cut;
-    const int64_t items = cut->panel_count * cut->block_count;
+    const struct ul_winograd *tiling = &job->tiling;
+    const int64_t items = tiling->panel_count * tiling->block_count;
     const int64_t end = part_begin(items, threads, thread + 1);
-    float *sums = (float *)(void *)(scratch + (uint64_t)thread * cut->sums_bytes);
+    float *sums = (float *)(void *)(scratch + (uint64_t)thread * tiling->sums_bytes);
     for (int64_t item = part_begin(items, threads, thread); item < end; item++) {
-        const int64_t block = item % cut->block_count, begin = block * cut->block_tiles;
-        run_panel(job, sums, input + begin * cut->row, begin, block_end(cut, block) - begin,
-                  item / cut->block_count);
+        const int64_t block = item % tiling->block_count, begin = block * tiling->block_tiles;
+        run_panel(job, sums, input + begin * tiling->row, begin, block_end(tiling, block) - begin,
+                  item / tiling->block_count);
     }
 }
 
 static void run_thread(const struct job *job, unsigned char *scratch, int64_t thread,
                        int64_t threads)
 {
-    if (!job->cut.shared) {
+    if (!job->tiling.shared) {
         run_blocks(job, scratch, thread, threads);
         return;
     }
@@ -483,8 +483,8 @@ static void run_thread(const struct job *job, unsigned char *scratch, int64_t th
 #pragma omp barrier
     }
 #endif
-    share_panels(job, (const float *)(const void *)scratch, scratch + job->cut.input_bytes, thread,
-                 threads);
+    share_panels(job, (const float *)(const void *)scratch, scratch + job->tiling.input_bytes,
+                 thread, threads);
 }
 
 void ul_winograd_run(const struct ul_call *call, const void *const *args, unsigned char *scratch,
@@ -496,7 +496,7 @@ void ul_winograd_run(const struct ul_call *call, const void *const *args, unsign
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].kind >= UL_POST_ADD)
             job.posts[i] = args[next++];
-    ul_winograd_cut(&job.cut, call, planned_threads);
+    ul_winograd_tiling(&job.tiling, call, planned_threads);
 #ifdef _OPENMP
     if (threads > 1) {
 #pragma omp parallel num_threads((int)threads)

@@ -107,19 +107,19 @@ template <typename I, class SCORE>
 __device__ __forceinline__ float ul_attend_row(float (&scores)[4], float &largest, float &total,
                                                I row, I queries, I key, I keys, const SCORE &score)
 {
-    float most = -INFINITY;
+    float max = -INFINITY;
     UL_UNROLLED
     for (int c = 0; c < 4; c++) {
         const I at = key + c;
         scores[c] = at < keys && row < queries ? score(row, at, scores[c]) : -INFINITY;
-        most = ul_attend_larger(most, scores[c]);
+        max = ul_attend_larger(max, scores[c]);
     }
     UL_UNROLLED
     for (int lane = 1; lane < 8; lane *= 2)
-        most = ul_attend_larger(most, __shfl_xor_sync(0xffffffffu, most, lane));
-    most = ul_attend_larger(largest, most);
-    const float shift = ul_attend_shift(most), factor = ul_attend_exp(largest - shift);
-    largest = most;
+        max = ul_attend_larger(max, __shfl_xor_sync(0xffffffffu, max, lane));
+    max = ul_attend_larger(largest, max);
+    const float shift = ul_attend_shift(max), factor = ul_attend_exp(largest - shift);
+    largest = max;
     total *= factor;
     UL_UNROLLED
     for (int c = 0; c < 4; c++) {
@@ -332,7 +332,7 @@ __device__ __forceinline__ bool ul_attend_softmax(float *band, ul_attend_rows &r
     UL_UNROLLED
     for (int i = 0; i < 4; i++) {
         const I row = row0 + MMA::row(i) < queries ? row0 + MMA::row(i) : queries - 1;
-        float most = -INFINITY;
+        float max = -INFINITY;
         UL_UNROLLED
         for (int j = 0; j < count; j++) {
             at[i][j] =
@@ -342,17 +342,17 @@ __device__ __forceinline__ bool ul_attend_softmax(float *band, ul_attend_rows &r
                 const I key = key0 + MMA::column(j) + e;
                 float &x = at[i][j].at[e];
                 x = is_full || key < keys ? score(row, key, x) : -INFINITY;
-                most = ul_attend_larger(most, x);
+                max = ul_attend_larger(max, x);
             }
         }
         UL_UNROLLED
         for (int lane = 1; lane < 8; lane *= 2)
-            most = ul_attend_larger(most, __shfl_xor_sync(0xffffffffu, most, lane));
-        most = ul_attend_larger(rows.largest[i], most);
-        const float shift = ul_attend_shift(most);
+            max = ul_attend_larger(max, __shfl_xor_sync(0xffffffffu, max, lane));
+        max = ul_attend_larger(rows.largest[i], max);
+        const float shift = ul_attend_shift(max);
         factors[i] = ul_attend_exp(rows.largest[i] - shift);
         rises = rises || factors[i] != 1.0f;
-        rows.largest[i] = most;
+        rows.largest[i] = max;
         rows.total[i] *= factors[i];
         UL_UNROLLED
         for (int j = 0; j < count; j++) {
@@ -422,7 +422,7 @@ __device__ __forceinline__ void ul_attend_scores_mma(float *bands,
 
 /* result = result * factors, of a band. */
 template <class MMA, class FRAGMENT>
-__device__ __forceinline__ void ul_attend_take_back(FRAGMENT (&result)[MMA::E / 16],
+__device__ __forceinline__ void ul_attend_rescale(FRAGMENT (&result)[MMA::E / 16],
                                                     const float *band)
 {
     FRAGMENT factor;
@@ -494,11 +494,11 @@ __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&ro
     __syncthreads();
     UL_ROLLED
     for (int y = (int)threadIdx.x; y < BR; y += MMA::threads) {
-        float most = norms[y], total = 0.0f;
+        float max = norms[y], total = 0.0f;
         UL_UNROLLED
         for (int g = 1; g < GROUPS; g++)
-            most = ul_attend_larger(most, norms[g * BR + y]);
-        const float shift = ul_attend_shift(most);
+            max = ul_attend_larger(max, norms[g * BR + y]);
+        const float shift = ul_attend_shift(max);
         UL_UNROLLED
         for (int g = 0; g < GROUPS; g++) {
             const float factor = ul_attend_exp(norms[g * BR + y] - shift);
@@ -506,7 +506,7 @@ __device__ __forceinline__ void ul_attend_join(float *norms, ul_attend_rows (&ro
             norms[g * BR + y] = factor;
         }
         norms[GROUPS * BR + y] = total;
-        norms[2 * GROUPS * BR + y] = most;
+        norms[2 * GROUPS * BR + y] = max;
     }
     __syncthreads();
 }
@@ -622,7 +622,7 @@ ul_attend_tile_mma(uint16_t *shared, int64_t tile, I queries, I keys, I begin, I
                 for (int b = 0; b < DOWN; b++)
                     if (ul_attend_softmax<MMA>(bands + b * MMA::band, rows[b], (I)(first + 16 * b),
                                                queries, (I)(key0 + at), keys, score))
-                        ul_attend_take_back<MMA>(result[b], bands + b * MMA::band);
+                        ul_attend_rescale<MMA>(result[b], bands + b * MMA::band);
             }
             if (s == MMA::STEPS - 1 && next < end)
                 part_v.load(I(0), value_size, next, keys, read_v);

@@ -76,12 +76,12 @@ template <int COUNT> struct alignas(2 * COUNT > 16 ? 16 : 2 * COUNT) ul_pack_of<
     }
 };
 
-template <typename T> constexpr int ul_pack_most()
+template <typename T> constexpr int ul_pack_max()
 {
     return 16 / (int)sizeof(T);
 }
 
-constexpr int ul_least(int a, int b)
+constexpr int ul_min(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -125,11 +125,11 @@ template <typename T, int BM_, int BN_, int BK_, int TM_, int TN_, int SPLITS_> 
     static constexpr int BM = BM_, BN = BN_, BK = BK_, TM = TM_, TN = TN_, SPLITS = SPLITS_;
     static constexpr int across = BN / TN, down = BM / TM, group = across * down;
     static constexpr int threads = group * SPLITS;
-    static constexpr int run_m = ul_least(TM, ul_pack_most<T>());
-    static constexpr int run_n = ul_least(TN, ul_pack_most<T>());
+    static constexpr int run_m = ul_min(TM, ul_pack_max<T>());
+    static constexpr int run_n = ul_min(TN, ul_pack_max<T>());
     /* Rows of the tiles are a few elements longer than they must be, so that elements of one
      * column lie in different banks. */
-    static constexpr int pitch_m = BM + ul_pack_most<T>(), pitch_n = BN + ul_pack_most<T>();
+    static constexpr int pitch_m = BM + ul_pack_max<T>(), pitch_n = BN + ul_pack_max<T>();
     static constexpr int stage = BK * (pitch_m + pitch_n);
     static constexpr int out_n = SPLITS > 1 ? SPLITS *BM *pitch_n : down *pitch_n;
     static constexpr int out_m = SPLITS > 1 ? SPLITS *BM *pitch_n : across *pitch_m;
@@ -155,7 +155,7 @@ template <typename T, int WIDTH, int BK, int THREADS, class HOW> struct ul_tile_
     static constexpr int wanted = WIDTH * BK / THREADS;
     static constexpr int pack = HOW::PACK;
     static constexpr int count = wanted / pack;
-    static constexpr int line = ul_least(BK, 32 / (int)sizeof(T)) / pack; /* packs of a run */
+    static constexpr int line = ul_min(BK, 32 / (int)sizeof(T)) / pack; /* packs of a run */
     static_assert(wanted % pack == 0 && line > 0, "threads read whole packs");
     ul_pack_of<T, pack> values[count];
 

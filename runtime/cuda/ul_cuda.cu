@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CAPABILITY_LEAST 80
+#define CAPABILITY_MIN 80
 
 static_assert(sizeof(struct ul_cuda_state) == UL_CUDA_STATE_BYTES, "said in ul_device.h");
 
@@ -142,8 +142,8 @@ static enum ul_result check_device(struct ul_context *context, struct ul_failure
              "%.200s (device %d, compute capability %d.%d)", properties.name, context->device,
              major, minor);
     failure->available_bytes = (uint64_t)(major * 10 + minor);
-    if (failure->available_bytes < CAPABILITY_LEAST)
-        return ul_check_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_LEAST,
+    if (failure->available_bytes < CAPABILITY_MIN)
+        return ul_check_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_MIN,
                              failure->available_bytes);
     return UL_OK;
 }
@@ -209,7 +209,7 @@ bool ul_cuda_is_on_device(const struct ul_context *context, const void *bytes)
            (attributes.type == cudaMemoryTypeDevice && attributes.device == context->device);
 }
 
-static enum ul_result take_arena(struct ul_context *context, struct ul_failure *failure)
+static enum ul_result acquire_arena(struct ul_context *context, struct ul_failure *failure)
 {
     const struct ul_device_request *request = &context->request;
     const struct ul_model *model = context->model;
@@ -305,7 +305,7 @@ static enum ul_result open_parts(struct ul_context *context, struct ul_failure *
     if (result == UL_OK)
         result = open_libraries(context, failure);
     if (result == UL_OK && context->request.arena != NULL)
-        result = take_arena(context, failure);
+        result = acquire_arena(context, failure);
     else if (result == UL_OK)
         result = make_arena(context, failure);
     if (result == UL_OK)

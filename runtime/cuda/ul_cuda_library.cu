@@ -149,7 +149,7 @@ static double measure(const struct trial *trial)
     enum { WARM_UPS = 2, ROUNDS = 5, RUNS = 4 };
     cudaStream_t stream = trial->stream;
     cudaEvent_t begin = NULL, end = NULL;
-    double least = -1;
+    double min = -1;
     bool good = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
     for (int i = 0; good && i < WARM_UPS; i++)
         good = run_trial(trial);
@@ -162,14 +162,14 @@ static double measure(const struct trial *trial)
                cudaEventSynchronize(end) == cudaSuccess &&
                cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess;
         double seconds = (double)milliseconds / 1e3 / RUNS;
-        if (good && (least < 0 || seconds < least))
-            least = seconds;
+        if (good && (min < 0 || seconds < min))
+            min = seconds;
     }
     if (begin != NULL)
         (void)cudaEventDestroy(begin);
     if (end != NULL)
         (void)cudaEventDestroy(end);
-    return good ? least : -1;
+    return good ? min : -1;
 }
 
 /* ---- choosing ---- */
@@ -192,14 +192,14 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
 {
     struct ul_cuda_choice found[UL_CUDA_CANDIDATES];
     int count = trial->library->find(trial->handle, trial->index, call, found);
-    double least = -1;
+    double min = -1;
     int best = -1;
     for (int i = 0; i < count; i++) {
         if (!try_choice(trial, call, &found[i]))
             continue;
         double seconds = tunes ? measure(trial) : 0;
-        if (seconds >= 0 && (best < 0 || seconds < least)) {
-            least = seconds;
+        if (seconds >= 0 && (best < 0 || seconds < min)) {
+            min = seconds;
             best = i;
         }
         if (best >= 0 && !tunes)
@@ -212,7 +212,7 @@ static bool choose(const struct trial *trial, const struct ul_call *call, bool t
 }
 
 /* An address that is a multiple of align_bytes and of no more, however the arena lies. */
-static const void *least_aligned(const unsigned char *arena, uint32_t align_bytes)
+static const void *min_aligned(const unsigned char *arena, uint32_t align_bytes)
 {
     enum { PAGE_BYTES = 4096 };
     uintptr_t page = (uintptr_t)arena / PAGE_BYTES * PAGE_BYTES;
@@ -230,7 +230,7 @@ static bool prepare_call(struct trial *trial, const struct ul_model *model,
     trial->fits = place_trial(trial, call, arena, model->arena_bytes, true) ||
                   place_trial(trial, call, arena, model->arena_bytes, false);
     bool described = trial->library->describe(trial->handle, trial->index, call,
-                                              least_aligned(arena, call->align_bytes)) != 0;
+                                              min_aligned(arena, call->align_bytes)) != 0;
     bool taken = described && is_named && try_choice(trial, call, choice);
     bool done = taken || (described && choose(trial, call, tunes && trial->fits, choice));
     calls->planned_count++;

@@ -176,7 +176,7 @@ static cudaError_t copy_inputs(const struct ul_context *context, const void *con
     const struct ul_model *model = context->model;
     cudaError_t error = cudaSuccess;
     for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
-        const struct ul_tensor *input = &model->inputs[i];
+        const struct ul_rt_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
             error = ul_cuda_first(error, cudaMemcpyAsync(context->arena + input->offset_bytes,
                                                          inputs[i], input->size_bytes,
@@ -190,7 +190,7 @@ static cudaError_t copy_outputs(const struct ul_context *context, void *const *o
     const struct ul_model *model = context->model;
     cudaError_t error = cudaSuccess;
     for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
-        const struct ul_tensor *output = &model->outputs[i];
+        const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             error = ul_cuda_first(
                 error, cudaMemcpyAsync(outputs[i], context->arena + output->offset_bytes,
@@ -200,7 +200,7 @@ static cudaError_t copy_outputs(const struct ul_context *context, void *const *o
 }
 
 /* Waits for all steps before this one, and tells of it if its region runs. */
-static void tell_hook(struct ul_cuda_run *run, const struct ul_where *where)
+static void notify_hook(struct ul_cuda_run *run, const struct ul_where *where)
 {
     struct ul_context *context = (struct ul_context *)run->announce_context;
     uint8_t runs = 1;
@@ -332,7 +332,7 @@ enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const
     context->hook = hook;
     context->hook_context = hook_context;
     enum ul_result result =
-        run_entered(context, inputs, outputs, hook != NULL ? tell_hook : NULL, failure);
+        run_entered(context, inputs, outputs, hook != NULL ? notify_hook : NULL, failure);
     if (hook != NULL && (result == UL_OK || result == UL_DATA_FAULT))
         hook(hook_context, context->model->step_count);
     return result;

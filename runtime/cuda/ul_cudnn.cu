@@ -306,15 +306,15 @@ static cudnnMathType_t first_math(const struct ul_call *call)
 static int find(void *opaque, uint32_t index, const struct ul_call *call,
                 struct ul_cuda_choice *choices)
 {
-    enum { MOST = UL_CUDA_CANDIDATES };
+    enum { MAX = UL_CUDA_CANDIDATES };
     const struct handle *handle = (const struct handle *)opaque;
     const struct convolution *convolution = &handle->convolutions[index];
-    cudnnConvolutionFwdAlgoPerf_t offers[MOST];
+    cudnnConvolutionFwdAlgoPerf_t offers[MAX];
     int count = 0, kept = 0;
     cudnnMathType_t math = first_math(call);
     if (handle->dnn.SetConvolutionMathType(convolution->operation, math) != CUDNN_STATUS_SUCCESS ||
         handle->dnn.GetConvolutionForwardAlgorithm_v7(handle->cudnn, convolution->x, convolution->w,
-                                                      convolution->operation, convolution->y, MOST,
+                                                      convolution->operation, convolution->y, MAX,
                                                       &count, offers) != CUDNN_STATUS_SUCCESS)
         return 0;
     for (int i = 0; i < count; i++) {

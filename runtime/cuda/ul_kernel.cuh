@@ -68,8 +68,8 @@ UL_DEVICE bool ul_fault_is_known(struct ul_where run, int64_t value, int64_t lim
     uint32_t order = ul_fault_read(&run.fault->order);
     if (order != run.order)
         return order != 0 && order < run.order;
-    int64_t least = ul_fault_read(&run.fault->limit);
-    return least < limit || (least == limit && ul_fault_read(&run.fault->value) <= value);
+    int64_t min = ul_fault_read(&run.fault->limit);
+    return min < limit || (min == limit && ul_fault_read(&run.fault->value) <= value);
 }
 
 /* What is noted is the least (order, limit, value) of all that is out of range. Threads take turns:

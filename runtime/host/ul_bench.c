@@ -22,7 +22,7 @@
 #include <time.h>
 
 #define SAMPLE_LIMIT 200000
-#define PROFILE_RUNS_LEAST 3
+#define PROFILE_RUNS_MIN 3
 #define PROFILE_SAMPLE_LIMIT (UINT64_C(1) << 20) /* of all steps together */
 #define PROFILE_SECONDS 1.0
 #define STEP_NONE UINT32_MAX
@@ -41,7 +41,7 @@ struct bench {
     double wall_seconds;
     double mean, stddev;
     double *step_seconds; /* of the run that is timed; at the end the medians */
-    double *step_least;   /* of all runs */
+    double *step_min;     /* of all runs */
     double *step_samples; /* profile_limit of step 0, then of step 1 ... */
     uint32_t *order;      /* steps by time, longest first */
     uint64_t profile_count;
@@ -124,7 +124,7 @@ static int measure_steps(struct ul_session *s, struct bench *bench, const unsign
     uint32_t step_count = s->model->step_count;
     bench->step = STEP_NONE;
     while (status == UL_EXIT_OK && bench->profile_count < bench->profile_limit &&
-           (bench->profile_count < PROFILE_RUNS_LEAST || now() < end)) {
+           (bench->profile_count < PROFILE_RUNS_MIN || now() < end)) {
         for (uint32_t i = 0; i < step_count; i++)
             bench->step_seconds[i] = 0.0;
         if (s->model->device != NULL)
@@ -205,7 +205,7 @@ static void summarise(struct bench *bench)
         double *samples = bench->step_samples + i * bench->profile_limit;
         qsort(samples, (size_t)bench->profile_count, sizeof *samples, compare_samples);
         bench->step_seconds[i] = median(samples, bench->profile_count);
-        bench->step_least[i] = samples[0];
+        bench->step_min[i] = samples[0];
     }
 }
 
@@ -375,7 +375,7 @@ static void write_json(struct ul_json *json, const void *context)
         ul_json_text(json, "op", step->op);
         ul_json_text(json, "node", step->node);
         ul_json_number(json, "seconds", bench->step_seconds[bench->order[i]]);
-        ul_json_number(json, "least_seconds", bench->step_least[bench->order[i]]);
+        ul_json_number(json, "least_seconds", bench->step_min[bench->order[i]]);
         if (with_predicted)
             ul_json_number(json, "predicted_seconds", step->predicted_seconds);
         ul_json_count(json, "flops", step->flop_count);
@@ -432,15 +432,15 @@ int ul_bench(struct ul_session *s)
     bench.samples = malloc(SAMPLE_LIMIT * sizeof *bench.samples);
     if (s->options->profile) {
         uint64_t limit = PROFILE_SAMPLE_LIMIT / step_room;
-        bench.profile_limit = limit < PROFILE_RUNS_LEAST ? PROFILE_RUNS_LEAST : limit;
+        bench.profile_limit = limit < PROFILE_RUNS_MIN ? PROFILE_RUNS_MIN : limit;
     }
     bench.step_samples = malloc((size_t)bench.profile_limit * step_room * sizeof(double) + 1);
     bench.step_seconds = calloc(step_room, sizeof *bench.step_seconds);
-    bench.step_least = calloc(step_room, sizeof *bench.step_least);
+    bench.step_min = calloc(step_room, sizeof *bench.step_min);
     bench.order = calloc(step_room, sizeof *bench.order);
     bool got = new_parts(&bench);
     if (!got || inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
-        bench.step_samples == NULL || bench.step_least == NULL || bench.order == NULL)
+        bench.step_samples == NULL || bench.step_min == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
         status = bench_prepared(s, &bench, inputs);
@@ -450,7 +450,7 @@ int ul_bench(struct ul_session *s)
         free(bench.parts[part]);
     free(bench.step_samples);
     free(bench.step_seconds);
-    free(bench.step_least);
+    free(bench.step_min);
     free(bench.order);
     return status;
 }

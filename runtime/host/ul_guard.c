@@ -62,7 +62,7 @@ struct guard {
     uint64_t write_offset; /* in the block, margins included */
     /* for the visitor of views */
     struct ul_hash hash;
-    const struct ul_view *view;
+    const struct ul_rt_view *view;
 };
 
 static bool is_live(const struct ul_range *range, uint32_t step)
@@ -134,7 +134,7 @@ static void visit_view(void *context, uint64_t offset_bytes, uint64_t size_bytes
 }
 
 /* From a device: a view may be of many small pieces, so it comes as one, with what is between. */
-static void fetch_view(struct guard *guard, const struct ul_view *view)
+static void fetch_view(struct guard *guard, const struct ul_rt_view *view)
 {
     uint64_t begin, end;
     const struct ul_session *s = guard->s;

@@ -33,7 +33,7 @@ static int split_key(const struct ul_session *s, const char *text, char path[UL_
 }
 
 static int read_pb(const struct ul_session *s, struct ul_reader *reader,
-                   const struct ul_tensor *tensor, void *data)
+                   const struct ul_rt_tensor *tensor, void *data)
 {
     unsigned char *bytes = NULL;
     uint64_t size_bytes;
@@ -50,7 +50,7 @@ static int read_pb(const struct ul_session *s, struct ul_reader *reader,
 /* The format is what the file begins with; a TensorProto has no magic. A pipe cannot be looked into
    and read again, so it carries .npy. */
 static int read_any(const struct ul_session *s, struct ul_reader *reader, const char *key,
-                    const struct ul_tensor *tensor, void *data)
+                    const struct ul_rt_tensor *tensor, void *data)
 {
     unsigned char magic[MAGIC_BYTES] = {0};
     char shown[UL_SHOWN_BYTES];
@@ -99,7 +99,7 @@ static int missing(const struct ul_session *s)
     char shown[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
     ul_error(s, UL_EXIT_USAGE, "inputs without a value (--input NAME=FILE, or --random SEED):");
     for (uint32_t i = 0; i < s->model->input_count; i++) {
-        const struct ul_tensor *tensor = &s->model->inputs[i];
+        const struct ul_rt_tensor *tensor = &s->model->inputs[i];
         if (find_given(s, i) == NULL)
             fprintf(stderr, "    %s  %s\n", ul_shown(shown, tensor->name),
                     ul_shape_text(shape, tensor->type, tensor->rank, tensor->dims));

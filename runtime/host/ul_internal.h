@@ -28,9 +28,9 @@
 #include <stdio.h>
 
 #ifdef __GNUC__
-#define UL_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#define UL_RT_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
-#define UL_PRINTF(text, first)
+#define UL_RT_PRINTF(text, first)
 #endif
 
 #define UL_RANK_LIMIT 32        /* dims of a tensor in a file */
@@ -72,7 +72,7 @@ struct ul_session {
 };
 
 /* ---- ul_error.c ---- */
-int ul_error(const struct ul_session *s, int exit_code, const char *format, ...) UL_PRINTF(3, 4);
+int ul_error(const struct ul_session *s, int exit_code, const char *format, ...) UL_RT_PRINTF(3, 4);
 int ul_out_of_memory(const struct ul_session *s, uint64_t size_bytes);
 /* A copy of an untrusted string with control and non-ASCII bytes escaped; long ones are cut. */
 const char *ul_shown(char buffer[UL_SHOWN_BYTES], const char *text);
@@ -83,7 +83,7 @@ const char *ul_isa_missing(uint32_t isa);
 
 /* ---- ul_types.c ---- */
 struct ul_type_info {
-    enum ul_type type;
+    enum ul_rt_type type;
     char kind;        /* 'f' float, 'i' signed, 'u' unsigned, 'b' bool */
     uint32_t bytes;   /* of one element, in the arena as in .npy */
     uint32_t bits;    /* that it uses of them, from the low end */
@@ -91,22 +91,22 @@ struct ul_type_info {
     const char *npy;  /* the type code of .npy, without byte order */
 };
 
-const struct ul_type_info *ul_type_find(enum ul_type type); /* NULL for an unknown number */
+const struct ul_type_info *ul_type_find(enum ul_rt_type type); /* NULL for an unknown number */
 /* What f32 of the model is stored and multiplied as: "f32 stored as bf16". */
 const char *ul_precision_text(const struct ul_model *model);
 uint64_t ul_element_count(uint32_t rank, const int64_t *dims);
 /* "float32 [1,3]" */
-const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_type type, uint32_t rank,
+const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_rt_type type, uint32_t rank,
                           const int64_t *dims);
 /* One element as a double; 64-bit integers lose their low bits. */
-double ul_element_get(enum ul_type type, const void *data, uint64_t element);
+double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element);
 /* One element in decimal. */
-const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
+const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element);
 /* Makes every byte of bool 0 or 1, and every 4-bit element a number in its range. */
-void ul_normalise(const struct ul_tensor *tensor, void *data);
+void ul_normalise(const struct ul_rt_tensor *tensor, void *data);
 /* Floats uniform in [-1, 1), integers in 0..9, bool 0 or 1; a function of seed, stream, element. */
-void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream);
+void ul_fill_random(const struct ul_rt_tensor *tensor, void *data, uint64_t seed, uint32_t stream);
 
 /* ---- ul_file.c ---- */
 /* A part of an open file that is read from front to back. */
@@ -140,11 +140,11 @@ int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool g
 /* Reads into `data` (size_bytes of the tensor) after checking type and shape. `what` names the
    tensor in messages: "input". */
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
-                const struct ul_tensor *tensor, void *data);
+                const struct ul_rt_tensor *tensor, void *data);
 /* The header's bytes, a multiple of 64; the elements follow as they lie in the arena. */
-size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer_bytes);
+size_t ul_npy_header(const struct ul_rt_tensor *tensor, char *buffer, size_t buffer_bytes);
 #define UL_NPY_HEADER_BYTES 1024
-int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
+int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_rt_tensor *tensor,
                  const void *data);
 
 /* ---- ul_crc.c ---- */
@@ -160,7 +160,7 @@ uint32_t ul_crc_get(const struct ul_crc *crc);
 /* ---- ul_npz.c ---- */
 /* Reads entry `key`, or, when key is NULL, the one named like the tensor, or the only one. */
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
-                const char *what, const struct ul_tensor *tensor, void *data);
+                const char *what, const struct ul_rt_tensor *tensor, void *data);
 /* ---- ul_npz_write.c ---- */
 /* All outputs in one file. */
 int ul_npz_write(const struct ul_session *s, const char *path);
@@ -182,7 +182,7 @@ struct ul_pb {
 int ul_pb_parse(const struct ul_session *s, const char *file, const unsigned char *bytes,
                 uint64_t size_bytes, struct ul_pb *pb);
 int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
-                 const char *what, const struct ul_tensor *tensor, void *data);
+                 const char *what, const struct ul_rt_tensor *tensor, void *data);
 
 /* ---- ul_options.c ---- */
 enum ul_mode {
@@ -319,10 +319,10 @@ int ul_guard(struct ul_session *s);
 /* ---- ul_views.c ---- */
 /* Calls visit for each contiguous piece of what a view covers. */
 typedef void ul_visit(void *context, uint64_t offset_bytes, uint64_t size_bytes);
-void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_visit *visit,
+void ul_view_visit(const struct ul_model *model, const struct ul_rt_view *view, ul_visit *visit,
                    void *context);
 /* From its first byte to behind its last one; 0 and 0 where it has none. */
-void ul_view_extent(const struct ul_model *model, const struct ul_view *view, uint64_t *begin,
+void ul_view_extent(const struct ul_model *model, const struct ul_rt_view *view, uint64_t *begin,
                     uint64_t *end);
 
 /* ---- ul_json.c ---- */

@@ -160,9 +160,9 @@ static bool type_fits(const char *descr, const struct ul_type_info *info)
 
 static const char *type_name(const char *descr, char buffer[UL_SHOWN_BYTES])
 {
-    static const enum ul_type plain[] = {UL_TYPE_F32, UL_TYPE_F64, UL_TYPE_F16, UL_TYPE_I8,
-                                         UL_TYPE_I16, UL_TYPE_I32, UL_TYPE_I64, UL_TYPE_U8,
-                                         UL_TYPE_U16, UL_TYPE_U32, UL_TYPE_U64, UL_TYPE_BOOL};
+    static const enum ul_rt_type plain[] = {UL_TYPE_F32, UL_TYPE_F64, UL_TYPE_F16, UL_TYPE_I8,
+                                            UL_TYPE_I16, UL_TYPE_I32, UL_TYPE_I64, UL_TYPE_U8,
+                                            UL_TYPE_U16, UL_TYPE_U32, UL_TYPE_U64, UL_TYPE_BOOL};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (type_fits(descr, ul_type_find(plain[i])))
             return ul_type_find(plain[i])->name;
@@ -170,7 +170,7 @@ static const char *type_name(const char *descr, char buffer[UL_SHOWN_BYTES])
 }
 
 static int check_header(const struct ul_session *s, const char *file, const struct header *header,
-                        const char *what, const struct ul_tensor *tensor)
+                        const char *what, const struct ul_rt_tensor *tensor)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     char shown_file[UL_SHOWN_BYTES], shown_name[UL_SHOWN_BYTES], descr[UL_SHOWN_BYTES];
@@ -197,7 +197,7 @@ static int check_header(const struct ul_session *s, const char *file, const stru
 }
 
 /* Elements in column-major order, into row-major order. */
-static void transpose(const struct ul_tensor *tensor, uint32_t element_bytes,
+static void transpose(const struct ul_rt_tensor *tensor, uint32_t element_bytes,
                       const unsigned char *from, unsigned char *to)
 {
     int64_t index[UL_RANK_LIMIT] = {0};
@@ -213,7 +213,7 @@ static void transpose(const struct ul_tensor *tensor, uint32_t element_bytes,
 }
 
 /* Bytes as they stand in the file -> elements as the arena holds them. */
-static void convert(const struct header *header, const struct ul_tensor *tensor,
+static void convert(const struct header *header, const struct ul_rt_tensor *tensor,
                     unsigned char *bytes, uint64_t size_bytes, unsigned char *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
@@ -227,7 +227,7 @@ static void convert(const struct header *header, const struct ul_tensor *tensor,
 }
 
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
-                const struct ul_tensor *tensor, void *data)
+                const struct ul_rt_tensor *tensor, void *data)
 {
     struct header header;
     char shown[UL_SHOWN_BYTES];
@@ -255,7 +255,7 @@ int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char
     return UL_EXIT_OK;
 }
 
-size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer_bytes)
+size_t ul_npy_header(const struct ul_rt_tensor *tensor, char *buffer, size_t buffer_bytes)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     char order = info->bytes == 1 ? '|' : ul_run_is_big_endian() ? '>' : '<';
@@ -277,7 +277,7 @@ size_t ul_npy_header(const struct ul_tensor *tensor, char *buffer, size_t buffer
     return total;
 }
 
-int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_tensor *tensor,
+int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_rt_tensor *tensor,
                  const void *data)
 {
     struct ul_writer writer;

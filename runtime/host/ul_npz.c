@@ -230,7 +230,7 @@ static int check_crc(const struct ul_session *s, struct ul_reader *reader, uint6
 }
 
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
-                const char *what, const struct ul_tensor *tensor, void *data)
+                const char *what, const struct ul_rt_tensor *tensor, void *data)
 {
     struct directory directory = {NULL, 0};
     struct entry entry = {0, 0, 0, 0, 0, 0, NULL, 0};

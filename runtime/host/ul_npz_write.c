@@ -57,7 +57,7 @@ static void put_name(struct archive *archive, const char *name)
 static void put_member(const struct ul_session *s, struct archive *archive, uint32_t index,
                        struct member *member)
 {
-    const struct ul_tensor *tensor = &s->model->outputs[index];
+    const struct ul_rt_tensor *tensor = &s->model->outputs[index];
     const void *data = ul_session_output(s, index);
     char header[UL_NPY_HEADER_BYTES];
     size_t header_bytes = ul_npy_header(tensor, header, sizeof header);

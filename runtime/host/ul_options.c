@@ -94,7 +94,7 @@ static bool is_known(const struct ul_session *s, const struct row *row)
     return true;
 }
 
-static void help_tensors(FILE *out, const char *title, const struct ul_tensor *tensors,
+static void help_tensors(FILE *out, const char *title, const struct ul_rt_tensor *tensors,
                          uint32_t count)
 {
     char shown[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
@@ -127,7 +127,7 @@ void ul_options_help(const struct ul_session *s, FILE *out)
 
 /* The tensor whose name stands in front of an '='. Names may contain '=': the longest wins. */
 static int assign(const struct ul_session *s, const char *option, const char *text,
-                  const struct ul_tensor *tensors, uint32_t count, struct ul_assignment *result)
+                  const struct ul_rt_tensor *tensors, uint32_t count, struct ul_assignment *result)
 {
     size_t best = 0;
     char shown[UL_SHOWN_BYTES];

@@ -80,9 +80,9 @@ int ul_outputs_write(const struct ul_session *s)
     if (options->output_dir != NULL)
         status = write_directory(s, options->output_dir);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < options->output_count; i++) {
-        const struct ul_assignment *asked = &options->outputs[i];
-        status = ul_npy_write(s, asked->file, &s->model->outputs[asked->tensor],
-                              ul_session_output(s, asked->tensor));
+        const struct ul_assignment *requested = &options->outputs[i];
+        status = ul_npy_write(s, requested->file, &s->model->outputs[requested->tensor],
+                              ul_session_output(s, requested->tensor));
     }
     if (status == UL_EXIT_OK && options->output_npz != NULL)
         status = ul_npz_write(s, options->output_npz);

@@ -158,7 +158,7 @@ int ul_pb_parse(const struct ul_session *s, const char *file, const unsigned cha
 }
 
 /* The typed field that holds elements of a type. */
-static uint64_t field_of(enum ul_type type)
+static uint64_t field_of(enum ul_rt_type type)
 {
     switch ((int)type) {
     case UL_TYPE_F32:
@@ -211,7 +211,7 @@ static bool decode_item(const struct item *item, uint32_t wire, struct target *t
 }
 
 /* Decodes the typed field of the type; returns false on nonsense or a wrong number of elements. */
-static bool decode_typed(const struct ul_pb *pb, enum ul_type type, struct target *target)
+static bool decode_typed(const struct ul_pb *pb, enum ul_rt_type type, struct target *target)
 {
     struct cursor cursor = {pb->bytes, pb->bytes + pb->size_bytes};
     struct item item;
@@ -224,7 +224,7 @@ static bool decode_typed(const struct ul_pb *pb, enum ul_type type, struct targe
 
 /* Types that numpy lacks have been stored as unsigned integers of their size, by ONNX's own test
    data among others. */
-static bool type_fits(uint64_t found, enum ul_type wanted)
+static bool type_fits(uint64_t found, enum ul_rt_type wanted)
 {
     const struct ul_type_info *info = ul_type_find(wanted);
     if (info->npy[0] == 'V' && found == (info->bytes == 2 ? UL_TYPE_U16 : UL_TYPE_U8))
@@ -233,14 +233,14 @@ static bool type_fits(uint64_t found, enum ul_type wanted)
 }
 
 static int check_shape(const struct ul_session *s, const char *file, const struct ul_pb *pb,
-                       const char *what, const struct ul_tensor *tensor)
+                       const char *what, const struct ul_rt_tensor *tensor)
 {
     char shown_file[UL_SHOWN_BYTES], shown_name[UL_SHOWN_BYTES];
     char want[UL_SHAPE_TEXT_BYTES], got[UL_SHAPE_TEXT_BYTES];
     if (type_fits(pb->type, tensor->type) && pb->rank == tensor->rank &&
         (pb->rank == 0 || memcmp(pb->dims, tensor->dims, pb->rank * sizeof pb->dims[0]) == 0))
         return UL_EXIT_OK;
-    enum ul_type type = pb->type < 64 ? (enum ul_type)pb->type : UL_TYPE_NONE;
+    enum ul_rt_type type = pb->type < 64 ? (enum ul_rt_type)pb->type : UL_TYPE_NONE;
     return ul_error(s, UL_EXIT_INVALID, "%s: %s '%s' needs %s, this file holds %s",
                     ul_shown(shown_file, file), what, ul_shown(shown_name, tensor->name),
                     ul_shape_text(want, tensor->type, tensor->rank, tensor->dims),
@@ -255,7 +255,7 @@ static void unpack(unsigned char *data, uint64_t count)
 }
 
 int ul_pb_decode(const struct ul_session *s, const char *file, const struct ul_pb *pb,
-                 const char *what, const struct ul_tensor *tensor, void *data)
+                 const char *what, const struct ul_rt_tensor *tensor, void *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);

@@ -11,7 +11,7 @@
 
 /* Position among `count` elements of the largest one that is smaller than (value, position) before,
    in an order that puts equal values by position. -1: there is none. */
-static int64_t next_largest(enum ul_type type, const void *data, uint64_t begin, uint64_t count,
+static int64_t next_largest(enum ul_rt_type type, const void *data, uint64_t begin, uint64_t count,
                             double before, int64_t before_at)
 {
     int64_t best = -1;
@@ -27,7 +27,7 @@ static int64_t next_largest(enum ul_type type, const void *data, uint64_t begin,
     return best;
 }
 
-static void print_row(FILE *out, const struct ul_tensor *tensor, const void *data, uint64_t row,
+static void print_row(FILE *out, const struct ul_rt_tensor *tensor, const void *data, uint64_t row,
                       uint64_t width)
 {
     char text[UL_SHOWN_BYTES];
@@ -49,7 +49,8 @@ static void print_row(FILE *out, const struct ul_tensor *tensor, const void *dat
     fputc('\n', out);
 }
 
-static void print_range(FILE *out, const struct ul_tensor *tensor, const void *data, uint64_t count)
+static void print_range(FILE *out, const struct ul_rt_tensor *tensor, const void *data,
+                        uint64_t count)
 {
     double low = HUGE_VAL, high = -HUGE_VAL, sum = 0.0;
     uint64_t odd_count = 0, nan_count = 0;
@@ -72,7 +73,7 @@ static void print_range(FILE *out, const struct ul_tensor *tensor, const void *d
         fprintf(out, "    %" PRIu64 " elements are NaN or infinite\n", odd_count);
 }
 
-static void print_output(FILE *out, const struct ul_tensor *tensor, const void *data)
+static void print_output(FILE *out, const struct ul_rt_tensor *tensor, const void *data)
 {
     char shown[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);

@@ -79,8 +79,8 @@ int ul_session_reload(struct ul_session *s, unsigned char fill)
 }
 
 /* Buffers for the tensors that do not live in the arena. */
-static int open_buffers(const struct ul_session *s, const struct ul_tensor *tensors, uint32_t count,
-                        void ***buffers)
+static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
+                        uint32_t count, void ***buffers)
 {
     *buffers = calloc(count + 1, sizeof **buffers);
     if (*buffers == NULL)
@@ -182,20 +182,20 @@ void ul_session_close(struct ul_session *s)
 }
 
 /* Whether the host has a tensor in its place in the arena. */
-static bool is_in_arena(const struct ul_session *s, const struct ul_tensor *tensor)
+static bool is_in_arena(const struct ul_session *s, const struct ul_rt_tensor *tensor)
 {
     return s->model->device == NULL && tensor->space == UL_SPACE_ARENA;
 }
 
 void *ul_session_input(const struct ul_session *s, uint32_t index)
 {
-    const struct ul_tensor *tensor = &s->model->inputs[index];
+    const struct ul_rt_tensor *tensor = &s->model->inputs[index];
     return is_in_arena(s, tensor) ? s->arena + tensor->offset_bytes : s->inputs[index];
 }
 
 void *ul_session_output(const struct ul_session *s, uint32_t index)
 {
-    const struct ul_tensor *tensor = &s->model->outputs[index];
+    const struct ul_rt_tensor *tensor = &s->model->outputs[index];
     return is_in_arena(s, tensor) ? s->arena + tensor->offset_bytes : s->outputs[index];
 }
 

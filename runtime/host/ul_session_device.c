@@ -14,8 +14,8 @@ static const struct ul_device_functions *functions_of(const struct ul_session *s
 }
 
 /* For each tensor memory of the host and, where it is the caller's, of the device. */
-static int open_buffers(const struct ul_session *s, const struct ul_tensor *tensors, uint32_t count,
-                        void ***buffers, void ***places)
+static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
+                        uint32_t count, void ***buffers, void ***places)
 {
     const struct ul_device_functions *functions = functions_of(s);
     *buffers = calloc(count + 1, sizeof **buffers);
@@ -45,7 +45,7 @@ static int open_buffers(const struct ul_session *s, const struct ul_tensor *tens
     return UL_EXIT_OK;
 }
 
-static void close_buffers(const struct ul_session *s, const struct ul_tensor *tensors,
+static void close_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
                           uint32_t count, void **buffers, void **places)
 {
     const struct ul_device_functions *functions = functions_of(s);

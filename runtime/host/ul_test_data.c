@@ -102,7 +102,7 @@ static int load(const struct ul_session *s, const char *path, unsigned char **by
     return status;
 }
 
-static bool find_name(const struct ul_pb *pb, const struct ul_tensor *tensors, uint32_t count,
+static bool find_name(const struct ul_pb *pb, const struct ul_rt_tensor *tensors, uint32_t count,
                       uint32_t *index)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -119,7 +119,7 @@ static int use_files(struct ul_session *s, const char *directory, const char *ki
                      use_file *use, struct totals *totals, uint32_t *used_count)
 {
     bool inputs = strcmp(kind, "input") == 0;
-    const struct ul_tensor *tensors = inputs ? s->model->inputs : s->model->outputs;
+    const struct ul_rt_tensor *tensors = inputs ? s->model->inputs : s->model->outputs;
     uint32_t count = inputs ? s->model->input_count : s->model->output_count;
     char path[UL_PATH_BYTES];
     int status = UL_EXIT_OK;
@@ -175,7 +175,7 @@ static bool compare_float(const struct ul_options *options, double got, double w
     return difference <= options->atol + options->rtol * fabs(want);
 }
 
-static bool compare_exactly(const struct ul_tensor *tensor, const void *got, const void *want,
+static bool compare_exactly(const struct ul_rt_tensor *tensor, const void *got, const void *want,
                             uint64_t element, struct comparison *c)
 {
     char a[UL_SHOWN_BYTES], b[UL_SHOWN_BYTES];
@@ -195,7 +195,7 @@ static double norm_error(const struct comparison *c)
     return c->want_squares > 0.0 ? sqrt(c->difference_squares) / sqrt(c->want_squares) : HUGE_VAL;
 }
 
-static struct comparison compare(const struct ul_session *s, const struct ul_tensor *tensor,
+static struct comparison compare(const struct ul_session *s, const struct ul_rt_tensor *tensor,
                                  const void *got, const void *want)
 {
     const struct ul_options *options = s->options;
@@ -216,8 +216,8 @@ static struct comparison compare(const struct ul_session *s, const struct ul_ten
 }
 
 /* With all digits, so that two that differ look different. */
-static const char *element_digits(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
-                                  uint64_t element)
+static const char *element_digits(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type,
+                                  const void *data, uint64_t element)
 {
     if (ul_type_find(type)->kind != 'f')
         return ul_element_text(buffer, type, data, element);
@@ -226,8 +226,8 @@ static const char *element_digits(char buffer[UL_SHOWN_BYTES], enum ul_type type
     return buffer;
 }
 
-static void say_compared(const struct ul_session *s, const struct ul_tensor *tensor,
-                         const struct comparison *c, const void *got, const void *want)
+static void report_compared(const struct ul_session *s, const struct ul_rt_tensor *tensor,
+                            const struct comparison *c, const void *got, const void *want)
 {
     char name[UL_SHOWN_BYTES], a[UL_SHOWN_BYTES], b[UL_SHOWN_BYTES];
     bool json_alone = s->options->json != NULL && strcmp(s->options->json, "-") == 0;
@@ -253,7 +253,7 @@ static void say_compared(const struct ul_session *s, const struct ul_tensor *ten
 static int compare_output(struct ul_session *s, const char *path, const struct ul_pb *pb,
                           uint32_t index, struct totals *totals)
 {
-    const struct ul_tensor *tensor = &s->model->outputs[index];
+    const struct ul_rt_tensor *tensor = &s->model->outputs[index];
     const void *got = ul_session_output(s, index);
     void *want = malloc((size_t)tensor->size_bytes + 1);
     if (want == NULL)
@@ -261,7 +261,7 @@ static int compare_output(struct ul_session *s, const char *path, const struct u
     int status = ul_pb_decode(s, path, pb, "output", tensor, want);
     if (status == UL_EXIT_OK) {
         struct comparison c = compare(s, tensor, got, want);
-        say_compared(s, tensor, &c, got, want);
+        report_compared(s, tensor, &c, got, want);
         totals->element_count += c.element_count;
         totals->outside_count += c.outside_count;
         totals->mismatch_count += c.good ? 0 : c.outside_count;

@@ -30,7 +30,7 @@ static const struct ul_type_info types[] = {
     {UL_TYPE_I4, 'i', 1, 4, "int4", "i1"},
 };
 
-const struct ul_type_info *ul_type_find(enum ul_type type)
+const struct ul_type_info *ul_type_find(enum ul_rt_type type)
 {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (types[i].type == type)
@@ -58,7 +58,7 @@ uint64_t ul_element_count(uint32_t rank, const int64_t *dims)
     return count;
 }
 
-const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_type type, uint32_t rank,
+const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_rt_type type, uint32_t rank,
                           const int64_t *dims)
 {
     const struct ul_type_info *info = ul_type_find(type);
@@ -91,7 +91,7 @@ static uint64_t element_bits(const struct ul_type_info *info, const void *data, 
     }
 }
 
-static double float_value(enum ul_type type, uint64_t bits)
+static double float_value(enum ul_rt_type type, uint64_t bits)
 {
     double wide;
     switch ((int)type) {
@@ -122,7 +122,7 @@ static int64_t sign_extend(uint64_t bits, uint32_t width)
     return (int64_t)((bits ^ sign) - sign);
 }
 
-double ul_element_get(enum ul_type type, const void *data, uint64_t element)
+double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element)
 {
     const struct ul_type_info *info = ul_type_find(type);
     uint64_t bits = element_bits(info, data, element);
@@ -131,7 +131,7 @@ double ul_element_get(enum ul_type type, const void *data, uint64_t element)
     return info->kind == 'i' ? (double)sign_extend(bits, info->bytes * 8) : (double)bits;
 }
 
-const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_type type, const void *data,
+const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element)
 {
     const struct ul_type_info *info = ul_type_find(type);
@@ -191,7 +191,7 @@ static void store_bits(const struct ul_type_info *info, void *data, uint64_t ele
         memcpy(bytes + element * 8, &bits, 8);
 }
 
-void ul_normalise(const struct ul_tensor *tensor, void *data)
+void ul_normalise(const struct ul_rt_tensor *tensor, void *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     unsigned char *bytes = data;
@@ -202,7 +202,7 @@ void ul_normalise(const struct ul_tensor *tensor, void *data)
             (unsigned char)(info->kind == 'i' ? ul_i4_get(&bytes[i], 0) : ul_u4_get(&bytes[i], 0));
 }
 
-void ul_fill_random(const struct ul_tensor *tensor, void *data, uint64_t seed, uint32_t stream)
+void ul_fill_random(const struct ul_rt_tensor *tensor, void *data, uint64_t seed, uint32_t stream)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
     uint64_t count = ul_element_count(tensor->rank, tensor->dims);

@@ -14,7 +14,7 @@ static uint32_t split(uint32_t rank, const int64_t *dims, const int64_t *strides
     return rank;
 }
 
-void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_visit *visit,
+void ul_view_visit(const struct ul_model *model, const struct ul_rt_view *view, ul_visit *visit,
                    void *context)
 {
     const int64_t *dims = model->shapes + view->shape;
@@ -39,7 +39,7 @@ void ul_view_visit(const struct ul_model *model, const struct ul_view *view, ul_
     }
 }
 
-void ul_view_extent(const struct ul_model *model, const struct ul_view *view, uint64_t *begin,
+void ul_view_extent(const struct ul_model *model, const struct ul_rt_view *view, uint64_t *begin,
                     uint64_t *end)
 {
     const int64_t *dims = model->shapes + view->shape;

@@ -91,14 +91,14 @@ static void own_path(const struct ul_session *s, char path[UL_PATH_BYTES])
 int ul_weights_open(const struct ul_session *s, struct ul_weights_file *file)
 {
     char shown[UL_SHOWN_BYTES];
-    const char *asked = s->options != NULL ? s->options->weights : NULL;
+    const char *requested = s->options != NULL ? s->options->weights : NULL;
     size_t length;
     file->error = 0;
-    if (asked != NULL) {
-        snprintf(file->path, sizeof file->path, "%s", asked);
+    if (requested != NULL) {
+        snprintf(file->path, sizeof file->path, "%s", requested);
         if (open_path(file))
             return UL_EXIT_OK;
-        return ul_error(s, UL_EXIT_IO, "cannot open weights %s: %s", ul_shown(shown, asked),
+        return ul_error(s, UL_EXIT_IO, "cannot open weights %s: %s", ul_shown(shown, requested),
                         strerror(errno));
     }
     own_path(s, file->path);

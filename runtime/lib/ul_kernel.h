@@ -75,8 +75,8 @@ UL_VECTOR_LOOSE(ul_i32v_loose, int32_t, UL_VECTOR_BYTES / 4);
 /*
  *     UL_PARALLEL(run)
  *     {
- *         const struct ul_part t_part = ul_part(1000, 4);
- *         for (int64_t i = t_part.begin; i < t_part.end; i++) ...
+ *         const struct ul_share t_share = ul_share(1000, 4);
+ *         for (int64_t i = t_share.begin; i < t_share.end; i++) ...
  *     }
  *
  * All threads of the run enter; the first ones, as many as there is work for, get a contiguous run
@@ -93,7 +93,7 @@ UL_VECTOR_LOOSE(ul_i32v_loose, int32_t, UL_VECTOR_BYTES / 4);
 #endif
 
 /* Of a region: this thread, and its items. */
-struct ul_part {
+struct ul_share {
     int64_t thread;
     int64_t begin, end;
 };
@@ -116,21 +116,21 @@ static inline uint32_t ul_thread(void)
 }
 
 /* This thread's share of [0, items) among at most `most` threads. */
-static inline struct ul_part ul_part(int64_t items, int64_t most)
+static inline struct ul_share ul_share(int64_t items, int64_t max)
 {
-    struct ul_part part = {0, 0, items};
+    struct ul_share share = {0, 0, items};
 #if defined(_OPENMP)
     int64_t count = omp_get_num_threads();
-    count = count < most ? count : most;
-    part.thread = omp_get_thread_num();
-    part.begin = part.thread < count ? items / count * part.thread : items;
-    part.begin += part.thread < count ? items % count * part.thread / count : 0;
-    part.end = part.thread + 1 < count ? items / count * (part.thread + 1) : items;
-    part.end += part.thread + 1 < count ? items % count * (part.thread + 1) / count : 0;
+    count = count < max ? count : max;
+    share.thread = omp_get_thread_num();
+    share.begin = share.thread < count ? items / count * share.thread : items;
+    share.begin += share.thread < count ? items % count * share.thread / count : 0;
+    share.end = share.thread + 1 < count ? items / count * (share.thread + 1) : items;
+    share.end += share.thread + 1 < count ? items % count * (share.thread + 1) / count : 0;
 #else
-    (void)most;
+    (void)max;
 #endif
-    return part;
+    return share;
 }
 
 /* ---- data-dependent indexes ---- */

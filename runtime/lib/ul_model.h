@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Element types, numbered as in ONNX's TensorProto.DataType. */
-enum ul_type {
+enum ul_rt_type {
     UL_TYPE_NONE = 0,
     UL_TYPE_F32 = 1,
     UL_TYPE_U8 = 2,
@@ -111,9 +111,9 @@ enum ul_space {
 };
 
 /* An input or an output. dims is NULL for rank 0. */
-struct ul_tensor {
+struct ul_rt_tensor {
     const char *name;
-    enum ul_type type;
+    enum ul_rt_type type;
     uint32_t rank;
     const int64_t *dims;
     uint64_t size_bytes;
@@ -189,11 +189,11 @@ struct ul_range {
 
 /* What a step writes: element [i0, i1 ...] is at offset_bytes + (i0 * s0 + i1 * s1 + ...) times the
    size of the element. Its dims and then its strides, rank of each, start at shapes[shape]. */
-struct ul_view {
+struct ul_rt_view {
     enum ul_space space;
     uint32_t index; /* number of the caller's buffer, for UL_SPACE_INPUT and UL_SPACE_OUTPUT */
     uint64_t offset_bytes;
-    enum ul_type type;
+    enum ul_rt_type type;
     uint32_t rank;
     uint32_t shape;
 };
@@ -240,7 +240,7 @@ struct ul_model {
     const char *name;
     const char *compiler; /* "ullage 0.1.0" */
     const char *target;   /* "c" */
-    enum ul_type
+    enum ul_rt_type
         storage; /* of f32 in memory, where 16 bits do: UL_TYPE_F16 or UL_TYPE_BF16; else 0 */
     int tf32;    /* products of f32 may round their factors to 11 bits */
     unsigned char model_sha256[32];
@@ -258,8 +258,8 @@ struct ul_model {
 
     uint32_t input_count;
     uint32_t output_count;
-    const struct ul_tensor *inputs;
-    const struct ul_tensor *outputs;
+    const struct ul_rt_tensor *inputs;
+    const struct ul_rt_tensor *outputs;
 
     uint32_t thread_count;          /* that the plan was made for; 0: the same as 1 */
     uint32_t (*thread_limit)(void); /* those that the caller may use now; NULL: thread_count */
@@ -279,7 +279,7 @@ struct ul_model {
     uint32_t shape_count;
     const struct ul_step *steps;
     const struct ul_range *ranges;
-    const struct ul_view *views;
+    const struct ul_rt_view *views;
     const int64_t *shapes;
     uint64_t row_bytes[UL_ROW_COUNT]; /* sum = arena_bytes */
     uint32_t peak_step;               /* the step at which the rows were taken */

@@ -271,9 +271,9 @@ static inline enum ul_result ul_run_finish(const struct ul_model *model, const s
 
 /* The threads of a run that asks for `asked` of them, 0 for as many as the model and its caller
    allow: the plan holds the scratch of thread_count threads and no more. */
-static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t asked)
+static inline uint32_t ul_run_threads(const struct ul_model *model, uint32_t requested)
 {
-    uint32_t threads = asked;
+    uint32_t threads = requested;
     if (threads == 0 && model->thread_limit != NULL)
         threads = model->thread_limit();
     if (threads == 0 || threads > model->thread_count)
@@ -415,7 +415,7 @@ static inline enum ul_result ul_run_once_with(const struct ul_model *model, void
     run.hook_context = hook_context;
     run.threads = ul_run_threads(model, threads);
     for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
-        const struct ul_tensor *input = &model->inputs[i];
+        const struct ul_rt_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
             memcpy(bytes + input->offset_bytes, inputs[i], (size_t)input->size_bytes);
     }
@@ -423,7 +423,7 @@ static inline enum ul_result ul_run_once_with(const struct ul_model *model, void
     if (hook != NULL)
         hook(hook_context, model->step_count);
     for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
-        const struct ul_tensor *output = &model->outputs[i];
+        const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
     }

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <string.h>
 
-UL_FUNCTION int64_t ul_least(int64_t a, int64_t b)
+UL_FUNCTION int64_t ul_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }

@@ -71,7 +71,7 @@ static inline int ul_winograd_strided(const struct ul_call_tensor *tensor, const
 }
 
 /* Whether this file's method computes the call: weights [K, C, 3, 3] as they are stored. */
-static inline int ul_winograd_takes(const struct ul_call *call)
+static inline int ul_winograd_supports(const struct ul_call *call)
 {
     const int64_t channels_last[4] = {0, 1, 0, 0};
     const int64_t row_major[4] = {call->weights.dims[1] * 9, 9, 3, 1};
@@ -91,68 +91,69 @@ static inline int ul_winograd_takes(const struct ul_call *call)
 /* Blocks of tiles. A block reads all of U, 64 C K bytes, for 32 C K multiplications and additions
  * of each tile: from 24 tiles on, memory keeps up. More tiles bring little, and are taken while V
  * and M, 64 (C + panel_cols) bytes a tile, are a small part of the second cache. */
-static inline void ul_winograd_cut_blocks(struct ul_winograd *cut, int64_t threads)
+static inline void ul_winograd_tile_blocks(struct ul_winograd *tiling, int64_t threads)
 {
-    enum { LEAST_TILES = 24, MOST_TILES = 96, CACHE_BYTES = 256 << 10 };
-    int64_t most = CACHE_BYTES / (64 * (cut->channels + cut->panel_cols));
-    most = most < LEAST_TILES ? LEAST_TILES : most > MOST_TILES ? MOST_TILES : most;
-    cut->block_count = ul_winograd_divide(cut->tile_count, most);
-    cut->shared = threads > 1 && cut->tile_count < threads * LEAST_TILES;
-    if (cut->shared) {
-        int64_t wanted = ul_winograd_divide(threads, cut->panel_count);
-        cut->block_count = cut->block_count < wanted ? wanted : cut->block_count;
+    enum { MIN_TILES = 24, MAX_TILES = 96, CACHE_BYTES = 256 << 10 };
+    int64_t max = CACHE_BYTES / (64 * (tiling->channels + tiling->panel_cols));
+    max = max < MIN_TILES ? MIN_TILES : max > MAX_TILES ? MAX_TILES : max;
+    tiling->block_count = ul_winograd_divide(tiling->tile_count, max);
+    tiling->shared = threads > 1 && tiling->tile_count < threads * MIN_TILES;
+    if (tiling->shared) {
+        int64_t wanted = ul_winograd_divide(threads, tiling->panel_count);
+        tiling->block_count = tiling->block_count < wanted ? wanted : tiling->block_count;
     } else {
-        cut->block_count = ul_winograd_divide(cut->block_count, threads) * threads;
+        tiling->block_count = ul_winograd_divide(tiling->block_count, threads) * threads;
     }
-    cut->block_tiles = ul_winograd_divide(cut->tile_count, cut->block_count);
-    cut->block_count = ul_winograd_divide(cut->tile_count, cut->block_tiles);
+    tiling->block_tiles = ul_winograd_divide(tiling->tile_count, tiling->block_count);
+    tiling->block_count = ul_winograd_divide(tiling->tile_count, tiling->block_tiles);
 }
 
-/* For a call that ul_winograd_takes, with `threads` planned threads. */
-static inline void ul_winograd_cut(struct ul_winograd *cut, const struct ul_call *call,
-                                   uint32_t threads)
+/* For a call that ul_winograd_supports, with `threads` planned threads. */
+static inline void ul_winograd_tiling(struct ul_winograd *tiling, const struct ul_call *call,
+                                      uint32_t threads)
 {
     const int64_t lanes = UL_WINOGRAD_LANES, points = UL_WINOGRAD_POINTS;
     const int64_t thread_count = threads != 0 ? (int64_t)threads : 1;
-    memset(cut, 0, sizeof *cut);
-    cut->channels = call->src.dims[1];
-    cut->outputs = call->dst.dims[1];
-    cut->tile_rows = (call->dst.dims[2] + 1) / 2;
-    cut->tile_cols = (call->dst.dims[3] + 1) / 2;
-    cut->tile_count = call->dst.dims[0] * cut->tile_rows * cut->tile_cols;
-    int64_t lane_count = ul_winograd_divide(cut->outputs, lanes);
-    cut->panel_count = ul_winograd_divide(cut->outputs, UL_WINOGRAD_COLS);
-    cut->panel_cols = ul_winograd_divide(lane_count, cut->panel_count) * lanes;
-    ul_winograd_cut_blocks(cut, thread_count);
+    memset(tiling, 0, sizeof *tiling);
+    tiling->channels = call->src.dims[1];
+    tiling->outputs = call->dst.dims[1];
+    tiling->tile_rows = (call->dst.dims[2] + 1) / 2;
+    tiling->tile_cols = (call->dst.dims[3] + 1) / 2;
+    tiling->tile_count = call->dst.dims[0] * tiling->tile_rows * tiling->tile_cols;
+    int64_t lane_count = ul_winograd_divide(tiling->outputs, lanes);
+    tiling->panel_count = ul_winograd_divide(tiling->outputs, UL_WINOGRAD_COLS);
+    tiling->panel_cols = ul_winograd_divide(lane_count, tiling->panel_count) * lanes;
+    ul_winograd_tile_blocks(tiling, thread_count);
     /* An odd number of cache lines between tiles and between points: the 16 points of a tile, and
        the tiles of a product, do not compete for the same sets of the cache. */
-    int64_t held = cut->shared ? cut->tile_count : cut->block_tiles;
-    cut->row = (ul_winograd_divide(cut->channels, lanes) | 1) * lanes;
-    cut->plane = ((held * cut->row / lanes) | 1) * lanes;
-    cut->sums_plane = ((cut->block_tiles * cut->panel_cols / lanes) | 1) * lanes;
-    cut->input_bytes = (uint64_t)(points * cut->plane) * sizeof(float);
-    cut->sums_bytes = (uint64_t)(points * cut->sums_plane) * sizeof(float);
-    cut->packed_bytes =
-        (uint64_t)(cut->panel_count * points * cut->channels * cut->panel_cols) * sizeof(float);
-    cut->scratch_bytes = (cut->shared ? 1 : (uint64_t)thread_count) * cut->input_bytes +
-                         (uint64_t)thread_count * cut->sums_bytes;
+    int64_t held = tiling->shared ? tiling->tile_count : tiling->block_tiles;
+    tiling->row = (ul_winograd_divide(tiling->channels, lanes) | 1) * lanes;
+    tiling->plane = ((held * tiling->row / lanes) | 1) * lanes;
+    tiling->sums_plane = ((tiling->block_tiles * tiling->panel_cols / lanes) | 1) * lanes;
+    tiling->input_bytes = (uint64_t)(points * tiling->plane) * sizeof(float);
+    tiling->sums_bytes = (uint64_t)(points * tiling->sums_plane) * sizeof(float);
+    tiling->packed_bytes =
+        (uint64_t)(tiling->panel_count * points * tiling->channels * tiling->panel_cols) *
+        sizeof(float);
+    tiling->scratch_bytes = (tiling->shared ? 1 : (uint64_t)thread_count) * tiling->input_bytes +
+                            (uint64_t)thread_count * tiling->sums_bytes;
 }
 
 /* How U lies, for the loader. */
-static inline void ul_winograd_pack(struct ul_pack *pack, const struct ul_winograd *cut)
+static inline void ul_winograd_pack(struct ul_pack *pack, const struct ul_winograd *tiling)
 {
     memset(pack, 0, sizeof *pack);
     pack->rank = 4;
-    pack->dims[0] = cut->outputs;
-    pack->dims[1] = cut->channels;
+    pack->dims[0] = tiling->outputs;
+    pack->dims[1] = tiling->channels;
     pack->dims[2] = pack->dims[3] = 3;
-    pack->strides[1] = cut->panel_cols;
-    pack->strides[3] = pack->strides[1] * cut->channels;
+    pack->strides[1] = tiling->panel_cols;
+    pack->strides[3] = pack->strides[1] * tiling->channels;
     pack->strides[2] = pack->strides[3] * 4;
     pack->strides[0] = pack->strides[2] * 4;
     pack->block_count = 1;
-    pack->blocks[0] = cut->panel_cols;
-    pack->size_bytes = cut->packed_bytes;
+    pack->blocks[0] = tiling->panel_cols;
+    pack->size_bytes = tiling->packed_bytes;
     pack->winograd = 1;
     pack->element_bytes = sizeof(float);
 }

@@ -56,10 +56,10 @@ static void costs_stay_in_range(void **state)
 {
     (void)state;
     assert_int_equal(cost_of(UINT64_MAX, UINT64_MAX, (struct ul_traffic){0, 0, 0}, UINT64_MAX),
-                     UL_PROFILE_MOST_NS);
+                     UL_PROFILE_MAX_NS);
     assert_int_equal(cost_of(1, 0, (struct ul_traffic){0, 0, 0}, 0), 1);
     assert_int_equal(cost_of(1, 0, (struct ul_traffic){UINT64_MAX, UINT64_MAX, UINT64_MAX}, 1),
-                     UL_PROFILE_MOST_NS);
+                     UL_PROFILE_MAX_NS);
 }
 
 static enum ul_status read_back(struct ul_arena *arena, const char *json,

@@ -49,11 +49,11 @@ struct ul_emulate_preference {
 namespace
 {
 
-enum { LEAST_CUT = 128, MOST_CUTS = 4 };
+enum { MIN_SPLIT = 128, MAX_SPLITS = 4 };
 
 /* What the eight words of an algorithm are. */
 struct algorithm {
-    uint64_t cuts, scheme, workspace_bytes, align_bytes, bias_align_bytes, description, unused[2];
+    uint64_t splits, scheme, workspace_bytes, align_bytes, bias_align_bytes, description, unused[2];
 };
 static_assert(sizeof(struct algorithm) == sizeof(cublasLtMatmulAlgo_t), "eight words");
 
@@ -127,7 +127,7 @@ struct job {
     struct ul_emulate_operation operation;
     struct ul_emulate_layout a, b, d;
     struct sides sides;
-    uint64_t cuts;
+    uint64_t splits;
     float alpha, beta;
     const void *a_bytes, *b_bytes, *c_bytes;
     void *d_bytes;
@@ -187,24 +187,24 @@ void run_job(const void *arguments)
 {
     const struct job &job = *(const struct job *)arguments;
     const struct sides &sides = job.sides;
-    int64_t cuts = (int64_t)job.cuts;
+    int64_t splits = (int64_t)job.splits;
     for (int64_t batch = 0; batch < sides.batch; batch++) {
-        if (cuts == 1) {
+        if (splits == 1) {
             sum_part(job, batch, 0, sides.k,
                      [&](int64_t i, int64_t j, float sum) { finish(job, batch, i, j, sum); });
             continue;
         }
-        for (int64_t cut = 0; cut < cuts; cut++) {
-            float *part = job.workspace + (batch * cuts + cut) * sides.m * sides.n;
-            sum_part(job, batch, sides.k * cut / cuts, sides.k * (cut + 1) / cuts,
+        for (int64_t cut = 0; cut < splits; cut++) {
+            float *part = job.workspace + (batch * splits + cut) * sides.m * sides.n;
+            sum_part(job, batch, sides.k * cut / splits, sides.k * (cut + 1) / splits,
                      [&](int64_t i, int64_t j, float sum) { part[i + j * sides.m] = sum; });
         }
         for (int64_t j = 0; j < sides.n; j++) {
             for (int64_t i = 0; i < sides.m; i++) {
                 float sum = 0;
-                for (int64_t cut = 0; cut < cuts; cut++)
+                for (int64_t cut = 0; cut < splits; cut++)
                     sum +=
-                        job.workspace[(batch * cuts + cut) * sides.m * sides.n + i + j * sides.m];
+                        job.workspace[(batch * splits + cut) * sides.m * sides.n + i + j * sides.m];
                 finish(job, batch, i, j, sum);
             }
         }
@@ -388,7 +388,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulPreference_t preference, int max,
                                               cublasLtMatmulHeuristicResult_t *results, int *count)
 {
     struct sides sides;
@@ -400,17 +400,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     uint64_t align = 256;
     for (uint32_t alignment : preference->alignments)
         align = std::min<uint64_t>(align, alignment);
-    uint64_t cuts = (uint64_t)std::min<int64_t>(MOST_CUTS, sides.k / LEAST_CUT);
+    uint64_t splits = (uint64_t)std::min<int64_t>(MAX_SPLITS, sides.k / MIN_SPLIT);
     uint64_t part = (uint64_t)(sides.m * sides.n * sides.batch) * sizeof(float);
     uint64_t bias = align_of(operation->bias);
     const struct algorithm offers[] = {
         {1, CUBLASLT_REDUCTION_SCHEME_INPLACE, 0, align, bias, 0, {0}},
-        {cuts, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, cuts * part, align, bias, 0, {0}},
+        {splits, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, splits * part, align, bias, 0, {0}},
         {1, CUBLASLT_REDUCTION_SCHEME_NONE, 0, align, bias, 0, {0}}};
     for (struct algorithm offer : offers) {
-        if ((preference->schemes & offer.scheme) != offer.scheme || offer.cuts == 0 ||
-            (offer.scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && offer.cuts < 2) ||
-            offer.workspace_bytes > preference->workspace_bytes || *count == most)
+        if ((preference->schemes & offer.scheme) != offer.scheme || offer.splits == 0 ||
+            (offer.scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && offer.splits < 2) ||
+            offer.workspace_bytes > preference->workspace_bytes || *count == max)
             continue;
         offer.description = description(operation, a, b, d);
         memset(&results[*count], 0, sizeof *results);
@@ -430,8 +430,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     struct sides sides;
     struct algorithm words;
     memcpy(&words, algorithm, sizeof words);
-    if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) || words.cuts == 0 ||
-        words.description != description(operation, a, b, d))
+    if (!handle_is_alive(handle) || !is_served(operation, a, b, c, d, &sides) ||
+        words.splits == 0 || words.description != description(operation, a, b, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(result, 0, sizeof *result);
     result->algo = *algorithm;
@@ -446,7 +446,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 {
     struct algorithm words;
     memcpy(&words, algorithm, sizeof words);
-    uint32_t word = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? (uint32_t)words.cuts
+    uint32_t word = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? (uint32_t)words.splits
                     : attribute == CUBLASLT_ALGO_CONFIG_ID       ? (uint32_t)words.scheme + 1
                                                                  : (uint32_t)words.scheme;
     if (size_bytes != sizeof word)
@@ -484,7 +484,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     job.a = *a_layout;
     job.b = *b_layout;
     job.d = *d_layout;
-    job.cuts = words.cuts;
+    job.splits = words.splits;
     memcpy(&job.alpha, alpha, sizeof job.alpha);
     memcpy(&job.beta, beta, sizeof job.beta);
     job.a_bytes = a;

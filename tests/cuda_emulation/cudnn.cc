@@ -393,7 +393,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int most, int *count,
+    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int max, int *count,
     cudnnConvolutionFwdAlgoPerf_t *results)
 {
     static const cudnnConvolutionFwdAlgo_t order[] = {
@@ -408,7 +408,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
     *count = 0;
     for (cudnnConvolutionFwdAlgo_t algorithm : order) {
         size_t bytes = 0;
-        if (*count == most)
+        if (*count == max)
             break;
         bool good =
             served == CUDNN_STATUS_SUCCESS && workspace_of(x, w, convolution, y, algorithm, &bytes);

@@ -61,7 +61,7 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 #define STACK_BYTES ((size_t)256 << 10)
 #endif
 #define GUARD_BYTES ((size_t)64 << 10)
-#define MOST_THREADS 1024u
+#define MAX_THREADS 1024u
 #define SHARED_BYTES ((size_t)48 << 10) /* of a block, without asking for more */
 
 uint3 threadIdx, blockIdx;
@@ -105,7 +105,7 @@ void put_last(struct list *list, struct fiber *fiber)
     list->last = fiber;
 }
 
-struct fiber *take_first(struct list *list)
+struct fiber *pop_first(struct list *list)
 {
     struct fiber *fiber = list->first;
     if (fiber != NULL)
@@ -138,7 +138,7 @@ struct block_barrier {
 
 struct fiber main_fiber, *current = &main_fiber, *left;
 struct list idle, ready;
-struct meeting meetings[MOST_THREADS / 32][MEETINGS];
+struct meeting meetings[MAX_THREADS / 32][MEETINGS];
 struct block_barrier barrier;
 unsigned thread_count, waiting_count, fiber_count;
 size_t shared_bytes;
@@ -258,14 +258,14 @@ struct fiber *fiber_idle()
     while (fiber_count < IN_TURN)
         put_last(&idle, fiber_new());
 #endif
-    struct fiber *fiber = take_first(&idle);
+    struct fiber *fiber = pop_first(&idle);
     return fiber != NULL ? fiber : fiber_new();
 }
 
 /* The current fiber has nothing to do until somebody switches to it. */
 void go_on()
 {
-    struct fiber *to = take_first(&ready);
+    struct fiber *to = pop_first(&ready);
     if (to == NULL && ul_emulate_now.begun < thread_count)
         to = fiber_idle();
     switch_to(to != NULL ? to : &main_fiber);
@@ -294,7 +294,7 @@ void wait_in(struct list *waiting)
 void release(struct list *waiting)
 {
     struct fiber *fiber;
-    while ((fiber = take_first(waiting)) != NULL) {
+    while ((fiber = pop_first(waiting)) != NULL) {
         waiting_count--;
         if (settings_get().order % 2 != 0) {
             fiber->next = ready.first;
@@ -321,7 +321,7 @@ void fail_block(const char *what)
     if (barrier.arrived != 0)
         snprintf(text, sizeof text, "only %u of %u threads reach %s in line %d", barrier.arrived,
                  thread_count, barrier.what, barrier.line);
-    for (unsigned w = 0; barrier.arrived == 0 && w < MOST_THREADS / 32; w++)
+    for (unsigned w = 0; barrier.arrived == 0 && w < MAX_THREADS / 32; w++)
         for (unsigned i = 0; i < MEETINGS; i++)
             if (meetings[w][i].arrived != 0)
                 snprintf(text, sizeof text,

@@ -78,8 +78,8 @@ template <class A, class B, class Put>
 void product(int64_t rows, int64_t columns, int64_t depth, const A &a, const B &b_row,
              const Put &put)
 {
-    int64_t most_rows = std::min<int64_t>(rows, PRODUCT_ROWS);
-    int64_t panels = (most_rows + PRODUCT_PANEL - 1) / PRODUCT_PANEL;
+    int64_t max_rows = std::min<int64_t>(rows, PRODUCT_ROWS);
+    int64_t panels = (max_rows + PRODUCT_PANEL - 1) / PRODUCT_PANEL;
     std::vector<float> packed((size_t)(panels * PRODUCT_PANEL * depth));
     std::vector<float> column((size_t)(PRODUCT_COLUMNS * depth));
     float sums[PRODUCT_COLUMNS][PRODUCT_PANEL];

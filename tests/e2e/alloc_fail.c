@@ -21,7 +21,7 @@ static enum ul_status compile(const struct ul_target *target, const char *path, 
     struct ul_arena keep;
     struct ul_arena scratch;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     struct ul_program *program;
     struct ul_plan plan;
     char name[64] = "";

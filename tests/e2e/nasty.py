@@ -1879,7 +1879,7 @@ class RandomGraph:
     UNARY = ["Relu", "Neg", "Tanh", "Sigmoid", "Abs", "Softplus", "Identity"]
     BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
     REDUCE = ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceL1"]
-    MOST_SIZE, MOST_ELEMENTS = 40, 4000  # of a dimension and a value that is read again
+    MAX_SIZE, MAX_ELEMENTS = 40, 4000  # of a dimension and a value that is read again
     TOLERANCE = 2e-4
 
     def __init__(self, seed):
@@ -1916,7 +1916,7 @@ class RandomGraph:
         names = [f"v{len(self.nodes)}_{i}" for i in range(len(shapes))]
         self.nodes.append(helper.make_node(op, inputs, names, **attributes))
         for name, shape in zip(names, shapes):
-            if all(1 <= d <= self.MOST_SIZE for d in shape) and np.prod(shape) <= self.MOST_ELEMENTS:
+            if all(1 <= d <= self.MAX_SIZE for d in shape) and np.prod(shape) <= self.MAX_ELEMENTS:
                 self.values.append((name, list(shape)))
 
     def grow(self):
@@ -2003,7 +2003,7 @@ class RandomGraph:
 class RandomImages(RandomGraph):
     """The same of images: convolutions, windows, gates, concatenations and what stands between."""
 
-    MOST_SIZE, MOST_ELEMENTS = 150, 8000
+    MAX_SIZE, MAX_ELEMENTS = 150, 8000
     TOLERANCE = 2e-3  # sums of large terms that cancel
 
     def __init__(self, seed):
@@ -2087,7 +2087,7 @@ class RandomImages(RandomGraph):
         """To rows of channels and back, with a product or a norm there."""
         rng = self.rng
         rows = [shape[0], shape[2] * shape[3], shape[1]]
-        if rows[1] > self.MOST_SIZE:
+        if rows[1] > self.MAX_SIZE:
             return
         self.emit("Reshape", [name, self.ints([rows[0], rows[2], rows[1]])],
                   [[rows[0], rows[2], rows[1]]])  # fmt: skip

@@ -28,7 +28,7 @@ void __libc_free(void *block);
 enum { RUNS = 4 };
 
 /* Threads of the model come here too: all but the limit is accessed atomically. */
-static size_t most_bytes; /* of one block */
+static size_t max_bytes; /* of one block */
 static int running;
 static unsigned calls, bad_calls;
 static long long left_bytes; /* by one run */
@@ -40,7 +40,7 @@ static void *note(const char *function, void *block, size_t size)
     if (!__atomic_load_n(&running, __ATOMIC_SEQ_CST))
         return block;
     __atomic_fetch_add(&calls, 1, __ATOMIC_SEQ_CST);
-    if (size > most_bytes && __atomic_fetch_add(&bad_calls, 1, __ATOMIC_SEQ_CST) == 0) {
+    if (size > max_bytes && __atomic_fetch_add(&bad_calls, 1, __ATOMIC_SEQ_CST) == 0) {
         bad_function = function;
         bad_bytes = size;
     }
@@ -121,7 +121,7 @@ static int read_file(void *context, uint64_t offset, void *target, uint64_t size
 }
 
 /* Small positive numbers of the right type: valid as data and, mostly, as indexes. */
-static void fill(unsigned char *place, const struct ul_tensor *tensor)
+static void fill(unsigned char *place, const struct ul_rt_tensor *tensor)
 {
     memset(place, 0, tensor->size_bytes);
     if (tensor->type == UL_TYPE_F32) {
@@ -133,7 +133,7 @@ static void fill(unsigned char *place, const struct ul_tensor *tensor)
 }
 
 /* Buffers for what lives with the caller (--io caller); NULL for what lives in the arena. */
-static const void **callers(const struct ul_tensor *tensors, uint32_t count)
+static const void **callers(const struct ul_rt_tensor *tensors, uint32_t count)
 {
     const void **buffers = calloc(count + 1, sizeof *buffers);
     for (uint32_t i = 0; i < count; i++)
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
     if (file == NULL || fseek(file, 0, SEEK_END) != 0)
         return 5;
-    most_bytes = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 0;
+    max_bytes = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 0;
     struct ul_weights_source weights = {
         .size_bytes = (uint64_t)ftell(file), .read = read_file, .context = file};
     unsigned char *arena =

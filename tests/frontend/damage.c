@@ -12,13 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EVERY_BYTE_BELOW = 2048, MOST_ALLOCATIONS = 1000 };
+enum { EVERY_BYTE_BELOW = 2048, MAX_ALLOCATIONS = 1000 };
 
 static enum ul_status load(const unsigned char *data, uint64_t size_bytes)
 {
     struct ul_arena arena;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     struct ul_diag diag = {0};
     ul_arena_init(&arena);
     enum ul_status status =
@@ -74,7 +74,7 @@ static void damage(const struct ul_file *file, const char *name)
  * message and code. */
 static int fail_allocations(const struct ul_file *file, const char *name)
 {
-    for (uint64_t nth = 1; nth <= MOST_ALLOCATIONS; nth++) {
+    for (uint64_t nth = 1; nth <= MAX_ALLOCATIONS; nth++) {
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
@@ -120,17 +120,17 @@ static int compare_names(const void *a, const void *b)
 
 static int folder(const char *path)
 {
-    enum { MOST = 4096 };
+    enum { MAX = 4096 };
     DIR *stream = opendir(path);
     if (stream == NULL)
         return one(path);
     struct ul_arena arena;
     ul_arena_init(&arena);
-    const char **names = UL_NEW_ARRAY(&arena, const char *, MOST);
+    const char **names = UL_NEW_ARRAY(&arena, const char *, MAX);
     size_t count = 0;
     for (struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
         const char *dot = strrchr(entry->d_name, '.');
-        if (dot != NULL && strcmp(dot, ".onnx") == 0 && count < MOST)
+        if (dot != NULL && strcmp(dot, ".onnx") == 0 && count < MAX)
             names[count++] = ul_arena_printf(&arena, "%s/%s", path, entry->d_name);
     }
     closedir(stream);

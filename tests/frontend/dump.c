@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 {
     struct ul_arena arena;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     struct ul_diag diag = {0};
     struct ul_text text;
     struct given given = {0};

@@ -12,12 +12,12 @@
 
 /* Every open dimension gets a size, so that shape inference has something to work on: the first
  * load lists them. */
-enum { MOST_INPUTS = 32, OPEN_DIM = 2 };
+enum { MAX_INPUTS = 32, OPEN_DIM = 2 };
 
-static void close_shapes(const struct ul_model *model, struct ul_frontend_shape *shapes,
+static void close_shapes(const struct ul_onnx_model *model, struct ul_frontend_shape *shapes,
                          struct ul_frontend_options *options)
 {
-    for (uint32_t i = 0; i < model->input_count && i < MOST_INPUTS; i++) {
+    for (uint32_t i = 0; i < model->input_count && i < MAX_INPUTS; i++) {
         const struct ul_model_port *port = &model->inputs[i];
         if (port->rank > UL_LIMIT_RANK)
             continue;
@@ -57,9 +57,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ul_arena arena;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     struct ul_diag diag = {0};
-    struct ul_frontend_shape shapes[MOST_INPUTS] = {{0}};
+    struct ul_frontend_shape shapes[MAX_INPUTS] = {{0}};
     struct ul_frontend_options options = {0};
     ul_arena_init(&arena);
     enum ul_status status =

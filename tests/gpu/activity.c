@@ -53,8 +53,8 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size_bytes, size_t *r
     *record_limit = 0; /* as many as fit */
 }
 
-static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer,
-                                 size_t size_bytes, size_t valid_bytes)
+static void CUPTIAPI consume_buffer(CUcontext context, uint32_t stream, uint8_t *buffer,
+                                    size_t size_bytes, size_t valid_bytes)
 {
     CUpti_Activity *record = NULL;
     (void)context, (void)stream, (void)size_bytes;
@@ -102,7 +102,7 @@ int InitializeInjection(void)
         !failed(cuptiEnableCallback(1, subscriber, api,
                                     CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000),
                 "callback") &&
-        !failed(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "buffers") &&
+        !failed(cuptiActivityRegisterCallbacks(give_buffer, consume_buffer), "buffers") &&
         !failed(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "memory activity"))
         atexit(finish);
     return 1;

@@ -41,7 +41,7 @@ struct run {
     struct ul_arena scratch;
     struct ul_diag diag;
     struct ul_graph graph;
-    struct ul_model model;
+    struct ul_onnx_model model;
     const char *folder;
     bool dump;
 };

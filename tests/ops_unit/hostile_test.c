@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { CASES = 12000 };
-static const uint64_t MOST_ELEMENTS = 2048;
+static const uint64_t MAX_ELEMENTS = 2048;
 
 #define COORDINATES "coordinate_transformation_mode="
 
@@ -269,7 +269,7 @@ static void run_accepted(struct ul_graph *graph, struct ul_arena *arena)
     bool is_small = true;
     for (uint32_t i = 0; i < node->output_count; i++) {
         is_small =
-            is_small && ul_type_elements(&graph->values[node->outputs[i]].type) <= MOST_ELEMENTS;
+            is_small && ul_type_elements(&graph->values[node->outputs[i]].type) <= MAX_ELEMENTS;
         if (row->view != NULL && node->inputs[0] != UL_NONE)
             check_view(graph, node, i);
     }

@@ -47,12 +47,12 @@ static const struct place_case cases[] = {
 };
 
 /* Small numbers, different from element to element; also valid as indexes. */
-static unsigned char *make_bytes(struct ul_arena *arena, const struct ul_type *type, uint64_t most)
+static unsigned char *make_bytes(struct ul_arena *arena, const struct ul_type *type, uint64_t max)
 {
     uint64_t size_bytes = ul_dtype_get(type->dtype)->size_bytes;
     unsigned char *bytes = ul_arena_alloc(arena, ul_type_bytes(type) + 1);
     for (uint64_t i = 0; i < ul_type_elements(type); i++) {
-        uint64_t number = (i * 7 + i / 5) % most;
+        uint64_t number = (i * 7 + i / 5) % max;
         if (ul_dtype_get(type->dtype)->is_float)
             ul_element_put_float(bytes + i * size_bytes, type->dtype, (double)number);
         else

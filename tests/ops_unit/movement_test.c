@@ -51,19 +51,18 @@ static const struct op_case reshapes[] = {
     {"Tile", "f32[2];i64[1] = [9223372036854775807]", NULL, 1, UL_INVALID, "repeats"},
 };
 
-#define MOST "9223372036854775807"
-#define LEAST "-9223372036854775808"
+#define MAX "9223372036854775807"
+#define MIN "-9223372036854775808"
 
 static const struct op_case slices[] = {
-    {"Slice", "f32[10];i64[1] = [-3];i64[1] = [" MOST "]", NULL, 1, UL_OK, "f32[3]"},
-    {"Slice", "f32[10];i64[1] = [" MOST "];i64[1] = [" LEAST "];-;i64[1] = [-3]", NULL, 1, UL_OK,
+    {"Slice", "f32[10];i64[1] = [-3];i64[1] = [" MAX "]", NULL, 1, UL_OK, "f32[3]"},
+    {"Slice", "f32[10];i64[1] = [" MAX "];i64[1] = [" MIN "];-;i64[1] = [-3]", NULL, 1, UL_OK,
      "f32[4]"},
-    {"Slice", "f32[10];i64[1] = [0];i64[1] = [10];-;i64[1] = [" LEAST "]", NULL, 1, UL_OK,
-     "f32[0]"},
-    {"Slice", "f32[10];i64[1] = [9];i64[1] = [" LEAST "];-;i64[1] = [" LEAST "]", NULL, 1, UL_OK,
+    {"Slice", "f32[10];i64[1] = [0];i64[1] = [10];-;i64[1] = [" MIN "]", NULL, 1, UL_OK, "f32[0]"},
+    {"Slice", "f32[10];i64[1] = [9];i64[1] = [" MIN "];-;i64[1] = [" MIN "]", NULL, 1, UL_OK,
      "f32[1]"},
-    {"Slice", "f32[10];i64[1] = [0];i64[1] = [10];-;i64[1] = [" MOST "]", NULL, 1, UL_OK, "f32[1]"},
-    {"Slice", "f32[0];i64[1] = [0];i64[1] = [" LEAST "];-;i64[1] = [-1]", NULL, 1, UL_OK, "f32[0]"},
+    {"Slice", "f32[10];i64[1] = [0];i64[1] = [10];-;i64[1] = [" MAX "]", NULL, 1, UL_OK, "f32[1]"},
+    {"Slice", "f32[0];i64[1] = [0];i64[1] = [" MIN "];-;i64[1] = [-1]", NULL, 1, UL_OK, "f32[0]"},
     {"Slice", "f32[10];i64[1] = [0];i64[1] = [10];-;i64[1] = [0]", NULL, 1, UL_INVALID, "is 0"},
     {"Slice", "f32[10];i64[1] = [0];i64[2] = [1,1]", NULL, 1, UL_INVALID, "2 entries"},
     {"Slice", "f32[10];i64[2] = [0,0];i64[2] = [1,1]", NULL, 1, UL_INVALID, "axis 1"},
@@ -92,7 +91,7 @@ static const struct op_case slices[] = {
     {"Pad", "f32[3];i64[2] = [-3,1]", "mode=\"edge\"", 1, UL_INVALID, "leave nothing"},
     {"Pad", "f32[0];i64[2] = [1,1]", "mode=\"wrap\"", 1, UL_INVALID, "leave nothing"},
     {"Pad", "f32[3];i64[3] = [1,1,1]", NULL, 1, UL_INVALID, "3 pads"},
-    {"Pad", "f32[3];i64[2] = [" MOST "," MOST "]", NULL, 1, UL_INVALID, "a pad"},
+    {"Pad", "f32[3];i64[2] = [" MAX "," MAX "]", NULL, 1, UL_INVALID, "a pad"},
     {"Pad", "f32[3];i64[2] = [1,1]", "mode=\"mirror\"", 1, UL_INVALID, "mirror"},
     {"Pad", "f32[3];i64[2] = [1,1];i32[]", NULL, 1, UL_INVALID, "type"},
     {"Pad", "f32[3];i64[2] = [1,1];-;i64[1] = [1]", NULL, 1, UL_INVALID, "axis 1"},
@@ -134,7 +133,7 @@ static const struct op_case others[] = {
     {"SpaceToDepth", "f32[1,2,4,5]", "blocksize=2", 1, UL_INVALID, "multiple"},
     {"Shape", "f32[2,3,4]", "start=-2", 1, UL_OK, "i64[2]"},
     {"Shape", "f32[2,3,4]", "start=2, end=1", 1, UL_OK, "i64[0]"},
-    {"Shape", "f32[2,3,4]", "start=" LEAST ", end=" MOST, 1, UL_OK, "i64[3]"},
+    {"Shape", "f32[2,3,4]", "start=" MIN ", end=" MAX, 1, UL_OK, "i64[3]"},
     {"Size", "f32[2,3,4]", NULL, 1, UL_OK, "i64[]"},
     {"ConstantOfShape", "i64[2] = [2,0]", NULL, 1, UL_OK, "f32[2,0]"},
     {"ConstantOfShape", "i64[0] = []", "value=tensor i4[1] = [3]", 1, UL_OK, "i4[]"},
@@ -149,15 +148,14 @@ static const struct op_case others[] = {
     {"Range", "i64[] = [3];i64[] = [10];i64[] = [0]", NULL, 1, UL_INVALID, "no range"},
     {"Range", "f32[] = [0.0];f32[] = [1.0];f32[] = [0.0]", NULL, 1, UL_INVALID, "no range"},
     {"Range", "f32[] = [0.0];f32[] = [inf];f32[] = [1.0]", NULL, 1, UL_INVALID, "no range"},
-    {"Range", "i64[] = [" LEAST "];i64[] = [" MOST "];i64[] = [1]", NULL, 1, UL_INVALID,
-     "no range"},
+    {"Range", "i64[] = [" MIN "];i64[] = [" MAX "];i64[] = [1]", NULL, 1, UL_INVALID, "no range"},
     {"Range", "i64[] = [0];i64[];i64[] = [1]", NULL, 1, UL_UNSUPPORTED, "--const"},
     {"OneHot", "i64[2];i64[] = [3];f32[2]", "axis=0", 1, UL_OK, "f32[3,2]"},
     {"OneHot", "i64[2];i64[] = [-3];f32[2]", NULL, 1, UL_INVALID, "depth"},
     {"OneHot", "i64[2];i64[] = [3];f32[3]", NULL, 1, UL_INVALID, "expected"},
     {"OneHot", "i64[2];i64[] = [3];f32[2]", "axis=2", 1, UL_INVALID, "axis"},
     {"OneHot", "i64[2];i64[];f32[2]", NULL, 1, UL_UNSUPPORTED, "--const"},
-    {"EyeLike", "i32[2,3]", "dtype=1, k=" MOST, 1, UL_OK, "f32[2,3]"},
+    {"EyeLike", "i32[2,3]", "dtype=1, k=" MAX, 1, UL_OK, "f32[2,3]"},
     {"EyeLike", "i32[2]", NULL, 1, UL_INVALID, "rank"},
     {"EyeLike", "i32[2,2]", "dtype=8", 1, UL_UNSUPPORTED, "dtype"},
     {"Trilu", "f32[3,2,2];i64[]", NULL, 1, UL_OK, "f32[3,2,2]"},
@@ -205,12 +203,12 @@ static void indexes(void **state)
     FOLD("ReverseSequence", "i32[4,1] = [1,2,3,4]; i64[1] = [3]", NULL, 3, 2, 1, 4);
     FOLD("ReverseSequence", "i32[2,1] = [1,2]; i64[1] = [-5]", NULL, 1, 2);
     FOLD("EyeLike", "i32[2,3] = splat [0]", "k=1", 0, 1, 0, 0, 0, 1);
-    FOLD("EyeLike", "i32[2,2] = splat [0]", "k=" LEAST, 0, 0, 0, 0);
-    FOLD("Trilu", "i32[2,2] = [1,2,3,4]; i64[] = [" MOST "]", NULL, 0, 0, 0, 0);
+    FOLD("EyeLike", "i32[2,2] = splat [0]", "k=" MIN, 0, 0, 0, 0);
+    FOLD("Trilu", "i32[2,2] = [1,2,3,4]; i64[] = [" MAX "]", NULL, 0, 0, 0, 0);
     FOLD("Trilu", "i32[2,2] = [1,2,3,4]; i64[] = [-1]", "upper=0", 0, 0, 3, 0);
     FOLD("Range", "i64[] = [5]; i64[] = [-2]; i64[] = [-3]", NULL, 5, 2, -1);
-    FOLD("Slice", "i32[4] = [1,2,3,4]; i64[1] = [-100]; i64[1] = [" LEAST "]; -; i64[1] = [-1]",
-         NULL, 1);
+    FOLD("Slice", "i32[4] = [1,2,3,4]; i64[1] = [-100]; i64[1] = [" MIN "]; -; i64[1] = [-1]", NULL,
+         1);
 }
 
 /* Nothing to make, but a dimension that would take hours to count up. */

@@ -50,16 +50,16 @@ static bool stays_to_end(const struct ul_plan_value *value)
 /* ---- Who writes which cells ---- */
 
 /* The reads and writes of a step do not depend on how it is run. */
-static const struct ul_plan_part *touches_of(const struct ul_problem *problem, uint32_t step)
+static const struct ul_plan_substep *touches_of(const struct ul_problem *problem, uint32_t step)
 {
-    return &problem->steps[step].alternatives[0].parts[0];
+    return &problem->steps[step].alternatives[0].substeps[0];
 }
 
 static bool is_owner(const struct ul_problem *problem, uint32_t step, uint32_t value)
 {
-    const struct ul_plan_part *part = touches_of(problem, step);
-    return has(part->writes, part->write_count, value) &&
-           !has(part->reads, part->read_count, value);
+    const struct ul_plan_substep *substep = touches_of(problem, step);
+    return has(substep->writes, substep->write_count, value) &&
+           !has(substep->reads, substep->read_count, value);
 }
 
 /* The step whose share of the value a cell is, or UL_PLAN_NONE. */
@@ -110,9 +110,10 @@ static void destroy(struct machine *m, uint64_t *cells, uint64_t count)
         cells[i] = mix(m->garbage++, 77);
 }
 
-static void scratch_destroy(struct machine *m, const struct ul_plan_part *part, uint32_t position)
+static void scratch_destroy(struct machine *m, const struct ul_plan_substep *substep,
+                            uint32_t position)
 {
-    if (m->plan == NULL || part->scratch_bytes == 0)
+    if (m->plan == NULL || substep->scratch_bytes == 0)
         return;
     uint32_t r = m->plan->value_ranges[m->problem->value_count];
     while (r < m->plan->range_count && m->plan->ranges[r].begin != position)
@@ -122,16 +123,16 @@ static void scratch_destroy(struct machine *m, const struct ul_plan_part *part, 
         return;
     }
     const struct ul_plan_range *range = &m->plan->ranges[r];
-    destroy(m, cells_at(m, range->space, range->offset_bytes, part->scratch_bytes),
-            cells_of(part->scratch_bytes));
+    destroy(m, cells_at(m, range->space, range->offset_bytes, substep->scratch_bytes),
+            cells_of(substep->scratch_bytes));
 }
 
 /* ---- One part of one run of one step ---- */
 
 struct run {
     uint32_t step, position, round;
-    uint32_t part_index, part_count;
-    const struct ul_plan_part *part;
+    uint32_t substep_index, substep_count;
+    const struct ul_plan_substep *substep;
     uint64_t seen; /* of all that is read but not written */
 };
 
@@ -139,7 +140,7 @@ static bool writes_cell(const struct machine *m, const struct run *run, uint32_t
                         uint64_t cell, bool updates)
 {
     enum { BLOCK = 4 }; /* parts take turns by blocks, owners by cells */
-    if (cell / BLOCK % run->part_count != run->part_index)
+    if (cell / BLOCK % run->substep_count != run->substep_index)
         return false;
     if (updates)
         return is_defined(m->oracle, value, cell, run->step);
@@ -148,8 +149,8 @@ static bool writes_cell(const struct machine *m, const struct run *run, uint32_t
 
 static bool is_in_place(struct machine *m, const struct run *run, uint32_t value)
 {
-    for (uint32_t i = 0; i < run->part->in_place_count; i++) {
-        const struct ul_plan_in_place *option = &run->part->in_place[i];
+    for (uint32_t i = 0; i < run->substep->in_place_count; i++) {
+        const struct ul_plan_in_place *option = &run->substep->in_place[i];
         if (option->output == value && m->plan != NULL &&
             value_at(m, option->input, run->position) == value_at(m, value, run->position))
             return true;
@@ -159,11 +160,11 @@ static bool is_in_place(struct machine *m, const struct run *run, uint32_t value
 
 static void outputs_destroy(struct machine *m, const struct run *run)
 {
-    const struct ul_plan_part *part = run->part;
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        uint32_t v = part->writes[i];
+    const struct ul_plan_substep *substep = run->substep;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t v = substep->writes[i];
         uint64_t *cells = value_at(m, v, run->position);
-        if (has(part->reads, part->read_count, v) || is_in_place(m, run, v))
+        if (has(substep->reads, substep->read_count, v) || is_in_place(m, run, v))
             continue;
         for (uint64_t c = 0; cells != NULL && c < cells_of(m->problem->values[v].size_bytes); c++) {
             if (writes_cell(m, run, v, c, false))
@@ -174,12 +175,12 @@ static void outputs_destroy(struct machine *m, const struct run *run)
 
 static void inputs_see(struct machine *m, struct run *run)
 {
-    const struct ul_plan_part *part = run->part;
+    const struct ul_plan_substep *substep = run->substep;
     run->seen = mix(run->step, run->round);
-    for (uint32_t i = 0; i < part->read_count; i++) {
-        uint32_t v = part->reads[i];
+    for (uint32_t i = 0; i < substep->read_count; i++) {
+        uint32_t v = substep->reads[i];
         const uint64_t *cells = value_at(m, v, run->position);
-        if (has(part->writes, part->write_count, v))
+        if (has(substep->writes, substep->write_count, v))
             continue;
         for (uint64_t c = 0; cells != NULL && c < cells_of(m->problem->values[v].size_bytes); c++) {
             if (is_defined(m->oracle, v, c, run->step))
@@ -190,12 +191,12 @@ static void inputs_see(struct machine *m, struct run *run)
 
 static void outputs_write(struct machine *m, const struct run *run)
 {
-    const struct ul_plan_part *part = run->part;
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        uint32_t v = part->writes[i];
+    const struct ul_plan_substep *substep = run->substep;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t v = substep->writes[i];
         uint64_t *cells = value_at(m, v, run->position);
-        bool updates = has(part->reads, part->read_count, v);
-        if (has(part->writes, i, v))
+        bool updates = has(substep->reads, substep->read_count, v);
+        if (has(substep->writes, i, v))
             continue;
         for (uint64_t c = 0; cells != NULL && c < cells_of(m->problem->values[v].size_bytes); c++) {
             if (writes_cell(m, run, v, c, updates))
@@ -204,13 +205,13 @@ static void outputs_write(struct machine *m, const struct run *run)
     }
 }
 
-static void part_run(struct machine *m, struct run *run)
+static void substep_run(struct machine *m, struct run *run)
 {
-    scratch_destroy(m, run->part, run->position);
+    scratch_destroy(m, run->substep, run->position);
     outputs_destroy(m, run);
     inputs_see(m, run);
     outputs_write(m, run);
-    scratch_destroy(m, run->part, run->position);
+    scratch_destroy(m, run->substep, run->position);
 }
 
 static void values_start(struct machine *m)
@@ -229,8 +230,8 @@ static void values_start(struct machine *m)
 static void reference_step(struct machine *m, uint32_t step, uint32_t round)
 {
     struct run run = {
-        .step = step, .round = round, .part_count = 1, .part = touches_of(m->problem, step)};
-    part_run(m, &run);
+        .step = step, .round = round, .substep_count = 1, .substep = touches_of(m->problem, step)};
+    substep_run(m, &run);
 }
 
 static bool is_loop(const struct ul_problem *problem, uint32_t step)
@@ -257,10 +258,10 @@ static void reference_run(struct machine *m)
 static void owners_make(struct oracle *o)
 {
     const struct ul_problem *problem = o->problem;
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t s = 0; s < problem->step_count; s++)
-        most += touches_of(problem, s)->write_count;
-    o->owners = UL_NEW_ARRAY(o->arena, uint32_t, most + 1);
+        max += touches_of(problem, s)->write_count;
+    o->owners = UL_NEW_ARRAY(o->arena, uint32_t, max + 1);
     o->owner_first = UL_NEW_ARRAY(o->arena, uint32_t, (uint64_t)problem->value_count + 1);
     uint32_t count = 0;
     for (uint32_t v = 0; v < problem->value_count; v++) {
@@ -295,15 +296,15 @@ static bool position_is_sound(const struct ul_problem *problem, const struct ul_
     if (at->step >= problem->step_count ||
         at->alternative >= problem->steps[at->step].alternative_count)
         return false;
-    uint32_t parts = problem->steps[at->step].alternatives[at->alternative].part_count;
-    if (at->part >= parts)
+    uint32_t substeps = problem->steps[at->step].alternatives[at->alternative].substep_count;
+    if (at->substep >= substeps)
         return false;
     bool more = p + 1 < plan->position_count;
     const struct ul_plan_position *next = at + 1;
-    if (at->part + 1 < parts)
+    if (at->substep + 1 < substeps)
         return more && next->step == at->step && next->alternative == at->alternative &&
-               next->part == at->part + 1;
-    return !more || next->part == 0;
+               next->substep == at->substep + 1;
+    return !more || next->substep == 0;
 }
 
 static bool range_is_sound(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t r)
@@ -316,12 +317,12 @@ static bool range_is_sound(const struct ul_problem *problem, const struct ul_pla
         if (range->begin >= plan->position_count || range->class != UL_PLAN_SCRATCH)
             return false;
         const struct ul_plan_position *at = &plan->positions[range->begin];
-        const struct ul_plan_part *part =
-            &problem->steps[at->step].alternatives[at->alternative].parts[at->part];
-        if (part->scratch_alignment_bytes > alignment)
-            alignment = part->scratch_alignment_bytes;
-        return range->offset_bytes % alignment == 0 && range->space == part->scratch_space &&
-               range->size_bytes == part->scratch_bytes;
+        const struct ul_plan_substep *substep =
+            &problem->steps[at->step].alternatives[at->alternative].substeps[at->substep];
+        if (substep->scratch_alignment_bytes > alignment)
+            alignment = substep->scratch_alignment_bytes;
+        return range->offset_bytes % alignment == 0 && range->space == substep->scratch_space &&
+               range->size_bytes == substep->scratch_bytes;
     }
     if (range->value >= problem->value_count)
         return false;
@@ -354,10 +355,10 @@ static void position_run(struct machine *m, uint32_t p, uint32_t round)
     struct run run = {.step = at->step,
                       .position = p,
                       .round = round,
-                      .part_index = at->part,
-                      .part_count = alternative->part_count,
-                      .part = &alternative->parts[at->part]};
-    part_run(m, &run);
+                      .substep_index = at->substep,
+                      .substep_count = alternative->substep_count,
+                      .substep = &alternative->substeps[at->substep]};
+    substep_run(m, &run);
 }
 
 /* A loop that stands in two places is none. */

@@ -38,34 +38,39 @@ static uint32_t make_value(struct maker *m, enum ul_plan_class class)
 
 static void make_step(struct maker *m, uint32_t region)
 {
-    enum { MOST_READS = 4 };
-    uint32_t reads[MOST_READS];
+    enum { MAX_READS = 4 };
+    uint32_t reads[MAX_READS];
     uint32_t writes[2];
-    struct ul_plan_in_place in_place[MOST_READS];
-    struct ul_plan_part part = {.reads = reads, .writes = writes, .in_place = in_place};
-    for (uint32_t i = random_below(&m->state, MOST_READS); i > 0 && m->live_count > 0; i--) {
+    struct ul_plan_in_place in_place[MAX_READS];
+    struct ul_plan_substep substep = {.reads = reads, .writes = writes, .in_place = in_place};
+    for (uint32_t i = random_below(&m->state, MAX_READS); i > 0 && m->live_count > 0; i--) {
         uint32_t back = random_below(&m->state, m->live_count < 8 ? m->live_count : 8);
-        reads[part.read_count++] = m->live[m->live_count - 1 - back];
+        reads[substep.read_count++] = m->live[m->live_count - 1 - back];
     }
-    writes[part.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
+    writes[substep.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
     if (random_below(&m->state, 6) == 0)
-        writes[part.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
+        writes[substep.write_count++] = make_value(m, UL_PLAN_ACTIVATIONS);
     if (random_below(&m->state, 12) == 0 && m->live_count > 0) { /* a slice or an update */
-        m->problem->values[writes[part.write_count - 1]].live_to_end = false;
-        writes[part.write_count - 1] = m->live[m->live_count - 1];
+        m->problem->values[writes[substep.write_count - 1]].live_to_end = false;
+        writes[substep.write_count - 1] = m->live[m->live_count - 1];
     }
-    for (uint32_t i = 0; i < part.read_count && random_below(&m->state, 2) == 0; i++)
-        in_place[part.in_place_count++] = (struct ul_plan_in_place){writes[0], reads[i]};
+    for (uint32_t i = 0; i < substep.read_count && random_below(&m->state, 2) == 0; i++)
+        in_place[substep.in_place_count++] = (struct ul_plan_in_place){writes[0], reads[i]};
     if (random_below(&m->state, 3) == 0)
-        part.scratch_bytes = random_below(&m->state, 900);
-    struct ul_plan_part parts[2] = {part, part};
-    struct ul_plan_part lean = part; /* slower, with less scratch */
-    lean.scratch_bytes = part.scratch_bytes / 4;
-    struct ul_plan_alternative alternatives[3] = {
-        {.name = "whole", .parts = parts, .part_count = 1, .cost = random_below(&m->state, 100)},
-        {.name = "split", .parts = parts, .part_count = 2, .cost = random_below(&m->state, 100)}};
+        substep.scratch_bytes = random_below(&m->state, 900);
+    struct ul_plan_substep substeps[2] = {substep, substep};
+    struct ul_plan_substep lean = substep; /* slower, with less scratch */
+    lean.scratch_bytes = substep.scratch_bytes / 4;
+    struct ul_plan_alternative alternatives[3] = {{.name = "whole",
+                                                   .substeps = substeps,
+                                                   .substep_count = 1,
+                                                   .cost = random_below(&m->state, 100)},
+                                                  {.name = "split",
+                                                   .substeps = substeps,
+                                                   .substep_count = 2,
+                                                   .cost = random_below(&m->state, 100)}};
     alternatives[2] = (struct ul_plan_alternative){
-        .name = "lean", .parts = &lean, .part_count = 1, .cost = alternatives[0].cost + 5};
+        .name = "lean", .substeps = &lean, .substep_count = 1, .cost = alternatives[0].cost + 5};
     uint32_t kinds = random_below(&m->state, 8);
     struct ul_plan_step step = {.name = "s",
                                 .region = region,
@@ -74,17 +79,17 @@ static void make_step(struct maker *m, uint32_t region)
                                                      : kinds == 1 ? 3
                                                                   : 1};
     ul_problem_add_step(m->problem, &step);
-    for (uint32_t i = 0; i < part.write_count; i++) {
+    for (uint32_t i = 0; i < substep.write_count; i++) {
         if (m->live_count == 0 || writes[i] != m->live[m->live_count - 1])
             m->live[m->live_count++] = writes[i];
     }
 }
 
-struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t most_steps)
+struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
 {
     struct maker m = {.problem = ul_problem_new(arena), .state = seed * 77 + 5};
-    uint32_t steps = random_below(&m.state, most_steps + 1);
-    m.live = UL_NEW_ARRAY(arena, uint32_t, 3 * (uint64_t)most_steps + 8);
+    uint32_t steps = random_below(&m.state, max_steps + 1);
+    m.live = UL_NEW_ARRAY(arena, uint32_t, 3 * (uint64_t)max_steps + 8);
     for (uint32_t i = random_below(&m.state, 3); i > 0; i--)
         m.live[m.live_count++] = make_value(&m, UL_PLAN_INPUTS);
     for (uint32_t i = random_below(&m.state, 3); i > 0; i--)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { LENGTH_MOST = 9 };
+enum { LENGTH_MAX = 9 };
 
 struct builder {
     struct ul_arena *arena;
@@ -57,21 +57,21 @@ static void graph_read(struct builder *b, struct ul_solve_graph *graph)
 
 /* Nodes 0 to length - 1 in a chain, a loss, and backward: each step reads the gradient before it,
  * its node's value and, as a rule, its node's input. */
-static void make_chain(struct ul_arena *arena, uint64_t seed, uint32_t length, uint32_t most_bytes,
+static void make_chain(struct ul_arena *arena, uint64_t seed, uint32_t length, uint32_t max_bytes,
                        struct ul_solve_graph *graph)
 {
     uint64_t state = seed * 77 + 5;
     struct builder b;
     builder_init(&b, arena);
     for (uint32_t i = 0; i < length; i++) {
-        uint32_t v = node_put(&b, 1 + random_below(&state, most_bytes), random_below(&state, 20));
+        uint32_t v = node_put(&b, 1 + random_below(&state, max_bytes), random_below(&state, 20));
         if (i > 0)
             edge_put(&b, v - 1, v);
     }
     uint32_t gradient = node_put(&b, 1, 1);
     edge_put(&b, length - 1, gradient);
     for (uint32_t i = length; i-- > 0;) {
-        uint32_t v = node_put(&b, 1 + random_below(&state, most_bytes), random_below(&state, 20));
+        uint32_t v = node_put(&b, 1 + random_below(&state, max_bytes), random_below(&state, 20));
         edge_put(&b, gradient, v);
         edge_put(&b, i, v);
         if (i > 0 && (i == length - 1 || random_below(&state, 4) > 0))
@@ -119,7 +119,7 @@ static uint64_t exhaustive_cost(const struct ul_solve_graph *g, uint32_t length,
 {
     uint64_t best = UINT64_MAX;
     for (uint32_t kept = 0; kept < 1u << length; kept++) {
-        uint32_t sequence[3 * (2 * LENGTH_MOST + 1)];
+        uint32_t sequence[3 * (2 * LENGTH_MAX + 1)];
         uint32_t count = chain_sequence(g, length, kept, sequence);
         uint64_t peak, cost;
         assert_true(ul_solve_replay(g, sequence, count, &peak, &cost));
@@ -149,7 +149,7 @@ static void test_chains_are_optimal(void **state)
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
-        uint32_t length = 3 + (uint32_t)(seed % (LENGTH_MOST - 2));
+        uint32_t length = 3 + (uint32_t)(seed % (LENGTH_MAX - 2));
         make_chain(&arena, seed, length, 12, &graph);
         uint64_t peak, base;
         assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
@@ -239,11 +239,11 @@ static void test_long_chains_are_fast(void **state)
     uint64_t peak, base, after, cost, last = 0;
     make_chain(&arena, 1, 1000, 1000, &graph);
     assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
-    for (uint64_t part = 2; part <= 12; part += 5) {
-        struct ul_remat remat = chain_run(&arena, &graph, peak / part);
+    for (uint64_t substep = 2; substep <= 12; substep += 5) {
+        struct ul_remat remat = chain_run(&arena, &graph, peak / substep);
         assert_true(remat.cost != UINT64_MAX && remat.cost > last);
         assert_true(ul_solve_replay(&graph, remat.sequence, remat.count, &after, &cost));
-        assert_true(after <= peak / part);
+        assert_true(after <= peak / substep);
         last = remat.cost;
     }
     ul_arena_done(&arena);

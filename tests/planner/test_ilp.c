@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { NODES_MOST = 9 };
+enum { NODES_MAX = 9 };
 
 /* ---- The solver ---- */
 
@@ -172,7 +172,7 @@ static void test_orders_agree(void **state)
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
-        make_graph(&arena, seed, 2 + (uint32_t)(seed % (NODES_MOST - 1)), seed % 2 == 0, &graph);
+        make_graph(&arena, seed, 2 + (uint32_t)(seed % (NODES_MAX - 1)), seed % 2 == 0, &graph);
         struct ul_order_run sets = {.graph = &graph, .method = UL_ORDER_DP};
         struct ul_order_run program = {.graph = &graph, .method = UL_ORDER_ILP};
         uint64_t peak, cost;
@@ -189,7 +189,7 @@ static void test_orders_agree(void **state)
 
 /* ---- Recomputation ---- */
 
-enum { PAIRS_MOST = 14 };
+enum { PAIRS_MAX = 14 };
 
 /* The cheapest sequence of the reduced form within the budget: every choice of what runs again in
  * which stage. */
@@ -206,7 +206,7 @@ static uint32_t reruns_list(const struct ul_solve_graph *g, struct rerun *reruns
     ul_stages_init(&arena, g, g->order, &stages);
     for (uint32_t t = stages.gap; t < g->node_count; t++) {
         for (uint32_t i = 0; i < t; i++) {
-            if (t > stages.touch[i] + 1 && count <= PAIRS_MOST)
+            if (t > stages.touch[i] + 1 && count <= PAIRS_MAX)
                 reruns[count++] = (struct rerun){t, i};
         }
     }
@@ -219,7 +219,7 @@ static uint64_t exhaustive_reduced(const struct ul_solve_graph *g, const struct 
 {
     uint64_t best = UINT64_MAX;
     for (uint32_t choice = 0; choice < 1u << count; choice++) {
-        uint32_t sequence[NODES_MOST + PAIRS_MOST];
+        uint32_t sequence[NODES_MAX + PAIRS_MAX];
         uint32_t length = 0;
         for (uint32_t t = 0; t < g->node_count; t++) {
             for (uint32_t k = 0; k < count; k++) {
@@ -244,7 +244,7 @@ static void check_reduced(struct ul_arena *arena, const struct ul_solve_graph *g
                                 .order = g->order,
                                 .budget_bytes = budget,
                                 .cutoff_cost = cutoff,
-                                .node_limit = NODES_MOST,
+                                .node_limit = NODES_MAX,
                                 .column_limit = 10000,
                                 .limits = &limits};
     if (!ul_remat_ilp(arena, &task)) {
@@ -270,12 +270,12 @@ static void test_reduced_form_is_exact(void **state)
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
-        struct rerun reruns[PAIRS_MOST + 1];
+        struct rerun reruns[PAIRS_MAX + 1];
         uint64_t peak, base;
         make_graph(&arena, seed, 5 + (uint32_t)(seed % 3), seed % 2 == 0, &graph);
         assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &base));
         uint32_t count = reruns_list(&graph, reruns);
-        for (uint64_t budget = peak; count <= PAIRS_MOST && budget + 6 > peak && budget > 0;
+        for (uint64_t budget = peak; count <= PAIRS_MAX && budget + 6 > peak && budget > 0;
              budget -= 2) {
             uint64_t best = exhaustive_reduced(&graph, reruns, count, budget);
             recomputed += best != UINT64_MAX && best > base;

@@ -39,11 +39,11 @@ static uint32_t value(struct fixture *f, enum ul_plan_class class, uint64_t size
 static void step(struct fixture *f, uint64_t cost, uint32_t in, uint32_t also, uint32_t out)
 {
     uint32_t reads[2] = {in, also};
-    struct ul_plan_part part = {.reads = reads,
-                                .writes = &out,
-                                .read_count = also == UL_PLAN_NONE ? 1 : 2,
-                                .write_count = 1};
-    ul_problem_add_simple_step(f->problem, "s", 0, cost, &part);
+    struct ul_plan_substep substep = {.reads = reads,
+                                      .writes = &out,
+                                      .read_count = also == UL_PLAN_NONE ? 1 : 2,
+                                      .write_count = 1};
+    ul_problem_add_simple_step(f->problem, "s", 0, cost, &substep);
 }
 
 static struct ul_plan plan_within(struct fixture *f, uint64_t budget_bytes)
@@ -129,15 +129,15 @@ static void test_alternative_of_less_scratch(void **state)
     fixture_init(&f);
     uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
     uint32_t y = value(&f, UL_PLAN_OUTPUTS, 64);
-    struct ul_plan_part part = {.reads = &x, .writes = &y, .read_count = 1, .write_count = 1};
-    struct ul_plan_part fast = part, middle = part, small = part;
+    struct ul_plan_substep substep = {.reads = &x, .writes = &y, .read_count = 1, .write_count = 1};
+    struct ul_plan_substep fast = substep, middle = substep, small = substep;
     fast.scratch_bytes = 4096;
     middle.scratch_bytes = 1024;
     small.scratch_bytes = 128;
     const struct ul_plan_alternative alternatives[] = {
-        {.name = "middle", .parts = &middle, .part_count = 1, .cost = 20},
-        {.name = "fast", .parts = &fast, .part_count = 1, .cost = 10},
-        {.name = "small", .parts = &small, .part_count = 1, .cost = 30}};
+        {.name = "middle", .substeps = &middle, .substep_count = 1, .cost = 20},
+        {.name = "fast", .substeps = &fast, .substep_count = 1, .cost = 10},
+        {.name = "small", .substeps = &small, .substep_count = 1, .cost = 30}};
     struct ul_plan_step step_of = {
         .name = "s", .alternatives = alternatives, .alternative_count = 3};
     ul_problem_add_step(f.problem, &step_of);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { FORWARD_MOST = 10 };
+enum { FORWARD_MAX = 10 };
 
 /* Forward nodes that read the one before them and perhaps an older one, and backward nodes that
  * read what their forward nodes did. */
@@ -44,7 +44,7 @@ static void make_graph(struct ul_arena *arena, uint64_t seed, struct ul_solve_gr
     struct ul_text text;
     struct ul_diag diag = {.status = UL_OK};
     ul_text_init(&text, arena);
-    make_text(&text, seed, 4 + (uint32_t)(seed % (FORWARD_MOST - 3)));
+    make_text(&text, seed, 4 + (uint32_t)(seed % (FORWARD_MAX - 3)));
     enum ul_status status = ul_solve_read_json(arena, text.data, text.length, graph, &diag);
     assert_string_equal(diag.text, "");
     assert_int_equal(status, UL_OK);
@@ -100,7 +100,7 @@ static void test_recomputations(void **state)
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
-        uint64_t peak, cost, least = UINT64_MAX, proven = UINT64_MAX;
+        uint64_t peak, cost, min = UINT64_MAX, proven = UINT64_MAX;
         make_graph(&arena, seed, &graph);
         assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &cost));
         for (enum ul_plan_remat remat = UL_REMAT_BEST; remat <= UL_REMAT_ILP; remat++) {
@@ -109,13 +109,13 @@ static void test_recomputations(void **state)
             struct ul_solve_result result = run_twice(&arena, &graph, &options);
             assert_int_equal(result.fits, result.peak_bytes <= options.budget_bytes);
             fitted[remat] += result.fits;
-            if (result.fits && result.cost < least)
-                least = result.cost;
+            if (result.fits && result.cost < min)
+                min = result.cost;
             if (result.fits && result.optimal)
                 proven = result.cost;
             assert_false(result.optimal && result.optimal_within != NULL);
         }
-        assert_true(proven == UINT64_MAX || proven == least);
+        assert_true(proven == UINT64_MAX || proven == min);
         ul_arena_done(&arena);
     }
     assert_true(fitted[UL_REMAT_NONE] < fitted[UL_REMAT_GREEDY]);

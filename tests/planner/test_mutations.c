@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { MOST_STEPS = 22, MOST_RUNS = 64, WANTED_MUTANTS = 12000 };
+enum { MAX_STEPS = 22, MAX_RUNS = 64, WANTED_MUTANTS = 12000 };
 
 /* What the mutated plans had, to show that each feature was mutated often. */
 enum feature { RECOMPUTED, PARTS, ALIASES, SCRATCH, REGIONS, FEATURE_COUNT };
@@ -26,7 +26,7 @@ struct maker {
     struct ul_problem *problem;
     struct oracle oracle;
     uint64_t random;
-    uint32_t steps[MOST_RUNS];
+    uint32_t steps[MAX_RUNS];
     uint32_t step_count;
     struct ul_plan plan;
 };
@@ -41,9 +41,9 @@ static struct ul_plan_options options_of(void)
 /* Weights have no second copy, and regions stay whole. */
 static bool may_repeat(const struct ul_problem *problem, uint32_t step)
 {
-    const struct ul_plan_part *part = &problem->steps[step].alternatives[0].parts[0];
-    for (uint32_t i = 0; i < part->write_count; i++) {
-        if (problem->values[part->writes[i]].persistent)
+    const struct ul_plan_substep *substep = &problem->steps[step].alternatives[0].substeps[0];
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        if (problem->values[substep->writes[i]].persistent)
             return false;
     }
     return problem->steps[step].region == 0;
@@ -52,7 +52,7 @@ static bool may_repeat(const struct ul_problem *problem, uint32_t step)
 /* Runs a step of the root sequence again somewhere after its first run. */
 static void sequence_repeat(struct maker *m)
 {
-    if (m->step_count == 0 || m->step_count + 1 >= MOST_RUNS)
+    if (m->step_count == 0 || m->step_count + 1 >= MAX_RUNS)
         return;
     uint32_t from = random_below(&m->random, m->step_count);
     uint32_t to = from + 1 + random_below(&m->random, m->step_count - from);
@@ -95,14 +95,15 @@ static bool sequence_is_sound(struct maker *m)
     for (uint32_t v = 0; v < problem->value_count; v++)
         written[v] = problem->values[v].live_from_start || problem->values[v].persistent;
     for (uint32_t i = 0; i < m->step_count; i++) {
-        const struct ul_plan_part *part = problem->steps[m->steps[i]].alternatives[0].parts;
+        const struct ul_plan_substep *substep =
+            problem->steps[m->steps[i]].alternatives[0].substeps;
         runs[m->steps[i]] = true;
-        for (uint32_t k = 0; k < part->read_count; k++) {
-            if (!written[part->reads[k]])
+        for (uint32_t k = 0; k < substep->read_count; k++) {
+            if (!written[substep->reads[k]])
                 return false;
         }
-        for (uint32_t k = 0; k < part->write_count; k++)
-            written[part->writes[k]] = true;
+        for (uint32_t k = 0; k < substep->write_count; k++)
+            written[substep->writes[k]] = true;
     }
     for (uint32_t s = 0; s < problem->step_count; s++) {
         if (!runs[s])
@@ -138,7 +139,7 @@ static void maker_init(struct maker *m, uint64_t seed)
     memset(m, 0, sizeof *m);
     ul_arena_init(&m->arena);
     m->random = seed;
-    m->problem = random_problem(&m->arena, seed, MOST_STEPS);
+    m->problem = random_problem(&m->arena, seed, MAX_STEPS);
     oracle_init(&m->oracle, &m->arena, m->problem);
     uint32_t *alternatives = UL_NEW_ARRAY(&m->arena, uint32_t, m->problem->step_count);
     for (uint32_t s = 0; s < m->problem->step_count; s++) {
@@ -148,7 +149,7 @@ static void maker_init(struct maker *m, uint64_t seed)
     assert_true(sequence_plan(m, alternatives, &m->plan));
     assert_true(is_accepted(m, &m->plan));
     for (uint32_t tries = 0; tries < 16; tries++) {
-        uint32_t before[MOST_RUNS];
+        uint32_t before[MAX_RUNS];
         uint32_t count = m->step_count;
         struct ul_plan plan;
         memcpy(before, m->steps, sizeof before);
@@ -176,7 +177,7 @@ static void features_count(const struct maker *m, uint32_t *features)
     bool found[FEATURE_COUNT] = {false};
     for (uint32_t p = 0; p < plan->position_count; p++) {
         found[RECOMPUTED] = found[RECOMPUTED] || plan->positions[p].copy > 0;
-        found[PARTS] = found[PARTS] || plan->positions[p].part > 0;
+        found[PARTS] = found[PARTS] || plan->positions[p].substep > 0;
         found[REGIONS] = found[REGIONS] || m->problem->steps[plan->positions[p].step].region != 0;
     }
     for (uint32_t r = 0; r < plan->range_count; r++) {
@@ -286,7 +287,7 @@ static void position_mutate(struct maker *m, struct ul_plan *plan)
         at->alternative += 1;
         break;
     default:
-        at->part += 1;
+        at->substep += 1;
         break;
     }
 }
@@ -320,7 +321,7 @@ static bool claims_hold(const struct ul_plan *plan, const struct ul_plan *origin
 /* Another sequence, and everything that follows from it made anew. */
 static bool sequence_mutate(struct maker *m, struct ul_plan *plan)
 {
-    uint32_t before[MOST_RUNS];
+    uint32_t before[MAX_RUNS];
     uint32_t count = m->step_count;
     memcpy(before, m->steps, sizeof before);
     for (uint32_t i = 1 + random_below(&m->random, 2); i > 0; i--) {

@@ -90,11 +90,11 @@ static uint64_t unread_bytes(struct ul_arena *arena, const struct ul_problem *pr
     uint8_t *touched = ul_arena_alloc(arena, problem->value_count);
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < problem->step_count; s++) {
-        const struct ul_plan_part *part = problem->steps[s].alternatives[0].parts;
-        for (uint32_t i = 0; i < part->read_count; i++)
-            touched[part->reads[i]] = 1;
-        for (uint32_t i = 0; i < part->write_count; i++)
-            touched[part->writes[i]] = 1;
+        const struct ul_plan_substep *substep = problem->steps[s].alternatives[0].substeps;
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            touched[substep->reads[i]] = 1;
+        for (uint32_t i = 0; i < substep->write_count; i++)
+            touched[substep->writes[i]] = 1;
     }
     for (uint32_t v = 0; v < problem->value_count; v++) {
         if (problem->values[v].live_from_start && !touched[v])
@@ -161,7 +161,7 @@ static void test_problem_graphs_keep_live_sums(void **state)
 
 /* ---- Orders of small graphs, against all there are ---- */
 
-enum { MOST_NODES = 14 };
+enum { MAX_NODES = 14 };
 
 static void graph_users(struct ul_arena *arena, struct ul_solve_graph *g)
 {
@@ -250,9 +250,9 @@ static uint32_t inputs_of(const struct ul_solve_graph *g, uint32_t v)
 }
 
 /* The least peak over all orders, by all sets. */
-static uint64_t least_peak(const struct ul_solve_graph *g)
+static uint64_t min_peak(const struct ul_solve_graph *g)
 {
-    static uint64_t best[1u << MOST_NODES];
+    static uint64_t best[1u << MAX_NODES];
     uint32_t n = g->node_count;
     memset(best, 0xFF, sizeof *best << n);
     best[0] = g->base_bytes;
@@ -279,9 +279,9 @@ static void test_orders_are_the_best_there_are(void **state)
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
-        uint32_t n = 1 + (uint32_t)(seed % (seed % 16 == 0 ? MOST_NODES : 9));
+        uint32_t n = 1 + (uint32_t)(seed % (seed % 16 == 0 ? MAX_NODES : 9));
         make_graph(&arena, seed, n, &graph);
-        uint64_t least = least_peak(&graph);
+        uint64_t min = min_peak(&graph);
         uint64_t peak, cost;
         assert_true(ul_solve_replay(&graph, graph.order, n, &peak, &cost));
         uint64_t published = peak;
@@ -290,13 +290,13 @@ static void test_orders_are_the_best_there_are(void **state)
             ul_order_run(&arena, &run);
             assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
             assert_int_equal(peak, run.peak_bytes);
-            assert_true(least <= peak && peak <= published);
-            assert_true(run.lower_bytes <= least);
+            assert_true(min <= peak && peak <= published);
+            assert_true(run.lower_bytes <= min);
             if (method == UL_ORDER_BEST || method == UL_ORDER_DP)
-                assert_int_equal(peak, least);
+                assert_int_equal(peak, min);
             if (method == UL_ORDER_BEST)
-                assert_int_equal(run.lower_bytes, least);
-            open[method] += peak > least;
+                assert_int_equal(run.lower_bytes, min);
+            open[method] += peak > min;
         }
         ul_arena_done(&arena);
     }
@@ -323,7 +323,7 @@ static void test_orders_are_the_same_every_time(void **state)
 }
 
 /* The least peak of a core, by exact search. */
-static uint64_t core_least(struct ul_arena *arena, const struct ul_order_core *core)
+static uint64_t core_min(struct ul_arena *arena, const struct ul_order_core *core)
 {
     struct ul_order_effort effort = {.work_limit = UINT64_MAX};
     uint32_t *order = UL_NEW_ARRAY(arena, uint32_t, core->node_count);
@@ -348,12 +348,12 @@ static void test_both_ways_and_parts_agree(void **state)
         ul_order_core_reverse(&arena, &core, &reversed);
         ul_order_core_reverse(&arena, &reversed, &twice);
         assert_int_equal(twice.start_bytes, core.start_bytes);
-        uint64_t least = core_least(&arena, &core);
-        assert_int_equal(core_least(&arena, &reversed), least);
+        uint64_t min = core_min(&arena, &core);
+        assert_int_equal(core_min(&arena, &reversed), min);
         struct ul_order_run run = {.graph = &graph, .seed = seed};
         ul_order_run(&arena, &run);
-        assert_int_equal(run.peak_bytes, least);
-        assert_int_equal(run.lower_bytes, least);
+        assert_int_equal(run.peak_bytes, min);
+        assert_int_equal(run.lower_bytes, min);
         ul_arena_done(&arena);
     }
 }

@@ -100,13 +100,13 @@ static void test_small_instances(void **state)
         struct ul_pack_buffer *buffers = random_buffers(&arena, seed, SMALL, 6, seed % 2 == 0);
         struct ul_pack_buffer copy[SMALL];
         memcpy(copy, buffers, sizeof copy);
-        uint64_t least = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
+        uint64_t min = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
         struct ul_pack_options options = {.method = UL_PACK_BEST};
         struct ul_pack_result result;
         solve(&arena, buffers, SMALL, &options, &result);
         assert_valid(buffers, SMALL, result.arena_bytes);
-        assert_int_equal(result.arena_bytes, least);
-        assert_int_equal(result.lower_bound_bytes, least);
+        assert_int_equal(result.arena_bytes, min);
+        assert_int_equal(result.lower_bound_bytes, min);
         assert_true(result.optimal);
         ul_arena_done(&arena);
     }
@@ -122,10 +122,10 @@ static void test_small_capacities(void **state)
         struct ul_pack_buffer *buffers = random_buffers(&arena, seed, SMALL, 6, seed % 2 == 0);
         struct ul_pack_buffer copy[SMALL];
         memcpy(copy, buffers, sizeof copy);
-        uint64_t least = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
+        uint64_t min = exhaustive(copy, 0, SMALL, 0, UINT64_MAX);
         for (uint64_t missing = 0; missing < 2; missing++) {
             struct ul_pack_options options = {.method = UL_PACK_BEST,
-                                              .capacity_bytes = least - missing};
+                                              .capacity_bytes = min - missing};
             struct ul_pack_result result;
             if (options.capacity_bytes == 0)
                 continue;

@@ -38,13 +38,13 @@ static void step(struct fixture *f, uint32_t region, uint32_t in, uint32_t also,
 {
     uint32_t reads[2] = {in, also};
     struct ul_plan_in_place option = {out, in};
-    struct ul_plan_part part = {.reads = reads,
-                                .writes = &out,
-                                .in_place = &option,
-                                .read_count = also == UL_PLAN_NONE ? 1 : 2,
-                                .write_count = 1,
-                                .in_place_count = in_place};
-    ul_problem_add_simple_step(f->problem, "s", region, 1, &part);
+    struct ul_plan_substep substep = {.reads = reads,
+                                      .writes = &out,
+                                      .in_place = &option,
+                                      .read_count = also == UL_PLAN_NONE ? 1 : 2,
+                                      .write_count = 1,
+                                      .in_place_count = in_place};
+    ul_problem_add_simple_step(f->problem, "s", region, 1, &substep);
 }
 
 static void solve_ordered(struct fixture *f, enum ul_plan_pack pack, enum ul_plan_order order)
@@ -240,8 +240,8 @@ static void mutant_copy(struct mutant *m, const struct ul_plan *plan)
 
 static bool needs(const struct ul_problem *problem, uint32_t later, uint32_t earlier)
 {
-    const struct ul_plan_part *a = problem->steps[earlier].alternatives[0].parts;
-    const struct ul_plan_part *b = problem->steps[later].alternatives[0].parts;
+    const struct ul_plan_substep *a = problem->steps[earlier].alternatives[0].substeps;
+    const struct ul_plan_substep *b = problem->steps[later].alternatives[0].substeps;
     for (uint32_t i = 0; i < a->write_count; i++) {
         for (uint32_t j = 0; j < b->read_count; j++) {
             if (a->writes[i] == b->reads[j])

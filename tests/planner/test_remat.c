@@ -149,7 +149,7 @@ static struct ul_remat search(struct ul_arena *arena, const struct ul_solve_grap
 static void test_search_against_exhaustive(void **unused)
 {
     (void)unused;
-    uint32_t feasible = 0, found = 0, least_found = 0;
+    uint32_t feasible = 0, found = 0, min_found = 0;
     for (uint64_t seed = 0; seed < 120; seed++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
@@ -160,23 +160,23 @@ static void test_search_against_exhaustive(void **unused)
         assert_true(ul_solve_replay(&g, g.order, NODES, &peak, &cost));
         uint64_t order_peak = peak;
         for (uint64_t budget = peak > 4 ? peak - 4 : 1; budget <= order_peak; budget++) {
-            uint64_t least = exhaustive_cost(&g, budget);
+            uint64_t min = exhaustive_cost(&g, budget);
             struct ul_remat remat = search(&arena, &g, budget, 30000);
-            feasible += least != UINT64_MAX;
+            feasible += min != UINT64_MAX;
             found += remat.cost != UINT64_MAX;
-            least_found += remat.cost != UINT64_MAX && remat.cost == least;
+            min_found += remat.cost != UINT64_MAX && remat.cost == min;
             assert_true(exhaustive_cost(&g, remat.smallest_peak_bytes) != UINT64_MAX);
             if (remat.cost == UINT64_MAX)
                 continue;
-            assert_true(remat.cost >= least);
+            assert_true(remat.cost >= min);
             assert_true(ul_solve_replay(&g, remat.sequence, remat.count, &peak, &cost));
             assert_true(peak <= budget && cost == remat.cost);
         }
         ul_arena_done(&arena);
     }
-    print_message("%u feasible, %u found, %u at the least cost\n", feasible, found, least_found);
+    print_message("%u feasible, %u found, %u at the least cost\n", feasible, found, min_found);
     assert_true(found * 100 >= feasible * 98);
-    assert_true(least_found * 100 >= feasible * 95);
+    assert_true(min_found * 100 >= feasible * 95);
 }
 
 /* Wider and longer, beyond exhaustive search: whatever is found must replay. */
@@ -226,7 +226,7 @@ static void compare_schedule(const struct ul_schedule *s, uint32_t *sequence)
     repeatable.run_once = NULL;
     assert_true(ul_solve_replay(&repeatable, sequence, count, &peak, &cost));
     assert_int_equal(cost, s->cost);
-    assert_true((uint64_t)ul_schedule_most(s, 0, s->slot_count) == peak);
+    assert_true((uint64_t)ul_schedule_max(s, 0, s->slot_count) == peak);
     assert_int_equal(s->over_count > 0, (int64_t)peak > s->budget_bytes);
 }
 
@@ -285,24 +285,24 @@ static void test_profile(void **unused)
     ul_arena_init(&arena);
     uint64_t state = 1;
     int64_t plain[LENGTH];
-    struct ul_profile profile;
-    ul_profile_init(&profile, &arena, LENGTH);
+    struct ul_live_tree profile;
+    ul_live_tree_init(&profile, &arena, LENGTH);
     for (uint32_t i = 0; i < LENGTH; i++)
         plain[i] = random_below(&state, 100);
-    ul_profile_fill(&profile, plain, LENGTH);
+    ul_live_tree_fill(&profile, plain, LENGTH);
     for (uint32_t round = 0; round < 2000; round++) {
         uint32_t begin = random_below(&state, LENGTH);
         uint32_t end = begin + random_below(&state, LENGTH - begin + 1);
         int64_t bytes = (int64_t)random_below(&state, 100) - 50;
-        ul_profile_add(&profile, begin, end, bytes);
+        ul_live_tree_add(&profile, begin, end, bytes);
         for (uint32_t i = begin; i < end; i++)
             plain[i] += bytes;
         begin = random_below(&state, LENGTH);
         end = begin + 1 + random_below(&state, LENGTH - begin);
-        int64_t most = plain[begin];
+        int64_t max = plain[begin];
         for (uint32_t i = begin; i < end; i++)
-            most = plain[i] > most ? plain[i] : most;
-        assert_true(ul_profile_most(&profile, begin, end) == most);
+            max = plain[i] > max ? plain[i] : max;
+        assert_true(ul_live_tree_max(&profile, begin, end) == max);
     }
     ul_arena_done(&arena);
 }

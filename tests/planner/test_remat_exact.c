@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-enum { MOST = 8, SETS = 1 << MOST, SEEDS = 500 };
+enum { MAX = 8, SETS = 1 << MAX, SEEDS = 500 };
 
 static void graph_alloc(struct ul_arena *arena, struct ul_solve_graph *g, uint32_t n,
-                        uint32_t most_edges)
+                        uint32_t max_edges)
 {
     memset(g, 0, sizeof *g);
     g->node_count = n;
@@ -21,8 +21,8 @@ static void graph_alloc(struct ul_arena *arena, struct ul_solve_graph *g, uint32
     g->cost = UL_NEW_ARRAY(arena, uint64_t, n);
     g->input_first = UL_NEW_ARRAY(arena, uint32_t, n + 1);
     g->user_first = UL_NEW_ARRAY(arena, uint32_t, n + 1);
-    g->inputs = UL_NEW_ARRAY(arena, uint32_t, most_edges);
-    g->users = UL_NEW_ARRAY(arena, uint32_t, most_edges);
+    g->inputs = UL_NEW_ARRAY(arena, uint32_t, max_edges);
+    g->users = UL_NEW_ARRAY(arena, uint32_t, max_edges);
     g->order = UL_NEW_ARRAY(arena, uint32_t, n);
     for (uint32_t v = 0; v < n; v++)
         g->order[v] = v;
@@ -48,7 +48,7 @@ static void users_make(struct ul_solve_graph *g)
 static void make_random(struct ul_arena *arena, uint64_t seed, struct ul_solve_graph *g)
 {
     uint64_t state = seed * 977 + 5;
-    uint32_t n = MOST - random_below(&state, 3);
+    uint32_t n = MAX - random_below(&state, 3);
     graph_alloc(arena, g, n, 3 * n);
     uint32_t sizes = 2 + random_below(&state, 12), costs = 1 + random_below(&state, 7);
     uint32_t count = 0;
@@ -162,7 +162,7 @@ typedef void exact_engine(struct ul_remat_exact *job);
 
 /* Whether what the search says about a budget and a limit agrees with the least cost. */
 static void check_engine(struct ul_arena *arena, const struct ul_solve_graph *g, uint64_t budget,
-                         uint64_t least, uint64_t limit, uint64_t work, exact_engine *engine)
+                         uint64_t min, uint64_t limit, uint64_t work, exact_engine *engine)
 {
     struct ul_remat_exact job = {.graph = g,
                                  .arena = arena,
@@ -170,7 +170,7 @@ static void check_engine(struct ul_arena *arena, const struct ul_solve_graph *g,
                                  .repeat_limit = limit,
                                  .state_limit = 20000,
                                  .work_limit = work};
-    uint64_t repeats = least == UINT64_MAX ? UINT64_MAX : least - base_cost(g);
+    uint64_t repeats = min == UINT64_MAX ? UINT64_MAX : min - base_cost(g);
     engine(&job);
     if (job.sequence != NULL)
         check_sequence(&job);
@@ -188,10 +188,10 @@ static void check_engine(struct ul_arena *arena, const struct ul_solve_graph *g,
 }
 
 static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g, uint64_t budget,
-                         uint64_t least, uint64_t limit, uint64_t work)
+                         uint64_t min, uint64_t limit, uint64_t work)
 {
-    check_engine(arena, g, budget, least, limit, work, ul_remat_exact_run);
-    check_engine(arena, g, budget, least, limit, work, ul_remat_backward_run);
+    check_engine(arena, g, budget, min, limit, work, ul_remat_exact_run);
+    check_engine(arena, g, budget, min, limit, work, ul_remat_backward_run);
 }
 
 static void test_equals_exhaustive_search(void **state)
@@ -207,15 +207,15 @@ static void test_equals_exhaustive_search(void **state)
         assert_true(ul_solve_replay(&g, g.order, g.node_count, &peak, &cost));
         for (uint64_t less = 1; less <= 9 && less <= peak; less++) {
             uint64_t budget = peak - less;
-            uint64_t least = exhaustive(&g, budget);
-            uint64_t repeats = least == UINT64_MAX ? 20 : least - base_cost(&g);
-            infeasible += least == UINT64_MAX;
-            dear += least != UINT64_MAX && repeats > 0;
-            check_budget(&arena, &g, budget, least, UINT64_MAX, UINT64_MAX);
-            check_budget(&arena, &g, budget, least, UINT64_MAX, 40);
-            check_budget(&arena, &g, budget, least, repeats + 1, UINT64_MAX);
-            check_budget(&arena, &g, budget, least, repeats, UINT64_MAX);
-            if (least == UINT64_MAX)
+            uint64_t min = exhaustive(&g, budget);
+            uint64_t repeats = min == UINT64_MAX ? 20 : min - base_cost(&g);
+            infeasible += min == UINT64_MAX;
+            dear += min != UINT64_MAX && repeats > 0;
+            check_budget(&arena, &g, budget, min, UINT64_MAX, UINT64_MAX);
+            check_budget(&arena, &g, budget, min, UINT64_MAX, 40);
+            check_budget(&arena, &g, budget, min, repeats + 1, UINT64_MAX);
+            check_budget(&arena, &g, budget, min, repeats, UINT64_MAX);
+            if (min == UINT64_MAX)
                 break;
         }
         ul_arena_done(&arena);

@@ -120,18 +120,18 @@ static void test_orders_are_optimal(void **state)
         struct ul_solve_graph graph;
         make_graph(&arena, seed, &graph);
         uint32_t order[NODES];
-        uint64_t least = exhaustive_peak(&graph, order, 0, UINT64_MAX);
+        uint64_t min = exhaustive_peak(&graph, order, 0, UINT64_MAX);
         struct ul_solve_options options = {.seed = 0};
         struct ul_solve_result result;
         ul_solve_run(&arena, &graph, &options, &result);
-        assert_int_equal(result.peak_bytes, least);
+        assert_int_equal(result.peak_bytes, min);
         assert_true(result.optimal || result.optimal_within != NULL);
         for (enum ul_plan_order method = UL_ORDER_FILE; method <= UL_ORDER_BEAM; method++) {
             options.order = method;
             ul_solve_run(&arena, &graph, &options, &result);
-            assert_true(result.peak_bytes >= least);
+            assert_true(result.peak_bytes >= min);
             assert_true(result.peak_bytes <= result.order_peak_bytes);
-            assert_true(result.lower_bound_bytes <= least);
+            assert_true(result.lower_bound_bytes <= min);
         }
         ul_arena_done(&arena);
     }
@@ -149,7 +149,7 @@ static void test_budgets_are_kept(void **state)
         uint64_t peak, cost;
         assert_true(ul_solve_replay(&graph, graph.order, NODES, &peak, &cost));
         for (uint64_t budget = peak > 3 ? peak - 3 : 1; budget <= peak; budget++) {
-            uint64_t least = exhaustive_cost(&graph, budget);
+            uint64_t min = exhaustive_cost(&graph, budget);
             struct ul_solve_options options = {.budget_bytes = budget, .work_limit = 20000};
             struct ul_solve_result result;
             ul_solve_run(&arena, &graph, &options, &result);
@@ -157,14 +157,14 @@ static void test_budgets_are_kept(void **state)
             assert_int_equal(peak, result.peak_bytes);
             assert_int_equal(cost, result.cost);
             assert_int_equal(result.fits, peak <= budget);
-            feasible += least != UINT64_MAX;
-            solved += result.fits && result.cost == least;
+            feasible += min != UINT64_MAX;
+            solved += result.fits && result.cost == min;
             if (result.fits)
-                assert_true(result.cost >= least);
+                assert_true(result.cost >= min);
             else if (result.proven)
-                assert_true(least == UINT64_MAX);
+                assert_true(min == UINT64_MAX);
             if (result.fits && result.optimal)
-                assert_int_equal(result.cost, least);
+                assert_int_equal(result.cost, min);
         }
         ul_arena_done(&arena);
     }

@@ -216,7 +216,7 @@ static void check_winograd_in_region(void)
 {
     struct ul_winograd cut;
     float want[FLOATS], got[2][FLOATS] = {{0}};
-    ul_winograd_cut(&cut, &few_tiles, 2);
+    ul_winograd_tiling(&cut, &few_tiles, 2);
     CHECK(cut.shared && cut.scratch_bytes <= SCRATCH && cut.packed_bytes <= sizeof file);
     run_few_tiles(want);
 #pragma omp parallel num_threads(2)

@@ -300,7 +300,7 @@ static double want_value(const struct ul_call *call, const struct data *data, co
 
 /* Takes the layout that the library chose for the weights. stored[d]: the library's axis of stored
    axis d. */
-static void take_layout(struct ul_call *call, struct ul_pack *pack, const dnnl_memory_desc_t *desc,
+static void copy_layout(struct ul_call *call, struct ul_pack *pack, const dnnl_memory_desc_t *desc,
                         const uint32_t *stored)
 {
     const dnnl_blocking_desc_t *blocking = &desc->format_desc.blocking;
@@ -353,7 +353,7 @@ static int plan(struct ul_call *call, struct ul_pack *pack, const uint32_t *stor
                 ul_call_scratch_own(call) + dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
                                                 pd, dnnl_query_scratchpad_md, 0));
             if (call->weights.rank != 0)
-                take_layout(call, pack, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0),
+                copy_layout(call, pack, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0),
                             stored);
             found = 1;
         }
@@ -592,7 +592,7 @@ static int64_t or_one(int64_t n)
 }
 
 /* The window, steps, dilations and pads of a case, on each of `axes` axes. */
-static void take_window(struct ul_call *call, const struct window_case *c, uint32_t axes)
+static void copy_window(struct ul_call *call, const struct window_case *c, uint32_t axes)
 {
     for (uint32_t i = 0; i < axes; i++) {
         call->window[i] = c->window;
@@ -612,7 +612,7 @@ static void check_window(const struct window_case *c)
     int weighted = c->kind == CONV || c->kind == DECONV;
     while (c->src[rank - 1] == 0)
         rank--;
-    take_window(&call, c, rank - 2);
+    copy_window(&call, c, rank - 2);
     for (uint32_t i = 2; i < rank; i++) {
         int64_t reach = (c->window - 1) * call.dilations[i - 2] + 1, step = call.steps[i - 2];
         int64_t pads = 2 * c->pad + c->end_pad;

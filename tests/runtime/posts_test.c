@@ -32,10 +32,10 @@ static double error_of(const struct ul_post *post, float x, float got)
     return error;
 }
 
-static void check_errors(const struct ul_post *post, float most, double limit)
+static void check_errors(const struct ul_post *post, float max, double limit)
 {
     double worst = 0.0;
-    for (float x = -most; x <= most; x += most / 65536.0f) {
+    for (float x = -max; x <= max; x += max / 65536.0f) {
         float y = x;
         ul_post_apply(post, &y, 1);
         double error = error_of(post, x, y);
@@ -44,7 +44,7 @@ static void check_errors(const struct ul_post *post, float most, double limit)
     }
     CHECK(worst <= limit);
     if (!(worst <= limit))
-        printf("kind %d to %g: %g\n", (int)post->kind, (double)most, worst);
+        printf("kind %d to %g: %g\n", (int)post->kind, (double)max, worst);
 }
 
 static void check_special(const struct ul_post *post)

@@ -9,7 +9,7 @@
 static void print(const float *values, char *text, size_t text_bytes)
 {
     static const int64_t dims[] = {2, 10};
-    struct ul_tensor tensor = {
+    struct ul_rt_tensor tensor = {
         .name = "y", .type = UL_TYPE_F32, .rank = 2, .dims = dims, .space = UL_SPACE_OUTPUT};
     struct ul_model model = {.output_count = 1, .outputs = &tensor};
     float copy[20];

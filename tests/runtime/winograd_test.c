@@ -248,13 +248,13 @@ static double *make_wanted(const struct trial *trial, unsigned char *is_result, 
 }
 
 /* The weights, transformed, in random pieces. */
-static float *pack(const struct trial *trial, const struct ul_winograd *cut)
+static float *pack(const struct trial *trial, const struct ul_winograd *tiling)
 {
-    int64_t floats = (int64_t)(cut->packed_bytes / sizeof(float)), done = 0;
+    int64_t floats = (int64_t)(tiling->packed_bytes / sizeof(float)), done = 0;
     float *packed = new_floats(floats);
     struct ul_pack layout;
     struct ul_packer packer;
-    ul_winograd_pack(&layout, cut);
+    ul_winograd_pack(&layout, tiling);
     ul_packer_init(&packer, &layout, (unsigned char *)packed);
     while (done < trial->counts[1]) {
         int64_t piece = pick(1, pick(0, 1) == 0 ? 7 : 5000);
@@ -266,11 +266,11 @@ static float *pack(const struct trial *trial, const struct ul_winograd *cut)
     return packed;
 }
 
-static void run(const struct trial *trial, const struct ul_winograd *cut, float *packed,
+static void run(const struct trial *trial, const struct ul_winograd *tiling, float *packed,
                 float *result, uint32_t planned, uint32_t threads)
 {
     const void *args[UL_CALL_ARGS];
-    int64_t scratch_count = (int64_t)(cut->scratch_bytes / sizeof(float));
+    int64_t scratch_count = (int64_t)(tiling->scratch_bytes / sizeof(float));
     float *scratch = new_floats(scratch_count);
     for (uint32_t i = 0; i < trial->arg_count; i++)
         args[i] = trial->args[i];
@@ -289,14 +289,14 @@ static void check_trial(const struct trial *trial)
     double *wanted = make_wanted(trial, is_result, &bound);
     float *first = new_floats(count), *again = new_floats(count);
     for (uint32_t planned = 1; planned <= 5; planned += planned) {
-        struct ul_winograd cut;
-        ul_winograd_cut(&cut, &trial->call, planned);
-        int64_t packed_count = (int64_t)(cut.packed_bytes / sizeof(float));
-        float *packed = pack(trial, &cut);
-        run(trial, &cut, packed, planned == 1 ? first : again, planned, planned);
+        struct ul_winograd tiling;
+        ul_winograd_tiling(&tiling, &trial->call, planned);
+        int64_t packed_count = (int64_t)(tiling.packed_bytes / sizeof(float));
+        float *packed = pack(trial, &tiling);
+        run(trial, &tiling, packed, planned == 1 ? first : again, planned, planned);
         if (planned > 1) {
             CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
-            run(trial, &cut, packed, again, planned, planned - 1);
+            run(trial, &tiling, packed, again, planned, planned - 1);
             CHECK(memcmp(first, again, (size_t)count * sizeof *first) == 0);
         }
         free_floats(packed, packed_count);
@@ -319,24 +319,24 @@ static void check_refusals(void)
     struct trial trial;
     make_trial(&trial);
     struct ul_call *call = &trial.call;
-    CHECK(ul_winograd_takes(call));
+    CHECK(ul_winograd_supports(call));
     call->steps[1] = 2;
-    CHECK(!ul_winograd_takes(call));
+    CHECK(!ul_winograd_supports(call));
     call->steps[1] = 1;
     call->dilations[0] = 2;
-    CHECK(!ul_winograd_takes(call));
+    CHECK(!ul_winograd_supports(call));
     call->dilations[0] = 1;
     call->weights.dims[2] = 5;
-    CHECK(!ul_winograd_takes(call));
+    CHECK(!ul_winograd_supports(call));
     call->weights.dims[2] = 3;
     call->weights.strides[2] = 1;
     call->weights.strides[3] = 3;
-    CHECK(!ul_winograd_takes(call));
+    CHECK(!ul_winograd_supports(call));
     call->weights.strides[2] = 3;
     call->weights.strides[3] = 1;
     call->src.strides[1] = call->src.dims[2] * call->src.dims[3] + 1;
     call->src.dims[1] = 2;
-    CHECK(!ul_winograd_takes(call));
+    CHECK(!ul_winograd_supports(call));
     for (uint32_t i = 0; i < trial.arg_count; i++)
         free(trial.args[i]);
 }

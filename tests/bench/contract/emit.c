@@ -386,9 +386,9 @@ static void random_conv(struct emitter *e, enum ul_dtype dtype)
         c.kernel[d] = pick(e, 1, 4);
         c.dilation[d] = pick(e, 1, 3);
         c.stride[d] = pick(e, 1, c.transposed ? 5 : 3);
-        int64_t most_pad = c.transposed ? c.kernel[d] - 1 : c.kernel[d];
-        c.pad[d] = pick(e, 0, most_pad);
-        c.pad[c.spatial + d] = pick(e, 0, most_pad);
+        int64_t max_pad = c.transposed ? c.kernel[d] - 1 : c.kernel[d];
+        c.pad[d] = pick(e, 0, max_pad);
+        c.pad[c.spatial + d] = pick(e, 0, max_pad);
         int64_t extent = (c.kernel[d] - 1) * c.dilation[d] + 1;
         c.size[d] = extent + pick(e, 0, c.spatial == 1 ? 120 : c.spatial == 2 ? 15 : 3);
     }

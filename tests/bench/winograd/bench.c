@@ -80,18 +80,19 @@ static struct ul_call make_call(const struct shape *shape)
     return call;
 }
 
-static float *pack(const struct ul_winograd *cut, const float *weights)
+static float *pack(const struct ul_winograd *tiling, const float *weights)
 {
-    float *packed = floats(cut->packed_bytes / sizeof(float));
-    memset(packed, 0, cut->packed_bytes);
-    for (int64_t k = 0; k < cut->outputs; k++)
-        for (int64_t c = 0; c < cut->channels; c++) {
+    float *packed = floats(tiling->packed_bytes / sizeof(float));
+    memset(packed, 0, tiling->packed_bytes);
+    for (int64_t k = 0; k < tiling->outputs; k++)
+        for (int64_t c = 0; c < tiling->channels; c++) {
             float u[16];
-            ul_winograd_weight(u, weights + (k * cut->channels + c) * 9);
-            float *to = packed + k / cut->panel_cols * cut->panel_cols * 16 * cut->channels +
-                        c * cut->panel_cols + k % cut->panel_cols;
+            ul_winograd_weight(u, weights + (k * tiling->channels + c) * 9);
+            float *to = packed +
+                        k / tiling->panel_cols * tiling->panel_cols * 16 * tiling->channels +
+                        c * tiling->panel_cols + k % tiling->panel_cols;
             for (int p = 0; p < 16; p++)
-                to[p * cut->channels * cut->panel_cols] = u[p];
+                to[p * tiling->channels * tiling->panel_cols] = u[p];
         }
     return packed;
 }
@@ -165,12 +166,12 @@ static void run_direct(const struct direct *direct)
 /* The largest difference, by the root mean square of `right`. */
 static double difference(const float *left, const float *right, uint64_t count)
 {
-    double square = 0, most = 0;
+    double square = 0, max = 0;
     for (uint64_t i = 0; i < count; i++) {
         square += (double)right[i] * right[i];
-        most = fmax(most, fabs((double)left[i] - right[i]));
+        max = fmax(max, fabs((double)left[i] - right[i]));
     }
-    return most / sqrt(square / (double)count);
+    return max / sqrt(square / (double)count);
 }
 
 #define ROUNDS 9
@@ -192,17 +193,17 @@ static double difference(const float *left, const float *right, uint64_t count)
 static void compare(const struct shape *shape, int threads)
 {
     struct ul_call call = make_call(shape);
-    struct ul_winograd cut;
+    struct ul_winograd tiling;
     struct direct direct;
-    ul_winograd_cut(&cut, &call, (uint32_t)threads);
+    ul_winograd_tiling(&tiling, &call, (uint32_t)threads);
     const uint64_t pixels = (uint64_t)(shape->height * shape->width);
     const uint64_t count = pixels * (uint64_t)shape->outputs;
     float *args[4] = {floats(pixels * (uint64_t)shape->channels),
                       floats((uint64_t)(shape->channels * shape->outputs) * 9),
                       floats((uint64_t)shape->outputs), floats(count)};
     make_direct(&direct, &call, args);
-    float *result = floats(count), *packed = pack(&cut, args[1]);
-    unsigned char *scratch = (unsigned char *)floats(cut.scratch_bytes / sizeof(float));
+    float *result = floats(count), *packed = pack(&tiling, args[1]);
+    unsigned char *scratch = (unsigned char *)floats(tiling.scratch_bytes / sizeof(float));
     const void *own[4] = {args[0], packed, args[2], result};
     double ours = 1e9, theirs = 1e9;
     for (int round = 0; round < ROUNDS; round++) {
@@ -215,7 +216,7 @@ static void compare(const struct shape *shape, int threads)
            " %9.1f %9.1f %6.2f  %6.1f %6.1f  %8.1e %9" PRIu64 " %9" PRIu64 "  %s\n",
            shape->channels, shape->outputs, shape->height, shape->width, ours * 1e6, theirs * 1e6,
            theirs / ours, work / ours, work / theirs, difference(result, args[3], count),
-           cut.scratch_bytes, cut.packed_bytes, direct.name);
+           tiling.scratch_bytes, tiling.packed_bytes, direct.name);
     for (int i = 0; i < 4; i++)
         free(args[i]);
     free(result);

@@ -117,7 +117,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulPreference_t preference, int max,
                                               cublasLtMatmulHeuristicResult_t *results, int *count);
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                        cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,

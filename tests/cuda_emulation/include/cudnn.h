@@ -85,10 +85,12 @@ cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t activ
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation,
                                            cudnnActivationMode_t mode, cudnnNanPropagation_t nan,
                                            double coefficient);
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
-    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-    cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y, int most, int *count,
-    cudnnConvolutionFwdAlgoPerf_t *results);
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
+                                                     cudnnTensorDescriptor_t x,
+                                                     cudnnFilterDescriptor_t w,
+                                                     cudnnConvolutionDescriptor_t convolution,
+                                                     cudnnTensorDescriptor_t y, int max, int *count,
+                                                     cudnnConvolutionFwdAlgoPerf_t *results);
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
     cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,

@@ -117,12 +117,12 @@ static void run_main(unsigned char *a, struct ul_run *r)
 }
 
 static const int64_t input_dims_0[] = {1, 16, 8, 8};
-static const struct ul_tensor inputs[] = {
+static const struct ul_rt_tensor inputs[] = {
     {"x", UL_TYPE_F32, 4, input_dims_0, 4096, UL_SPACE_ARENA, 18624},
 };
 
 static const int64_t output_dims_0[] = {1, 32, 1, 1};
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor outputs[] = {
     {"y", UL_TYPE_F32, 4, output_dims_0, 128, UL_SPACE_ARENA, 32960},
 };
 
@@ -144,7 +144,7 @@ static const int64_t shapes[] = {
     1, 32, 1, 1, 32,   1, 32,  32, /* 16 */
 };
 
-static const struct ul_view views[] = {
+static const struct ul_rt_view views[] = {
     {UL_SPACE_ARENA, 0, 22720, UL_TYPE_F32, 4, 0},
     {UL_SPACE_ARENA, 0, 30912, UL_TYPE_F32, 4, 8},
     {UL_SPACE_ARENA, 0, 32960, UL_TYPE_F32, 4, 16},

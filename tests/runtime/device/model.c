@@ -46,12 +46,12 @@ static const struct ul_device device = {
 static const int64_t four[] = {4};
 static const int64_t two[] = {2};
 static const int64_t matrix[] = {3, 4};
-static const struct ul_tensor inputs[] = {
+static const struct ul_rt_tensor inputs[] = {
     {"x", UL_TYPE_F32, 1, four, 16, INPUT, AT_X},
     {"pick", UL_TYPE_I64, 1, two, 16, UL_SPACE_ARENA, AT_PICK},
     {"flag", UL_TYPE_BOOL, 0, NULL, 1, UL_SPACE_ARENA, AT_FLAG},
 };
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor outputs[] = {
     {"y", UL_TYPE_F32, 1, two, 8, OUTPUT, AT_X},
     {"rows", UL_TYPE_F32, 2, matrix, 48, OUTPUT, AT_ROWS},
     {"check", UL_TYPE_I64, 0, NULL, 8, UL_SPACE_ARENA, AT_CHECK},
@@ -76,7 +76,7 @@ static const struct ul_step steps[] = {
 };
 
 static const int64_t shapes[] = {4, 1, 2, 1, 3, 4, 4, 1};
-static const struct ul_view views[] = {
+static const struct ul_rt_view views[] = {
     {UL_SPACE_ARENA, 0, AT_H, UL_TYPE_F32, 1, 0},
     {OUTPUT, 0, Y_OFFSET, UL_TYPE_F32, 1, 2},
     {UL_SPACE_ARENA, 0, AT_H, UL_TYPE_F32, 1, 0},

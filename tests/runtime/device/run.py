@@ -43,13 +43,14 @@ def compile_one(source, name, *flags):
         if cuda
         else ["-Xcompiler", "-std=c99"]
     )
-    includes = [f"-I{RUNTIME}", f"-I{EMULATION}/include"]
+    rooms = [f"-I{RUNTIME}/{room}" for room in ("lib", "host", "cuda")]
+    includes = [*rooms, f"-I{EMULATION}/include"]
     nvcc("-O0", "-g", *standard, *includes, *flags, "-c", source, "-o", name)
     return name
 
 
 def build():
-    device = [compile_one(os.path.join(RUNTIME, name), name + ".o") for name in DEVICE]
+    device = [compile_one(os.path.join(RUNTIME, "cuda", name), name + ".o") for name in DEVICE]
     main = compile_one(os.path.join(HERE, "main.c"), "main.o")
     weights = compile_one(os.path.join(HERE, "make_weights.c"), "make_weights.o")
     nvcc("-o", "make_weights", weights)

@@ -95,8 +95,8 @@ static void run_main(unsigned char *a, struct ul_run *r)
 static const int64_t vector[] = {4};
 static const int64_t matrix[] = {3, 4};
 static const int64_t pairs[] = {4, 2};
-static const struct ul_tensor inputs[] = {{"x", UL_TYPE_F32, 1, vector, 16, UL_SPACE_ARENA, 0}};
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor inputs[] = {{"x", UL_TYPE_F32, 1, vector, 16, UL_SPACE_ARENA, 0}};
+static const struct ul_rt_tensor outputs[] = {
     {"rows", UL_TYPE_F32, 2, matrix, 48, UL_SPACE_ARENA, 192},
     {"wide", UL_TYPE_F32, 2, pairs, 32, UL_SPACE_ARENA, 256},
 };
@@ -112,7 +112,7 @@ static const struct ul_step steps[] = {
 };
 
 static const int64_t shapes[] = {4, 1, 3, 4, 4, 1, 4, 1, 2, 1};
-static const struct ul_view views[] = {
+static const struct ul_rt_view views[] = {
     {UL_SPACE_ARENA, 0, 64, UL_TYPE_F32, 1, 0},  {UL_SPACE_ARENA, 0, 128, UL_TYPE_F32, 1, 0},
     {UL_SPACE_ARENA, 0, 64, UL_TYPE_F32, 1, 0},  {UL_SPACE_PART, 0, 192, UL_TYPE_F32, 2, 2},
     {UL_SPACE_ARENA, 0, 64, UL_TYPE_F32, 1, 0},  {UL_SPACE_ARENA, 0, 256, UL_TYPE_F32, 2, 6},

@@ -24,10 +24,10 @@ static void run_main(unsigned char *a, struct ul_run *r)
 }
 
 static const int64_t dims[] = {2};
-static const struct ul_tensor inputs[] = {
+static const struct ul_rt_tensor inputs[] = {
     {"pick", UL_TYPE_I64, 1, dims, 16, UL_SPACE_ARENA, 16777280},
 };
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor outputs[] = {
     {"y", UL_TYPE_F32, 1, dims, 8, UL_SPACE_ARENA, 16777344},
 };
 
@@ -39,7 +39,7 @@ static const struct ul_step steps[] = {
     {"pick", "k0", "pick", "Gather+Add", 0, 1, 2, 40, 0.0, 0},
 };
 static const int64_t shapes[] = {2, 1};
-static const struct ul_view views[] = {
+static const struct ul_rt_view views[] = {
     {UL_SPACE_ARENA, 0, 16777344, UL_TYPE_F32, 1, 0},
 };
 static const struct ul_range ranges[] = {

@@ -78,14 +78,14 @@ static void run_main(unsigned char *a, struct ul_run *r)
 
 static const int64_t input_dims_0[] = {2, 8};
 static const int64_t input_dims_1[] = {3};
-static const struct ul_tensor inputs[] = {
+static const struct ul_rt_tensor inputs[] = {
     {"x", UL_TYPE_F32, 2, input_dims_0, 64, UL_SPACE_ARENA, 192},
     {"pick", UL_TYPE_I64, 1, input_dims_1, 24, UL_SPACE_ARENA, 256},
 };
 
 static const int64_t output_dims_0[] = {2, 3};
 static const int64_t output_dims_1[] = {2};
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor outputs[] = {
     {"y", UL_TYPE_F32, 2, output_dims_0, 24, UL_SPACE_ARENA, 192},
     {"label", UL_TYPE_I64, 1, output_dims_1, 16, UL_SPACE_ARENA, 256},
 };
@@ -112,7 +112,7 @@ static const int64_t shapes[] = {
     2, 1,       /* 8 */
 };
 
-static const struct ul_view views[] = {
+static const struct ul_rt_view views[] = {
     {UL_SPACE_ARENA, 0, 320, UL_TYPE_F32, 2, 0},
     {UL_SPACE_ARENA, 0, 320, UL_TYPE_F32, 2, 0},
     {UL_SPACE_ARENA, 0, 192, UL_TYPE_F32, 2, 4},

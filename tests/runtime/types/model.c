@@ -38,13 +38,13 @@ static const int64_t empty[] = {0, 3};
 #define OUTPUT(type, size, input, output) {output, type, 2, dims, size, UL_SPACE_OUTPUT, 0},
 #define VIEW(type, size, input, output) {UL_SPACE_OUTPUT, 0, 0, type, 2, 0},
 
-static const struct ul_tensor inputs[] = {
+static const struct ul_rt_tensor inputs[] = {
     EACH_TYPE(INPUT) /* and the two odd shapes */
     {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_INPUT, 0},
     {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_INPUT, 0},
 };
 
-static const struct ul_tensor outputs[] = {
+static const struct ul_rt_tensor outputs[] = {
     EACH_TYPE(OUTPUT) /* */
     {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_OUTPUT, 0},
     {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_OUTPUT, 0},
@@ -62,7 +62,7 @@ static void run_main(unsigned char *a, struct ul_run *r)
 }
 
 static const int64_t shapes[] = {2, 3, 3, 1};
-static const struct ul_view views[] = {EACH_TYPE(VIEW)};
+static const struct ul_rt_view views[] = {EACH_TYPE(VIEW)};
 static const struct ul_step steps[] = {{"copy", "memcpy", "copy", "Identity", 0, 1, 0, 0, 0.0, 0}};
 static const struct ul_range ranges[1] = {
     {"nothing", UL_ROW_ACTIVATIONS, 0, 0, 0, 1, UL_RANGE_NONE}};

@@ -11,13 +11,13 @@
  * bytes, and a packing stays one when it is taken out and put below everything else. So it stands
  * there from the beginning, and the packer sees the others alone.
  */
-#include "planner/pack/layout.h"
 #include "planner/model/timeline.h"
+#include "planner/pack/layout.h"
 #include "planner/pack/pack.h"
 
 #include <string.h>
 
-struct layout {
+struct placement {
     struct ul_arena *arena;
     const struct ul_problem *problem;
     struct ul_plan *plan;
@@ -32,17 +32,18 @@ static uint64_t padded(const struct ul_plan *plan, uint64_t size_bytes)
     return ul_size_align_or_die(size_bytes, plan->alignment_bytes);
 }
 
-static uint64_t range_alignment(const struct layout *l, const struct ul_plan_range *range)
+static uint64_t range_alignment(const struct placement *l, const struct ul_plan_range *range)
 {
     uint64_t wanted;
     if (range->value == UL_PLAN_NONE)
-        wanted = ul_part_at(l->problem, &l->plan->positions[range->begin])->scratch_alignment_bytes;
+        wanted =
+            ul_substep_at(l->problem, &l->plan->positions[range->begin])->scratch_alignment_bytes;
     else
         wanted = l->problem->values[range->value].alignment_bytes;
     return wanted > l->plan->alignment_bytes ? wanted : l->plan->alignment_bytes;
 }
 
-static void chain_gaps(struct layout *l, struct ul_pack_buffer *buffer, uint32_t head)
+static void chain_gaps(struct placement *l, struct ul_pack_buffer *buffer, uint32_t head)
 {
     const struct ul_plan_range *ranges = l->plan->ranges;
     uint32_t count = 0;
@@ -66,7 +67,7 @@ static void chain_gaps(struct layout *l, struct ul_pack_buffer *buffer, uint32_t
     buffer->gaps = gaps;
 }
 
-static void buffers_make(struct layout *l, uint32_t space)
+static void buffers_make(struct placement *l, uint32_t space)
 {
     const struct ul_plan *plan = l->plan;
     l->buffer_count = 0;
@@ -91,9 +92,9 @@ static void buffers_make(struct layout *l, uint32_t space)
 /* Puts what lives all the time at the bottom, moves the others to the front of the list, and
  * returns the bytes below them. Only where any multiple of the common alignment is as good as
  * another. */
-static uint64_t bottom_fill(struct layout *l, uint32_t *other_count)
+static uint64_t bottom_fill(struct placement *l, uint32_t *other_count)
 {
-    static const uint64_t most = (uint64_t)1 << 60; /* the packer says what is too much */
+    static const uint64_t max = (uint64_t)1 << 60; /* the packer says what is too much */
     uint32_t begin = UINT32_MAX;
     uint32_t end = 0;
     uint64_t bottom = 0;
@@ -105,7 +106,7 @@ static uint64_t bottom_fill(struct layout *l, uint32_t *other_count)
         begin = buffer->begin < begin ? buffer->begin : begin;
         end = buffer->end > end ? buffer->end : end;
         plain = plain && !buffer->pinned && buffer->alignment_bytes == l->plan->alignment_bytes;
-        plain = plain && ul_size_add(sum, buffer->size_bytes, &sum) && sum < most;
+        plain = plain && ul_size_add(sum, buffer->size_bytes, &sum) && sum < max;
     }
     if (!plain)
         return 0;
@@ -130,7 +131,7 @@ static uint64_t bottom_fill(struct layout *l, uint32_t *other_count)
     return bottom;
 }
 
-static void offsets_store(struct layout *l, uint32_t space)
+static void offsets_store(struct placement *l, uint32_t space)
 {
     struct ul_plan *plan = l->plan;
     uint64_t reserved = 0;
@@ -144,8 +145,8 @@ static void offsets_store(struct layout *l, uint32_t space)
     plan->reserved_bytes[space] = reserved;
 }
 
-static enum ul_status space_layout(struct layout *l, const struct ul_plan_options *options,
-                                   uint32_t space, struct ul_diag *diag)
+static enum ul_status space_place(struct placement *l, const struct ul_plan_options *options,
+                                  uint32_t space, struct ul_diag *diag)
 {
     struct ul_plan *plan = l->plan;
     buffers_make(l, space);
@@ -175,11 +176,11 @@ static enum ul_status space_layout(struct layout *l, const struct ul_plan_option
     return UL_OK;
 }
 
-enum ul_status ul_layout_ranges(struct ul_arena *arena, const struct ul_problem *problem,
-                                const struct ul_plan_options *options, struct ul_plan *plan,
-                                struct ul_diag *diag)
+enum ul_status ul_place_ranges(struct ul_arena *arena, const struct ul_problem *problem,
+                               const struct ul_plan_options *options, struct ul_plan *plan,
+                               struct ul_diag *diag)
 {
-    struct layout l = {.arena = arena, .problem = problem, .plan = plan};
+    struct placement l = {.arena = arena, .problem = problem, .plan = plan};
     l.next = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
     l.heads = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
     l.buffers = UL_NEW_ARRAY(arena, struct ul_pack_buffer, plan->range_count);
@@ -190,6 +191,6 @@ enum ul_status ul_layout_ranges(struct ul_arena *arena, const struct ul_problem 
             l.next[plan->ranges[r].alias] = r;
     }
     for (uint32_t space = 0; space < problem->space_count; space++)
-        UL_TRY(space_layout(&l, options, space, diag));
+        UL_TRY(space_place(&l, options, space, diag));
     return UL_OK;
 }

@@ -19,23 +19,23 @@
 #include <string.h>
 
 enum {
-    MOST_LOOPS = 8,
+    MAX_LOOPS = 8,
     PROCESSORS = 128,
     BLOCK_QUERIES = 16, /* at least, of a block of threads */
     UNIT_KEYS = 128,    /* a multiple of what blocks take at a time */
-    LEAST_KEYS = 1024,  /* fewer are not worth a launch */
-    LEAST_PART = 256,   /* of keys */
-    MOST_PARTS = 32,
-    MOST_BYTES = 1 << 20 /* of parts */
+    MIN_KEYS = 1024,    /* fewer are not worth a launch */
+    MIN_PARTIAL = 256,  /* of keys */
+    MAX_PARTIALS = 32,
+    MAX_BYTES = 1 << 20 /* of parts */
 };
 
 /* A nest that ends with attention. */
-struct taken {
+struct rewrite {
     struct ul_kernel *kernel;
     uint32_t count;
-    ul_ks loops[MOST_LOOPS]; /* outermost first */
-    int64_t rounds[MOST_LOOPS], heads;
-    int64_t parts;
+    ul_ks loops[MAX_LOOPS]; /* outermost first */
+    int64_t rounds[MAX_LOOPS], heads;
+    int64_t partials;
     const struct ul_attend *attend;
     uint32_t buffer; /* of parts */
     int64_t pitch;   /* of a part of a query */
@@ -53,7 +53,7 @@ static ul_ks loop_of(struct ul_kernel *kernel, uint32_t var, int64_t count, uint
 }
 
 /* The place of `element` of part `part` of a query. */
-static ul_kx place_of(const struct taken *t, ul_kx part, ul_kx element)
+static ul_kx place_of(const struct rewrite *t, ul_kx partial, ul_kx element)
 {
     struct ul_kernel *kernel = t->kernel;
     ul_kx at = ul_kx_index_const(kernel, 0);
@@ -62,35 +62,36 @@ static ul_kx place_of(const struct taken *t, ul_kx part, ul_kx element)
                        ul_kx_var(kernel, kernel->stmts[t->loops[i]].var));
     at = ul_kx_add(kernel, ul_kx_muli(kernel, at, t->attend->queries),
                    ul_kx_var(kernel, t->attend->values[0].vars[0]));
-    at = ul_kx_add(kernel, ul_kx_muli(kernel, at, t->parts), part);
+    at = ul_kx_add(kernel, ul_kx_muli(kernel, at, t->partials), partial);
     return ul_kx_add(kernel, ul_kx_muli(kernel, at, t->pitch), element);
 }
 
-static ul_kx load_part(const struct taken *t, uint32_t part, ul_kx element)
+static ul_kx load_partial(const struct rewrite *t, uint32_t partial, ul_kx element)
 {
-    ul_kx at = place_of(t, ul_kx_var(t->kernel, part), element);
+    ul_kx at = place_of(t, ul_kx_var(t->kernel, partial), element);
     return ul_kx_load(t->kernel, t->buffer, at);
 }
 
-static ul_kx number(const struct taken *t, double value)
+static ul_kx number(const struct rewrite *t, double value)
 {
     return ul_kx_number(t->kernel, UL_F32, value);
 }
 
 /* The loop that finds the largest score of all parts, behind the statement `link`. */
-static ul_kx put_largest(const struct taken *t, ul_ks *link)
+static ul_kx put_largest(const struct rewrite *t, ul_ks *link)
 {
     struct ul_kernel *kernel = t->kernel;
-    uint32_t part = ul_kernel_add_index(kernel, t->parts), most = ul_kernel_add_var(kernel, UL_F32);
+    uint32_t partial = ul_kernel_add_index(kernel, t->partials),
+             max = ul_kernel_add_var(kernel, UL_F32);
     uint32_t next = ul_kernel_add_var(kernel, UL_F32);
-    ul_kx old = ul_kx_var(kernel, most), x = ul_kx_var(kernel, next);
+    ul_kx old = ul_kx_var(kernel, max), x = ul_kx_var(kernel, next);
     ul_kx at = ul_kx_index_const(kernel, t->attend->value_size);
     ul_ks inner = UL_NONE;
-    ul_ks_link(kernel, link, UL_KS_VAR, most, number(t, -INFINITY));
-    ul_ks body = ul_ks_link(kernel, &inner, UL_KS_LET, next, load_part(t, part, at));
-    ul_ks_link(kernel, &inner, UL_KS_SET, most,
+    ul_ks_link(kernel, link, UL_KS_VAR, max, number(t, -INFINITY));
+    ul_ks body = ul_ks_link(kernel, &inner, UL_KS_LET, next, load_partial(t, partial, at));
+    ul_ks_link(kernel, &inner, UL_KS_SET, max,
                ul_kx_select(kernel, ul_kx_binary(kernel, UL_KX_LT, old, x), x, old));
-    ul_ks loop = loop_of(kernel, part, t->parts, 0, body);
+    ul_ks loop = loop_of(kernel, partial, t->partials, 0, body);
     kernel->stmts[*link].next = loop;
     *link = loop;
     uint32_t shift = ul_kernel_add_var(kernel, UL_F32);
@@ -100,32 +101,33 @@ static ul_kx put_largest(const struct taken *t, ul_ks *link)
 }
 
 /* *sum = *sum + x, in the list that ends with `link`. */
-static void put_sum(const struct taken *t, ul_ks *link, uint32_t sum, ul_kx x)
+static void put_sum(const struct rewrite *t, ul_ks *link, uint32_t sum, ul_kx x)
 {
     ul_kx old = ul_kx_var(t->kernel, sum);
     ul_ks_link(t->kernel, link, UL_KS_SET, sum, ul_kx_binary(t->kernel, UL_KX_ADD, old, x));
 }
 
 /* The statements that join the parts of one element. */
-static ul_ks put_join(const struct taken *t)
+static ul_ks put_join(const struct rewrite *t)
 {
     struct ul_kernel *kernel = t->kernel;
     const struct ul_contraction *values = &t->attend->values[0];
-    uint32_t part = ul_kernel_add_index(kernel, t->parts),
+    uint32_t partial = ul_kernel_add_index(kernel, t->partials),
              weight = ul_kernel_add_var(kernel, UL_F32);
     uint32_t sum = ul_kernel_add_var(kernel, UL_F32), total = ul_kernel_add_var(kernel, UL_F32);
     ul_kx size = ul_kx_index_const(kernel, t->attend->value_size), w = ul_kx_var(kernel, weight);
     ul_ks link = UL_NONE, inner = UL_NONE;
     ul_ks first = ul_ks_link(kernel, &link, UL_KS_VAR, sum, number(t, 0));
     ul_ks_link(kernel, &link, UL_KS_VAR, total, number(t, 0));
-    ul_kx below = ul_kx_binary(kernel, UL_KX_SUB, load_part(t, part, size), put_largest(t, &link));
+    ul_kx below =
+        ul_kx_binary(kernel, UL_KX_SUB, load_partial(t, partial, size), put_largest(t, &link));
     ul_ks body =
         ul_ks_link(kernel, &inner, UL_KS_LET, weight, ul_kx_unary(kernel, UL_KX_EXP, below));
-    ul_kx x = load_part(t, part, ul_kx_var(kernel, values->vars[1]));
+    ul_kx x = load_partial(t, partial, ul_kx_var(kernel, values->vars[1]));
     put_sum(t, &inner, sum, ul_kx_binary(kernel, UL_KX_MUL, w, x));
-    x = load_part(t, part, ul_kx_addi(kernel, size, 1));
+    x = load_partial(t, partial, ul_kx_addi(kernel, size, 1));
     put_sum(t, &inner, total, ul_kx_binary(kernel, UL_KX_MUL, w, x));
-    ul_ks loop = loop_of(kernel, part, t->parts, 0, body);
+    ul_ks loop = loop_of(kernel, partial, t->partials, 0, body);
     kernel->stmts[link].next = loop;
     link = loop;
     ul_kx all = ul_kx_var(kernel, total);
@@ -139,25 +141,25 @@ static ul_ks put_join(const struct taken *t)
 }
 
 /* Makes attention to keys of one part of what the nest has, and puts loops that join behind it. */
-static void split(struct taken *t, struct ul_contraction *c, int64_t keys)
+static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
 {
     struct ul_kernel *kernel = t->kernel;
     struct ul_attend *own = ul_arena_copy(kernel->arena, t->attend, sizeof *own);
     struct ul_contraction *values = &own->values[0];
-    uint32_t part = ul_kernel_add_index(kernel, t->parts);
-    ul_ks inmost = t->loops[t->count - 1], outmost = t->loops[0], link = UL_NONE;
+    uint32_t partial = ul_kernel_add_index(kernel, t->partials);
+    ul_ks innermost = t->loops[t->count - 1], outermost = t->loops[0], link = UL_NONE;
     t->pitch = own->value_size + 2;
     t->buffer = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, UL_F32,
-                                     (uint64_t)(t->heads * own->queries * t->parts * t->pitch));
+                                     (uint64_t)(t->heads * own->queries * t->partials * t->pitch));
     kernel->buffers[t->buffer].is_read = kernel->buffers[t->buffer].is_written = true;
     ul_ks join = loop_of(kernel, values->vars[1], own->value_size, UL_FOR_PARALLEL, put_join(t));
     join = loop_of(kernel, values->vars[0], own->queries, UL_FOR_PARALLEL, join);
     for (uint32_t i = t->count; i-- > 0;)
         join = loop_of(kernel, kernel->stmts[t->loops[i]].var, t->rounds[i], UL_FOR_PARALLEL, join);
-    kernel->stmts[join].next = kernel->stmts[outmost].next;
-    kernel->stmts[outmost].next = join;
+    kernel->stmts[join].next = kernel->stmts[outermost].next;
+    kernel->stmts[outermost].next = join;
     uint32_t element = ul_kernel_add_index(kernel, t->pitch);
-    ul_kx at = place_of(t, ul_kx_var(kernel, part), ul_kx_var(kernel, element));
+    ul_kx at = place_of(t, ul_kx_var(kernel, partial), ul_kx_var(kernel, element));
     values->vars[1] = element;
     values->extents[1] = t->pitch;
     values->acc = ul_kernel_add_var(kernel, UL_F32);
@@ -165,15 +167,16 @@ static void split(struct taken *t, struct ul_contraction *c, int64_t keys)
     kernel->stmts[store].buffer = t->buffer;
     kernel->stmts[store].index = at;
     values->epilogue = store;
-    own->split_var = part;
+    own->split_var = partial;
     own->split_keys = keys;
     c->epilogue = store;
     memcpy(c->extents, values->extents, sizeof c->extents);
     memcpy(c->vars, values->vars, sizeof c->vars);
     c->acc = values->acc;
     c->attend = own;
-    ul_ks loop = loop_of(kernel, part, t->parts, UL_FOR_PARALLEL, kernel->stmts[inmost].body);
-    kernel->stmts[inmost].body = loop;
+    ul_ks loop =
+        loop_of(kernel, partial, t->partials, UL_FOR_PARALLEL, kernel->stmts[innermost].body);
+    kernel->stmts[innermost].body = loop;
 }
 
 /* The statement that stands for the body of loop `loop`. */
@@ -193,13 +196,13 @@ static struct ul_contraction *take(struct ul_kernel *kernel, ul_ks loop)
 }
 
 /* The loops from the top statement `id` down to `loop`, if nothing else stands between them. */
-static bool find_nest(struct taken *t, ul_ks id, ul_ks loop)
+static bool find_nest(struct rewrite *t, ul_ks id, ul_ks loop)
 {
     t->count = 0;
     t->heads = 1;
     for (;;) {
         const struct ul_ks_data *stmt = &t->kernel->stmts[id];
-        if (t->count == MOST_LOOPS || stmt->kind != UL_KS_FOR ||
+        if (t->count == MAX_LOOPS || stmt->kind != UL_KS_FOR ||
             (stmt->flags & UL_FOR_PARALLEL) == 0 ||
             !ul_kx_is_int(t->kernel, stmt->value, &t->rounds[t->count]))
             return false;
@@ -214,30 +217,31 @@ static bool find_nest(struct taken *t, ul_ks id, ul_ks loop)
 }
 
 /* Into how many parts keys are worth cutting, and how long they are. */
-static int64_t parts_of(const struct taken *t, int64_t *keys)
+static int64_t partials_of(const struct rewrite *t, int64_t *keys)
 {
     const struct ul_attend *attend = t->attend;
     int64_t blocks = t->heads * ((attend->queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES);
     int64_t bytes = t->heads * attend->queries * (attend->value_size + 2) * 4;
     int64_t last = attend->queries + attend->reach; /* that a query sees */
-    if (attend->keys < LEAST_KEYS || last < LEAST_KEYS || 2 * blocks > PROCESSORS || bytes < 1)
+    if (attend->keys < MIN_KEYS || last < MIN_KEYS || 2 * blocks > PROCESSORS || bytes < 1)
         return 1;
-    int64_t parts = 2 * PROCESSORS / blocks;
-    parts = parts < attend->keys / LEAST_PART ? parts : attend->keys / LEAST_PART;
-    parts = parts < MOST_BYTES / bytes ? parts : MOST_BYTES / bytes;
-    parts = parts < MOST_PARTS ? parts : MOST_PARTS;
-    if (parts < 2)
+    int64_t partials = 2 * PROCESSORS / blocks;
+    partials = partials < attend->keys / MIN_PARTIAL ? partials : attend->keys / MIN_PARTIAL;
+    partials = partials < MAX_BYTES / bytes ? partials : MAX_BYTES / bytes;
+    partials = partials < MAX_PARTIALS ? partials : MAX_PARTIALS;
+    if (partials < 2)
         return 1;
-    *keys = (attend->keys + parts - 1) / parts;
+    *keys = (attend->keys + partials - 1) / partials;
     *keys = (*keys + UNIT_KEYS - 1) / UNIT_KEYS * UNIT_KEYS;
     return (attend->keys + *keys - 1) / *keys;
 }
 
-const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, struct ul_arena *arena)
+const struct ul_kernel *ul_attend_cuda_rewrite(const struct ul_kernel *kernel,
+                                               struct ul_arena *arena)
 {
     if (kernel->attend_count == 0)
         return kernel;
-    struct taken t = {.kernel = ul_kernel_copy(kernel, arena)};
+    struct rewrite t = {.kernel = ul_kernel_copy(kernel, arena)};
     for (ul_ks id = 0; id < kernel->stmt_count; id++) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         if (stmt->kind != UL_KS_FOR || (stmt->flags & UL_FOR_ATTEND) == 0 ||
@@ -247,7 +251,7 @@ const struct ul_kernel *ul_attend_cuda_take(const struct ul_kernel *kernel, stru
         t.attend = c->attend;
         for (ul_ks top = kernel->first; top != UL_NONE; top = kernel->stmts[top].next) {
             int64_t keys = 0;
-            if (!find_nest(&t, top, id) || (t.parts = parts_of(&t, &keys)) < 2)
+            if (!find_nest(&t, top, id) || (t.partials = partials_of(&t, &keys)) < 2)
                 continue;
             split(&t, c, keys);
         }

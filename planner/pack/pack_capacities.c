@@ -8,44 +8,44 @@
 
 #include <string.h>
 
-enum { RUNGS = 2, LANES = 2, ANCHORED_SHARE = 4 };
+enum { LEVELS = 2, LANES = 2, ANCHORED_SHARE = 4 };
 static const uint64_t slice = 1u << 20;
 
-struct rung {
+struct level {
     struct ul_arena arena;
     struct ul_pack_repair *repairs[LANES]; /* NULL: does not go on */
     uint64_t capacity_bytes;
     bool open;
 };
 
-struct ladder {
+struct capacities {
     const struct ul_pack_problem *problem;
     struct ul_pack_effort *effort;
-    struct rung rungs[RUNGS];
-    uint64_t part; /* the nearer rung lies this part of the way below the best */
+    struct level levels[LEVELS];
+    uint64_t share; /* the nearer rung lies this part of the way below the best */
 };
 
-static void rung_close(struct rung *rung)
+static void level_close(struct level *level)
 {
-    if (rung->open)
-        ul_arena_done(&rung->arena);
-    rung->open = false;
+    if (level->open)
+        ul_arena_done(&level->arena);
+    level->open = false;
 }
 
-static void rung_open(struct ladder *l, struct rung *rung, uint64_t capacity_bytes)
+static void level_open(struct capacities *l, struct level *level, uint64_t capacity_bytes)
 {
-    if (rung->open && rung->capacity_bytes == capacity_bytes)
+    if (level->open && level->capacity_bytes == capacity_bytes)
         return;
-    rung_close(rung);
-    ul_arena_init(&rung->arena);
+    level_close(level);
+    ul_arena_init(&level->arena);
     for (uint32_t i = 0; i < LANES; i++)
-        rung->repairs[i] = ul_pack_repair_new(&rung->arena, l->problem, capacity_bytes,
-                                              l->effort->offset_bytes, i == 0);
-    rung->capacity_bytes = capacity_bytes;
-    rung->open = true;
+        level->repairs[i] = ul_pack_repair_new(&level->arena, l->problem, capacity_bytes,
+                                               l->effort->offset_bytes, i == 0);
+    level->capacity_bytes = capacity_bytes;
+    level->open = true;
 }
 
-static void packing_take(struct ladder *l, const uint64_t *offset_bytes)
+static void packing_accept(struct capacities *l, const uint64_t *offset_bytes)
 {
     const struct ul_pack_problem *problem = l->problem;
     uint64_t top = 0;
@@ -61,56 +61,57 @@ static void packing_take(struct ladder *l, const uint64_t *offset_bytes)
 }
 
 /* True if something better was found. */
-static bool rung_run(struct ladder *l, struct rung *rung)
+static bool level_run(struct capacities *l, struct level *level)
 {
     for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(l->effort); i++) {
-        if (rung->repairs[i] == NULL)
+        if (level->repairs[i] == NULL)
             continue;
         uint64_t work = i == 0 ? ANCHORED_SHARE * slice : slice;
-        enum ul_pack_outcome outcome = ul_pack_repair_run(rung->repairs[i], work, &l->effort->work);
+        enum ul_pack_outcome outcome =
+            ul_pack_repair_run(level->repairs[i], work, &l->effort->work);
         if (outcome == UL_PACK_REFUTED)
-            rung->repairs[i] = NULL;
+            level->repairs[i] = NULL;
         if (outcome != UL_PACK_FOUND)
             continue;
-        packing_take(l, ul_pack_repair_offsets(rung->repairs[i]));
-        rung_close(rung);
+        packing_accept(l, ul_pack_repair_offsets(level->repairs[i]));
+        level_close(level);
         return true;
     }
     return false;
 }
 
-static void rungs_set(struct ladder *l)
+static void levels_set(struct capacities *l)
 {
     uint64_t above = l->effort->arena_bytes - l->effort->target_bytes;
-    uint64_t below = above / l->part;
-    rung_open(l, &l->rungs[0], l->effort->target_bytes);
-    rung_open(l, &l->rungs[1], l->effort->arena_bytes - (below > 0 ? below : 1));
+    uint64_t below = above / l->share;
+    level_open(l, &l->levels[0], l->effort->target_bytes);
+    level_open(l, &l->levels[1], l->effort->arena_bytes - (below > 0 ? below : 1));
 }
 
 void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
-                    uint64_t most_work)
+                    uint64_t max_work)
 {
     enum { FIRST_PART = 2, LAST_PART = 4096 };
     static const uint64_t patience = 1u << 24;
-    struct ladder l = {.problem = problem, .effort = effort, .part = FIRST_PART};
+    struct capacities l = {.problem = problem, .effort = effort, .share = FIRST_PART};
     uint64_t started_at = effort->work;
     uint64_t changed_at = effort->work;
     while (effort->arena_bytes > effort->target_bytes && !ul_pack_exhausted(effort) &&
-           effort->work - started_at < most_work) {
-        rungs_set(&l);
+           effort->work - started_at < max_work) {
+        levels_set(&l);
         uint64_t before = effort->work;
-        bool found = rung_run(&l, &l.rungs[0]) || rung_run(&l, &l.rungs[1]);
+        bool found = level_run(&l, &l.levels[0]) || level_run(&l, &l.levels[1]);
         bool idle = !found && effort->work == before; /* no repair goes on */
-        if (idle && l.part >= LAST_PART)
+        if (idle && l.share >= LAST_PART)
             break;
         if (found) {
             changed_at = effort->work;
-            l.part = l.part > FIRST_PART ? l.part / 2 : FIRST_PART;
-        } else if (idle || (effort->work - changed_at > patience && l.part < LAST_PART)) {
+            l.share = l.share > FIRST_PART ? l.share / 2 : FIRST_PART;
+        } else if (idle || (effort->work - changed_at > patience && l.share < LAST_PART)) {
             changed_at = effort->work;
-            l.part *= 2;
+            l.share *= 2;
         }
     }
-    for (uint32_t i = 0; i < RUNGS; i++)
-        rung_close(&l.rungs[i]);
+    for (uint32_t i = 0; i < LEVELS; i++)
+        level_close(&l.levels[i]);
 }

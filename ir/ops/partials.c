@@ -1,14 +1,14 @@
-/* Long sums in parts; see parts.h. */
-#include "ir/ops/parts.h"
+/* Long sums in parts; see partials.h. */
+#include "ir/ops/partials.h"
 #include "ir/kernel_build.h"
 
 enum {
-    LEAST_IN_TURN = 128,    /* terms of contiguous outputs that are worth it */
-    LEAST_LONG = 1 << 16,   /* contiguous terms that are worth more than one block */
-    EACH_PARTIAL = 4,       /* terms for each partial result, at least */
-    FULL_THREADS = 32768,   /* outputs of a thread each that fill a device */
-    FULL_TEAMS = 132,       /* those of a block each */
-    MOST_PARTIALS = 1 << 20 /* elements of scratch */
+    MIN_IN_TURN = 128,     /* terms of contiguous outputs that are worth it */
+    MIN_LONG = 1 << 16,    /* contiguous terms that are worth more than one block */
+    EACH_PARTIAL = 4,      /* terms for each partial result, at least */
+    FULL_THREADS = 32768,  /* outputs of a thread each that fill a device */
+    FULL_TEAMS = 132,      /* those of a block each */
+    MAX_PARTIALS = 1 << 20 /* elements of scratch */
 };
 
 static bool has_contiguous_terms(const struct ul_lanes *lanes, uint32_t mask)
@@ -21,12 +21,12 @@ static bool has_contiguous_terms(const struct ul_lanes *lanes, uint32_t mask)
     return false;
 }
 
-bool ul_parts_apply(const struct ul_lanes *lanes, uint32_t mask)
+bool ul_partials_apply(const struct ul_lanes *lanes, uint32_t mask)
 {
     int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
-    int64_t least = has_contiguous_terms(lanes, mask) ? UL_LANES_MOST : LEAST_IN_TURN;
-    return lanes->lower->options.partial_count > 0 && lanes->lane_dim == UL_NONE &&
-           terms >= least && ul_lanes_product(lanes->dims, lanes->rank, ~0u) > 0;
+    int64_t min = has_contiguous_terms(lanes, mask) ? UL_LANES_MAX : MIN_IN_TURN;
+    return lanes->lower->options.partial_count > 0 && lanes->lane_dim == UL_NONE && terms >= min &&
+           ul_lanes_product(lanes->dims, lanes->rank, ~0u) > 0;
 }
 
 static int64_t root_of(int64_t n)
@@ -39,27 +39,27 @@ static int64_t root_of(int64_t n)
 
 /* The first number in [least, 2 * least] that divides `n`, or the least that makes no more parts
  * than it does. */
-static int64_t near_divisor(int64_t n, int64_t least)
+static int64_t near_divisor(int64_t n, int64_t min)
 {
-    for (int64_t each = least; each <= 2 * least; each++) {
+    for (int64_t each = min; each <= 2 * min; each++) {
         if (n % each == 0)
             return each;
     }
-    int64_t count = (n + least - 1) / least;
+    int64_t count = (n + min - 1) / min;
     return (n + count - 1) / count;
 }
 
-static void choose_parts(struct ul_parts *p)
+static void choose_parts(struct ul_partials *p)
 {
     if (!has_contiguous_terms(p->lanes, p->mask)) {
         p->each = near_divisor(p->terms, root_of(p->terms));
     } else {
-        p->width = UL_LANES_MOST;
+        p->width = UL_LANES_MAX;
         while (2 * p->width <= p->lanes->lower->options.partial_count &&
                2 * EACH_PARTIAL * p->width <= p->terms)
             p->width *= 2;
         p->each = p->terms;
-        if (p->terms >= LEAST_LONG) { /* two parts for each round: blocks run side by side */
+        if (p->terms >= MIN_LONG) { /* two parts for each round: blocks run side by side */
             int64_t rounds = (p->terms + p->width - 1) / p->width;
             int64_t half = root_of(rounds) / 2;
             p->each = p->width * near_divisor(rounds, half > 0 ? half : 1);
@@ -68,21 +68,22 @@ static void choose_parts(struct ul_parts *p)
     p->count = (p->terms + p->each - 1) / p->each;
 }
 
-void ul_parts_init(struct ul_parts *parts, struct ul_lanes *lanes, uint32_t mask,
-                   enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term, const void *context)
+void ul_partials_init(struct ul_partials *partials, struct ul_lanes *lanes, uint32_t mask,
+                      enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
+                      const void *context)
 {
-    *parts = (struct ul_parts){.lanes = lanes,
-                               .mask = mask,
-                               .combine = combine,
-                               .first = first,
-                               .term = term,
-                               .context = context,
-                               .width = 1,
-                               .sums = UL_NONE};
-    parts->terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
-    parts->output_count =
+    *partials = (struct ul_partials){.lanes = lanes,
+                                     .mask = mask,
+                                     .combine = combine,
+                                     .first = first,
+                                     .term = term,
+                                     .context = context,
+                                     .width = 1,
+                                     .sums = UL_NONE};
+    partials->terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
+    partials->output_count =
         ul_lanes_product(lanes->dims, lanes->rank, ul_lanes_all(lanes->rank) & ~mask);
-    choose_parts(parts);
+    choose_parts(partials);
 }
 
 /* The next dimension in the order that is longer than 1, or UL_NONE. */
@@ -96,7 +97,7 @@ static uint32_t next_dim(const struct ul_lanes *lanes, uint32_t place)
 }
 
 /* The coordinates of a term: dimensions that memory runs through as through one take one index. */
-static void set_term(const struct ul_parts *p, ul_kx term)
+static void set_term(const struct ul_partials *p, ul_kx term)
 {
     struct ul_lanes *lanes = p->lanes;
     struct ul_kernel *k = lanes->lower->kernel;
@@ -122,7 +123,7 @@ static void set_term(const struct ul_parts *p, ul_kx term)
 }
 
 /* One term after the other. */
-static ul_kx sum_in_turn(const struct ul_parts *p, ul_kx begin, ul_kx each)
+static ul_kx sum_in_turn(const struct ul_partials *p, ul_kx begin, ul_kx each)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
     uint32_t sum = ul_ks_var(k, ul_kx_dtype(k, p->first), p->first);
@@ -134,11 +135,11 @@ static ul_kx sum_in_turn(const struct ul_parts *p, ul_kx begin, ul_kx each)
 }
 
 /* partial[j] = partial[j] combined with term begin + j, for j in [0, count) */
-static void add_partials(const struct ul_parts *p, uint32_t partial, ul_kx begin, ul_kx count,
-                         int64_t most)
+static void add_partials(const struct ul_partials *p, uint32_t partial, ul_kx begin, ul_kx count,
+                         int64_t max)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
-    ul_kx j = ul_ks_for_expr(k, count, most, UL_FOR_PARALLEL);
+    ul_kx j = ul_ks_for_expr(k, count, max, UL_FOR_PARALLEL);
     set_term(p, ul_kx_add(k, begin, j));
     ul_kx x = p->term(p->lanes, p->context);
     ul_ks_store(k, partial, j, ul_kx_binary(k, p->combine, ul_kx_load(k, partial, j), x));
@@ -146,7 +147,7 @@ static void add_partials(const struct ul_parts *p, uint32_t partial, ul_kx begin
 }
 
 /* Rounds of partial results, folded. */
-static ul_kx sum_partials(const struct ul_parts *p, ul_kx begin, ul_kx each)
+static ul_kx sum_partials(const struct ul_partials *p, ul_kx begin, ul_kx each)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
     int64_t width = p->width;
@@ -166,10 +167,10 @@ static ul_kx sum_partials(const struct ul_parts *p, ul_kx begin, ul_kx each)
     return ul_lanes_fold(k, partial, width, p->combine);
 }
 
-static ul_kx sum_part(const struct ul_parts *p, ul_kx part)
+static ul_kx sum_part(const struct ul_partials *p, ul_kx partial_index)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
-    ul_kx begin = ul_kx_muli(k, part, p->each);
+    ul_kx begin = ul_kx_muli(k, partial_index, p->each);
     ul_kx each = ul_kx_index_const(k, p->each);
     if (p->each * p->count != p->terms) {
         ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, p->terms), begin);
@@ -178,66 +179,68 @@ static ul_kx sum_part(const struct ul_parts *p, ul_kx part)
     return p->width > 1 ? sum_partials(p, begin, each) : sum_in_turn(p, begin, each);
 }
 
-bool ul_parts_are_stored(const struct ul_parts *parts)
+bool ul_partials_are_stored(const struct ul_partials *partials)
 {
-    int64_t full = parts->width > 1 ? FULL_TEAMS : FULL_THREADS;
-    return parts->count > 1 && parts->output_count < full &&
-           parts->output_count * parts->count <= MOST_PARTIALS;
+    int64_t full = partials->width > 1 ? FULL_TEAMS : FULL_THREADS;
+    return partials->count > 1 && partials->output_count < full &&
+           partials->output_count * partials->count <= MAX_PARTIALS;
 }
 
-void ul_parts_open(struct ul_parts *parts)
+void ul_partials_open(struct ul_partials *partials)
 {
-    struct ul_lanes *lanes = parts->lanes;
+    struct ul_lanes *lanes = partials->lanes;
     struct ul_kernel *k = lanes->lower->kernel;
-    parts->output = ul_kx_index_const(k, 0);
+    partials->output = ul_kx_index_const(k, 0);
     for (uint32_t i = 0; i < lanes->rank; i++) {
         uint32_t d = lanes->order[i];
-        if ((parts->mask >> d & 1u) != 0)
+        if ((partials->mask >> d & 1u) != 0)
             continue;
         lanes->index[d] = ul_ks_for(k, lanes->dims[d], UL_FOR_PARALLEL);
         lanes->open_loops++;
-        parts->output = ul_kx_add(k, ul_kx_muli(k, parts->output, lanes->dims[d]), lanes->index[d]);
+        partials->output =
+            ul_kx_add(k, ul_kx_muli(k, partials->output, lanes->dims[d]), lanes->index[d]);
     }
 }
 
-void ul_parts_close(struct ul_parts *parts)
+void ul_partials_close(struct ul_partials *partials)
 {
-    ul_lanes_close(parts->lanes);
+    ul_lanes_close(partials->lanes);
 }
 
 /* Of the part of the output that the loops are at. */
-static ul_kx place_of(const struct ul_parts *p, ul_kx part)
+static ul_kx place_of(const struct ul_partials *p, ul_kx partial_index)
 {
     struct ul_kernel *k = p->lanes->lower->kernel;
-    return ul_kx_add(k, ul_kx_muli(k, part, p->output_count), p->output);
+    return ul_kx_add(k, ul_kx_muli(k, partial_index, p->output_count), p->output);
 }
 
-void ul_parts_store(struct ul_parts *parts)
+void ul_partials_store(struct ul_partials *partials)
 {
-    struct ul_lower *lower = parts->lanes->lower;
+    struct ul_lower *lower = partials->lanes->lower;
     struct ul_kernel *k = lower->kernel;
-    if (!ul_parts_are_stored(parts))
+    if (!ul_partials_are_stored(partials))
         return;
-    parts->sums = ul_lower_scratch(lower, ul_kx_dtype(k, parts->first),
-                                   (uint64_t)(parts->output_count * parts->count));
-    ul_kx part = ul_ks_for(k, parts->count, UL_FOR_PARALLEL);
-    ul_parts_open(parts);
-    ul_kx sum = sum_part(parts, part);
-    ul_ks_store(k, parts->sums, place_of(parts, part), sum);
-    ul_parts_close(parts);
+    partials->sums = ul_lower_scratch(lower, ul_kx_dtype(k, partials->first),
+                                      (uint64_t)(partials->output_count * partials->count));
+    ul_kx partial_index = ul_ks_for(k, partials->count, UL_FOR_PARALLEL);
+    ul_partials_open(partials);
+    ul_kx sum = sum_part(partials, partial_index);
+    ul_ks_store(k, partials->sums, place_of(partials, partial_index), sum);
+    ul_partials_close(partials);
     ul_ks_end(k);
 }
 
-ul_kx ul_parts_total(struct ul_parts *parts)
+ul_kx ul_partials_total(struct ul_partials *partials)
 {
-    struct ul_kernel *k = parts->lanes->lower->kernel;
-    if (parts->count == 1)
-        return sum_part(parts, ul_kx_index_const(k, 0));
-    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, parts->first), parts->first);
-    ul_kx part = ul_ks_for(k, parts->count, 0);
-    ul_kx sum = parts->sums != UL_NONE ? ul_kx_load(k, parts->sums, place_of(parts, part))
-                                       : sum_part(parts, part);
-    ul_ks_set(k, total, ul_kx_binary(k, parts->combine, ul_kx_var(k, total), sum));
+    struct ul_kernel *k = partials->lanes->lower->kernel;
+    if (partials->count == 1)
+        return sum_part(partials, ul_kx_index_const(k, 0));
+    uint32_t total = ul_ks_var(k, ul_kx_dtype(k, partials->first), partials->first);
+    ul_kx partial_index = ul_ks_for(k, partials->count, 0);
+    ul_kx sum = partials->sums != UL_NONE
+                    ? ul_kx_load(k, partials->sums, place_of(partials, partial_index))
+                    : sum_part(partials, partial_index);
+    ul_ks_set(k, total, ul_kx_binary(k, partials->combine, ul_kx_var(k, total), sum));
     ul_ks_end(k);
     return ul_kx_var(k, total);
 }

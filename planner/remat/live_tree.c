@@ -2,12 +2,12 @@
  * look at a range's maximum take logarithmic time however long the sequence is. */
 #include "planner/remat/remat_internal.h"
 
-void ul_profile_init(struct ul_profile *p, struct ul_arena *arena, uint32_t capacity)
+void ul_live_tree_init(struct ul_live_tree *p, struct ul_arena *arena, uint32_t capacity)
 {
     p->leaf_count = 1;
     while (p->leaf_count < capacity)
         p->leaf_count *= 2;
-    p->most = UL_NEW_ARRAY(arena, int64_t, (uint64_t)p->leaf_count * 2);
+    p->max = UL_NEW_ARRAY(arena, int64_t, (uint64_t)p->leaf_count * 2);
     p->added = UL_NEW_ARRAY(arena, int64_t, (uint64_t)p->leaf_count * 2);
 }
 
@@ -16,37 +16,37 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void ul_profile_fill(struct ul_profile *p, const int64_t *values, uint32_t count)
+void ul_live_tree_fill(struct ul_live_tree *p, const int64_t *values, uint32_t count)
 {
     for (uint32_t i = 0; i < p->leaf_count; i++) {
-        p->most[p->leaf_count + i] = i < count ? values[i] : 0;
+        p->max[p->leaf_count + i] = i < count ? values[i] : 0;
         p->added[p->leaf_count + i] = 0;
     }
     for (uint32_t i = p->leaf_count; i-- > 1;) {
-        p->most[i] = larger(p->most[2 * i], p->most[2 * i + 1]);
+        p->max[i] = larger(p->max[2 * i], p->max[2 * i + 1]);
         p->added[i] = 0;
     }
 }
 
 /* Renews the maxima above leaf `i`. */
-static void path_renew(struct ul_profile *p, uint32_t i)
+static void path_renew(struct ul_live_tree *p, uint32_t i)
 {
     for (i /= 2; i > 0; i /= 2)
-        p->most[i] = larger(p->most[2 * i], p->most[2 * i + 1]) + p->added[i];
+        p->max[i] = larger(p->max[2 * i], p->max[2 * i + 1]) + p->added[i];
 }
 
-void ul_profile_add(struct ul_profile *p, uint32_t begin, uint32_t end, int64_t bytes)
+void ul_live_tree_add(struct ul_live_tree *p, uint32_t begin, uint32_t end, int64_t bytes)
 {
     if (begin >= end)
         return;
     uint32_t left = begin + p->leaf_count, right = end + p->leaf_count;
     for (uint32_t l = left, r = right; l < r; l /= 2, r /= 2) {
         if (l % 2 == 1) {
-            p->most[l] += bytes;
+            p->max[l] += bytes;
             p->added[l++] += bytes;
         }
         if (r % 2 == 1) {
-            p->most[--r] += bytes;
+            p->max[--r] += bytes;
             p->added[r] += bytes;
         }
     }
@@ -54,27 +54,27 @@ void ul_profile_add(struct ul_profile *p, uint32_t begin, uint32_t end, int64_t 
     path_renew(p, right - 1);
 }
 
-int64_t ul_profile_most(const struct ul_profile *p, uint32_t begin, uint32_t end)
+int64_t ul_live_tree_max(const struct ul_live_tree *p, uint32_t begin, uint32_t end)
 {
     if (begin >= end)
         return 0;
-    int64_t left_most = INT64_MIN, right_most = INT64_MIN;
+    int64_t left_max = INT64_MIN, right_max = INT64_MIN;
     uint32_t l = begin + p->leaf_count, r = end - 1 + p->leaf_count;
     /* Both ends climb together; what was added above a part counts for it on the way up. */
-    left_most = p->most[l];
-    right_most = p->most[r];
+    left_max = p->max[l];
+    right_max = p->max[r];
     while (l / 2 != r / 2) {
         if (l % 2 == 0)
-            left_most = larger(left_most, p->most[l + 1]);
+            left_max = larger(left_max, p->max[l + 1]);
         if (r % 2 == 1)
-            right_most = larger(right_most, p->most[r - 1]);
+            right_max = larger(right_max, p->max[r - 1]);
         l /= 2;
         r /= 2;
-        left_most += p->added[l];
-        right_most += p->added[r];
+        left_max += p->added[l];
+        right_max += p->added[r];
     }
-    int64_t most = larger(left_most, right_most);
+    int64_t max = larger(left_max, right_max);
     for (l /= 2; l > 0; l /= 2)
-        most += p->added[l];
-    return most;
+        max += p->added[l];
+    return max;
 }

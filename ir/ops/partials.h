@@ -10,22 +10,22 @@
  * rounds of partial results, which are folded. Outputs that fill the device walk all parts for
  * themselves:
  *
- *     ul_parts_init(&parts, lanes, mask, UL_KX_ADD, zero, term, context);
- *     ul_parts_store(&parts);
- *     ul_parts_open(&parts);
- *         x = ul_parts_total(&parts);
- *     ul_parts_close(&parts);
+ *     ul_partials_init(&parts, lanes, mask, UL_KX_ADD, zero, term, context);
+ *     ul_partials_store(&parts);
+ *     ul_partials_open(&parts);
+ *         x = ul_partials_total(&parts);
+ *     ul_partials_close(&parts);
  *
  * Invariants: the order of a sum depends on its terms' count and order in memory alone, not on how
  * many outputs there are, so that a part of a tensor has the same sums. Units: elements.
  * Ownership: the lanes stay the caller's. Nothing fails.
  */
-#ifndef UL_OPS_PARTS_H
-#define UL_OPS_PARTS_H
+#ifndef UL_OPS_PARTIALS_H
+#define UL_OPS_PARTIALS_H
 
 #include "ir/ops/lanes.h"
 
-struct ul_parts {
+struct ul_partials {
     struct ul_lanes *lanes; /* coordinates; no lane dimension */
     uint32_t mask;          /* dimensions of the terms */
     enum ul_kx_op combine;
@@ -41,18 +41,19 @@ struct ul_parts {
 
 /* Are sums over `mask` taken in parts, or by partial results in one? Asks the lanes' dimensions,
  * order and target. */
-bool ul_parts_apply(const struct ul_lanes *lanes, uint32_t mask);
+bool ul_partials_apply(const struct ul_lanes *lanes, uint32_t mask);
 /* For loops over the lanes' dimensions in their order, of which none is open, but for total. */
-void ul_parts_init(struct ul_parts *parts, struct ul_lanes *lanes, uint32_t mask,
-                   enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term, const void *context);
+void ul_partials_init(struct ul_partials *partials, struct ul_lanes *lanes, uint32_t mask,
+                      enum ul_kx_op combine, ul_kx first, ul_lanes_term_fn *term,
+                      const void *context);
 /* Is it worth a launch of its own to sum the parts, for these outputs? */
-bool ul_parts_are_stored(const struct ul_parts *parts);
+bool ul_partials_are_stored(const struct ul_partials *partials);
 /* Does that, if so. */
-void ul_parts_store(struct ul_parts *parts);
+void ul_partials_store(struct ul_partials *partials);
 /* Loops over the outputs. */
-void ul_parts_open(struct ul_parts *parts);
-void ul_parts_close(struct ul_parts *parts);
+void ul_partials_open(struct ul_partials *partials);
+void ul_partials_close(struct ul_partials *partials);
 /* The sum of the output that the loops are at. */
-ul_kx ul_parts_total(struct ul_parts *parts);
+ul_kx ul_partials_total(struct ul_partials *partials);
 
 #endif
