@@ -1,7 +1,7 @@
 /* Plans under a budget: the ladder when the plan without one is too large, what stands in the way
  * when nothing fits, and the ladder as a table. */
 #include "cli/cli.h"
-#include "codegen/cpu/winograd.h"
+#include "codegen/program/winograd.h"
 #include "codegen/target.h"
 
 #include <stdio.h>

@@ -13,7 +13,7 @@
  * one ladder. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
-#include "codegen/program/pieces.h"
+#include "codegen/program/whole.h"
 
 #include <string.h>
 #include <time.h>

@@ -5,8 +5,8 @@
  * them. Addresses are constants, so the text shows where everything lies. */
 
 #include "codegen/c/c.h"
-#include "codegen/cpu/winograd.h"
 #include "codegen/emit/emit_internal.h"
+#include "codegen/program/winograd.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -232,7 +232,7 @@ static void put_makefile(struct ul_emitter *emitter)
         "clean:\n\trm -f *.o program program.tmp\n\n.PHONY: clean\n",
         options->cc, options->cflags,
         options->march == NULL ? "" : "-march=", options->march == NULL ? "" : options->march,
-        ul_program_threads(&emitter->program->options) > 1 ? " -fopenmp" : "",
+        emitter->program->options.thread_count > 1 ? " -fopenmp" : "",
         calls ? options->onednn_libs : "", calls ? " -ldnnl -fopenmp" : "",
         own ? ul_arena_printf(emitter->arena, "$(filter-out%s,", natives) : "", own ? ")" : "",
         objects, objects,

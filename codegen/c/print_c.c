@@ -4,7 +4,7 @@
  * are independent and which hold no other loop are marked for the vectoriser. */
 
 #include "codegen/c/c.h"
-#include "codegen/kernel/contract.h"
+#include "codegen/c/contract_c.h"
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/threads.h"
 #include "ir/kernel_build.h"

@@ -7,6 +7,14 @@
 
 #include "runtime/lib/ul_dnnl_desc.h"
 
+#if DNNL_VERSION_MAJOR != 2
+#error "ullage is made for oneDNN 2 (Debian: libdnnl-dev)"
+#endif
+
+/* Of the OpenMP that oneDNN is linked to; its header needs a compiler flag that nothing else does.
+ */
+void omp_set_num_threads(int count);
+
 struct answer;
 struct ul_pieces;
 
@@ -35,6 +43,14 @@ bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_
                    const char *only);
 /* Of all bytes of the call, for tables. */
 uint32_t ul_dnnl_hash(const struct ul_call *call);
+
+/* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
+
+/* pieces.c */
+
+/* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
+bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
 
 /* trial.c */
 

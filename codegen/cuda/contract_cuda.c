@@ -205,6 +205,21 @@ static void put_block_each(const struct cuda_out *to, uint32_t indent)
 
 /* ---- Entries ---- */
 
+void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                           struct ul_contract_grid *grid)
+{
+    struct ul_arena arena;
+    struct ul_contract_cuda_plan plan;
+    if (contraction->attend != NULL) {
+        ul_attend_cuda_grid(kernel, contraction->attend, grid);
+        return;
+    }
+    ul_arena_init(&arena);
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
+    *grid = plan.grid;
+    ul_arena_done(&arena);
+}
+
 void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                  const struct ul_contraction *contraction, uint32_t indent)
 {

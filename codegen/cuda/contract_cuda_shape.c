@@ -7,7 +7,6 @@
  * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
  * or irregular has a thread for each sum, long sums of two vectors have a warp each.
  */
-#include "codegen/cuda/attend_cuda.h"
 #include "codegen/cuda/contract_cuda_internal.h"
 #include "ir/kernel_build.h"
 
@@ -446,19 +445,4 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
         best = (struct ul_contract_cuda_split){.partials = partials, .dim = dim};
     }
     return best;
-}
-
-void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
-                           struct ul_contract_grid *grid)
-{
-    struct ul_arena arena;
-    struct ul_contract_cuda_plan plan;
-    if (contraction->attend != NULL) {
-        ul_attend_cuda_grid(kernel, contraction->attend, grid);
-        return;
-    }
-    ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
-    *grid = plan.grid;
-    ul_arena_done(&arena);
 }

@@ -2,9 +2,9 @@
  * the steps that run them. */
 #include "codegen/emit/emit_internal.h"
 
-#include "codegen/cpu/winograd.h"
 #include "codegen/program/calls_internal.h"
 #include "codegen/program/target.h"
+#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include <inttypes.h>
@@ -209,7 +209,7 @@ static void put_library(struct ul_emitter *emitter)
                    "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
                    "    .implementation = ul_library_implementation,\n"
                    "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
-                   ul_program_threads(&program->options),
+                   program->options.thread_count,
                    ul_emit_place(emitter, program->library_state, 0).offset_bytes,
                    emitter->call_count,
                    ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",

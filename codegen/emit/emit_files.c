@@ -2,8 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"
 
-#include "codegen/cpu/winograd.h"
 #include "codegen/program/target.h"
+#include "codegen/program/winograd.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_hash.h"
 #include "runtime/lib/ul_pack.h"

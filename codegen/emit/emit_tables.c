@@ -397,12 +397,12 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
                    emitter->program->options.target->name);
     put_numbers(text, emitter->program);
-    if (ul_program_threads(&emitter->program->options) > 1)
+    if (emitter->program->options.thread_count > 1)
         ul_text_printf(text,
                        "    .thread_count = %u,\n#ifdef _OPENMP\n"
                        "    .thread_limit = ul_run_thread_limit,\n"
                        "    .start_threads = ul_run_start_threads,\n#endif\n",
-                       ul_program_threads(&emitter->program->options));
+                       emitter->program->options.thread_count);
     put_digest(text, "model_sha256", emitter->options->model_sha256);
     put_digest(text, "plan_sha256", emitter->options->plan_sha256);
     ul_text_printf(text,

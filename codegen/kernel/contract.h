@@ -40,10 +40,6 @@ struct ul_contract_printer {
     uint32_t shares;
 };
 
-/* Prints the statement at the given indent. */
-void ul_contract_print_c(const struct ul_contract_printer *printer,
-                         const struct ul_contraction *contraction, uint32_t indent);
-
 /* Planned bytes while the statement runs; its contents are lost afterwards. At most
  * UL_CONTRACT_SCRATCH_BYTES, less for small problems, 0 for plain loops. */
 #define UL_CONTRACT_SCRATCH_BYTES ((uint64_t)256 << 10)
@@ -54,6 +50,9 @@ uint64_t ul_contract_scratch_bytes(const struct ul_kernel *kernel,
  * are formed by one thread each, in the same order as without threads. */
 int64_t ul_contract_items(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
                           uint32_t thread_count);
+
+/* Do so many items keep so many threads busy for nine tenths of the time? */
+bool ul_share_is_even(int64_t items, uint32_t shares);
 
 /* How sums are formed, as a set of flags. Two contractions over the same products, each with the
  * same single flag but LOOSE, give the same bits whatever else differs in their shapes. */

@@ -154,6 +154,5 @@ void ul_contract_pack_a(const struct ul_contract_out *out, uint32_t indent);
 #define UL_CONTRACT_TAPS 64 /* k of a window, at most */
 /* Sets the sizes of the window schedule; false where the contraction has no such form. */
 bool ul_contract_window_size(struct ul_contract_plan *plan);
-void ul_contract_window(const struct ul_contract_out *out, uint32_t indent);
 
 #endif

@@ -18,6 +18,12 @@ enum {
     DOTS = 16
 };
 
+bool ul_share_is_even(int64_t items, uint32_t shares)
+{
+    int64_t longest = (items + shares - 1) / shares;
+    return 10 * items >= 9 * longest * shares;
+}
+
 static int64_t divide_up(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

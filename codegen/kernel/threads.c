@@ -39,12 +39,6 @@ struct chooser {
     struct ul_threads *threads;
 };
 
-bool ul_share_is_even(int64_t items, uint32_t shares)
-{
-    int64_t longest = (items + shares - 1) / shares;
-    return 10 * items >= 9 * longest * shares;
-}
-
 static double speed_up(int64_t items, uint32_t shares)
 {
     int64_t longest = (items + shares - 1) / shares;

@@ -43,8 +43,6 @@ struct ul_threads {
 /* Chooses the regions for so many threads; with 1 there are none. */
 void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel, uint32_t count,
                      struct ul_arena *arena);
-/* Do so many items keep so many threads busy for nine tenths of the time? */
-bool ul_share_is_even(int64_t items, uint32_t shares);
 
 /* cost.c, for threads.c: nanoseconds that a statement takes on a core of the default profile. */
 double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch);

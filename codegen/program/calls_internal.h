@@ -18,7 +18,7 @@
 #ifndef UL_CALLS_INTERNAL_H
 #define UL_CALLS_INTERNAL_H
 
-#include "codegen/program/pieces.h"
+#include "codegen/program/whole.h"
 #include "runtime/lib/ul_call.h"
 
 enum { UL_CALL_SRC, UL_CALL_WEIGHTS, UL_CALL_BIAS, UL_CALL_DST, UL_CALL_FIRST_POST };
@@ -46,10 +46,7 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
  * answered; call->may_pack holds. */
 void ul_group_call_pack(const struct ul_group_call *call, struct ul_pack *pack);
 
-/* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
-bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
-
-/* pieces.c */
+/* whole.c */
 
 /* Where a call may be a piece of another one: some rows of its result. */
 struct ul_piece {
@@ -58,8 +55,6 @@ struct ul_piece {
     int64_t offset; /* of the first result from that of the whole, in elements */
     bool unproven;  /* it is enough that nothing speaks against it: nothing is computed */
 };
-/* Of struct ul_target_library; `dnnl` is a struct ul_dnnl. */
-bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_call *call);
 /* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
  * none. `whole` NULL: nothing was split. */
 uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
@@ -97,15 +92,5 @@ bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop
 void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
                      const struct ul_target_library *library, const struct ul_whole *whole,
                      struct ul_calls *calls);
-
-/* winograd.c */
-
-/* The work of a convolution by Winograd's method; adds to the counts. */
-void ul_winograd_count(const struct ul_call *call, struct ul_work *work);
-/* Gives the calls that gain by it that method, as options->conv says, or as the whole has it;
- * `calls` are those chosen. */
-void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
-                        const struct ul_program_options *options, const struct ul_whole *whole,
-                        struct ul_calls *calls);
 
 #endif

@@ -15,7 +15,7 @@ struct ul_describer {
     ul_value_id result; /* of the nodes so far */
 };
 
-/* library.c */
+/* library_tensor.c */
 
 /* An f32 value as a tensor, by its view; false where the library could not take it: other types,
  * too many axes, no elements, axes that do not go forward. */

@@ -9,7 +9,7 @@
  * Left undone: Gemm with a factor on C. */
 #include "codegen/program/library_internal.h"
 
-#include "ir/ops/matmul.h"
+#include "ir/geometry.h"
 
 #include <string.h>
 

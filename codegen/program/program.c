@@ -12,6 +12,7 @@
 #include "codegen/kernel/contract.h"
 #include "codegen/kernel/threads.h"
 #include "codegen/program/calls_internal.h"
+#include "codegen/program/winograd.h"
 
 #include "codegen/program/target.h"
 #include "ir/op.h"
@@ -120,11 +121,6 @@ static void kernel_table_grow(struct builder *builder)
         *kernel_slot(builder, program->kernels[i].text) = i;
 }
 
-uint32_t ul_program_threads(const struct ul_program_options *options)
-{
-    return options->target->has_threads ? options->thread_count : 1;
-}
-
 static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel *kernel,
                                  uint32_t *id)
 {
@@ -133,7 +129,7 @@ static enum ul_status kernel_add(struct builder *builder, const struct ul_kernel
     ul_text_init(&text, builder->arena);
     uint64_t scratch_bytes = 0;
     struct ul_threads threads;
-    ul_threads_init(&threads, kernel, ul_program_threads(builder->options), builder->arena);
+    ul_threads_init(&threads, kernel, builder->options->thread_count, builder->arena);
     UL_TRY(builder->options->target->print(&text, kernel, &threads, &scratch_bytes, builder->diag));
     if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
         kernel_table_grow(builder);
@@ -225,7 +221,7 @@ static void count_call(const struct builder *builder, const struct ul_group_call
     bool window =
         planned->kind != UL_CALL_MATMUL && !pools && planned->weights.dims[channels] < FEW_CHANNELS;
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
-    uint64_t threads = ul_program_threads(builder->options);
+    uint64_t threads = builder->options->thread_count;
     enum ul_work_kind products = planned->src.type != UL_CALL_F32 ? UL_WORK_MATMUL_F16
                                  : planned->tf32                  ? UL_WORK_MATMUL_TF32
                                                                   : UL_WORK_MATMUL_F32;
@@ -982,13 +978,16 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag)
 {
-    struct builder builder = {.arena = arena, .graph = graph, .options = options, .diag = diag};
     struct ul_program *built = UL_NEW(arena, struct ul_program);
+    struct builder builder = {
+        .arena = arena, .graph = graph, .options = &built->options, .diag = diag};
     /* Loops add temporaries, at most one per carried value: room for as many values again, and for
      * two states. */
     uint64_t max = ul_size_mul_or_die(graph->value_count, 2) + 2;
     built->graph = graph;
     built->options = *options;
+    if (!options->target->has_threads)
+        built->options.thread_count = 1;
     built->problem = ul_problem_new(arena);
     ul_problem_add_space(built->problem, "read-only weights", 0);
     ul_problem_add_space(built->problem, "the caller's buffers", 0);

@@ -104,7 +104,7 @@ enum { UL_PROGRAM_MIN_ALIGN_BYTES = 8 };
  * all but the newest devices. */
 #define UL_PROGRAM_WORKSPACE_BYTES ((uint64_t)4 << 20)
 
-/* How convolutions of 3x3 run that a library computes (codegen/cpu/winograd.c). */
+/* How convolutions of 3x3 run that a library computes (codegen/program/winograd.c). */
 enum ul_conv_choice {
     UL_CONV_BEST,    /* by Winograd's method where that pays */
     UL_CONV_DIRECT,  /* never */
@@ -116,7 +116,7 @@ struct ul_program_options {
     bool weights_rom; /* weights are read-only data of the program, outside the arena */
     bool io_caller;   /* inputs and outputs stay in the caller's buffers */
     const struct ul_target *target;
-    uint32_t thread_count; /* of the program, at least 1; what a target without threads ignores */
+    uint32_t thread_count; /* of the program, at least 1; 1 in a program whose target has none */
     const char *isa;       /* of the machine that it will run on: "avx512_core"; NULL: this one */
     const struct ul_target_library *library; /* opened for that machine; NULL: there is none */
     enum ul_conv_choice conv;
@@ -131,9 +131,6 @@ struct ul_program_options {
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
 };
-
-/* Threads that the program is planned for: 1 for a target without threads. */
-uint32_t ul_program_threads(const struct ul_program_options *options);
 
 struct ul_program {
     const struct ul_graph *graph;

@@ -11,8 +11,8 @@
  * bytes, and a packing stays one when it is taken out and put below everything else. So it stands
  * there from the beginning, and the packer sees the others alone.
  */
+#include "planner/pack/placement.h"
 #include "planner/model/timeline.h"
-#include "planner/pack/layout.h"
 #include "planner/pack/pack.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * budget that the best order exceeds, the ladder of plans that cost more. */
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
-#include "planner/pack/layout.h"
+#include "planner/pack/placement.h"
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 

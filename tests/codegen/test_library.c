@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "codegen/cpu/dnnl.h"
+#include "codegen/cpu/dnnl_internal.h"
 #include "codegen/program/calls_internal.h"
 #include "ir/text.h"
 #include "ir/view.h"

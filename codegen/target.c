@@ -1,12 +1,12 @@
 /* Which implementations a target offers for a kernel, before planning: what a kernel costs in time
  * and scratch depends on its implementation, so the planner picks, and the plan names the pick.
  * The compiler's own lowering is always the first; a target that links a library adds its own. */
+#include "codegen/target.h"
 #include "codegen/c/c.h"
 #include "codegen/cpu/dnnl.h"
 #include "codegen/cuda/contract_cuda.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/kernel/contract.h"
-#include "codegen/target.h"
 
 #include <string.h>
 

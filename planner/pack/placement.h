@@ -1,6 +1,6 @@
 /* Packing the ranges of a plan. */
-#ifndef UL_PLANNER_PACK_LAYOUT_H
-#define UL_PLANNER_PACK_LAYOUT_H
+#ifndef UL_PLANNER_PACK_PLACEMENT_H
+#define UL_PLANNER_PACK_PLACEMENT_H
 
 #include "planner/model/plan.h"
 

@@ -10,9 +10,8 @@
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
-#include "codegen/program/calls_internal.h"
+#include "codegen/program/winograd.h"
 
-#include "codegen/cpu/winograd.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_winograd.h"
 
@@ -45,7 +44,7 @@ static uint64_t tensor_bytes(const struct ul_call_tensor *tensor)
 static uint64_t cost_of(const struct ul_program_options *options, const struct ul_call *call,
                         struct ul_work *work, uint64_t weight_bytes, uint64_t all_weight_bytes)
 {
-    uint64_t threads = ul_program_threads(options);
+    uint64_t threads = options->thread_count;
     uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
     struct ul_traffic traffic = {.weight_bytes = weight_bytes,
                                  .all_weight_bytes = all_weight_bytes,
@@ -115,7 +114,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
     struct ul_call other = *call;
     struct ul_work direct_work = {.counts = {[UL_WORK_MATMUL_F32] = 2 * group->product_count}};
     struct ul_work work = {.counts = {0}};
-    convert(chooser->arena, &other, ul_program_threads(chooser->options));
+    convert(chooser->arena, &other, chooser->options->thread_count);
     ul_winograd_count(&other, &work);
     uint64_t direct = cost_of(chooser->options, call, &direct_work, call->pack->size_bytes,
                               chooser->weight_bytes);
@@ -174,7 +173,7 @@ static void mark_best(struct chooser *chooser, bool *chosen)
 
 static void take(const struct chooser *chooser, struct ul_group_call *call)
 {
-    convert(chooser->arena, &call->call, ul_program_threads(chooser->options));
+    convert(chooser->arena, &call->call, chooser->options->thread_count);
     chooser->calls->packs[weights_of(chooser, call)] = call->call.pack;
 }
 

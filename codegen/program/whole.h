@@ -1,6 +1,6 @@
 /* The program of a graph before chains of it were split. */
-#ifndef UL_CODEGEN_PROGRAM_PIECES_H
-#define UL_CODEGEN_PROGRAM_PIECES_H
+#ifndef UL_CODEGEN_PROGRAM_WHOLE_H
+#define UL_CODEGEN_PROGRAM_WHOLE_H
 
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"

@@ -1,5 +1,5 @@
 /* The C text of a contraction: one function for each schedule. */
-#include "codegen/kernel/contract_internal.h"
+#include "codegen/c/contract_c.h"
 
 #include <inttypes.h>
 
@@ -393,7 +393,7 @@ static void put_schedule(const struct ul_contract_out *out, uint32_t indent)
         put_scratch(out, indent, "sums", plan->panel_bytes);
         if (plan->packs_a)
             put_scratch(out, indent, "as", plan->panel_bytes + plan->sums_bytes);
-        ul_contract_window(out, indent);
+        ul_contract_window_print_c(out, indent);
         break;
     case UL_CONTRACT_ROW:
         put_row(out, indent);

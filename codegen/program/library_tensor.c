@@ -1,0 +1,66 @@
+/* A value as a tensor of a call. */
+#include "codegen/program/library_internal.h"
+
+#include "ir/view.h"
+
+#include <string.h>
+
+bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
+                        struct ul_call_tensor *tensor)
+{
+    const struct ul_value *info = &graph->values[value];
+    enum ul_dtype storage = ul_value_storage(graph, value);
+    if (info->type.dtype != UL_F32 || info->type.rank > UL_CALL_RANK || info->type.rank == 0 ||
+        info->view.base == UL_NONE || ul_type_elements(&info->type) == 0)
+        return false;
+    memset(tensor, 0, sizeof *tensor);
+    tensor->rank = info->type.rank;
+    tensor->type = storage == UL_F16    ? UL_CALL_F16
+                   : storage == UL_BF16 ? UL_CALL_BF16
+                                        : UL_CALL_F32;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        tensor->dims[d] = info->type.dims[d];
+        tensor->strides[d] = info->view.strides[d];
+        if (tensor->dims[d] > 1 && tensor->strides[d] < 1)
+            return false;
+    }
+    return true;
+}
+
+/* Whether the strides of all axes with more than one element are those of a dense tensor whose axes
+ * nest as `order` says, outermost first; then all are set so. */
+static bool finalize_as(struct ul_call_tensor *tensor, const uint32_t *order)
+{
+    int64_t strides[UL_CALL_RANK];
+    int64_t count = 1;
+    for (uint32_t i = tensor->rank; i-- > 0;) {
+        uint32_t d = order[i];
+        if (tensor->dims[d] > 1 && tensor->strides[d] != count)
+            return false;
+        strides[d] = count;
+        count *= tensor->dims[d];
+    }
+    memcpy(tensor->strides, strides, tensor->rank * sizeof *strides);
+    return true;
+}
+
+void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind)
+{
+    uint32_t order[UL_CALL_RANK] = {0};
+    uint32_t rank = tensor->rank;
+    for (uint32_t d = 0; d < rank; d++)
+        order[d] = d == 0 || kind == UL_CALL_MATMUL || rank < 3 ? d : d + 1 == rank ? 1 : d + 1;
+    if (finalize_as(tensor, order))
+        return;
+    for (uint32_t d = 0; d < rank; d++)
+        order[d] = d;
+    if (finalize_as(tensor, order))
+        return;
+    int64_t reach = 1;
+    for (uint32_t d = rank; d-- > 0;) {
+        if (tensor->dims[d] == 1)
+            tensor->strides[d] = reach;
+        if (tensor->strides[d] * tensor->dims[d] > reach)
+            reach = tensor->strides[d] * tensor->dims[d];
+    }
+}
