@@ -420,8 +420,10 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
     const struct ul_plan_value *input = &c->problem->values[from->value];
     bool newest = to->alias + 1 == c->plan->value_ranges[from->value + 1];
     bool earlier = from->begin < p || (input->live_from_start && from->copy == 0);
-    if (!option || !earlier || from->end != p + 1 || input->persistent ||
-        (input->live_to_end && newest) || c->problem->values[to->value].persistent)
+    const struct ul_plan_value *output = &c->problem->values[to->value];
+    bool there = output->persistent || (output->live_from_start && to->copy == 0);
+    if (!option || !earlier || there || from->end != p + 1 || input->persistent ||
+        (input->live_to_end && newest))
         FAIL(c, "range %u (%s): may not be in place of %s.", r, name, value_name(c, from->value));
     uint32_t region = c->problem->steps[c->plan->positions[p].step].region;
     for (; region != UL_PLAN_NONE; region = c->problem->regions[region].parent) {
@@ -429,6 +431,29 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
             (from->begin < c->first[region] || input->live_from_start))
             FAIL(c, "range %u (%s): overwrites %s, which the loop needs again.", r, name,
                  value_name(c, from->value));
+    }
+    return UL_OK;
+}
+
+/* The sweep below sees what a handover leaves from the position after it on: two outputs in place
+ * of one input would overwrite each other at the position itself, and never meet there if one of
+ * them is not used later. */
+static enum ul_status aliases_check(const struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint32_t *taker = UL_NEW_ARRAY(c->scratch, uint32_t, plan->range_count);
+    for (uint32_t r = 0; r < plan->range_count; r++)
+        taker[r] = UL_PLAN_NONE;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *to = &plan->ranges[r];
+        UL_TRY(alias_check(c, r));
+        if (to->alias == UL_PLAN_NONE)
+            continue;
+        if (taker[to->alias] != UL_PLAN_NONE)
+            FAIL(c, "ranges %u (%s) and %u (%s) both take over range %u at position %u.",
+                 taker[to->alias], value_name(c, plan->ranges[taker[to->alias]].value), r,
+                 value_name(c, to->value), to->alias, to->begin);
+        taker[to->alias] = r;
     }
     return UL_OK;
 }
@@ -525,8 +550,7 @@ static enum ul_status bytes_check(const struct checker *c)
     struct entry *begins = UL_NEW_ARRAY(c->scratch, struct entry, plan->range_count);
     struct entry *ends = UL_NEW_ARRAY(c->scratch, struct entry, plan->range_count);
     uint32_t *live = UL_NEW_ARRAY(c->scratch, uint32_t, (uint64_t)plan->range_count + 1);
-    for (uint32_t r = 0; r < plan->range_count; r++)
-        UL_TRY(alias_check(c, r));
+    UL_TRY(aliases_check(c));
     for (uint32_t space = 0; space < c->problem->space_count; space++) {
         UL_TRY(space_sweep(c, space, begins, ends, live));
         uint64_t top = 0;

@@ -204,6 +204,19 @@ expect 0 'needs' "$ullage" plan "$digits" --shape x=1,1,8,8 --plan plan.json
 expect 0 '^ok: ' "$ullage" check "$digits" plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
+# two outputs in place of one input: at that one step they would overwrite each other
+data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
+take_over_twice() { # TEST EDIT
+    "$ullage" plan "$data/$1/model.onnx" --target c --json two.json >/dev/null
+    expect 0 '^ok: ' "$ullage" check "$data/$1/model.onnx" two.json
+    sed "$2" two.json >one.json
+    expect 6 'both take over range' "$ullage" check "$data/$1/model.onnx" one.json
+}
+if [ -d "$data" ]; then
+    take_over_twice test_momentum '/"alias"/s/2, 3]/2, 2]/; /"offset_bytes"/s/128, 192]/128, 128]/'
+    take_over_twice test_batchnorm_example_training_mode \
+        '/"alias"/s/3, 4,/3, 3,/; /"offset_bytes"/s/640, 704, 768]/640, 640, 768]/'
+fi
 echo '{' >broken.json
 expect 2 'broken.json' "$ullage" check "$digits" broken.json
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json --emit emitted

@@ -19,6 +19,7 @@ struct maker {
     uint64_t state;
     uint32_t *live; /* values that may be read */
     uint32_t live_count;
+    bool more;
 };
 
 static uint32_t make_value(struct maker *m, enum ul_plan_class class)
@@ -41,7 +42,7 @@ static void make_step(struct maker *m, uint32_t region)
     enum { MAX_READS = 4 };
     uint32_t reads[MAX_READS];
     uint32_t writes[2];
-    struct ul_plan_in_place in_place[MAX_READS];
+    struct ul_plan_in_place in_place[2 * MAX_READS];
     struct ul_plan_substep substep = {.reads = reads, .writes = writes, .in_place = in_place};
     for (uint32_t i = random_below(&m->state, MAX_READS); i > 0 && m->live_count > 0; i--) {
         uint32_t back = random_below(&m->state, m->live_count < 8 ? m->live_count : 8);
@@ -54,8 +55,11 @@ static void make_step(struct maker *m, uint32_t region)
         m->problem->values[writes[substep.write_count - 1]].live_to_end = false;
         writes[substep.write_count - 1] = m->live[m->live_count - 1];
     }
-    for (uint32_t i = 0; i < substep.read_count && random_below(&m->state, 2) == 0; i++)
-        in_place[substep.in_place_count++] = (struct ul_plan_in_place){writes[0], reads[i]};
+    for (uint32_t i = 0; i < substep.read_count && random_below(&m->state, 2) == 0; i++) {
+        uint32_t takers = m->more ? substep.write_count : 1; /* one of them may */
+        for (uint32_t w = 0; w < takers; w++)
+            in_place[substep.in_place_count++] = (struct ul_plan_in_place){writes[w], reads[i]};
+    }
     if (random_below(&m->state, 3) == 0)
         substep.scratch_bytes = random_below(&m->state, 900);
     struct ul_plan_substep substeps[2] = {substep, substep};
@@ -85,9 +89,10 @@ static void make_step(struct maker *m, uint32_t region)
     }
 }
 
-struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
+static struct ul_problem *problem_make(struct ul_arena *arena, uint64_t seed, uint32_t max_steps,
+                                       bool more)
 {
-    struct maker m = {.problem = ul_problem_new(arena), .state = seed * 77 + 5};
+    struct maker m = {.problem = ul_problem_new(arena), .state = seed * 77 + 5, .more = more};
     uint32_t steps = random_below(&m.state, max_steps + 1);
     m.live = UL_NEW_ARRAY(arena, uint32_t, 3 * (uint64_t)max_steps + 8);
     for (uint32_t i = random_below(&m.state, 3); i > 0; i--)
@@ -104,6 +109,16 @@ struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_
         make_step(&m, region);
     }
     return m.problem;
+}
+
+struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
+{
+    return problem_make(arena, seed, max_steps, false);
+}
+
+struct ul_problem *random_problem_more(struct ul_arena *arena, uint64_t seed, uint32_t max_steps)
+{
+    return problem_make(arena, seed, max_steps, true);
 }
 
 struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,

@@ -11,6 +11,8 @@ uint32_t random_below(uint64_t *state, uint32_t limit);
 /* Up to `max_steps` steps with inputs, outputs, weights, in-place options, slices, updates,
  * scratch, splits, a loop and branches, as the seed has it. */
 struct ul_problem *random_problem(struct ul_arena *arena, uint64_t seed, uint32_t max_steps);
+/* The same, where an input may go to either of two outputs. */
+struct ul_problem *random_problem_more(struct ul_arena *arena, uint64_t seed, uint32_t max_steps);
 
 /* Buffers with lifetimes in [0, span); `features`: alignment and pins too. */
 struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,

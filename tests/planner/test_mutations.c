@@ -139,7 +139,7 @@ static void maker_init(struct maker *m, uint64_t seed)
     memset(m, 0, sizeof *m);
     ul_arena_init(&m->arena);
     m->random = seed;
-    m->problem = random_problem(&m->arena, seed, MAX_STEPS);
+    m->problem = random_problem_more(&m->arena, seed, MAX_STEPS);
     oracle_init(&m->oracle, &m->arena, m->problem);
     uint32_t *alternatives = UL_NEW_ARRAY(&m->arena, uint32_t, m->problem->step_count);
     for (uint32_t s = 0; s < m->problem->step_count; s++) {
@@ -221,12 +221,36 @@ static void range_move(struct maker *m, struct ul_plan *plan, struct ul_plan_ran
     }
 }
 
+/* An in-place option is taken, whatever speaks against it: the input is needed later, another
+ * output has its bytes already, the output was there from the start. */
+static void takeover_force(struct maker *m, struct ul_plan *plan)
+{
+    uint32_t start = random_below(&m->random, plan->position_count);
+    for (uint32_t i = 0; i < plan->position_count; i++) {
+        uint32_t p = (start + i) % plan->position_count;
+        const struct ul_plan_substep *substep = ul_substep_at(m->problem, &plan->positions[p]);
+        if (substep->in_place_count == 0)
+            continue;
+        const struct ul_plan_in_place *option =
+            &substep->in_place[random_below(&m->random, substep->in_place_count)];
+        const struct ul_plan_range *from = ul_plan_find_range(plan, option->input, p);
+        uint32_t to = plan->value_ranges[option->output];
+        while (to < plan->value_ranges[option->output + 1] && plan->ranges[to].begin != p)
+            to++;
+        if (from == NULL || to == plan->value_ranges[option->output + 1])
+            continue;
+        plan->ranges[to].alias = (uint32_t)(from - plan->ranges);
+        plan->ranges[to].offset_bytes = from->offset_bytes;
+        return;
+    }
+}
+
 static void range_mutate(struct maker *m, struct ul_plan *plan)
 {
     struct ul_plan_range *range = &plan->ranges[random_below(&m->random, plan->range_count)];
     struct ul_plan_range *other = &plan->ranges[random_below(&m->random, plan->range_count)];
     uint64_t offset_bytes = range->offset_bytes;
-    switch (random_below(&m->random, 10)) {
+    switch (random_below(&m->random, 11)) {
     case 0:
         range->begin += random_below(&m->random, 2) == 0 ? 1 : UINT32_MAX;
         break;
@@ -249,6 +273,9 @@ static void range_mutate(struct maker *m, struct ul_plan *plan)
     case 6: /* two ranges change places */
         range->offset_bytes = other->offset_bytes;
         other->offset_bytes = offset_bytes;
+        break;
+    case 7:
+        takeover_force(m, plan);
         break;
     default:
         range_move(m, plan, range);
