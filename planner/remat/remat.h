@@ -48,7 +48,7 @@ struct ul_remat_effort {
 void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
                        const uint32_t *const *orders, uint32_t order_count);
 
-/* remat_exact.c: over all orders and recomputations; graphs with in_place are UNKNOWN to it. */
+/* remat_exact.c: over all orders and recomputations. */
 
 enum ul_remat_outcome {
     UL_REMAT_UNKNOWN,      /* out of states, or not served */

@@ -15,7 +15,9 @@
  *    at the start, or else a repeat of it costs too much: before the chain, it would gain what the
  *    chain counts on.
  * Low cutoffs of the cost come first: they make the search small, and prove that nothing is below.
- * Left undone: values made in place, more than 1024 nodes: such graphs are answered UNKNOWN. */
+ * An output takes over an input's bytes where that input is not wanted after the run; a first run
+ * moved to a later place keeps no more bytes alive for that than its own value would.
+ * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat.h"
 #include "planner/remat/remat_exact.h"
 
@@ -100,7 +102,10 @@ static uint64_t bytes_before(const struct search *s, const struct draft *d, uint
 /* Whether that run is within the budget. */
 static bool has_room(const struct search *s, const struct draft *d, uint32_t bit)
 {
-    return bytes_before(s, d, bit) + s->problem->step[bit] <= s->problem->capacity;
+    const struct exact_problem *p = s->problem;
+    bool takes = p->taken[bit] > 0 && !set_has(d->wanted, p->take[bit]);
+    uint64_t bytes = p->step[bit] - (takes ? p->taken[bit] : 0);
+    return bytes_before(s, d, bit) + bytes <= p->capacity;
 }
 
 /* Whether no run of `bit` after its first one can be of use. */

@@ -10,11 +10,13 @@
  *  - A first run that fits and leaves nothing behind is made at once, alone. So is one that
  *    frees at least what it makes, when dropping an input of it before (the one reason to make
  *    it later) would cost more than the cutoff allows.
+ *  - A run whose output may take over an input's bytes is tried with all other bytes free, and with
+ *    that input dropped at it.
  *  - remat_exact_bound.c says what a state must still pay; what reaches the cost of the schedule
  *    known already is left out.
  * The search ends with the cheapest schedule, or the proof that none is cheaper than the one
  * known (or none at all), or out of states, with the least that remains open as a bound.
- * Left undone: values made in place, more than 1024 nodes: such graphs are answered UNKNOWN. */
+ * Left undone: more than 1024 nodes: such graphs are answered UNKNOWN. */
 #include "planner/remat/remat_exact.h"
 #include "planner/remat/remat.h"
 
@@ -45,6 +47,7 @@ struct search {
     uint32_t *dropped;
     uint64_t *useful, *useful_base;
     uint32_t run_now; /* the step for which room is made */
+    bool takes;       /* it takes over its input's bytes, which is dropped there */
     uint64_t limit;   /* schedules whose repeats cost as much are not wanted */
     uint64_t looks;   /* at the clock, which is seldom read */
     uint32_t best;    /* the state of the cheapest schedule found */
@@ -146,6 +149,24 @@ static bool is_ready(const struct search *s, const struct draft *d, uint32_t bit
            set_within(p->inputs + (size_t)bit * p->words, d->resident, p->words);
 }
 
+/* Whether it is the first run and the last use of an input that it may take over. */
+static bool is_last_use(const struct search *s, struct draft *d, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    if (p->taken[bit] == 0 || set_has(d->done, bit))
+        return false;
+    set_add(d->done, bit);
+    bool last = set_within(p->after + (size_t)p->take[bit] * p->words, d->done, p->words);
+    set_remove(d->done, bit);
+    return last;
+}
+
+/* What a run needs beside what is resident, without dropping anything that is of use. */
+static uint64_t step_bytes(const struct search *s, struct draft *d, uint32_t bit)
+{
+    return s->problem.step[bit] - (is_last_use(s, d, bit) ? s->problem.taken[bit] : 0);
+}
+
 /* Whether the first run of `bit`, ready and with room, may be made at once and alone. */
 static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
 {
@@ -204,7 +225,7 @@ static void draft_finalize(struct search *s, struct draft *d)
     for (uint32_t at = 0; at < p->count; at++) {
         uint32_t bit = p->ranked[at];
         if (set_has(d->done, bit) || !is_ready(s, d, bit) ||
-            d->live_bytes + p->step[bit] > p->capacity || !is_forced(s, d, bit))
+            d->live_bytes + step_bytes(s, d, bit) > p->capacity || !is_forced(s, d, bit))
             continue;
         draft_run(s, d, bit);
         if (!draft_bound(s, d))
@@ -246,6 +267,8 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
     if (wanted == 0) {
         draft_copy(s, &s->draft, &s->base);
         draft_run(s, &s->draft, s->run_now);
+        if (s->takes && set_has(s->draft.resident, p->take[s->run_now]))
+            draft_drop(s, &s->draft, p->take[s->run_now]);
         draft_finalize(s, &s->draft);
         return;
     }
@@ -266,11 +289,11 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
     }
 }
 
-static void run_try(struct search *s, uint32_t bit)
+/* Runs `bit`, which needs that many bytes, with whatever dropped makes room. */
+static void run_within(struct search *s, uint32_t bit, uint64_t need)
 {
     const struct exact_problem *p = &s->problem;
     const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
-    uint64_t need = s->base.live_bytes + p->step[bit];
     s->run_now = bit;
     s->droppable_count = 0;
     if (need > p->capacity) {
@@ -284,6 +307,17 @@ static void run_try(struct search *s, uint32_t bit)
     uint64_t wanted = need > p->capacity ? need - p->capacity : 0;
     if (wanted == 0 || (draft_bound(s, &s->base) && room_is_payable(s, 0, wanted)))
         drops_try(s, 0, 0, wanted);
+}
+
+static void run_try(struct search *s, uint32_t bit)
+{
+    const struct exact_problem *p = &s->problem;
+    uint64_t need = s->base.live_bytes + step_bytes(s, &s->base, bit);
+    s->takes = false;
+    run_within(s, bit, need);
+    s->takes = need > p->capacity && p->taken[bit] > 0 && !is_last_use(s, &s->base, bit);
+    if (s->takes)
+        run_within(s, bit, need - p->taken[bit]);
 }
 
 static void state_load(const struct search *s, struct draft *d, uint32_t at)

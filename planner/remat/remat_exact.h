@@ -19,6 +19,8 @@ struct exact_problem {
     uint64_t *size;     /* bytes, per bit */
     uint64_t *repeat;   /* cost of one more run; EXACT_NEVER where it may not be repeated */
     uint64_t *step;     /* bytes that a run needs beside its inputs */
+    uint32_t *take;     /* per bit: the input whose bytes a run takes over if it dies there */
+    uint64_t *taken;    /* that many; 0: none */
     uint64_t *room;     /* bytes that a run leaves to others */
     uint64_t capacity;  /* bytes for the live sum */
     uint64_t cost_unit; /* divides every cost */
@@ -86,7 +88,7 @@ static inline uint32_t word_lowest(uint64_t word)
 #endif
 }
 
-/* remat_exact_problem.c: false where the engine does not serve (in_place, too many nodes). */
+/* remat_exact_problem.c: false where the engine does not serve (too many nodes). */
 bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *graph,
                         uint64_t budget_bytes, struct exact_problem *problem);
 

@@ -58,6 +58,19 @@ static void bits_number(struct exact_problem *p, struct ul_arena *arena,
         p->cost_unit = 1;
 }
 
+/* What each run may take over. */
+static void takes_find(struct exact_problem *p, const struct ul_solve_graph *g,
+                       const uint32_t *bit_of)
+{
+    for (uint32_t bit = 0; bit < p->count && g->in_place != NULL; bit++) {
+        uint32_t input = g->in_place[p->node[bit]];
+        if (input == UL_PLAN_NONE)
+            continue;
+        p->take[bit] = bit_of[input];
+        p->taken[bit] = g->size_bytes[input] < p->size[bit] ? g->size_bytes[input] : p->size[bit];
+    }
+}
+
 static uint64_t *row(uint64_t *sets, const struct exact_problem *p, uint32_t bit)
 {
     return sets + (size_t)bit * p->words;
@@ -97,7 +110,7 @@ static void rooms_make(struct exact_problem *p)
 {
     for (uint32_t at = 0; at < p->count; at++) {
         uint32_t bit = p->ranked[at];
-        uint64_t need = p->step[bit];
+        uint64_t need = p->step[bit] - p->taken[bit];
         uint64_t wanted = 0;
         for (uint32_t other = 0; other < p->count; other++) {
             if (set_has(row(p->inputs, p, bit), other)) {
@@ -124,7 +137,7 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
                         uint64_t budget_bytes, struct exact_problem *problem)
 {
     uint32_t n = graph->node_count;
-    if (n == 0 || n > MAX_NODES || graph->in_place != NULL)
+    if (n == 0 || n > MAX_NODES)
         return false;
     *problem = (struct exact_problem){.count = n, .words = (n + 63) / 64};
     problem->impossible = budget_bytes < graph->base_bytes;
@@ -137,6 +150,8 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
     problem->size = UL_NEW_ARRAY(arena, uint64_t, n);
     problem->repeat = UL_NEW_ARRAY(arena, uint64_t, n);
     problem->step = UL_NEW_ARRAY(arena, uint64_t, n);
+    problem->take = UL_NEW_ARRAY(arena, uint32_t, n);
+    problem->taken = UL_NEW_ARRAY(arena, uint64_t, n);
     problem->room = UL_NEW_ARRAY(arena, uint64_t, n);
     uint64_t **const sets[] = {&problem->inputs, &problem->users, &problem->before, &problem->after,
                                &problem->beyond};
@@ -144,6 +159,7 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
         *sets[i] = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)n * problem->words);
     uint32_t *bit_of = UL_NEW_ARRAY(arena, uint32_t, n);
     bits_number(problem, arena, graph, bit_of);
+    takes_find(problem, graph, bit_of);
     relations_make(problem, graph, bit_of);
     rooms_make(problem);
     return true;

@@ -79,6 +79,19 @@ static void make_random(struct ul_arena *arena, uint64_t seed, struct ul_solve_g
     }
 }
 
+/* Outputs that may take over an input's bytes, those of some nodes. */
+static void in_place_make(struct ul_arena *arena, uint64_t seed, struct ul_solve_graph *g)
+{
+    uint64_t state = seed * 31 + 1;
+    g->in_place = UL_NEW_ARRAY(arena, uint32_t, g->node_count);
+    for (uint32_t v = 0; v < g->node_count; v++) {
+        uint32_t count = g->input_first[v + 1] - g->input_first[v];
+        g->in_place[v] = UL_PLAN_NONE;
+        if (count > 0 && random_below(&state, 3) > 0)
+            g->in_place[v] = g->inputs[g->input_first[v] + random_below(&state, count)];
+    }
+}
+
 static uint32_t inputs_of(const struct ul_solve_graph *g, uint32_t v)
 {
     uint32_t mask = 0;
@@ -114,6 +127,11 @@ static void table_offer(struct table *t, uint32_t done, uint32_t live, uint64_t 
     t->queue[(t->head + t->length++) % (SETS * SETS)] = done * SETS + live;
 }
 
+static uint64_t shared_bytes(const struct ul_solve_graph *g, uint32_t u, uint32_t v)
+{
+    return g->size_bytes[u] < g->size_bytes[v] ? g->size_bytes[u] : g->size_bytes[v];
+}
+
 /* The least cost within `budget` over all sequences; UINT64_MAX: there is none. */
 static uint64_t exhaustive(const struct ul_solve_graph *g, uint64_t budget)
 {
@@ -132,11 +150,19 @@ static uint64_t exhaustive(const struct ul_solve_graph *g, uint64_t budget)
         for (uint32_t v = 0; v < g->node_count; v++) {
             uint32_t bit = 1u << v, inputs = inputs_of(g, v);
             uint64_t work = g->working_bytes != NULL ? g->working_bytes[v] : 0;
-            if ((live & bit) != 0)
+            uint64_t need = bytes + g->size_bytes[v] + work;
+            uint32_t taken = g->in_place != NULL ? g->in_place[v] : UL_PLAN_NONE;
+            if ((live & bit) != 0) {
                 table_offer(&t, done, live & ~bit, cost);
-            else if ((inputs & live) == inputs && bytes + g->size_bytes[v] + work <= budget &&
-                     ((done & bit) == 0 || g->run_once == NULL || !g->run_once[v]))
+                continue;
+            }
+            if ((inputs & live) != inputs ||
+                ((done & bit) != 0 && g->run_once != NULL && g->run_once[v]))
+                continue;
+            if (need <= budget)
                 table_offer(&t, done | bit, live | bit, cost + g->cost[v]);
+            if (taken != UL_PLAN_NONE && need - shared_bytes(g, taken, v) <= budget)
+                table_offer(&t, done | bit, (live | bit) & ~(1u << taken), cost + g->cost[v]);
         }
     }
     return t.cost[all][0];
@@ -194,9 +220,8 @@ static void check_budget(struct ul_arena *arena, const struct ul_solve_graph *g,
     check_engine(arena, g, budget, min, limit, work, ul_remat_backward_run);
 }
 
-static void test_equals_exhaustive_search(void **state)
+static void compare_all(bool in_place)
 {
-    (void)state;
     uint32_t infeasible = 0, dear = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct ul_arena arena;
@@ -204,6 +229,8 @@ static void test_equals_exhaustive_search(void **state)
         struct ul_solve_graph g;
         uint64_t peak, cost;
         make_random(&arena, seed, &g);
+        if (in_place)
+            in_place_make(&arena, seed, &g);
         assert_true(ul_solve_replay(&g, g.order, g.node_count, &peak, &cost));
         for (uint64_t less = 1; less <= 9 && less <= peak; less++) {
             uint64_t budget = peak - less;
@@ -221,6 +248,18 @@ static void test_equals_exhaustive_search(void **state)
         ul_arena_done(&arena);
     }
     assert_true(infeasible > SEEDS / 10 && dear > SEEDS / 10);
+}
+
+static void test_equals_exhaustive_search(void **state)
+{
+    (void)state;
+    compare_all(false);
+}
+
+static void test_in_place_equals_exhaustive_search(void **state)
+{
+    (void)state;
+    compare_all(true);
 }
 
 /* Forward steps in a chain, some with a skip, and the steps back, as in training. */
@@ -276,11 +315,11 @@ static void test_training_graphs(void **state)
 static void test_what_is_not_served(void **state)
 {
     (void)state;
+    enum { TOO_MANY = 1025 };
     struct ul_arena arena;
     ul_arena_init(&arena);
     struct ul_solve_graph g;
-    make_random(&arena, 0, &g);
-    g.in_place = UL_NEW_ARRAY(&arena, uint32_t, g.node_count);
+    graph_alloc(&arena, &g, TOO_MANY, 1);
     struct ul_remat_exact job = {.graph = &g,
                                  .arena = &arena,
                                  .budget_bytes = 1000,
@@ -296,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_exhaustive_search),
+        cmocka_unit_test(test_in_place_equals_exhaustive_search),
         cmocka_unit_test(test_training_graphs),
         cmocka_unit_test(test_what_is_not_served),
     };
