@@ -1,18 +1,11 @@
 /* ullage pack: the packer alone, on MiniMalloc's CSV. */
 #include "cli/cli.h"
+#include "planner/model/effort.h"
 #include "planner/pack/pack.h"
 
 #include <string.h>
-#include <time.h>
 
 static const uint64_t default_work = (uint64_t)6 << 30; /* element visits: about a minute */
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void put_json(struct ul_text *text, const struct ul_pack_result *result,
                      const struct ul_pack_table *table, double seconds)
@@ -97,10 +90,10 @@ static enum ul_status pack(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE, "--pack none: there is nothing to do then");
     struct ul_pack_table table;
     struct ul_pack_result result;
-    double start = seconds_now();
+    double start = ul_clock_seconds();
     UL_TRY(read_table(job, &table));
     UL_TRY(ul_pack_solve(&job->scratch, table.buffers, table.count, &packing, &result, &job->diag));
-    UL_TRY(write_results(job, &table, &result, seconds_now() - start));
+    UL_TRY(write_results(job, &table, &result, ul_clock_seconds() - start));
     if (result.fits)
         return UL_OK;
     return ul_diag_set(&job->diag, UL_NO_FIT,

@@ -1,16 +1,9 @@
 /* ullage solve: order and recomputation alone, on an abstract graph (planner/README.md). */
 #include "cli/cli.h"
+#include "planner/model/effort.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static double ratio(uint64_t part, uint64_t whole)
 {
@@ -153,7 +146,7 @@ static enum ul_status solve(struct ul_cli_job *job)
         return ul_diag_set(&job->diag, UL_USAGE, "give one graph: ullage solve GRAPH.json");
     struct ul_solve_graph graph;
     struct ul_solve_result result;
-    double start = seconds_now();
+    double start = ul_clock_seconds();
     UL_TRY(read_graph(job, &graph));
     struct ul_solve_options solving = {.order = options->planning.order,
                                        .remat = options->planning.remat,
@@ -161,7 +154,7 @@ static enum ul_status solve(struct ul_cli_job *job)
                                        .time_limit_seconds = options->planning.time_limit_seconds};
     UL_TRY(read_budget(job, &graph, &solving.budget_bytes));
     ul_solve_run(&job->keep, &graph, &solving, &result);
-    double seconds = seconds_now() - start;
+    double seconds = ul_clock_seconds() - start;
     if (options->json != NULL) {
         struct ul_text text;
         ul_text_init(&text, &job->keep);

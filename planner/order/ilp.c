@@ -8,6 +8,8 @@
 #define _XOPEN_SOURCE 700
 #include "planner/order/ilp.h"
 
+#include "planner/model/effort.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
@@ -18,7 +20,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -302,20 +303,13 @@ struct parent {
     int pipe;
 };
 
-static double clock_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* False when the child has ended, or the time has. */
 static bool receive_bytes(struct parent *p, void *data, size_t size_bytes)
 {
     char *at = data;
     while (size_bytes > 0) {
         struct pollfd waiting = {.fd = p->pipe, .events = POLLIN};
-        double left = p->deadline > 0 ? p->deadline - clock_seconds() : 1.0;
+        double left = p->deadline > 0 ? ul_deadline_left(p->deadline) : 1.0;
         if (left <= 0) {
             p->result->stopped_by_time = true;
             return false;
@@ -375,8 +369,7 @@ static bool child_reap(pid_t process)
 static void parent_run(struct parent *p, pid_t process, const struct ul_ilp_limits *limits)
 {
     double *values = UL_NEW_ARRAY(p->ilp->arena, double, p->ilp->column_count);
-    if (limits->wall_seconds > 0)
-        p->deadline = clock_seconds() + limits->wall_seconds;
+    p->deadline = ul_deadline_after(limits->wall_seconds);
     while (record_receive(p, values))
         continue;
     kill(process, SIGKILL);

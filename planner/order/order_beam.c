@@ -219,7 +219,7 @@ static void beam_init(struct beam *b, struct ul_arena *scratch, const struct ul_
 }
 
 enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
-                                    struct ul_order_effort *effort,
+                                    struct ul_effort *effort,
                                     const struct ul_order_beam_options *options, uint32_t *order)
 {
     struct beam b = {.options = options};
@@ -232,7 +232,7 @@ enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_or
         level_keep(&b, depth);
         if (b.now.count == 0)
             return b.truncated ? UL_ORDER_UNKNOWN : UL_ORDER_PROVEN;
-        if (ul_order_effort_spent(effort))
+        if (ul_effort_spent(effort))
             return UL_ORDER_UNKNOWN;
     }
     uint32_t at = 0;

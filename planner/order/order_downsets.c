@@ -174,7 +174,7 @@ static void order_read(const struct search *s, uint32_t at, uint32_t *order)
 }
 
 enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct ul_order_core *core,
-                                        struct ul_order_effort *effort, uint32_t state_limit,
+                                        struct ul_effort *effort, uint32_t state_limit,
                                         uint64_t upper_bytes, uint64_t *lower_bytes,
                                         uint32_t *order)
 {
@@ -192,7 +192,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
     s.state_count = 1;
     heap_push(&s, 0);
     while (s.heap_count > 0 && s.states[s.heap[0]].peak_bytes < upper_bytes) {
-        if (s.state_count >= s.state_limit || ul_order_effort_spent(effort))
+        if (s.state_count >= s.state_limit || ul_effort_spent(effort))
             return UL_ORDER_UNKNOWN;
         uint32_t at = heap_pop(&s);
         *lower_bytes = larger(*lower_bytes, s.states[at].peak_bytes);

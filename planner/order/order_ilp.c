@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { NODES_MAX = 30 };
 
@@ -240,20 +239,9 @@ static uint64_t bytes_divisor(const struct ul_order_core *c)
     return divisor > 0 ? divisor : 1;
 }
 
-/* 0: no limit. */
-static double seconds_left(const struct ul_order_effort *effort)
-{
-    if (!(effort->deadline_seconds > 0))
-        return 0;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    double left = effort->deadline_seconds - ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
-    return left > 1e-3 ? left : 1e-3;
-}
-
 /* Whether an order of at most max_bytes exists. */
 static enum ul_order_outcome program_run(struct ul_arena *scratch, struct program *p,
-                                         struct ul_order_effort *effort, uint32_t *order)
+                                         struct ul_effort *effort, uint32_t *order)
 {
     p->ilp = ul_ilp_new(scratch);
     columns_make(p);
@@ -263,9 +251,10 @@ static enum ul_order_outcome program_run(struct ul_arena *scratch, struct progra
     memory_rows(p);
     /* A simplex iteration goes through all of the program. */
     uint64_t each = (uint64_t)p->ilp->row_count + p->ilp->column_count;
+    double seconds = ul_deadline_left(effort->deadline_seconds);
     struct ul_ilp_limits limits = {.work = (effort->work_limit - effort->work) / each + 1,
                                    .memory_bytes = (uint64_t)1 << 30,
-                                   .wall_seconds = seconds_left(effort)};
+                                   .wall_seconds = seconds < 0 ? 1e-3 : seconds};
     struct ul_ilp_result result;
     enum ul_ilp_outcome outcome = ul_ilp_solve(p->ilp, &limits, &result);
     effort->work += result.work * each;
@@ -279,7 +268,7 @@ static enum ul_order_outcome program_run(struct ul_arena *scratch, struct progra
 }
 
 enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_order_core *core,
-                                   struct ul_order_effort *effort, uint64_t upper_bytes,
+                                   struct ul_effort *effort, uint64_t upper_bytes,
                                    uint64_t *lower_bytes, uint32_t *order)
 {
     struct program p = {.core = core, .arena = scratch, .n = core->node_count};
@@ -292,7 +281,7 @@ enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_ord
     uint32_t *found = UL_NEW_ARRAY(scratch, uint32_t, p.n);
     while (upper_bytes > *lower_bytes && upper_bytes >= core->start_bytes + unit) {
         p.max_bytes = upper_bytes - unit;
-        if (ul_order_effort_spent(effort))
+        if (ul_effort_spent(effort))
             return UL_ORDER_UNKNOWN;
         enum ul_order_outcome step = program_run(scratch, &p, effort, found);
         if (step == UL_ORDER_PROVEN)

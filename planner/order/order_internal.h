@@ -16,6 +16,7 @@
 #ifndef UL_ORDER_INTERNAL_H
 #define UL_ORDER_INTERNAL_H
 
+#include "planner/model/effort.h"
 #include "planner/model/graph.h"
 
 enum { UL_ORDER_OPEN = 1, UL_ORDER_STAYS = 2 };
@@ -163,16 +164,6 @@ uint32_t ul_order_sets_chain(struct ul_order_sets *sets, const uint64_t *set, ui
                              uint64_t max_bytes, const struct ul_order_ready *ready,
                              uint32_t ready_count, struct ul_order_ready chain[UL_ORDER_CHAIN]);
 
-/* What the engines may do, and have done: counted visits of nodes, the clock only where a time
- * limit was given. */
-struct ul_order_effort {
-    uint64_t work, work_limit;
-    double deadline_seconds; /* 0: none */
-    bool stopped_by_time;
-};
-/* Whether it is time to stop; looks at the clock, if there is a deadline. */
-bool ul_order_effort_spent(struct ul_order_effort *effort);
-
 /* order_greedy.c: near-linear time. */
 
 /* Always the ready node that frees most and allocates least. */
@@ -188,7 +179,7 @@ enum ul_order_outcome { UL_ORDER_UNKNOWN, UL_ORDER_PROVEN, UL_ORDER_IMPROVED };
  * `upper_bytes`. Raises *lower_bytes to what every order of the core is proven to need.
  * PROVEN: nothing is below upper_bytes; IMPROVED: `order` is optimal; UNKNOWN: out of states. */
 enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct ul_order_core *core,
-                                        struct ul_order_effort *effort, uint32_t state_limit,
+                                        struct ul_effort *effort, uint32_t state_limit,
                                         uint64_t upper_bytes, uint64_t *lower_bytes,
                                         uint32_t *order);
 
@@ -197,7 +188,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
 /* The same by integer programs, for small cores that are not reversed; `order` holds a valid one
  * before, and the best found after, also where the outcome is UNKNOWN. */
 enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_order_core *core,
-                                   struct ul_order_effort *effort, uint64_t upper_bytes,
+                                   struct ul_effort *effort, uint64_t upper_bytes,
                                    uint64_t *lower_bytes, uint32_t *order);
 
 /* order_beam.c */
@@ -212,14 +203,14 @@ struct ul_order_beam_options {
  * the bound, UNKNOWN if effort is spent or sets were dropped for width, PROVEN if none was (but
  * that two sets of equal hash are taken for one). */
 enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_order_core *core,
-                                    struct ul_order_effort *effort,
+                                    struct ul_effort *effort,
                                     const struct ul_order_beam_options *options, uint32_t *order);
 
 /* order_search.c */
 
 /* Improves `order`, whose peak is *peak_bytes, where its peak is, in windows that grow; ends when
  * it is within enough_bytes, when nothing helps, or when effort is spent. */
-void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *effort,
+void ul_order_windows(const struct ul_order_core *core, struct ul_effort *effort,
                       uint64_t enough_bytes, uint32_t *order, uint64_t *peak_bytes);
 
 #endif

@@ -2,12 +2,12 @@
  *
  * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
  * true live sum of its steps, so that no approximation of the graph can make a plan worse. */
+#include "planner/model/effort.h"
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
 
 #include <string.h>
-#include <time.h>
 
 /* Less than a search asked for by itself would do: most graphs are proven long before. */
 enum { WORK_PER_NODE = 1 << 12 };
@@ -50,16 +50,6 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
     ul_arena_done(&scratch);
 }
 
-/* Half of a time limit is left to the packing. */
-static double deadline_of(const struct ul_plan_options *options)
-{
-    struct timespec now;
-    if (options->time_limit_seconds <= 0)
-        return 0;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds / 2;
-}
-
 static void graph_search(struct chooser *c, struct ul_arena *scratch,
                          const struct ul_plan_options *options)
 {
@@ -72,7 +62,9 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
                                .method = options->order,
                                .seed = options->seed,
                                .work_limit = options->work_limit != 0 ? options->work_limit : work,
-                               .deadline_seconds = deadline_of(options)};
+                               /* half of a time limit is left to the packing */
+                               .deadline_seconds =
+                                   ul_deadline_after(options->time_limit_seconds / 2)};
     ul_order_run(scratch, &run);
     candidate_offer(c, run.order, run.method_name);
     c->choice->stopped_by_time = run.stopped_by_time;

@@ -10,7 +10,6 @@
 #include "planner/order/order_internal.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { WORK_PER_NODE = 1 << 14 };
 static const uint64_t default_work = (uint64_t)1 << 28;
@@ -35,26 +34,12 @@ struct turn {
 struct runner {
     struct ul_arena scratch;
     struct ul_order_run *run;
-    struct ul_order_effort effort;
+    struct ul_effort effort;
     struct ul_order_core core;
     struct segment *segments;
     uint32_t segment_count, segment_capacity;
     uint64_t lower_bytes; /* of all orders, so far */
 };
-
-static double now_seconds(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-bool ul_order_effort_spent(struct ul_order_effort *effort)
-{
-    if (effort->deadline_seconds > 0 && !effort->stopped_by_time)
-        effort->stopped_by_time = now_seconds() >= effort->deadline_seconds;
-    return effort->stopped_by_time || effort->work >= effort->work_limit;
-}
 
 /* ---- Parts ---- */
 
@@ -254,11 +239,11 @@ static enum ul_order_outcome segment_beam(struct runner *r, struct segment *segm
 /* Gives what follows one of `share` parts of the work and the time that are left. */
 static struct turn turn_begin(struct runner *r, uint32_t share)
 {
-    struct ul_order_effort *e = &r->effort;
+    struct ul_effort *e = &r->effort;
     struct turn whole = {.work_limit = e->work_limit, .deadline_seconds = e->deadline_seconds};
     e->work_limit = e->work + (e->work_limit - e->work) / share;
     if (e->deadline_seconds > 0) {
-        double now = now_seconds();
+        double now = ul_clock_seconds();
         e->deadline_seconds = now + (e->deadline_seconds - now) / share;
     }
     return whole;
@@ -300,7 +285,7 @@ static bool segment_beams(struct runner *r, struct segment *segment, uint32_t wi
     uint64_t before = r->effort.work;
     if (segment_beam(r, segment, width, false) == UL_ORDER_PROVEN)
         return false;
-    if (*backwards_pays && open_segment(r, segment) && !ul_order_effort_spent(&r->effort)) {
+    if (*backwards_pays && open_segment(r, segment) && !ul_effort_spent(&r->effort)) {
         uint64_t limit = r->effort.work_limit;
         uint64_t max = r->effort.work + (r->effort.work - before);
         r->effort.work_limit = max < limit ? max : limit;
@@ -317,17 +302,17 @@ static bool segment_round(struct runner *r, struct segment *segment, uint32_t st
     enum { EXACT_SHARE = 8, BEAM_SHARE = 4 };
     for (int backwards = 0; backwards < 2 && wants(r, UL_ORDER_DP); backwards++) {
         struct turn whole = turn_begin(r, r->run->method == UL_ORDER_DP ? 1 : EXACT_SHARE);
-        if (open_segment(r, segment) && !ul_order_effort_spent(&r->effort))
+        if (open_segment(r, segment) && !ul_effort_spent(&r->effort))
             segment_exact(r, segment, states_max(segment, states), backwards != 0);
         turn_end(r, whole);
     }
-    bool more = open_segment(r, segment) && !ul_order_effort_spent(&r->effort);
+    bool more = open_segment(r, segment) && !ul_effort_spent(&r->effort);
     if (more && wants(r, UL_ORDER_BEAM)) {
         struct turn whole = turn_begin(r, r->run->method == UL_ORDER_BEAM ? 1 : BEAM_SHARE);
         more = segment_beams(r, segment, width, backwards_pays);
         turn_end(r, whole);
     }
-    return more && open_segment(r, segment) && !ul_order_effort_spent(&r->effort);
+    return more && open_segment(r, segment) && !ul_effort_spent(&r->effort);
 }
 
 static void segment_search(struct runner *r, struct segment *segment)
@@ -390,7 +375,7 @@ static void segments_search(struct runner *r)
     }
     for (uint32_t i = 0; i < r->segment_count; i++) {
         struct segment *segment = largest_segment(r);
-        if (!open_segment(r, segment) || ul_order_effort_spent(&r->effort))
+        if (!open_segment(r, segment) || ul_effort_spent(&r->effort))
             return;
         if (r->run->method == UL_ORDER_ILP)
             segment_ilp(r, segment);
@@ -427,7 +412,7 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     }
     run->lower_bytes = r.lower_bytes;
     run->work = r.effort.work;
-    run->stopped_by_time = run->peak_bytes > r.lower_bytes && ul_order_effort_spent(&r.effort) &&
-                           r.effort.stopped_by_time;
+    run->stopped_by_time =
+        run->peak_bytes > r.lower_bytes && ul_effort_spent(&r.effort) && r.effort.stopped_by_time;
     ul_arena_done(&r.scratch);
 }

@@ -21,7 +21,7 @@ enum {
 
 struct windows {
     const struct ul_order_core *core;
-    struct ul_order_effort *effort;
+    struct ul_effort *effort;
     uint32_t *order;
     uint64_t peak_bytes;
     uint32_t place; /* of the peak */
@@ -75,7 +75,7 @@ static enum ul_order_outcome window_try(struct windows *w)
     return outcome;
 }
 
-void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *effort,
+void ul_order_windows(const struct ul_order_core *core, struct ul_effort *effort,
                       uint64_t enough_bytes, uint32_t *order, uint64_t *peak_bytes)
 {
     struct windows w = {.core = core,
@@ -84,7 +84,7 @@ void ul_order_windows(const struct ul_order_core *core, struct ul_order_effort *
                         .peak_bytes = *peak_bytes,
                         .size = FIRST_SIZE,
                         .width = FIRST_WIDTH};
-    while (w.peak_bytes > enough_bytes && !ul_order_effort_spent(effort)) {
+    while (w.peak_bytes > enough_bytes && !ul_effort_spent(effort)) {
         enum ul_order_outcome outcome = window_try(&w);
         if (outcome == UL_ORDER_IMPROVED)
             continue;

@@ -3,11 +3,11 @@
  *
  * Methods: first-fit in several orders, stopped early when one meets the bound; repair of the best
  * for large instances; and the exact search, which may also raise the bound. */
+#include "planner/model/effort.h"
 #include "planner/pack/pack_exact.h"
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
-#include <time.h>
 
 static const uint64_t default_work = 1u << 26;
 
@@ -247,13 +247,6 @@ static bool best_offer(struct best *best, uint64_t arena_bytes, const char *meth
     return best->arena_bytes <= best->target_bytes;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void greedy_run(const struct ul_pack_problem *problem, double deadline_seconds,
                        struct best *best)
 {
@@ -262,7 +255,7 @@ static void greedy_run(const struct ul_pack_problem *problem, double deadline_se
     for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < max_work; order++) {
         uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
         if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)) ||
-            (deadline_seconds > 0 && seconds_now() >= deadline_seconds))
+            (deadline_seconds > 0 && ul_clock_seconds() >= deadline_seconds))
             return;
     }
 }
@@ -271,15 +264,9 @@ bool ul_pack_exhausted(struct ul_pack_effort *effort)
 {
     if (effort->work >= effort->work_limit)
         return true;
-    if (effort->deadline_seconds > 0 && seconds_now() >= effort->deadline_seconds)
+    if (effort->deadline_seconds > 0 && ul_clock_seconds() >= effort->deadline_seconds)
         effort->stopped_by_time = true;
     return effort->stopped_by_time;
-}
-
-/* When the search must end, by the wall clock; 0: never. */
-static double deadline_of(const struct ul_pack_options *options)
-{
-    return options->time_limit_seconds > 0 ? seconds_now() + options->time_limit_seconds : 0;
 }
 
 static bool effort_done(struct ul_pack_effort *effort, struct best *best, const char *method)
@@ -355,7 +342,7 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag)
 {
-    double deadline = deadline_of(options);
+    double deadline = ul_deadline_after(options->time_limit_seconds);
     uint64_t total_bytes = 0;
     for (uint32_t b = 0; b < buffer_count; b++)
         UL_TRY(buffer_verify(&buffers[b], b, &total_bytes, diag));

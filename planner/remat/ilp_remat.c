@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { NODES_MAX = 2000 };
 
@@ -20,17 +19,6 @@ struct programs {
     uint64_t work;
     uint32_t *own; /* the best sequence's order of first runs */
 };
-
-/* What is left of the wall clock, if that is limited; 0: no limit, less than 0: nothing. */
-static double seconds_left(const struct ul_remat *remat)
-{
-    if (!(remat->deadline_seconds > 0))
-        return 0;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    double left = remat->deadline_seconds - ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
-    return left > 0 ? left : -1;
-}
 
 static void first_runs(const struct ul_remat *remat, uint32_t *order)
 {
@@ -52,7 +40,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
 {
     struct ul_remat *remat = p->remat;
     struct ul_remat_hint hint = {remat->sequence, remat->count};
-    double seconds = seconds_left(remat);
+    double seconds = ul_deadline_left(remat->effort.deadline_seconds);
     *proven = false;
     if (seconds < 0 || p->work >= p->effort->work)
         return false;
@@ -73,7 +61,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     bool tried = ul_remat_ilp(&scratch, &task);
-    remat->stopped_by_time |= task.stopped_by_time;
+    remat->effort.stopped_by_time |= task.stopped_by_time;
     p->work += task.work;
     *proven = tried && task.proven;
     bool better = tried && task.sequence != NULL && task.count <= remat->capacity;

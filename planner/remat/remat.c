@@ -9,32 +9,10 @@
 #include "planner/remat/remat_internal.h"
 
 #include <string.h>
-#include <time.h>
-
-uint64_t ul_remat_random(uint64_t *state)
-{
-    uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return x ^ (x >> 31);
-}
-
-double ul_remat_random_unit(uint64_t *state)
-{
-    return ((double)(ul_remat_random(state) >> 11) + 0.5) / 9007199254740992.0;
-}
 
 bool ul_remat_exhausted(struct ul_remat *remat)
 {
-    if (remat->work >= remat->work_limit || (remat->first_ends && remat->cost != UINT64_MAX))
-        return true;
-    if (remat->deadline_seconds > 0) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        if ((double)now.tv_sec + (double)now.tv_nsec * 1e-9 >= remat->deadline_seconds)
-            remat->stopped_by_time = true;
-    }
-    return remat->stopped_by_time;
+    return (remat->first_ends && remat->cost != UINT64_MAX) || ul_effort_spent(&remat->effort);
 }
 
 void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, const char *method)
@@ -43,7 +21,7 @@ void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, 
     count = ul_remat_prune(remat->graph, remat->budget_bytes, sequence, count);
     bool valid = ul_solve_replay(remat->graph, sequence, count, &peak, &cost);
     UL_ASSERT(valid && peak <= remat->budget_bytes);
-    remat->work += 64 * (uint64_t)count;
+    remat->effort.work += 64 * (uint64_t)count;
     if (peak < remat->smallest_peak_bytes)
         remat->smallest_peak_bytes = peak;
     if (cost >= remat->cost)
@@ -84,7 +62,7 @@ static struct variant variants_try(struct ul_remat *remat, struct ul_walk *w)
         w->mode = modes[i];
         uint64_t before = w->work;
         bool fits = ul_walk_run(w);
-        remat->work += w->work - before;
+        remat->effort.work += w->work - before;
         if (!fits)
             continue;
         if (w->cost < best.cost)
@@ -146,16 +124,17 @@ static bool sequences_probe(struct finder *f, uint64_t budget_bytes, uint64_t *r
     probe.cost = UINT64_MAX;
     probe.first_ends = true;
     probe.sequence = UL_NEW_ARRAY(&scratch, uint32_t, probe.capacity);
-    probe.work = 0;
-    probe.work_limit = probe.work_limit / 16 < max_work ? probe.work_limit / 16 : max_work;
+    probe.effort.work = 0;
+    probe.effort.work_limit =
+        probe.effort.work_limit / 16 < max_work ? probe.effort.work_limit / 16 : max_work;
     ul_remat_anneal_sequence(&probe, f->sequence, f->count,
-                             (struct ul_heat){.repeats = 0.3, .over_share = 0.95}, probe.work_limit,
-                             random);
+                             (struct ul_heat){.repeats = 0.3, .over_share = 0.95},
+                             probe.effort.work_limit, random);
     bool found = probe.cost != UINT64_MAX;
     if (found)
         smallest_offer(f, probe.sequence, probe.count);
-    f->remat->work += probe.work;
-    f->remat->stopped_by_time = probe.stopped_by_time;
+    f->remat->effort.work += probe.effort.work;
+    f->remat->effort.stopped_by_time = probe.effort.stopped_by_time;
     ul_arena_done(&scratch);
     return found;
 }
@@ -195,7 +174,9 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
     static const uint64_t max_work = 400000000;
     uint64_t random = remat->seed;
     /* Short annealings first, on all orders; then longer ones. */
-    uint64_t left = remat->work < remat->work_limit ? remat->work_limit - remat->work : 0;
+    uint64_t left = remat->effort.work < remat->effort.work_limit
+                        ? remat->effort.work_limit - remat->effort.work
+                        : 0;
     left = left < max_work ? left : max_work;
     uint64_t share = left / count / ((1 << ROUNDS) - 1) + 1;
     for (uint32_t round = 0; round < ROUNDS; round++) {
@@ -228,7 +209,7 @@ static void sequence_anneal(struct ul_remat *remat, const uint32_t *const *order
 static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orders,
                              uint32_t order_count)
 {
-    uint64_t start = remat->work;
+    uint64_t start = remat->effort.work;
     uint64_t random = remat->seed + start; /* a second call goes other ways */
     uint64_t base = 0;
     for (uint32_t v = 0; v < remat->graph->node_count; v++)
@@ -236,14 +217,14 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
     uint64_t share = 30000000 + 250000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
     for (uint32_t round = 0; !ul_remat_exhausted(remat) && remat->cost > base; round++) {
-        if (remat->work - start > 4 * (improved - start) + 24 * share)
+        if (remat->effort.work - start > 4 * (improved - start) + 24 * share)
             break;
-        uint64_t left = remat->work_limit - remat->work;
+        uint64_t left = remat->effort.work_limit - remat->effort.work;
         uint64_t work = share << round / 3 < left ? share << round / 3 : left;
         uint64_t cost = remat->cost;
         sequence_anneal(remat, orders, order_count, round, work, &random);
         if (remat->cost < cost)
-            improved = remat->work;
+            improved = remat->effort.work;
     }
 }
 

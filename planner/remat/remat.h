@@ -2,6 +2,7 @@
 #ifndef UL_PLANNER_REMAT_REMAT_H
 #define UL_PLANNER_REMAT_REMAT_H
 
+#include "planner/model/effort.h"
 #include "planner/model/graph.h"
 #include "planner/model/plan.h"
 
@@ -12,9 +13,8 @@ struct ul_remat {
     uint64_t budget_bytes;
     enum ul_plan_remat method; /* greedy: walks alone; search: sequences alone; best: both */
     uint64_t seed;
-    uint64_t work_limit;
-    double deadline_seconds; /* 0: none */
-    bool first_ends;         /* the first sequence within the budget ends the search */
+    struct ul_effort effort;
+    bool first_ends; /* the first sequence within the budget ends the search */
     /* out; in: a sequence within the budget, if cost says so */
     uint32_t *sequence;
     uint32_t count, capacity;
@@ -22,8 +22,6 @@ struct ul_remat {
     const char *found_by;
     const char *proven_within;    /* what a proof covers that nothing costs less, or NULL */
     uint64_t smallest_peak_bytes; /* in: a peak known to work */
-    uint64_t work;
-    bool stopped_by_time;
 };
 /* The cheapest sequence found whose peak is within the budget, the first runs in one of `orders`;
  * improves on what `remat` already holds. */
@@ -62,17 +60,14 @@ struct ul_remat_exact {
     uint64_t budget_bytes;
     uint64_t repeat_limit; /* cost of the repeats of the best known; UINT64_MAX: none */
     uint32_t state_limit;
-    uint64_t work_limit;
-    double deadline_seconds; /* 0: none */
+    struct ul_effort effort;
     /* out */
-    bool stopped_by_time;
     enum ul_remat_outcome outcome;
     uint64_t repeat_bound; /* what the repeats cost at least */
     uint32_t *sequence;
     uint32_t count;
     uint64_t repeat_cost; /* of the sequence */
     uint32_t states, expanded;
-    uint64_t work;
 };
 /* The cheapest schedule within the budget, or the proof that there is none below the limit. */
 void ul_remat_exact_run(struct ul_remat_exact *job);

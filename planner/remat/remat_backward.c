@@ -22,7 +22,6 @@
 #include "planner/remat/remat_exact.h"
 
 #include <string.h>
-#include <time.h>
 
 /* A state in the making. */
 struct draft {
@@ -45,23 +44,13 @@ struct search {
     uint32_t run_count, run_capacity;
     struct draft base, next, trial;
     uint64_t limit; /* schedules whose repeats cost as much are not wanted */
-    uint64_t looks; /* at the clock, which is seldom read */
     uint32_t best;  /* the state of the cheapest schedule found */
 };
 
 /* Out of states, work or time. */
 static bool is_over(struct search *s)
 {
-    enum { LOOKS = 1024 };
-    struct ul_remat_exact *job = s->job;
-    if (job->deadline_seconds > 0 && !job->stopped_by_time && s->looks++ % LOOKS == 0) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        job->stopped_by_time =
-            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 >= job->deadline_seconds;
-    }
-    return s->store.state_count >= job->state_limit || job->work >= job->work_limit ||
-           job->stopped_by_time;
+    return s->store.state_count >= s->job->state_limit || ul_effort_spent(&s->job->effort);
 }
 
 /* ---- Drafts ---- */
@@ -112,7 +101,7 @@ static bool has_room(const struct search *s, const struct draft *d, uint32_t bit
 static bool is_ready(struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    s->job->work++;
+    s->job->effort.work++;
     return set_has(d->open, bit) &&
            !set_meets(p->users + (size_t)bit * p->words, d->open, p->words);
 }
@@ -320,7 +309,7 @@ static void rung_run(struct ul_remat_exact *job, const struct exact_problem *pro
         open_bound = s.store.states[at].bound;
         job->expanded++;
         state_expand(&s, at);
-        job->work += s.store.looked / 64;
+        job->effort.work += s.store.looked / 64;
         s.store.looked = 0;
     }
     bool finished = !is_over(&s);

@@ -21,7 +21,6 @@
 #include "planner/remat/remat.h"
 
 #include <string.h>
-#include <time.h>
 
 /* A state in the making. */
 struct draft {
@@ -49,23 +48,13 @@ struct search {
     uint32_t run_now; /* the step for which room is made */
     bool takes;       /* it takes over its input's bytes, which is dropped there */
     uint64_t limit;   /* schedules whose repeats cost as much are not wanted */
-    uint64_t looks;   /* at the clock, which is seldom read */
     uint32_t best;    /* the state of the cheapest schedule found */
 };
 
 /* Out of states, work or time. */
 static bool is_over(struct search *s)
 {
-    enum { LOOKS = 1024 };
-    struct ul_remat_exact *job = s->job;
-    if (job->deadline_seconds > 0 && !job->stopped_by_time && s->looks++ % LOOKS == 0) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        job->stopped_by_time =
-            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 >= job->deadline_seconds;
-    }
-    return s->store.state_count >= job->state_limit || job->work >= job->work_limit ||
-           job->stopped_by_time;
+    return s->store.state_count >= s->job->state_limit || ul_effort_spent(&s->job->effort);
 }
 
 static void state_keep(struct search *s, const struct draft *d)
@@ -198,7 +187,8 @@ static bool draft_bound(struct search *s, struct draft *d)
     if (d->cost >= s->limit || d->bound >= s->limit)
         return false;
     uint64_t floor = d->bound > d->cost ? d->bound - d->cost : 0;
-    uint64_t rest = exact_bound_get(s->bound, sets, floor, s->limit - d->cost, &s->job->work);
+    uint64_t rest =
+        exact_bound_get(s->bound, sets, floor, s->limit - d->cost, &s->job->effort.work);
     if (d->cost + rest > d->bound)
         d->bound = d->cost + rest;
     return d->bound < s->limit;
@@ -401,7 +391,7 @@ static void rung_run(struct ul_remat_exact *job, const struct exact_problem *pro
         open_bound = s.store.states[at].bound;
         job->expanded++;
         state_expand(&s, at);
-        job->work += s.store.looked / 64;
+        job->effort.work += s.store.looked / 64;
         s.store.looked = 0;
     }
     bool finished = !is_over(&s);
@@ -426,7 +416,7 @@ static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_proble
     uint64_t *none = UL_NEW_ARRAY(&scratch, uint64_t, problem->words);
     struct exact_sets sets = {none, none};
     struct exact_bound *bound = exact_bound_new(&scratch, problem);
-    uint64_t min = exact_bound_get(bound, sets, 0, limit, &job->work);
+    uint64_t min = exact_bound_get(bound, sets, 0, limit, &job->effort.work);
     ul_arena_done(&scratch);
     return min;
 }

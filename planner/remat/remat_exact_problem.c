@@ -1,4 +1,5 @@
 /* The exact search's form of a graph and a budget: everything as bit sets, made once. */
+#include "planner/model/problem.h"
 #include "planner/remat/remat_exact.h"
 
 #include <stdlib.h>

@@ -161,9 +161,6 @@ void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *walk, uint64_t star
 
 /* remat.c */
 
-uint64_t ul_remat_random(uint64_t *state);
-/* In (0, 1). */
-double ul_remat_random_unit(uint64_t *state);
 bool ul_remat_exhausted(struct ul_remat *remat);
 /* Prunes a valid sequence (in its place) and keeps it if it is the cheapest within the budget. */
 void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, const char *method);

@@ -30,7 +30,7 @@ struct annealer {
 
 static uint32_t below(struct annealer *a, uint32_t limit)
 {
-    return (uint32_t)((ul_remat_random(a->random) >> 32) * limit >> 32);
+    return (uint32_t)((ul_seed_next(a->random) >> 32) * limit >> 32);
 }
 
 static bool chance(struct annealer *a, uint32_t percent)
@@ -334,7 +334,7 @@ static void best_keep(struct annealer *a, bool at_once)
 static void change_try(struct annealer *a)
 {
     struct ul_schedule *s = &a->schedule;
-    double limit = energy_of(a) - a->temperature * log(ul_remat_random_unit(a->random));
+    double limit = energy_of(a) - a->temperature * log(ul_seed_unit(a->random));
     uint32_t kind = below(a, 100);
     bool changed;
     if (kind < 5)
@@ -380,10 +380,10 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
 {
     enum { BATCH = 100 };
     struct ul_schedule *s = &a->schedule;
-    uint64_t from = a->remat->work;
+    uint64_t from = a->remat->effort.work;
     uint32_t batches = 0;
-    while (a->remat->work - from < work && !ul_remat_exhausted(a->remat)) {
-        double progress = (double)(a->remat->work - from) / (double)work;
+    while (a->remat->effort.work - from < work && !ul_remat_exhausted(a->remat)) {
+        double progress = (double)(a->remat->effort.work - from) / (double)work;
         a->temperature = hot * pow(cold / hot, progress);
         uint64_t before = s->work;
         uint32_t over = 0;
@@ -394,7 +394,7 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
         penalty_adapt(a, over, BATCH, progress);
         if (a->crowded || ++batches % 100 == 0)
             spread_again(a);
-        a->remat->work += s->work - before + BATCH * 50;
+        a->remat->effort.work += s->work - before + BATCH * 50;
     }
     for (uint32_t i = 0; i < BATCH * BATCH && s->over_count > 0; i++)
         change_try(a);

@@ -23,7 +23,6 @@
 #include "planner/solve/solve_internal.h"
 
 #include <string.h>
-#include <time.h>
 
 /* ---- The front ---- */
 
@@ -367,15 +366,15 @@ static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
     uint32_t count = 0;
     *peak_bytes = UINT64_MAX;
     ul_arena_init(&scratch);
-    struct ul_remat remat = {.graph = g,
-                             .budget_bytes = limit_bytes,
-                             .method = c->options.remat,
-                             .seed = c->options.seed,
-                             .work_limit = c->rung_work,
-                             .deadline_seconds = c->deadline_seconds,
-                             .capacity = g->node_count * 8 + 1000,
-                             .cost = UINT64_MAX,
-                             .smallest_peak_bytes = limit_bytes};
+    struct ul_remat remat = {
+        .graph = g,
+        .budget_bytes = limit_bytes,
+        .method = c->options.remat,
+        .seed = c->options.seed,
+        .effort = {.work_limit = c->rung_work, .deadline_seconds = c->deadline_seconds},
+        .capacity = g->node_count * 8 + 1000,
+        .cost = UINT64_MAX,
+        .smallest_peak_bytes = limit_bytes};
     remat.sequence = UL_NEW_ARRAY(&scratch, uint32_t, remat.capacity);
     ul_remat_search(&remat, (const uint32_t *const *)choice->orders, choice->order_count);
     enum ul_status status = UL_OK;
@@ -425,19 +424,12 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     return UL_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* Only where a time limit was given; what is left of it is for the packing. */
 static bool is_late(struct climb *c)
 {
     if (c->deadline_seconds > 0) {
-        c->options.time_limit_seconds = c->deadline_seconds - seconds_now();
-        c->stopped_by_time = c->stopped_by_time || c->options.time_limit_seconds <= 0;
+        c->options.time_limit_seconds = ul_deadline_left(c->deadline_seconds);
+        c->stopped_by_time = c->stopped_by_time || c->options.time_limit_seconds < 0;
     }
     return c->stopped_by_time;
 }
@@ -574,8 +566,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     rung_add(arena, ladder, &first);
     if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
         return UL_OK;
-    if (c.options.time_limit_seconds > 0)
-        c.deadline_seconds = seconds_now() + c.options.time_limit_seconds;
+    c.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
     enum ul_status status = climb_run(&c);

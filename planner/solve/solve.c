@@ -5,10 +5,10 @@
 #include "planner/remat/remat.h"
 
 #include <string.h>
-#include <time.h>
 
 static const uint64_t default_remat_work = 6000000000;
 static const uint64_t smallest_work = 300000000;
+enum { CLOCK_LOOKS = 1024 };                          /* the exact engines ask often */
 static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
 static const uint32_t exact_states = (uint32_t)1 << 22;
 static const uint64_t backward_work = (uint64_t)1 << 28;
@@ -128,11 +128,12 @@ static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exa
     job.arena = s->arena;
     job.budget_bytes = s->options->budget_bytes;
     job.repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX;
-    job.deadline_seconds = s->deadline_seconds;
+    job.effort.deadline_seconds = s->deadline_seconds;
+    job.effort.look_every = CLOCK_LOOKS;
     if (s->options->work_limit != 0)
-        job.work_limit = s->options->work_limit;
+        job.effort.work_limit = s->options->work_limit;
     engine(&job);
-    r->stopped_by_time = r->stopped_by_time || job.stopped_by_time;
+    r->stopped_by_time = r->stopped_by_time || job.effort.stopped_by_time;
     if (job.sequence != NULL) {
         uint64_t peak, cost;
         bool valid = ul_solve_replay(s->graph, job.sequence, job.count, &peak, &cost);
@@ -149,8 +150,10 @@ static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exa
  * late, and from the start; true if that settles it. */
 static bool remat_exact(struct solver *s, uint64_t work_limit)
 {
-    struct ul_remat_exact backward = {.state_limit = backward_states, .work_limit = backward_work};
-    struct ul_remat_exact forward = {.state_limit = exact_states, .work_limit = work_limit};
+    struct ul_remat_exact backward = {.state_limit = backward_states,
+                                      .effort = {.work_limit = backward_work}};
+    struct ul_remat_exact forward = {.state_limit = exact_states,
+                                     .effort = {.work_limit = work_limit}};
     if (s->options->remat != UL_REMAT_BEST || s->options->order != UL_ORDER_BEST)
         return false;
     return remat_exact_run(s, ul_remat_backward_run, "search over computed and resident, backwards",
@@ -169,8 +172,9 @@ static void misfit_measure(struct solver *s)
                                      .budget_bytes = low + (high - low) / 2,
                                      .repeat_limit = UINT64_MAX,
                                      .state_limit = exact_states,
-                                     .work_limit = exact_work / 4,
-                                     .deadline_seconds = s->deadline_seconds};
+                                     .effort = {.work_limit = exact_work / 4,
+                                                .deadline_seconds = s->deadline_seconds,
+                                                .look_every = CLOCK_LOOKS}};
         ul_remat_exact_run(&job);
         uint64_t peak = UINT64_MAX, cost;
         bool found = job.sequence != NULL &&
@@ -188,19 +192,19 @@ static void smallest_measure(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
     uint32_t n = s->graph->node_count;
-    struct ul_remat remat = {.graph = s->graph,
-                             .budget_bytes = r->lower_bound_bytes,
-                             .seed = s->options->seed,
-                             .work_limit = smallest_work,
-                             .deadline_seconds = s->deadline_seconds,
-                             .capacity = n * 8 + 1000,
-                             .cost = UINT64_MAX,
-                             .smallest_peak_bytes = r->peak_bytes};
+    struct ul_remat remat = {
+        .graph = s->graph,
+        .budget_bytes = r->lower_bound_bytes,
+        .seed = s->options->seed,
+        .effort = {.work_limit = smallest_work, .deadline_seconds = s->deadline_seconds},
+        .capacity = n * 8 + 1000,
+        .cost = UINT64_MAX,
+        .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
     const uint32_t *const orders[] = {s->graph->order, r->order};
     ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
-    r->stopped_by_time = r->stopped_by_time || remat.stopped_by_time;
+    r->stopped_by_time = r->stopped_by_time || remat.effort.stopped_by_time;
 }
 
 static void remat_run(struct solver *s)
@@ -215,17 +219,17 @@ static void remat_run(struct solver *s)
             misfit_measure(s);
         return;
     }
-    struct ul_remat remat = {.graph = s->graph,
-                             .budget_bytes = s->options->budget_bytes,
-                             .seed = s->options->seed,
-                             .work_limit = s->options->work_limit,
-                             .deadline_seconds = s->deadline_seconds,
-                             .capacity = n * 8 + 1000,
-                             .cost = UINT64_MAX,
-                             .smallest_peak_bytes = r->peak_bytes};
+    struct ul_remat remat = {
+        .graph = s->graph,
+        .budget_bytes = s->options->budget_bytes,
+        .seed = s->options->seed,
+        .effort = {.work_limit = s->options->work_limit, .deadline_seconds = s->deadline_seconds},
+        .capacity = n * 8 + 1000,
+        .cost = UINT64_MAX,
+        .smallest_peak_bytes = r->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
-    if (remat.work_limit == 0)
-        remat.work_limit = default_remat_work;
+    if (remat.effort.work_limit == 0)
+        remat.effort.work_limit = default_remat_work;
     if (r->peak_bytes <= remat.budget_bytes && r->order_count <= remat.capacity) {
         memcpy(remat.sequence, r->order, sizeof *r->order * r->order_count);
         remat.count = r->order_count;
@@ -234,7 +238,7 @@ static void remat_run(struct solver *s)
     }
     remat_search(s, &remat, orders, order_count);
     remat_programs(s, &remat, orders, order_count);
-    r->stopped_by_time = r->stopped_by_time || remat.stopped_by_time;
+    r->stopped_by_time = r->stopped_by_time || remat.effort.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     if (remat.cost == UINT64_MAX) {
         remat_exact(s, exact_work << 3);
@@ -274,12 +278,7 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
 {
     struct solver s = {.arena = arena, .graph = graph, .options = options, .result = result};
     memset(result, 0, sizeof *result);
-    if (options->time_limit_seconds > 0) {
-        struct timespec now;
-        timespec_get(&now, TIME_UTC);
-        s.deadline_seconds =
-            (double)now.tv_sec + (double)now.tv_nsec * 1e-9 + options->time_limit_seconds;
-    }
+    s.deadline_seconds = ul_deadline_after(options->time_limit_seconds);
     result->peak_bytes = UINT64_MAX;
     result->smallest_budget_bytes = UINT64_MAX;
     order_offer(&s, graph->order, "published order");

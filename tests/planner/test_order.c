@@ -325,7 +325,7 @@ static void test_orders_are_the_same_every_time(void **state)
 /* The least peak of a core, by exact search. */
 static uint64_t core_min(struct ul_arena *arena, const struct ul_order_core *core)
 {
-    struct ul_order_effort effort = {.work_limit = UINT64_MAX};
+    struct ul_effort effort = {.work_limit = UINT64_MAX};
     uint32_t *order = UL_NEW_ARRAY(arena, uint32_t, core->node_count);
     uint64_t lower = 0;
     assert_int_equal(ul_order_downsets(arena, core, &effort, 1 << 20, UINT64_MAX, &lower, order),

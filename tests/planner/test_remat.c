@@ -136,7 +136,7 @@ static struct ul_remat search(struct ul_arena *arena, const struct ul_solve_grap
     assert_true(ul_solve_replay(g, g->order, g->node_count, &peak, &cost));
     struct ul_remat remat = {.graph = g,
                              .budget_bytes = budget,
-                             .work_limit = work,
+                             .effort = {.work_limit = work},
                              .capacity = g->node_count * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = peak};

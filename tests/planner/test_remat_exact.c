@@ -195,7 +195,7 @@ static void check_engine(struct ul_arena *arena, const struct ul_solve_graph *g,
                                  .budget_bytes = budget,
                                  .repeat_limit = limit,
                                  .state_limit = 20000,
-                                 .work_limit = work};
+                                 .effort = {.work_limit = work}};
     uint64_t repeats = min == UINT64_MAX ? UINT64_MAX : min - base_cost(g);
     engine(&job);
     if (job.sequence != NULL)
@@ -304,7 +304,7 @@ static void test_training_graphs(void **state)
                                      .budget_bytes = peak * 3 / 4,
                                      .repeat_limit = UINT64_MAX,
                                      .state_limit = 20000,
-                                     .work_limit = 3000000};
+                                     .effort = {.work_limit = 3000000}};
         ul_remat_exact_run(&job);
         assert_int_equal(job.outcome, UL_REMAT_OPTIMAL);
         check_sequence(&job);
@@ -325,7 +325,7 @@ static void test_what_is_not_served(void **state)
                                  .budget_bytes = 1000,
                                  .repeat_limit = UINT64_MAX,
                                  .state_limit = 100,
-                                 .work_limit = 100};
+                                 .effort = {.work_limit = 100}};
     ul_remat_exact_run(&job);
     assert_int_equal(job.outcome, UL_REMAT_UNKNOWN);
     ul_arena_done(&arena);

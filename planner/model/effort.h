@@ -1,0 +1,34 @@
+/* How much a search may do, in one place: counted work, a deadline beside it, and random numbers.
+ *
+ * Invariants: without a deadline a search depends on its input, its limits and its seed alone.
+ * Units: work is counted by whoever does it (visits, mostly); a deadline is in the seconds of
+ * ul_clock_seconds, and 0 is none. */
+#ifndef UL_EFFORT_H
+#define UL_EFFORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ul_effort {
+    uint64_t work, work_limit;
+    double deadline_seconds; /* 0: none */
+    uint32_t look_every;     /* how many questions the clock is read for; 0 is 1 */
+    uint32_t looks;
+    bool stopped_by_time;
+};
+
+/* The wall clock: the only place where a search reads it. */
+double ul_clock_seconds(void);
+/* So many seconds from now; 0 for 0. */
+double ul_deadline_after(double seconds);
+/* What is left until a deadline: 0 where there is none, and something below 0 where it is past. */
+double ul_deadline_left(double deadline_seconds);
+/* Whether the work or the time has run out. */
+bool ul_effort_spent(struct ul_effort *effort);
+
+/* The next of the random numbers that follow from *state. */
+uint64_t ul_seed_next(uint64_t *state);
+/* The same, in (0, 1). */
+double ul_seed_unit(uint64_t *state);
+
+#endif
