@@ -61,6 +61,7 @@ static bool read_layout(struct ul_pack *layout, const dnnl_memory_desc_t *desc)
 bool ul_dnnl_each_offer(struct ul_dnnl *dnnl, const struct ul_call *call, bool pack,
                         ul_dnnl_visit *visit, void *context)
 {
+    UL_ASSERT(visit != NULL);
     struct ul_dnnl_desc desc;
     dnnl_primitive_desc_iterator_t iterator = NULL;
     bool stopped = false;
@@ -109,6 +110,7 @@ struct repeat {
 static bool choose_again(void *context, const_dnnl_primitive_desc_t pd)
 {
     struct repeat *repeat = context;
+    UL_ASSERT(repeat->call->implementation != NULL);
     const char *name = ul_dnnl_offer_name(pd);
     bool same = strcmp(name, repeat->call->implementation) == 0;
     if (!ul_call_refuses(repeat->call, name) && (same || !repeat->found)) {
@@ -124,6 +126,7 @@ static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *cal
 {
     bool each = threads < EVERY_THREAD || call->kind == UL_CALL_MATMUL;
     uint32_t next = each ? threads + 1 : 2 * threads;
+    UL_ASSERT(next > threads);
     return threads < dnnl->thread_count && next > dnnl->thread_count ? dnnl->thread_count : next;
 }
 
@@ -131,6 +134,7 @@ static uint32_t next_count(const struct ul_dnnl *dnnl, const struct ul_call *cal
  * makes room for the scratch of each. The fewest first: what drops out mostly does so there. */
 static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool pack)
 {
+    UL_ASSERT(call->implementation != NULL);
     struct ul_call requested = *call;
     struct repeat repeat = {.call = &requested, .found = true};
     requested.pack = pack ? &requested.layout : call->pack;
@@ -228,6 +232,7 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
 bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
                    const char *only)
 {
+    UL_ASSERT(call->src_copy_bytes == 0 && call->dst_copy_bytes == 0);
     enum { MIN_PRODUCTS_PER_BYTE = 8 };
     uint64_t src_bytes = copy_bytes(call, &call->src);
     uint64_t dst_bytes = copy_bytes(call, &call->dst);
@@ -286,5 +291,6 @@ bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
         }
     }
     call->call = answer->call;
+    UL_ASSERT(answer->call.implementation == NULL || !pack || answer->call.pack != NULL);
     return answer->call.implementation != NULL;
 }

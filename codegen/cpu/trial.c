@@ -63,6 +63,7 @@ static void lanes_init(struct lanes *lanes, const struct ul_call_tensor *tensor,
 
 static bool lanes_next(struct lanes *lanes)
 {
+    UL_ASSERT(lanes->inner < lanes->rank);
     for (uint32_t d = lanes->rank; d-- > 0;) {
         if (d == lanes->inner)
             continue;
@@ -93,6 +94,7 @@ static struct ul_call_tensor seen(const struct ul_call *call, const struct ul_ca
     if (copy_bytes == 0)
         return *tensor;
     (void)ul_call_dense(call->kind, tensor, &dense);
+    UL_ASSERT(dense.rank == tensor->rank);
     return dense;
 }
 
@@ -151,6 +153,7 @@ static void fill(float *to, struct lanes *lanes, const struct source *source)
 static void hash_rows(const float *from, struct lanes *lanes, uint32_t axis, uint64_t seed,
                       uint64_t *hashes)
 {
+    UL_ASSERT(axis < lanes->rank);
     uint32_t inner = lanes->inner;
     do {
         for (int64_t i = 0; i < lanes->dims[inner]; i++) {
@@ -182,6 +185,7 @@ struct run {
  * primitive. */
 static float *bind(struct run *run, int arg, uint64_t size_bytes)
 {
+    UL_ASSERT(run->arg_count < MAX_ARGS);
     dnnl_memory_desc_t row;
     dnnl_dims_t dims = {(dnnl_dim_t)((size_bytes + 3) / 4)};
     unsigned char *memory = ul_arena_alloc(&run->arena, size_bytes + ALIGN_BYTES);
@@ -243,6 +247,7 @@ static bool is_padded(const struct ul_call *call)
 /* Sums of about 1 that are as often negative: no function behind makes them all alike. */
 static struct source weight_source(const struct run *run)
 {
+    UL_ASSERT(run->trial->whole->weights.rank >= 2);
     const struct ul_call *whole = run->trial->whole;
     const struct ul_call_tensor *weights = &whole->weights;
     struct source source = source_of(run, WEIGHTS);
@@ -338,6 +343,7 @@ static uint64_t round_count(const struct ul_trial *trial)
     uint64_t results = 1;
     for (uint32_t d = 0; d < whole->dst.rank; d++)
         results *= d == trial->axis ? 1 : (uint64_t)whole->dst.dims[d];
+    UL_ASSERT(results > 0);
     uint64_t rounds = (MIN_RESULTS + results - 1) / results;
     rounds = rounds < MAX_ROUNDS ? rounds : MAX_ROUNDS;
     return is_padded(whole) && rounds == 1 && whole->dst.dims[1] == 1 ? 2 : rounds;
@@ -365,6 +371,7 @@ static bool run_offer(void *context, const_dnnl_primitive_desc_t offer)
 
 bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes)
 {
+    UL_ASSERT(trial->part->implementation != NULL && trial->axis < trial->part->dst.rank);
     struct run run = {.dnnl = dnnl, .trial = trial, .hashes = hashes};
     int dynamic = omp_get_dynamic();
     /* In a smaller team the library's products leave out what a missing thread would have done. */

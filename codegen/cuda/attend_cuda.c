@@ -81,6 +81,7 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
     int64_t out = block * (shape->groups * (chunk + 8) + 2 * shape->groups + 1);
     int64_t in = kv + 2 * band * shape->rows * shape->groups * shape->down;
     to->grid.shared_bytes = (uint32_t)(2 * larger(in, 2 * out));
+    UL_ASSERT(to->grid.threads <= 1024);
 }
 
 /* The shape of a block of threads. As many queries as leave enough blocks for all processors, and
@@ -105,6 +106,8 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
     to->depth = ceil_to(to->attend->size, is_narrow ? 16 : 32);
     to->width = ceil_to(to->attend->value_size, is_narrow ? 16 : 32);
     for (;; shape++) {
+        UL_ASSERT(shape < (is_narrow ? narrow + sizeof narrow / sizeof *narrow
+                                     : wide + sizeof wide / sizeof *wide));
         int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
@@ -131,6 +134,7 @@ static int64_t size_threads(struct attend_out *to, int64_t heads)
             break;
     }
     to->grid.shared_bytes = (uint32_t)bytes;
+    UL_ASSERT(to->rows > 0 && bytes <= SHARED_BYTES);
     return 16 * to->rows;
 }
 
@@ -187,6 +191,7 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
     to->k_pack = pack_of(to, to->scores, 'b', true, keys * to->depth);
     to->v_pack = pack_of(to, to->values, 'b', false, keys * to->width);
     to->grid.tile_count = (attend->queries + queries - 1) / queries;
+    UL_ASSERT(to->grid.threads > 0 && to->q_pack > 0 && to->k_pack > 0 && to->v_pack > 0);
 }
 
 static struct ul_contract_out out_of(const struct attend_out *to,
@@ -333,6 +338,7 @@ bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *
 void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
                          struct ul_contract_grid *grid)
 {
+    UL_ASSERT(ul_attend_cuda_can(kernel, attend));
     struct attend_out to;
     init(&to, kernel, attend);
     *grid = to.grid;

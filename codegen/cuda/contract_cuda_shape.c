@@ -150,6 +150,7 @@ static bool is_packed(const struct ul_operand *operand, const struct ul_contract
 struct ul_contract_cuda_reading ul_contract_cuda_read_by(const struct ul_contract_plan *plan,
                                                          char name, int max)
 {
+    UL_ASSERT((name == 'a' || name == 'b') && max > 0);
     bool is_a = name == 'a';
     const struct ul_operand *operand = is_a ? &plan->contraction->a : &plan->contraction->b;
     const struct ul_contract_dims *k = is_a ? &plan->a_k : &plan->b_k;
@@ -229,7 +230,9 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
         min_cycles = plan->cycles = cycles;
         plan->tile = tiles[i];
     }
+    UL_ASSERT(plan->cycles > 0);
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
+    UL_ASSERT(plan->grid.shared_bytes <= SHARED_BYTES);
     plan->grid.tile_count =
         divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }
@@ -251,6 +254,7 @@ static void choose_threads_tile(struct ul_contract_cuda_plan *plan)
     int threads = tile->m / tile->thread_m * (tile->n / tile->thread_n) * tile->splits;
     int pack = 16 / (int)base->element_bytes;
     plan->grid.threads = (uint32_t)threads;
+    UL_ASSERT(threads >= 32 && threads <= 1024);
     plan->a = ul_contract_cuda_read_by(base, 'a',
                                        base->a_same ? min(pack, tile->m * tile->k / threads) : 1);
     plan->b = ul_contract_cuda_read_by(base, 'b',
@@ -289,6 +293,7 @@ static void choose_mma_tile(struct ul_contract_cuda_plan *plan, const struct ul_
     plan->kind = kind_of(kernel, &base->contraction->a);
     choose_tile(plan, tiles, sizeof tiles / sizeof tiles[0], MMA_CYCLE, mma_bytes);
     plan->grid.threads = (uint32_t)(32 * (tile->m / tile->thread_m) * (tile->n / tile->thread_n));
+    UL_ASSERT(plan->kind != NULL && plan->grid.threads <= 1024);
     plan->a = ul_contract_cuda_read_by(base, 'a', 8);
     plan->b = ul_contract_cuda_read_by(base, 'b', 8);
 }
@@ -342,6 +347,7 @@ static int dot_pack(const struct ul_contract_cuda_plan *plan)
 
 static void choose_dot(struct ul_contract_cuda_plan *plan)
 {
+    UL_ASSERT(plan->dot_pack > 0);
     const struct ul_contract_plan *base = &plan->base;
     int64_t warps = DOT_THREADS / 32;
     plan->form = UL_CONTRACT_CUDA_DOT;
@@ -406,6 +412,7 @@ void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct
  * runs of neighbours in memory staying together. */
 static uint32_t split_dim(const struct ul_contraction *c, int64_t partials)
 {
+    UL_ASSERT(partials > 1);
     uint32_t first = c->m_count + c->n_count, best = UL_CONTRACT_DIMS;
     for (uint32_t d = first; d < first + c->k_count; d++) {
         bool is_unit = c->a.at.strides[d] == 1 || c->b.at.strides[d] == 1;
@@ -444,5 +451,6 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
         min_cycles = cycles;
         best = (struct ul_contract_cuda_split){.partials = partials, .dim = dim};
     }
+    UL_ASSERT(best.partials == 1 || c->extents[best.dim] % best.partials == 0);
     return best;
 }

@@ -83,6 +83,7 @@ static bool supports_posts(const struct ul_call *call, bool is_product)
 /* One of the last two axes has elements side by side, the other steps over it. */
 static bool is_matrix(const struct ul_call_tensor *tensor)
 {
+    UL_ASSERT(tensor->rank >= 2);
     uint32_t r = tensor->rank - 2, c = tensor->rank - 1;
     const int64_t *dims = tensor->dims, *strides = tensor->strides;
     return (strides[c] == 1 && strides[r] >= dims[c]) || (strides[r] == 1 && strides[c] >= dims[r]);
@@ -90,6 +91,7 @@ static bool is_matrix(const struct ul_call_tensor *tensor)
 
 static bool is_row_major(const struct ul_call_tensor *tensor)
 {
+    UL_ASSERT(tensor->rank >= 2);
     uint32_t r = tensor->rank - 2, c = tensor->rank - 1;
     return tensor->strides[c] == 1 && tensor->strides[r] >= tensor->dims[c];
 }
@@ -131,6 +133,7 @@ static uint64_t product_workspace(const struct ul_call *call)
     const int64_t *dims = &call->dst.dims[call->dst.rank - 2];
     uint64_t tiles = (uint64_t)((dims[0] + TILE - 1) / TILE * ((dims[1] + TILE - 1) / TILE));
     tiles *= call->dst.rank == 3 ? (uint64_t)call->dst.dims[0] : 1;
+    UL_ASSERT(tiles > 0);
     uint64_t splits = tiles < TILES ? TILES / tiles : 1;
     uint64_t max = (uint64_t)call->src.dims[call->src.rank - 1] / MIN_SPLIT;
     splits = splits < max ? splits : max;
@@ -172,6 +175,7 @@ static bool is_pointwise(const struct ul_call *call)
 
 static void make_rows(struct ul_call_tensor *tensor)
 {
+    UL_ASSERT(tensor->rank > 2 && tensor->dims[1] > 0);
     int64_t stride = pixel_stride(tensor), channels = tensor->dims[1];
     int64_t pixels = (int64_t)elements_of(tensor) / channels;
     struct ul_call_tensor rows = *tensor;
@@ -212,6 +216,7 @@ static void make_product(struct ul_call *call)
     memset(call->pads, 0, sizeof call->pads);
     for (uint32_t d = 0; d < 3; d++)
         call->dilations[d] = 1;
+    UL_ASSERT(call->src.dims[0] == call->dst.dims[0]);
 }
 
 /* Dense, with the axis `channels` innermost and the others in their order. */
@@ -261,6 +266,7 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
     bool lies_well = align == 0 || align >= UL_PLAN_ALIGN_BYTES;
     uint64_t max = lies_well ? context->options->workspace_bytes / 64 * 64 : 0;
     uint64_t bytes = (wanted_bytes + TABLE_BYTES + 63) / 64 * 64;
+    UL_ASSERT(bytes % 64 == 0);
     return bytes < max ? bytes : max;
 }
 
@@ -270,6 +276,7 @@ static uint64_t bounded(const struct context *context, uint64_t wanted_bytes)
  * ours. */
 static double leaner(void *context, struct ul_call *call)
 {
+    UL_ASSERT(call->implementation != NULL);
     bool is_product = call->kind == UL_CALL_MATMUL, has_more = call->scratch_bytes > TABLE_BYTES;
     (void)context;
     if (call->scratch_bytes == 0)
@@ -282,6 +289,7 @@ static double leaner(void *context, struct ul_call *call)
 
 static uint32_t align_of(const struct context *context, const struct ul_group_call *call)
 {
+    UL_ASSERT(call->align_bytes > 0);
     uint32_t align = call->align_bytes;
     while (context->options->align_bytes % align != 0)
         align /= 2;
@@ -306,6 +314,7 @@ static bool answer(void *data, struct ul_group_call *group, bool pack)
         !(is_product ? supports_product(call, group->product_count)
                      : is_convolution && supports_convolution(call, group->product_count)))
         return false;
+    UL_ASSERT(call->implementation == NULL);
     call->implementation = is_product ? "cublaslt" : "cudnn";
     call->align_bytes = align_of(context, group);
     call->tf32 = context->options->tf32 && call->src.type == UL_CALL_F32;
@@ -335,5 +344,6 @@ enum ul_status ul_cuda_open_library(struct ul_arena *arena,
                                                   .leaner = leaner,
                                                   .close = close_context};
     *library = &context->library;
+    UL_ASSERT(context->library.answer != NULL);
     return UL_OK;
 }

@@ -217,6 +217,7 @@ static void set_all(struct builder *b, struct ul_phase *phase, ul_ks first, enum
 static void set_strided(struct builder *b, struct ul_phase *phase, ul_ks id,
                         const struct ul_nest *nest)
 {
+    UL_ASSERT(nest->count > 0 && phase->nests[id] == NULL);
     phase->modes[id] = UL_TEAM_STRIDED;
     phase->nests[id] = ul_arena_copy(b->arena, nest, sizeof *nest);
 }
@@ -326,6 +327,7 @@ static void move_to_scratch(struct builder *b, struct ul_phase *phase)
 static struct ul_phase *phase_add(struct builder *b, enum ul_phase_kind kind, ul_ks first,
                                   ul_ks end)
 {
+    UL_ASSERT(first != end);
     struct ul_grid *grid = b->grid;
     UL_GROW(b->arena, grid->phases, grid->phase_count, grid->phase_capacity);
     struct ul_phase *phase = &grid->phases[grid->phase_count++];
@@ -383,6 +385,8 @@ static void set_launch(struct ul_phase *phase)
     }
     if (phase->block_count > MAX_BLOCKS)
         phase->block_count = MAX_BLOCKS;
+    UL_ASSERT(phase->block_threads > 0 && phase->block_threads <= MAX_BLOCK);
+    UL_ASSERT(phase->block_count > 0 && phase->own_bytes % UL_PLAN_ALIGN_BYTES == 0);
 }
 
 static void place_phase(struct builder *b, struct ul_phase *phase)
@@ -554,6 +558,7 @@ static void make_team(struct builder *b, struct ul_phase *phase, const bool *own
                        (!phase->is_folded[i] || phase->places[i] == (uint8_t)UL_PLACE_REGISTER);
     if (!in_registers)
         set_team(b, phase, own, false);
+    UL_ASSERT(phase->team >= UL_WARP && phase->team <= MAX_BLOCK);
 }
 
 /* Elements at once, where enough threads are left to fill the device. */
@@ -599,6 +604,7 @@ static void make_tiles(struct builder *b, struct ul_phase *phase, ul_ks contract
     ul_contract_cuda_grid(b->kernel,
                           &b->kernel->contractions[stmt_get(b, contraction)->contraction], &grid);
     phase->kind = UL_PHASE_TILES;
+    UL_ASSERT(grid.threads >= UL_WARP && grid.threads <= MAX_BLOCK);
     phase->block_threads = grid.threads;
     set_places(b, phase, NULL);
     if (__builtin_mul_overflow(grid.tile_count, phase->items.total, &phase->block_count))
@@ -712,6 +718,7 @@ static ul_ks group_end(struct builder *b, ul_ks first)
         if (end != UL_NONE && is_before(b, end, until))
             end = until;
     }
+    UL_ASSERT(end == UL_NONE || end != first);
     return end;
 }
 
@@ -781,6 +788,7 @@ static void cut_list(struct builder *b, ul_ks first)
         bool is_items = is_one && stmt->kind == UL_KS_FOR && collect_items(b, id, &nest, own);
         if (is_one && !is_items && is_host_loop(b, id)) {
             int64_t count = b->kernel->vars[stmt->var].high + 1, outer = b->launches;
+            UL_ASSERT(b->host_count < UL_GRID_HOSTS);
             b->hosts[b->host_count++] = id;
             b->launches *= count > 0 ? count : 1;
             cut_list(b, stmt->body);
@@ -824,6 +832,7 @@ static void place_scratch(struct builder *b)
         own = bytes > own ? bytes : own;
     }
     grid->own_offset_bytes = total;
+    UL_ASSERT(total % UL_PLAN_ALIGN_BYTES == 0);
     grid->scratch_bytes = ul_size_add_or_die(total, own);
 }
 
@@ -840,4 +849,5 @@ void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bo
     place_scratch(&b);
     ul_grid_join(grid, kernel, &b.scratch);
     ul_arena_done(&b.scratch);
+    UL_ASSERT(b.host_count == 0 && b.launches == 1);
 }

@@ -153,6 +153,7 @@ static void add_term(struct owner *owner, ul_kx id, int64_t factor)
     memmove(&owner->factors[at + 1], &owner->factors[at], behind * sizeof *owner->factors);
     owner->terms[at] = id;
     owner->factors[at] = factor;
+    UL_ASSERT(owner->term_count <= MAX_TERMS);
 }
 
 /* Adds factor * expression to an index, following names; `strided` gets the factors of the nest's

@@ -74,6 +74,7 @@ static ul_ks match_fold(const struct folder *f, ul_ks id, struct ul_grid_fold *f
             return id;
         at = stmt_get(f, at)->next;
     }
+    UL_ASSERT((fold->width & (fold->width - 1)) == 0);
     return at;
 }
 
@@ -142,6 +143,7 @@ static void find_folds(struct folder *f, ul_ks first, ul_ks end)
             count_list(f, first, id, fold.buffer, false, &count) &&
             count_list(f, behind, end, fold.buffer, true, &count) &&
             count == f->uses[fold.buffer]) {
+            UL_ASSERT(!f->phase->is_folded[fold.buffer]);
             f->phase->folds[id] = ul_arena_copy(f->arena, &fold, sizeof fold);
             f->phase->is_folded[fold.buffer] = true;
             f->phase->modes[id] = UL_TEAM_FOLD;

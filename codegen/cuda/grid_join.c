@@ -69,6 +69,7 @@ static void add_index(const struct joiner *j, struct affine *to, ul_kx id, int64
 /* The range of what is left modulo `modulus` (0: of all); false where it goes around. */
 static bool range_of(const struct affine *a, int64_t modulus, int64_t *low, int64_t *high)
 {
+    UL_ASSERT(modulus >= 0);
     *low = *high = a->constant;
     for (uint32_t i = 0; i < a->count; i++) {
         int64_t reach = a->factors[i] * a->highs[i];
@@ -160,6 +161,7 @@ static bool is_joinable(const struct ul_phase *phase)
 
 static bool can_join(const struct joiner *j, uint32_t first, uint32_t number)
 {
+    UL_ASSERT(first < number && number < j->grid->phase_count);
     const struct ul_phase *phase = &j->grid->phases[number];
     const struct ul_phase *leader = &j->grid->phases[first];
     if (!is_joinable(phase) || !is_joinable(leader) || number - first == MAX_JOINED ||
@@ -185,6 +187,7 @@ static void set_blocks(struct ul_phase *phases, uint32_t count)
     int64_t first = 0;
     for (uint32_t i = 0; i < count; i++)
         threads = phases[i].block_threads > threads ? phases[i].block_threads : threads;
+    UL_ASSERT(threads > 0);
     for (uint32_t i = 0; i < count; i++) {
         int64_t all = phases[i].block_count * phases[i].block_threads;
         phases[i].block_count = (all + threads - 1) / threads;

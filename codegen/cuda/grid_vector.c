@@ -26,6 +26,7 @@ struct vectors {
 
 static struct vectors vectors_of(const struct ul_kernel *kernel, const struct ul_nest *nest)
 {
+    UL_ASSERT(nest->count > 0);
     const struct ul_ks_data *loop = &kernel->stmts[nest->loops[nest->count - 1]];
     return (struct vectors){.kernel = kernel, .body = loop->body, .var = loop->var};
 }
@@ -75,6 +76,7 @@ static bool is_even(const struct vectors *v, ul_kx id, int64_t factor, int64_t *
 
 bool ul_grid_is_contiguous(const struct ul_kernel *kernel, const struct ul_nest *nest, ul_kx index)
 {
+    UL_ASSERT(nest->vector > 0);
     struct vectors v = vectors_of(kernel, nest);
     v.width = nest->vector;
     int64_t own = 0;
@@ -163,6 +165,7 @@ static uint64_t element_bytes(struct vectors *v)
 /* Are vectors of the width stored whole? */
 static bool fits_width(struct vectors *v, const struct ul_nest *nest, int64_t width)
 {
+    UL_ASSERT(width > 0);
     v->width = width;
     if (nest->rounds[nest->count - 1] % width != 0)
         return false;
@@ -190,5 +193,6 @@ uint32_t ul_grid_vector(const struct ul_nest *nest, const struct ul_kernel *kern
     while (threads > 0 && nest->total / width > threads &&
            2 * width * (int64_t)bytes <= MAX_BYTES && fits_width(&v, nest, 2 * width))
         width *= 2;
+    UL_ASSERT(nest->rounds[nest->count - 1] % width == 0);
     return (uint32_t)width;
 }

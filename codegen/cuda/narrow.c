@@ -83,6 +83,7 @@ static void look_at_operand(struct narrower *n, const struct ul_operand *operand
 /* Queries and keys of attention, whose scores are printed as expressions of them. */
 static void name_attend(struct narrower *n, const struct ul_attend *attend)
 {
+    UL_ASSERT(attend->queries >= 0 && attend->keys >= 0);
     const uint32_t *vars = attend->scores[0].vars;
     n->is_short[vars[0]] = fits(0, attend->queries);
     n->is_short[vars[1]] = fits(0, attend->keys);

@@ -205,6 +205,7 @@ static void find_packs(struct printer *printer, const struct ul_nest *nest, ul_k
 /* The body of the innermost loop. */
 static ul_ks nest_body(const struct printer *printer, const struct ul_nest *nest)
 {
+    UL_ASSERT(nest->count > 0);
     return stmt_get(printer, nest->loops[nest->count - 1])->body;
 }
 
@@ -260,6 +261,7 @@ static void put_pack_body(struct printer *printer, const struct ul_nest *nest, u
 static void put_pack(struct printer *printer, const struct ul_nest *nest, const char *name,
                      uint32_t indent)
 {
+    UL_ASSERT(nest->vector > 1 && nest->rounds[nest->count - 1] % nest->vector == 0);
     struct ul_nest packs = *nest;
     uint32_t last = nest->count - 1;
     uint32_t var = stmt_get(printer, nest->loops[last])->var;
@@ -329,6 +331,7 @@ static void put_aligned(struct printer *printer, const struct ul_nest *nest, uin
 /* for (v = t_thread; v < count; v += team), or the one round of each lane. */
 static void put_strided_loop(struct printer *printer, const struct ul_nest *nest, uint32_t indent)
 {
+    UL_ASSERT(nest->count > 0);
     const struct ul_phase *phase = printer->phase;
     const struct ul_ks_data *loop = stmt_get(printer, nest->loops[0]);
     uint32_t var = loop->var;
@@ -875,6 +878,7 @@ static void put_team_names(struct printer *printer)
 
 static ul_ks tiled_contraction(const struct printer *printer)
 {
+    UL_ASSERT(printer->phase->kind == UL_PHASE_TILES);
     ul_ks id = printer->phase->first;
     while (stmt_get(printer, id)->kind != UL_KS_CONTRACT)
         id = stmt_get(printer, id)->next;
@@ -892,6 +896,7 @@ static void put_head(struct printer *printer, uint32_t number)
 /* Phases that share a launch, each with blocks of its own. */
 static void put_joined(struct printer *printer, uint32_t number)
 {
+    UL_ASSERT(printer->grid.phases[number].joined_count > 1);
     const struct ul_phase *phases = &printer->grid.phases[number];
     put_head(printer, number);
     ul_text_put(printer->text, "    UL_ENTER(run);\n");
@@ -914,6 +919,7 @@ static void put_joined(struct printer *printer, uint32_t number)
 
 static void put_phase(struct printer *printer, uint32_t number)
 {
+    UL_ASSERT(printer->grid.phases[number].joined_count == 1);
     put_head(printer, number);
     const struct ul_phase *phase = printer->phase = &printer->grid.phases[number];
     const bool *is_needed = find_mentions(printer);
@@ -952,6 +958,7 @@ static void put_phase(struct printer *printer, uint32_t number)
 
 static void put_launch(struct printer *printer, uint32_t number, uint32_t indent)
 {
+    UL_ASSERT(printer->grid.phases[number].joined_count > 0);
     const struct ul_phase *phases = &printer->grid.phases[number];
     const struct ul_phase *last = &phases[phases->joined_count - 1];
     ul_put_indent(&printer->expr, indent);
@@ -1014,6 +1021,7 @@ static void put_host(struct printer *printer)
     }
     put_hosts(printer, before, NULL);
     ul_text_put(printer->text, "}\n");
+    UL_ASSERT(before == NULL || before->block_count > 0);
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,

@@ -47,10 +47,12 @@ static void share_tiles(struct ul_contract_plan *plan, uint32_t shares)
     }
     if (plan->rows_each >= plan->m)
         plan->rows_each = plan->m;
+    UL_ASSERT(plan->items > 0 && plan->rows_each > 0);
 }
 
 static void share_runs(struct ul_contract_plan *plan, int64_t count, int64_t each)
 {
+    UL_ASSERT(count > 0 && each > 0);
     plan->columns_each = each;
     plan->rows_each = plan->m;
     plan->items = divide_up(count, each);
@@ -89,6 +91,7 @@ void ul_contract_share(struct ul_contract_plan *plan, uint32_t shares)
         break;
     }
     plan->shares = plan->items > 1 ? shares : 1;
+    UL_ASSERT(plan->items >= 0 && plan->shares <= (shares > 1 ? shares : 1));
 }
 
 int64_t ul_contract_items(const struct ul_kernel *kernel, const struct ul_contraction *contraction,

@@ -198,10 +198,12 @@ void ul_contract_merge(const struct ul_contraction *contraction,
         dims->carrier[0] = first + count - 1;
         dims->extents[0] = 1;
     }
+    UL_ASSERT(dims->count > 0 && dims->count <= UL_CONTRACT_DIMS);
 }
 
 static int64_t product(const struct ul_contraction *contraction, uint32_t first, uint32_t count)
 {
+    UL_ASSERT(first + count <= UL_CONTRACT_DIMS);
     uint64_t total = 1;
     for (uint32_t d = first; d < first + count; d++)
         total = ul_size_mul_or_die(total, (uint64_t)contraction->extents[d]);
@@ -218,6 +220,7 @@ static bool is_plain(const struct ul_kernel *kernel, const struct ul_contraction
 /* The stride of the last merged dimension. */
 static int64_t last_stride(const struct ul_affine *at, const struct ul_contract_dims *dims)
 {
+    UL_ASSERT(dims->count > 0);
     return at->strides[dims->carrier[dims->count - 1]];
 }
 
@@ -296,12 +299,14 @@ static void size_tiles(struct ul_contract_plan *plan)
     plan->sums_bytes = plan->rows * UL_CONTRACT_BLOCK_BYTES;
     if (plan->packs_a)
         plan->a_bytes = (UL_CONTRACT_ROWS * plan->depth * plan->element_bytes + 63) / 64 * 64;
+    UL_ASSERT(plan->depth > 0 && plan->rows > 0);
 }
 
 /* Sums of a run of columns, and a part of the rows of a when they cannot be read in place. */
 static void size_row(struct ul_contract_plan *plan)
 {
     int64_t max = ROW_BYTES / plan->element_bytes / plan->m;
+    UL_ASSERT(max > 0);
     plan->rows = plan->m;
     plan->row_cols = plan->n < max ? plan->n : max;
     plan->sums_bytes = (plan->m * plan->row_cols * plan->element_bytes + 63) / 64 * 64;

@@ -59,6 +59,7 @@ static void count_flops(struct walk *walk, uint64_t operations)
 
 static void count_access(struct walk *walk, uint32_t buffer, uint64_t times)
 {
+    UL_ASSERT(buffer < walk->kernel->buffer_count);
     walk->accesses[buffer] = ul_size_add_saturating(walk->accesses[buffer], times);
 }
 
@@ -106,6 +107,7 @@ static int64_t stride_of_product(const struct walk *walk, const struct ul_kx_dat
 
 static int64_t stride_of(const struct walk *walk, ul_kx id)
 {
+    UL_ASSERT(id < walk->kernel->expr_count);
     const struct ul_kx_data *expr = &walk->kernel->exprs[id];
     if (expr->op == UL_KX_INT || expr->op == UL_KX_FLOAT)
         return 0;
@@ -339,6 +341,7 @@ static uint64_t filled_columns(const struct ul_contract_plan *plan)
     uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
     uint64_t n = (uint64_t)plan->n;
     uint64_t row = (uint64_t)row_extent(plan->contraction);
+    UL_ASSERT(n % row == 0);
     if (plan->schedule == UL_CONTRACT_TILE)
         return (n + lanes - 1) / lanes * lanes;
     if (plan->schedule == UL_CONTRACT_WINDOW)
@@ -413,6 +416,7 @@ static void count_region(struct walk *walk, ul_ks id, const struct ul_region *re
     struct ul_work *work = walk->work;
     struct ul_work before = *work;
     uint64_t items = (uint64_t)region->item_count, product;
+    UL_ASSERT(items > 0 && region->shares > 0);
     uint64_t longest = (items + region->shares - 1) / region->shares;
     count_statement(walk, id, times);
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++) {
@@ -439,6 +443,7 @@ static void count_list(struct walk *walk, ul_ks first, uint64_t times)
 void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_threads *threads,
                           struct ul_arena *scratch, struct ul_work *work, uint64_t *accesses)
 {
+    UL_ASSERT(threads == NULL || threads->count > 0);
     *work = (struct ul_work){.flop_count = 0};
     struct walk walk = {.kernel = kernel,
                         .threads = threads,
@@ -451,6 +456,7 @@ void ul_kernel_count_work(const struct ul_kernel *kernel, const struct ul_thread
 
 double ul_statement_ns(const struct ul_kernel *kernel, ul_ks statement, struct ul_arena *scratch)
 {
+    UL_ASSERT(statement < kernel->stmt_count);
     const struct ul_profile *profile = ul_profile_find(UL_PROFILE_DEFAULT);
     struct ul_work work = {.flop_count = 0};
     struct walk walk = {.kernel = kernel,

@@ -171,6 +171,7 @@ static const char *put_encoder(const struct ul_expr_printer *printer, enum ul_dt
 
 void ul_put_load(const struct ul_expr_printer *printer, uint32_t buffer, const char *index)
 {
+    UL_ASSERT(buffer < printer->kernel->buffer_count);
     enum ul_dtype dtype = printer->kernel->buffers[buffer].dtype;
     const char *decode = ul_decoder_name(dtype);
     if (decode != NULL)
@@ -182,6 +183,7 @@ void ul_put_load(const struct ul_expr_printer *printer, uint32_t buffer, const c
 /* buffer[index], as it is stored. */
 static void put_element(const struct ul_expr_printer *printer, uint32_t buffer, ul_kx index)
 {
+    UL_ASSERT(buffer < printer->kernel->buffer_count);
     ul_text_printf(printer->text, "b%u", buffer);
     if (printer->is_scalar != NULL && printer->is_scalar[buffer])
         return;
@@ -231,6 +233,8 @@ static void put_cast(const struct ul_expr_printer *printer, const struct ul_kx_d
 
 static void put_bitcast(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
+    UL_ASSERT(ul_dtype_get(ul_kx_dtype(printer->kernel, expr->a))->size_bytes ==
+              ul_dtype_get(expr->dtype)->size_bytes);
     enum ul_dtype from = ul_kx_dtype(printer->kernel, expr->a);
     if (is_float(from) == is_float(expr->dtype)) {
         ul_text_printf(printer->text, "(%s)", ul_c_type(expr->dtype));
@@ -249,6 +253,7 @@ static void put_bitcast(const struct ul_expr_printer *printer, const struct ul_k
 static void put_round_to(const struct ul_expr_printer *printer, const struct ul_kx_data *expr)
 {
     enum ul_dtype storage = (enum ul_dtype)(expr->imm_int & 255);
+    UL_ASSERT(ul_decoder_name(storage) != NULL);
     bool saturate = (expr->imm_int & 256) != 0;
     ul_text_printf(printer->text, "%s(", ul_decoder_name(storage));
     bool clamp = saturate && (storage == UL_F16 || storage == UL_BF16);

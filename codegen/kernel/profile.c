@@ -131,6 +131,7 @@ static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
                          const struct ul_traffic *traffic, uint64_t rounds)
 {
+    UL_ASSERT(profile->level_count > 0 && profile->level_count <= UL_PROFILE_LEVELS);
     static const double max = (double)UL_PROFILE_MAX_NS;
     UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
     double busy_ns = sum_ns(profile, work->counts);

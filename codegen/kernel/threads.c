@@ -41,6 +41,7 @@ struct chooser {
 
 static double speed_up(int64_t items, uint32_t shares)
 {
+    UL_ASSERT(items > 0 && shares > 0);
     int64_t longest = (items + shares - 1) / shares;
     return (double)items / (double)longest;
 }
@@ -53,6 +54,7 @@ static uint64_t buffer_bytes(const struct ul_buffer *buffer)
 /* May threads share the loops of the region? Then sets what they need of their own. */
 static bool can_share(struct chooser *chooser, struct ul_region *region)
 {
+    UL_ASSERT(region->level_count > 0 && region->shares > 1);
     const struct ul_kernel *kernel = chooser->kernel;
     struct ul_touched inside, everywhere;
     uint64_t private_bytes = 0;
@@ -76,6 +78,7 @@ static bool can_share(struct chooser *chooser, struct ul_region *region)
 /* Cuts the last level, whose rounds are short, into pieces: as many as make the shares even. */
 static void cut_last(struct ul_region *region)
 {
+    UL_ASSERT(region->level_count > 0);
     uint32_t last = region->level_count - 1;
     int64_t count = region->counts[last], outer = 1;
     for (uint32_t i = 0; i < last; i++)
@@ -139,6 +142,7 @@ static void drop_regions(struct chooser *chooser, ul_ks first)
 
 static void set_region(struct chooser *chooser, ul_ks id, const struct ul_region *region)
 {
+    UL_ASSERT(chooser->threads->regions[id] == NULL && region->item_count > 0);
     chooser->threads->regions[id] = ul_arena_copy(chooser->arena, region, sizeof *region);
 }
 
@@ -227,4 +231,5 @@ void ul_threads_init(struct ul_threads *threads, const struct ul_kernel *kernel,
         if (threads->regions[id] != NULL)
             note_region(threads, kernel, threads->regions[id]);
     }
+    UL_ASSERT(threads->shares >= 1 && threads->shares <= (count > 1 ? count : 1));
 }

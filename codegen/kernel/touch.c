@@ -38,6 +38,7 @@ static void count_loads(struct ul_touched *t, ul_kx id)
 
 static void count_operand(struct ul_touched *t, const struct ul_operand *operand)
 {
+    UL_ASSERT(operand->buffer < t->kernel->buffer_count);
     t->uses[operand->buffer]++;
     count_loads(t, operand->at.base);
     count_loads(t, operand->transform);
@@ -125,6 +126,7 @@ void ul_touch_loops(struct ul_touched *t, const struct ul_kernel *kernel, const 
                     const int64_t *rounds, uint32_t count, struct ul_arena *arena)
 {
     UL_ASSERT(count <= 8);
+    UL_ASSERT(count > 0 && kernel->stmts[loops[0]].kind == UL_KS_FOR);
     touched_init(t, kernel, arena);
     for (uint32_t i = 0; i < count; i++) {
         uint8_t bit = rounds[i] > 1 ? (uint8_t)(1u << i) : 0;
@@ -146,6 +148,7 @@ void ul_touch_kernel(struct ul_touched *t, const struct ul_kernel *kernel, struc
 
 bool ul_is_index_only(const struct ul_kernel *kernel, ul_kx id)
 {
+    UL_ASSERT(id < kernel->expr_count);
     const struct ul_kx_data *expr = &kernel->exprs[id];
     if (ul_kx_operand_count(expr->op) == 0)
         return expr->op != UL_KX_VAR || !kernel->vars[expr->var].is_mutable;
@@ -165,6 +168,7 @@ ul_ks ul_only_loop(const struct ul_kernel *kernel, ul_ks first)
     bool is_loop = id != UL_NONE && kernel->stmts[id].kind == UL_KS_FOR &&
                    (kernel->stmts[id].flags & UL_FOR_PARALLEL) != 0 &&
                    kernel->stmts[id].next == UL_NONE;
+    UL_ASSERT(!is_loop || ul_ks_inside(kernel, &kernel->stmts[id]) != id);
     return is_loop ? id : UL_NONE;
 }
 
@@ -223,6 +227,7 @@ static void mention_contraction(struct ul_mentions *m, const struct ul_contracti
 
 void ul_mention(struct ul_mentions *m, ul_ks id)
 {
+    UL_ASSERT(id < m->kernel->stmt_count);
     const struct ul_ks_data *stmt = &m->kernel->stmts[id];
     bool defines = stmt->kind == UL_KS_LET || stmt->kind == UL_KS_VAR || stmt->kind == UL_KS_SET;
     if (defines && !m->used[stmt->var])

@@ -27,6 +27,7 @@ void ul_winograd_count(const struct ul_call *call, struct ul_work *work)
     enum { OPS_PER_CHANNEL = 64, OPS_PER_OUTPUT = 60 };
     struct ul_winograd tiling;
     ul_winograd_tiling(&tiling, call, 1);
+    UL_ASSERT(tiling.tile_count > 0 && tiling.channels > 0);
     uint64_t tiles = (uint64_t)tiling.tile_count, channels = (uint64_t)tiling.channels;
     uint64_t outputs = (uint64_t)(tiling.panel_cols * tiling.panel_count);
     work->counts[UL_WORK_MATMUL_F32] += 2 * UL_WINOGRAD_POINTS * tiles * channels * outputs;
@@ -59,6 +60,7 @@ static uint64_t cost_of(const struct ul_program_options *options, const struct u
 /* The call, complete, with Winograd's method. */
 static void convert(struct ul_arena *arena, struct ul_call *call, uint32_t threads)
 {
+    UL_ASSERT(ul_winograd_supports(call));
     struct ul_winograd tiling;
     struct ul_pack *pack = UL_NEW(arena, struct ul_pack);
     ul_winograd_tiling(&tiling, call, threads);
@@ -120,6 +122,7 @@ static void judge(struct chooser *chooser, const struct ul_group_call *group)
                               chooser->weight_bytes);
     uint64_t cost =
         cost_of(chooser->options, &other, &work, other.pack->size_bytes, chooser->weight_bytes);
+    UL_ASSERT(other.pack != NULL && other.scratch_bytes > 0);
     bool gains = cost <= direct - direct / 10;
     candidate->good = candidate->good && (gains || chooser->options->conv == UL_CONV_WINOGRAD);
     candidate->saved_ns += gains ? direct - cost : 0;
@@ -166,6 +169,7 @@ static void mark_best(struct chooser *chooser, bool *chosen)
         const struct candidate *candidate = &chooser->candidates[i];
         if (candidate->added_bytes > left)
             continue;
+        UL_ASSERT(!chosen[candidate->base]);
         left -= candidate->added_bytes;
         chosen[candidate->base] = true;
     }
