@@ -394,12 +394,16 @@ static void describe(struct ul_cli_job *job)
             .is_call = step->kind == UL_STEP_CALL};
     }
     for (uint32_t i = 0; i < program->problem->value_count; i++) {
-        const struct ul_value *value = &job->graph.values[program->graph_values[i]];
+        const struct ul_plan_value *planned = &program->problem->values[i];
+        const struct ul_program_place *place = &program->places[i];
+        int64_t size = (int64_t)planned->size_bytes;
         values[i] = (struct ul_report_value){
-            .name = value->name,
-            .type = value->type,
-            .storage = ul_value_storage(&job->graph, program->graph_values[i]),
-            .is_too_large = (value->flags & UL_VALUE_TOO_LARGE) != 0};
+            .name = planned->name, .type = ul_type_make(UL_U8, 1, &size), .storage = UL_U8};
+        if (place->kind == UL_PLACE_STATE)
+            continue;
+        values[i].type = job->graph.values[place->value].type;
+        values[i].storage = ul_value_storage(&job->graph, place->value);
+        values[i].is_too_large = (job->graph.values[place->value].flags & UL_VALUE_TOO_LARGE) != 0;
     }
     const char *slash = strrchr(job->model.path, '/');
     job->report.problem = program->problem;

@@ -28,23 +28,29 @@ static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_v
     return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
 }
 
-struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position)
 {
-    uint32_t value = emitter->program->plan_values[base];
-    UL_ASSERT(value != UL_PLAN_NONE);
     const struct ul_plan *plan = emitter->plan;
-    const struct ul_plan_range *range = ul_plan_find_range(plan, value, position);
+    UL_ASSERT(place < emitter->program->place_count);
+    const struct ul_plan_range *range = ul_plan_find_range(plan, place, position);
     if (range == NULL) { /* a program without steps has no positions to live at */
         UL_ASSERT(plan->position_count == 0 &&
-                  plan->value_ranges[value] < plan->value_ranges[value + 1]);
-        range = &plan->ranges[plan->value_ranges[value]];
+                  plan->value_ranges[place] < plan->value_ranges[place + 1]);
+        range = &plan->ranges[plan->value_ranges[place]];
     }
     if (range->space == UL_PROGRAM_CALLER)
-        return callers_place(emitter, base);
+        return callers_place(emitter, emitter->program->places[place].value);
     return (struct ul_emit_place){.space =
                                       range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
                                   .offset_bytes = range->offset_bytes};
+}
+
+struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
+                                         uint32_t position)
+{
+    UL_ASSERT(base < emitter->program->graph->value_count);
+    return ul_emit_place(emitter, emitter->program->value_places[base], position);
 }
 
 const char *ul_emit_space_name(enum ul_emit_space space)
@@ -81,7 +87,7 @@ void ul_emit_comment(struct ul_text *text, const char *name)
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position)
 {
-    struct ul_emit_place place = ul_emit_place(emitter, address->base, position);
+    struct ul_emit_place place = ul_emit_place(emitter, address->place, position);
     if (place.space == UL_EMIT_ARENA)
         ul_text_put(emitter->text, "a");
     else if (place.space == UL_EMIT_ROM)

@@ -311,8 +311,8 @@ void ul_emit_find_calls(struct ul_emitter *emitter)
 static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
                        const struct ul_program_address *b, uint32_t position)
 {
-    struct ul_emit_place first = ul_emit_place(emitter, a->base, position);
-    struct ul_emit_place second = ul_emit_place(emitter, b->base, position);
+    struct ul_emit_place first = ul_emit_place(emitter, a->place, position);
+    struct ul_emit_place second = ul_emit_place(emitter, b->place, position);
     return first.space == second.space && first.index == second.index &&
            first.offset_bytes + (uint64_t)a->offset_bytes ==
                second.offset_bytes + (uint64_t)b->offset_bytes;
@@ -340,7 +340,7 @@ static void put_args(struct ul_emitter *emitter, const struct ul_program_step *s
     ul_text_put(emitter->text, "const void *const args[] = {");
     for (uint32_t i = 0; i < count; i++) {
         ul_text_put(emitter->text, i == 0 ? "" : ", ");
-        if (step->args[i].base == UL_NONE)
+        if (step->args[i].place == UL_PLAN_NONE)
             ul_text_put(emitter->text, "NULL");
         else
             ul_emit_address(emitter, &step->args[i], position);

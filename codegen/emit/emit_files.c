@@ -15,15 +15,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The place is that of a weight which has elements. */
+static bool is_stored(const struct ul_program *program, uint32_t place)
+{
+    const struct ul_program_place *info = &program->places[place];
+    if (info->kind != UL_PLACE_VALUE)
+        return false;
+    const struct ul_value *value = &program->graph->values[info->value];
+    return value->kind == UL_VALUE_WEIGHT && ul_type_elements(&value->type) > 0;
+}
+
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, ul_value_id))
 {
     const struct ul_program *program = emitter->program;
-    for (uint32_t i = 0; i < program->problem->value_count; i++) {
-        ul_value_id value = program->graph_values[i];
-        const struct ul_value *info = &program->graph->values[value];
-        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0 &&
-            (info->tensor->data == NULL && program->packs[value] == NULL) == splat)
+    for (uint32_t i = 0; i < program->place_count; i++) {
+        ul_value_id value = program->places[i].value;
+        if (is_stored(program, i) && (program->graph->values[value].tensor->data == NULL &&
+                                      program->packs[value] == NULL) == splat)
             visit(emitter, value);
     }
 }
@@ -48,15 +57,13 @@ static void each_weight_by_offset(struct ul_emitter *emitter,
                                   void (*visit)(struct ul_emitter *, ul_value_id))
 {
     const struct ul_program *program = emitter->program;
-    struct placed *list =
-        UL_NEW_ARRAY(emitter->arena, struct placed, program->problem->value_count);
+    struct placed *list = UL_NEW_ARRAY(emitter->arena, struct placed, program->place_count);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < program->problem->value_count; i++) {
-        ul_value_id value = program->graph_values[i];
-        const struct ul_value *info = &program->graph->values[value];
-        if (info->kind == UL_VALUE_WEIGHT && ul_type_elements(&info->type) > 0)
-            list[count++] = (struct placed){
-                .offset_bytes = ul_emit_place(emitter, value, 0).offset_bytes, .value = value};
+    for (uint32_t i = 0; i < program->place_count; i++) {
+        if (is_stored(program, i))
+            list[count++] =
+                (struct placed){.offset_bytes = ul_emit_place(emitter, i, 0).offset_bytes,
+                                .value = program->places[i].value};
     }
     qsort(list, count, sizeof *list, by_offset);
     for (uint32_t i = 0; i < count; i++)
@@ -109,7 +116,7 @@ static void put_weight_gap(struct weight_writer *writer, ul_value_id value)
     static const unsigned char zeros[UL_PAGE_BYTES];
     const struct ul_program *program = writer->base.program;
     put_weight_bytes(writer, zeros,
-                     ul_weights_gap(ul_emit_place(&writer->base, value, 0).offset_bytes,
+                     ul_weights_gap(ul_emit_value_place(&writer->base, value, 0).offset_bytes,
                                     ul_value_bytes(program->graph, value),
                                     program->packs[value] != NULL, writer->written_bytes));
 }
@@ -154,7 +161,7 @@ static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
     const struct ul_pack *pack = emitter->program->packs[value];
-    uint64_t offset = ul_emit_place(emitter, value, 0).offset_bytes;
+    uint64_t offset = ul_emit_value_place(emitter, value, 0).offset_bytes;
     const unsigned char gap[CHUNK_BYTES] = {0};
     UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
     put_weight_bytes(writer, gap, offset - writer->written_bytes);

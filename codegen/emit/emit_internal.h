@@ -48,9 +48,12 @@ struct ul_emitter {
 
 /* emit.c */
 
-/* Where a base value lies at `position`. */
-struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, ul_value_id base,
+/* Where a place of the program lies at `position`. */
+struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t place,
                                    uint32_t position);
+/* Where a base value does. */
+struct ul_emit_place ul_emit_value_place(const struct ul_emitter *emitter, ul_value_id base,
+                                         uint32_t position);
 /* "UL_SPACE_ARENA" ... as in runtime/ul_model.h. */
 const char *ul_emit_space_name(enum ul_emit_space space);
 /* A C string literal; names are untrusted. */

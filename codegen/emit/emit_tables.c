@@ -13,8 +13,8 @@ static void put_section(struct ul_emitter *emitter, ul_value_id value)
     const struct ul_graph *graph = emitter->program->graph;
     const struct ul_pack *pack = emitter->program->packs[value];
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
-                   ul_emit_place(emitter, value, 0).offset_bytes, ul_value_bytes(graph, value),
-                   ul_value_element_bytes(graph, value));
+                   ul_emit_value_place(emitter, value, 0).offset_bytes,
+                   ul_value_bytes(graph, value), ul_value_element_bytes(graph, value));
     if (pack != NULL)
         ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
     else
@@ -32,8 +32,8 @@ static void put_splat(struct ul_emitter *emitter, ul_value_id value)
     for (uint32_t i = 0; i < size_bytes; i++)
         word |= (uint64_t)element[i] << (8 * i);
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
-                   ul_emit_place(emitter, value, 0).offset_bytes, ul_type_elements(&info->type),
-                   word, size_bytes);
+                   ul_emit_value_place(emitter, value, 0).offset_bytes,
+                   ul_type_elements(&info->type), word, size_bytes);
 }
 
 static void count_weight(struct ul_emitter *emitter, ul_value_id value)
@@ -82,7 +82,7 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
             ul_text_put(text, "NULL");
         else
             ul_text_printf(text, "%s_dims_%u", name, i);
-        struct ul_emit_place place = ul_emit_place(emitter, info->view.base, position);
+        struct ul_emit_place place = ul_emit_value_place(emitter, info->view.base, position);
         ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 "},\n", ul_type_bytes(&info->type),
                        ul_emit_space_name(place.space),
                        place.offset_bytes + (uint64_t)info->view.offset_bytes);
@@ -99,7 +99,7 @@ static const char *range_name(const struct ul_emitter *emitter, const struct ul_
         const struct ul_plan_position *at = &emitter->plan->positions[range->begin];
         return ul_arena_printf(emitter->arena, "scratch of %s", program->steps[at->step].name);
     }
-    return program->graph->values[program->graph_values[range->value]].name;
+    return program->problem->values[range->value].name;
 }
 
 static bool is_arena_range(const struct ul_plan_range *range)
@@ -210,14 +210,15 @@ static uint32_t shape_get(struct ul_emitter *emitter, struct shapes *shapes,
     return shapes->begins[shapes->begin_count - 1];
 }
 
-/* One view that is written at a position; `part`: a place that is written in part. */
+/* One view that is written at a position: of `value`, at an address. */
 static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
-                     const struct ul_value *value, bool part, uint32_t position)
+                     const struct ul_value *value, const struct ul_program_address *at,
+                     uint32_t position)
 {
-    struct ul_emit_place place = ul_emit_place(emitter, value->view.base, position);
+    struct ul_emit_place place = ul_emit_place(emitter, at->place, position);
     ul_text_printf(views, "    {%s, %u, %" PRIu64 ", (enum ul_rt_type)%d, %u, %u},\n",
-                   part ? "UL_SPACE_PART" : ul_emit_space_name(place.space), place.index,
-                   place.offset_bytes + (uint64_t)value->view.offset_bytes,
+                   at->loop != UL_PLAN_NONE ? "UL_SPACE_PART" : ul_emit_space_name(place.space),
+                   place.index, place.offset_bytes + (uint64_t)at->offset_bytes,
                    (int)(value->storage != UL_DTYPE_NONE ? value->storage : value->type.dtype),
                    value->type.rank, shape_get(emitter, shapes, value));
 }
@@ -225,7 +226,8 @@ static void put_view(struct ul_emitter *emitter, struct shapes *shapes, struct u
 /* The operands that a Concat copies, where others are in their place already: those may not have
  * been written yet. Returns how many, or 0 where it writes all of its output. */
 static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, struct ul_text *views,
-                           const struct ul_value *value, uint32_t position)
+                           const struct ul_value *value, const struct ul_program_address *at,
+                           uint32_t position)
 {
     const struct ul_graph *graph = emitter->program->graph;
     const struct ul_node *node =
@@ -237,10 +239,12 @@ static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, st
         placed += ul_concat_is_placed(graph, node, i);
     for (uint32_t i = 0; placed > 0 && i < node->input_count; i++) {
         struct ul_value slice = graph->values[node->inputs[i]];
+        struct ul_program_address begin = *at;
         if (ul_concat_is_placed(graph, node, i))
             continue;
         slice.view = ul_concat_slice(graph, node, i);
-        put_view(emitter, shapes, views, &slice, false, position);
+        begin.offset_bytes = slice.view.offset_bytes;
+        put_view(emitter, shapes, views, &slice, &begin, position);
     }
     return placed > 0 ? node->input_count - placed : 0;
 }
@@ -253,16 +257,18 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < step->arg_count; i++) {
-        bool moves = step->args[i].loop != UL_PLAN_NONE;
-        ul_value_id written = moves ? step->args[i].base : step->views[i];
-        if (!step->written[i] || written == UL_NONE)
+        struct ul_program_address at = step->args[i];
+        bool moves = at.loop != UL_PLAN_NONE;
+        if (!step->written[i] || step->views[i] == UL_NONE)
             continue;
-        const struct ul_value *value = &emitter->program->graph->values[written];
-        if (moves && ul_emit_place(emitter, value->view.base, position).space != UL_EMIT_ARENA)
+        const struct ul_value *value = &emitter->program->graph->values[step->views[i]];
+        if (moves && ul_emit_place(emitter, at.place, position).space != UL_EMIT_ARENA)
             continue;
-        uint32_t copied = moves ? 0 : put_copied(emitter, shapes, views, value, position);
+        if (moves) /* backwards it begins elsewhere */
+            at.offset_bytes = value->view.offset_bytes;
+        uint32_t copied = moves ? 0 : put_copied(emitter, shapes, views, value, &at, position);
         if (copied == 0)
-            put_view(emitter, shapes, views, value, moves, position);
+            put_view(emitter, shapes, views, value, &at, position);
         count += copied == 0 ? 1 : copied;
     }
     return count;

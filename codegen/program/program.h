@@ -30,10 +30,23 @@ struct ul_program_kernel {
     uint32_t sum_orders; /* enum ul_contract_order */
 };
 
-/* An address: a place in a base value, plus `stride_bytes` for every round of the loop region
- * `loop`, or UL_PLAN_NONE. */
+enum ul_place_kind {
+    UL_PLACE_VALUE,     /* a base value of the graph, and what overwrites it where it lies */
+    UL_PLACE_TEMPORARY, /* a copy of a value, between two steps */
+    UL_PLACE_STATE      /* books of the program or of a library, kept through all runs */
+};
+
+/* Bytes that steps read and write. Place i is value i of the problem, which says their class, their
+ * space and how many they are. */
+struct ul_program_place {
+    enum ul_place_kind kind;
+    ul_value_id value; /* that lies there first, or the like of which does; UL_NONE: of a state */
+};
+
+/* An address: bytes of a place, `stride_bytes` further on for every round of the loop region `loop`
+ * (UL_PLAN_NONE: of none). */
 struct ul_program_address {
-    ul_value_id base;
+    uint32_t place; /* UL_PLAN_NONE: there is none */
     uint32_t loop;
     int64_t offset_bytes;
     int64_t stride_bytes;
@@ -74,7 +87,8 @@ struct ul_program_step {
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
-    ul_value_id *views; /* per argument: the value that lies there, or UL_NONE */
+    ul_value_id *views; /* per argument: the value that lies there, all of it or the round's part;
+                           UL_NONE: nothing does */
     uint64_t copy_bytes;
     struct ul_traffic traffic;
     struct ul_work work; /* of one call; a loop calls `rounds` times */
@@ -142,15 +156,16 @@ struct ul_program {
     uint32_t region_count, region_capacity;
     struct ul_program_region *regions; /* as the problem's */
     struct ul_problem *problem;        /* step i of the problem is steps[i] */
-    uint32_t *plan_values;             /* graph value -> planner value, or UL_PLAN_NONE */
-    ul_value_id *graph_values;         /* planner value -> graph value */
+    uint32_t place_count, place_capacity;
+    struct ul_program_place *places; /* place i is value i of the problem */
+    uint32_t *value_places;          /* base value of the graph -> place, or UL_PLAN_NONE */
+    uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
+    uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     uint32_t call_count, call_capacity;
     struct ul_call *calls;        /* of the library: distinct ones */
     const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
-    ul_value_id library_state;    /* where the arena holds it, or UL_NONE */
     uint32_t uncalled_count;      /* products of 16 bits that the library does not compute */
     uint32_t flag_count;          /* regions that may be skipped or left */
-    ul_value_id run_state;        /* of a device: where the arena holds it, or UL_NONE */
 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */

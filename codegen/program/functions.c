@@ -1,0 +1,81 @@
+/* The functions of a program: kernels with equal text are one, and equal calls of a library are
+ * one: what they work on is given when they run. */
+#include "codegen/kernel/threads.h"
+#include "codegen/program/program_internal.h"
+#include "codegen/program/target.h"
+
+#include <string.h>
+
+static uint32_t text_hash(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+static uint32_t *kernel_slot(struct ul_builder *builder, const char *text)
+{
+    uint32_t mask = builder->kernel_table_size - 1;
+    uint32_t slot = text_hash(text) & mask;
+    while (builder->kernel_table[slot] != UL_NONE &&
+           strcmp(builder->program->kernels[builder->kernel_table[slot]].text, text) != 0)
+        slot = (slot + 1) & mask;
+    return &builder->kernel_table[slot];
+}
+
+static void kernel_table_grow(struct ul_builder *builder)
+{
+    enum { FIRST_SIZE = 64 };
+    struct ul_program *program = builder->program;
+    uint32_t size = builder->kernel_table_size == 0 ? FIRST_SIZE : 2 * builder->kernel_table_size;
+    builder->kernel_table_size = size;
+    builder->kernel_table = UL_NEW_ARRAY(builder->arena, uint32_t, size);
+    memset(builder->kernel_table, 0xFF, size * sizeof *builder->kernel_table);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        *kernel_slot(builder, program->kernels[i].text) = i;
+}
+
+enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct ul_kernel *kernel,
+                                      uint32_t *id)
+{
+    struct ul_program *program = builder->program;
+    struct ul_text text;
+    ul_text_init(&text, builder->arena);
+    uint64_t scratch_bytes = 0;
+    struct ul_threads threads;
+    ul_threads_init(&threads, kernel, builder->options->thread_count, builder->arena);
+    UL_TRY(builder->options->target->print(&text, kernel, &threads, &scratch_bytes, builder->diag));
+    if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
+        kernel_table_grow(builder);
+    uint32_t *slot = kernel_slot(builder, text.data);
+    if (*slot != UL_NONE) {
+        *id = *slot;
+        return UL_OK;
+    }
+    UL_GROW(builder->arena, program->kernels, program->kernel_count, program->kernel_capacity);
+    struct ul_program_kernel *added = &program->kernels[program->kernel_count];
+    added->name = ul_arena_printf(builder->arena, "k%u", program->kernel_count);
+    added->text = text.data;
+    added->scratch_bytes = scratch_bytes;
+    added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
+    ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
+    ul_arena_reset(&builder->scratch);
+    added->sum_orders = builder->options->target->sum_orders(kernel);
+    *slot = program->kernel_count;
+    *id = program->kernel_count++;
+    return UL_OK;
+}
+
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call)
+{
+    struct ul_program *program = builder->program;
+    UL_ASSERT(call->implementation != NULL);
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (memcmp(&program->calls[i], call, sizeof *call) == 0)
+            return i;
+    }
+    UL_GROW(builder->arena, program->calls, program->call_count, program->call_capacity);
+    program->calls[program->call_count] = *call;
+    return program->call_count++;
+}

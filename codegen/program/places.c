@@ -1,0 +1,101 @@
+/* The bytes that steps read and write: base values of the graph, temporaries between two steps, and
+ * the books of a run or a library. Each is a value of the planner's problem. */
+#include "codegen/program/program_internal.h"
+#include "codegen/program/target.h"
+#include "ir/view.h"
+
+static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id value)
+{
+    if (graph->values[value].kind == UL_VALUE_WEIGHT)
+        return UL_PLAN_WEIGHTS;
+    if (graph->values[value].kind == UL_VALUE_INPUT)
+        return UL_PLAN_INPUTS;
+    return ul_graph_is_output(graph, value) ? UL_PLAN_OUTPUTS : UL_PLAN_ACTIVATIONS;
+}
+
+static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
+{
+    const struct ul_program_options *options = builder->options;
+    enum ul_value_kind kind = builder->graph->values[value].kind;
+    if (options->weights_rom && kind == UL_VALUE_WEIGHT)
+        return UL_PROGRAM_ROM;
+    if (options->io_caller && (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
+        return UL_PROGRAM_CALLER;
+    return UL_PROGRAM_ARENA;
+}
+
+static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, ul_value_id value,
+                          const struct ul_plan_value *planned)
+{
+    struct ul_program *program = builder->program;
+    UL_GROW(builder->arena, program->places, program->place_count, program->place_capacity);
+    program->places[program->place_count] = (struct ul_program_place){.kind = kind, .value = value};
+    uint32_t id = ul_problem_add_value(program->problem, planned);
+    UL_ASSERT(id == program->place_count);
+    return program->place_count++;
+}
+
+uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
+{
+    const struct ul_graph *graph = builder->graph;
+    struct ul_program *program = builder->program;
+    UL_ASSERT(base < graph->value_count);
+    if (program->value_places[base] != UL_PLAN_NONE)
+        return program->value_places[base];
+    const struct ul_value *info = &graph->values[base];
+    UL_ASSERT(info->view.base == base);
+    const struct ul_pack *pack = program->packs[base];
+    struct ul_plan_value value =
+        ul_plan_value_make(info->name, class_of(graph, base),
+                           pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
+    value.space = space_of(builder, base);
+    value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;
+    value.live_from_start = info->kind == UL_VALUE_INPUT;
+    value.live_to_end = ul_graph_is_output(graph, base) ||
+                        (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
+    program->value_places[base] = place_add(builder, UL_PLACE_VALUE, base, &value);
+    return program->value_places[base];
+}
+
+uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)
+{
+    const struct ul_graph *graph = builder->graph;
+    struct ul_plan_value value = ul_plan_value_make(graph->values[like].name, UL_PLAN_ACTIVATIONS,
+                                                    ul_value_bytes(graph, like));
+    UL_ASSERT(value.size_bytes > 0);
+    return place_add(builder, UL_PLACE_TEMPORARY, like, &value);
+}
+
+/* For the program's own books, through all runs. */
+static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t size_bytes)
+{
+    struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
+    value.persistent = true;
+    return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
+}
+
+void ul_place_add_states(struct ul_builder *builder)
+{
+    struct ul_program *program = builder->program;
+    bool is_device = builder->options->target->is_device;
+    program->library_state = UL_PLAN_NONE;
+    program->run_state = UL_PLAN_NONE;
+    if (program->call_count > 0 && !is_device)
+        program->library_state = add_state(builder, "oneDNN", sizeof(uint64_t));
+    if (is_device)
+        program->run_state = add_state(builder, "state of the run",
+                                       (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);
+}
+
+struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes)
+{
+    return (struct ul_program_address){
+        .place = place, .offset_bytes = offset_bytes, .loop = UL_PLAN_NONE};
+}
+
+struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value)
+{
+    const struct ul_view *view = &builder->graph->values[value].view;
+    UL_ASSERT(view->base != UL_NONE);
+    return ul_place_address(ul_place_of(builder, view->base), view->offset_bytes);
+}

@@ -1,0 +1,87 @@
+/* What the files that build a program share.
+ *
+ *      blocks.c    blocks in order; If, Loop and Scan become regions of steps
+ *      groups.c    a group of nodes becomes a step: a kernel of ours, or a call of a library
+ *      functions.c kernels with equal text are one, equal calls are one
+ *      steps.c     a step joins the program and the planner's problem
+ *      work.c      what a step computes and moves
+ *      places.c    the bytes that steps read and write
+ *
+ * Invariants: step i of the program is step i of its problem, region i is region i, place i is
+ * value i. Ownership: everything lives in the builder's arena. */
+#ifndef UL_PROGRAM_INTERNAL_H
+#define UL_PROGRAM_INTERNAL_H
+
+#include "codegen/program/calls_internal.h"
+#include "codegen/program/program.h"
+
+struct ul_builder {
+    struct ul_arena *arena;
+    struct ul_arena scratch; /* while one kernel is added */
+    const struct ul_graph *graph;
+    const struct ul_program_options *options;
+    struct ul_program *program;
+    struct ul_diag *diag;
+    const bool *escapes;
+    struct ul_calls calls;
+    struct ul_whole *whole; /* the unsplit program; NULL: no split */
+    uint64_t weight_bytes;
+    uint32_t *tests;        /* region -> its TEST step, or UL_NONE; as many as regions may be */
+    uint32_t *kernel_table; /* hash of text -> kernel */
+    uint32_t kernel_table_size;
+};
+
+/* places.c */
+
+/* The place of a base value; made at its first use. */
+uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
+/* A place of its own for a copy of `like`. */
+uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like);
+/* Of a library on the host: a pointer's place; of a device: what went wrong in a run, and which
+ * regions are taken. */
+void ul_place_add_states(struct ul_builder *builder);
+struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes);
+/* Of a value that is dense in its base. */
+struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value);
+
+/* functions.c */
+
+enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct ul_kernel *kernel,
+                                      uint32_t *id) UL_MUST_CHECK;
+uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *call);
+
+/* work.c */
+
+/* Threads share a call evenly, as far as anybody knows. */
+void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
+                        struct ul_work *work);
+/* A kernel moves what it accesses, and a byte that it accesses again once: of a table, the rows
+ * that are looked up. */
+void ul_work_count_buffer(const struct ul_graph *graph, const struct ul_buffer *buffer,
+                          uint64_t accesses, struct ul_traffic *traffic);
+/* What a step without a function moves. */
+uint64_t ul_work_moved_bytes(const struct ul_graph *graph, const struct ul_program_step *step);
+/* How often a step of `region` runs; both branches count. */
+uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region);
+
+/* steps.c */
+
+void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step, uint32_t count);
+/* A name of its own, for the step that is added next. */
+const char *ul_step_name(const struct ul_builder *builder, const char *wanted);
+/* Appends the step, and tells the problem what it reads and writes; sets what the step's fields say
+ * of the region. */
+void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region,
+                 uint64_t scratch_bytes);
+
+/* groups.c */
+
+enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
+                            uint32_t region) UL_MUST_CHECK;
+
+/* blocks.c */
+
+/* The root region with the steps of the whole graph. */
+enum ul_status ul_block_add_root(struct ul_builder *builder) UL_MUST_CHECK;
+
+#endif
