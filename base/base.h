@@ -151,6 +151,38 @@ const char *ul_quote(struct ul_arena *arena, const char *string);
  * U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);
 
+/* scan.c: reading back what was written so, word by word. */
+
+/* Where a reader stands in a terminated text; `line` counts from 1. Failures are UL_INVALID with
+ * the line and what stands there. Blanks before a token are skipped, and so are blank lines and
+ * lines that start with '#'. */
+struct ul_scan {
+    struct ul_arena *arena; /* of the strings that are read */
+    struct ul_diag *diag;
+    const char *at;
+    uint32_t line;
+};
+
+void ul_scan_init(struct ul_scan *scan, struct ul_arena *arena, const char *text,
+                  struct ul_diag *diag);
+enum ul_status ul_scan_fail(struct ul_scan *scan, const char *wanted);
+void ul_scan_skip_blanks(struct ul_scan *scan);
+/* Whether the token stands next; `accept` also passes it. A word must not go on after its end. */
+bool ul_scan_sees(struct ul_scan *scan, const char *token);
+bool ul_scan_sees_number(struct ul_scan *scan);
+bool ul_scan_accept(struct ul_scan *scan, const char *token);
+bool ul_scan_accept_word(struct ul_scan *scan, const char *word);
+enum ul_status ul_scan_expect(struct ul_scan *scan, const char *token) UL_MUST_CHECK;
+/* Digits without a sign; of 32 bits: less than `limit`. */
+enum ul_status ul_scan_u64(struct ul_scan *scan, uint64_t *out) UL_MUST_CHECK;
+enum ul_status ul_scan_u32(struct ul_scan *scan, uint64_t limit, uint32_t *out) UL_MUST_CHECK;
+/* The reverse of ul_text_quote. */
+enum ul_status ul_scan_string(struct ul_scan *scan, const char **out) UL_MUST_CHECK;
+/* Two hex digits, right here. */
+bool ul_scan_accept_hex_byte(struct ul_scan *scan, unsigned char *out);
+/* Goes on to the next line that says something. */
+enum ul_status ul_scan_end_line(struct ul_scan *scan) UL_MUST_CHECK;
+
 /* file.c */
 
 /* A file in memory, read-only: mapped when it can be, read when it is a pipe. */

@@ -13,120 +13,31 @@
 struct parse {
     struct ul_graph *graph;
     struct ul_arena scratch;
-    struct ul_diag *diag;
-    const char *at;
-    unsigned line;
+    struct ul_scan scan;
     uint64_t id_limit; /* keeps a short text from asking for gigabytes of empty ids */
     const struct ul_tensor *const *pool;
     uint32_t pool_count;
 };
 
-static enum ul_status fail(struct parse *parse, const char *what)
-{
-    char near[24];
-    size_t length = strcspn(parse->at, "\n");
-    if (length > sizeof near - 1)
-        length = sizeof near - 1;
-    memcpy(near, parse->at, length);
-    near[length] = '\0';
-    return ul_diag_set(parse->diag, UL_INVALID, "line %u: expected %s, found %s", parse->line, what,
-                       length == 0 ? "the end of the line" : ul_quote(&parse->scratch, near));
-}
-
-static void skip_spaces(struct parse *parse)
-{
-    while (*parse->at == ' ')
-        parse->at++;
-}
-
-/* Blank lines and lines that start with '#' count for nothing. */
-static void skip_empty_lines(struct parse *parse)
-{
-    for (;;) {
-        const char *at = parse->at + strspn(parse->at, " ");
-        if (*at == '#')
-            at += strcspn(at, "\n");
-        if (*at != '\n')
-            break;
-        parse->at = at + 1;
-        parse->line++;
-    }
-}
-
-static enum ul_status end_line(struct parse *parse)
-{
-    skip_spaces(parse);
-    if (*parse->at == '\n') {
-        parse->at++;
-        parse->line++;
-    } else if (*parse->at != '\0') {
-        return fail(parse, "the end of the line");
-    }
-    skip_empty_lines(parse);
-    return UL_OK;
-}
-
 static uint32_t line_indent(const struct parse *parse)
 {
-    return (uint32_t)strspn(parse->at, " ");
-}
-
-static bool accept(struct parse *parse, const char *token)
-{
-    skip_spaces(parse);
-    size_t length = strlen(token);
-    if (strncmp(parse->at, token, length) != 0)
-        return false;
-    parse->at += length;
-    return true;
-}
-
-/* The same for a word, which must not go on after the token. */
-static bool accept_word(struct parse *parse, const char *word)
-{
-    const char *before = parse->at;
-    if (!accept(parse, word))
-        return false;
-    if (isalnum((unsigned char)*parse->at) || *parse->at == '_') {
-        parse->at = before;
-        return false;
-    }
-    return true;
-}
-
-static enum ul_status expect(struct parse *parse, const char *token)
-{
-    return accept(parse, token) ? UL_OK : fail(parse, token);
-}
-
-static enum ul_status parse_u32(struct parse *parse, uint64_t limit, uint32_t *out)
-{
-    uint64_t number = 0;
-    if (!isdigit((unsigned char)*parse->at))
-        return fail(parse, "a number");
-    for (; isdigit((unsigned char)*parse->at); parse->at++) {
-        number = number * 10 + (uint64_t)(*parse->at - '0');
-        if (number >= limit)
-            return fail(parse, "a smaller number");
-    }
-    *out = (uint32_t)number;
-    return UL_OK;
+    return (uint32_t)strspn(parse->scan.at, " ");
 }
 
 /* The digits of an unsigned 64-bit number after an optional minus; wraps into int64_t. */
 static enum ul_status parse_int(struct parse *parse, int64_t *out)
 {
-    skip_spaces(parse);
-    bool minus = *parse->at == '-';
-    bool plus = *parse->at == '+';
-    parse->at += minus || plus;
-    if (!isdigit((unsigned char)*parse->at))
-        return fail(parse, "an integer");
+    ul_scan_skip_blanks(&parse->scan);
+    bool minus = *parse->scan.at == '-';
+    bool plus = *parse->scan.at == '+';
+    parse->scan.at += minus || plus;
+    if (!isdigit((unsigned char)*parse->scan.at))
+        return ul_scan_fail(&parse->scan, "an integer");
     uint64_t number = 0;
-    for (; isdigit((unsigned char)*parse->at); parse->at++) {
+    for (; isdigit((unsigned char)*parse->scan.at); parse->scan.at++) {
         if (!ul_size_mul(number, 10, &number) ||
-            !ul_size_add(number, (uint64_t)(*parse->at - '0'), &number))
-            return fail(parse, "an integer of 64 bits");
+            !ul_size_add(number, (uint64_t)(*parse->scan.at - '0'), &number))
+            return ul_scan_fail(&parse->scan, "an integer of 64 bits");
     }
     number = minus ? 0 - number : number;
     memcpy(out, &number, sizeof number);
@@ -135,66 +46,27 @@ static enum ul_status parse_int(struct parse *parse, int64_t *out)
 
 static enum ul_status parse_float(struct parse *parse, double *out)
 {
-    skip_spaces(parse);
+    ul_scan_skip_blanks(&parse->scan);
     char *end = NULL;
-    *out = strtod(parse->at, &end);
-    if (end == parse->at)
-        return fail(parse, "a number");
-    parse->at = end;
-    return UL_OK;
-}
-
-static int hex_digit(char c)
-{
-    const char *digits = "0123456789abcdef";
-    const char *found = c == '\0' ? NULL : strchr(digits, tolower((unsigned char)c));
-    return found == NULL ? -1 : (int)(found - digits);
-}
-
-/* The reverse of ul_text_quote. */
-static enum ul_status parse_string(struct parse *parse, const char **out)
-{
-    UL_TRY(expect(parse, "\""));
-    struct ul_text text;
-    ul_text_init(&text, parse->graph->arena);
-    for (; *parse->at != '"'; parse->at++) {
-        char byte = *parse->at;
-        if (byte == '\0' || byte == '\n')
-            return fail(parse, "a closing quote");
-        if (byte == '\\') {
-            byte = *++parse->at;
-            if (byte == 'x') {
-                int high = hex_digit(parse->at[1]);
-                int low = high < 0 ? -1 : hex_digit(parse->at[2]);
-                if (low < 0 || high * 16 + low == 0)
-                    return fail(parse, "two hex digits, not 00");
-                byte = (char)(unsigned char)(high * 16 + low);
-                parse->at += 2;
-            } else if (byte == 'n' || byte == 't') {
-                byte = byte == 'n' ? '\n' : '\t';
-            } else if (byte != '"' && byte != '\\') {
-                return fail(parse, "an escape");
-            }
-        }
-        ul_text_put_bytes(&text, &byte, 1);
-    }
-    parse->at++;
-    *out = text.data;
+    *out = strtod(parse->scan.at, &end);
+    if (end == parse->scan.at)
+        return ul_scan_fail(&parse->scan, "a number");
+    parse->scan.at = end;
     return UL_OK;
 }
 
 static enum ul_status parse_word(struct parse *parse, const char *extra, const char **out)
 {
-    skip_spaces(parse);
+    ul_scan_skip_blanks(&parse->scan);
     size_t length = 0;
-    while (isalnum((unsigned char)parse->at[length]) ||
-           (parse->at[length] != '\0' && strchr(extra, parse->at[length]) != NULL))
+    while (isalnum((unsigned char)parse->scan.at[length]) ||
+           (parse->scan.at[length] != '\0' && strchr(extra, parse->scan.at[length]) != NULL))
         length++;
     if (length == 0)
-        return fail(parse, "a name");
+        return ul_scan_fail(&parse->scan, "a name");
     char *word = ul_arena_alloc(parse->graph->arena, length + 1);
-    memcpy(word, parse->at, length);
-    parse->at += length;
+    memcpy(word, parse->scan.at, length);
+    parse->scan.at += length;
     *out = word;
     return UL_OK;
 }
@@ -205,7 +77,7 @@ static enum ul_status parse_dtype(struct parse *parse, enum ul_dtype *dtype)
     UL_TRY(parse_word(parse, "", &name));
     *dtype = ul_dtype_find(name);
     if (*dtype == UL_DTYPE_NONE && strcmp(name, "none") != 0)
-        return fail(parse, "an element type before this");
+        return ul_scan_fail(&parse->scan, "an element type before this");
     return UL_OK;
 }
 
@@ -214,23 +86,23 @@ static enum ul_status parse_type(struct parse *parse, struct ul_type *type)
 {
     memset(type, 0, sizeof *type);
     UL_TRY(parse_dtype(parse, &type->dtype));
-    UL_TRY(expect(parse, "["));
-    if (accept(parse, "*")) {
+    UL_TRY(ul_scan_expect(&parse->scan, "["));
+    if (ul_scan_accept(&parse->scan, "*")) {
         type->rank = UL_RANK_UNKNOWN;
-        return expect(parse, "]");
+        return ul_scan_expect(&parse->scan, "]");
     }
-    while (!accept(parse, "]")) {
+    while (!ul_scan_accept(&parse->scan, "]")) {
         if (type->rank == UL_LIMIT_RANK)
-            return fail(parse, "at most 8 dimensions");
+            return ul_scan_fail(&parse->scan, "at most 8 dimensions");
         if (type->rank > 0)
-            UL_TRY(expect(parse, ","));
-        if (accept(parse, "?")) {
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
+        if (ul_scan_accept(&parse->scan, "?")) {
             type->dims[type->rank++] = -1;
             continue;
         }
         UL_TRY(parse_int(parse, &type->dims[type->rank]));
         if (type->dims[type->rank] < 0)
-            return fail(parse, "a dimension that is not negative before this");
+            return ul_scan_fail(&parse->scan, "a dimension that is not negative before this");
         type->rank++;
     }
     return UL_OK;
@@ -255,26 +127,22 @@ static enum ul_status parse_elements(struct parse *parse, enum ul_dtype dtype, u
                                      unsigned char *out)
 {
     const struct ul_dtype_info *info = ul_dtype_get(dtype);
-    if (accept(parse, "0x")) {
+    if (ul_scan_accept(&parse->scan, "0x")) {
         for (uint64_t i = 0; i < count * info->size_bytes; i++) {
-            int high = hex_digit(parse->at[0]);
-            int low = high < 0 ? -1 : hex_digit(parse->at[1]);
-            if (low < 0)
-                return fail(parse, "more hex digits");
-            out[i] = (unsigned char)(high * 16 + low);
-            parse->at += 2;
+            if (!ul_scan_accept_hex_byte(&parse->scan, &out[i]))
+                return ul_scan_fail(&parse->scan, "more hex digits");
         }
         return UL_OK;
     }
     if (!info->is_float && !info->is_integer && dtype != UL_BOOL)
-        return fail(parse, "0x and hex digits");
-    UL_TRY(expect(parse, "["));
+        return ul_scan_fail(&parse->scan, "0x and hex digits");
+    UL_TRY(ul_scan_expect(&parse->scan, "["));
     for (uint64_t i = 0; i < count; i++) {
         if (i > 0)
-            UL_TRY(expect(parse, ","));
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
         UL_TRY(parse_element(parse, dtype, out + i * info->size_bytes));
     }
-    return expect(parse, "]");
+    return ul_scan_expect(&parse->scan, "]");
 }
 
 /* What follows "type =" of a constant. */
@@ -282,24 +150,24 @@ static enum ul_status parse_constant(struct parse *parse, const struct ul_type *
                                      const struct ul_tensor **out)
 {
     if (!ul_type_known(type) || !ul_type_in_limits(type))
-        return fail(parse, "a constant of known size within the limits");
-    if (accept(parse, "pool=")) {
+        return ul_scan_fail(&parse->scan, "a constant of known size within the limits");
+    if (ul_scan_accept(&parse->scan, "pool=")) {
         uint32_t index = 0;
-        UL_TRY(parse_u32(parse, UINT32_MAX, &index));
+        UL_TRY(ul_scan_u32(&parse->scan, UINT32_MAX, &index));
         if (index >= parse->pool_count || !ul_type_equal(&parse->pool[index]->type, type))
-            return fail(parse, "a constant of this type in the pool");
+            return ul_scan_fail(&parse->scan, "a constant of this type in the pool");
         *out = parse->pool[index];
         return UL_OK;
     }
-    if (accept_word(parse, "splat")) {
+    if (ul_scan_accept_word(&parse->scan, "splat")) {
         unsigned char element[16] = {0};
         UL_TRY(parse_elements(parse, type->dtype, 1, element));
         *out = ul_tensor_new_splat(parse->graph->arena, type, element);
         return UL_OK;
     }
     /* Each element takes at least one character, so this asks for no more than the text holds. */
-    if (ul_type_elements(type) > strlen(parse->at))
-        return fail(parse, "as many elements as the type has");
+    if (ul_type_elements(type) > strlen(parse->scan.at))
+        return ul_scan_fail(&parse->scan, "as many elements as the type has");
     struct ul_tensor *tensor = UL_NEW(parse->graph->arena, struct ul_tensor);
     unsigned char *data = ul_arena_alloc(parse->graph->arena, ul_type_bytes(type));
     tensor->type = *type;
@@ -310,8 +178,8 @@ static enum ul_status parse_constant(struct parse *parse, const struct ul_type *
 
 static enum ul_status parse_value_id(struct parse *parse, ul_value_id *out)
 {
-    UL_TRY(expect(parse, "%"));
-    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    UL_TRY(ul_scan_expect(&parse->scan, "%"));
+    UL_TRY(ul_scan_u32(&parse->scan, parse->id_limit, out));
     while (parse->graph->value_count <= *out)
         ul_graph_add_value(parse->graph, "", UL_VALUE_DEAD, NULL);
     return UL_OK;
@@ -323,21 +191,21 @@ static enum ul_status parse_view(struct parse *parse, ul_value_id id)
     uint32_t rank = parse->graph->values[id].type.rank;
     UL_TRY(parse_value_id(parse, &view.base));
     UL_TRY(parse_int(parse, &view.offset_bytes));
-    UL_TRY(expect(parse, "["));
+    UL_TRY(ul_scan_expect(&parse->scan, "["));
     for (uint32_t d = 0; rank <= UL_LIMIT_RANK && d < rank; d++) {
         if (d > 0)
-            UL_TRY(expect(parse, ","));
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
         UL_TRY(parse_int(parse, &view.strides[d]));
     }
     parse->graph->values[id].view = view;
-    return expect(parse, "]");
+    return ul_scan_expect(&parse->scan, "]");
 }
 
 static enum ul_status parse_own(struct parse *parse, ul_value_id id)
 {
     struct ul_value *value = &parse->graph->values[id];
     if (!ul_type_known(&value->type) || !ul_type_in_limits(&value->type))
-        return fail(parse, "a type of known size before 'own'");
+        return ul_scan_fail(&parse->scan, "a type of known size before 'own'");
     value->view = ul_view_own(parse->graph, id);
     return UL_OK;
 }
@@ -351,28 +219,28 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
     struct ul_type type;
     UL_TRY(parse_value_id(parse, &id));
     if (parse->graph->values[id].kind != UL_VALUE_DEAD)
-        return fail(parse, "an id that is not yet defined before this");
-    UL_TRY(parse_string(parse, &name));
+        return ul_scan_fail(&parse->scan, "an id that is not yet defined before this");
+    UL_TRY(ul_scan_string(&parse->scan, &name));
     UL_TRY(parse_type(parse, &type));
     parse->graph->values[id].name = name;
     parse->graph->values[id].type = type;
     parse->graph->values[id].kind = kind;
-    if (accept_word(parse, "persistent"))
+    if (ul_scan_accept_word(&parse->scan, "persistent"))
         parse->graph->values[id].flags |= UL_VALUE_PERSISTENT;
-    if (accept_word(parse, "channels_last"))
+    if (ul_scan_accept_word(&parse->scan, "channels_last"))
         parse->graph->values[id].flags |= UL_VALUE_CHANNELS_LAST;
-    if (accept_word(parse, "too_large"))
+    if (ul_scan_accept_word(&parse->scan, "too_large"))
         parse->graph->values[id].flags |= UL_VALUE_TOO_LARGE;
-    if (accept(parse, "storage="))
+    if (ul_scan_accept(&parse->scan, "storage="))
         UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
-    if (accept(parse, "donor=")) {
+    if (ul_scan_accept(&parse->scan, "donor=")) {
         ul_value_id donor;
         UL_TRY(parse_value_id(parse, &donor));
         parse->graph->values[id].donor = donor;
     }
-    if (accept_word(parse, "own"))
+    if (ul_scan_accept_word(&parse->scan, "own"))
         UL_TRY(parse_own(parse, id));
-    else if (accept(parse, "view="))
+    else if (ul_scan_accept(&parse->scan, "view="))
         UL_TRY(parse_view(parse, id));
     *out = id;
     return UL_OK;
@@ -397,7 +265,7 @@ static enum ul_status parse_list_element(struct parse *parse, struct ul_attr *at
         const char **strings = (const char **)(uintptr_t)attr->strings;
         UL_GROW(arena, strings, attr->count, *capacity);
         attr->strings = strings;
-        UL_TRY(parse_string(parse, &strings[attr->count]));
+        UL_TRY(ul_scan_string(&parse->scan, &strings[attr->count]));
     }
     attr->count++;
     return UL_OK;
@@ -407,9 +275,9 @@ static enum ul_status parse_list(struct parse *parse, struct ul_attr *attr, enum
 {
     uint32_t capacity = 0;
     attr->kind = kind;
-    while (!accept(parse, "]")) {
+    while (!ul_scan_accept(&parse->scan, "]")) {
         if (attr->count > 0)
-            UL_TRY(expect(parse, ","));
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
         UL_TRY(parse_list_element(parse, attr, &capacity));
     }
     return UL_OK;
@@ -418,13 +286,13 @@ static enum ul_status parse_list(struct parse *parse, struct ul_attr *attr, enum
 /* An integer unless it has a point, an exponent, or is inf or nan. */
 static enum ul_status parse_scalar(struct parse *parse, struct ul_attr *attr)
 {
-    skip_spaces(parse);
-    size_t digits = strspn(parse->at, "+-0123456789");
-    if (digits > 0 && strchr(".ein", parse->at[digits]) == NULL) {
+    ul_scan_skip_blanks(&parse->scan);
+    size_t digits = strspn(parse->scan.at, "+-0123456789");
+    if (digits > 0 && strchr(".ein", parse->scan.at[digits]) == NULL) {
         attr->kind = UL_ATTR_INT;
         return parse_int(parse, &attr->i);
     }
-    if (digits > 0 && parse->at[digits] == '\0') {
+    if (digits > 0 && parse->scan.at[digits] == '\0') {
         attr->kind = UL_ATTR_INT;
         return parse_int(parse, &attr->i);
     }
@@ -436,33 +304,33 @@ static enum ul_status parse_attr(struct parse *parse, ul_node_id node)
 {
     struct ul_attr attr;
     memset(&attr, 0, sizeof attr);
-    skip_spaces(parse);
-    if (*parse->at == '"')
-        UL_TRY(parse_string(parse, &attr.name));
+    ul_scan_skip_blanks(&parse->scan);
+    if (*parse->scan.at == '"')
+        UL_TRY(ul_scan_string(&parse->scan, &attr.name));
     else
         UL_TRY(parse_word(parse, "_", &attr.name));
-    UL_TRY(expect(parse, "="));
-    skip_spaces(parse);
-    if (*parse->at == '"') {
+    UL_TRY(ul_scan_expect(&parse->scan, "="));
+    ul_scan_skip_blanks(&parse->scan);
+    if (*parse->scan.at == '"') {
         attr.kind = UL_ATTR_STRING;
-        UL_TRY(parse_string(parse, &attr.s));
-    } else if (accept(parse, "ints[")) {
+        UL_TRY(ul_scan_string(&parse->scan, &attr.s));
+    } else if (ul_scan_accept(&parse->scan, "ints[")) {
         UL_TRY(parse_list(parse, &attr, UL_ATTR_INTS));
-    } else if (accept(parse, "floats[")) {
+    } else if (ul_scan_accept(&parse->scan, "floats[")) {
         UL_TRY(parse_list(parse, &attr, UL_ATTR_FLOATS));
-    } else if (accept(parse, "strings[")) {
+    } else if (ul_scan_accept(&parse->scan, "strings[")) {
         UL_TRY(parse_list(parse, &attr, UL_ATTR_STRINGS));
-    } else if (accept_word(parse, "tensor")) {
+    } else if (ul_scan_accept_word(&parse->scan, "tensor")) {
         struct ul_type type;
         attr.kind = UL_ATTR_TENSOR;
         UL_TRY(parse_type(parse, &type));
-        UL_TRY(expect(parse, "="));
+        UL_TRY(ul_scan_expect(&parse->scan, "="));
         UL_TRY(parse_constant(parse, &type, &attr.tensor));
     } else {
         UL_TRY(parse_scalar(parse, &attr));
     }
     if (ul_node_find_attr(&parse->graph->nodes[node], attr.name) != NULL)
-        return fail(parse, "an attribute that is not set twice before this");
+        return ul_scan_fail(&parse->scan, "an attribute that is not set twice before this");
     ul_node_set_attr(parse->graph, node, &attr);
     return UL_OK;
 }
@@ -484,18 +352,19 @@ static enum ul_status parse_op(struct parse *parse, enum ul_op *op)
     const char *name;
     const char *domain = NULL;
     UL_TRY(parse_word(parse, "._", &name));
-    if (accept(parse, "::")) {
+    if (ul_scan_accept(&parse->scan, "::")) {
         domain = name;
         UL_TRY(parse_word(parse, "_", &name));
     }
     *op = ul_op_find(domain, name);
-    return *op == UL_OP_NONE ? fail(parse, "an operator that exists before this") : UL_OK;
+    return *op == UL_OP_NONE ? ul_scan_fail(&parse->scan, "an operator that exists before this")
+                             : UL_OK;
 }
 
 static enum ul_status parse_node_id(struct parse *parse, ul_node_id *out)
 {
-    UL_TRY(expect(parse, "n"));
-    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    UL_TRY(ul_scan_expect(&parse->scan, "n"));
+    UL_TRY(ul_scan_u32(&parse->scan, parse->id_limit, out));
     struct ul_graph *graph = parse->graph;
     while (graph->node_count <= *out) {
         UL_GROW(graph->arena, graph->nodes, graph->node_count, graph->node_capacity);
@@ -504,18 +373,18 @@ static enum ul_status parse_node_id(struct parse *parse, ul_node_id *out)
         graph->nodes[graph->node_count++].group = UL_NONE;
     }
     if (graph->nodes[*out].op != UL_OP_NONE)
-        return fail(parse, "a node id that is not yet taken before this");
+        return ul_scan_fail(&parse->scan, "a node id that is not yet taken before this");
     return UL_OK;
 }
 
 static enum ul_status parse_inputs(struct parse *parse, struct value_list *list)
 {
-    UL_TRY(expect(parse, "("));
-    while (!accept(parse, ")")) {
+    UL_TRY(ul_scan_expect(&parse->scan, "("));
+    while (!ul_scan_accept(&parse->scan, ")")) {
         ul_value_id value = UL_NONE;
         if (list->count > 0)
-            UL_TRY(expect(parse, ","));
-        if (!accept(parse, "-"))
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
+        if (!ul_scan_accept(&parse->scan, "-"))
             UL_TRY(parse_value_id(parse, &value));
         list_add(parse, list, value);
     }
@@ -534,7 +403,7 @@ static enum ul_status parse_call(struct parse *parse, ul_block_id block,
     UL_TRY(parse_node_id(parse, &id));
     graph->nodes[id].op = op;
     graph->nodes[id].parent = block;
-    UL_TRY(parse_string(parse, &graph->nodes[id].name));
+    UL_TRY(ul_scan_string(&parse->scan, &graph->nodes[id].name));
     UL_TRY(parse_inputs(parse, &inputs));
     struct ul_node *node = &graph->nodes[id];
     node->inputs = inputs.values;
@@ -545,27 +414,27 @@ static enum ul_status parse_call(struct parse *parse, ul_block_id block,
         graph->values[outputs->values[i]].producer = id;
         graph->values[outputs->values[i]].producer_output = i;
     }
-    if (accept(parse, "{")) {
+    if (ul_scan_accept(&parse->scan, "{")) {
         do
             UL_TRY(parse_attr(parse, id));
-        while (accept(parse, ","));
-        UL_TRY(expect(parse, "}"));
+        while (ul_scan_accept(&parse->scan, ","));
+        UL_TRY(ul_scan_expect(&parse->scan, "}"));
     }
-    if (accept(parse, "group="))
-        UL_TRY(parse_u32(parse, UL_NONE, &node->group));
-    if (accept(parse, "source="))
-        UL_TRY(parse_string(parse, &node->source));
+    if (ul_scan_accept(&parse->scan, "group="))
+        UL_TRY(ul_scan_u32(&parse->scan, UL_NONE, &node->group));
+    if (ul_scan_accept(&parse->scan, "source="))
+        UL_TRY(ul_scan_string(&parse->scan, &node->source));
     *out = id;
-    return end_line(parse);
+    return ul_scan_end_line(&parse->scan);
 }
 
 static enum ul_status parse_node(struct parse *parse, ul_block_id block, ul_node_id *out)
 {
     struct value_list outputs = {0};
-    while (!accept(parse, "=")) {
+    while (!ul_scan_accept(&parse->scan, "=")) {
         ul_value_id value;
         if (outputs.count > 0)
-            UL_TRY(expect(parse, ","));
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
         UL_TRY(parse_definition(parse, UL_VALUE_NODE, &value));
         list_add(parse, &outputs, value);
     }
@@ -580,13 +449,13 @@ static enum ul_status parse_node(struct parse *parse, ul_block_id block, ul_node
 static enum ul_status parse_block_head(struct parse *parse, ul_node_id owner, ul_block_id *out)
 {
     struct ul_graph *graph = parse->graph;
-    UL_TRY(expect(parse, "block"));
-    UL_TRY(expect(parse, "b"));
-    UL_TRY(parse_u32(parse, parse->id_limit, out));
+    UL_TRY(ul_scan_expect(&parse->scan, "block"));
+    UL_TRY(ul_scan_expect(&parse->scan, "b"));
+    UL_TRY(ul_scan_u32(&parse->scan, parse->id_limit, out));
     while (graph->block_count <= *out)
         ul_graph_add_block(graph, UL_NONE);
     if (*out == 0 || graph->blocks[*out].owner != UL_NONE)
-        return fail(parse, "a block id that is not yet taken before this");
+        return ul_scan_fail(&parse->scan, "a block id that is not yet taken before this");
     struct ul_node *node = &graph->nodes[owner];
     ul_block_id *blocks = UL_NEW_ARRAY(graph->arena, ul_block_id, (uint64_t)node->block_count + 1);
     if (node->block_count > 0)
@@ -594,21 +463,21 @@ static enum ul_status parse_block_head(struct parse *parse, ul_node_id owner, ul
     blocks[node->block_count++] = *out;
     node->blocks = blocks;
     graph->blocks[*out].owner = owner;
-    return end_line(parse);
+    return ul_scan_end_line(&parse->scan);
 }
 
 static enum ul_status parse_return(struct parse *parse, ul_block_id block)
 {
-    skip_spaces(parse);
-    while (*parse->at == '%' || *parse->at == ',') {
+    ul_scan_skip_blanks(&parse->scan);
+    while (*parse->scan.at == '%' || *parse->scan.at == ',') {
         ul_value_id value = 0;
         if (parse->graph->blocks[block].output_count > 0)
-            UL_TRY(expect(parse, ","));
+            UL_TRY(ul_scan_expect(&parse->scan, ","));
         UL_TRY(parse_value_id(parse, &value));
         ul_block_add_output(parse->graph, block, value);
-        skip_spaces(parse);
+        ul_scan_skip_blanks(&parse->scan);
     }
-    return end_line(parse);
+    return ul_scan_end_line(&parse->scan);
 }
 
 static enum ul_status parse_weight(struct parse *parse)
@@ -616,11 +485,11 @@ static enum ul_status parse_weight(struct parse *parse)
     ul_value_id value;
     const struct ul_tensor *tensor;
     UL_TRY(parse_definition(parse, UL_VALUE_WEIGHT, &value));
-    UL_TRY(expect(parse, "="));
+    UL_TRY(ul_scan_expect(&parse->scan, "="));
     struct ul_type type = parse->graph->values[value].type;
     UL_TRY(parse_constant(parse, &type, &tensor));
     parse->graph->values[value].tensor = tensor;
-    return end_line(parse);
+    return ul_scan_end_line(&parse->scan);
 }
 
 /* Lines at `indent` up to and including the block's return. */
@@ -628,21 +497,21 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
 {
     const char *argument = block == 0 ? "input" : "argument";
     if (indent > 4 * UL_LIMIT_NESTING)
-        return fail(parse, "less nesting");
+        return ul_scan_fail(&parse->scan, "less nesting");
     for (;;) {
-        if (line_indent(parse) != indent || *parse->at == '\0')
-            return fail(parse, "a line of this block or its return");
-        if (accept_word(parse, "return"))
+        if (line_indent(parse) != indent || *parse->scan.at == '\0')
+            return ul_scan_fail(&parse->scan, "a line of this block or its return");
+        if (ul_scan_accept_word(&parse->scan, "return"))
             return parse_return(parse, block);
-        if (accept_word(parse, argument)) {
+        if (ul_scan_accept_word(&parse->scan, argument)) {
             ul_value_id value;
             UL_TRY(
                 parse_definition(parse, block == 0 ? UL_VALUE_INPUT : UL_VALUE_ARGUMENT, &value));
             ul_block_add_input(parse->graph, block, value);
-            UL_TRY(end_line(parse));
+            UL_TRY(ul_scan_end_line(&parse->scan));
             continue;
         }
-        if (block == 0 && accept_word(parse, "weight")) {
+        if (block == 0 && ul_scan_accept_word(&parse->scan, "weight")) {
             UL_TRY(parse_weight(parse));
             continue;
         }
@@ -658,21 +527,21 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
 
 static enum ul_status parse_graph(struct parse *parse)
 {
-    skip_empty_lines(parse);
-    UL_TRY(expect(parse, "graph"));
-    UL_TRY(parse_string(parse, &parse->graph->name));
-    UL_TRY(end_line(parse));
+    UL_TRY(ul_scan_expect(&parse->scan, "graph"));
+    UL_TRY(ul_scan_string(&parse->scan, &parse->graph->name));
+    UL_TRY(ul_scan_end_line(&parse->scan));
     UL_TRY(parse_block(parse, 0, 0));
-    if (*parse->at != '\0')
-        return fail(parse, "the end of the text");
-    return ul_graph_verify(parse->graph, parse->diag);
+    if (*parse->scan.at != '\0')
+        return ul_scan_fail(&parse->scan, "the end of the text");
+    return ul_graph_verify(parse->graph, parse->scan.diag);
 }
 
 enum ul_status ul_graph_parse(struct ul_graph *graph, struct ul_arena *arena, const char *text,
                               const struct ul_graph *pool, struct ul_diag *diag)
 {
     enum { SPARE_IDS = 1 << 20 };
-    struct parse parse = {.graph = graph, .diag = diag, .at = text, .line = 1};
+    struct parse parse = {.graph = graph};
+    ul_scan_init(&parse.scan, arena, text, diag);
     ul_arena_init(&parse.scratch);
     parse.id_limit = strlen(text) + SPARE_IDS;
     if (parse.id_limit > UL_LIMIT_VALUES)

@@ -7,21 +7,11 @@
 
 const char *ul_report_row_name(uint32_t row)
 {
-    static const char *const names[UL_REPORT_ROW_COUNT] = {
-        [UL_PLAN_WEIGHTS] = "weights",
-        [UL_PLAN_OPTIMIZER] = "optimizer_state",
-        [UL_PLAN_GRADIENTS] = "gradients",
-        [UL_PLAN_SAVED] = "activations_kept_for_backward",
-        [UL_PLAN_ACTIVATIONS] = "other_activations",
-        [UL_PLAN_SCRATCH] = "scratch",
-        [UL_PLAN_INPUTS] = "inputs",
-        [UL_PLAN_OUTPUTS] = "outputs",
-        [UL_PLAN_CLASS_COUNT] = "alignment",
-        [UL_PLAN_CLASS_COUNT + 1] = "holes",
-        [UL_PLAN_CLASS_COUNT + 2] = "unaccounted",
-    };
+    static const char *const others[UL_REPORT_ROW_COUNT - UL_PLAN_CLASS_COUNT] = {
+        "alignment", "holes", "unaccounted"};
     UL_ASSERT(row < UL_REPORT_ROW_COUNT);
-    return names[row];
+    return row < UL_PLAN_CLASS_COUNT ? ul_plan_class_name((enum ul_plan_class)row)
+                                     : others[row - UL_PLAN_CLASS_COUNT];
 }
 
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)

@@ -16,11 +16,11 @@ struct checker {
     const struct ul_plan *plan;
     struct ul_arena *scratch;
     struct ul_diag *diag;
-    uint32_t length;        /* positions, at least 1 */
-    uint64_t *expected;     /* per value: sum of keys of its writers so far, in file order */
-    uint64_t **wanted;      /* per step, per distinct read in part order: the sum it must see */
-    uint64_t *content;      /* per range */
-    uint32_t *current;      /* per value: its newest copy's range, or UL_PLAN_NONE */
+    uint32_t length;    /* positions, at least 1 */
+    uint64_t *expected; /* per value: sum of keys of its writers so far, in file order */
+    uint64_t **wanted;  /* per step, per distinct read in order of substeps: the sum it must see */
+    uint64_t *content;  /* per range */
+    uint32_t *current;  /* per value: its newest copy's range, or UL_PLAN_NONE */
     uint32_t *first, *last; /* per region: positions [first, last) */
 };
 
@@ -229,7 +229,7 @@ static void wanted_fill(struct checker *c)
     }
 }
 
-/* Where in wanted[step] the reads of a part start. */
+/* Where in wanted[step] the reads of a substep start. */
 static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_plan_position *at)
 {
     uint64_t index = 0;
@@ -242,7 +242,7 @@ static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_pl
     return index;
 }
 
-/* Whether an earlier part of the same run wrote `value`: its key is then in the content. */
+/* Whether an earlier substep of the same run wrote `value`: its key is then in the content. */
 static bool written_by_run(const struct checker *c, uint32_t position, uint32_t value)
 {
     uint32_t substep = c->plan->positions[position].substep;

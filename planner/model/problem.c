@@ -120,10 +120,16 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
 
 /* ---- verify ---- */
 
+/* ONE_WAY: some alternatives of a step write it, others do not, so that it is theirs alone. */
+enum { NOT_WRITTEN, WRITTEN, ONE_WAY };
+
 struct verifier {
     const struct ul_problem *problem;
     struct ul_diag *diag;
-    uint8_t *written;     /* per value: has a writer so far, or is there from the start */
+    uint8_t *written;     /* per value: whether it is there for the next step */
+    uint64_t *way_last;   /* per value: the last alternative that wrote it, counted over all */
+    uint32_t *way_count;  /* per value: the alternatives of the step that write it */
+    uint64_t way;         /* being verified, counted over all steps from 1 */
     uint8_t *closed;      /* per region: its steps are over */
     uint32_t step;        /* being verified */
     uint64_t total_bytes; /* of everything, so that no later sum can overflow */
@@ -180,6 +186,15 @@ static enum ul_status ids_verify(struct verifier *v, const uint32_t *ids, uint32
     return UL_OK;
 }
 
+static enum ul_status one_way_fail(struct verifier *v, uint32_t value)
+{
+    return ul_diag_set(v->diag, UL_INVALID,
+                       "step %s: %s is written by several steps, or kept, and not by every "
+                       "alternative of one.",
+                       name_or(v->problem->steps[v->step].name),
+                       name_or(v->problem->values[value].name));
+}
+
 static enum ul_status substep_verify(struct verifier *v, const struct ul_plan_substep *substep)
 {
     const struct ul_problem *problem = v->problem;
@@ -187,7 +202,7 @@ static enum ul_status substep_verify(struct verifier *v, const struct ul_plan_su
     UL_TRY(ids_verify(v, substep->reads, substep->read_count));
     UL_TRY(ids_verify(v, substep->writes, substep->write_count));
     for (uint32_t i = 0; i < substep->read_count; i++) {
-        if (!v->written[substep->reads[i]])
+        if (v->written[substep->reads[i]] != WRITTEN && v->way_last[substep->reads[i]] != v->way)
             return ul_diag_set(v->diag, UL_INVALID, "step %s: reads %s before it is written.", name,
                                name_or(problem->values[substep->reads[i]].name));
     }
@@ -204,8 +219,13 @@ static enum ul_status substep_verify(struct verifier *v, const struct ul_plan_su
         !power_of_two_or_zero(substep->scratch_alignment_bytes) ||
         substep->scratch_alignment_bytes > (uint64_t)1 << 30)
         return ul_diag_set(v->diag, UL_INVALID, "step %s: bad scratch space or alignment.", name);
-    for (uint32_t i = 0; i < substep->write_count; i++)
-        v->written[substep->writes[i]] = 1;
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t value = substep->writes[i];
+        if (v->written[value] == ONE_WAY)
+            return one_way_fail(v, value);
+        v->way_count[value] += v->way_last[value] != v->way;
+        v->way_last[value] = v->way;
+    }
     return total_add(v, substep->scratch_bytes, substep->scratch_alignment_bytes, name);
 }
 
@@ -231,6 +251,26 @@ static enum ul_status region_enter(struct verifier *v, uint32_t from, uint32_t t
     return UL_OK;
 }
 
+static enum ul_status writes_finalize(struct verifier *v, const struct ul_plan_step *step)
+{
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+            const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+            for (uint32_t j = 0; j < substep->write_count; j++) {
+                uint32_t value = substep->writes[j];
+                bool all = v->way_count[value] == step->alternative_count;
+                if (v->way_count[value] == 0)
+                    continue;
+                if (!all && v->written[value] == WRITTEN)
+                    return one_way_fail(v, value);
+                v->written[value] = all ? WRITTEN : ONE_WAY;
+                v->way_count[value] = 0;
+            }
+        }
+    }
+    return UL_OK;
+}
+
 static enum ul_status step_verify(struct verifier *v)
 {
     const struct ul_problem *problem = v->problem;
@@ -245,7 +285,7 @@ static enum ul_status step_verify(struct verifier *v)
             return ul_diag_set(v->diag, UL_INVALID,
                                "step %s: a predecessor comes later in file order.", name);
     }
-    for (uint32_t i = 0; i < step->alternative_count; i++) {
+    for (uint32_t i = 0; i < step->alternative_count; i++, v->way++) {
         const struct ul_plan_alternative *alternative = &step->alternatives[i];
         if (alternative->substep_count == 0 || alternative->cost > UINT64_MAX >> 24)
             return ul_diag_set(v->diag, UL_INVALID,
@@ -253,14 +293,16 @@ static enum ul_status step_verify(struct verifier *v)
         for (uint32_t j = 0; j < alternative->substep_count; j++)
             UL_TRY(substep_verify(v, &alternative->substeps[j]));
     }
-    return UL_OK;
+    return writes_finalize(v, step);
 }
 
 enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_diag *diag)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct verifier v = {.problem = problem, .diag = diag};
+    struct verifier v = {.problem = problem, .diag = diag, .way = 1};
+    v.way_last = UL_NEW_ARRAY(&scratch, uint64_t, problem->value_count);
+    v.way_count = UL_NEW_ARRAY(&scratch, uint32_t, problem->value_count);
     v.written = ul_arena_alloc(&scratch, problem->value_count);
     v.closed = ul_arena_alloc(&scratch, problem->region_count);
     enum ul_status status = UL_OK;
@@ -270,14 +312,16 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     }
     for (uint32_t i = 0; i < problem->value_count && status == UL_OK; i++) {
         status = value_verify(&v, &problem->values[i]);
-        v.written[i] = problem->values[i].live_from_start || problem->values[i].persistent;
+        if (problem->values[i].live_from_start || problem->values[i].persistent)
+            v.written[i] = WRITTEN;
     }
     for (v.step = 0; v.step < problem->step_count && status == UL_OK; v.step++)
         status = step_verify(&v);
     for (uint32_t i = 0; i < problem->value_count && status == UL_OK; i++) {
-        if (problem->values[i].live_to_end && !v.written[i])
+        const struct ul_plan_value *value = &problem->values[i];
+        if (value->live_to_end && v.written[i] != WRITTEN)
             status = ul_diag_set(diag, UL_INVALID, "value %s: is an output that nothing writes.",
-                                 name_or(problem->values[i].name));
+                                 name_or(value->name));
     }
     ul_arena_done(&scratch);
     return status;

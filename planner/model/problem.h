@@ -31,6 +31,7 @@ enum ul_plan_class {
     UL_PLAN_OUTPUTS
 };
 enum { UL_PLAN_CLASS_COUNT = UL_PLAN_OUTPUTS + 1 };
+const char *ul_plan_class_name(enum ul_plan_class class); /* "weights", as reports say it */
 
 /* A value is a base buffer: views of it are the caller's affair, and a use of a view is a use of
  * the value. It is live from the first position that writes it (from the start, if so flagged)
@@ -151,5 +152,15 @@ bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
  * do not overflow: UL_INVALID with the name of the step or value otherwise. */
 enum ul_status ul_problem_verify(const struct ul_problem *problem,
                                  struct ul_diag *diag) UL_MUST_CHECK;
+
+/* problem_text.c: planner/README.md has the grammar. What is printed is read back to a problem
+ * that prints the same bytes. */
+
+void ul_problem_print(struct ul_text *text, const struct ul_problem *problem);
+/* Whether these bytes begin as a problem in text does. */
+bool ul_problem_is_text(const char *text, uint64_t size_bytes);
+/* The problem has passed ul_problem_verify. UL_INVALID with the line or the object. */
+enum ul_status ul_problem_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                struct ul_problem **problem, struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

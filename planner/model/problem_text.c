@@ -1,0 +1,351 @@
+/* The text form of a problem: printed, and read back to the same bytes. planner/README.md has the
+ * grammar. An object stands on a line of its own and says its id, which counts from 0; what is
+ * left out is the default. Names are untrusted bytes, in quotes. */
+#include "planner/model/problem.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const class_names[UL_PLAN_CLASS_COUNT] = {
+    [UL_PLAN_WEIGHTS] = "weights",
+    [UL_PLAN_OPTIMIZER] = "optimizer_state",
+    [UL_PLAN_GRADIENTS] = "gradients",
+    [UL_PLAN_SAVED] = "activations_kept_for_backward",
+    [UL_PLAN_ACTIVATIONS] = "other_activations",
+    [UL_PLAN_SCRATCH] = "scratch",
+    [UL_PLAN_INPUTS] = "inputs",
+    [UL_PLAN_OUTPUTS] = "outputs",
+};
+
+static const char *const region_names[] = {
+    [UL_PLAN_SEQUENCE] = "sequence", [UL_PLAN_BRANCH] = "branch", [UL_PLAN_LOOP] = "loop"};
+enum { REGION_KIND_COUNT = sizeof region_names / sizeof *region_names };
+
+const char *ul_plan_class_name(enum ul_plan_class class)
+{
+    UL_ASSERT((unsigned)class < UL_PLAN_CLASS_COUNT);
+    return class_names[class];
+}
+
+/* ---- Printing ---- */
+
+static void put_name(struct ul_text *text, const char *name)
+{
+    if (name == NULL)
+        return;
+    ul_text_put(text, " ");
+    ul_text_quote(text, name, strlen(name));
+}
+
+/* A word and a number, unless the number is the default. */
+static void put_number(struct ul_text *text, const char *word, uint64_t number, uint64_t unsaid)
+{
+    if (number != unsaid)
+        ul_text_printf(text, " %s %" PRIu64, word, number);
+}
+
+static void put_flag(struct ul_text *text, const char *word, bool flag)
+{
+    if (flag)
+        ul_text_printf(text, " %s", word);
+}
+
+static void put_ids(struct ul_text *text, const char *word, const uint32_t *ids, uint32_t count)
+{
+    put_flag(text, word, count > 0);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(text, " %u", ids[i]);
+}
+
+static void put_value(struct ul_text *text, const struct ul_plan_value *value, uint32_t id)
+{
+    ul_text_printf(text, "value %u", id);
+    put_name(text, value->name);
+    ul_text_printf(text, " %s %" PRIu64, ul_plan_class_name(value->class), value->size_bytes);
+    put_number(text, "align", value->alignment_bytes, 0);
+    put_number(text, "space", value->space, 0);
+    put_number(text, "region", value->span_region, UL_PLAN_NONE);
+    put_flag(text, "persistent", value->persistent);
+    put_flag(text, "from-start", value->live_from_start);
+    put_flag(text, "to-end", value->live_to_end);
+    put_flag(text, "once", value->never_recompute);
+    if (value->pinned)
+        ul_text_printf(text, " at %" PRIu64, value->pinned_offset_bytes);
+    ul_text_put(text, "\n");
+}
+
+static void put_substep(struct ul_text *text, const struct ul_plan_substep *substep)
+{
+    ul_text_put(text, "    substep");
+    put_ids(text, "reads", substep->reads, substep->read_count);
+    put_ids(text, "writes", substep->writes, substep->write_count);
+    put_flag(text, "in-place", substep->in_place_count > 0);
+    for (uint32_t i = 0; i < substep->in_place_count; i++)
+        ul_text_printf(text, " %u:%u", substep->in_place[i].output, substep->in_place[i].input);
+    put_number(text, "scratch", substep->scratch_bytes, 0);
+    put_number(text, "align", substep->scratch_alignment_bytes, 0);
+    put_number(text, "space", substep->scratch_space, 0);
+    ul_text_put(text, "\n");
+}
+
+static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint32_t id)
+{
+    ul_text_printf(text, "step %u", id);
+    put_name(text, step->name);
+    put_number(text, "region", step->region, 0);
+    put_ids(text, "after", step->predecessors, step->predecessor_count);
+    ul_text_put(text, "\n");
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        const struct ul_plan_alternative *alternative = &step->alternatives[a];
+        ul_text_put(text, "  alternative");
+        put_name(text, alternative->name);
+        put_number(text, "cost", alternative->cost, 0);
+        ul_text_put(text, "\n");
+        for (uint32_t i = 0; i < alternative->substep_count; i++)
+            put_substep(text, &alternative->substeps[i]);
+    }
+}
+
+void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
+{
+    ul_text_put(text, "problem 1\n");
+    if (problem->base_cost != 0)
+        ul_text_printf(text, "cost %" PRIu64 "\n", problem->base_cost);
+    for (uint32_t i = 0; i < problem->space_count; i++) {
+        ul_text_printf(text, "space %u", i);
+        put_name(text, problem->spaces[i].name);
+        put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
+        ul_text_put(text, "\n");
+    }
+    for (uint32_t i = 1; i < problem->region_count; i++)
+        ul_text_printf(text, "region %u %s in %u\n", i, region_names[problem->regions[i].kind],
+                       problem->regions[i].parent);
+    for (uint32_t i = 0; i < problem->value_count; i++)
+        put_value(text, &problem->values[i], i);
+    for (uint32_t i = 0; i < problem->step_count; i++)
+        put_step(text, &problem->steps[i], i);
+}
+
+/* ---- Parsing ---- */
+
+struct parser {
+    struct ul_scan scan;
+    struct ul_arena scratch;
+    struct ul_problem *problem;
+};
+
+/* The id of a new object, which must be the next one. */
+static enum ul_status parse_id(struct parser *p, uint32_t next)
+{
+    uint32_t id;
+    UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &id));
+    return id == next ? UL_OK : ul_scan_fail(&p->scan, "the next id before this");
+}
+
+static enum ul_status parse_name(struct parser *p, const char **name)
+{
+    *name = NULL;
+    if (!ul_scan_sees(&p->scan, "\""))
+        return UL_OK;
+    return ul_scan_string(&p->scan, name);
+}
+
+/* The word's number, where the word stands here. */
+static enum ul_status parse_number(struct parser *p, const char *word, uint64_t *number)
+{
+    return ul_scan_accept_word(&p->scan, word) ? ul_scan_u64(&p->scan, number) : UL_OK;
+}
+
+static enum ul_status parse_small(struct parser *p, const char *word, uint32_t *number)
+{
+    return ul_scan_accept_word(&p->scan, word) ? ul_scan_u32(&p->scan, UL_PLAN_NONE, number)
+                                               : UL_OK;
+}
+
+/* Ids after a word, up to the next word; they are verified at the end. */
+static enum ul_status parse_ids(struct parser *p, const char *word, const uint32_t **ids,
+                                uint32_t *count)
+{
+    uint32_t *list = NULL;
+    uint32_t capacity = 0;
+    if (!ul_scan_accept_word(&p->scan, word))
+        return UL_OK;
+    do {
+        UL_GROW(&p->scratch, list, *count, capacity);
+        UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &list[*count]));
+        ++*count;
+    } while (ul_scan_sees_number(&p->scan));
+    *ids = list;
+    return UL_OK;
+}
+
+static enum ul_status parse_in_place(struct parser *p, struct ul_plan_substep *substep)
+{
+    struct ul_plan_in_place *list = NULL;
+    uint32_t capacity = 0;
+    if (!ul_scan_accept_word(&p->scan, "in-place"))
+        return UL_OK;
+    do {
+        UL_GROW(&p->scratch, list, substep->in_place_count, capacity);
+        struct ul_plan_in_place *option = &list[substep->in_place_count++];
+        UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &option->output));
+        UL_TRY(ul_scan_expect(&p->scan, ":"));
+        UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &option->input));
+    } while (ul_scan_sees_number(&p->scan));
+    substep->in_place = list;
+    return UL_OK;
+}
+
+static enum ul_status parse_substep(struct parser *p, struct ul_plan_substep *substep)
+{
+    memset(substep, 0, sizeof *substep);
+    UL_TRY(parse_ids(p, "reads", &substep->reads, &substep->read_count));
+    UL_TRY(parse_ids(p, "writes", &substep->writes, &substep->write_count));
+    UL_TRY(parse_in_place(p, substep));
+    UL_TRY(parse_number(p, "scratch", &substep->scratch_bytes));
+    UL_TRY(parse_number(p, "align", &substep->scratch_alignment_bytes));
+    UL_TRY(parse_small(p, "space", &substep->scratch_space));
+    return ul_scan_end_line(&p->scan);
+}
+
+static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alternative *alternative)
+{
+    struct ul_plan_substep *substeps = NULL;
+    uint32_t capacity = 0;
+    memset(alternative, 0, sizeof *alternative);
+    UL_TRY(parse_name(p, &alternative->name));
+    UL_TRY(parse_number(p, "cost", &alternative->cost));
+    UL_TRY(ul_scan_end_line(&p->scan));
+    while (ul_scan_accept_word(&p->scan, "substep")) {
+        UL_GROW(&p->scratch, substeps, alternative->substep_count, capacity);
+        UL_TRY(parse_substep(p, &substeps[alternative->substep_count++]));
+    }
+    alternative->substeps = substeps;
+    return UL_OK;
+}
+
+static enum ul_status parse_step(struct parser *p)
+{
+    struct ul_plan_step step;
+    struct ul_plan_alternative *alternatives = NULL;
+    uint32_t capacity = 0;
+    memset(&step, 0, sizeof step);
+    UL_TRY(parse_id(p, p->problem->step_count));
+    UL_TRY(parse_name(p, &step.name));
+    UL_TRY(parse_small(p, "region", &step.region));
+    UL_TRY(parse_ids(p, "after", &step.predecessors, &step.predecessor_count));
+    UL_TRY(ul_scan_end_line(&p->scan));
+    while (ul_scan_accept_word(&p->scan, "alternative")) {
+        UL_GROW(&p->scratch, alternatives, step.alternative_count, capacity);
+        UL_TRY(parse_alternative(p, &alternatives[step.alternative_count++]));
+    }
+    step.alternatives = alternatives;
+    ul_problem_add_step(p->problem, &step);
+    ul_arena_reset(&p->scratch);
+    return UL_OK;
+}
+
+static enum ul_status parse_class(struct parser *p, enum ul_plan_class *class)
+{
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++) {
+        *class = (enum ul_plan_class)i;
+        if (ul_scan_accept_word(&p->scan, ul_plan_class_name(*class)))
+            return UL_OK;
+    }
+    return ul_scan_fail(&p->scan, "a class");
+}
+
+static enum ul_status parse_value(struct parser *p)
+{
+    struct ul_plan_value value = ul_plan_value_make(NULL, UL_PLAN_WEIGHTS, 0);
+    UL_TRY(parse_id(p, p->problem->value_count));
+    UL_TRY(parse_name(p, &value.name));
+    UL_TRY(parse_class(p, &value.class));
+    UL_TRY(ul_scan_u64(&p->scan, &value.size_bytes));
+    UL_TRY(parse_number(p, "align", &value.alignment_bytes));
+    UL_TRY(parse_small(p, "space", &value.space));
+    UL_TRY(parse_small(p, "region", &value.span_region));
+    value.persistent = ul_scan_accept_word(&p->scan, "persistent");
+    value.live_from_start = ul_scan_accept_word(&p->scan, "from-start");
+    value.live_to_end = ul_scan_accept_word(&p->scan, "to-end");
+    value.never_recompute = ul_scan_accept_word(&p->scan, "once");
+    value.pinned = ul_scan_accept_word(&p->scan, "at");
+    if (value.pinned)
+        UL_TRY(ul_scan_u64(&p->scan, &value.pinned_offset_bytes));
+    ul_problem_add_value(p->problem, &value);
+    return ul_scan_end_line(&p->scan);
+}
+
+static enum ul_status parse_region(struct parser *p)
+{
+    uint32_t kind = 0;
+    uint32_t parent;
+    UL_TRY(parse_id(p, p->problem->region_count));
+    while (kind < REGION_KIND_COUNT && !ul_scan_accept_word(&p->scan, region_names[kind]))
+        kind++;
+    if (kind == REGION_KIND_COUNT)
+        return ul_scan_fail(&p->scan, "sequence, branch or loop");
+    UL_TRY(ul_scan_expect(&p->scan, "in"));
+    UL_TRY(ul_scan_u32(&p->scan, p->problem->region_count, &parent));
+    ul_problem_add_region(p->problem, (enum ul_plan_region_kind)kind, parent);
+    return ul_scan_end_line(&p->scan);
+}
+
+/* Space 0 is there from the beginning, and gets its name here. */
+static enum ul_status parse_space(struct parser *p, uint32_t id)
+{
+    struct ul_plan_space space = {.name = NULL};
+    UL_TRY(parse_id(p, id));
+    UL_TRY(parse_name(p, &space.name));
+    UL_TRY(parse_number(p, "capacity", &space.capacity_bytes));
+    if (id > 0)
+        ul_problem_add_space(p->problem, space.name, space.capacity_bytes);
+    else
+        p->problem->spaces[0] = space;
+    return ul_scan_end_line(&p->scan);
+}
+
+static enum ul_status parse_problem(struct parser *p)
+{
+    UL_TRY(ul_scan_expect(&p->scan, "problem 1"));
+    UL_TRY(ul_scan_end_line(&p->scan));
+    if (ul_scan_accept_word(&p->scan, "cost")) {
+        UL_TRY(ul_scan_u64(&p->scan, &p->problem->base_cost));
+        UL_TRY(ul_scan_end_line(&p->scan));
+    }
+    for (uint32_t id = 0; ul_scan_accept_word(&p->scan, "space"); id++)
+        UL_TRY(parse_space(p, id));
+    while (ul_scan_accept_word(&p->scan, "region"))
+        UL_TRY(parse_region(p));
+    while (ul_scan_accept_word(&p->scan, "value"))
+        UL_TRY(parse_value(p));
+    while (ul_scan_accept_word(&p->scan, "step"))
+        UL_TRY(parse_step(p));
+    if (*p->scan.at != '\0')
+        return ul_scan_fail(&p->scan, "another space, region, value or step");
+    return UL_OK;
+}
+
+bool ul_problem_is_text(const char *text, uint64_t size_bytes)
+{
+    static const char head[] = "problem ";
+    return size_bytes >= sizeof head - 1 && memcmp(text, head, sizeof head - 1) == 0;
+}
+
+enum ul_status ul_problem_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                struct ul_problem **problem, struct ul_diag *diag)
+{
+    char *copy = ul_arena_alloc(arena, ul_size_add_or_die(size_bytes, 1));
+    memcpy(copy, text, size_bytes);
+    if (memchr(copy, '\0', size_bytes) != NULL)
+        return ul_diag_set(diag, UL_INVALID, "not text: it has a byte that is 0");
+    struct parser p = {.problem = ul_problem_new(arena)};
+    ul_arena_init(&p.scratch);
+    ul_scan_init(&p.scan, arena, copy, diag);
+    enum ul_status status = parse_problem(&p);
+    ul_arena_done(&p.scratch);
+    if (status == UL_OK)
+        status = ul_problem_verify(p.problem, diag);
+    *problem = p.problem;
+    return status;
+}
