@@ -1,4 +1,5 @@
 /* Builds the graph: values by name, nodes in order, nested graphs as blocks. */
+#include "ir/build.h"
 #include "frontend/frontend_internal.h"
 #include "ir/op.h"
 
@@ -340,14 +341,12 @@ static ul_value_id own_output(struct ul_builder *builder, const char *name, ul_v
                               bool *taken)
 {
     const struct ul_value *info = &builder->graph->values[value];
-    enum ul_op identity = ul_op_find("", "Identity");
     bool own = info->kind == UL_VALUE_NODE && strcmp(info->name, name) == 0 && !taken[value];
     taken[value] = true;
-    if (own || identity == UL_OP_NONE)
+    if (own)
         return value;
-    ul_node_id node = ul_graph_add_node(builder->graph, 0, identity, name, 1, 1);
-    builder->graph->nodes[node].inputs[0] = value;
-    return builder->graph->nodes[node].outputs[0];
+    struct ul_build build = ul_build_last(builder->graph, 0, name);
+    return ul_build_value(&build, UL_OP_Identity, &value, 1, NULL);
 }
 
 static enum ul_status build_outputs(struct ul_builder *builder, const Onnx__GraphProto *proto,

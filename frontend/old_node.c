@@ -1,6 +1,7 @@
 /* What upgrades are written with: reading and changing a node that is on its way from the file's
  * operator set to the newest one, and emitting nodes into the graph. */
 #include "frontend/frontend_internal.h"
+#include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 
@@ -83,9 +84,7 @@ static ul_value_id add_weight(struct ul_old_node *node, const struct ul_tensor *
 
 ul_value_id ul_old_const_ints(struct ul_old_node *node, const int64_t *values, uint32_t count)
 {
-    int64_t dims[1] = {count};
-    return add_weight(node,
-                      ul_tensor_new_ints(node->builder->graph->arena, UL_I64, 1, dims, values));
+    return ul_build_ints(node->builder->graph, helper_name(node, "constant"), count, values);
 }
 
 ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int64_t value)
@@ -116,11 +115,9 @@ ul_value_id ul_old_emit(struct ul_old_node *node, const char *op, uint32_t input
             node, ul_arena_printf(node->builder->scratch, "needs %s, which is not supported", op));
         return ul_graph_add_value(graph, op, UL_VALUE_NODE, NULL);
     }
-    ul_node_id id =
-        ul_graph_add_node(graph, node->builder->block, row, helper_name(node, op), input_count, 1);
+    struct ul_build build = ul_build_last(graph, node->builder->block, helper_name(node, op));
+    ul_node_id id = ul_build_node(&build, row, inputs, input_count, 1);
     graph->nodes[id].source = node->source;
-    for (uint32_t i = 0; i < input_count; i++)
-        graph->nodes[id].inputs[i] = inputs[i];
     for (uint32_t i = 0; i < attr_count; i++)
         ul_node_set_int(graph, id, attrs[i].name, attrs[i].value);
     return graph->nodes[id].outputs[0];

@@ -225,71 +225,6 @@ void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node_id, const char 
     node->attrs = attrs;
 }
 
-void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node_id)
-{
-    struct ul_node *node = &graph->nodes[node_id];
-    node->op = UL_OP_NONE;
-    node->group = UL_NONE;
-    for (uint32_t i = 0; i < node->output_count; i++)
-        graph->values[node->outputs[i]].kind = UL_VALUE_DEAD;
-    for (uint32_t b = 0; b < node->block_count; b++) {
-        struct ul_block *block = &graph->blocks[node->blocks[b]];
-        for (uint32_t i = 0; i < block->input_count; i++)
-            graph->values[block->inputs[i]].kind = UL_VALUE_DEAD;
-        for (uint32_t i = 0; i < block->node_count; i++)
-            ul_graph_remove_node(graph, block->nodes[i]);
-        block->node_count = block->input_count = block->output_count = 0;
-        block->owner = UL_NONE;
-    }
-    node->input_count = node->output_count = node->attr_count = node->block_count = 0;
-}
-
-void ul_graph_sweep(struct ul_graph *graph)
-{
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        struct ul_block *block = &graph->blocks[b];
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < block->node_count; i++) {
-            if (graph->nodes[block->nodes[i]].op != UL_OP_NONE)
-                block->nodes[kept++] = block->nodes[i];
-        }
-        block->node_count = kept;
-    }
-}
-
-static ul_value_id replacement(ul_value_id *map, ul_value_id value)
-{
-    ul_value_id root = value;
-    while (map[root] != root)
-        root = map[root];
-    while (map[value] != root) {
-        ul_value_id next = map[value];
-        map[value] = root;
-        value = next;
-    }
-    return root;
-}
-
-void ul_graph_replace(struct ul_graph *graph, ul_value_id *map)
-{
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        struct ul_node *node = &graph->nodes[n];
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            if (node->inputs[i] != UL_NONE)
-                node->inputs[i] = replacement(map, node->inputs[i]);
-        }
-    }
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        struct ul_block *block = &graph->blocks[b];
-        for (uint32_t i = 0; i < block->output_count; i++)
-            block->outputs[i] = replacement(map, block->outputs[i]);
-    }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        if (graph->values[v].donor != UL_NONE)
-            graph->values[v].donor = replacement(map, graph->values[v].donor);
-    }
-}
-
 uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena)
 {
     uint32_t *uses = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
@@ -318,14 +253,19 @@ bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
     return false;
 }
 
+const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value)
+{
+    bool is_state = value == UL_NONE || (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0;
+    return is_state ? NULL : graph->values[value].tensor;
+}
+
 bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number)
 {
-    if (value == UL_NONE || (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0)
-        return false;
-    const struct ul_tensor *tensor = graph->values[value].tensor;
-    if (tensor == NULL || !ul_dtype_get(tensor->type.dtype)->is_float ||
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, value);
+    const struct ul_dtype_info *dtype = tensor == NULL ? NULL : ul_dtype_get(tensor->type.dtype);
+    if (dtype == NULL || !(dtype->is_float || dtype->is_integer) ||
         (tensor->data != NULL && ul_type_elements(&tensor->type) != 1))
-        return false;
+        return false; /* equal elements are kept as one */
     *number = ul_tensor_get_float(tensor, 0);
     return true;
 }

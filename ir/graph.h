@@ -155,16 +155,12 @@ void ul_node_set_string(struct ul_graph *graph, ul_node_id node, const char *nam
 void ul_node_set_ints(struct ul_graph *graph, ul_node_id node, const char *name,
                       const int64_t *values, uint32_t count);
 void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node, const char *name);
-/* Marks a node removed (op NONE, outputs dead); ul_graph_sweep drops it from its block. */
-void ul_graph_remove_node(struct ul_graph *graph, ul_node_id node);
-void ul_graph_sweep(struct ul_graph *graph);
-/* Replaces values in every use (node inputs, block outputs) by `map[value]`, which is the value
- * itself where nothing changes; chains are followed. `map` has value_count entries. */
-void ul_graph_replace(struct ul_graph *graph, ul_value_id *map);
 /* Uses of every value: node inputs of all blocks plus block outputs; an array of value_count. */
 uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena);
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
-/* True and the number when all elements of a constant, of any shape, are one float. */
+/* A constant that may be computed with: no state, whose bytes change. Else NULL. */
+const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value);
+/* True and the number when all elements of a constant, of any shape, are one number. */
 bool ul_graph_get_number(const struct ul_graph *graph, ul_value_id value, double *number);
 
 /* Attribute look-up; the default where the node has none. */

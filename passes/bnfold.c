@@ -17,9 +17,8 @@
 struct bnfold {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    ul_value_id *map;
-    uint32_t *uses;
-    uint32_t known_count; /* values that map and uses cover */
+    struct ul_rewrite rewrite;
+    uint32_t *uses; /* of what the rewrite knows */
 };
 
 /* y = a[c] * x + b[c] over channels c of axis 1. */
@@ -61,7 +60,7 @@ static bool affine_of_batchnorm(struct bnfold *bnfold, const struct ul_node *nod
         !affine_init(bnfold, affine, node->inputs[0]))
         return false;
     for (uint32_t i = 0; i < 4; i++) {
-        constants[i] = ul_edit_constant(bnfold->graph, node->inputs[1 + i]);
+        constants[i] = ul_graph_get_constant(bnfold->graph, node->inputs[1 + i]);
         if (constants[i] == NULL || ul_type_elements(&constants[i]->type) != affine->count)
             return false;
     }
@@ -92,10 +91,10 @@ static bool affine_of_arithmetic(struct bnfold *bnfold, const struct ul_node *no
 {
     const struct ul_graph *graph = bnfold->graph;
     bool commutes = node->op == UL_OP_Mul || node->op == UL_OP_Add;
-    const struct ul_tensor *constant = ul_edit_constant(graph, node->inputs[1]);
+    const struct ul_tensor *constant = ul_graph_get_constant(graph, node->inputs[1]);
     uint32_t other = 0;
     if (constant == NULL && commutes) {
-        constant = ul_edit_constant(graph, node->inputs[0]);
+        constant = ul_graph_get_constant(graph, node->inputs[0]);
         other = 1;
     }
     if (constant == NULL || !affine_init(bnfold, affine, node->inputs[other]) ||
@@ -165,17 +164,17 @@ static bool can_absorb(const struct bnfold *bnfold, const struct ul_node *node,
     const struct ul_graph *graph = bnfold->graph;
     if (node == NULL ||
         (node->op != UL_OP_Conv && node->op != UL_OP_ConvTranspose && node->op != UL_OP_Gemm) ||
-        affine->x >= bnfold->known_count || bnfold->uses[affine->x] != 1)
+        affine->x >= bnfold->rewrite.known_count || bnfold->uses[affine->x] != 1)
         return false;
     ul_value_id weight = node->inputs[1];
-    const struct ul_tensor *tensor = ul_edit_constant(graph, weight);
-    if (tensor == NULL || weight >= bnfold->known_count || bnfold->uses[weight] != 1 ||
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, weight);
+    if (tensor == NULL || weight >= bnfold->rewrite.known_count || bnfold->uses[weight] != 1 ||
         tensor->type.rank < 2 || tensor->type.dtype != graph->values[affine->x].type.dtype ||
         ul_type_elements(&tensor->type) == 0)
         return false;
     if (node->input_count < 3 || node->inputs[2] == UL_NONE)
         return true;
-    const struct ul_tensor *bias = ul_edit_constant(graph, node->inputs[2]);
+    const struct ul_tensor *bias = ul_graph_get_constant(graph, node->inputs[2]);
     if (bias == NULL)
         return false;
     uint64_t elements = ul_type_elements(&bias->type);
@@ -291,7 +290,7 @@ static bool absorb(struct bnfold *bnfold, ul_node_id id, const struct affine *af
     enum ul_op op = graph->nodes[id].op;
     if (!can_absorb(bnfold, target, affine) ||
         !is_moderate(affine, op == UL_OP_Add || op == UL_OP_Sub) ||
-        !ul_edit_forward(bnfold->pass, bnfold->map, y, affine->x))
+        !ul_rewrite_forward(&bnfold->rewrite, y, affine->x))
         return false;
     ul_node_id target_id = graph->values[affine->x].producer;
     scale_weight(bnfold, &graph->nodes[target_id], affine);
@@ -312,19 +311,11 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
                                        type.dtype, affine->a, affine->count, type.rank - 1);
     ul_value_id b = per_channel_weight(bnfold, ul_arena_printf(graph->arena, "%s.shift", name),
                                        type.dtype, affine->b, affine->count, type.rank - 1);
-    ul_node_id mul = ul_graph_insert_node(graph, block, at, UL_OP_Mul,
-                                          ul_arena_printf(graph->arena, "%s.mul", name), 2, 1);
-    graph->nodes[mul].source = graph->nodes[id].source;
-    graph->nodes[mul].inputs[0] = affine->x;
-    graph->nodes[mul].inputs[1] = a;
-    ul_value_id product = graph->nodes[mul].outputs[0];
-    graph->values[product].type = type;
-    struct ul_node *node = &graph->nodes[id];
-    node->op = UL_OP_Add;
-    node->inputs[0] = product;
-    node->inputs[1] = b;
-    node->input_count = 2;
-    node->attr_count = 0;
+    struct ul_build build = {graph, block, at, ul_arena_printf(graph->arena, "%s.mul", name)};
+    const ul_value_id factors[2] = {affine->x, a};
+    const ul_value_id terms[2] = {ul_build_value(&build, UL_OP_Mul, factors, 2, &type), b};
+    graph->nodes[graph->values[terms[0]].producer].source = graph->nodes[id].source;
+    ul_node_become(graph, id, UL_OP_Add, terms, 2);
 }
 
 static void fold_block(struct bnfold *bnfold, ul_block_id block_id)
@@ -332,14 +323,9 @@ static void fold_block(struct bnfold *bnfold, ul_block_id block_id)
     struct ul_graph *graph = bnfold->graph;
     for (uint32_t at = 0; at < graph->blocks[block_id].node_count; at++) {
         ul_node_id id = graph->blocks[block_id].nodes[at];
-        struct ul_node *node = &graph->nodes[id];
         struct affine affine;
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            while (node->inputs[i] < bnfold->known_count &&
-                   bnfold->map[node->inputs[i]] != node->inputs[i])
-                node->inputs[i] = bnfold->map[node->inputs[i]];
-        }
-        for (uint32_t b = 0; b < node->block_count; b++)
+        ul_rewrite_inputs(&bnfold->rewrite, id);
+        for (uint32_t b = 0; b < graph->nodes[id].block_count; b++)
             fold_block(bnfold, graph->nodes[id].blocks[b]);
         if (!affine_of(bnfold, &graph->nodes[id], &affine) || absorb(bnfold, id, &affine))
             continue;
@@ -353,14 +339,10 @@ static void fold_block(struct bnfold *bnfold, ul_block_id block_id)
 enum ul_status ul_pass_bnfold(struct ul_pass *pass)
 {
     struct bnfold bnfold = {.pass = pass, .graph = pass->graph};
-    bnfold.map = ul_edit_map(pass);
+    ul_rewrite_init(&bnfold.rewrite, pass->graph, pass->scratch);
     bnfold.uses = ul_graph_count_uses(pass->graph, pass->scratch);
-    bnfold.known_count = pass->graph->value_count;
     fold_block(&bnfold, 0);
-    /* Values made here stand for themselves. */
-    ul_value_id *map = ul_edit_map(pass);
-    memcpy(map, bnfold.map, bnfold.known_count * sizeof *map);
-    ul_graph_replace(pass->graph, map);
+    ul_rewrite_apply(&bnfold.rewrite);
     ul_graph_sweep(pass->graph);
     return UL_OK;
 }

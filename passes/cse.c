@@ -19,7 +19,7 @@ struct entry {
 struct cse {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    ul_value_id *map;
+    struct ul_rewrite rewrite;
     struct entry *entries;
     uint32_t entry_count;
     uint32_t *heads;
@@ -93,7 +93,7 @@ static void merge_weights(struct cse *cse)
         if (slots[slot] == UL_NONE)
             slots[slot] = v;
         else
-            cse->map[v] = slots[slot];
+            ul_rewrite_replace(&cse->rewrite, v, slots[slot]);
     }
 }
 
@@ -187,7 +187,7 @@ static bool can_merge(const struct ul_graph *graph, const struct ul_node *node)
 static void replace(struct cse *cse, ul_node_id id, ul_node_id same)
 {
     struct ul_graph *graph = cse->graph;
-    struct ul_node *node = &graph->nodes[id];
+    const struct ul_node *node = &graph->nodes[id];
     const struct ul_node *kept = &graph->nodes[same];
     for (uint32_t i = 0; i < node->output_count; i++) {
         /* Both are outputs of the model: no output may vanish, so only single ones are merged. */
@@ -196,25 +196,18 @@ static void replace(struct cse *cse, ul_node_id id, ul_node_id same)
     }
     bool gone = true;
     for (uint32_t i = 0; i < node->output_count; i++)
-        gone = ul_edit_forward(cse->pass, cse->map, node->outputs[i], kept->outputs[i]) && gone;
-    if (gone) {
+        gone = ul_rewrite_forward(&cse->rewrite, node->outputs[i], kept->outputs[i]) && gone;
+    if (gone)
         ul_graph_remove_node(graph, id);
-        return;
-    }
-    node->op = UL_OP_Identity;
-    node->inputs[0] = kept->outputs[0];
-    node->input_count = 1;
-    node->attr_count = 0;
+    else
+        ul_node_become(graph, id, UL_OP_Identity, kept->outputs, 1);
 }
 
 static void visit(struct cse *cse, ul_node_id id)
 {
     struct ul_graph *graph = cse->graph;
-    struct ul_node *node = &graph->nodes[id];
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        while (node->inputs[i] != UL_NONE && cse->map[node->inputs[i]] != node->inputs[i])
-            node->inputs[i] = cse->map[node->inputs[i]];
-    }
+    const struct ul_node *node = &graph->nodes[id];
+    ul_rewrite_inputs(&cse->rewrite, id);
     if (!can_merge(graph, node) || node->input_count == 0)
         return;
     uint32_t *head = &cse->heads[node_hash(node) & cse->mask];
@@ -247,14 +240,14 @@ enum ul_status ul_pass_cse(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct cse cse = {.pass = pass, .graph = graph};
-    cse.map = ul_edit_map(pass);
+    ul_rewrite_init(&cse.rewrite, graph, pass->scratch);
     cse.mask = table_mask(graph->node_count);
     cse.heads = UL_NEW_ARRAY(pass->scratch, uint32_t, (uint64_t)cse.mask + 1);
     memset(cse.heads, 0xFF, ((size_t)cse.mask + 1) * sizeof *cse.heads);
     cse.entries = UL_NEW_ARRAY(pass->scratch, struct entry, graph->node_count);
     merge_weights(&cse);
     visit_block(&cse, 0);
-    ul_graph_replace(graph, cse.map);
+    ul_rewrite_apply(&cse.rewrite);
     ul_graph_sweep(graph);
     return UL_OK;
 }

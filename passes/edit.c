@@ -2,47 +2,6 @@
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
-#include <string.h>
-
-ul_value_id *ul_edit_map(const struct ul_pass *pass)
-{
-    ul_value_id *map = UL_NEW_ARRAY(pass->scratch, ul_value_id, pass->graph->value_count);
-    for (uint32_t v = 0; v < pass->graph->value_count; v++)
-        map[v] = v;
-    return map;
-}
-
-static ul_value_id map_root(const ul_value_id *map, ul_value_id value)
-{
-    while (map[value] != value)
-        value = map[value];
-    return value;
-}
-
-bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, ul_value_id with)
-{
-    struct ul_graph *graph = pass->graph;
-    struct ul_value *old = &graph->values[value];
-    with = map_root(map, with);
-    UL_ASSERT(with != value);
-    if (!ul_graph_is_output(graph, value)) {
-        map[value] = with;
-        return true;
-    }
-    /* An output of the model keeps its name: the other takes it over, if it has none to lose. */
-    struct ul_value *fresh = &graph->values[with];
-    if (fresh->kind != UL_VALUE_NODE || ul_graph_is_output(graph, with) ||
-        graph->nodes[fresh->producer].parent != 0 || old->donor != UL_NONE || old->flags != 0)
-        return false;
-    fresh->name = old->name;
-    map[value] = with;
-    /* At once, so that the next to ask sees that it is an output now. */
-    struct ul_block *block = &graph->blocks[0];
-    for (uint32_t i = 0; i < block->output_count; i++)
-        block->outputs[i] = block->outputs[i] == value ? with : block->outputs[i];
-    return true;
-}
-
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id id)
 {
     struct ul_value *value = &graph->values[id];
@@ -55,17 +14,9 @@ void ul_edit_make_weight(struct ul_graph *graph, ul_value_id id)
     value->producer_output = 0;
 }
 
-const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id id)
-{
-    if (id == UL_NONE)
-        return NULL;
-    const struct ul_value *value = &graph->values[id];
-    return (value->flags & UL_VALUE_PERSISTENT) != 0 ? NULL : value->tensor;
-}
-
 uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id id)
 {
-    const struct ul_tensor *tensor = ul_edit_constant(graph, id);
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, id);
     if (tensor == NULL || tensor->data == NULL || ul_type_elements(&tensor->type) <= 1)
         return 0;
     return ul_type_bytes(&tensor->type);
@@ -91,13 +42,6 @@ bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)
         value = node->inputs[0];
     }
     return false;
-}
-
-ul_value_id ul_edit_dims_weight(struct ul_graph *graph, uint32_t rank, const int64_t *dims)
-{
-    int64_t count = rank;
-    return ul_graph_add_weight(graph, "shape",
-                               ul_tensor_new_ints(graph->arena, UL_I64, 1, &count, dims));
 }
 
 ul_node_id *ul_edit_find_readers(const struct ul_graph *graph, struct ul_arena *arena)

@@ -185,52 +185,13 @@ static bool is_in_order(const int64_t *perm, uint32_t count)
 
 /* ---- Nodes ---- */
 
-/* A node before the Einsum. */
-static ul_value_id add_node(struct einsum *e, enum ul_op op, ul_value_id a, ul_value_id b,
-                            uint32_t rank, const int64_t *dims)
-{
-    struct ul_graph *graph = e->graph;
-    ul_block_id block = graph->nodes[e->node].parent;
-    uint32_t at = 0;
-    while (graph->blocks[block].nodes[at] != e->node)
-        at++;
-    ul_node_id id = ul_graph_insert_node(graph, block, at, op, graph->nodes[e->node].name,
-                                         b == UL_NONE ? 1 : 2, 1);
-    ul_value_id made = graph->nodes[id].outputs[0];
-    graph->nodes[id].inputs[0] = a;
-    if (b != UL_NONE)
-        graph->nodes[id].inputs[1] = b;
-    graph->values[made].type = ul_type_make(graph->values[a].type.dtype, rank, dims);
-    return made;
-}
-
 /* The operand with one dimension for each part, in the order of perm. */
-static ul_value_id arranged(struct einsum *e, ul_value_id value, const struct parts *parts,
+static ul_value_id arranged(struct ul_build *build, ul_value_id value, const struct parts *parts,
                             const int64_t *perm)
 {
-    int64_t dims[UL_LIMIT_RANK];
-    if (e->graph->values[value].type.rank != parts->count)
-        value = add_node(e, UL_OP_Reshape, value,
-                         ul_edit_dims_weight(e->graph, parts->count, parts->dims), parts->count,
-                         parts->dims);
-    if (is_in_order(perm, parts->count))
-        return value;
-    for (uint32_t d = 0; d < parts->count; d++)
-        dims[d] = parts->dims[perm[d]];
-    value = add_node(e, UL_OP_Transpose, value, UL_NONE, parts->count, dims);
-    ul_node_set_ints(e->graph, e->graph->values[value].producer, "perm", perm, parts->count);
-    return value;
-}
-
-/* The Einsum becomes the last node: the product, or what brings it into the result's shape. */
-static void become(struct einsum *e, enum ul_op op, ul_value_id a, ul_value_id b)
-{
-    struct ul_node *node = &e->graph->nodes[e->node];
-    ul_value_id inputs[2] = {a, b};
-    node->op = op;
-    node->attr_count = 0;
-    node->input_count = b == UL_NONE ? 1 : 2;
-    node->inputs = ul_arena_copy(e->graph->arena, inputs, sizeof inputs);
+    if (build->graph->values[value].type.rank != parts->count)
+        value = ul_build_reshape(build, value, parts->count, parts->dims);
+    return is_in_order(perm, parts->count) ? value : ul_build_transpose(build, value, perm);
 }
 
 static bool rewrite(struct einsum *e)
@@ -256,19 +217,22 @@ static bool rewrite(struct einsum *e)
         dims[d] = y.dims[order_y[d]];
         back[order_y[d]] = d;
     }
-    ul_value_id left = arranged(e, node.inputs[0], &a, order_a);
-    ul_value_id right = arranged(e, node.inputs[1], &b, order_b);
+    struct ul_build build = ul_build_before(graph, e->node);
+    const ul_value_id left = arranged(&build, node.inputs[0], &a, order_a);
+    const ul_value_id factors[2] = {left, arranged(&build, node.inputs[1], &b, order_b)};
+    /* The Einsum becomes the last node: the product, or what brings it into the result's shape. */
     if (!moves && !joins) {
-        become(e, UL_OP_MatMul, left, right);
+        ul_node_become(graph, e->node, UL_OP_MatMul, factors, 2);
         return true;
     }
-    ul_value_id product = add_node(e, UL_OP_MatMul, left, right, y.count, dims);
+    struct ul_type type = ul_type_make(graph->values[left].type.dtype, y.count, dims);
+    ul_value_id result[2] = {ul_build_value(&build, UL_OP_MatMul, factors, 2, &type)};
     if (joins) {
-        become(e, UL_OP_Reshape, product,
-               ul_edit_dims_weight(e->graph, e->result.rank, e->result.dims));
+        result[1] = ul_build_ints(graph, "shape", e->result.rank, e->result.dims);
+        ul_node_become(graph, e->node, UL_OP_Reshape, result, 2);
         return true;
     }
-    become(e, UL_OP_Transpose, product, UL_NONE);
+    ul_node_become(graph, e->node, UL_OP_Transpose, result, 1);
     ul_node_set_ints(graph, e->node, "perm", back, y.count);
     return true;
 }

@@ -57,10 +57,9 @@ static bool *find_filters(const struct ul_pass *pass)
 static bool can_turn(const struct ul_graph *graph, ul_value_id id)
 {
     const struct ul_value *value = &graph->values[id];
-    const struct ul_tensor *tensor = ul_edit_constant(graph, id);
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, id);
     int64_t space = 1;
-    if (tensor == NULL || tensor->data == NULL || value->type.rank < 3 ||
-        (value->flags & UL_VALUE_PERSISTENT) != 0)
+    if (tensor == NULL || tensor->data == NULL || value->type.rank < 3)
         return false;
     for (uint32_t d = 2; d < value->type.rank; d++)
         space *= value->type.dims[d];
@@ -106,34 +105,29 @@ static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_
 }
 
 /* The weight's own shape, from the turned one. */
-static ul_value_id add_view(const struct ul_pass *pass, ul_value_id old, uint32_t *at)
+static ul_value_id add_view(const struct ul_pass *pass, struct ul_build *build, ul_value_id old)
 {
-    struct ul_graph *graph = pass->graph;
     int64_t perm[UL_LIMIT_RANK] = {0};
-    struct ul_value value = graph->values[old];
-    ul_value_id turned = ul_graph_add_weight(graph, value.name, turn(pass, value.tensor));
-    ul_node_id node = ul_graph_insert_node(graph, 0, (*at)++, UL_OP_Transpose, value.name, 1, 1);
+    const struct ul_value value = pass->graph->values[old];
+    build->name = value.name;
     set_perm(&value.type, perm);
-    ul_node_set_ints(graph, node, "perm", perm, value.type.rank);
-    graph->nodes[node].inputs[0] = turned;
-    graph->values[graph->nodes[node].outputs[0]].type = value.type;
-    return graph->nodes[node].outputs[0];
+    return ul_build_transpose(
+        build, ul_graph_add_weight(pass->graph, value.name, turn(pass, value.tensor)), perm);
 }
 
 enum ul_status ul_pass_filters(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     const bool *is_filter = find_filters(pass);
-    uint32_t known_count = graph->value_count, at = 0;
-    ul_value_id *views = UL_NEW_ARRAY(pass->scratch, ul_value_id, known_count);
-    for (uint32_t v = 0; v < known_count; v++)
-        views[v] = is_filter[v] && can_turn(graph, v) ? add_view(pass, v, &at) : v;
-    ul_value_id *map = ul_edit_map(pass);
-    memcpy(map, views, known_count * sizeof *map);
-    ul_graph_replace(graph, map);
-    for (uint32_t v = 0; v < known_count; v++) {
-        if (views[v] != v)
-            graph->values[v].kind = UL_VALUE_DEAD;
+    struct ul_build build = {.graph = graph}; /* in front of all */
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, graph, pass->scratch);
+    for (uint32_t v = 0; v < rewrite.known_count; v++) {
+        if (!is_filter[v] || !can_turn(graph, v))
+            continue;
+        ul_rewrite_replace(&rewrite, v, add_view(pass, &build, v));
+        graph->values[v].kind = UL_VALUE_DEAD;
     }
+    ul_rewrite_apply(&rewrite);
     return UL_OK;
 }

@@ -70,7 +70,7 @@ static bool fold_shared(struct infer *infer, ul_node_id id)
     const struct ul_op_info *row = ul_op_get(node->op);
     if (row->view == NULL || node->output_count != 1)
         return false;
-    const struct ul_tensor *source = ul_edit_constant(graph, node->inputs[0]);
+    const struct ul_tensor *source = ul_graph_get_constant(graph, node->inputs[0]);
     struct ul_value *output = &graph->values[node->outputs[0]];
     struct ul_view own = ul_view_own(graph, node->inputs[0]);
     struct ul_view view;
@@ -114,7 +114,7 @@ static bool fold(struct infer *infer, ul_node_id id)
     uint64_t result_bytes = 0;
     uint64_t elements = 0;
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i] != UL_NONE && ul_edit_constant(graph, node->inputs[i]) == NULL)
+        if (node->inputs[i] != UL_NONE && ul_graph_get_constant(graph, node->inputs[i]) == NULL)
             return false;
     }
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -176,9 +176,10 @@ static void finalize(struct infer *infer, ul_node_id id)
 
 static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with)
 {
-    ul_value_id *map = ul_edit_map(infer->pass);
-    map[value] = with;
-    ul_graph_replace(infer->graph, map);
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, infer->graph, infer->pass->scratch);
+    ul_rewrite_replace(&rewrite, value, with);
+    ul_rewrite_apply(&rewrite);
     if (value < infer->uses_count && with < infer->uses_count)
         infer->uses[with] += infer->uses[value];
 }
@@ -208,18 +209,18 @@ static void inline_branch(struct infer *infer, ul_block_id block_id, uint32_t at
     const ul_value_id *outputs = node->outputs;
     const ul_value_id *results = branch->outputs;
     for (uint32_t i = 0; i < output_count; i++) {
-        ul_value_id *map = ul_edit_map(infer->pass);
-        if (ul_edit_forward(infer->pass, map, outputs[i], results[i])) {
-            ul_graph_replace(graph, map);
+        struct ul_rewrite rewrite;
+        ul_rewrite_init(&rewrite, graph, infer->pass->scratch);
+        if (ul_rewrite_forward(&rewrite, outputs[i], results[i])) {
+            ul_rewrite_apply(&rewrite);
             if (outputs[i] < infer->uses_count && results[i] < infer->uses_count)
                 infer->uses[results[i]] += infer->uses[outputs[i]];
             continue;
         }
         /* An output of the model that is something else already: a copy that bears its name. */
-        ul_node_id copy =
-            ul_graph_insert_node(graph, block_id, insert_at, UL_OP_Identity, "", 1, 1);
+        struct ul_build build = {graph, block_id, insert_at, ""};
+        ul_node_id copy = ul_build_node(&build, UL_OP_Identity, &results[i], 1, 1);
         ul_value_id spare = graph->nodes[copy].outputs[0];
-        graph->nodes[copy].inputs[0] = results[i];
         graph->nodes[copy].outputs[0] = outputs[i];
         graph->values[outputs[i]].producer = copy;
         graph->values[outputs[i]].producer_output = 0;
@@ -267,7 +268,7 @@ static enum ul_status infer_if(struct infer *infer, ul_block_id block, uint32_t 
     if (condition->type.dtype != UL_BOOL || !ul_type_known(&condition->type) ||
         ul_type_elements(&condition->type) != 1)
         return fail(infer, id, UL_INVALID, "the condition must be one bool");
-    const struct ul_tensor *known = ul_edit_constant(graph, node->inputs[0]);
+    const struct ul_tensor *known = ul_graph_get_constant(graph, node->inputs[0]);
     if (known != NULL) {
         inline_branch(infer, block, at, id, node->blocks[ul_tensor_get_int(known, 0) != 0 ? 0 : 1]);
         *inlined = true;
@@ -336,7 +337,7 @@ static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *r
     if (node->inputs[0] == UL_NONE)
         return fail(infer, id, UL_UNSUPPORTED,
                     "has no trip count, so that nothing bounds its rounds before it runs");
-    const struct ul_tensor *count = ul_edit_constant(graph, node->inputs[0]);
+    const struct ul_tensor *count = ul_graph_get_constant(graph, node->inputs[0]);
     if (count == NULL)
         return fail(infer, id, UL_UNSUPPORTED,
                     "its trip count must be known at compile time; fix the model's input that it "
@@ -345,7 +346,7 @@ static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *r
         return fail(infer, id, UL_INVALID, "its trip count must be one integer");
     *rounds = ul_tensor_get_int(count, 0);
     const struct ul_tensor *first =
-        node->inputs[1] == UL_NONE ? NULL : ul_edit_constant(graph, node->inputs[1]);
+        node->inputs[1] == UL_NONE ? NULL : ul_graph_get_constant(graph, node->inputs[1]);
     if (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) == 0)
         *rounds = 0;
     *rounds = *rounds < 0 ? 0 : *rounds;
@@ -402,7 +403,7 @@ static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t de
         return fail(infer, id, UL_INVALID, "its body's condition must be one bool");
     bool counted = again->tensor != NULL && ul_tensor_get_int(again->tensor, 0) != 0;
     const struct ul_tensor *first =
-        node->inputs[1] == UL_NONE ? NULL : ul_edit_constant(graph, node->inputs[1]);
+        node->inputs[1] == UL_NONE ? NULL : ul_graph_get_constant(graph, node->inputs[1]);
     counted = counted && (node->inputs[1] == UL_NONE || first != NULL);
     /* Without a first condition the specification ignores those of the body; onnxruntime, whose
      * results count, starts with true and heeds them. */

@@ -52,7 +52,7 @@ static const struct ul_type *type_of(const struct finder *finder, ul_value_id va
 
 static bool is_own_weight(const struct finder *finder, ul_value_id value)
 {
-    const struct ul_tensor *tensor = ul_edit_constant(finder->graph, value);
+    const struct ul_tensor *tensor = ul_graph_get_constant(finder->graph, value);
     return tensor != NULL && tensor->data != NULL && ul_type_elements(&tensor->type) > 0 &&
            finder->graph->values[value].kind == UL_VALUE_WEIGHT && finder->uses[value] == 1;
 }
@@ -78,7 +78,7 @@ static bool read_weight(const struct finder *finder, ul_value_id value, struct u
 /* One number per column, or the same for all. */
 static bool is_bias(const struct finder *finder, ul_value_id value, int64_t columns)
 {
-    const struct ul_tensor *tensor = ul_edit_constant(finder->graph, value);
+    const struct ul_tensor *tensor = ul_graph_get_constant(finder->graph, value);
     if (tensor == NULL || finder->graph->values[value].kind != UL_VALUE_WEIGHT ||
         tensor->type.rank == 0 || tensor->type.dims[tensor->type.rank - 1] != columns ||
         ul_type_elements(&tensor->type) != (uint64_t)columns)
@@ -503,13 +503,14 @@ static void join_all(struct ul_join *join)
     struct ul_graph *graph = join->graph;
     for (uint32_t s = 0; s < join->set_count; s++)
         build(join, &join->sets[s]);
-    ul_value_id *map = ul_edit_map(join->pass);
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, graph, join->pass->scratch);
     for (uint32_t s = 0; s < join->set_count; s++) {
         const struct ul_join_set *set = &join->sets[s];
         for (uint32_t p = 0; p < set->count; p++)
-            map[set->parts[p].result] = graph->nodes[set->split].outputs[p];
+            ul_rewrite_replace(&rewrite, set->parts[p].result, graph->nodes[set->split].outputs[p]);
     }
-    ul_graph_replace(graph, map);
+    ul_rewrite_apply(&rewrite);
     for (uint32_t s = 0; s < join->set_count; s++)
         remove_parts(join, &join->sets[s]);
     ul_graph_sweep(graph);

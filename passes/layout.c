@@ -432,14 +432,9 @@ static void copy_results(struct layout *layout)
         ul_value_id value = graph->blocks[0].outputs[i];
         if (!is_kept_apart(layout, value))
             continue;
-        uint32_t at = 0;
-        while (graph->blocks[0].nodes[at] != graph->values[value].producer)
-            at++;
-        ul_node_id copy =
-            ul_graph_insert_node(graph, 0, at + 1, UL_OP_Identity, graph->values[value].name, 1, 1);
-        graph->nodes[copy].inputs[0] = value;
-        graph->values[graph->nodes[copy].outputs[0]].type = graph->values[value].type;
-        graph->blocks[0].outputs[i] = graph->nodes[copy].outputs[0];
+        struct ul_build build = ul_build_after(graph, graph->values[value].producer);
+        build.name = graph->values[value].name;
+        graph->blocks[0].outputs[i] = ul_build_copy(&build, value);
         graph->values[value].flags = UL_VALUE_CHANNELS_LAST;
     }
 }

@@ -2,6 +2,8 @@
 #ifndef UL_PASSES_INTERNAL_H
 #define UL_PASSES_INTERNAL_H
 
+#include "ir/build.h"
+#include "ir/rewrite.h"
 #include "passes/passes.h"
 
 struct ul_pass {
@@ -27,24 +29,14 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 
 /* edit.c */
 
-/* A map for ul_graph_replace that changes nothing. */
-ul_value_id *ul_edit_map(const struct ul_pass *pass);
-/* Makes `with` stand for `value`, an output of `node`, in every use: through the map, or, where
- * the name of a model's output would be lost, by leaving the node as a copy of `with`. True when
- * the node is no longer needed for this output. */
-bool ul_edit_forward(struct ul_pass *pass, ul_value_id *map, ul_value_id value, ul_value_id with);
 /* Turns a node output that is known into a weight and frees the node of it. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
-/* A constant that a pass may compute with. */
-const struct ul_tensor *ul_edit_constant(const struct ul_graph *graph, ul_value_id value);
 /* Reshape and what it can stand for. */
 bool ul_edit_is_reshape(enum ul_op op);
 /* Before views are known: elements that lie densely, so that a reshape of the value is a view. */
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);
 /* Bytes that a weight takes in the arena: none where its elements are all the same number. */
 uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id value);
-/* The dimensions as a weight, which a Reshape takes. */
-ul_value_id ul_edit_dims_weight(struct ul_graph *graph, uint32_t rank, const int64_t *dims);
 /* Per value one of the nodes that read it, or UL_NONE. */
 ul_node_id *ul_edit_find_readers(const struct ul_graph *graph, struct ul_arena *arena);
 /* The nodes of a block and of the blocks nested in it, in execution order. */

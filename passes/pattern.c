@@ -117,25 +117,19 @@ static void forget_reads(struct ul_pattern *pattern, const struct ul_node *node)
             pattern->uses[node->inputs[i]]--;
 }
 
-struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
-                                   const ul_value_id *inputs, uint32_t input_count)
+void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+                        uint32_t input_count)
 {
     struct ul_graph *graph = pattern->graph;
-    struct ul_node *root = &graph->nodes[pattern->root];
-    ul_value_id *list = ul_arena_copy(graph->arena, inputs, (uint64_t)input_count * sizeof *inputs);
-    forget_reads(pattern, root);
+    forget_reads(pattern, &graph->nodes[pattern->root]);
     for (uint32_t m = 0; m < pattern->member_count; m++) {
         forget_reads(pattern, &graph->nodes[pattern->members[m]]);
         ul_graph_remove_node(graph, pattern->members[m]);
     }
     pattern->member_count = 0;
-    root->op = op;
-    root->attr_count = 0;
-    root->inputs = list;
-    root->input_count = input_count;
+    ul_node_become(graph, pattern->root, op, inputs, input_count);
     for (uint32_t i = 0; i < input_count; i++)
-        ul_pattern_use(pattern, list[i]);
-    return root;
+        ul_pattern_use(pattern, inputs[i]);
 }
 
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)

@@ -285,7 +285,7 @@ static bool resolve_mask(struct ul_pattern *pattern, struct attention *a, uint32
 {
     const struct mask *mask = &a->masks[m];
     const struct ul_type *own = ul_pattern_type(pattern, mask->value);
-    const struct ul_tensor *tensor = ul_edit_constant(pattern->graph, mask->value);
+    const struct ul_tensor *tensor = ul_graph_get_constant(pattern->graph, mask->value);
     struct ul_type dims;
     struct mask_facts facts = {0};
     *drops = false;
@@ -318,32 +318,18 @@ static bool resolve_masks(struct ul_pattern *pattern, struct attention *a)
 /* ---- Building ---- */
 
 /* A new node before the root. */
-static ul_node_id insert(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
-                         uint32_t count, const struct ul_type *type)
+static ul_value_id insert(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+                          uint32_t count, const struct ul_type *type)
 {
-    struct ul_graph *graph = pattern->graph;
-    ul_block_id block = graph->nodes[pattern->root].parent;
-    uint32_t at = 0;
-    while (graph->blocks[block].nodes[at] != pattern->root)
-        at++;
-    ul_node_id node =
-        ul_graph_insert_node(graph, block, at, op, graph->nodes[pattern->root].name, count, 1);
-    for (uint32_t i = 0; i < count; i++) {
-        graph->nodes[node].inputs[i] = inputs[i];
+    struct ul_build build = ul_build_before(pattern->graph, pattern->root);
+    for (uint32_t i = 0; i < count; i++)
         ul_pattern_use(pattern, inputs[i]);
-    }
-    graph->values[graph->nodes[node].outputs[0]].type = *type;
-    return node;
-}
-
-static ul_value_id output_of(const struct ul_pattern *pattern, ul_node_id node)
-{
-    return pattern->graph->nodes[node].outputs[0];
+    return ul_build_value(&build, op, inputs, count, type);
 }
 
 static ul_value_id shape_weight(struct ul_pattern *pattern, const struct ul_type *type)
 {
-    return ul_edit_dims_weight(pattern->graph, type->rank, type->dims);
+    return ul_build_ints(pattern->graph, "shape", type->rank, type->dims);
 }
 
 static ul_value_id reshaped(struct ul_pattern *pattern, ul_value_id value,
@@ -352,16 +338,7 @@ static ul_value_id reshaped(struct ul_pattern *pattern, ul_value_id value,
     if (ul_type_equal(ul_pattern_type(pattern, value), type))
         return value;
     ul_value_id inputs[] = {value, shape_weight(pattern, type)};
-    return output_of(pattern, insert(pattern, UL_OP_Reshape, inputs, 2, type));
-}
-
-static ul_value_id number_weight(struct ul_pattern *pattern, enum ul_dtype dtype, double number)
-{
-    unsigned char element[16] = {0};
-    struct ul_type type = ul_type_make(dtype, 0, NULL);
-    ul_element_put_float(element, dtype, number);
-    return ul_graph_add_weight(pattern->graph, "number",
-                               ul_tensor_new_splat(pattern->graph->arena, &type, element));
+    return insert(pattern, UL_OP_Reshape, inputs, 2, type);
 }
 
 /* What is added to the scores, in their shape. */
@@ -375,11 +352,11 @@ static ul_value_id build_mask(struct ul_pattern *pattern, const struct attention
     UL_ASSERT(fits_shape);
     summand.dtype = dims.dtype = a->scores.dtype;
     if (mask->is_condition) {
-        ul_value_id zero = number_weight(pattern, a->scores.dtype, 0);
-        ul_value_id low = number_weight(pattern, a->scores.dtype, mask->low);
+        ul_value_id zero = ul_build_number(pattern->graph, "number", a->scores.dtype, 0, 0);
+        ul_value_id low = ul_build_number(pattern->graph, "number", a->scores.dtype, 0, mask->low);
         ul_value_id inputs[] = {value, mask->hides_true ? low : zero,
                                 mask->hides_true ? zero : low};
-        value = output_of(pattern, insert(pattern, UL_OP_Where, inputs, 3, &summand));
+        value = insert(pattern, UL_OP_Where, inputs, 3, &summand);
     }
     return reshaped(pattern, value, &dims);
 }
@@ -436,9 +413,9 @@ static ul_value_id turned(struct ul_pattern *pattern, struct attention *a)
     }
     if (is_same)
         return unscaled(pattern, a, from);
-    ul_node_id transpose = insert(pattern, UL_OP_Transpose, &from, 1, &out);
-    ul_node_set_ints(pattern->graph, transpose, "perm", perm, rank);
-    return output_of(pattern, transpose);
+    ul_value_id made = insert(pattern, UL_OP_Transpose, &from, 1, &out);
+    ul_node_set_ints(pattern->graph, pattern->graph->values[made].producer, "perm", perm, rank);
+    return made;
 }
 
 static ul_value_id split_heads(struct ul_pattern *pattern, const struct attention *a,
@@ -540,9 +517,9 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
     if (ul_type_equal(ul_pattern_type(pattern, out), &type)) {
         ul_pattern_replace(pattern, UL_OP_FusedAttention, inputs, count);
     } else {
-        node = insert(pattern, UL_OP_FusedAttention, inputs, count, &type);
-        ul_value_id shape[] = {output_of(pattern, node),
-                               shape_weight(pattern, ul_pattern_type(pattern, out))};
+        ul_value_id made = insert(pattern, UL_OP_FusedAttention, inputs, count, &type);
+        ul_value_id shape[] = {made, shape_weight(pattern, ul_pattern_type(pattern, out))};
+        node = graph->values[made].producer;
         ul_pattern_replace(pattern, UL_OP_Reshape, shape, 2);
     }
     ul_node_set_float(graph, node, "scale", a->scale);

@@ -46,8 +46,8 @@ bool ul_pattern_is_closed(const struct ul_pattern *pattern, const ul_value_id *o
                           uint32_t operand_count);
 /* The members go, and the root becomes a node without attributes that keeps its outputs: of the
  * type that the operator gives them. */
-struct ul_node *ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op,
-                                   const ul_value_id *inputs, uint32_t input_count);
+void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_value_id *inputs,
+                        uint32_t input_count);
 /* Equal as far as constants are written: looser where the type has few digits. */
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b);
 const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value);

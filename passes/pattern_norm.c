@@ -15,7 +15,7 @@ static bool reduced_axes(const struct ul_pattern *pattern, const struct ul_node 
 {
     uint32_t rank = ul_pattern_type(pattern, node->inputs[0])->rank;
     const struct ul_tensor *axes =
-        node->input_count == 2 ? ul_edit_constant(pattern->graph, node->inputs[1]) : NULL;
+        node->input_count == 2 ? ul_graph_get_constant(pattern->graph, node->inputs[1]) : NULL;
     *mask = 0;
     if (ul_node_get_int(node, "keepdims", 1) == 0 || axes == NULL)
         return false;
@@ -156,15 +156,6 @@ static bool is_scaled_normal(struct ul_pattern *pattern, struct norm *norm, ul_v
     return false;
 }
 
-static ul_value_id ones(struct ul_pattern *pattern, enum ul_dtype dtype)
-{
-    unsigned char element[16] = {0};
-    struct ul_type type = ul_type_make(dtype, 1, (const int64_t[]){1});
-    ul_element_put_float(element, dtype, 1);
-    return ul_graph_add_weight(pattern->graph, "one",
-                               ul_tensor_new_splat(pattern->graph->arena, &type, element));
-}
-
 static bool become_norm(struct ul_pattern *pattern, const struct norm *norm)
 {
     struct ul_graph *graph = pattern->graph;
@@ -174,7 +165,7 @@ static bool become_norm(struct ul_pattern *pattern, const struct norm *norm)
         !ul_type_equal(ul_pattern_type(pattern, out), ul_pattern_type(pattern, norm->x)))
         return false;
     if (inputs[1] == UL_NONE)
-        inputs[1] = ones(pattern, ul_pattern_type(pattern, norm->x)->dtype);
+        inputs[1] = ul_build_number(graph, "one", ul_pattern_type(pattern, norm->x)->dtype, 1, 1);
     ul_pattern_replace(pattern,
                        norm->is_centred ? UL_OP_LayerNormalization : UL_OP_RMSNormalization, inputs,
                        norm->bias == UL_NONE ? 2 : 3);

@@ -344,12 +344,8 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
                             ul_value_id value, bool convolves)
 {
     struct ul_graph *graph = precision->graph;
-    struct ul_type type = graph->values[value].type;
-    ul_node_id id =
-        ul_graph_insert_node(graph, block, at, UL_OP_Identity, graph->values[value].name, 1, 1);
-    ul_value_id made = graph->nodes[id].outputs[0];
-    graph->nodes[id].inputs[0] = value;
-    graph->values[made].type = type;
+    struct ul_build build = {graph, block, at, graph->values[value].name};
+    ul_value_id made = ul_build_copy(&build, value);
     graph->values[made].storage = precision->storage;
     graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
     if (convolves && precision->pass->options->channels_last)

@@ -24,25 +24,25 @@ static bool axis_of(const struct ul_node *node, const char *attribute, uint32_t 
     return true;
 }
 
-/* A Transpose before position `at` that moves dimension `from` to place `to`. */
-static ul_node_id transpose(struct ul_graph *graph, ul_block_id block, uint32_t at,
-                            const char *name, uint32_t rank, uint32_t from, uint32_t to)
+/* A Transpose that moves dimension `from` to place `to`. */
+static ul_node_id transpose(struct ul_build *build, ul_value_id value, uint32_t rank, uint32_t from,
+                            uint32_t to)
 {
     int64_t perm[UL_LIMIT_RANK];
-    ul_node_id id = ul_graph_insert_node(graph, block, at, UL_OP_Transpose, name, 1, 1);
+    ul_node_id id = ul_build_node(build, UL_OP_Transpose, &value, 1, 1);
     uint32_t next = 0;
     for (uint32_t d = 0; d < rank; d++) {
         next += next == from;
         perm[d] = d == to ? from : next++;
     }
-    ul_node_set_ints(graph, id, "perm", perm, rank);
+    ul_node_set_ints(build->graph, id, "perm", perm, rank);
     return id;
 }
 
 bool ul_scan_axes_to_front(struct ul_graph *graph, ul_block_id block, uint32_t at, bool *changed)
 {
     ul_node_id id = graph->blocks[block].nodes[at];
-    const char *name = graph->nodes[id].name;
+    struct ul_build build = {graph, block, at, graph->nodes[id].name};
     uint32_t scanned = (uint32_t)ul_node_get_int(&graph->nodes[id], "num_scan_inputs", 0);
     uint32_t first = graph->nodes[id].input_count - scanned;
     for (uint32_t i = 0; i < scanned; i++) {
@@ -53,8 +53,7 @@ bool ul_scan_axes_to_front(struct ul_graph *graph, ul_block_id block, uint32_t a
             return false;
         if (axis == 0)
             continue;
-        ul_node_id moved = transpose(graph, block, at++, name, rank, axis, 0);
-        graph->nodes[moved].inputs[0] = input;
+        ul_node_id moved = transpose(&build, input, rank, axis, 0);
         graph->nodes[id].inputs[first + i] = graph->nodes[moved].outputs[0];
         *changed = true;
     }
@@ -65,7 +64,6 @@ bool ul_scan_axes_to_front(struct ul_graph *graph, ul_block_id block, uint32_t a
 bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t at, bool *changed)
 {
     ul_node_id id = graph->blocks[block].nodes[at];
-    const char *name = graph->nodes[id].name;
     uint32_t scanned = (uint32_t)ul_node_get_int(&graph->nodes[id], "num_scan_inputs", 0);
     uint32_t first = graph->nodes[id].input_count - scanned;
     for (uint32_t i = first; i < graph->nodes[id].output_count; i++) {
@@ -77,7 +75,8 @@ bool ul_scan_axes_to_place(struct ul_graph *graph, ul_block_id block, uint32_t a
         if (axis == 0)
             continue;
         /* The Transpose makes the value that all know; the Scan gets the other. */
-        ul_node_id moved = transpose(graph, block, at + 1, name, rank, 0, axis);
+        struct ul_build build = {graph, block, at + 1, graph->nodes[id].name};
+        ul_node_id moved = transpose(&build, output, rank, 0, axis);
         ul_value_id stacked = graph->nodes[moved].outputs[0];
         graph->values[stacked].type = graph->values[output].type;
         graph->nodes[moved].inputs[0] = stacked;

@@ -14,10 +14,8 @@
 #include <string.h>
 
 struct simplify {
-    struct ul_pass *pass;
     struct ul_graph *graph;
-    ul_value_id *map;
-    uint32_t known_count; /* values that the map covers */
+    struct ul_rewrite rewrite;
     /* Concats of the block by their first operand: per value the last one, and a chain. */
     ul_node_id *concat_of;
     ul_node_id *concat_next;
@@ -43,16 +41,10 @@ static bool is_view_of_all(const struct simplify *simplify, const struct ul_node
            view.offset_bytes == 0 && ul_view_is_dense(type_of(simplify, node->outputs[0]), &view);
 }
 
-/* True when every element of the constant is `number`. */
 static bool is_number(const struct simplify *simplify, ul_value_id value, double number)
 {
-    const struct ul_tensor *tensor = ul_edit_constant(simplify->graph, value);
-    if (tensor == NULL || !(ul_dtype_get(tensor->type.dtype)->is_float ||
-                            ul_dtype_get(tensor->type.dtype)->is_integer))
-        return false;
-    if (tensor->data != NULL && ul_type_elements(&tensor->type) != 1)
-        return false; /* equal elements are kept as one number */
-    return ul_tensor_get_float(tensor, 0) == number;
+    double own;
+    return ul_graph_get_number(simplify->graph, value, &own) && own == number;
 }
 
 /* The input that the node's only output equals, or UL_NONE. */
@@ -110,19 +102,11 @@ static void join_reshapes(struct simplify *simplify, ul_node_id id)
     const struct ul_node *before = maker(simplify, node->inputs[0]);
     if (before == NULL || !reshapes(before))
         return;
-    ul_value_id source = before->inputs[0];
-    const struct ul_type *type = type_of(simplify, node->outputs[0]);
-    int64_t rank = type->rank;
+    const struct ul_type type = *type_of(simplify, node->outputs[0]);
     const char *name = ul_arena_printf(graph->arena, "%s.shape", node->name);
-    ul_value_id shape = ul_graph_add_weight(
-        graph, name, ul_tensor_new_ints(graph->arena, UL_I64, 1, &rank, type->dims));
-    ul_value_id *inputs = UL_NEW_ARRAY(graph->arena, ul_value_id, 2);
-    inputs[0] = source;
-    inputs[1] = shape;
-    node->op = UL_OP_Reshape;
-    node->inputs = inputs;
-    node->input_count = 2;
-    node->attr_count = 0;
+    const ul_value_id inputs[2] = {before->inputs[0],
+                                   ul_build_ints(graph, name, type.rank, type.dims)};
+    ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
     ul_node_set_int(graph, id, "allowzero", 1);
 }
 
@@ -205,7 +189,8 @@ static void share_prefix(struct simplify *simplify, ul_node_id id)
     struct ul_graph *graph = simplify->graph;
     struct ul_node *node = &graph->nodes[id];
     ul_value_id first = node->inputs[0];
-    if (node->input_count < 2 || first >= simplify->known_count || id >= simplify->node_known_count)
+    if (node->input_count < 2 || first >= simplify->rewrite.known_count ||
+        id >= simplify->node_known_count)
         return;
     enum { MAX_TRIED = 64 }; /* the latest ones, which are the longest where networks do this */
     uint32_t best = 0;
@@ -240,11 +225,7 @@ static void simplify_node(struct simplify *simplify, ul_node_id id)
 {
     struct ul_graph *graph = simplify->graph;
     struct ul_node *node = &graph->nodes[id];
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        while (node->inputs[i] < simplify->known_count &&
-               simplify->map[node->inputs[i]] != node->inputs[i])
-            node->inputs[i] = simplify->map[node->inputs[i]];
-    }
+    ul_rewrite_inputs(&simplify->rewrite, id);
     if (node->op == UL_OP_Concat)
         drop_empty_operands(simplify, node);
     if (reshapes(node))
@@ -254,7 +235,7 @@ static void simplify_node(struct simplify *simplify, ul_node_id id)
     node = &graph->nodes[id];
     square(simplify, node);
     ul_value_id same = unchanged_input(simplify, node);
-    if (same != UL_NONE && ul_edit_forward(simplify->pass, simplify->map, node->outputs[0], same)) {
+    if (same != UL_NONE && ul_rewrite_forward(&simplify->rewrite, node->outputs[0], same)) {
         ul_graph_remove_node(graph, id);
         return;
     }
@@ -275,19 +256,14 @@ static void simplify_block(struct simplify *simplify, ul_block_id id)
 enum ul_status ul_pass_simplify(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct simplify simplify = {.pass = pass, .graph = graph};
-    simplify.map = ul_edit_map(pass);
-    simplify.known_count = graph->value_count;
+    struct simplify simplify = {.graph = graph};
+    ul_rewrite_init(&simplify.rewrite, graph, pass->scratch);
     simplify.node_known_count = graph->node_count;
     simplify.concat_of = UL_NEW_ARRAY(pass->scratch, ul_node_id, graph->value_count);
     simplify.concat_next = UL_NEW_ARRAY(pass->scratch, ul_node_id, graph->node_count);
     memset(simplify.concat_of, 0xFF, graph->value_count * sizeof *simplify.concat_of);
     simplify_block(&simplify, 0);
-    /* Values made here stand for themselves. */
-    ul_value_id *map = ul_edit_map(pass);
-    if (simplify.known_count > 0)
-        memcpy(map, simplify.map, simplify.known_count * sizeof *map);
-    ul_graph_replace(graph, map);
+    ul_rewrite_apply(&simplify.rewrite);
     ul_graph_sweep(graph);
     return UL_OK;
 }

@@ -99,33 +99,15 @@ static ul_node_id follower(const struct sink *sink, ul_value_id value, const str
 
 /* ---- Changing places ---- */
 
-static uint32_t place_of(const struct sink *sink, ul_node_id id)
+/* The operand with the dimensions of `shape`, by a node where it has not. */
+static ul_value_id reshaped(const struct sink *sink, struct ul_build *build, ul_value_id operand,
+                            const struct ul_type *shape)
 {
-    const struct ul_block *block = &sink->graph->blocks[sink->graph->nodes[id].parent];
-    uint32_t at = 0;
-    while (block->nodes[at] != id)
-        at++;
-    return at;
-}
-
-/* The operand with the dimensions of `shape`, by a node at *at where it has not. */
-static ul_value_id reshaped(struct sink *sink, ul_value_id operand, const struct ul_type *shape,
-                            ul_node_id reader, uint32_t *at)
-{
-    struct ul_graph *graph = sink->graph;
     const struct ul_node *from = maker(sink, operand);
     if (from != NULL && ul_edit_is_reshape(from->op) &&
         same_dims(type_of(sink, from->inputs[0]), shape))
         return from->inputs[0];
-    ul_value_id weight = ul_edit_dims_weight(graph, shape->rank, shape->dims);
-    ul_node_id id = ul_graph_insert_node(graph, graph->nodes[reader].parent, (*at)++, UL_OP_Reshape,
-                                         graph->nodes[reader].name, 2, 1);
-    ul_value_id made = graph->nodes[id].outputs[0];
-    graph->nodes[id].inputs[0] = operand;
-    graph->nodes[id].inputs[1] = weight;
-    graph->values[made].type =
-        ul_type_make(type_of(sink, operand)->dtype, shape->rank, shape->dims);
-    return made;
+    return ul_build_reshape(build, operand, shape->rank, shape->dims);
 }
 
 /* A node like the reader, before it and in the shape that `reshape` starts from; the reader becomes
@@ -135,32 +117,24 @@ static void change_places(struct sink *sink, ul_node_id reshape, ul_node_id read
     struct ul_graph *graph = sink->graph;
     ul_value_id before = graph->nodes[reshape].inputs[0], after = graph->nodes[reshape].outputs[0];
     const struct ul_type shape = *type_of(sink, before), result = *type_of(sink, after);
-    uint32_t at = place_of(sink, reader), count = graph->nodes[reader].input_count;
+    struct ul_build build = ul_build_before(graph, reader);
+    uint32_t count = graph->nodes[reader].input_count;
     ul_value_id *inputs =
         ul_arena_copy(graph->arena, graph->nodes[reader].inputs, count * sizeof *inputs);
     for (uint32_t i = 0; i < count; i++) {
         if (inputs[i] == after)
             inputs[i] = before;
         else if (inputs[i] != UL_NONE && fit_of(sink, inputs[i], &result, &shape) == FITS_RESHAPED)
-            inputs[i] = reshaped(sink, inputs[i], &shape, reader, &at);
+            inputs[i] = reshaped(sink, &build, inputs[i], &shape);
     }
-    ul_node_id moved =
-        ul_graph_insert_node(graph, graph->nodes[reader].parent, at, graph->nodes[reader].op,
-                             graph->nodes[reader].name, count, 1);
-    struct ul_node *node = &graph->nodes[reader], *first = &graph->nodes[moved];
-    ul_value_id made = first->outputs[0];
-    first->source = node->source;
-    first->inputs = inputs;
-    first->attrs = node->attrs;
-    first->attr_count = node->attr_count;
+    ul_node_id moved = ul_build_like(&build, reader, inputs);
+    ul_value_id made = graph->nodes[moved].outputs[0];
     graph->values[made].type = ul_type_make(result.dtype, shape.rank, shape.dims);
-    node->op = graph->nodes[reshape].op;
-    node->attrs = graph->nodes[reshape].attrs;
-    node->attr_count = graph->nodes[reshape].attr_count;
-    node->input_count = graph->nodes[reshape].input_count;
-    node->inputs = ul_arena_copy(graph->arena, graph->nodes[reshape].inputs,
-                                 node->input_count * sizeof *node->inputs);
-    node->inputs[0] = made;
+    const struct ul_node *old = &graph->nodes[reshape];
+    ul_node_become(graph, reader, old->op, old->inputs, old->input_count);
+    graph->nodes[reader].inputs[0] = made;
+    graph->nodes[reader].attrs = old->attrs;
+    graph->nodes[reader].attr_count = old->attr_count;
     ul_graph_remove_node(graph, reshape);
 }
 
@@ -189,7 +163,7 @@ static bool keeps_order(const struct sink *sink, const struct ul_node *node)
 static void as_reshape(struct sink *sink, ul_node_id id)
 {
     struct ul_graph *graph = sink->graph;
-    struct ul_node *node = &graph->nodes[id];
+    const struct ul_node *node = &graph->nodes[id];
     if (node->op != UL_OP_Transpose || !keeps_order(sink, node) ||
         node->inputs[0] >= sink->known_count || sink->uses[node->inputs[0]] != 1)
         return;
@@ -199,14 +173,11 @@ static void as_reshape(struct sink *sink, ul_node_id id)
     source = joins ? before->inputs[0] : source;
     if (!is_computed(sink, source))
         return;
-    const struct ul_type *type = type_of(sink, node->outputs[0]);
-    ul_value_id inputs[2] = {source, ul_edit_dims_weight(graph, type->rank, type->dims)};
+    const struct ul_type type = *type_of(sink, node->outputs[0]);
+    const ul_value_id inputs[2] = {source, ul_build_ints(graph, "shape", type.rank, type.dims)};
     if (joins)
         ul_graph_remove_node(graph, graph->values[node->inputs[0]].producer);
-    node->op = UL_OP_Reshape;
-    node->attr_count = 0;
-    node->inputs = ul_arena_copy(graph->arena, inputs, sizeof inputs);
-    node->input_count = 2;
+    ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
 }
 
 /* ---- The walk ---- */

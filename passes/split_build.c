@@ -145,7 +145,7 @@ static ul_value_id cut_splat(struct build *build, ul_value_id value, const struc
 static ul_value_id add_slice(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     struct ul_graph *graph = build->graph;
-    const struct ul_tensor *tensor = ul_edit_constant(graph, value);
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, value);
     if (tensor != NULL && tensor->data == NULL)
         return cut_splat(build, value, slice);
     const char *name = graph->values[value].name;

@@ -25,9 +25,7 @@ struct rewrite {
     const ul_node_id *readers; /* per value: one of the nodes that read it */
     uint32_t known_count;      /* values that these cover */
     /* the node in hand */
-    ul_block_id block;
-    uint32_t at; /* where the next node goes in the block */
-    const char *name;
+    struct ul_build build;
     int64_t n, c, h, w, m, s, t; /* as above */
 };
 
@@ -46,7 +44,7 @@ static bool all_are(const struct ul_node *node, const char *attribute, int64_t n
 static bool fits(struct rewrite *r, const struct ul_node *node)
 {
     const struct ul_graph *graph = r->graph;
-    const struct ul_tensor *weight = ul_edit_constant(graph, node->inputs[1]);
+    const struct ul_tensor *weight = ul_graph_get_constant(graph, node->inputs[1]);
     const struct ul_type *x = &graph->values[node->inputs[0]].type;
     const struct ul_type *y = &graph->values[node->outputs[0]].type;
     uint32_t count;
@@ -57,7 +55,7 @@ static bool fits(struct rewrite *r, const struct ul_node *node)
         !all_are(node, "dilations", 1))
         return false;
     if (node->input_count > 2 && node->inputs[2] != UL_NONE &&
-        ul_edit_constant(graph, node->inputs[2]) == NULL)
+        ul_graph_get_constant(graph, node->inputs[2]) == NULL)
         return false;
     r->n = x->dims[0];
     r->c = x->dims[1];
@@ -77,7 +75,8 @@ static ul_value_id add_constant(struct rewrite *r, uint32_t rank, const int64_t 
                                 const float *numbers)
 {
     struct ul_type type = ul_type_make(UL_F32, rank, dims);
-    return ul_graph_add_weight(r->graph, r->name, ul_tensor_new(r->graph->arena, &type, numbers));
+    return ul_graph_add_weight(r->graph, r->build.name,
+                               ul_tensor_new(r->graph->arena, &type, numbers));
 }
 
 /* [c m s t] as [s, c, t m]. */
@@ -113,42 +112,20 @@ static ul_value_id repeat(struct rewrite *r, ul_value_id value)
 
 /* ---- Nodes ---- */
 
-static ul_value_id add_node(struct rewrite *r, enum ul_op op, ul_value_id a, ul_value_id b,
-                            uint32_t rank, const int64_t *dims)
-{
-    struct ul_graph *graph = r->graph;
-    uint32_t inputs = b == UL_NONE ? 1 : 2;
-    ul_node_id id = ul_graph_insert_node(graph, r->block, r->at++, op, r->name, inputs, 1);
-    graph->nodes[id].inputs[0] = a;
-    if (b != UL_NONE)
-        graph->nodes[id].inputs[1] = b;
-    ul_value_id made = graph->nodes[id].outputs[0];
-    graph->values[made].type = ul_type_make(UL_F32, rank, dims);
-    return made;
-}
-
-static ul_value_id add_transpose(struct rewrite *r, ul_value_id value, const int64_t *perm,
-                                 const int64_t *dims)
-{
-    ul_value_id made = add_node(r, UL_OP_Transpose, value, UL_NONE, 4, dims);
-    ul_node_set_ints(r->graph, r->graph->values[made].producer, "perm", perm, 4);
-    return made;
-}
-
 static ul_value_id add_product(struct rewrite *r, const struct ul_node *node)
 {
     static const int64_t to_last[4] = {0, 2, 3, 1};
-    int64_t image[4] = {r->n, r->h, r->w, r->c};
-    int64_t rows[4] = {r->n * r->h, 1, r->w, r->c};
-    int64_t result[4] = {r->n * r->h, r->s, r->w, r->t * r->m};
+    const int64_t rows[4] = {r->n * r->h, 1, r->w, r->c};
+    const int64_t result[4] = {r->n * r->h, r->s, r->w, r->t * r->m};
+    const struct ul_type type = ul_type_make(UL_F32, 4, result);
     ul_value_id weight = turn_weight(r, node->inputs[1]);
     ul_value_id bias = UL_NONE;
     if (node->input_count > 2 && node->inputs[2] != UL_NONE)
         bias = repeat(r, node->inputs[2]);
-    ul_value_id x = add_transpose(r, node->inputs[0], to_last, image);
-    x = add_node(r, UL_OP_Reshape, x, ul_edit_dims_weight(r->graph, 4, rows), 4, rows);
-    x = add_node(r, UL_OP_MatMul, x, weight, 4, result);
-    return bias == UL_NONE ? x : add_node(r, UL_OP_Add, x, bias, 4, result);
+    ul_value_id x = ul_build_transpose(&r->build, node->inputs[0], to_last);
+    const ul_value_id factors[2] = {ul_build_reshape(&r->build, x, 4, rows), weight};
+    const ul_value_id terms[2] = {ul_build_value(&r->build, UL_OP_MatMul, factors, 2, &type), bias};
+    return bias == UL_NONE ? terms[0] : ul_build_value(&r->build, UL_OP_Add, terms, 2, &type);
 }
 
 /* ---- What follows ---- */
@@ -170,13 +147,13 @@ static ul_node_id follower(const struct rewrite *r, ul_value_id value)
     const struct ul_node *node = id == UL_NONE ? NULL : &graph->nodes[id];
     const uint32_t flags = UL_OP_ELEMENTWISE | UL_OP_RANDOM;
     if (node == NULL || (ul_op_get(node->op)->flags & flags) != UL_OP_ELEMENTWISE ||
-        node->parent != r->block || node->output_count != 1 ||
+        node->parent != r->build.block || node->output_count != 1 ||
         graph->values[node->outputs[0]].donor != UL_NONE ||
         !ul_type_equal(&graph->values[value].type, &graph->values[node->outputs[0]].type))
         return UL_NONE;
     for (uint32_t i = 0; i < node->input_count; i++) {
         ul_value_id input = node->inputs[i];
-        const struct ul_tensor *tensor = ul_edit_constant(graph, input);
+        const struct ul_tensor *tensor = ul_graph_get_constant(graph, input);
         if (input == UL_NONE || input == value)
             continue;
         bool single = tensor != NULL && ul_type_elements(&tensor->type) == 1;
@@ -191,20 +168,15 @@ static ul_node_id follower(const struct rewrite *r, ul_value_id value)
 static ul_value_id follow(struct rewrite *r, ul_node_id id, ul_value_id from, ul_value_id product)
 {
     struct ul_graph *graph = r->graph;
-    struct ul_node old = graph->nodes[id];
-    struct ul_type type = graph->values[product].type;
-    ul_node_id made =
-        ul_graph_insert_node(graph, r->block, r->at++, old.op, old.name, old.input_count, 1);
-    graph->nodes[made].source = old.source;
-    graph->nodes[made].attrs = old.attrs;
-    graph->nodes[made].attr_count = old.attr_count;
-    for (uint32_t i = 0; i < old.input_count; i++) {
-        ul_value_id input = old.inputs[i];
-        bool channels =
-            input != UL_NONE && input != from && ul_type_elements(&graph->values[input].type) > 1;
-        graph->nodes[made].inputs[i] = input == from ? product
-                                       : channels    ? repeat(r, input)
-                                                     : input;
+    const struct ul_type type = graph->values[product].type;
+    ul_node_id made = ul_build_like(&r->build, id, graph->nodes[id].inputs);
+    for (uint32_t i = 0; i < graph->nodes[made].input_count; i++) {
+        ul_value_id input = graph->nodes[made].inputs[i];
+        if (input == from)
+            input = product;
+        else if (input != UL_NONE && ul_type_elements(&graph->values[input].type) > 1)
+            input = repeat(r, input);
+        graph->nodes[made].inputs[i] = input;
     }
     ul_value_id output = graph->nodes[made].outputs[0];
     graph->values[output].type = type;
@@ -217,21 +189,20 @@ static void rewrite_node(struct rewrite *r, ul_node_id id)
     struct ul_graph *graph = r->graph;
     struct ul_node node = graph->nodes[id];
     int64_t image[4] = {r->n, r->h * r->s, r->w * r->t, r->m};
-    struct ul_type result = graph->values[node.outputs[0]].type;
-    r->name = node.name;
+    r->build = ul_build_before(graph, id);
     ul_value_id product = add_product(r, &node);
     ul_value_id last = node.outputs[0];
     for (ul_node_id next = follower(r, last); next != UL_NONE; next = follower(r, last)) {
         product = follow(r, next, last, product);
         last = graph->nodes[next].outputs[0];
     }
-    ul_value_id y =
-        add_node(r, UL_OP_Reshape, product, ul_edit_dims_weight(r->graph, 4, image), 4, image);
-    y = add_transpose(r, y, to_second, result.dims);
+    ul_value_id y = ul_build_reshape(&r->build, product, 4, image);
+    y = ul_build_transpose(&r->build, y, to_second);
     graph->values[y].name = graph->values[last].name;
-    ul_value_id *map = ul_edit_map(r->pass);
-    (void)ul_edit_forward(r->pass, map, last, y);
-    ul_graph_replace(graph, map);
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, graph, r->pass->scratch);
+    (void)ul_rewrite_forward(&rewrite, last, y);
+    ul_rewrite_apply(&rewrite);
 }
 
 enum ul_status ul_pass_transposed(struct ul_pass *pass)
@@ -245,10 +216,6 @@ enum ul_status ul_pass_transposed(struct ul_pass *pass)
         ul_node_id id = order.nodes[n];
         if (graph->nodes[id].op != UL_OP_ConvTranspose || !fits(&r, &graph->nodes[id]))
             continue;
-        r.block = graph->nodes[id].parent;
-        r.at = 0;
-        while (graph->blocks[r.block].nodes[r.at] != id)
-            r.at++;
         rewrite_node(&r, id);
     }
     return UL_OK;

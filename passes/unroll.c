@@ -50,12 +50,9 @@ static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to)
         ul_node_id id = graph->blocks[from].nodes[n];
         if (graph->nodes[id].op == UL_OP_NONE)
             continue;
-        struct ul_node old = graph->nodes[id];
-        ul_node_id copy =
-            ul_graph_add_node(graph, to, old.op, old.name, old.input_count, old.output_count);
-        graph->nodes[copy].attrs = old.attrs;
-        graph->nodes[copy].attr_count = old.attr_count;
-        graph->nodes[copy].source = old.source;
+        const struct ul_node old = graph->nodes[id];
+        struct ul_build build = ul_build_last(graph, to, old.name);
+        ul_node_id copy = ul_build_like(&build, id, old.inputs);
         for (uint32_t i = 0; i < old.input_count; i++)
             graph->nodes[copy].inputs[i] = mapped(cloner, old.inputs[i]);
         for (uint32_t i = 0; i < old.output_count; i++) {
@@ -73,8 +70,10 @@ static void clone_nodes(struct cloner *cloner, ul_block_id from, ul_block_id to)
 static void cloner_init(struct cloner *cloner, const struct ul_pass *pass)
 {
     cloner->graph = pass->graph;
-    cloner->map = ul_edit_map(pass);
     cloner->map_count = pass->graph->value_count;
+    cloner->map = UL_NEW_ARRAY(pass->scratch, ul_value_id, cloner->map_count);
+    for (uint32_t v = 0; v < cloner->map_count; v++)
+        cloner->map[v] = v;
 }
 
 /* The condition that the body hands on is the one that it was given, or a constant. */
@@ -93,12 +92,12 @@ static bool runs_its_count(const struct ul_graph *graph, const struct ul_block *
 bool ul_unroll_is_possible(const struct ul_graph *graph, ul_node_id loop)
 {
     const struct ul_node *node = &graph->nodes[loop];
-    const struct ul_tensor *count = ul_edit_constant(graph, node->inputs[0]);
+    const struct ul_tensor *count = ul_graph_get_constant(graph, node->inputs[0]);
     if (node->block_count != 1 || node->input_count < 2 || count == NULL ||
         ul_type_elements(&count->type) != 1)
         return false;
     const struct ul_block *body = &graph->blocks[node->blocks[0]];
-    const struct ul_tensor *first = ul_edit_constant(graph, node->inputs[1]);
+    const struct ul_tensor *first = ul_graph_get_constant(graph, node->inputs[1]);
     bool enters =
         node->inputs[1] == UL_NONE ||
         (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) != 0);
@@ -134,30 +133,27 @@ void ul_unroll_forget(struct ul_graph *graph, ul_block_id saved)
     block->node_count = block->input_count = block->output_count = 0;
 }
 
-static ul_value_id constant(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
-                            uint32_t rank, int64_t number)
+static ul_value_id scalar(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                          int64_t number)
 {
-    static const int64_t one[1] = {1};
     return ul_graph_add_weight(graph, name,
-                               ul_tensor_new_ints(graph->arena, dtype, rank, one, &number));
+                               ul_tensor_new_ints(graph->arena, dtype, 0, NULL, &number));
 }
 
 /* Stacks the slices of all rounds along a new first axis. */
 static ul_value_id stack(struct ul_graph *graph, ul_block_id block, const ul_value_id *slices,
                          uint32_t rounds, const char *name)
 {
-    ul_value_id axes = constant(graph, "axes", UL_I64, 1, 0);
-    ul_node_id concat = ul_graph_add_node(graph, block, UL_OP_Concat, name, rounds, 1);
-    graph->blocks[block].node_count--; /* it comes after what it stacks */
+    static const int64_t first_axis[1] = {0};
+    ul_value_id axes = ul_build_ints(graph, "axes", 1, first_axis);
+    struct ul_build build = ul_build_last(graph, block, name);
+    ul_node_id concat = ul_build_node(&build, UL_OP_Concat, slices, rounds, 1);
+    build = ul_build_before(graph, concat);
     for (uint32_t r = 0; r < rounds; r++) {
-        ul_node_id node = ul_graph_add_node(graph, block, UL_OP_Unsqueeze, name, 2, 1);
-        graph->nodes[node].inputs[0] = slices[r];
-        graph->nodes[node].inputs[1] = axes;
-        graph->nodes[concat].inputs[r] = graph->nodes[node].outputs[0];
+        const ul_value_id inputs[2] = {slices[r], axes};
+        ul_value_id slice = ul_build_value(&build, UL_OP_Unsqueeze, inputs, 2, NULL);
+        graph->nodes[concat].inputs[r] = slice;
     }
-    struct ul_block *info = &graph->blocks[block];
-    UL_GROW(graph->arena, info->nodes, info->node_count, info->node_capacity);
-    info->nodes[info->node_count++] = concat;
     ul_node_set_int(graph, concat, "axis", 0);
     return graph->nodes[concat].outputs[0];
 }
@@ -170,16 +166,14 @@ ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_blo
     ul_block_id all = ul_graph_add_block(graph, UL_NONE);
     struct ul_node node = graph->nodes[loop];
     struct ul_block body = graph->blocks[saved];
-    uint32_t rounds = (uint32_t)ul_tensor_get_int(ul_edit_constant(graph, node.inputs[0]), 0);
+    uint32_t rounds = (uint32_t)ul_tensor_get_int(ul_graph_get_constant(graph, node.inputs[0]), 0);
     uint32_t carried = node.input_count - 2;
     ul_value_id *results =
         UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)rounds * node.output_count);
     ul_value_id *state = ul_arena_copy(pass->scratch, node.inputs + 2, carried * sizeof *state);
     for (uint32_t r = 0; r < rounds; r++) {
-        cloner.map[body.inputs[0]] =
-            constant(graph, graph->values[body.inputs[0]].name, UL_I64, 0, r);
-        cloner.map[body.inputs[1]] =
-            constant(graph, graph->values[body.inputs[1]].name, UL_BOOL, 0, 1);
+        cloner.map[body.inputs[0]] = scalar(graph, graph->values[body.inputs[0]].name, UL_I64, r);
+        cloner.map[body.inputs[1]] = scalar(graph, graph->values[body.inputs[1]].name, UL_BOOL, 1);
         for (uint32_t i = 0; i < carried; i++)
             cloner.map[body.inputs[2 + i]] = state[i];
         clone_nodes(&cloner, saved, all);

@@ -88,13 +88,8 @@ enum ul_status ul_pass_views(struct ul_pass *pass)
 static void copy_output(struct ul_graph *graph, uint32_t index)
 {
     ul_value_id value = graph->blocks[0].outputs[index];
-    const char *name = graph->values[value].name;
-    struct ul_type type = graph->values[value].type;
-    ul_node_id node = ul_graph_add_node(graph, 0, UL_OP_Identity, name, 1, 1);
-    graph->nodes[node].inputs[0] = value;
-    ul_value_id copy = graph->nodes[node].outputs[0];
-    graph->values[copy].type = type;
-    graph->blocks[0].outputs[index] = copy;
+    struct ul_build build = ul_build_last(graph, 0, graph->values[value].name);
+    graph->blocks[0].outputs[index] = ul_build_copy(&build, value);
 }
 
 enum ul_status ul_pass_own(struct ul_pass *pass)

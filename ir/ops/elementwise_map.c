@@ -74,13 +74,9 @@ ul_kx ul_map_isinf(struct ul_lower *lower, ul_node_id node, uint32_t output, con
 /* True when every element of input `input` is the number `value`. */
 static bool is_number(const struct ul_lower *lower, ul_node_id node, uint32_t input, double value)
 {
-    const struct ul_value *info = &lower->graph->values[node_of(lower, node)->inputs[input]];
-    if (info->tensor == NULL || (info->flags & UL_VALUE_PERSISTENT) != 0)
-        return false;
-    if (info->tensor->data != NULL && ul_type_elements(&info->type) != 1)
-        return false;
-    double number = ul_tensor_get_float(info->tensor, 0);
-    return number >= value && number <= value;
+    double number;
+    return ul_graph_get_number(lower->graph, node_of(lower, node)->inputs[input], &number) &&
+           number >= value && number <= value;
 }
 
 ul_kx ul_map_pow(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)

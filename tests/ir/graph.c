@@ -1,4 +1,6 @@
 /* Building, editing and verifying graphs. */
+#include "ir/build.h"
+#include "ir/rewrite.h"
 #include "ir/view.h"
 #include "test.h"
 
@@ -51,15 +53,57 @@ static void edits(void **state)
     uint32_t *uses = ul_graph_count_uses(&graph, &arena);
     assert_int_equal(uses[0], 1);
     assert_int_equal(uses[2], 1);
-    /* Route around the second node; the map is a chain 2 -> 1 -> 0 with the first removed too. */
-    ul_value_id map[] = {0, 0, 1};
-    ul_graph_replace(&graph, map);
+    /* Route around the second node, and in a chain 2 -> 1 -> 0 around the first. */
+    struct ul_rewrite rewrite;
+    ul_rewrite_init(&rewrite, &graph, &arena);
+    ul_rewrite_replace(&rewrite, 2, 1);
+    ul_rewrite_replace(&rewrite, 1, 0);
+    ul_rewrite_apply(&rewrite);
     assert_int_equal(graph.blocks[0].outputs[0], 0);
     ul_graph_remove_node(&graph, 0);
     ul_graph_remove_node(&graph, 1);
     ul_graph_sweep(&graph);
     assert_int_equal(graph.blocks[0].node_count, 0);
     verify_holds(&graph);
+    ul_arena_done(&arena);
+}
+
+/* Nodes stand in the order in which they were added, at their place, with known types. */
+static void builder(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_graph graph;
+    const int64_t perm[2] = {1, 0}, dims[3] = {3, 1, 2};
+    double number;
+    chain(&graph, &arena);
+    const struct ul_type matrix = ul_type_make(UL_F32, 2, (const int64_t[]){2, 3});
+    graph.values[0].type = matrix;
+    struct ul_build build = ul_build_before(&graph, 1);
+    ul_value_id turned = ul_build_transpose(&build, 0, perm);
+    ul_value_id shaped = ul_build_reshape(&build, turned, 3, dims);
+    build = ul_build_after(&graph, 1);
+    ul_value_id copy = ul_build_copy(&build, shaped);
+    const struct ul_block *block = &graph.blocks[0];
+    assert_int_equal(block->node_count, 5);
+    assert_int_equal(block->nodes[1], graph.values[turned].producer);
+    assert_int_equal(block->nodes[2], graph.values[shaped].producer);
+    assert_int_equal(block->nodes[3], 1);
+    assert_int_equal(block->nodes[4], graph.values[copy].producer);
+    assert_string_equal(graph.values[turned].name, graph.nodes[1].name);
+    assert_int_equal(graph.values[turned].type.dims[0], 3);
+    assert_true(ul_type_equal(&graph.values[copy].type, &graph.values[shaped].type));
+    assert_int_equal(graph.values[copy].type.rank, 3);
+    ul_value_id half = ul_build_number(&graph, "half", UL_F16, 2, 0.5);
+    assert_int_equal(graph.values[half].type.rank, 2);
+    assert_true(ul_graph_get_number(&graph, half, &number));
+    assert_true(number > 0.4 && number < 0.6);
+    graph.values[half].flags |= UL_VALUE_PERSISTENT; /* state is no constant */
+    assert_null(ul_graph_get_constant(&graph, half));
+    assert_false(ul_graph_get_number(&graph, half, &number));
+    ul_value_id inputs[1] = {copy};
+    ul_node_become(&graph, graph.values[turned].producer, UL_OP_Neg, inputs, 1);
+    assert_int_equal(graph.nodes[graph.values[turned].producer].attr_count, 0);
     ul_arena_done(&arena);
 }
 
@@ -169,9 +213,9 @@ static void broken_storage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edits),          cmocka_unit_test(attributes),
-        cmocka_unit_test(broken_graphs),  cmocka_unit_test(broken_views),
-        cmocka_unit_test(broken_storage),
+        cmocka_unit_test(edits),        cmocka_unit_test(builder),
+        cmocka_unit_test(attributes),   cmocka_unit_test(broken_graphs),
+        cmocka_unit_test(broken_views), cmocka_unit_test(broken_storage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,116 @@
+/* The one way to add nodes, over ul_graph_insert_node. */
+#include "ir/build.h"
+
+#include <string.h>
+
+static uint32_t position_of(const struct ul_graph *graph, ul_node_id node)
+{
+    const struct ul_block *block = &graph->blocks[graph->nodes[node].parent];
+    uint32_t at = 0;
+    while (at < block->node_count && block->nodes[at] != node)
+        at++;
+    UL_ASSERT(at < block->node_count);
+    return at;
+}
+
+struct ul_build ul_build_before(struct ul_graph *graph, ul_node_id node)
+{
+    return (struct ul_build){graph, graph->nodes[node].parent, position_of(graph, node),
+                             graph->nodes[node].name};
+}
+
+struct ul_build ul_build_after(struct ul_graph *graph, ul_node_id node)
+{
+    struct ul_build build = ul_build_before(graph, node);
+    build.at++;
+    return build;
+}
+
+struct ul_build ul_build_last(struct ul_graph *graph, ul_block_id block, const char *name)
+{
+    UL_ASSERT(block < graph->block_count);
+    return (struct ul_build){graph, block, graph->blocks[block].node_count, name};
+}
+
+ul_node_id ul_build_node(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+                         uint32_t input_count, uint32_t output_count)
+{
+    UL_ASSERT(op != UL_OP_NONE && output_count > 0);
+    ul_node_id id = ul_graph_insert_node(build->graph, build->block, build->at++, op, build->name,
+                                         input_count, output_count);
+    for (uint32_t i = 0; i < input_count; i++)
+        build->graph->nodes[id].inputs[i] = inputs[i];
+    return id;
+}
+
+ul_node_id ul_build_like(struct ul_build *build, ul_node_id like, const ul_value_id *inputs)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_node old = graph->nodes[like]; /* the array may move */
+    struct ul_build here = *build;
+    here.name = old.name;
+    ul_node_id id = ul_build_node(&here, old.op, inputs, old.input_count, old.output_count);
+    build->at = here.at;
+    graph->nodes[id].source = old.source;
+    graph->nodes[id].attrs = old.attrs;
+    graph->nodes[id].attr_count = old.attr_count;
+    return id;
+}
+
+ul_value_id ul_build_value(struct ul_build *build, enum ul_op op, const ul_value_id *inputs,
+                           uint32_t input_count, const struct ul_type *type)
+{
+    struct ul_graph *graph = build->graph;
+    struct ul_type copy = {.rank = UL_RANK_UNKNOWN}; /* `type` may be a value's, which move */
+    if (type != NULL)
+        copy = *type;
+    ul_node_id node = ul_build_node(build, op, inputs, input_count, 1); /* moves the arrays */
+    ul_value_id made = graph->nodes[node].outputs[0];
+    graph->values[made].type = copy;
+    return made;
+}
+
+ul_value_id ul_build_reshape(struct ul_build *build, ul_value_id value, uint32_t rank,
+                             const int64_t *dims)
+{
+    const struct ul_type type = ul_type_make(build->graph->values[value].type.dtype, rank, dims);
+    UL_ASSERT(ul_type_elements(&build->graph->values[value].type) == ul_type_elements(&type));
+    const ul_value_id inputs[2] = {value, ul_build_ints(build->graph, "shape", rank, type.dims)};
+    return ul_build_value(build, UL_OP_Reshape, inputs, 2, &type);
+}
+
+ul_value_id ul_build_transpose(struct ul_build *build, ul_value_id value, const int64_t *perm)
+{
+    const struct ul_type from = build->graph->values[value].type;
+    struct ul_type type = from;
+    UL_ASSERT(from.rank <= UL_LIMIT_RANK);
+    for (uint32_t d = 0; d < from.rank; d++)
+        type.dims[d] = from.dims[perm[d]];
+    ul_value_id made = ul_build_value(build, UL_OP_Transpose, &value, 1, &type);
+    ul_node_set_ints(build->graph, build->graph->values[made].producer, "perm", perm, from.rank);
+    return made;
+}
+
+ul_value_id ul_build_copy(struct ul_build *build, ul_value_id value)
+{
+    return ul_build_value(build, UL_OP_Identity, &value, 1, &build->graph->values[value].type);
+}
+
+ul_value_id ul_build_ints(struct ul_graph *graph, const char *name, uint32_t count,
+                          const int64_t *values)
+{
+    const int64_t dims[1] = {count};
+    return ul_graph_add_weight(graph, name,
+                               ul_tensor_new_ints(graph->arena, UL_I64, 1, dims, values));
+}
+
+ul_value_id ul_build_number(struct ul_graph *graph, const char *name, enum ul_dtype dtype,
+                            uint32_t rank, double number)
+{
+    unsigned char element[sizeof((struct ul_tensor *)0)->splat] = {0};
+    struct ul_type type = {.dtype = dtype, .rank = rank};
+    for (uint32_t d = 0; d < rank; d++)
+        type.dims[d] = 1;
+    ul_element_put_float(element, dtype, number);
+    return ul_graph_add_weight(graph, name, ul_tensor_new_splat(graph->arena, &type, element));
+}
