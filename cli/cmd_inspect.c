@@ -6,7 +6,7 @@
 
 /* What inspection adds to the description of the file. */
 struct inspection {
-    struct ul_cli_job *job;
+    struct ul_compile *compile;
     const struct ul_onnx_model *model;
     const struct ul_type *types; /* of the outputs, as inferred; NULL when they are not known */
     const char *refusal;         /* of shape inference: why the model cannot be compiled, or NULL */
@@ -150,7 +150,7 @@ static void put_text(struct ul_text *text, const struct inspection *inspection)
     put_problems(text, inspection);
     if (model->has_open_dims) {
         /* The frontend's message lists them with the flags that close them. */
-        const char *list = strchr(inspection->job->diag.text, '\n');
+        const char *list = strchr(inspection->compile->diag.text, '\n');
         ul_text_printf(text, "to compile, every dimension needs a size:%s\n",
                        list == NULL ? "" : list);
     }
@@ -278,60 +278,57 @@ static void put_json(struct ul_text *text, const struct inspection *inspection)
 /* Shape inference, for the outputs' types and for what only it can refuse. */
 static void infer(struct inspection *inspection)
 {
-    struct ul_cli_job *job = inspection->job;
+    struct ul_compile *compile = inspection->compile;
     struct ul_passes_options options = {.stop_after = "infer"};
     struct ul_diag diag = {0};
-    if (ul_passes_run(&job->graph, &job->scratch, &options, &diag) != UL_OK) {
-        inspection->refusal = ul_arena_copy_string(&job->keep, diag.text);
+    if (ul_passes_run(&compile->graph, &compile->scratch, &options, &diag) != UL_OK) {
+        inspection->refusal = ul_arena_copy_string(&compile->keep, diag.text);
         return;
     }
-    const struct ul_block *block = &job->graph.blocks[0];
-    struct ul_type *types = UL_NEW_ARRAY(&job->keep, struct ul_type, block->output_count);
+    const struct ul_block *block = &compile->graph.blocks[0];
+    struct ul_type *types = UL_NEW_ARRAY(&compile->keep, struct ul_type, block->output_count);
     for (uint32_t i = 0; i < block->output_count; i++)
-        types[i] = job->graph.values[block->outputs[i]].type;
+        types[i] = compile->graph.values[block->outputs[i]].type;
     inspection->types = types;
 }
 
 static enum ul_status inspect(struct ul_cli_job *job)
 {
-    const struct ul_cli_options *options = &job->options;
-    struct inspection inspection = {.job = job, .model = &job->model};
+    struct ul_compile *compile = &job->compile;
+    const char *json = job->options.json;
+    struct inspection inspection = {.compile = compile, .model = &compile->model};
     struct ul_text text;
-    if (options->files.count != 1)
-        return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage inspect MODEL.onnx");
-    enum ul_status status = ul_cli_load(job, options->files.items[0]);
-    bool described = status == UL_OK || job->model.has_open_dims || job->model.problem_count > 0;
+    if (job->files.count != 1)
+        return ul_diag_set(&compile->diag, UL_USAGE, "give one model: ullage inspect MODEL.onnx");
+    enum ul_status status = ul_compile_load(compile, job->files.items[0]);
+    bool described =
+        status == UL_OK || compile->model.has_open_dims || compile->model.problem_count > 0;
     if (!described)
         return status;
     if (status == UL_OK)
         infer(&inspection);
-    ul_text_init(&text, &job->keep);
-    if (options->json != NULL) {
+    ul_text_init(&text, &compile->keep);
+    if (json != NULL) {
         struct ul_diag diag = {0};
         put_json(&text, &inspection);
-        if (ul_file_write(options->json, text.data, text.length, &diag) != UL_OK) {
-            job->diag = diag;
+        if (ul_file_write(json, text.data, text.length, &diag) != UL_OK) {
+            compile->diag = diag;
             return diag.status;
         }
     } else {
         put_text(&text, &inspection);
-        fwrite(text.data, 1, text.length, stdout);
-        fflush(stdout);
+        ul_cli_print(&text);
     }
-    job->diag = (struct ul_diag){0};
-    if (job->model.problem_count > 0 || inspection.refusal != NULL)
-        return ul_diag_set(&job->diag, UL_UNSUPPORTED, "%s: cannot be compiled as it is",
-                           options->files.items[0]);
+    compile->diag = (struct ul_diag){0};
+    if (compile->model.problem_count > 0 || inspection.refusal != NULL)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "%s: cannot be compiled as it is",
+                           job->files.items[0]);
     return UL_OK;
 }
-
-static const enum ul_cli_option_id inspect_options[] = {UL_CLI_JSON, UL_CLI_DIM, UL_CLI_SHAPE,
-                                                        UL_CLI_CONST};
 
 const struct ul_cli_command ul_command_inspect = {
     .name = "inspect",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says what a model holds, which dimensions are open, and what is unsupported.",
-    .run = inspect,
-    .options = inspect_options,
-    .option_count = sizeof inspect_options / sizeof *inspect_options};
+    .bit = UL_IN_INSPECT,
+    .run = inspect};

@@ -39,14 +39,14 @@ static void print_summary(const struct ul_pack_result *result, const struct ul_p
 
 static enum ul_status read_table(struct ul_cli_job *job, struct ul_pack_table *table)
 {
-    const char *path = job->options.files.items[0];
+    const char *path = job->files.items[0];
     struct ul_file file;
-    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
-    enum ul_status status =
-        ul_pack_read_csv(&job->keep, (const char *)file.data, file.size_bytes, table, &job->diag);
+    UL_TRY(ul_file_map(&file, &job->compile.keep, path, &job->compile.diag));
+    enum ul_status status = ul_pack_read_csv(&job->compile.keep, (const char *)file.data,
+                                             file.size_bytes, table, &job->compile.diag);
     ul_file_unmap(&file);
     if (status != UL_OK)
-        ul_diag_prefix(&job->diag, path);
+        ul_diag_prefix(&job->compile.diag, path);
     return status;
 }
 
@@ -57,15 +57,15 @@ static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack
     struct ul_text text;
     bool quiet = false;
     if (options->output != NULL) {
-        ul_text_init(&text, &job->keep);
+        ul_text_init(&text, &job->compile.keep);
         ul_pack_write_csv(&text, table);
-        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->diag));
+        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
         quiet = strcmp(options->output, "-") == 0;
     }
     if (options->json != NULL) {
-        ul_text_init(&text, &job->keep);
+        ul_text_init(&text, &job->compile.keep);
         put_json(&text, result, table, seconds);
-        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->diag));
+        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
         quiet = quiet || strcmp(options->json, "-") == 0;
     }
     if (!quiet)
@@ -75,43 +75,39 @@ static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack
 
 static enum ul_status pack(struct ul_cli_job *job)
 {
-    const struct ul_cli_options *options = &job->options;
-    if (options->files.count != 1)
-        return ul_diag_set(&job->diag, UL_USAGE, "give one problem: ullage pack PROBLEM.csv");
-    struct ul_pack_options packing = {.method = options->planning.pack,
+    const struct ul_compile_options *options = &job->compile.options;
+    if (job->files.count != 1)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "give one problem: ullage pack PROBLEM.csv");
+    struct ul_pack_options packing = {.method = options->pack,
+                                      .capacity_bytes = job->options.capacity_bytes,
                                       .work_limit = default_work,
-                                      .time_limit_seconds = options->planning.time_limit_seconds,
-                                      .seed = options->planning.seed};
-    if (options->capacity != NULL &&
-        (!ul_size_parse(options->capacity, &packing.capacity_bytes) || packing.capacity_bytes == 0))
-        return ul_diag_set(&job->diag, UL_USAGE, "--capacity %s: expected a size such as 64MiB",
-                           options->capacity);
+                                      .time_limit_seconds = options->time_limit_seconds,
+                                      .seed = options->seed};
     if (packing.method == UL_PACK_NONE)
-        return ul_diag_set(&job->diag, UL_USAGE, "--pack none: there is nothing to do then");
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--pack none: there is nothing to do then");
     struct ul_pack_table table;
     struct ul_pack_result result;
     double start = ul_clock_seconds();
     UL_TRY(read_table(job, &table));
-    UL_TRY(ul_pack_solve(&job->scratch, table.buffers, table.count, &packing, &result, &job->diag));
+    UL_TRY(ul_pack_solve(&job->compile.scratch, table.buffers, table.count, &packing, &result,
+                         &job->compile.diag));
     UL_TRY(write_results(job, &table, &result, ul_clock_seconds() - start));
     if (result.fits)
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_NO_FIT,
+    return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                        "%s: does not fit %llu bytes (%s); the smallest arena found has %llu",
-                       options->files.items[0], (unsigned long long)packing.capacity_bytes,
+                       job->files.items[0], (unsigned long long)packing.capacity_bytes,
                        result.proven            ? "proven"
                        : result.stopped_by_time ? "not proven: the time ran out"
                                                 : "not proven: the work limit was reached",
                        (unsigned long long)result.arena_bytes);
 }
 
-static const enum ul_cli_option_id options[] = {UL_CLI_OUTPUT, UL_CLI_JSON,       UL_CLI_CAPACITY,
-                                                UL_CLI_PACK,   UL_CLI_TIME_LIMIT, UL_CLI_SEED};
-
 const struct ul_cli_command ul_command_pack = {
     .name = "pack",
     .arguments = "PROBLEM.csv [--capacity SIZE] [-o OUT.csv] [--json FILE]",
     .summary = "Packs buffers with lifetimes into one arena: the packer alone, on CSV.",
-    .run = pack,
-    .options = options,
-    .option_count = sizeof options / sizeof *options};
+    .bit = UL_IN_PACK,
+    .run = pack};

@@ -1,54 +1,106 @@
 /* ullage plan: the plan without code, as a summary or as plan.json. */
 #include "cli/cli.h"
+#include "ir/text.h"
 
 #include <string.h>
 
-static enum ul_status plan(struct ul_cli_job *job)
+static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    if (options->files.count != 1)
-        return ul_diag_set(&job->diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
-    if (options->sweep && options->planning.budget_bytes != 0)
-        return ul_diag_set(&job->diag, UL_USAGE,
+    struct ul_diag *diag = &job->compile.diag;
+    if (job->files.count != 1)
+        return ul_diag_set(diag, UL_USAGE, "give one model: ullage plan MODEL.onnx");
+    if (options->sweep && job->compile.options.plan != NULL)
+        return ul_diag_set(diag, UL_USAGE,
+                           "--sweep is for making a plan: it takes no --plan; leave one of them "
+                           "out");
+    if (options->sweep && job->compile.options.budget_bytes != 0)
+        return ul_diag_set(diag, UL_USAGE,
                            "--sweep shows all budgets down to the least that is met: leave "
                            "--budget out, or leave --sweep out for the plan of one budget");
-    UL_TRY(ul_cli_build(job, options->files.items[0]));
-    if (job->program == NULL)
-        return UL_OK;
     if (options->csv != NULL && !options->sweep)
-        return ul_diag_set(&job->diag, UL_USAGE, "--csv writes the table of --sweep: give both");
+        return ul_diag_set(diag, UL_USAGE, "--csv writes the table of --sweep: give both");
     if (options->csv != NULL && options->json != NULL && strcmp(options->csv, options->json) == 0)
-        return ul_diag_set(&job->diag, UL_USAGE, "--csv %s --json %s: not both to one place",
+        return ul_diag_set(diag, UL_USAGE, "--csv %s --json %s: not both to one place",
                            options->csv, options->json);
-    UL_TRY(ul_cli_plan(job));
-    if (options->sweep)
-        return ul_cli_sweep(job);
-    bool on_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
-    if (options->json != NULL)
-        UL_TRY(ul_file_write(options->json, job->json.data, job->json.length, &job->diag));
-    if (!on_stdout) {
-        struct ul_text text;
-        ul_text_init(&text, &job->keep);
-        ul_report_put_text(&text, &job->report);
-        fwrite(text.data, 1, text.length, stdout);
-        fflush(stdout);
-    }
-    return ul_cli_require_fit(job);
+    return UL_OK;
 }
 
-static const enum ul_cli_option_id options[] = {
-    UL_CLI_JSON,        UL_CLI_TARGET,     UL_CLI_THREADS,   UL_CLI_ISA,        UL_CLI_CONV,
-    UL_CLI_PRECISION,   UL_CLI_DIM,        UL_CLI_SHAPE,     UL_CLI_CONST,      UL_CLI_SWEEP,
-    UL_CLI_CSV,         UL_CLI_REMAT,      UL_CLI_BUDGET,    UL_CLI_ALIGN,      UL_CLI_ORDER,
-    UL_CLI_PACK,        UL_CLI_TIME_LIMIT, UL_CLI_SEED,      UL_CLI_PROFILE,    UL_CLI_PLAN,
-    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,    UL_CLI_IO,        UL_CLI_NO_PASS,    UL_CLI_SPLIT,
-    UL_CLI_PRINT_AFTER, UL_CLI_STOP_AFTER, UL_CLI_WORKSPACE, UL_CLI_WITH_CUDNN, UL_CLI_TF32,
-    UL_CLI_NVCC};
+static bool is_stdout(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+/* ---- the ladder as a table: to --json, --csv, else to standard output ---- */
+
+static enum ul_status write_table(struct ul_cli_job *job, const char *path,
+                                  void (*put)(struct ul_text *, const struct ul_report *,
+                                              const struct ul_plan_ladder *))
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_text text;
+    if (path == NULL)
+        return UL_OK;
+    ul_text_init(&text, &compile->keep);
+    put(&text, &compile->report, &compile->ladder);
+    return ul_file_write(path, text.data, text.length, &compile->diag);
+}
+
+static enum ul_status write_sweep(struct ul_cli_job *job)
+{
+    const struct ul_cli_options *options = &job->options;
+    UL_TRY(write_table(job, options->json, ul_report_put_ladder_json));
+    UL_TRY(write_table(job, options->csv, ul_report_put_ladder_csv));
+    if (is_stdout(options->json) || is_stdout(options->csv))
+        return UL_OK;
+    UL_TRY(write_table(job, "-", ul_report_put_ladder_text));
+    if (job->compile.winograd_bytes > 0)
+        printf("Without a budget: %llu bytes, with convolutions by Winograd's method where it is "
+               "faster.\nIts larger weights are the first thing that a budget takes (--conv).\n",
+               (unsigned long long)job->compile.winograd_bytes);
+    return UL_OK;
+}
+
+/* ---- one plan ---- */
+
+static enum ul_status write_plan(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    const char *json = job->options.json;
+    struct ul_text text;
+    if (json != NULL)
+        UL_TRY(ul_file_write(json, compile->json.data, compile->json.length, &compile->diag));
+    if (is_stdout(json))
+        return UL_OK;
+    ul_text_init(&text, &compile->keep);
+    ul_report_put_text(&text, &compile->report);
+    ul_cli_print(&text);
+    return UL_OK;
+}
+
+static enum ul_status plan(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    UL_TRY(check_options(job));
+    compile->wants_ladder = job->options.sweep;
+    UL_TRY(ul_compile_build(compile, job->files.items[0]));
+    if (compile->program == NULL) { /* --stop-after */
+        struct ul_text text;
+        ul_text_init(&text, &compile->keep);
+        ul_graph_print(&text, &compile->graph);
+        ul_cli_print(&text);
+        return UL_OK;
+    }
+    UL_TRY(ul_compile_plan(compile));
+    if (job->options.sweep)
+        return write_sweep(job);
+    UL_TRY(write_plan(job));
+    return ul_compile_require_fit(compile);
+}
 
 const struct ul_cli_command ul_command_plan = {
     .name = "plan",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
-    .run = plan,
-    .options = options,
-    .option_count = sizeof options / sizeof *options};
+    .bit = UL_IN_PLAN,
+    .run = plan};

@@ -84,20 +84,20 @@ static void print_list(void)
 static enum ul_status measure(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
+    const char *cflags = job->compile.options.cflags;
     struct ul_measured measured[UL_MEASURE_PROGRAMS];
-    struct ul_profile profile = {.name = processor_name(&job->keep)};
+    struct ul_profile profile = {.name = processor_name(&job->compile.keep)};
     struct ul_text text;
     for (int i = 0; i < UL_MEASURE_PROGRAMS; i++)
         UL_TRY(ul_profile_measure(job, (enum ul_measure_program)i, &measured[i]));
-    profile.source =
-        ul_arena_printf(&job->keep, "measured by ullage %s, one thread, %s", UL_VERSION,
-                        options->cflags != NULL ? options->cflags : "-O3 -march=native");
+    profile.source = ul_arena_printf(&job->compile.keep, "measured by ullage %s, one thread, %s",
+                                     UL_VERSION, cflags != NULL ? cflags : "-O3 -march=native");
     profile.memory_bytes = memory_bytes();
-    ul_profile_fit(&job->keep, measured, &profile);
+    ul_profile_fit(&job->compile.keep, measured, &profile);
     if (options->output != NULL) {
-        ul_text_init(&text, &job->keep);
+        ul_text_init(&text, &job->compile.keep);
         ul_profile_put_json(&text, &profile, false);
-        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->diag));
+        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
     }
     if (options->output == NULL || strcmp(options->output, "-") != 0)
         print_profile(&profile);
@@ -106,20 +106,17 @@ static enum ul_status measure(struct ul_cli_job *job)
 
 static enum ul_status profile(struct ul_cli_job *job)
 {
-    if (job->options.files.count != 0)
-        return ul_diag_set(&job->diag, UL_USAGE,
+    if (job->files.count != 0)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "%s: this command takes no file; -o FILE says where the profile goes",
-                           job->options.files.items[0]);
+                           job->files.items[0]);
     if (!job->options.list)
         return measure(job);
     if (job->options.output != NULL)
-        return ul_diag_set(&job->diag, UL_USAGE, "--list prints: it takes no -o");
+        return ul_diag_set(&job->compile.diag, UL_USAGE, "--list prints: it takes no -o");
     print_list();
     return UL_OK;
 }
-
-static const enum ul_cli_option_id options[] = {UL_CLI_OUTPUT, UL_CLI_LIST, UL_CLI_CC,
-                                                UL_CLI_CFLAGS, UL_CLI_MARCH};
 
 const struct ul_cli_command ul_command_profile = {
     .name = "profile",
@@ -127,6 +124,5 @@ const struct ul_cli_command ul_command_profile = {
     .summary = "Measures this machine into a device profile for --profile.",
     .details = "It compiles and runs small programs for about ten seconds; nothing else should\n"
                "run meanwhile. A plan names the profile that its times are from.",
-    .run = profile,
-    .options = options,
-    .option_count = sizeof options / sizeof *options};
+    .bit = UL_IN_PROFILE,
+    .run = profile};

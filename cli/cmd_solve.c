@@ -80,14 +80,14 @@ static void print_summary(const struct ul_solve_graph *graph, const struct ul_so
 
 static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *graph)
 {
-    const char *path = job->options.files.items[0];
+    const char *path = job->files.items[0];
     struct ul_file file;
-    UL_TRY(ul_file_map(&file, &job->keep, path, &job->diag));
-    enum ul_status status =
-        ul_solve_read_json(&job->keep, (const char *)file.data, file.size_bytes, graph, &job->diag);
+    UL_TRY(ul_file_map(&file, &job->compile.keep, path, &job->compile.diag));
+    enum ul_status status = ul_solve_read_json(&job->compile.keep, (const char *)file.data,
+                                               file.size_bytes, graph, &job->compile.diag);
     ul_file_unmap(&file);
     if (status != UL_OK)
-        ul_diag_prefix(&job->diag, path);
+        ul_diag_prefix(&job->compile.diag, path);
     return status;
 }
 
@@ -95,18 +95,15 @@ static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *
 static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_graph *graph,
                                   uint64_t *budget_bytes)
 {
-    const struct ul_cli_options *options = &job->options;
-    *budget_bytes = options->planning.budget_bytes;
-    if (options->budget_fraction == NULL)
+    double fraction = job->options.budget_fraction;
+    *budget_bytes = job->compile.options.budget_bytes;
+    if (!(fraction > 0))
         return UL_OK;
-    char *end;
-    double fraction = strtod(options->budget_fraction, &end);
-    if (end == options->budget_fraction || *end != '\0' || !(fraction > 0) || fraction > 1e6 ||
-        *budget_bytes != 0)
-        return ul_diag_set(&job->diag, UL_USAGE,
-                           "--budget-fraction %s: expected a number above 0, such as 0.8, and no "
+    if (fraction > 1e6 || *budget_bytes != 0)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--budget-fraction %g: expected a number above 0, such as 0.8, and no "
                            "--budget beside it",
-                           options->budget_fraction);
+                           fraction);
     uint64_t peak, cost;
     bool valid = ul_solve_replay(graph, graph->order, graph->node_count, &peak, &cost);
     UL_ASSERT(valid);
@@ -119,22 +116,22 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                              const struct ul_solve_result *result, uint64_t budget_bytes)
 {
     if (!result->proven)
-        return ul_diag_set(&job->diag, UL_NO_FIT,
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                            "no schedule within %llu bytes was found (not proven); the smallest "
                            "budget known to work is %llu",
                            (unsigned long long)budget_bytes,
                            (unsigned long long)result->smallest_budget_bytes);
     if (result->lower_bound_bytes <= budget_bytes)
-        return ul_diag_set(&job->diag, UL_NO_FIT,
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                            "no schedule fits %llu bytes (proven over all orders and "
                            "recomputations); the smallest budget known to work is %llu",
                            (unsigned long long)budget_bytes,
                            (unsigned long long)result->smallest_budget_bytes);
-    return ul_diag_set(&job->diag, UL_NO_FIT,
+    return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                        "no schedule fits %llu bytes (proven): node %u (%s) alone needs %llu; the "
                        "smallest budget known to work is %llu",
                        (unsigned long long)budget_bytes, result->largest_step,
-                       ul_quote(&job->keep, graph->names[result->largest_step]),
+                       ul_quote(&job->compile.keep, graph->names[result->largest_step]),
                        (unsigned long long)result->lower_bound_bytes,
                        (unsigned long long)result->smallest_budget_bytes);
 }
@@ -142,38 +139,34 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
 static enum ul_status solve(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    if (options->files.count != 1)
-        return ul_diag_set(&job->diag, UL_USAGE, "give one graph: ullage solve GRAPH.json");
+    if (job->files.count != 1)
+        return ul_diag_set(&job->compile.diag, UL_USAGE, "give one graph: ullage solve GRAPH.json");
     struct ul_solve_graph graph;
     struct ul_solve_result result;
     double start = ul_clock_seconds();
     UL_TRY(read_graph(job, &graph));
-    struct ul_solve_options solving = {.order = options->planning.order,
-                                       .remat = options->planning.remat,
-                                       .seed = options->planning.seed,
-                                       .time_limit_seconds = options->planning.time_limit_seconds};
+    const struct ul_compile_options *given = &job->compile.options;
+    struct ul_solve_options solving = {.order = given->order,
+                                       .remat = given->remat,
+                                       .seed = given->seed,
+                                       .time_limit_seconds = given->time_limit_seconds};
     UL_TRY(read_budget(job, &graph, &solving.budget_bytes));
-    ul_solve_run(&job->keep, &graph, &solving, &result);
+    ul_solve_run(&job->compile.keep, &graph, &solving, &result);
     double seconds = ul_clock_seconds() - start;
     if (options->json != NULL) {
         struct ul_text text;
-        ul_text_init(&text, &job->keep);
+        ul_text_init(&text, &job->compile.keep);
         put_json(&text, &result, solving.budget_bytes != 0, seconds);
-        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->diag));
+        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (options->json == NULL || strcmp(options->json, "-") != 0)
         print_summary(&graph, &result, seconds);
     return result.fits ? UL_OK : misfit(job, &graph, &result, solving.budget_bytes);
 }
 
-static const enum ul_cli_option_id options[] = {
-    UL_CLI_BUDGET, UL_CLI_BUDGET_FRACTION, UL_CLI_ORDER, UL_CLI_REMAT,
-    UL_CLI_SEED,   UL_CLI_TIME_LIMIT,      UL_CLI_JSON};
-
 const struct ul_cli_command ul_command_solve = {
     .name = "solve",
     .arguments = "GRAPH.json [--budget SIZE | --budget-fraction F] [options]",
     .summary = "Orders an abstract graph and recomputes within a budget of live bytes.",
-    .run = solve,
-    .options = options,
-    .option_count = sizeof options / sizeof *options};
+    .bit = UL_IN_SOLVE,
+    .run = solve};

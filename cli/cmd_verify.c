@@ -6,7 +6,6 @@
  * the data as a constant: first the small integer inputs, then all small ones. */
 #define _XOPEN_SOURCE 700
 #include "cli/cli.h"
-#include "codegen/target.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,8 +38,8 @@ struct verification {
 
 static const char *set_file(struct verification *verification, const char *kind, uint32_t number)
 {
-    return ul_arena_printf(&verification->outer->keep, "%s/%s_%u.pb", verification->set, kind,
-                           number);
+    return ul_arena_printf(&verification->outer->compile.keep, "%s/%s_%u.pb", verification->set,
+                           kind, number);
 }
 
 static bool is_integer_like(enum ul_dtype dtype)
@@ -56,47 +55,22 @@ static bool fixes(enum attempt attempt, const struct ul_tensor *tensor)
            (attempt == ATTEMPT_SMALL || is_integer_like(tensor->type.dtype));
 }
 
-static void copy_options(const struct ul_cli_options *from, struct ul_cli_options *to)
-{
-    struct ul_arena *arena = to->arena;
-    *to = *from;
-    to->arena = arena;
-    /* Lists grow on their own from here. */
-    struct ul_cli_list *lists[] = {&to->dims, &to->shapes, &to->consts, &to->no_passes};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        struct ul_cli_list whole = *lists[i];
-        *lists[i] = (struct ul_cli_list){.count = 0};
-        for (uint32_t k = 0; k < whole.count; k++)
-            ul_cli_list_add(arena, lists[i], whole.items[k]);
-    }
-}
-
-static const char *shape_option(struct ul_arena *arena, const char *name,
-                                const struct ul_type *type)
-{
-    struct ul_text text;
-    ul_text_init(&text, arena);
-    ul_text_printf(&text, "%s=", name);
-    for (uint32_t d = 0; d < type->rank; d++)
-        ul_text_printf(&text, "%s%lld", d == 0 ? "" : ",", (long long)type->dims[d]);
-    return text.data;
-}
-
-/* Tells the job of the set's shapes, and of what is constant. */
-static void apply_inputs(struct verification *verification, struct ul_cli_job *job,
+/* Tells the compile of the set's shapes, and of what is constant. */
+static void apply_inputs(struct verification *verification, struct ul_compile *compile,
                          enum attempt attempt)
 {
+    struct ul_compile_options *options = &compile->options;
     for (uint32_t i = 0; i < verification->input_count; i++) {
-        const struct ul_tensor *tensor = verification->inputs[i];
-        const char *name = verification->names[i];
-        verification->fixed[i] = fixes(attempt, tensor);
+        const struct ul_type *type = &verification->inputs[i]->type;
+        struct ul_named_size shape = {.name = verification->names[i], .rank = type->rank};
+        verification->fixed[i] = fixes(attempt, verification->inputs[i]);
+        for (uint32_t d = 0; d < type->rank; d++)
+            shape.dims[d] = type->dims[d];
         if (verification->fixed[i])
-            ul_cli_list_add(
-                &job->keep, &job->options.consts,
-                ul_arena_printf(&job->keep, "%s=%s", name, set_file(verification, "input", i)));
-        else if (tensor->type.rank > 0)
-            ul_cli_list_add(&job->keep, &job->options.shapes,
-                            shape_option(&job->keep, name, &tensor->type));
+            ul_pairs_add(&compile->keep, &options->consts, verification->names[i],
+                         set_file(verification, "input", i));
+        else if (type->rank > 0)
+            ul_named_sizes_add(&compile->keep, &options->shapes, &shape);
     }
 }
 
@@ -110,25 +84,32 @@ static bool quantizes(const struct ul_graph *graph)
     return false;
 }
 
-static enum ul_status build_attempt(struct verification *verification, enum attempt attempt,
+static enum ul_status make_program(struct verification *verification, struct ul_compile *compile,
+                                   const char *program)
+{
+    const char *directory = ul_arena_printf(&compile->keep, "%s/source", verification->work);
+    UL_TRY(ul_compile_build(compile, verification->model));
+    UL_TRY(ul_compile_plan(compile));
+    enum ul_status status = ul_compile_emit(compile, directory);
+    if (status == UL_OK)
+        status = ul_compile_make(compile, directory, program);
+    ul_tree_remove(directory);
+    return status;
+}
+
+static enum ul_status build_attempt(struct verification *verification,
+                                    const struct ul_compile_options *options, enum attempt attempt,
                                     const char *program, struct ul_diag *diag)
 {
-    struct ul_cli_job job;
-    ul_cli_job_init(&job);
-    copy_options(&verification->outer->options, &job.options);
-    apply_inputs(verification, &job, attempt);
-    enum ul_status status = ul_cli_build(&job, verification->model);
-    if (status == UL_OK)
-        status = ul_cli_plan(&job);
-    const char *directory = ul_arena_printf(&job.keep, "%s/source", verification->work);
-    if (status == UL_OK)
-        status = ul_cli_emit(&job, directory);
-    if (status == UL_OK)
-        status = ul_cli_make(&job, directory, program);
-    *diag = job.diag;
-    verification->quantizes = quantizes(&job.graph);
-    ul_cli_remove_tree(directory);
-    ul_cli_job_done(&job);
+    struct ul_compile compile;
+    ul_compile_init(&compile);
+    compile.progress = ul_cli_progress;
+    ul_options_copy(&compile.options.base, &options->base, sizeof compile.options);
+    apply_inputs(verification, &compile, attempt);
+    enum ul_status status = make_program(verification, &compile, program);
+    *diag = compile.diag;
+    verification->quantizes = quantizes(&compile.graph);
+    ul_compile_done(&compile);
     return status;
 }
 
@@ -142,15 +123,15 @@ static bool is_file(const char *path)
 
 static enum ul_status read_inputs(struct verification *verification)
 {
-    struct ul_arena *arena = &verification->outer->keep;
-    const struct ul_onnx_model *model = &verification->outer->model;
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const struct ul_onnx_model *model = &verification->outer->compile.model;
     verification->input_count = 0;
     while (verification->input_count < MAX_FILES &&
            is_file(set_file(verification, "input", verification->input_count)))
         verification->input_count++;
     uint32_t count = verification->input_count;
     if (count > model->input_count)
-        return ul_diag_set(&verification->outer->diag, UL_INVALID,
+        return ul_diag_set(&verification->outer->compile.diag, UL_INVALID,
                            "%s: holds %u inputs, the model has %u", verification->set, count,
                            model->input_count);
     verification->inputs = UL_NEW_ARRAY(arena, const struct ul_tensor *, count);
@@ -160,7 +141,7 @@ static enum ul_status read_inputs(struct verification *verification)
         const char *name;
         UL_TRY(ul_frontend_read_tensor(arena, set_file(verification, "input", i),
                                        &verification->inputs[i], &name,
-                                       &verification->outer->diag));
+                                       &verification->outer->compile.diag));
         verification->names[i] = model->inputs[i].name;
         for (uint32_t k = 0; k < model->input_count; k++) {
             if (name != NULL && strcmp(name, model->inputs[k].name) == 0)
@@ -174,7 +155,7 @@ static enum ul_status read_inputs(struct verification *verification)
  * replaced by what the user calls it. */
 static void show_output(struct verification *verification, const char *path, const char *folder)
 {
-    struct ul_arena *arena = &verification->outer->keep;
+    struct ul_arena *arena = &verification->outer->compile.keep;
     struct ul_diag diag = {.status = UL_OK};
     struct ul_file file;
     if (ul_file_map(&file, arena, path, &diag) != UL_OK)
@@ -190,11 +171,12 @@ static void show_output(struct verification *verification, const char *path, con
 /* A folder of links to the set's files, numbered as the program's own inputs are. */
 static enum ul_status link_data(struct verification *verification, const char *folder)
 {
-    struct ul_arena *arena = &verification->outer->keep;
-    const struct ul_onnx_model *model = &verification->outer->model;
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const struct ul_onnx_model *model = &verification->outer->compile.model;
     uint32_t number = 0;
     if (mkdir(folder, 0777) != 0)
-        return ul_diag_set(&verification->outer->diag, UL_IO, "%s: %s", folder, strerror(errno));
+        return ul_diag_set(&verification->outer->compile.diag, UL_IO, "%s: %s", folder,
+                           strerror(errno));
     for (uint32_t k = 0; k < model->input_count; k++) {
         for (uint32_t i = 0; i < verification->input_count; i++) {
             if (verification->fixed[i] || verification->names[i] != model->inputs[k].name)
@@ -217,19 +199,19 @@ static enum ul_status link_data(struct verification *verification, const char *f
 }
 
 /* What is stored in less than f32, or multiplied so; NULL: nothing. */
-static const char *rounded(const struct ul_cli_options *options)
+static const char *rounded(const struct ul_compile_options *options)
 {
-    const struct ul_target *target =
-        options->target == NULL ? NULL : ul_target_find(options->target);
-    if (options->precision != NULL && strcmp(options->precision, "fp32") != 0)
-        return options->precision;
-    return options->tf32 && target != NULL && target->is_device ? "tf32" : NULL;
+    static const char *const names[] = {
+        [UL_PRECISION_F32] = NULL, [UL_PRECISION_F16] = "fp16", [UL_PRECISION_BF16] = "bf16"};
+    if (options->precision != UL_PRECISION_F32)
+        return names[options->precision];
+    return options->tf32 ? "tf32" : NULL;
 }
 
 /* What is no defect, for the end of a message. */
 static const char *excuse(const struct verification *verification)
 {
-    if (!verification->quantizes || rounded(&verification->outer->options) == NULL)
+    if (!verification->quantizes || rounded(&verification->outer->compile.options) == NULL)
         return "";
     return "\nThe model quantizes: a value that less than f32 moves over a boundary is a whole "
            "step "
@@ -241,37 +223,49 @@ static const char *excuse(const struct verification *verification)
  * Recorded data is judged element by element. Against another runtime on random inputs, which sums
  * in another order, what is next to zero may differ: there the norm counts as well, and wherever
  * less than f32 is stored or multiplied. The limits are those of runtime/ul_test_data.c. */
-static double norm_limit(const struct ul_cli_options *options, bool is_random)
+static double norm_limit(const struct ul_cli_job *job, bool is_random)
 {
-    if (options->norm != NULL)
-        return strtod(options->norm, NULL);
-    if (rounded(options) == NULL)
+    const char *less = rounded(&job->compile.options);
+    if (ul_cli_is_said(job, "norm"))
+        return job->options.norm;
+    if (less == NULL)
         return is_random ? 1e-4 : 0;
-    return strcmp(rounded(options), "bf16") == 0 ? 3e-2 : 5e-3;
+    return strcmp(less, "bf16") == 0 ? 3e-2 : 5e-3;
+}
+
+static double rtol_of(const struct ul_cli_job *job)
+{
+    return ul_cli_is_said(job, "rtol") ? job->options.rtol : 1e-3;
+}
+
+static double atol_of(const struct ul_cli_job *job)
+{
+    return ul_cli_is_said(job, "atol") ? job->options.atol : 1e-7;
 }
 
 static enum ul_status run_on_data(struct verification *verification)
 {
     struct ul_cli_job *outer = verification->outer;
-    const char *folder = ul_arena_printf(&outer->keep, "%s/data", verification->work);
+    const char *folder = ul_arena_printf(&outer->compile.keep, "%s/data", verification->work);
     UL_TRY(link_data(verification, folder));
-    const char *rtol = outer->options.rtol != NULL ? outer->options.rtol : "1e-3";
-    const char *atol = outer->options.atol != NULL ? outer->options.atol : "1e-7";
-    double limit = norm_limit(&outer->options, verification->is_random);
+    const char *rtol = ul_arena_printf(&outer->compile.keep, "%.17g", rtol_of(outer));
+    const char *atol = ul_arena_printf(&outer->compile.keep, "%.17g", atol_of(outer));
+    double limit = norm_limit(outer, verification->is_random);
     const char *norm =
-        limit > 0 ? ul_arena_printf(&outer->keep, "--norm-limit=%.17g", limit) : NULL;
+        limit > 0 ? ul_arena_printf(&outer->compile.keep, "--norm-limit=%.17g", limit) : NULL;
     const char *const argv[] = {
         verification->program, "--test-data", folder, "--rtol", rtol, "--atol", atol, norm, NULL};
-    const char *printed = ul_arena_printf(&outer->keep, "%s/printed", verification->work);
-    int code = ul_cli_execute(argv, printed);
+    const char *printed = ul_arena_printf(&outer->compile.keep, "%s/printed", verification->work);
+    int code = ul_process_run(argv, printed);
     show_output(verification, printed, folder);
-    ul_cli_remove_tree(folder);
+    ul_tree_remove(folder);
     if (code == UL_OK)
         return UL_OK;
     if (code == (int)UL_MISMATCH)
-        return ul_diag_set(&outer->diag, UL_MISMATCH, "%s: the outputs differ from %s%s",
+        return ul_diag_set(&outer->compile.diag, UL_MISMATCH, "%s: the outputs differ from %s%s",
                            verification->model, verification->set_name, excuse(verification));
-    return ul_diag_set(&outer->diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
+    return ul_diag_set(&outer->compile.diag,
+                       code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
                        "%s: the program failed on %s (exit code %d)", verification->model,
                        verification->set_name, code);
 }
@@ -283,8 +277,8 @@ static enum ul_status verify_set(struct verification *verification)
     UL_TRY(read_inputs(verification));
     for (int attempt = ATTEMPT_PLAIN; attempt < ATTEMPT_COUNT; attempt++) {
         struct ul_diag diag = {.status = UL_OK};
-        enum ul_status status =
-            build_attempt(verification, (enum attempt)attempt, verification->program, &diag);
+        enum ul_status status = build_attempt(verification, &outer->compile.options,
+                                              (enum attempt)attempt, verification->program, &diag);
         if (status == UL_OK)
             return run_on_data(verification);
         bool is_model = status == UL_UNSUPPORTED || status == UL_INVALID || status == UL_USAGE;
@@ -293,7 +287,7 @@ static enum ul_status verify_set(struct verification *verification)
         if (!is_model)
             break;
     }
-    outer->diag = first; /* what the model says of itself, not of our guesses */
+    outer->compile.diag = first; /* what the model says of itself, not of our guesses */
     return first.status;
 }
 
@@ -305,17 +299,16 @@ static int is_set_name(const struct dirent *entry)
 }
 
 /* `directory` is a set itself, or holds sets. */
-static void find_sets(struct ul_arena *arena, const char *directory, struct ul_cli_list *sets)
+static void find_sets(struct ul_arena *arena, const char *directory, struct ul_texts *sets)
 {
     if (is_file(ul_arena_printf(arena, "%s/output_0.pb", directory))) {
-        ul_cli_list_add(arena, sets, directory);
+        ul_texts_add(arena, sets, directory);
         return;
     }
     struct dirent **entries;
     int count = scandir(directory, &entries, is_set_name, alphasort);
     for (int i = 0; i < count; i++) {
-        ul_cli_list_add(arena, sets,
-                        ul_arena_printf(arena, "%s/%s", directory, entries[i]->d_name));
+        ul_texts_add(arena, sets, ul_arena_printf(arena, "%s/%s", directory, entries[i]->d_name));
         free(entries[i]);
     }
     if (count >= 0)
@@ -332,13 +325,14 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
 static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 {
     struct ul_frontend_options none = {.dim_count = 0};
+    struct ul_compile *compile = &job->compile;
     struct ul_diag diag = {.status = UL_OK};
-    job->loaded = true;
+    compile->loaded = true;
     enum ul_status status =
-        ul_frontend_load(&job->graph, &job->keep, path, &none, &job->model, &diag);
-    if (status == UL_OK || status == UL_USAGE || job->model.input_count > 0)
+        ul_frontend_load(&compile->graph, &compile->keep, path, &none, &compile->model, &diag);
+    if (status == UL_OK || status == UL_USAGE || compile->model.input_count > 0)
         return UL_OK;
-    job->diag = diag;
+    compile->diag = diag;
     return status;
 }
 
@@ -352,10 +346,10 @@ struct difference {
 };
 
 static struct difference difference(const struct ul_tensor *got, const struct ul_tensor *want,
-                                    const struct ul_cli_options *options)
+                                    const struct ul_cli_job *job)
 {
-    double rtol = options->rtol != NULL ? strtod(options->rtol, NULL) : 1e-3;
-    double atol = options->atol != NULL ? strtod(options->atol, NULL) : 1e-7;
+    double rtol = rtol_of(job);
+    double atol = atol_of(job);
     struct difference all = {.max = 0};
     double apart_squares = 0, want_squares = 0;
     bool exact = !ul_dtype_get(want->type.dtype)->is_float;
@@ -373,7 +367,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
         }
     }
     all.norm = apart_squares <= 0 ? 0 : sqrt(apart_squares / want_squares); /* NaN stays */
-    all.is_near = !exact && all.norm <= norm_limit(options, true);
+    all.is_near = !exact && all.norm <= norm_limit(job, true);
     return all;
 }
 
@@ -383,12 +377,12 @@ static enum ul_status compare_file(struct verification *verification, const char
     struct ul_cli_job *job = verification->outer;
     const struct ul_tensor *got;
     const struct ul_tensor *want;
-    UL_TRY(ul_cli_read_tensor(&job->keep, got_path, &got, &job->diag));
-    UL_TRY(ul_cli_read_tensor(&job->keep, want_path, &want, &job->diag));
+    UL_TRY(ul_tensor_read_file(&job->compile.keep, got_path, &got, &job->compile.diag));
+    UL_TRY(ul_tensor_read_file(&job->compile.keep, want_path, &want, &job->compile.diag));
     if (!ul_type_equal(&got->type, &want->type))
-        return ul_diag_set(&job->diag, UL_MISMATCH, "%s: output %s has another type or shape",
-                           job->options.files.items[0], name);
-    struct difference all = difference(got, want, &job->options);
+        return ul_diag_set(&job->compile.diag, UL_MISMATCH,
+                           "%s: output %s has another type or shape", job->files.items[0], name);
+    struct difference all = difference(got, want, job);
     bool right = all.wrong == 0 || all.is_near;
     printf("%s: largest difference %.3g, norm error %.3g, %llu of %llu elements outside the "
            "tolerance%s\n",
@@ -397,8 +391,9 @@ static enum ul_status compare_file(struct verification *verification, const char
            all.wrong > 0 && right ? "; ok by norm" : "");
     if (right)
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_MISMATCH, "%s: output %s differs from the reference%s",
-                       job->options.files.items[0], name, excuse(verification));
+    return ul_diag_set(&job->compile.diag, UL_MISMATCH,
+                       "%s: output %s differs from the reference%s", job->files.items[0], name,
+                       excuse(verification));
 }
 
 static int is_npy(const struct dirent *entry)
@@ -414,12 +409,12 @@ static enum ul_status compare_programs(struct verification *verification, const 
     const char *programs[2] = {verification->program, reference};
     const char *folders[2];
     for (int i = 0; i < 2; i++) {
-        folders[i] = ul_arena_printf(&job->keep, "%s/outputs%d", verification->work, i);
+        folders[i] = ul_arena_printf(&job->compile.keep, "%s/outputs%d", verification->work, i);
         const char *const argv[] = {programs[i], "--random", "1", "--output-dir", folders[i], NULL};
-        int code = mkdir(folders[i], 0777) == 0 ? ul_cli_execute(argv, NULL) : -1;
+        int code = mkdir(folders[i], 0777) == 0 ? ul_process_run(argv, NULL) : -1;
         if (code != 0)
             return ul_diag_set(
-                &job->diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
+                &job->compile.diag, code > 0 && code < 64 ? (enum ul_status)code : UL_MISMATCH,
                 "%s: the program failed on random inputs (exit code %d)%s", verification->model,
                 code,
                 code == UL_INVALID ? "\nGive test data: ullage verify MODEL.onnx DIR; or have "
@@ -430,38 +425,59 @@ static enum ul_status compare_programs(struct verification *verification, const 
     int count = scandir(folders[1], &entries, is_npy, alphasort);
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
-        const char *name = ul_arena_copy_string(&job->keep, entries[i]->d_name);
+        const char *name = ul_arena_copy_string(&job->compile.keep, entries[i]->d_name);
         free(entries[i]);
         if (status == UL_OK)
-            status =
-                compare_file(verification, ul_arena_printf(&job->keep, "%s/%s", folders[0], name),
-                             ul_arena_printf(&job->keep, "%s/%s", folders[1], name), name);
+            status = compare_file(
+                verification, ul_arena_printf(&job->compile.keep, "%s/%s", folders[0], name),
+                ul_arena_printf(&job->compile.keep, "%s/%s", folders[1], name), name);
     }
     if (count >= 0)
         free(entries);
     return status;
 }
 
+/* The same model for target c, without passes and without reuse of memory. */
+static struct ul_compile_options plain_options(struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    struct ul_compile_options plain = {.base = {.table = options->base.table},
+                                       .target = "c",
+                                       .dims = options->dims,
+                                       .shapes = options->shapes,
+                                       .consts = options->consts,
+                                       .pack = UL_PACK_NONE,
+                                       .cflags = options->cflags};
+    bool is_host = !ul_target_find(options->target)->is_device;
+    plain.cc = is_host ? options->cc : NULL;
+    plain.march = is_host ? options->march : NULL;
+    for (uint32_t i = 0; i < ul_passes_count(); i++) {
+        if (!ul_passes_get(i)->required)
+            ul_texts_add(&compile->keep, &plain.no_passes, ul_passes_get(i)->name);
+    }
+    return plain;
+}
+
 static enum ul_status verify_unplanned(struct verification *verification)
 {
     struct ul_cli_job *job = verification->outer;
-    const char *reference = ul_arena_printf(&job->keep, "%s/reference", verification->work);
-    struct ul_cli_options saved = job->options;
+    const char *reference = ul_arena_printf(&job->compile.keep, "%s/reference", verification->work);
+    struct ul_compile_options plain = plain_options(&job->compile);
     printf("no test data and no onnxruntime: comparing with the model compiled for target c "
            "without passes and without reuse of memory\n");
-    UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, verification->program, &job->diag));
-    job->options.target = "c";
-    job->options.precision = NULL;
-    memset(job->options.given, 0, sizeof job->options.given); /* they are for the other target */
-    job->options.planning.pack = UL_PACK_NONE;
-    job->options.no_passes = (struct ul_cli_list){.count = 0};
-    for (uint32_t i = 0; i < ul_passes_count(); i++) {
-        if (!ul_passes_get(i)->required)
-            ul_cli_list_add(&job->keep, &job->options.no_passes, ul_passes_get(i)->name);
-    }
-    UL_TRY(build_attempt(verification, ATTEMPT_PLAIN, reference, &job->diag));
-    job->options = saved;
+    UL_TRY(build_attempt(verification, &job->compile.options, ATTEMPT_PLAIN, verification->program,
+                         &job->compile.diag));
+    UL_TRY(build_attempt(verification, &plain, ATTEMPT_PLAIN, reference, &job->compile.diag));
     return compare_programs(verification, reference);
+}
+
+/* Installed beside the program, or in the source. */
+static const char *script_path(struct ul_arena *arena)
+{
+    const char *installed = ul_compile_installed_directory(arena);
+    if (installed == NULL)
+        return ULLAGE_SOURCE_DIR "/cli/verify_onnxruntime.py";
+    return ul_arena_printf(arena, "%s/verify_onnxruntime.py", installed);
 }
 
 /* Random inputs and onnxruntime's outputs by a script that is no part of the compiler's needs. */
@@ -470,19 +486,23 @@ static int run_onnxruntime(struct verification *verification, const char *folder
 {
     struct ul_cli_job *job = verification->outer;
     const char *python = getenv("ULLAGE_PYTHON");
-    const char *script = ul_cli_data_file(&job->keep, "verify_onnxruntime.py");
-    const char **argv = UL_NEW_ARRAY(&job->keep, const char *,
-                                     job->options.dims.count + job->options.shapes.count + 8);
+    const struct ul_options *options = &job->compile.options.base;
+    const struct ul_option *const sizes[] = {ul_option_find(options->table, "dim"),
+                                             ul_option_find(options->table, "shape")};
+    const char **argv = UL_NEW_ARRAY(&job->compile.keep, const char *,
+                                     ul_option_value_count(options, sizes[0]) +
+                                         ul_option_value_count(options, sizes[1]) + 5);
     uint32_t count = 0;
     argv[count++] = python != NULL ? python : "python3";
-    argv[count++] = script;
+    argv[count++] = script_path(&job->compile.keep);
     argv[count++] = verification->model;
     argv[count++] = folder;
-    for (uint32_t i = 0; i < job->options.dims.count; i++)
-        argv[count++] = ul_arena_printf(&job->keep, "--dim=%s", job->options.dims.items[i]);
-    for (uint32_t i = 0; i < job->options.shapes.count; i++)
-        argv[count++] = ul_arena_printf(&job->keep, "--shape=%s", job->options.shapes.items[i]);
-    return ul_cli_execute(argv, printed);
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < ul_option_value_count(options, sizes[k]); i++)
+            argv[count++] = ul_arena_printf(&job->compile.keep, "--%s=%s", sizes[k]->name,
+                                            ul_option_value(options, sizes[k], i));
+    }
+    return ul_process_run(argv, printed);
 }
 
 /* The last line that is not empty: of a Python program the one that says what is wrong. */
@@ -509,22 +529,22 @@ static enum ul_status verify_random(struct verification *verification)
 {
     enum { NO_ONNXRUNTIME = 3, NO_SIZE = 4 }; /* the script's exit codes */
     struct ul_cli_job *job = verification->outer;
-    const char *folder = ul_arena_printf(&job->keep, "%s/set", verification->work);
+    const char *folder = ul_arena_printf(&job->compile.keep, "%s/set", verification->work);
     if (mkdir(folder, 0777) != 0)
-        return ul_diag_set(&job->diag, UL_IO, "%s: %s", folder, strerror(errno));
-    const char *printed = ul_arena_printf(&job->keep, "%s/printed", verification->work);
+        return ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folder, strerror(errno));
+    const char *printed = ul_arena_printf(&job->compile.keep, "%s/printed", verification->work);
     int code = run_onnxruntime(verification, folder, printed);
     if (code == NO_ONNXRUNTIME || code == 127)
         return verify_unplanned(verification);
     if (code == NO_SIZE)
-        return ul_diag_set(&job->diag, UL_USAGE, "%s: %s", verification->model,
-                           last_line(&job->keep, printed));
+        return ul_diag_set(&job->compile.diag, UL_USAGE, "%s: %s", verification->model,
+                           last_line(&job->compile.keep, printed));
     if (code != 0)
-        return ul_diag_set(&job->diag, UL_UNSUPPORTED,
+        return ul_diag_set(&job->compile.diag, UL_UNSUPPORTED,
                            "%s: onnxruntime gives no reference for random inputs: %s\n"
                            "Give test data instead: ullage verify MODEL.onnx DIR, DIR with "
                            "input_K.pb and output_K.pb",
-                           verification->model, last_line(&job->keep, printed));
+                           verification->model, last_line(&job->compile.keep, printed));
     printf("no test data: comparing with onnxruntime on random inputs\n");
     verification->set_name = "random inputs";
     verification->set = folder;
@@ -535,17 +555,18 @@ static enum ul_status verify_random(struct verification *verification)
 static enum ul_status verify_all(struct verification *verification)
 {
     struct ul_cli_job *job = verification->outer;
-    struct ul_cli_list sets = {.count = 0};
+    struct ul_texts sets = {.count = 0};
     UL_TRY(describe_model(job, verification->model));
-    for (uint32_t i = 1; i < job->options.files.count; i++) {
+    for (uint32_t i = 1; i < job->files.count; i++) {
         uint32_t before = sets.count;
-        find_sets(&job->keep, job->options.files.items[i], &sets);
+        find_sets(&job->compile.keep, job->files.items[i], &sets);
         if (sets.count == before)
-            return ul_diag_set(&job->diag, UL_IO, "%s: holds no test_data_set_* and no output_0.pb",
-                               job->options.files.items[i]);
+            return ul_diag_set(&job->compile.diag, UL_IO,
+                               "%s: holds no test_data_set_* and no output_0.pb",
+                               job->files.items[i]);
     }
-    if (job->options.files.count == 1)
-        find_sets(&job->keep, directory_of(&job->keep, verification->model), &sets);
+    if (job->files.count == 1)
+        find_sets(&job->compile.keep, directory_of(&job->compile.keep, verification->model), &sets);
     if (sets.count == 0)
         return verify_random(verification);
     for (uint32_t i = 0; i < sets.count; i++) {
@@ -556,43 +577,24 @@ static enum ul_status verify_all(struct verification *verification)
     return UL_OK;
 }
 
-static enum ul_status check_tolerance(struct ul_cli_job *job, const char *name, const char *text)
-{
-    char *end;
-    double number = text == NULL ? 0 : strtod(text, &end);
-    if (text == NULL || (end != text && *end == '\0' && number >= 0 && isfinite(number)))
-        return UL_OK;
-    return ul_diag_set(&job->diag, UL_USAGE, "--%s %s: expected a number of at least 0", name,
-                       ul_quote(&job->keep, text));
-}
-
 static enum ul_status verify(struct ul_cli_job *job)
 {
-    if (job->options.files.count < 1)
-        return ul_diag_set(&job->diag, UL_USAGE, "give a model: ullage verify MODEL.onnx [DIR...]");
-    UL_TRY(ul_cli_fit_target(job));
-    UL_TRY(check_tolerance(job, "rtol", job->options.rtol));
-    UL_TRY(check_tolerance(job, "atol", job->options.atol));
-    UL_TRY(check_tolerance(job, "norm", job->options.norm));
-    struct verification verification = {.outer = job, .model = job->options.files.items[0]};
-    UL_TRY(ul_cli_temporary(&job->keep, &verification.work, &job->diag));
-    verification.program = ul_arena_printf(&job->keep, "%s/program", verification.work);
-    if (rounded(&job->options) != NULL && norm_limit(&job->options, true) > 0)
+    if (job->files.count < 1)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "give a model: ullage verify MODEL.onnx [DIR...]");
+    UL_TRY(ul_compile_fit(&job->compile));
+    struct verification verification = {.outer = job, .model = job->files.items[0]};
+    UL_TRY(ul_temporary_make(&job->compile.keep, &verification.work, &job->compile.diag));
+    verification.program = ul_arena_printf(&job->compile.keep, "%s/program", verification.work);
+    const char *less = rounded(&job->compile.options);
+    if (less != NULL && norm_limit(job, true) > 0)
         printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
                "error of at most %g\n",
-               rounded(&job->options), norm_limit(&job->options, true));
+               less, norm_limit(job, true));
     enum ul_status status = verify_all(&verification);
-    ul_cli_remove_temporary(verification.work);
+    ul_temporary_remove(verification.work);
     return status;
 }
-
-static const enum ul_cli_option_id options[] = {
-    UL_CLI_TARGET, UL_CLI_THREADS, UL_CLI_ISA,         UL_CLI_CONV,      UL_CLI_PRECISION,
-    UL_CLI_DIM,    UL_CLI_SHAPE,   UL_CLI_CONST,       UL_CLI_BUDGET,    UL_CLI_ALIGN,
-    UL_CLI_ORDER,  UL_CLI_PACK,    UL_CLI_KEEP_INPUTS, UL_CLI_WEIGHTS,   UL_CLI_IO,
-    UL_CLI_CC,     UL_CLI_CFLAGS,  UL_CLI_MARCH,       UL_CLI_NO_PASS,   UL_CLI_SPLIT,
-    UL_CLI_RTOL,   UL_CLI_ATOL,    UL_CLI_NORM,        UL_CLI_WORKSPACE, UL_CLI_WITH_CUDNN,
-    UL_CLI_TF32,   UL_CLI_NVCC};
 
 const struct ul_cli_command ul_command_verify = {
     .name = "verify",
@@ -608,6 +610,5 @@ const struct ul_cli_command ul_command_verify = {
         "over all of it: on\nrandom inputs where that is at most 1e-4; with --precision or "
         "--tf32, on any inputs, at\nmost 3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this "
         "limit, on any inputs; --norm 0\nleaves the elements alone to be judged.",
-    .run = verify,
-    .options = options,
-    .option_count = sizeof options / sizeof *options};
+    .bit = UL_IN_VERIFY,
+    .run = verify};

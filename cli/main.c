@@ -8,16 +8,7 @@
 
 static const struct ul_cli_command *const commands[] = {
     &ul_command_compile, &ul_command_plan, &ul_command_check, &ul_command_verify,
-#ifdef ULLAGE_HAS_INSPECT
-    &ul_command_inspect,
-#endif
-#ifdef ULLAGE_HAS_PACK
-    &ul_command_pack,
-#endif
-#ifdef ULLAGE_HAS_SOLVE
-    &ul_command_solve,
-#endif
-    &ul_command_profile,
+    &ul_command_inspect, &ul_command_pack, &ul_command_solve, &ul_command_profile,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -34,18 +25,29 @@ static void print_help(FILE *stream)
                     "version.\n");
 }
 
+static void print_command_help(const struct ul_cli_command *command, struct ul_arena *arena)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    ul_cli_help(&text, command);
+    ul_cli_print(&text);
+}
+
 static int run_command(const struct ul_cli_command *command, int argc, char **argv)
 {
     struct ul_cli_job job;
-    bool helped;
+    bool asks_help;
     ul_cli_job_init(&job);
-    enum ul_status status = ul_cli_parse(command, argc, argv, &job.options, &helped, &job.diag);
-    if (status == UL_OK && !helped)
+    enum ul_status status = ul_cli_parse(command, argc, argv, &job, &asks_help);
+    if (status == UL_OK && asks_help) {
+        print_command_help(command, &job.compile.keep);
+    } else if (status == UL_OK) {
         status = ul_cli_check_targets(&job);
-    if (status == UL_OK && !helped)
-        status = command->run(&job);
+        if (status == UL_OK)
+            status = command->run(&job);
+    }
     if (status != UL_OK)
-        fprintf(stderr, "ullage: error: %s\n", job.diag.text);
+        fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
     ul_cli_job_done(&job);
     return (int)status;
 }
@@ -74,13 +76,12 @@ int main(int argc, char **argv)
         return UL_OK;
     }
     const char *name = asks ? argv[2] : argv[1];
+    char flag[] = "--help";
+    char *help[] = {argv[asks ? 2 : 1], flag, NULL};
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i]->name) != 0)
-            continue;
-        if (!asks)
-            return run_command(commands[i], argc - 1, argv + 1);
-        ul_cli_help(commands[i]);
-        return UL_OK;
+        if (strcmp(name, commands[i]->name) == 0)
+            return asks ? run_command(commands[i], 2, help)
+                        : run_command(commands[i], argc - 1, argv + 1);
     }
     fprintf(stderr, "ullage: error: there is no command %s; see ullage --help\n", name);
     return UL_USAGE;

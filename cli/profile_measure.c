@@ -3,7 +3,6 @@
  * compiled models run. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/profile_internal.h"
-#include "codegen/target.h"
 #include "ir/text.h"
 
 #include <jansson.h>
@@ -119,7 +118,7 @@ static void put_overhead(struct ul_text *text)
 
 /* ---- through the pipeline ---- */
 
-static enum ul_status build(struct ul_cli_job *job, enum ul_measure_program program)
+static enum ul_status build(struct ul_compile *compile, enum ul_measure_program program)
 {
     static void (*const writers[UL_MEASURE_PROGRAMS])(struct ul_text *) = {
         [UL_MEASURE_RATES] = put_rates,
@@ -127,47 +126,49 @@ static enum ul_status build(struct ul_cli_job *job, enum ul_measure_program prog
         [UL_MEASURE_OVERHEAD] = put_overhead,
     };
     static const char *const left_out[] = {"simplify", "cse", "fuse"};
+    struct ul_plan_options planning = {.pack = program == UL_MEASURE_MEMORY ? UL_PACK_GREEDY
+                                                                            : UL_PACK_NONE,
+                                       .order = UL_ORDER_FILE};
     struct ul_text text;
     struct ul_passes_options passes = {.disabled = left_out, .disabled_count = 3};
     struct ul_program_options options = {
-        .target = ul_target_find("c"), .thread_count = 1, .profile = &job->profile};
-    ul_text_init(&text, &job->keep);
+        .target = ul_target_find("c"), .thread_count = 1, .profile = &compile->profile};
+    ul_text_init(&text, &compile->keep);
     ul_text_put(&text, "graph \"profile\"\n");
     writers[program](&text);
-    job->profile = *ul_profile_find(UL_PROFILE_DEFAULT);
-    UL_TRY(ul_graph_parse(&job->graph, &job->keep, text.data, NULL, &job->diag));
-    UL_TRY(ul_passes_run(&job->graph, &job->scratch, &passes, &job->diag));
-    UL_TRY(ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag));
-    job->options.planning.pack = program == UL_MEASURE_MEMORY ? UL_PACK_GREEDY : UL_PACK_NONE;
-    job->options.planning.order = UL_ORDER_FILE;
-    memset(job->plan_sha256, '0', sizeof job->plan_sha256 - 1);
-    memset(job->model.sha256, '0', sizeof job->model.sha256 - 1);
-    return ul_plan_solve(&job->keep, job->program->problem, &job->options.planning, &job->plan,
-                         &job->diag);
+    compile->profile = *ul_profile_find(UL_PROFILE_DEFAULT);
+    UL_TRY(ul_graph_parse(&compile->graph, &compile->keep, text.data, NULL, &compile->diag));
+    UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &passes, &compile->diag));
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag));
+    memset(compile->plan_sha256, '0', sizeof compile->plan_sha256 - 1);
+    memset(compile->model.sha256, '0', sizeof compile->model.sha256 - 1);
+    return ul_plan_solve(&compile->keep, compile->program->problem, &planning, &compile->plan,
+                         &compile->diag);
 }
 
-static enum ul_status bad_result(struct ul_cli_job *job, const char *what)
+static enum ul_status bad_result(struct ul_compile *compile, const char *what)
 {
-    return ul_diag_set(&job->diag, UL_INTERNAL, "the program that measures %s", what);
+    return ul_diag_set(&compile->diag, UL_INTERNAL, "the program that measures %s", what);
 }
 
-/* The times in the program's JSON, in the order of the program's steps. */
-static enum ul_status collect_times(struct ul_cli_job *job, const json_t *root,
-                                    struct ul_measured *measured)
+/* The times in the program's JSON, in the order of the program's steps. What is kept of them lives
+ * in `arena`. */
+static enum ul_status collect_times(struct ul_compile *compile, struct ul_arena *arena,
+                                    const json_t *root, struct ul_measured *measured)
 {
-    const struct ul_program *program = job->program;
+    const struct ul_program *program = compile->program;
     const json_t *steps = json_object_get(root, "steps");
     const json_t *latency = json_object_get(root, "latency_seconds");
     measured->run_ns = 1e9 * json_number_value(json_object_get(latency, "min"));
     measured->step_count = program->step_count;
-    measured->steps =
-        UL_NEW_ARRAY(job->options.arena, struct ul_measured_step, program->step_count);
+    measured->steps = UL_NEW_ARRAY(arena, struct ul_measured_step, program->step_count);
     for (uint32_t i = 0; i < program->step_count; i++) {
         const struct ul_program_step *step = &program->steps[i];
-        struct ul_work *work = UL_NEW(job->options.arena, struct ul_work);
+        struct ul_work *work = UL_NEW(arena, struct ul_work);
         *work = step->work;
         measured->steps[i] = (struct ul_measured_step){
-            .label = ul_arena_copy_string(job->options.arena, job->graph.nodes[step->node].name),
+            .label = ul_arena_copy_string(arena, compile->graph.nodes[step->node].name),
             .work = work,
             .moved_bytes = step->traffic.moved_bytes};
         for (size_t k = 0; k < json_array_size(steps); k++) {
@@ -178,63 +179,64 @@ static enum ul_status collect_times(struct ul_cli_job *job, const json_t *root,
                     1e9 * json_number_value(json_object_get(item, "least_seconds"));
         }
         if (!(measured->steps[i].min_ns > 0) || !(measured->run_ns > 0))
-            return bad_result(job, "left out a step");
+            return bad_result(compile, "left out a step");
     }
     return UL_OK;
 }
 
-static enum ul_status read_times(struct ul_cli_job *job, const char *path,
-                                 struct ul_measured *measured)
+static enum ul_status read_times(struct ul_compile *compile, struct ul_arena *keep,
+                                 const char *path, struct ul_measured *measured)
 {
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL)
-        return bad_result(job, "wrote no result");
-    enum ul_status status = collect_times(job, root, measured);
+        return bad_result(compile, "wrote no result");
+    enum ul_status status = collect_times(compile, keep, root, measured);
     json_decref(root);
     return status;
 }
 
-static enum ul_status run(struct ul_cli_job *job, const char *directory,
+static enum ul_status run(struct ul_compile *compile, struct ul_arena *keep, const char *directory,
                           struct ul_measured *measured)
 {
-    struct ul_arena *arena = &job->keep;
+    struct ul_arena *arena = &compile->keep;
     const char *program = ul_arena_printf(arena, "%s/measure", directory);
     const char *result = ul_arena_printf(arena, "%s/times.json", directory);
     const char *log = ul_arena_printf(arena, "%s/log", directory);
     const char *source = ul_arena_printf(arena, "%s/source", directory);
     const char *const argv[] = {program,      "--bench", "--profile", "--warmup", "0.1",
                                 "--duration", "1",       "--json",    result,     NULL};
-    UL_TRY(ul_cli_emit(job, source));
-    UL_TRY(ul_cli_make(job, source, program));
-    ul_cli_progress("measuring");
-    int code = ul_cli_execute(argv, log);
-    ul_cli_progress(NULL);
+    UL_TRY(ul_compile_emit(compile, source));
+    UL_TRY(ul_compile_make(compile, source, program));
+    ul_cli_progress(NULL, "measuring");
+    int code = ul_process_run(argv, log);
+    ul_cli_progress(NULL, NULL);
     if (code != 0)
-        return bad_result(job, ul_arena_printf(arena, "ended with code %d", code));
-    return read_times(job, result, measured);
+        return bad_result(compile, ul_arena_printf(arena, "ended with code %d", code));
+    return read_times(compile, keep, result, measured);
 }
 
-/* A job of its own, whose diag and result go to `job`. */
+/* A compile of its own, whose diag and result go to `job`. */
 enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
                                   struct ul_measured *measured)
 {
-    struct ul_cli_job inner;
+    struct ul_compile inner;
     const char *directory = NULL;
-    ul_cli_job_init(&inner);
-    inner.options.arena = &job->keep;
-    inner.options.cc = job->options.cc;
-    inner.options.cflags = job->options.cflags;
-    inner.options.march = job->options.march;
+    const struct ul_compile_options *options = &job->compile.options;
+    ul_compile_init(&inner);
+    inner.progress = ul_cli_progress;
+    inner.options.cc = options->cc;
+    inner.options.cflags = options->cflags;
+    inner.options.march = options->march;
     enum ul_status status = build(&inner, program);
     if (status == UL_OK)
-        status = ul_cli_temporary(&inner.keep, &directory, &inner.diag);
+        status = ul_temporary_make(&inner.keep, &directory, &inner.diag);
     if (status == UL_OK)
-        status = run(&inner, directory, measured);
+        status = run(&inner, &job->compile.keep, directory, measured);
     if (directory != NULL)
-        ul_cli_remove_temporary(directory);
+        ul_temporary_remove(directory);
     if (status != UL_OK)
-        ul_diag_set(&job->diag, status, "%s", inner.diag.text);
-    ul_cli_job_done(&inner);
+        ul_diag_set(&job->compile.diag, status, "%s", inner.diag.text);
+    ul_compile_done(&inner);
     return status;
 }

@@ -19,16 +19,15 @@ static bool is_same_file(const char *left, const char *right)
 
 static enum ul_status check_target(struct ul_cli_job *job, const char *flag, const char *target)
 {
-    const struct ul_cli_options *options = &job->options;
+    const struct ul_compile_options *options = &job->compile.options;
     const char *input = NULL;
-    for (uint32_t i = 0; i < options->files.count; i++) {
-        if (is_same_file(target, options->files.items[i]))
-            input = options->files.items[i];
+    for (uint32_t i = 0; i < job->files.count; i++) {
+        if (is_same_file(target, job->files.items[i]))
+            input = job->files.items[i];
     }
     for (uint32_t i = 0; i < options->consts.count; i++) {
-        const char *equals = strrchr(options->consts.items[i], '=');
-        if (equals != NULL && is_same_file(target, equals + 1))
-            input = equals + 1;
+        if (is_same_file(target, options->consts.items[i].value))
+            input = options->consts.items[i].value;
     }
     if (options->plan != NULL && is_same_file(target, options->plan))
         input = options->plan;
@@ -36,8 +35,8 @@ static enum ul_status check_target(struct ul_cli_job *job, const char *flag, con
         input = options->profile;
     if (input == NULL)
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_USAGE, "%s %s would destroy the input %s; give another name",
-                       flag, target, input);
+    return ul_diag_set(&job->compile.diag, UL_USAGE,
+                       "%s %s would destroy the input %s; give another name", flag, target, input);
 }
 
 static bool is_generated(const char *path)
@@ -62,9 +61,9 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
     for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder))
         empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
     closedir(folder);
-    if (empty || is_generated(ul_arena_printf(&job->keep, "%s/model.c", path)))
+    if (empty || is_generated(ul_arena_printf(&job->compile.keep, "%s/model.c", path)))
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_USAGE,
+    return ul_diag_set(&job->compile.diag, UL_USAGE,
                        "%s %s: the folder holds files that are no earlier result of ullage; "
                        "give an empty or a new one",
                        option, path);
@@ -77,10 +76,11 @@ static enum ul_status check_place(struct ul_cli_job *job, const char *flag, cons
     struct stat info;
     if (slash == NULL || slash == target)
         return UL_OK;
-    const char *folder = ul_arena_printf(&job->keep, "%.*s", (int)(slash - target), target);
+    const char *folder = ul_arena_printf(&job->compile.keep, "%.*s", (int)(slash - target), target);
     if (stat(folder, &info) == 0 || errno != ENOENT)
         return UL_OK;
-    return ul_diag_set(&job->diag, UL_IO, "%s %s: there is no folder %s", flag, target, folder);
+    return ul_diag_set(&job->compile.diag, UL_IO, "%s %s: there is no folder %s", flag, target,
+                       folder);
 }
 
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
@@ -89,7 +89,7 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
     if (options->output != NULL && options->json != NULL &&
         (strcmp(options->output, options->json) == 0 ||
          is_same_file(options->output, options->json)))
-        return ul_diag_set(&job->diag, UL_USAGE,
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "%s takes the result of -o or that of --json, not both",
                            strcmp(options->json, "-") == 0 ? "standard output" : options->json);
     UL_TRY(check_place(job, "-o", options->output));
@@ -102,7 +102,8 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
     if (options->output == NULL)
         return UL_OK;
     UL_TRY(check_target(job, "-o", options->output));
-    if (options->weights == NULL || strcmp(options->weights, "file") != 0)
+    if (job->compile.options.weights != UL_WEIGHTS_FILE)
         return UL_OK;
-    return check_target(job, "-o", ul_arena_printf(&job->keep, "%s.weights", options->output));
+    return check_target(job, "-o",
+                        ul_arena_printf(&job->compile.keep, "%s.weights", options->output));
 }

@@ -6,7 +6,7 @@
  * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
  * long as all together add at most a tenth of the model's weights. This is decided before
  * planning, from the graph, the profile and the number of threads alone; where a budget cannot be
- * kept with the bytes of it, the program is built again without (cli/budget.c).
+ * kept with the bytes of it, the program is built again without (compile/budget.c).
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */

@@ -13,7 +13,7 @@ cp "$digits" mine.onnx
 expect 0 'digits/test_data_set_0$' "$ullage" verify "$digits" --cflags -O0 --norm 0
 # its tolerances: by elements, or by the norm, which --norm sets or leaves out
 for option in rtol atol norm; do
-    expect 1 "^ullage: error: --$option \"tight\": expected a number of at least 0" \
+    expect 1 "^ullage: error: --$option tight: expected a number of at least 0" \
         "$ullage" verify missing.onnx --$option tight
 done
 expect 0 '^An element is right|--norm 0$' "$ullage" verify --help

@@ -19,10 +19,11 @@ allowed() {
     codegen) echo codegen ir planner base runtime/lib/ul_hash.h runtime/lib/ul_call.h runtime/lib/ul_dnnl_desc.h runtime/lib/ul_pack.h runtime/lib/ul_winograd.h ;;
     report) echo report planner ir base ;;
     runtime) echo ;;
-    cli) echo cli base frontend ir passes planner codegen report ;;
+    compile) echo compile base frontend ir passes planner codegen report ;;
+    cli) echo cli compile report planner ir ;;
     esac
 }
-for folder in base frontend ir passes planner codegen report runtime cli; do
+for folder in base frontend ir passes planner codegen report compile runtime cli; do
     while IFS=: read -r file include; do
         target=${include%%/*}
         ok=no
@@ -52,9 +53,10 @@ gone=$(comm -13 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^$
 # Memory comes from base/arena.c alone; frees of what a library allocated are no allocation.
 grep -nE '\b(malloc|calloc|realloc|strdup|strndup|asprintf)\(' \
     $(git ls-files 'base/*.c' 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' 'codegen/*.c' \
-        'report/*.c' 'cli/*.c' | grep -v '^base/arena.c$') && fail "memory from outside base/arena.c"
+        'report/*.c' 'compile/*.c' 'cli/*.c' | grep -v '^base/arena.c$') && fail "memory from outside base/arena.c"
 grep -nE '\bexit\(' $(git ls-files 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' \
-    'codegen/*.c' 'report/*.c') && fail "exit() outside of cli/"
+    'codegen/*.c' 'report/*.c' 'compile/*.c') && fail "exit() outside of cli/"
+grep -nE '\b(printf|puts|putchar)\(|\bstdout\b' $(git ls-files 'compile/*.c') && fail "compile/ prints"
 
 if command -v clang-format >/dev/null; then
     files=$(git ls-files '*.c' '*.h' | grep -vE '^tests/(runtime|bench)/.*/(model|gen)')

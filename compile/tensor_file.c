@@ -1,5 +1,5 @@
 /* Constants for --const: numpy's .npy (format 1.0 to 3.0, C order) or an ONNX TensorProto. */
-#include "cli/cli.h"
+#include "compile/compile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +72,8 @@ static enum ul_status read_npy(struct ul_arena *arena, const struct ul_file *fil
     return UL_OK;
 }
 
-enum ul_status ul_cli_read_tensor(struct ul_arena *arena, const char *path,
-                                  const struct ul_tensor **tensor, struct ul_diag *diag)
+enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
+                                   const struct ul_tensor **tensor, struct ul_diag *diag)
 {
     struct ul_file file;
     UL_TRY(ul_file_map(&file, arena, path, diag));

@@ -1,6 +1,6 @@
 /* Other programs and temporary folders. */
 #define _XOPEN_SOURCE 700
-#include "cli/cli.h"
+#include "compile/compile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@ static void stop_signals(sigset_t *signals)
     }
 }
 
-enum ul_status ul_cli_temporary(struct ul_arena *arena, const char **directory,
-                                struct ul_diag *diag)
+enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
+                                 struct ul_diag *diag)
 {
     const char *base = getenv("TMPDIR");
     char *path = ul_arena_printf(arena, "%s/ullage.XXXXXX", base != NULL ? base : "/tmp");
@@ -50,27 +50,19 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-void ul_cli_remove_tree(const char *directory)
+void ul_tree_remove(const char *directory)
 {
     enum { OPEN_FOLDERS = 16 };
     nftw(directory, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
-void ul_cli_remove_temporary(const char *directory)
+void ul_temporary_remove(const char *directory)
 {
     sigset_t stops;
-    ul_cli_remove_tree(directory);
+    ul_tree_remove(directory);
     stop_signals(&stops);
     sigaddset(&stops, SIGPIPE);
     sigprocmask(SIG_UNBLOCK, &stops, NULL); /* one that waited ends the program now */
-}
-
-void ul_cli_progress(const char *what)
-{
-    if (isatty(STDERR_FILENO)) {
-        fprintf(stderr, what != NULL ? "\r\033[K%s ..." : "\r\033[K", what);
-        fflush(stderr);
-    }
 }
 
 static void on_child(int number)
@@ -115,7 +107,7 @@ static int await(pid_t child, const sigset_t *awaited, int *stop)
     }
 }
 
-int ul_cli_execute(const char *const *argv, const char *capture)
+int ul_process_run(const char *const *argv, const char *capture)
 {
     sigset_t awaited;
     sigset_t blocked;

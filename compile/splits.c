@@ -11,12 +11,11 @@
  * The plans of all variants are merged into the ladder; those at the front give their own rungs
  * with recomputation as well. What is tried does not depend on the budget, so that the ladder stays
  * one ladder. */
-#define _POSIX_C_SOURCE 200809L
-#include "cli/cli.h"
 #include "codegen/program/whole.h"
+#include "compile/compile_internal.h"
+#include "planner/model/effort.h"
 
 #include <string.h>
-#include <time.h>
 
 enum {
     MAX_HALVINGS = 3,
@@ -31,40 +30,33 @@ struct variant {
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
     struct ul_plan lean; /* of steps that take the least scratch, whatever that costs */
-    struct ul_cli_list splits;
+    struct ul_texts splits;
 };
 
 /* What may_split asks about. */
 struct question {
-    const struct ul_cli_job *job;
+    const struct ul_compile *compile;
     struct ul_whole whole;
     struct ul_arena scratch;
 };
 
 struct search {
-    struct ul_cli_job *job;
+    struct ul_compile *compile;
     struct ul_plan_options planning; /* without a budget */
     uint32_t count;
-    struct variant *variants; /* variant 0 is the job's own program */
+    struct variant *variants; /* variant 0 is that of the compile */
     uint64_t steps;
     struct question question;
     double deadline_seconds; /* 0: none */
     bool stopped_by_time;
 };
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
 static bool has_time(struct search *search)
 {
     if (search->deadline_seconds <= 0)
         return true;
-    search->planning.time_limit_seconds = search->deadline_seconds - seconds_now();
+    search->planning.time_limit_seconds = search->deadline_seconds - ul_clock_seconds();
     search->stopped_by_time = search->stopped_by_time || search->planning.time_limit_seconds <= 0;
     return search->planning.time_limit_seconds > 0;
 }
@@ -84,7 +76,7 @@ static bool is_better(const struct variant *a, const struct variant *b)
 
 /* ---- One variant ---- */
 
-static enum ul_status split_graph(struct ul_graph *graph, const struct ul_cli_list *splits,
+static enum ul_status split_graph(struct ul_graph *graph, const struct ul_texts *splits,
                                   struct ul_diag *diag)
 {
     struct ul_arena scratch;
@@ -135,10 +127,10 @@ static enum ul_status plan_lean(struct search *search, struct ul_arena *arena,
 static enum ul_status build_variant(struct search *search, struct variant *variant,
                                     struct ul_diag *diag)
 {
-    const struct ul_program *whole = search->job->program;
+    const struct ul_program *whole = search->compile->program;
     struct ul_program_options options = whole->options;
     options.whole = whole;
-    ul_graph_copy(&variant->graph, &variant->arena, &search->job->graph);
+    ul_graph_copy(&variant->graph, &variant->arena, &search->compile->graph);
     UL_TRY(split_graph(&variant->graph, &variant->splits, diag));
     UL_TRY(ul_program_build(&variant->arena, &variant->graph, &options, &variant->program, diag));
     UL_TRY(ul_plan_solve(&variant->arena, variant->program->problem, &search->planning,
@@ -149,7 +141,7 @@ static enum ul_status build_variant(struct search *search, struct variant *varia
 static bool is_known(const struct search *search, const char *const *texts, uint32_t count)
 {
     for (uint32_t i = 0; i < search->count; i++) {
-        const struct ul_cli_list *splits = &search->variants[i].splits;
+        const struct ul_texts *splits = &search->variants[i].splits;
         bool same = splits->count == count;
         for (uint32_t k = 0; same && k < count; k++)
             same = strcmp(splits->items[k], texts[k]) == 0;
@@ -171,7 +163,7 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
     *variant = (struct variant){.program = NULL};
     ul_arena_init(&variant->arena);
     for (uint32_t i = 0; i < count; i++)
-        ul_cli_list_add(&search->job->keep, &variant->splits, texts[i]);
+        ul_texts_add(&search->compile->keep, &variant->splits, texts[i]);
     enum ul_status status = build_variant(search, variant, &diag);
     if (status == UL_OK) {
         search->steps += variant->program->step_count;
@@ -181,7 +173,7 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
     ul_arena_done(&variant->arena);
     if (status == UL_UNSUPPORTED || status == UL_USAGE)
         return UL_OK;
-    search->job->diag = diag;
+    search->compile->diag = diag;
     return status;
 }
 
@@ -190,19 +182,20 @@ static enum ul_status try_splits(struct search *search, const char *const *texts
 static bool may_split(void *context, const struct ul_graph *graph, ul_node_id first_piece)
 {
     struct question *question = context;
-    bool sure = ul_calls_can_split(&question->scratch, graph, first_piece, question->job->library,
-                                   &question->whole);
+    bool sure = ul_calls_can_split(&question->scratch, graph, first_piece,
+                                   question->compile->library, &question->whole);
     ul_arena_reset(&question->scratch);
     return sure;
 }
 
 /* What the kernels cost, and what they may take over. */
-static struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
+static struct ul_split_facts *kernel_facts(struct ul_compile *compile)
 {
-    const struct ul_program *program = job->program;
-    struct ul_split_facts *facts = UL_NEW(&job->keep, struct ul_split_facts);
-    uint64_t *costs = UL_NEW_ARRAY(&job->keep, uint64_t, job->graph.node_count);
-    uint32_t *first = UL_NEW_ARRAY(&job->keep, uint32_t, (uint64_t)job->graph.value_count + 2);
+    const struct ul_program *program = compile->program;
+    struct ul_split_facts *facts = UL_NEW(&compile->keep, struct ul_split_facts);
+    uint64_t *costs = UL_NEW_ARRAY(&compile->keep, uint64_t, compile->graph.node_count);
+    uint32_t *first =
+        UL_NEW_ARRAY(&compile->keep, uint32_t, (uint64_t)compile->graph.value_count + 2);
     uint32_t count = 0;
     for (uint32_t s = 0; s < program->step_count; s++) {
         const struct ul_program_step *step = &program->steps[s];
@@ -211,9 +204,9 @@ static struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
         for (uint32_t i = 0; i < step->in_place_count; i++, count++)
             first[step->in_place[i].output + 2]++;
     }
-    for (uint32_t v = 0; v < job->graph.value_count; v++)
+    for (uint32_t v = 0; v < compile->graph.value_count; v++)
         first[v + 2] += first[v + 1];
-    ul_value_id *inputs = UL_NEW_ARRAY(&job->keep, ul_value_id, count);
+    ul_value_id *inputs = UL_NEW_ARRAY(&compile->keep, ul_value_id, count);
     for (uint32_t s = 0; s < program->step_count; s++) {
         const struct ul_program_step *step = &program->steps[s];
         for (uint32_t i = 0; i < step->in_place_count; i++)
@@ -230,15 +223,15 @@ static struct ul_split_facts *kernel_facts(struct ul_cli_job *job)
  * its inputs is there, and then behind it. Twice the position, so that there is room between. */
 static uint32_t *ranks_of(struct search *search, const struct ul_graph *graph)
 {
-    struct ul_cli_job *job = search->job;
+    struct ul_compile *compile = search->compile;
     const struct ul_plan *plan = &search->variants[0].plan;
     const struct ul_block *block = &graph->blocks[0];
-    uint32_t *ranks = UL_NEW_ARRAY(&job->keep, uint32_t, graph->node_count);
-    uint32_t *places = UL_NEW_ARRAY(&job->keep, uint32_t, graph->node_count);
+    uint32_t *ranks = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
+    uint32_t *places = UL_NEW_ARRAY(&compile->keep, uint32_t, graph->node_count);
     for (uint32_t n = 0; n < block->node_count; n++)
         places[block->nodes[n]] = n;
     for (uint32_t p = plan->position_count; p-- > 0;) {
-        uint32_t at = places[job->program->steps[plan->positions[p].step].node];
+        uint32_t at = places[compile->program->steps[plan->positions[p].step].node];
         uint32_t group = graph->nodes[block->nodes[at]].group;
         ranks[block->nodes[at]] = 2 * p + 2;
         while (group != UL_NONE && at > 0 && graph->nodes[block->nodes[at - 1]].group == group)
@@ -263,16 +256,16 @@ static uint32_t *ranks_of(struct search *search, const struct ul_graph *graph)
 /* The graph in the order of the plan: what the live sums are that splits have to lower. */
 static struct ul_graph *planned_graph(struct search *search)
 {
-    struct ul_cli_job *job = search->job;
-    struct ul_graph *graph = UL_NEW(&job->keep, struct ul_graph);
-    ul_graph_copy(graph, &job->keep, &job->graph);
+    struct ul_compile *compile = search->compile;
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    ul_graph_copy(graph, &compile->keep, &compile->graph);
     if (graph->block_count > 1)
         return graph; /* steps of loops and branches stay where they are */
     struct ul_block *block = &graph->blocks[0];
     uint32_t rank_count = 2 * search->variants[0].plan.position_count + 2;
     const uint32_t *ranks = ranks_of(search, graph);
-    uint32_t *begins = UL_NEW_ARRAY(&job->keep, uint32_t, (uint64_t)rank_count + 1);
-    ul_node_id *nodes = UL_NEW_ARRAY(&job->keep, ul_node_id, block->node_count);
+    uint32_t *begins = UL_NEW_ARRAY(&compile->keep, uint32_t, (uint64_t)rank_count + 1);
+    ul_node_id *nodes = UL_NEW_ARRAY(&compile->keep, ul_node_id, block->node_count);
     for (uint32_t n = 0; n < block->node_count; n++)
         begins[ranks[block->nodes[n]] + 1]++;
     for (uint32_t r = 0; r < rank_count; r++)
@@ -286,16 +279,17 @@ static struct ul_graph *planned_graph(struct search *search)
 
 static enum ul_status try_targets(struct search *search)
 {
-    struct ul_cli_job *job = search->job;
-    struct ul_split_facts *facts = kernel_facts(job);
+    struct ul_compile *compile = search->compile;
+    struct ul_split_facts *facts = kernel_facts(compile);
     struct question *question = &search->question;
-    if (job->library != NULL) {
-        question->job = job;
-        ul_whole_init(&question->whole, &job->keep, job->program);
+    if (compile->library != NULL) {
+        question->compile = compile;
+        ul_whole_init(&question->whole, &compile->keep, compile->program);
         facts->may_split = may_split;
         facts->context = question;
     }
-    struct ul_split_search *splits = ul_split_search_new(&job->keep, planned_graph(search), facts);
+    struct ul_split_search *splits =
+        ul_split_search_new(&compile->keep, planned_graph(search), facts);
     double whole = (double)ul_split_search_live_bytes(splits);
     double reached = 1.0;
     double missed = 0.0;
@@ -337,27 +331,28 @@ static bool is_in_front(const struct search *search, uint32_t index)
     return true;
 }
 
-/* The variants' arenas end before the ladder does: what it holds is the job's own. */
+/* The variants' arenas end before the ladder does: what it holds is the compile's own. */
 static void merge_plan(struct search *search, uint32_t index, const struct ul_plan *plan)
 {
-    struct ul_cli_job *job = search->job;
+    struct ul_compile *compile = search->compile;
     const struct variant *variant = &search->variants[index];
-    struct ul_plan_rung rung = {.plan = ul_plan_keep(&job->keep, variant->program->problem, plan),
-                                .variant = index};
+    struct ul_plan_rung rung = {
+        .plan = ul_plan_keep(&compile->keep, variant->program->problem, plan), .variant = index};
     struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
-    ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
 }
 
 static enum ul_status merge_ladder(struct search *search, uint32_t index)
 {
-    struct ul_cli_job *job = search->job;
+    struct ul_compile *compile = search->compile;
     const struct ul_problem *problem = search->variants[index].program->problem;
     struct ul_plan_ladder ladder = {.count = 0};
     if (!has_time(search))
         return UL_OK;
-    struct ul_plan base = ul_plan_keep(&job->keep, problem, &search->variants[index].plan);
-    UL_TRY(ul_ladder_build(&job->keep, problem, &search->planning, &base, &ladder, &job->diag));
-    ul_ladder_merge(&job->keep, &job->ladder, &ladder, index);
+    struct ul_plan base = ul_plan_keep(&compile->keep, problem, &search->variants[index].plan);
+    UL_TRY(ul_ladder_build(&compile->keep, problem, &search->planning, &base, &ladder,
+                           &compile->diag));
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
     return UL_OK;
 }
 
@@ -390,62 +385,63 @@ static enum ul_status merge_all(struct search *search)
     return UL_OK;
 }
 
-static bool is_disabled(const struct ul_cli_job *job)
+static bool is_disabled(const struct ul_compile *compile)
 {
-    for (uint32_t i = 0; i < job->options.no_passes.count; i++) {
-        if (strcmp(job->options.no_passes.items[i], "split") == 0)
+    for (uint32_t i = 0; i < compile->options.no_passes.count; i++) {
+        if (strcmp(compile->options.no_passes.items[i], "split") == 0)
             return true;
     }
-    return job->options.splits.count > 0 || job->options.planning.pack == UL_PACK_NONE;
+    return compile->options.splits.count > 0 || compile->options.pack == UL_PACK_NONE;
 }
 
-enum ul_status ul_cli_merge_splits(struct ul_cli_job *job, const struct ul_plan *free_plan)
+enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct ul_plan *free_plan)
 {
-    struct search search = {.job = job, .planning = job->options.planning};
-    if (is_disabled(job) || free_plan->position_count == 0)
+    struct search search = {.compile = compile, .planning = ul_compile_planning(&compile->options)};
+    if (is_disabled(compile) || free_plan->position_count == 0)
         return UL_OK;
     search.planning.budget_bytes = 0;
     if (search.planning.time_limit_seconds > 0)
-        search.deadline_seconds = seconds_now() + search.planning.time_limit_seconds;
-    search.variants = UL_NEW_ARRAY(&job->keep, struct variant, MAX_VARIANTS);
+        search.deadline_seconds = ul_clock_seconds() + search.planning.time_limit_seconds;
+    search.variants = UL_NEW_ARRAY(&compile->keep, struct variant, MAX_VARIANTS);
     search.variants[0] =
-        (struct variant){.graph = job->graph, .program = job->program, .plan = *free_plan};
+        (struct variant){.graph = compile->graph, .program = compile->program, .plan = *free_plan};
     search.count = 1;
-    UL_TRY(plan_lean(&search, &job->keep, &search.variants[0], &job->diag));
+    UL_TRY(plan_lean(&search, &compile->keep, &search.variants[0], &compile->diag));
     ul_arena_init(&search.question.scratch);
     enum ul_status status = try_targets(&search);
     ul_arena_done(&search.question.scratch);
     if (status == UL_OK)
         status = merge_all(&search);
     struct ul_report_splits *splits =
-        UL_NEW_ARRAY(&job->keep, struct ul_report_splits, search.count);
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_splits, search.count);
     for (uint32_t i = 0; i < search.count; i++)
         splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
                                               .texts = search.variants[i].splits.items};
-    job->report.variants = splits;
-    for (uint32_t i = 0; search.stopped_by_time && i < job->ladder.count; i++)
-        job->ladder.rungs[i].plan.stopped_by_time = true;
+    compile->report.variants = splits;
+    for (uint32_t i = 0; search.stopped_by_time && i < compile->ladder.count; i++)
+        compile->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < search.count; i++)
         ul_arena_done(&search.variants[i].arena);
     return status;
 }
 
-enum ul_status ul_cli_apply_variant(struct ul_cli_job *job, uint32_t variant)
+enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t variant)
 {
     if (variant == 0)
         return UL_OK;
-    /* The program without splits keeps its graph, for comparison; the job gets another. */
-    struct ul_graph *graph = UL_NEW(&job->keep, struct ul_graph);
-    struct ul_program *whole = UL_NEW(&job->keep, struct ul_program);
-    struct ul_program_options options = job->program->options;
-    *graph = job->graph;
-    *whole = *job->program;
+    /* The program without splits keeps its graph, for comparison; the compile gets another. */
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    struct ul_program *whole = UL_NEW(&compile->keep, struct ul_program);
+    struct ul_program_options options = compile->program->options;
+    *graph = compile->graph;
+    *whole = *compile->program;
     whole->graph = graph;
     options.whole = whole;
-    const struct ul_report_splits *splits = &job->report.variants[variant];
+    const struct ul_report_splits *splits = &compile->report.variants[variant];
     for (uint32_t i = 0; i < splits->count; i++)
-        ul_cli_list_add(&job->keep, &job->options.splits, splits->texts[i]);
-    ul_graph_copy(&job->graph, &job->keep, graph);
-    UL_TRY(split_graph(&job->graph, &job->options.splits, &job->diag));
-    return ul_program_build(&job->keep, &job->graph, &options, &job->program, &job->diag);
+        ul_texts_add(&compile->keep, &compile->options.splits, splits->texts[i]);
+    ul_graph_copy(&compile->graph, &compile->keep, graph);
+    UL_TRY(split_graph(&compile->graph, &compile->options.splits, &compile->diag));
+    return ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag);
 }

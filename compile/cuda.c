@@ -1,10 +1,9 @@
-/* What target cuda asks of the command line: nvcc, the workspace of library calls, whether cuDNN is
+/* What target cuda asks of this machine: nvcc, the workspace of library calls, whether cuDNN is
  * called. To plan and to emit needs nothing of CUDA on this machine; whether cuDNN stands beside
  * the toolkit is looked up by the names of files, and plan.json says what was found. */
 #define _XOPEN_SOURCE 700
-#include "cli/cli.h"
+#include "compile/compile_internal.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,20 +46,20 @@ static const char *absolute(struct ul_arena *arena, const char *command)
     return whole;
 }
 
-const char *ul_cli_nvcc(struct ul_cli_job *job)
+const char *ul_compile_nvcc(struct ul_compile *compile)
 {
     const char *environment = getenv("NVCC");
-    if (job->options.nvcc != NULL)
-        return absolute(&job->keep, job->options.nvcc);
+    if (compile->options.nvcc != NULL)
+        return absolute(&compile->keep, compile->options.nvcc);
     if (environment != NULL && environment[0] != '\0')
-        return absolute(&job->keep, environment);
-    bool usual = program_path(&job->keep, "nvcc") == NULL && access(USUAL_NVCC, X_OK) == 0;
+        return absolute(&compile->keep, environment);
+    bool usual = program_path(&compile->keep, "nvcc") == NULL && access(USUAL_NVCC, X_OK) == 0;
     return usual ? USUAL_NVCC : "nvcc";
 }
 
-bool ul_cli_has_nvcc(struct ul_cli_job *job)
+bool ul_compile_has_nvcc(struct ul_compile *compile)
 {
-    return program_path(&job->keep, ul_cli_nvcc(job)) != NULL;
+    return program_path(&compile->keep, ul_compile_nvcc(compile)) != NULL;
 }
 
 /* ---- cuDNN ---- */
@@ -89,74 +88,45 @@ static bool has_cudnn(struct ul_arena *arena, const char *root)
 
 /* In the toolkit that nvcc is of, or where the system keeps what it was given as packages. What has
  * headers in its own folder links what they declare by itself: tests/cuda_emulation/nvcc. */
-static bool finds_cudnn(struct ul_cli_job *job)
+static bool finds_cudnn(struct ul_compile *compile)
 {
-    const char *nvcc = program_path(&job->keep, ul_cli_nvcc(job));
+    const char *nvcc = program_path(&compile->keep, ul_compile_nvcc(compile));
     char *real = nvcc != NULL ? realpath(nvcc, NULL) : NULL;
     if (real == NULL)
         return false;
     char *slash = strrchr(real, '/');
     *slash = '\0';
-    bool found = has_cudnn(&job->keep, ul_arena_printf(&job->keep, "%s/..", real)) ||
-                 has_cudnn(&job->keep, "/usr") ||
-                 access(ul_arena_printf(&job->keep, "%s/include/cudnn.h", real), R_OK) == 0;
+    bool found = has_cudnn(&compile->keep, ul_arena_printf(&compile->keep, "%s/..", real)) ||
+                 has_cudnn(&compile->keep, "/usr") ||
+                 access(ul_arena_printf(&compile->keep, "%s/include/cudnn.h", real), R_OK) == 0;
     free(real);
     return found;
 }
 
 /* ---- options ---- */
 
-enum ul_status ul_cli_apply_cuda(struct ul_cli_job *job, struct ul_program_options *program)
+enum ul_status ul_compile_resolve_cuda(struct ul_compile *compile,
+                                       struct ul_program_options *program)
 {
-    const struct ul_cli_options *given = &job->options;
-    const char *cudnn = given->with_cudnn != NULL ? given->with_cudnn : "auto";
-    bool on = strcmp(cudnn, "on") == 0;
-    bool found = strcmp(cudnn, "found") == 0; /* by the plan that says so */
-    bool automatic = strcmp(cudnn, "auto") == 0;
-    program->workspace_bytes = UL_PROGRAM_WORKSPACE_BYTES;
-    if (given->workspace != NULL && !ul_size_parse(given->workspace, &program->workspace_bytes))
-        return ul_diag_set(&job->diag, UL_USAGE,
-                           "--workspace %s: expected a size: 64MiB, 64M, 65536, 0",
-                           given->workspace);
-    if (!on && !found && !automatic && strcmp(cudnn, "off") != 0)
-        return ul_diag_set(&job->diag, UL_USAGE, "--with-cudnn %s: expected auto, on or off",
-                           cudnn);
-    if (!program->target->is_device)
-        return UL_OK;
+    struct ul_compile_options *options = &compile->options;
+    const struct ul_option *workspace = ul_option_find(options->base.table, "workspace");
+    bool is_auto = options->with_cudnn == UL_CUDNN_AUTO;
     if (program->weights_rom)
-        return ul_diag_set(&job->diag, UL_UNSUPPORTED,
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "
                            "use arena (in the program's file) or file (beside it)",
                            program->target->name);
-    program->has_cudnn = on || found || (automatic && finds_cudnn(job));
-    program->needs_cudnn = on;
-    program->tf32 = given->tf32;
+    if (!ul_option_is_set(&options->base, workspace))
+        options->workspace_bytes = UL_PROGRAM_WORKSPACE_BYTES;
+    if (is_auto)
+        options->with_cudnn = finds_cudnn(compile) ? UL_CUDNN_FOUND : UL_CUDNN_OFF;
+    program->workspace_bytes = options->workspace_bytes;
+    program->has_cudnn = options->with_cudnn != UL_CUDNN_OFF;
+    program->needs_cudnn = options->with_cudnn == UL_CUDNN_ON;
+    program->tf32 = options->tf32;
+    compile->cudnn = program->needs_cudnn ? "on"
+                     : program->has_cudnn ? "found"
+                     : is_auto            ? "not found"
+                                          : "off";
     return UL_OK;
-}
-
-const char *ul_cli_cudnn(const struct ul_cli_job *job)
-{
-    const struct ul_program_options *program = &job->program->options;
-    const char *given = job->options.with_cudnn;
-    if (!program->target->is_device)
-        return NULL;
-    if (program->has_cudnn)
-        return program->needs_cudnn ? "on" : "found";
-    return given == NULL || strcmp(given, "auto") == 0 ? "not found" : "off";
-}
-
-void ul_cli_describe_cuda(struct ul_cli_job *job, struct ul_report_option *list, uint32_t *count)
-{
-    const struct ul_program_options *program = &job->program->options;
-    if (!program->target->is_device)
-        return;
-    list[(*count)++] = (struct ul_report_option){
-        .name = "workspace",
-        .value = ul_arena_printf(&job->keep, "%" PRIu64, program->workspace_bytes)};
-    list[(*count)++] = (struct ul_report_option){.name = "with-cudnn",
-                                                 .value = program->needs_cudnn ? "on"
-                                                          : program->has_cudnn ? "found"
-                                                                               : "off"};
-    if (program->tf32)
-        list[(*count)++] = (struct ul_report_option){.name = "tf32", .value = ""};
 }

@@ -1,0 +1,126 @@
+/* Plans under a budget: the ladder when the plan without one is too large, and what stands in the
+ * way when nothing fits. */
+#include "codegen/program/winograd.h"
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+static uint64_t reserved_of(const struct ul_compile *compile)
+{
+    return compile->plan.reserved_bytes[0];
+}
+
+/* The ladder below the plan without a budget, which compile->plan is. */
+static enum ul_status make_ladder(struct ul_compile *compile)
+{
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    UL_TRY(ul_ladder_build(&compile->keep, compile->program->problem, &planning, &compile->plan,
+                           &compile->ladder, &compile->diag));
+    return ul_compile_merge_splits(compile, &compile->plan);
+}
+
+/* Larger weights for faster convolutions are the first thing to give up. */
+static enum ul_status build_direct(struct ul_compile *compile)
+{
+    struct ul_program_options options = compile->program->options;
+    options.conv = UL_CONV_DIRECT;
+    compile->options.conv = UL_CONV_DIRECT; /* for the plan to name */
+    return ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag);
+}
+
+static enum ul_status solve(struct ul_compile *compile)
+{
+    struct ul_plan_options free = ul_compile_planning(&compile->options);
+    uint64_t budget = compile->options.budget_bytes;
+    struct ul_plan_rung rung;
+    free.budget_bytes = 0;
+    UL_TRY(ul_plan_solve(&compile->keep, compile->program->problem, &free, &compile->plan,
+                         &compile->diag));
+    bool fits = budget == 0 || reserved_of(compile) <= budget;
+    if ((!fits || compile->wants_ladder) && ul_program_has_winograd(compile->program) &&
+        compile->program->options.conv == UL_CONV_BEST) {
+        compile->winograd_bytes = reserved_of(compile);
+        UL_TRY(build_direct(compile));
+        UL_TRY(ul_plan_solve(&compile->keep, compile->program->problem, &free, &compile->plan,
+                             &compile->diag));
+        fits = budget == 0 || reserved_of(compile) <= budget;
+    }
+    if (fits && !compile->wants_ladder)
+        return UL_OK;
+    UL_TRY(make_ladder(compile));
+    ul_ladder_pick(&compile->ladder, fits ? 0 : budget, &rung);
+    compile->plan = rung.plan;
+    return ul_compile_apply_variant(compile, rung.variant);
+}
+
+enum ul_status ul_compile_solve(struct ul_compile *compile)
+{
+    ul_compile_progress(compile, "planning");
+    enum ul_status status = solve(compile);
+    ul_compile_progress(compile, NULL);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, compile->model.path);
+    return status;
+}
+
+/* ---- What does not fit ---- */
+
+static void put_alive(struct ul_compile *compile, struct ul_text *text)
+{
+    enum { MAX_NAMED = 6 };
+    const struct ul_plan *plan = &compile->plan;
+    uint32_t *alive;
+    uint64_t others = 0;
+    uint32_t count = ul_report_alive(&compile->report, &compile->keep, MAX_NAMED, &alive);
+    if (plan->position_count == 0)
+        return;
+    const struct ul_report_step *peak =
+        &compile->report.steps[plan->positions[plan->peak_position].step];
+    ul_text_printf(text, "\nIts peak is at step %u, %s; alive there beside %llu bytes of weights:",
+                   plan->peak_position, ul_quote(&compile->keep, peak->node),
+                   (unsigned long long)plan->rows.class_bytes[UL_PLAN_WEIGHTS]);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[alive[i]];
+        const char *name =
+            range->value == UL_PLAN_NONE
+                ? "scratch"
+                : ul_quote(&compile->keep, compile->report.values[range->value].name);
+        if (i < MAX_NAMED)
+            ul_text_printf(text, "\n  %12llu  %s", (unsigned long long)range->size_bytes, name);
+        else
+            others += range->size_bytes;
+    }
+    if (count > MAX_NAMED)
+        ul_text_printf(text, "\n  %12llu  in %u more", (unsigned long long)others,
+                       count - MAX_NAMED);
+}
+
+enum ul_status ul_compile_require_fit(struct ul_compile *compile)
+{
+    uint64_t budget = compile->options.budget_bytes;
+    uint64_t reserved = reserved_of(compile);
+    struct ul_text text;
+    if (budget == 0 || reserved <= budget)
+        return UL_OK;
+    ul_text_init(&text, &compile->keep);
+    ul_text_printf(&text,
+                   "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n"
+                   "The smallest budget known to work is %llu bytes",
+                   compile->report.model_name, (unsigned long long)reserved,
+                   (unsigned long long)(reserved - budget), (unsigned long long)budget,
+                   (unsigned long long)compile->plan.smallest_budget_bytes);
+    uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
+    if (budget < floor_bytes)
+        ul_text_printf(&text, "; it is proven that %llu are needed.",
+                       (unsigned long long)floor_bytes);
+    else
+        ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
+                       (unsigned long long)floor_bytes);
+    put_alive(compile, &text);
+    bool is_f32 = compile->options.precision == UL_PRECISION_F32;
+    ul_text_printf(&text, "\nA smaller batch or shape%s%s and --io caller make it smaller.",
+                   is_f32 ? ", --precision bf16" : "",
+                   ul_target_find(compile->options.target)->is_device ? "" : ", --weights rom");
+    return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
+}

@@ -1,0 +1,200 @@
+/* The whole pipeline: load, passes, program, plan, check; emit.c goes on from there. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+void ul_compile_init(struct ul_compile *compile)
+{
+    memset(compile, 0, sizeof *compile);
+    ul_arena_init(&compile->keep);
+    ul_arena_init(&compile->scratch);
+    compile->options.base.table = &ul_compile_option_table;
+    compile->options.base.arena = &compile->keep;
+}
+
+void ul_compile_done(struct ul_compile *compile)
+{
+    if (compile->library != NULL)
+        ul_library_close(compile->library);
+    if (compile->loaded)
+        ul_model_done(&compile->model);
+    ul_arena_done(&compile->scratch);
+    ul_arena_done(&compile->keep);
+}
+
+enum ul_status ul_compile_set(struct ul_compile *compile, const char *name, const char *value)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+    if (row == NULL)
+        return ul_diag_set(&compile->diag, UL_USAGE, "there is no option --%s",
+                           ul_option_shown(&compile->keep, name));
+    if ((value == NULL) != (row->kind == UL_OPTION_FLAG))
+        return ul_diag_set(&compile->diag, UL_USAGE, "option --%s takes %s value", name,
+                           value == NULL ? "a" : "no");
+    return ul_option_set(&compile->options.base, row, value, &compile->diag);
+}
+
+void ul_compile_progress(const struct ul_compile *compile, const char *what)
+{
+    if (compile->progress != NULL)
+        compile->progress(compile->progress_context, what);
+}
+
+/* ---- load ---- */
+
+static void list_dims(struct ul_compile *compile, struct ul_frontend_options *frontend)
+{
+    const struct ul_named_sizes *list = &compile->options.dims;
+    struct ul_frontend_dim *dims =
+        UL_NEW_ARRAY(&compile->keep, struct ul_frontend_dim, list->count);
+    for (uint32_t i = 0; i < list->count; i++)
+        dims[i] =
+            (struct ul_frontend_dim){.name = list->items[i].name, .size = list->items[i].dims[0]};
+    frontend->dims = dims;
+    frontend->dim_count = list->count;
+}
+
+static void list_shapes(struct ul_compile *compile, struct ul_frontend_options *frontend)
+{
+    const struct ul_named_sizes *list = &compile->options.shapes;
+    struct ul_frontend_shape *shapes =
+        UL_NEW_ARRAY(&compile->keep, struct ul_frontend_shape, list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        shapes[i] =
+            (struct ul_frontend_shape){.input = list->items[i].name, .rank = list->items[i].rank};
+        memcpy(shapes[i].dims, list->items[i].dims, sizeof shapes[i].dims);
+    }
+    frontend->shapes = shapes;
+    frontend->shape_count = list->count;
+}
+
+static enum ul_status read_consts(struct ul_compile *compile, struct ul_frontend_options *frontend)
+{
+    const struct ul_pairs *list = &compile->options.consts;
+    struct ul_frontend_const *consts =
+        UL_NEW_ARRAY(&compile->keep, struct ul_frontend_const, list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        consts[i].input = list->items[i].name;
+        UL_TRY(ul_tensor_read_file(&compile->keep, list->items[i].value, &consts[i].tensor,
+                                   &compile->diag));
+    }
+    frontend->consts = consts;
+    frontend->const_count = list->count;
+    return UL_OK;
+}
+
+enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path)
+{
+    struct ul_frontend_options frontend = {.dim_count = 0};
+    UL_ASSERT(!compile->loaded);
+    list_dims(compile, &frontend);
+    list_shapes(compile, &frontend);
+    UL_TRY(read_consts(compile, &frontend));
+    compile->loaded = true;
+    return ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
+                            &compile->diag);
+}
+
+/* ---- build ---- */
+
+static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
+{
+    struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
+                                        .disabled_count = compile->options.no_passes.count,
+                                        .biases_alike = target->biases_alike,
+                                        .filters_last = target->filters_last,
+                                        .products_joined = target->products_joined,
+                                        .channels_last = target->channels_last,
+                                        .precision = ul_compile_storage(&compile->options),
+                                        .print_after = compile->options.print_after,
+                                        .stop_after = compile->options.stop_after};
+    if (compile->library != NULL) {
+        options.is_call = ul_library_supports;
+        options.library = compile->library;
+    }
+    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+}
+
+/* The last pass alone, where chains are to be computed in pieces. */
+static enum ul_status run_split(struct ul_compile *compile)
+{
+    struct ul_passes_options options = {.only = "split",
+                                        .splits = compile->options.splits.items,
+                                        .split_count = compile->options.splits.count,
+                                        .print_after = compile->options.print_after};
+    if (compile->options.splits.count == 0)
+        return UL_OK;
+    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+}
+
+/* The program, and, where chains are split, that of the graph before: a piece must add up as the
+ * whole does. */
+static enum ul_status build_program(struct ul_compile *compile, struct ul_program_options *options)
+{
+    struct ul_program *whole = NULL;
+    if (compile->options.splits.count > 0) {
+        struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+        ul_graph_copy(graph, &compile->keep, &compile->graph);
+        UL_TRY(ul_program_build(&compile->keep, graph, options, &whole, &compile->diag));
+        UL_TRY(run_split(compile));
+    }
+    options->whole = whole;
+    return ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
+                            &compile->diag);
+}
+
+static enum ul_status simplify(struct ul_compile *compile, const struct ul_target *target)
+{
+    const char *stop = compile->options.stop_after;
+    UL_TRY(run_passes(compile, target));
+    return stop != NULL && strcmp(stop, "split") == 0 ? run_split(compile) : UL_OK;
+}
+
+static enum ul_status build(struct ul_compile *compile, const char *model_path)
+{
+    struct ul_program_options program;
+    if (compile->options.plan != NULL)
+        UL_TRY(ul_compile_read_header(compile));
+    else
+        UL_TRY(ul_compile_fit(compile));
+    UL_TRY(ul_compile_read_profile(compile));
+    UL_TRY(ul_compile_resolve(compile, &program));
+    ul_compile_progress(compile, "reading and simplifying the model");
+    enum ul_status status = ul_compile_load(compile, model_path);
+    bool is_read = status == UL_OK; /* else the text names the file */
+    if (is_read)
+        status = simplify(compile, program.target);
+    ul_compile_progress(compile, NULL);
+    if (status == UL_OK && compile->options.stop_after == NULL)
+        status = build_program(compile, &program);
+    if (is_read && status != UL_OK)
+        ul_diag_prefix(&compile->diag, model_path);
+    return status;
+}
+
+/* Another model may fail in any way with a plan's options; that it is another says more. It may
+ * also be the same graph with other weights: then the plan serves. */
+enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path)
+{
+    enum ul_status status = build(compile, model_path);
+    if (status != UL_OK && ul_compile_is_other_model(compile))
+        return ul_compile_report_other_model(compile);
+    UL_ASSERT(status != UL_OK || compile->program != NULL || compile->options.stop_after != NULL);
+    return status;
+}
+
+/* ---- plan ---- */
+
+enum ul_status ul_compile_plan(struct ul_compile *compile)
+{
+    UL_ASSERT(compile->program != NULL);
+    if (compile->options.plan != NULL)
+        UL_TRY(ul_compile_read_plan(compile));
+    else
+        UL_TRY(ul_compile_solve(compile));
+    ul_compile_describe(compile);
+    ul_text_init(&compile->json, &compile->keep);
+    ul_report_put_json(&compile->json, &compile->report);
+    ul_hash_hex(compile->json.data, compile->json.length, compile->plan_sha256);
+    return UL_OK;
+}

@@ -1,0 +1,160 @@
+/* From a model file to a plan, a folder of source or an executable: the whole pipeline as one list
+ * of calls, for the command line and for any program that embeds it.
+ *
+ *     struct ul_compile compile;
+ *     ul_compile_init(&compile);
+ *     status = ul_compile_set(&compile, "budget", "64MiB");    or assign compile.options' fields
+ *     if (status == UL_OK)
+ *         status = ul_compile_build(&compile, "model.onnx");   compile.graph, compile.program
+ *     if (status == UL_OK)
+ *         status = ul_compile_plan(&compile);                  compile.plan, compile.report
+ *     if (status == UL_OK)
+ *         status = ul_compile_require_fit(&compile);           UL_NO_FIT: why, and what would do
+ *     if (status == UL_OK)
+ *         status = ul_compile_emit(&compile, "folder");        source that builds with make
+ *     if (status == UL_OK)
+ *         status = ul_compile_make(&compile, "folder", "program");
+ *     if (status != UL_OK)
+ *         puts(compile.diag.text);
+ *     ul_compile_done(&compile);
+ *
+ * Invariants: the same model and options give the same bytes of plan and source. A plan has passed
+ * the independent checker. Nothing is printed and nothing ends the process but a defect of ours or
+ * memory that ran out (base/base.h); compiles do not know of each other.
+ * Ownership: everything lives in `keep`, until ul_compile_done; texts and lists that a caller
+ * assigns to options must live as long.
+ * Units: bytes; costs in predicted nanoseconds of the profile.
+ * Failure: a status, and its text in `diag`; after one, ul_compile_done alone may follow. That a
+ * budget is not met is no failure of ul_compile_plan: the plan is there, and report says of it what
+ * plan.json says.
+ * The environment is read where options leave it open: CC, NVCC, PATH, TMPDIR, ULLAGE_RUNTIME.
+ */
+#ifndef UL_COMPILE_H
+#define UL_COMPILE_H
+
+#include "codegen/program/library.h"
+#include "codegen/program/program.h"
+#include "codegen/target.h"
+#include "compile/options.h"
+#include "frontend/frontend.h"
+#include "passes/passes.h"
+#include "report/report.h"
+
+/* ---- Options ---- */
+
+enum { UL_COMPILE_MAX_THREADS = 1024 };
+
+enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
+enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };
+enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16 };
+enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
+
+/* Zeroed fields are the defaults; the rows of options.def say what each is. */
+struct ul_compile_options {
+    struct ul_options base;
+#define UL_OPTION(type, field, ...) type field;
+#include "compile/options.def"
+#undef UL_OPTION
+    const char *runtime_dir; /* of the runtime's sources; NULL: as installed */
+};
+
+extern const struct ul_option_table ul_compile_option_table;
+
+/* Whether a target has a use for the option. */
+bool ul_option_fits(const struct ul_option *row, const struct ul_target *target);
+/* What the planner is asked for. */
+struct ul_plan_options ul_compile_planning(const struct ul_compile_options *options);
+
+/* ---- One compile ---- */
+
+struct ul_compile {
+    struct ul_arena keep, scratch;
+    struct ul_compile_options options; /* after ul_compile_build with what they left open */
+    struct ul_diag diag;
+    /* Called when a part of the work begins that may take long ("planning"), and with NULL when it
+     * ends. NULL: nobody is told. */
+    void (*progress)(void *context, const char *what);
+    void *progress_context;
+
+    struct ul_graph graph;
+    struct ul_onnx_model model;
+    bool loaded; /* ul_model_done is due */
+    struct ul_profile profile;
+    const struct ul_target_library *library; /* of the target; NULL: it has none */
+    const char *cudnn; /* "on", "found", "not found" or "off"; NULL: none of the target's */
+    struct ul_program *program;
+    struct ul_report_header plan_header; /* of options.plan where that is given */
+    struct ul_plan plan;
+    struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
+    bool wants_ladder;            /* though the plan without a budget does */
+    uint64_t winograd_bytes; /* reserved by the plan that this one gave up for a budget, or 0 */
+    struct ul_report report;
+    struct ul_text json; /* plan.json */
+    char plan_sha256[65];
+};
+
+/* compile.c */
+
+void ul_compile_init(struct ul_compile *compile);
+void ul_compile_done(struct ul_compile *compile);
+/* Says an option by its name, as the command line does; a flag's value is NULL. */
+enum ul_status ul_compile_set(struct ul_compile *compile, const char *name,
+                              const char *value) UL_MUST_CHECK;
+/* Reads the model ("-": standard input) with the sizes and constants of the options: the graph as
+ * it is in the file. ul_compile_build does so itself. */
+enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
+/* Loads, runs the passes, builds the program. What options leave open is taken from options.plan,
+ * if there is one, else from the target and this machine. With options.stop_after the graph is the
+ * result, and there is no program. */
+enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_path) UL_MUST_CHECK;
+/* Plans and checks (or reads options.plan and checks it), and describes the plan: report, json. */
+enum ul_status ul_compile_plan(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* budget.c: UL_NO_FIT when the plan exceeds the budget: the shortfall, the smallest budget known to
+ * work, the peak and what is alive there. */
+enum ul_status ul_compile_require_fit(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* emit.c */
+
+/* Writes the source into `directory`, which is made where it does not exist. */
+enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory) UL_MUST_CHECK;
+/* Runs make in `directory` and moves the program to `output`. The C compiler's words go where the
+ * process's own do. */
+enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
+                               const char *output) UL_MUST_CHECK;
+/* The folder of data that is installed beside the program, or NULL. */
+const char *ul_compile_installed_directory(struct ul_arena *arena);
+
+/* fit.c: finds the target, the default where none is named; UL_USAGE when an option was said that
+ * it has no use for. ul_compile_build does so itself. */
+enum ul_status ul_compile_fit(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* cuda.c: what compiles target cuda: options.nvcc, $NVCC, nvcc, or where the toolkit usually is;
+ * and whether it is there. */
+const char *ul_compile_nvcc(struct ul_compile *compile);
+bool ul_compile_has_nvcc(struct ul_compile *compile);
+
+/* plan_file.c: whether the model that was read is another than the plan's; and UL_MISMATCH that
+ * says so. */
+bool ul_compile_is_other_model(const struct ul_compile *compile);
+enum ul_status ul_compile_report_other_model(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* tensor_file.c: a tensor from .npy or ONNX .pb. */
+enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
+                                   const struct ul_tensor **tensor,
+                                   struct ul_diag *diag) UL_MUST_CHECK;
+
+/* ---- Other programs, and folders for them (process.c) ---- */
+
+/* Runs a program and waits; its exit code, or -1 where it could not start or was killed. What it
+ * prints goes to the file `capture` unless that is NULL. A stop (Ctrl-C) goes to all that the
+ * program started; then this one ends by it as soon as no temporary folder is left. */
+int ul_process_run(const char *const *argv, const char *capture);
+/* A fresh folder below TMPDIR. From here to ul_temporary_remove a stop waits. */
+enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
+                                 struct ul_diag *diag) UL_MUST_CHECK;
+void ul_temporary_remove(const char *directory);
+/* The folder with all that is in it. */
+void ul_tree_remove(const char *directory);
+
+#endif

@@ -1,0 +1,43 @@
+/* What the files of compile/ share. */
+#ifndef UL_COMPILE_INTERNAL_H
+#define UL_COMPILE_INTERNAL_H
+
+#include "compile/compile.h"
+
+/* compile.c: tells the caller what is going on; NULL: it is done. */
+void ul_compile_progress(const struct ul_compile *compile, const char *what);
+
+/* resolve.c: what the program is built for, from the options; fills in those that were left open
+ * and that a plan has to name. Opens the target's library. */
+enum ul_status ul_compile_resolve(struct ul_compile *compile,
+                                  struct ul_program_options *program) UL_MUST_CHECK;
+enum ul_dtype ul_compile_storage(const struct ul_compile_options *options);
+
+/* budget.c: plans without a budget, or, where that is too much, the cheapest plan of the ladder
+ * that fits; with wants_ladder the ladder is made anyway. */
+enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* splits.c: merges into the ladder the plans of programs that compute chains in pieces; and makes
+ * the program the one of a rung's variant. `free_plan` is the plan without a budget. */
+enum ul_status ul_compile_merge_splits(struct ul_compile *compile,
+                                       const struct ul_plan *free_plan) UL_MUST_CHECK;
+enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t variant) UL_MUST_CHECK;
+
+/* cuda.c: fills in what only a device has a use for. */
+enum ul_status ul_compile_resolve_cuda(struct ul_compile *compile,
+                                       struct ul_program_options *program) UL_MUST_CHECK;
+
+/* plan_file.c */
+
+/* Reads the head of options.plan, and takes from it what the caller left out. */
+enum ul_status ul_compile_read_header(struct ul_compile *compile) UL_MUST_CHECK;
+/* Reads options.plan onto the program and checks it. */
+enum ul_status ul_compile_read_plan(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* profile.c: from options.profile, the plan, or the default of the target. */
+enum ul_status ul_compile_read_profile(struct ul_compile *compile) UL_MUST_CHECK;
+
+/* describe.c: the plan for reports. */
+void ul_compile_describe(struct ul_compile *compile);
+
+#endif

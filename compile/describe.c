@@ -1,0 +1,100 @@
+/* The plan as reports want it: steps and values by name, and the options that `check` needs to
+ * build the same graph. */
+#include "compile/compile_internal.h"
+#include "ir/view.h"
+
+#include <string.h>
+
+/* A word or flag that is the default says nothing; what the target has no use for neither. */
+static bool is_recorded(const struct ul_compile *compile, const struct ul_option *row)
+{
+    return row->record != UL_RECORD_NONE && ul_option_is_set(&compile->options.base, row) &&
+           ul_option_fits(row, compile->program->options.target);
+}
+
+/* Constants are known by name: their bytes need not be those of a file. */
+static const char *recorded_value(struct ul_compile *compile, const struct ul_option *row,
+                                  uint32_t index)
+{
+    if (row->record == UL_RECORD_NAME)
+        return compile->options.consts.items[index].name;
+    return ul_option_value(&compile->options.base, row, index);
+}
+
+static void describe_options(struct ul_compile *compile)
+{
+    const struct ul_options *options = &compile->options.base;
+    uint32_t max = 0;
+    for (uint32_t r = 0; r < options->table->count; r++)
+        max += ul_option_value_count(options, &options->table->rows[r]);
+    struct ul_report_option *list = UL_NEW_ARRAY(&compile->keep, struct ul_report_option, max);
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < options->table->count; r++) {
+        const struct ul_option *row = &options->table->rows[r];
+        uint32_t values = is_recorded(compile, row) ? ul_option_value_count(options, row) : 0;
+        for (uint32_t i = 0; i < values; i++)
+            list[count++] = (struct ul_report_option){.name = row->name,
+                                                      .value = recorded_value(compile, row, i)};
+    }
+    compile->report.options = list;
+    compile->report.option_count = count;
+}
+
+static const struct ul_report_step *describe_steps(struct ul_compile *compile)
+{
+    const struct ul_program *program = compile->program;
+    struct ul_report_step *steps =
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_step, program->step_count);
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        const struct ul_program_step *step = &program->steps[i];
+        const struct ul_node *node = &compile->graph.nodes[step->node];
+        steps[i] = (struct ul_report_step){
+            .name = step->name,
+            .op = step->op,
+            .node = node->name[0] != '\0'
+                        ? node->name
+                        : ul_node_describe(&compile->graph, step->node, &compile->keep),
+            .flop_count = step->work.flop_count,
+            .moved_bytes = step->traffic.moved_bytes,
+            .is_call = step->kind == UL_STEP_CALL};
+    }
+    return steps;
+}
+
+static const struct ul_report_value *describe_values(struct ul_compile *compile)
+{
+    const struct ul_program *program = compile->program;
+    uint32_t count = program->problem->value_count;
+    struct ul_report_value *values = UL_NEW_ARRAY(&compile->keep, struct ul_report_value, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ul_plan_value *planned = &program->problem->values[i];
+        const struct ul_program_place *place = &program->places[i];
+        int64_t size = (int64_t)planned->size_bytes;
+        values[i] = (struct ul_report_value){
+            .name = planned->name, .type = ul_type_make(UL_U8, 1, &size), .storage = UL_U8};
+        if (place->kind == UL_PLACE_STATE)
+            continue;
+        const struct ul_value *value = &compile->graph.values[place->value];
+        values[i].type = value->type;
+        values[i].storage = ul_value_storage(&compile->graph, place->value);
+        values[i].is_too_large = (value->flags & UL_VALUE_TOO_LARGE) != 0;
+    }
+    return values;
+}
+
+void ul_compile_describe(struct ul_compile *compile)
+{
+    const char *slash = strrchr(compile->model.path, '/');
+    compile->report.problem = compile->program->problem;
+    compile->report.plan = &compile->plan;
+    compile->report.model_name = slash != NULL ? slash + 1 : compile->model.path;
+    compile->report.model_sha256 = compile->model.sha256;
+    compile->report.target = compile->options.target;
+    compile->report.library = compile->library != NULL ? compile->library->name : NULL;
+    compile->report.uncalled_count = compile->program->uncalled_count;
+    compile->report.cudnn = compile->cudnn;
+    compile->report.budget_bytes = compile->options.budget_bytes;
+    compile->report.steps = describe_steps(compile);
+    compile->report.values = describe_values(compile);
+    describe_options(compile);
+}

@@ -1,0 +1,158 @@
+/* From a plan to source, and with make to an executable. */
+#define _POSIX_C_SOURCE 200809L
+#include "codegen/emit/emit.h"
+#include "compile/compile_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The folder of installed data beside the program, or NULL. */
+const char *ul_compile_installed_directory(struct ul_arena *arena)
+{
+    char *self = ul_arena_alloc(arena, PATH_MAX);
+    ssize_t length = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    if (length <= 0)
+        return NULL;
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    const char *installed = ul_arena_printf(arena, "%s/../share/ullage", self);
+    return access(installed, R_OK) == 0 ? installed : NULL;
+}
+
+static const char *runtime_directory(struct ul_compile *compile)
+{
+    if (compile->options.runtime_dir != NULL)
+        return compile->options.runtime_dir;
+    const char *set = getenv("ULLAGE_RUNTIME");
+    const char *installed = ul_compile_installed_directory(&compile->keep);
+    if (set != NULL)
+        return set;
+    if (installed != NULL)
+        return ul_arena_printf(&compile->keep, "%s/runtime", installed);
+    return ULLAGE_SOURCE_DIR "/runtime";
+}
+
+static bool is_identifier(const char *name)
+{
+    const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    size_t length = strlen(name);
+    return length > 0 && length < 64 && strchr(letters, name[0]) != NULL &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") ==
+               length;
+}
+
+/* make drops a '-', '@' or '+' in front of a command, and then even its failure. */
+static bool is_command(const char *words)
+{
+    return strchr("-@+", words[strspn(words, " \t")]) == NULL; /* finds the end of the text too */
+}
+
+/* The command that compiles the program, for the Makefile. */
+static enum ul_status compiler_choice(struct ul_compile *compile, const char **compiler)
+{
+    const struct ul_compile_options *options = &compile->options;
+    bool is_device = compile->program->options.target->is_device;
+    const char *environment = getenv("CC");
+    *compiler = options->cc != NULL                             ? options->cc
+                : environment != NULL && environment[0] != '\0' ? environment
+                                                                : "cc";
+    if (is_device)
+        *compiler = ul_compile_nvcc(compile);
+    if (is_command(*compiler))
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_USAGE, "--%s \"%s\" ($%s without it): expected a command",
+                       is_device ? "nvcc" : "cc", *compiler, is_device ? "NVCC" : "CC");
+}
+
+enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory)
+{
+    const struct ul_compile_options *options = &compile->options;
+    const char *march = options->march != NULL ? options->march : "native";
+    struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
+                                   .model_sha256 = compile->model.sha256,
+                                   .plan_sha256 = compile->plan_sha256,
+                                   .runtime_dir = runtime_directory(compile),
+                                   .cflags = options->cflags != NULL ? options->cflags : "-O3",
+                                   .march = strcmp(march, "none") == 0 ? NULL : march,
+                                   .onednn_cflags = ULLAGE_ONEDNN_CFLAGS,
+                                   .onednn_libs = ULLAGE_ONEDNN_LIBS,
+                                   .weights_beside = options->weights == UL_WEIGHTS_FILE};
+    if (!is_identifier(emit.prefix))
+        return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
+                           emit.prefix);
+    UL_TRY(compiler_choice(compile, &emit.cc));
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return ul_diag_set(&compile->diag, UL_IO, "%s: cannot make the folder: %s", directory,
+                           strerror(errno));
+    return compile->program->options.target->emit(&compile->keep, compile->program, &compile->plan,
+                                                  &emit, directory, &compile->diag);
+}
+
+/* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C
+ * compiler than the default one compiles it for itself. */
+static const char *runtime_library(struct ul_compile *compile)
+{
+    const char *installed = ul_compile_installed_directory(&compile->keep);
+    const char *library = NULL;
+#ifdef ULLAGE_BUILT_RUNTIME
+    library = ULLAGE_BUILT_RUNTIME;
+#endif
+    if (compile->options.cc != NULL || getenv("CC") != NULL || getenv("ULLAGE_RUNTIME") != NULL)
+        return NULL;
+    if (installed != NULL)
+        library = ul_arena_printf(&compile->keep, "%s/libul_runtime.a", installed);
+    if (library == NULL || access(library, R_OK) != 0)
+        return NULL;
+    return ul_arena_printf(&compile->keep, "RUNTIME=%s", library);
+}
+
+static enum ul_status move_weights(struct ul_compile *compile, const char *directory,
+                                   const char *output)
+{
+    struct ul_file weights;
+    const char *from = ul_arena_printf(&compile->keep, "%s/weights.bin", directory);
+    const char *to = ul_arena_printf(&compile->keep, "%s.weights", output);
+    UL_TRY(ul_file_map(&weights, &compile->keep, from, &compile->diag));
+    enum ul_status status = ul_file_write(to, weights.data, weights.size_bytes, &compile->diag);
+    ul_file_unmap(&weights);
+    return status;
+}
+
+enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
+                               const char *output)
+{
+    const char *const argv[] = {
+        "make", "-s", "-j2", "-C", directory, "program", runtime_library(compile), NULL};
+    bool is_device = compile->program->options.target->is_device;
+    if (is_device && !ul_compile_has_nvcc(compile))
+        return ul_diag_set(&compile->diag, UL_COMPILER,
+                           "target %s needs the CUDA Toolkit's compiler, and there is no %s here; "
+                           "--nvcc or $NVCC says where it is, --emit DIR needs none",
+                           compile->program->options.target->name, ul_compile_nvcc(compile));
+    ul_compile_progress(compile, is_device ? "compiling the kernels with nvcc"
+                                           : "compiling the kernels with the C compiler");
+    int code = ul_process_run(argv, NULL);
+    ul_compile_progress(compile, NULL);
+    if (code != 0)
+        return ul_diag_set(&compile->diag, UL_COMPILER,
+                           "%s failed (its messages are above); --emit DIR keeps the source, %s "
+                           "and --cflags choose another compiler",
+                           is_device ? ul_compile_nvcc(compile) : "the C compiler",
+                           is_device ? "--nvcc" : "--cc");
+    struct ul_file program;
+    const char *built = ul_arena_printf(&compile->keep, "%s/program", directory);
+    UL_TRY(ul_file_map(&program, &compile->keep, built, &compile->diag));
+    enum ul_status status = ul_file_write(output, program.data, program.size_bytes, &compile->diag);
+    ul_file_unmap(&program);
+    if (status == UL_OK && compile->options.weights == UL_WEIGHTS_FILE)
+        status = move_weights(compile, directory, output);
+    UL_TRY(status);
+    struct stat info;
+    if (stat(output, &info) == 0 && S_ISREG(info.st_mode))
+        chmod(output, info.st_mode | ((info.st_mode & 0444) >> 2));
+    return UL_OK;
+}

@@ -1,0 +1,65 @@
+/* Which options are for which targets. An option that a target has no use for is an error, not
+ * silence: whoever gives it expects something of it. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
+{
+    return row->audience == UL_FOR_ALL || (row->audience == UL_FOR_HOSTS && !target->is_device) ||
+           (row->audience == UL_FOR_MACHINES && target->has_threads) ||
+           (row->audience == UL_FOR_DEVICES && target->is_device);
+}
+
+/* The targets that an option is for: "c or cpu". */
+static const char *fitting_targets(struct ul_arena *arena, const struct ul_option *row)
+{
+    struct ul_text names;
+    ul_text_init(&names, arena);
+    for (uint32_t i = 0; i < ul_target_count(); i++) {
+        if (ul_option_fits(row, ul_target_at(i)))
+            ul_text_printf(&names, "%s%s", names.length > 0 ? " or " : "", ul_target_at(i)->name);
+    }
+    return names.data;
+}
+
+static enum ul_status find_target(struct ul_compile *compile)
+{
+    struct ul_text names;
+    if (compile->options.target == NULL)
+        compile->options.target = "cpu";
+    if (ul_target_find(compile->options.target) != NULL)
+        return UL_OK;
+    ul_text_init(&names, &compile->keep);
+    for (uint32_t i = 0; i < ul_target_count(); i++)
+        ul_text_printf(&names, "%s%s",
+                       i == 0                      ? ""
+                       : i + 1 < ul_target_count() ? ", "
+                                                   : " and ",
+                       ul_target_at(i)->name);
+    return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                       "--target %s: this version of ullage has the targets %s",
+                       compile->options.target, names.data);
+}
+
+enum ul_status ul_compile_fit(struct ul_compile *compile)
+{
+    const struct ul_options *options = &compile->options.base;
+    bool is_default = compile->options.target == NULL;
+    UL_TRY(find_target(compile));
+    const struct ul_target *target = ul_target_find(compile->options.target);
+    for (uint32_t i = 0; i < options->table->count; i++) {
+        const struct ul_option *row = &options->table->rows[i];
+        if (!ul_option_is_given(options, row) || ul_option_fits(row, target))
+            continue;
+        const char *others = fitting_targets(&compile->keep, row);
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--%s is for target %s, and this is target %s%s; leave it out%s%s%s, or "
+                           "give --target %s",
+                           row->name, others, target->name, is_default ? " (the default)" : "",
+                           row->elsewhere != NULL ? " (" : "",
+                           row->elsewhere != NULL ? row->elsewhere : "",
+                           row->elsewhere != NULL ? ")" : "", others);
+    }
+    return UL_OK;
+}

@@ -1,0 +1,64 @@
+/* The table of options, and the lists of words that some of them take. */
+#include "compile/compile.h"
+
+struct word {
+    const char *word;
+    unsigned value;
+};
+
+static const char *word_at(const struct word *words, uint32_t count, uint32_t index,
+                           unsigned *value)
+{
+    if (index >= count)
+        return NULL;
+    *value = words[index].value;
+    return words[index].word;
+}
+
+/* A function over a list of words, as struct ul_option has it. */
+#define WORDS(name, ...)                                                                           \
+    static const char *name(uint32_t index, unsigned *value)                                       \
+    {                                                                                              \
+        static const struct word words[] = {__VA_ARGS__};                                          \
+        return word_at(words, sizeof words / sizeof *words, index, value);                         \
+    }
+
+WORDS(weights_words, {"arena", UL_WEIGHTS_ARENA}, {"rom", UL_WEIGHTS_ROM},
+      {"file", UL_WEIGHTS_FILE})
+WORDS(io_words, {"arena", UL_IO_ARENA}, {"caller", UL_IO_CALLER})
+WORDS(order_words, {"file", UL_ORDER_FILE}, {"greedy", UL_ORDER_GREEDY}, {"dfs", UL_ORDER_DFS},
+      {"dp", UL_ORDER_DP}, {"beam", UL_ORDER_BEAM}, {"search", UL_ORDER_SEARCH},
+      {"ilp", UL_ORDER_ILP}, {"best", UL_ORDER_BEST})
+WORDS(remat_words, {"none", UL_REMAT_NONE}, {"greedy", UL_REMAT_GREEDY},
+      {"search", UL_REMAT_SEARCH}, {"chain", UL_REMAT_CHAIN}, {"ilp", UL_REMAT_ILP},
+      {"best", UL_REMAT_BEST})
+WORDS(pack_words, {"none", UL_PACK_NONE}, {"greedy", UL_PACK_GREEDY}, {"exact", UL_PACK_EXACT},
+      {"best", UL_PACK_BEST})
+WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
+      {"bf16", UL_PRECISION_BF16})
+WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
+      {"winograd", UL_CONV_WINOGRAD})
+WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},
+      {"found", UL_CUDNN_FOUND})
+
+static const struct ul_option rows[] = {
+#define UL_OPTION(type, field, ...)                                                                \
+    {.offset = offsetof(struct ul_compile_options, field), __VA_ARGS__},
+#include "compile/options.def"
+#undef UL_OPTION
+};
+_Static_assert(sizeof rows / sizeof *rows <= UL_OPTION_MAX, "raise UL_OPTION_MAX");
+
+const struct ul_option_table ul_compile_option_table = {.count = sizeof rows / sizeof *rows,
+                                                        .rows = rows};
+
+struct ul_plan_options ul_compile_planning(const struct ul_compile_options *options)
+{
+    return (struct ul_plan_options){.pack = options->pack,
+                                    .order = options->order,
+                                    .remat = options->remat,
+                                    .alignment_bytes = options->align_bytes,
+                                    .budget_bytes = options->budget_bytes,
+                                    .seed = options->seed,
+                                    .time_limit_seconds = options->time_limit_seconds};
+}

@@ -1,0 +1,167 @@
+/* Options as rows: a table says of each what it is called, what it takes, where that is stored,
+ * whom it is for, and how a plan.json has it. The command line, --help, the reading and the writing
+ * of plans all go by the row; nothing else names an option to learn a fact about it.
+ *
+ * Invariants: a zeroed field is the default. `said` holds what the caller gave, as text; `is_set`
+ * also marks what a plan or the pipeline filled in, since a zero may be meant.
+ * Ownership: lists and texts live in the arena of the options.
+ * Units: sizes in bytes, times in seconds.
+ * Failure: a value that a row does not take is UL_USAGE with the option and what it expects.
+ */
+#ifndef UL_OPTIONS_H
+#define UL_OPTIONS_H
+
+#include "base/base.h"
+
+enum { UL_OPTION_MAX = 64 }; /* rows of a table */
+
+/* What an option takes, and the type of its field. */
+enum ul_option_kind {
+    UL_OPTION_FLAG,     /* nothing: bool */
+    UL_OPTION_TEXT,     /* anything: const char * */
+    UL_OPTION_WORD,     /* one of `words`: an enum, of which 0 is the default */
+    UL_OPTION_SIZE,     /* 64MiB, 64M, 65536; from `min` on: uint64_t */
+    UL_OPTION_NUMBER,   /* from `min` to `max`: uint64_t */
+    UL_OPTION_POWER,    /* a power of two from `min` to `max`: uint64_t */
+    UL_OPTION_REAL,     /* of at least 0: double */
+    UL_OPTION_POSITIVE, /* above 0: double */
+    UL_OPTION_TEXTS,    /* repeatable: struct ul_texts */
+    UL_OPTION_PAIRS,    /* NAME=VALUE, repeatable: struct ul_pairs */
+    UL_OPTION_SIZES     /* NAME=N,... with at most `max` N, repeatable: struct ul_named_sizes */
+};
+
+/* --help prints options group by group. */
+enum ul_option_group {
+    UL_GROUP_RESULT,
+    UL_GROUP_MODEL,
+    UL_GROUP_TARGET,
+    UL_GROUP_MEMORY,
+    UL_GROUP_PLANNER,
+    UL_GROUP_PASSES,
+    UL_GROUP_COMPILER,
+    UL_GROUP_TOLERANCE,
+    UL_GROUP_COUNT
+};
+
+/* The targets that have a use for it; an option that the target has none for is an error. */
+enum ul_option_audience {
+    UL_FOR_ALL,
+    UL_FOR_HOSTS,    /* programs that a C compiler makes */
+    UL_FOR_MACHINES, /* plans made for a processor and its library */
+    UL_FOR_DEVICES
+};
+
+/* Its form in plan.json. A word or a flag that is the default is not written. */
+enum ul_option_record {
+    UL_RECORD_NONE,     /* not written: beside --plan it is this command's */
+    UL_RECORD_PLANNING, /* written; is for making a plan: refused beside --plan */
+    UL_RECORD_CHOICE,   /* written and read back, where the command says nothing of it itself */
+    UL_RECORD_FIXED,    /* the same, and the command must say nothing else: other bits come of it */
+    UL_RECORD_NAME      /* the names of its pairs are written; must be given again */
+};
+
+/* The commands of ullage that take it. */
+enum ul_option_command {
+    UL_IN_COMPILE = 1u << 0,
+    UL_IN_PLAN = 1u << 1,
+    UL_IN_CHECK = 1u << 2,
+    UL_IN_VERIFY = 1u << 3,
+    UL_IN_INSPECT = 1u << 4,
+    UL_IN_PACK = 1u << 5,
+    UL_IN_SOLVE = 1u << 6,
+    UL_IN_PROFILE = 1u << 7,
+    UL_IN_PIPELINE = UL_IN_COMPILE | UL_IN_PLAN | UL_IN_VERIFY
+};
+
+struct ul_option {
+    const char *name;     /* without dashes */
+    char letter;          /* 0: none */
+    const char *argument; /* "SIZE"; NULL: of a flag */
+    const char *help;     /* what it does, no sentence; words and their default are added */
+    enum ul_option_group group;
+    enum ul_option_kind kind;
+    /* Word `index` of the list and what it means; NULL behind the last. */
+    const char *(*words)(uint32_t index, unsigned *value);
+    uint64_t min, max;
+    enum ul_option_audience audience;
+    const char *elsewhere; /* what another target has in its place, for messages; or NULL */
+    enum ul_option_record record;
+    uint32_t commands; /* enum ul_option_command; 0: in plans alone */
+    size_t offset;     /* of its field */
+};
+
+struct ul_option_table {
+    uint32_t count;
+    const struct ul_option *rows;
+};
+
+struct ul_texts {
+    uint32_t count, capacity;
+    const char **items;
+};
+
+struct ul_pair {
+    const char *name, *value;
+};
+
+struct ul_pairs {
+    uint32_t count, capacity;
+    struct ul_pair *items;
+};
+
+struct ul_named_size {
+    const char *name;
+    uint32_t rank;
+    int64_t dims[UL_LIMIT_RANK];
+};
+
+struct ul_named_sizes {
+    uint32_t count, capacity;
+    struct ul_named_size *items;
+};
+
+/* The first member of a struct whose other fields the table describes. */
+struct ul_options {
+    const struct ul_option_table *table;
+    struct ul_arena *arena;
+    const char *said[UL_OPTION_MAX]; /* by the caller, per row; NULL: nothing. "" of a flag */
+    bool is_set[UL_OPTION_MAX];
+};
+
+/* option.c */
+
+void ul_texts_add(struct ul_arena *arena, struct ul_texts *list, const char *text);
+void ul_pairs_add(struct ul_arena *arena, struct ul_pairs *list, const char *name,
+                  const char *value);
+void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
+                        const struct ul_named_size *item);
+
+/* The row of that name, or NULL. */
+const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name);
+/* Stores what the caller says; a flag takes no value (NULL). */
+enum ul_status ul_option_set(struct ul_options *options, const struct ul_option *row,
+                             const char *value, struct ul_diag *diag) UL_MUST_CHECK;
+/* The same of what a plan says: the caller said nothing. */
+enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
+                                 const char *value, struct ul_diag *diag) UL_MUST_CHECK;
+/* Marks a field that was assigned a value that counts, though it may be zero. */
+void ul_option_mark(struct ul_options *options, const void *field);
+/* What the caller said of the option of that field, or NULL. */
+const char *ul_option_said(const struct ul_options *options, const struct ul_option *row);
+/* Whether it has a value other than the default, or one that was set. */
+bool ul_option_is_set(const struct ul_options *options, const struct ul_option *row);
+/* Whether it was said, or assigned a value other than the default. */
+bool ul_option_is_given(const struct ul_options *options, const struct ul_option *row);
+/* How many values it has: those of a list, else 1. */
+uint32_t ul_option_value_count(const struct ul_options *options, const struct ul_option *row);
+/* Value `index` as ul_option_set takes it. */
+const char *ul_option_value(const struct ul_options *options, const struct ul_option *row,
+                            uint32_t index);
+/* Copies the fields to `to`, which keeps its arena and its lists apart. */
+void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes);
+/* "best, direct or winograd" */
+void ul_option_put_words(struct ul_text *text, const struct ul_option *row);
+/* For messages: in quotes where it holds what could move a terminal's cursor. */
+const char *ul_option_shown(struct ul_arena *arena, const char *text);
+
+#endif

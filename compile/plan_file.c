@@ -1,0 +1,323 @@
+/* A plan from a file: the graph that it is for is built again from the options that it names, as
+ * far as the caller says nothing else; then it is read onto the program and checked. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+/* The value of an option of the plan, or NULL. */
+static const char *planned(const struct ul_compile *compile, const char *name)
+{
+    for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
+        if (strcmp(compile->plan_header.options[i].name, name) == 0)
+            return compile->plan_header.options[i].value;
+    }
+    return NULL;
+}
+
+/* ---- what the caller says beside the plan ---- */
+
+/* What only the making of plans reads is refused. */
+static enum ul_status check_planning(struct ul_compile *compile)
+{
+    const struct ul_options *options = &compile->options.base;
+    for (uint32_t i = 0; i < options->table->count; i++) {
+        const struct ul_option *row = &options->table->rows[i];
+        if (row->record == UL_RECORD_PLANNING && ul_option_is_given(options, row))
+            return ul_diag_set(
+                &compile->diag, UL_USAGE,
+                "--%s is for making a plan: it takes no --plan; leave one of them out", row->name);
+    }
+    return UL_OK;
+}
+
+/* What numbers the program computes with is the plan's: another choice may have the same bytes, and
+ * would pass for the plan. */
+static enum ul_status check_fixed(struct ul_compile *compile, const struct ul_option *row)
+{
+    const struct ul_options *options = &compile->options.base;
+    struct ul_compile_options other = {.base = {.table = options->table, .arena = &compile->keep}};
+    const char *value = planned(compile, row->name);
+    const char *said = ul_option_said(options, row);
+    if (row->kind == UL_OPTION_FLAG && value == NULL)
+        return ul_diag_set(&compile->diag, UL_MISMATCH,
+                           "the plan was made without --%s; leave the option out", row->name);
+    if (value != NULL)
+        UL_TRY(ul_option_restore(&other.base, row, value, &compile->diag));
+    const char *own = ul_option_value(options, row, 0);
+    const char *theirs = ul_option_value(&other.base, row, 0);
+    bool is_open = value == NULL && row->kind != UL_OPTION_WORD;
+    if (is_open || strcmp(own, theirs) == 0)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "the plan was made with --%s %s, not %s; leave the option out", row->name,
+                       ul_option_shown(&compile->keep, theirs),
+                       ul_option_shown(&compile->keep, said != NULL ? said : own));
+}
+
+static enum ul_status check_all_fixed(struct ul_compile *compile)
+{
+    const struct ul_options *options = &compile->options.base;
+    for (uint32_t i = 0; i < options->table->count; i++) {
+        const struct ul_option *row = &options->table->rows[i];
+        if (row->record == UL_RECORD_FIXED && ul_option_is_given(options, row))
+            UL_TRY(check_fixed(compile, row));
+    }
+    return UL_OK;
+}
+
+/* So is whether cuDNN computes: without it other algorithms run, of other bits. */
+static enum ul_status check_cudnn(struct ul_compile *compile)
+{
+    enum ul_cudnn_choice given = compile->options.with_cudnn;
+    const char *cudnn = planned(compile, "with-cudnn");
+    if (cudnn == NULL || (given != UL_CUDNN_ON && given != UL_CUDNN_OFF) ||
+        (given == UL_CUDNN_OFF) == (strcmp(cudnn, "off") == 0))
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "the plan was made with cuDNN %s, not %s; leave --with-cudnn out",
+                       ul_option_shown(&compile->keep, cudnn), given == UL_CUDNN_ON ? "on" : "off");
+}
+
+/* ---- sizes ---- */
+
+/* The plan's option for the same name as in "NAME=VALUE" (names may hold a '='), or NULL. */
+static const char *planned_sizes(const struct ul_compile *compile, const char *option,
+                                 const char *name)
+{
+    size_t length = strlen(name);
+    for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
+        const struct ul_report_option *other = &compile->plan_header.options[i];
+        if (strcmp(other->name, option) == 0 && strncmp(other->value, name, length) == 0 &&
+            other->value[length] == '=' && strchr(other->value + length + 1, '=') == NULL)
+            return other->value;
+    }
+    return NULL;
+}
+
+/* Sizes that differ make another graph, of which a plan fits nothing. */
+static enum ul_status check_sizes(struct ul_compile *compile, const char *option,
+                                  const struct ul_named_sizes *given)
+{
+    const struct ul_options *options = &compile->options.base;
+    const struct ul_option *row = ul_option_find(options->table, option);
+    for (uint32_t i = 0; i < given->count; i++) {
+        const char *own = planned_sizes(compile, option, given->items[i].name);
+        const char *said = ul_option_value(options, row, i);
+        if (own != NULL && strcmp(own, said) != 0)
+            return ul_diag_set(&compile->diag, UL_MISMATCH,
+                               "the plan was made with --%s %s, not %s; leave the option out, or "
+                               "make another plan",
+                               option, ul_option_shown(&compile->keep, own),
+                               ul_option_shown(&compile->keep, said));
+    }
+    return UL_OK;
+}
+
+static bool has_name(const struct ul_named_sizes *list, const char *pair)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        size_t length = strlen(list->items[i].name);
+        if (strncmp(list->items[i].name, pair, length) == 0 && pair[length] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* ---- what the plan says ---- */
+
+/* What the caller said itself, before the plan says the rest. */
+struct own {
+    bool dims, shapes, profile;
+    bool rows[UL_OPTION_MAX];
+};
+
+static struct own own_options(const struct ul_compile_options *options)
+{
+    struct own own = {.dims = options->dims.count > 0,
+                      .shapes = options->shapes.count > 0,
+                      .profile = options->profile != NULL};
+    for (uint32_t i = 0; i < options->base.table->count; i++)
+        own.rows[i] = ul_option_is_given(&options->base, &options->base.table->rows[i]);
+    return own;
+}
+
+/* What the caller said stands. Shapes close dimensions and dimensions shapes: who says the one is
+ * not told the other. */
+static bool leaves_open(const struct ul_compile_options *options, const struct own *own,
+                        const struct ul_option *row, const char *value)
+{
+    if (strcmp(row->name, "dim") == 0)
+        return !own->shapes && !has_name(&options->dims, value);
+    if (strcmp(row->name, "shape") == 0)
+        return !own->dims && !has_name(&options->shapes, value);
+    if (strcmp(row->name, "with-cudnn") == 0)
+        return options->with_cudnn == UL_CUDNN_AUTO;
+    return !own->rows[row - options->base.table->rows];
+}
+
+static enum ul_status apply_options(struct ul_compile *compile)
+{
+    struct ul_compile_options *options = &compile->options;
+    struct own own = own_options(options);
+    for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
+        const struct ul_report_option *option = &compile->plan_header.options[i];
+        const struct ul_option *row = ul_option_find(options->base.table, option->name);
+        if (row == NULL || row->record == UL_RECORD_NONE)
+            return ul_diag_set(&compile->diag, UL_UNSUPPORTED, "option %s is not known",
+                               ul_quote(&compile->keep, option->name));
+        bool is_back = row->record == UL_RECORD_CHOICE || row->record == UL_RECORD_FIXED;
+        if (is_back && leaves_open(options, &own, row, option->value))
+            UL_TRY(ul_option_restore(&options->base, row, option->value, &compile->diag));
+    }
+    if (own.profile) {
+        options->profile_sha256 = NULL;
+        options->profile_text = NULL;
+    }
+    return UL_OK;
+}
+
+/* The plan's target, which a command may name as well. */
+static enum ul_status apply_target(struct ul_compile *compile)
+{
+    const struct ul_report_header *header = &compile->plan_header;
+    const char *given = compile->options.target;
+    const struct ul_target *target = ul_target_find(header->target);
+    if (given != NULL && strcmp(given, header->target) != 0)
+        return ul_diag_set(&compile->diag, UL_USAGE, "the plan is for target %s, not for %s",
+                           ul_quote(&compile->keep, header->target), given);
+    compile->options.target = header->target;
+    for (uint32_t i = 0; target != NULL && i < header->option_count; i++) {
+        const struct ul_option *row =
+            ul_option_find(&ul_compile_option_table, header->options[i].name);
+        if (row != NULL && !ul_option_fits(row, target))
+            return ul_diag_set(&compile->diag, UL_INVALID,
+                               "the plan's option %s is not one of its target %s",
+                               ul_quote(&compile->keep, row->name), target->name);
+    }
+    return ul_compile_fit(compile);
+}
+
+static enum ul_status apply_header(struct ul_compile *compile)
+{
+    UL_TRY(apply_target(compile));
+    UL_TRY(check_sizes(compile, "dim", &compile->options.dims));
+    UL_TRY(check_sizes(compile, "shape", &compile->options.shapes));
+    UL_TRY(check_all_fixed(compile));
+    UL_TRY(check_cudnn(compile));
+    return apply_options(compile);
+}
+
+enum ul_status ul_compile_read_header(struct ul_compile *compile)
+{
+    const char *path = compile->options.plan;
+    struct ul_file file;
+    UL_TRY(check_planning(compile));
+    UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
+    enum ul_status status =
+        ul_report_read_header(&compile->keep, (const char *)file.data, (size_t)file.size_bytes,
+                              &compile->plan_header, &compile->diag);
+    ul_file_unmap(&file);
+    if (status == UL_OK)
+        status = apply_header(compile);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, path);
+    return status;
+}
+
+/* ---- another model, other options ---- */
+
+bool ul_compile_is_other_model(const struct ul_compile *compile)
+{
+    return compile->options.plan != NULL && compile->loaded && compile->model.sha256[0] != '\0' &&
+           strcmp(compile->plan_header.model_sha256, compile->model.sha256) != 0;
+}
+
+enum ul_status ul_compile_report_other_model(struct ul_compile *compile)
+{
+    compile->diag = (struct ul_diag){0};
+    return ul_diag_set(&compile->diag, UL_MISMATCH, "%s: was made for another model (SHA-256 %s)",
+                       compile->options.plan,
+                       ul_quote(&compile->keep, compile->plan_header.model_sha256));
+}
+
+/* Whether the caller says something itself of the graph that the plan is for. */
+static bool says_of_graph(const struct ul_options *options)
+{
+    for (uint32_t i = 0; i < options->table->count; i++) {
+        const struct ul_option *row = &options->table->rows[i];
+        bool is_of_graph = row->record == UL_RECORD_CHOICE || row->record == UL_RECORD_NAME;
+        if (is_of_graph && ul_option_said(options, row) != NULL)
+            return true; /* restored ones were not said */
+    }
+    return false;
+}
+
+/* The options that the plan was made with, as they are typed: "--dim N=1". */
+static const char *options_text(struct ul_compile *compile)
+{
+    struct ul_text text;
+    ul_text_init(&text, &compile->keep);
+    for (uint32_t i = 0; i < compile->plan_header.option_count; i++) {
+        const struct ul_report_option *option = &compile->plan_header.options[i];
+        if (ul_option_find(&ul_compile_option_table, option->name)->commands == 0)
+            continue; /* what the profile is, not how it was asked for */
+        ul_text_printf(&text, "%s--%s", i == 0 ? "" : " ", option->name);
+        if (option->value[0] == '\0')
+            continue;
+        ul_text_put(&text, " ");
+        ul_text_put(&text, ul_option_shown(&compile->keep, option->value));
+    }
+    return compile->plan_header.option_count == 0 ? "no options" : text.data;
+}
+
+/* ---- the plan itself ---- */
+
+static enum ul_status check_alignment(struct ul_compile *compile)
+{
+    uint64_t alignment = compile->plan.alignment_bytes;
+    uint32_t calls = ul_program_call_align(compile->program);
+    if (alignment < UL_PROGRAM_MIN_ALIGN_BYTES)
+        return ul_diag_set(&compile->diag, UL_MISMATCH,
+                           "its alignment is %llu bytes; elements need up to %d",
+                           (unsigned long long)alignment, UL_PROGRAM_MIN_ALIGN_BYTES);
+    if (alignment < calls)
+        return ul_diag_set(&compile->diag, UL_MISMATCH,
+                           "its alignment is %llu bytes; library calls need %u (--align)",
+                           (unsigned long long)alignment, calls);
+    return UL_OK;
+}
+
+static enum ul_status read_plan(struct ul_compile *compile)
+{
+    const struct ul_problem *problem = compile->program->problem;
+    struct ul_file file;
+    UL_TRY(ul_file_map(&file, &compile->keep, compile->options.plan, &compile->diag));
+    enum ul_status status =
+        ul_report_read_plan(&compile->keep, (const char *)file.data, (size_t)file.size_bytes,
+                            problem, &compile->plan, &compile->diag);
+    ul_file_unmap(&file);
+    UL_TRY(status);
+    UL_TRY(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag));
+    return check_alignment(compile);
+}
+
+enum ul_status ul_compile_read_plan(struct ul_compile *compile)
+{
+    enum ul_status status = read_plan(compile);
+    if (status == UL_OK) {
+        /* the budget is the caller's, not the one that the plan was made for */
+        ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &compile->plan);
+        return UL_OK;
+    }
+    if (ul_compile_is_other_model(compile))
+        return ul_compile_report_other_model(compile);
+    if ((status == UL_MISMATCH || status == UL_INVALID) && says_of_graph(&compile->options.base)) {
+        const char *why = ul_arena_copy_string(&compile->keep, compile->diag.text);
+        compile->diag = (struct ul_diag){0};
+        status = ul_diag_set(&compile->diag, UL_MISMATCH,
+                             "%s (the plan was made with %s; give the same, or make another)", why,
+                             options_text(compile));
+    }
+    ul_diag_prefix(&compile->diag, compile->options.plan);
+    return status;
+}

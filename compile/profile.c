@@ -1,0 +1,57 @@
+/* --profile NAME|FILE: the device whose time counts. A plan names it and, where it came from a
+ * file, holds it, so that `check` finds the same costs on any machine. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+static enum ul_status read_text(struct ul_compile *compile, const char *text, size_t length)
+{
+    return ul_profile_read_json(&compile->keep, text, length, &compile->profile, &compile->diag);
+}
+
+static enum ul_status read_file(struct ul_compile *compile, const char *path)
+{
+    struct ul_file file;
+    struct ul_text text;
+    if (ul_file_map(&file, &compile->keep, path, &compile->diag) != UL_OK) {
+        compile->diag = (struct ul_diag){0};
+        return ul_diag_set(&compile->diag, UL_IO,
+                           "--profile %s: neither a file that can be read nor a name that ullage "
+                           "profile --list knows",
+                           path);
+    }
+    char *hex = ul_arena_alloc(&compile->keep, 65);
+    ul_hash_hex(file.data, file.size_bytes, hex);
+    enum ul_status status = read_text(compile, (const char *)file.data, (size_t)file.size_bytes);
+    ul_file_unmap(&file);
+    if (status != UL_OK) {
+        ul_diag_prefix(&compile->diag, path);
+        return status;
+    }
+    ul_text_init(&text, &compile->keep);
+    ul_profile_put_json(&text, &compile->profile, true);
+    compile->options.profile = compile->profile.name;
+    compile->options.profile_text = text.data;
+    compile->options.profile_sha256 = hex;
+    return UL_OK;
+}
+
+enum ul_status ul_compile_read_profile(struct ul_compile *compile)
+{
+    struct ul_compile_options *options = &compile->options;
+    const char *name =
+        options->profile != NULL ? options->profile : ul_target_find(options->target)->profile;
+    if (options->profile_text != NULL) {
+        enum ul_status status =
+            read_text(compile, options->profile_text, strlen(options->profile_text));
+        if (status != UL_OK)
+            ul_diag_prefix(&compile->diag, "the plan's profile");
+        return status;
+    }
+    const struct ul_profile *known = ul_profile_find(name);
+    if (known == NULL)
+        return read_file(compile, name);
+    compile->profile = *known;
+    options->profile = known->name;
+    return UL_OK;
+}

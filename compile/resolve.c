@@ -1,0 +1,68 @@
+/* From the options to what the program is built for. What they leave open and a plan has to name is
+ * written back into them: threads, the machine, the workspace, cuDNN. */
+#define _POSIX_C_SOURCE 200809L
+#include "codegen/cpu/dnnl.h"
+#include "compile/compile_internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum ul_dtype ul_compile_storage(const struct ul_compile_options *options)
+{
+    static const enum ul_dtype storage[] = {
+        [UL_PRECISION_F32] = UL_F32, [UL_PRECISION_F16] = UL_F16, [UL_PRECISION_BF16] = UL_BF16};
+    return storage[options->precision];
+}
+
+/* As many threads as this machine has cores, unless said. */
+static uint32_t thread_count(const struct ul_compile_options *options)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (options->thread_count != 0)
+        return (uint32_t)options->thread_count;
+    return cores < 1                        ? 1
+           : cores > UL_COMPILE_MAX_THREADS ? UL_COMPILE_MAX_THREADS
+                                            : (uint32_t)cores;
+}
+
+/* A program for a named machine must not use what only this one has. */
+static const char *march_of(const struct ul_compile *compile)
+{
+    if (compile->options.isa == NULL || compile->library == NULL)
+        return "native";
+    return compile->library->march != NULL ? compile->library->march : "none";
+}
+
+enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_options *program)
+{
+    struct ul_compile_options *options = &compile->options;
+    const struct ul_target *target = ul_target_find(options->target);
+    UL_ASSERT(target != NULL);
+    *program = (struct ul_program_options){.keep_inputs = options->keep_inputs,
+                                           .weights_rom = options->weights == UL_WEIGHTS_ROM,
+                                           .io_caller = options->io == UL_IO_CALLER,
+                                           .target = target,
+                                           .thread_count = thread_count(options),
+                                           .isa = options->isa,
+                                           .conv = options->conv,
+                                           .align_bytes = options->plan != NULL
+                                                              ? compile->plan_header.alignment_bytes
+                                                              : options->align_bytes,
+                                           .profile = &compile->profile};
+    if (target->is_device)
+        UL_TRY(ul_compile_resolve_cuda(compile, program));
+    if (options->isa != NULL)
+        UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
+    if (target->open_library != NULL)
+        UL_TRY(target->open_library(&compile->keep, program, &compile->library, &compile->diag));
+    program->library = compile->library;
+    if (options->march == NULL)
+        options->march = march_of(compile);
+    if (compile->library != NULL && compile->library->isa != NULL)
+        program->isa = compile->library->isa;
+    if (target->has_threads) {
+        options->thread_count = program->thread_count;
+        options->isa = program->isa;
+    }
+    return UL_OK;
+}

@@ -1,0 +1,158 @@
+/* A program that embeds the compiler: it plans a model under a budget, emits it, builds and runs
+ * it, more than once in one process and two at a time; what goes wrong comes back as a status and a
+ * text. The model is models/digits with the dimension N.
+ *
+ * usage: compile_embed MODEL.onnx FOLDER     FOLDER is made anew
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "compile/compile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* What a caller hears while it waits: begins and ends take turns. */
+struct heard {
+    uint32_t begins, ends;
+};
+
+static void hear(void *context, const char *what)
+{
+    struct heard *heard = context;
+    if (what != NULL)
+        heard->begins++;
+    else
+        heard->ends++;
+    CHECK(heard->ends <= heard->begins);
+}
+
+static void begin(struct ul_compile *compile, struct heard *heard)
+{
+    *heard = (struct heard){0};
+    ul_compile_init(compile);
+    compile->progress = hear;
+    compile->progress_context = heard;
+    compile->options.target = "c";
+    compile->options.cflags = "-O0";
+    CHECK(ul_compile_set(compile, "dim", "N=1") == UL_OK);
+}
+
+/* Plans; a budget is a number here, and could be "64KiB" by ul_compile_set. */
+static enum ul_status plan(struct ul_compile *compile, const char *model, uint64_t budget_bytes)
+{
+    compile->options.budget_bytes = budget_bytes;
+    UL_TRY(ul_compile_build(compile, model));
+    UL_TRY(ul_compile_plan(compile));
+    return ul_compile_require_fit(compile);
+}
+
+/* The smallest budget that is met, and the reserved bytes without any. */
+static void find_budgets(const char *model, uint64_t *smallest_bytes, uint64_t *free_bytes)
+{
+    struct ul_compile compile;
+    struct heard heard;
+    begin(&compile, &heard);
+    CHECK(plan(&compile, model, 0) == UL_OK);
+    CHECK(heard.begins > 0 && heard.begins == heard.ends);
+    *free_bytes = compile.plan.reserved_bytes[0];
+    ul_compile_done(&compile);
+
+    begin(&compile, &heard);
+    CHECK(plan(&compile, model, 1000) == UL_NO_FIT);
+    CHECK(strstr(compile.diag.text, "smallest budget known to work") != NULL);
+    CHECK(!compile.plan.fits && compile.json.length > 0);
+    *smallest_bytes = compile.plan.smallest_budget_bytes;
+    CHECK(*smallest_bytes <= *free_bytes);
+    ul_compile_done(&compile);
+}
+
+static void check_same_files(const char *left, const char *right)
+{
+    struct ul_arena arena;
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_file files[2];
+    ul_arena_init(&arena);
+    CHECK(ul_file_map(&files[0], &arena, left, &diag) == UL_OK);
+    CHECK(ul_file_map(&files[1], &arena, right, &diag) == UL_OK);
+    CHECK(files[0].size_bytes == files[1].size_bytes);
+    CHECK(memcmp(files[0].data, files[1].data, (size_t)files[0].size_bytes) == 0);
+    ul_file_unmap(&files[0]);
+    ul_file_unmap(&files[1]);
+    ul_arena_done(&arena);
+}
+
+/* Two compiles side by side give the same source, and what it says is what runs. */
+static void compile_twice(const char *model, uint64_t budget_bytes)
+{
+    struct ul_compile compiles[2];
+    struct heard heard[2];
+    const char *const folders[] = {"first", "second"};
+    for (int i = 0; i < 2; i++) {
+        begin(&compiles[i], &heard[i]);
+        CHECK(plan(&compiles[i], model, budget_bytes) == UL_OK);
+        CHECK(ul_compile_emit(&compiles[i], folders[i]) == UL_OK);
+    }
+    uint64_t reserved_bytes = compiles[0].plan.reserved_bytes[0];
+    printf("reserves %llu bytes\n", (unsigned long long)reserved_bytes);
+    CHECK(reserved_bytes <= budget_bytes);
+    CHECK(strcmp(compiles[0].json.data, compiles[1].json.data) == 0);
+    check_same_files("first/model.c", "second/model.c");
+    check_same_files("first/weights.bin", "second/weights.bin");
+    ul_compile_done(&compiles[0]);
+    CHECK(ul_compile_make(&compiles[1], "second", "program") == UL_OK);
+    ul_compile_done(&compiles[1]);
+
+    const char *const argv[] = {"./program", "--random", "1", "--print", NULL};
+    CHECK(ul_process_run(argv, "printed") == 0);
+}
+
+/* The status and a word of the text; nothing else happens. */
+static void check_error(const char *model, const char *option, const char *value,
+                        enum ul_status wanted, const char *word)
+{
+    struct ul_compile compile;
+    struct heard heard;
+    begin(&compile, &heard);
+    enum ul_status status = option != NULL ? ul_compile_set(&compile, option, value) : UL_OK;
+    if (status == UL_OK)
+        status = plan(&compile, model, compile.options.budget_bytes);
+    CHECK(status == wanted);
+    CHECK(strstr(compile.diag.text, word) != NULL);
+    CHECK(heard.begins == heard.ends);
+    ul_compile_done(&compile);
+}
+
+int main(int argc, char **argv)
+{
+    struct ul_arena arena;
+    uint64_t smallest_bytes;
+    uint64_t free_bytes;
+    CHECK(argc == 3);
+    ul_arena_init(&arena);
+    ul_tree_remove(argv[2]);
+    const char *const make[] = {"mkdir", "-p", argv[2], NULL};
+    CHECK(ul_process_run(make, NULL) == 0 && chdir(argv[2]) == 0);
+
+    find_budgets(argv[1], &smallest_bytes, &free_bytes);
+    compile_twice(argv[1], smallest_bytes);
+    check_error("missing.onnx", NULL, NULL, UL_IO, "missing.onnx: cannot open");
+    check_error(argv[1], "frobnicate", "1", UL_USAGE, "--frobnicate");
+    check_error(argv[1], "budget", "12parsecs", UL_USAGE, "expected a size");
+    check_error(argv[1], "budget", NULL, UL_USAGE, "takes a value");
+    check_error(argv[1], "keep-inputs", "yes", UL_USAGE, "takes no value");
+    check_error(argv[1], "target", "abacus", UL_UNSUPPORTED, "abacus");
+    check_error(argv[1], "threads", "2", UL_USAGE, "for target cpu");
+    check_error(argv[1], "no-pass", "frobnicate", UL_USAGE, "no pass");
+    check_error(argv[1], "plan", "missing.json", UL_IO, "missing.json");
+    ul_arena_done(&arena);
+    return 0;
+}
