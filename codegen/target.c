@@ -25,12 +25,33 @@ static uint32_t offer_own(const struct ul_program_step *step, const struct ul_pr
     return 1 + step->leaner_count;
 }
 
-static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                 const struct ul_threads *threads, uint64_t *scratch_bytes,
-                                 struct ul_diag *diag)
+static enum ul_status print_c(struct ul_text *text, const struct ul_kernel *kernel,
+                              const struct ul_threads *threads, const struct ul_profile *profile,
+                              uint64_t *scratch_bytes, struct ul_diag *diag)
 {
+    (void)profile; /* the same text for every machine */
+    return ul_kernel_print_c(text, kernel, threads, scratch_bytes, diag);
+}
+
+static uint32_t orders_c(const struct ul_kernel *kernel, const struct ul_profile *profile)
+{
+    (void)profile;
+    return ul_contract_orders(kernel);
+}
+
+static enum ul_status print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                 const struct ul_threads *threads, const struct ul_profile *profile,
+                                 uint64_t *scratch_bytes, struct ul_diag *diag)
+{
+    const struct ul_profile_device device = ul_profile_device(profile);
     (void)threads; /* of the host */
-    return ul_kernel_print_cuda(text, kernel, scratch_bytes, diag);
+    return ul_kernel_print_cuda(text, kernel, &device, scratch_bytes, diag);
+}
+
+static uint32_t orders_cuda(const struct ul_kernel *kernel, const struct ul_profile *profile)
+{
+    const struct ul_profile_device device = ul_profile_device(profile);
+    return ul_contract_cuda_orders(kernel, &device);
 }
 
 static const struct ul_target targets[] = {
@@ -38,8 +59,8 @@ static const struct ul_target targets[] = {
      .summary = "portable C99, no library",
      .profile = UL_PROFILE_DEFAULT,
      .offer = offer_own,
-     .print = ul_kernel_print_c,
-     .sum_orders = ul_contract_orders,
+     .print = print_c,
+     .sum_orders = orders_c,
      .emit = ul_emit_c},
     {.name = "cpu",
      .summary = "C with OpenMP and oneDNN",
@@ -48,12 +69,12 @@ static const struct ul_target targets[] = {
      .channels_last = true,
      .open_library = ul_dnnl_open_library,
      .offer = offer_own,
-     .print = ul_kernel_print_c,
-     .sum_orders = ul_contract_orders,
+     .print = print_c,
+     .sum_orders = orders_c,
      .emit = ul_emit_c},
     {.name = "cuda",
      .summary = "CUDA C++, one buffer of device memory",
-     .profile = "h100-sxm",
+     .profile = UL_PROFILE_DEFAULT_DEVICE,
      .channels_last = true,
      .filters_last = true,
      .biases_alike = true,
@@ -65,7 +86,7 @@ static const struct ul_target targets[] = {
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,
-     .sum_orders = ul_contract_cuda_orders,
+     .sum_orders = orders_cuda,
      .emit = ul_emit_cuda},
 };
 

@@ -9,23 +9,23 @@
 
 enum {
     THREADS = 128,
-    MAX_SIZE = 128,       /* of a head */
-    SHARED_BYTES = 49152, /* that every device has without being asked */
-    NARROW_SIZE = 64,     /* up to which 64 keys fit at once */
-    FEW_QUERIES = 32,
-    PROCESSORS = 128 /* of devices that count: 108 to 132 */
+    MAX_SIZE = 128,   /* of a head */
+    NARROW_SIZE = 64, /* up to which 64 keys fit at once */
+    FEW_QUERIES = 32
 };
 
 /* Of struct ul_attend_mma: how a block of warps shares queries and keys. */
 struct mma_shape {
     int rows, down,
-        groups;      /* warps side by side along queries; bands of a warp; warps along keys */
-    int keys, steps; /* keys of a warp at a time; how often before the next ones are read */
-    int64_t min_blocks, min_keys; /* of a launch, so that the shape is worth it */
+        groups;         /* warps side by side along queries; bands of a warp; warps along keys */
+    int keys, steps;    /* keys of a warp at a time; how often before the next ones are read */
+    int64_t min_blocks; /* of a launch for a processor, so that the shape is worth it */
+    int64_t min_keys;   /* the same */
 };
 
 struct attend_out {
     const struct ul_attend *attend;
+    int64_t processors; /* of the device, as attention counts them */
     struct ul_contract_printer printer;
     struct ul_contract_plan scores[2], values[2];
     const char *kind; /* on tensor cores: of elements; else NULL */
@@ -89,16 +89,16 @@ static void size_mma(struct attend_out *to, const struct mma_shape *shape)
 static int64_t choose_mma(struct attend_out *to, int64_t heads)
 {
     static const struct mma_shape narrow[] = {
-        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .min_blocks = 2 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .min_blocks = 4 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
+        {.rows = 4, .down = 2, .groups = 1, .keys = 32, .steps = 2, .min_blocks = 2},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 64, .steps = 1, .min_blocks = 4},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
         {.rows = 1, .down = 1, .groups = 4, .keys = 32, .steps = 1, .min_keys = 65},
         {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
     static const struct mma_shape wide[] = {
-        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .min_blocks = 4 * PROCESSORS},
-        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .min_blocks = PROCESSORS},
-        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = PROCESSORS},
+        {.rows = 4, .down = 1, .groups = 1, .keys = 32, .steps = 1, .min_blocks = 4},
+        {.rows = 4, .down = 1, .groups = 2, .keys = 16, .steps = 1, .min_blocks = 1},
+        {.rows = 2, .down = 1, .groups = 2, .keys = 32, .steps = 1, .min_blocks = 1},
         {.rows = 1, .down = 1, .groups = 4, .keys = 16, .steps = 1}};
     bool is_narrow = to->attend->size <= NARROW_SIZE && to->attend->value_size <= NARROW_SIZE;
     const struct mma_shape *shape = is_narrow ? narrow : wide;
@@ -111,8 +111,8 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
         int64_t block = queries_of(shape), blocks = ceil_to(queries, block) / block;
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
-        if (!is_padded && blocks >= (shape->min_blocks + heads - 1) / heads &&
-            to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= SHARED_BYTES)
+        if (!is_padded && blocks >= (shape->min_blocks * to->processors + heads - 1) / heads &&
+            to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= UL_DEVICE_SHARED_BYTES)
             return queries_of(shape);
     }
 }
@@ -121,20 +121,20 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
  * once: then what counts is how long one takes. */
 static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
-    int64_t bytes = SHARED_BYTES + 1;
+    int64_t bytes = UL_DEVICE_SHARED_BYTES + 1;
     int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
-    bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= PROCESSORS / heads;
+    bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= to->processors / heads;
     to->depth = ceil_to(to->attend->size, 16);
     to->width = ceil_to(to->attend->value_size, 32);
-    for (to->rows = is_few ? 2 : 4; bytes > SHARED_BYTES; to->rows /= 2) {
+    for (to->rows = is_few ? 2 : 4; bytes > UL_DEVICE_SHARED_BYTES; to->rows /= 2) {
         int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
         int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
         bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
-        if (bytes <= SHARED_BYTES)
+        if (bytes <= UL_DEVICE_SHARED_BYTES)
             break;
     }
     to->grid.shared_bytes = (uint32_t)bytes;
-    UL_ASSERT(to->rows > 0 && bytes <= SHARED_BYTES);
+    UL_ASSERT(to->rows > 0 && bytes <= UL_DEVICE_SHARED_BYTES);
     return 16 * to->rows;
 }
 
@@ -165,11 +165,12 @@ static int64_t heads_of(const struct ul_kernel *kernel, const struct ul_attend *
 }
 
 static void init(struct attend_out *to, const struct ul_kernel *kernel,
-                 const struct ul_attend *attend)
+                 const struct ul_attend *attend, const struct ul_profile_device *device)
 {
     memset(to, 0, sizeof *to);
     ul_arena_init(&to->arena);
     to->attend = attend;
+    to->processors = ul_attend_cuda_processors(device);
     to->kind = kind_of(kernel, attend);
     to->coordinate = "int32_t";
     for (uint32_t i = 0; i < attend->part_count; i++) {
@@ -328,6 +329,12 @@ static void put_call(const struct attend_out *to, uint32_t indent)
 
 /* ---- Entries ---- */
 
+int64_t ul_attend_cuda_processors(const struct ul_profile_device *device)
+{
+    int64_t even = device->processors / 32 * 32;
+    return even > 0 ? even : (int64_t)device->processors;
+}
+
 bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *attend)
 {
     (void)kernel;
@@ -336,11 +343,11 @@ bool ul_attend_cuda_can(const struct ul_kernel *kernel, const struct ul_attend *
 }
 
 void ul_attend_cuda_grid(const struct ul_kernel *kernel, const struct ul_attend *attend,
-                         struct ul_contract_grid *grid)
+                         const struct ul_profile_device *device, struct ul_contract_grid *grid)
 {
     UL_ASSERT(ul_attend_cuda_can(kernel, attend));
     struct attend_out to;
-    init(&to, kernel, attend);
+    init(&to, kernel, attend, device);
     *grid = to.grid;
     ul_arena_done(&to.arena);
 }
@@ -349,7 +356,7 @@ void ul_attend_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                const struct ul_attend *attend, uint32_t indent)
 {
     struct attend_out to;
-    init(&to, printer->kernel, attend);
+    init(&to, printer->kernel, attend, printer->device);
     to.printer = ul_contract_cuda_base(printer);
     struct ul_contract_out out = out_of(&to, &to.scores[0]);
     ul_contract_line(&out, indent, "UL_SHARED(%s, t_shared_%" PRIu32 ", %" PRIu32 ");",
@@ -362,7 +369,7 @@ void ul_attend_cuda_put_tile(const struct ul_contract_cuda_printer *printer,
                              const struct ul_attend *attend, uint32_t indent)
 {
     struct attend_out to;
-    init(&to, printer->kernel, attend);
+    init(&to, printer->kernel, attend, printer->device);
     to.printer = ul_contract_cuda_base(printer);
     struct ul_contract_out out = out_of(&to, &to.scores[0]);
     ul_contract_line(&out, indent,

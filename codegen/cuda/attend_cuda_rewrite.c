@@ -20,7 +20,6 @@
 
 enum {
     MAX_LOOPS = 8,
-    PROCESSORS = 128,
     BLOCK_QUERIES = 16, /* at least, of a block of threads */
     UNIT_KEYS = 128,    /* a multiple of what blocks take at a time */
     MIN_KEYS = 1024,    /* fewer are not worth a launch */
@@ -35,6 +34,7 @@ struct rewrite {
     uint32_t count;
     ul_ks loops[MAX_LOOPS]; /* outermost first */
     int64_t rounds[MAX_LOOPS], heads;
+    int64_t processors; /* of the device, as attention counts them */
     int64_t partials;
     const struct ul_attend *attend;
     uint32_t buffer; /* of parts */
@@ -223,9 +223,9 @@ static int64_t partials_of(const struct rewrite *t, int64_t *keys)
     int64_t blocks = t->heads * ((attend->queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES);
     int64_t bytes = t->heads * attend->queries * (attend->value_size + 2) * 4;
     int64_t last = attend->queries + attend->reach; /* that a query sees */
-    if (attend->keys < MIN_KEYS || last < MIN_KEYS || 2 * blocks > PROCESSORS || bytes < 1)
+    if (attend->keys < MIN_KEYS || last < MIN_KEYS || 2 * blocks > t->processors || bytes < 1)
         return 1;
-    int64_t partials = 2 * PROCESSORS / blocks;
+    int64_t partials = 2 * t->processors / blocks;
     partials = partials < attend->keys / MIN_PARTIAL ? partials : attend->keys / MIN_PARTIAL;
     partials = partials < MAX_BYTES / bytes ? partials : MAX_BYTES / bytes;
     partials = partials < MAX_PARTIALS ? partials : MAX_PARTIALS;
@@ -237,11 +237,13 @@ static int64_t partials_of(const struct rewrite *t, int64_t *keys)
 }
 
 const struct ul_kernel *ul_attend_cuda_rewrite(const struct ul_kernel *kernel,
+                                               const struct ul_profile_device *device,
                                                struct ul_arena *arena)
 {
     if (kernel->attend_count == 0)
         return kernel;
-    struct rewrite t = {.kernel = ul_kernel_copy(kernel, arena)};
+    struct rewrite t = {.kernel = ul_kernel_copy(kernel, arena),
+                        .processors = ul_attend_cuda_processors(device)};
     for (ul_ks id = 0; id < kernel->stmt_count; id++) {
         const struct ul_ks_data *stmt = &kernel->stmts[id];
         if (stmt->kind != UL_KS_FOR || (stmt->flags & UL_FOR_ATTEND) == 0 ||

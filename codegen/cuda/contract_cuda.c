@@ -18,7 +18,8 @@ static void begin(struct cuda_out *to, const struct ul_contract_cuda_printer *pr
                   const struct ul_contraction *contraction)
 {
     ul_arena_init(&to->arena);
-    ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, &to->arena);
+    ul_contract_cuda_plan_init(&to->plan, printer->kernel, contraction, printer->device,
+                               &to->arena);
     to->printer = ul_contract_cuda_base(printer);
     to->out = (struct ul_contract_out){.printer = &to->printer,
                                        .plan = &to->plan.base,
@@ -206,16 +207,16 @@ static void put_block_each(const struct cuda_out *to, uint32_t indent)
 /* ---- Entries ---- */
 
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
-                           struct ul_contract_grid *grid)
+                           const struct ul_profile_device *device, struct ul_contract_grid *grid)
 {
     struct ul_arena arena;
     struct ul_contract_cuda_plan plan;
     if (contraction->attend != NULL) {
-        ul_attend_cuda_grid(kernel, contraction->attend, grid);
+        ul_attend_cuda_grid(kernel, contraction->attend, device, grid);
         return;
     }
     ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
     *grid = plan.grid;
     ul_arena_done(&arena);
 }

@@ -14,11 +14,13 @@
 #define UL_CONTRACT_CUDA_H
 
 #include "codegen/kernel/contract.h"
+#include "codegen/kernel/profile.h"
 
 /* What the caller prints for us; as in struct ul_contract_printer. */
 struct ul_contract_cuda_printer {
     struct ul_text *text;
     const struct ul_kernel *kernel;
+    const struct ul_profile_device *device;
     void *context;
     void (*put_expression)(void *context, ul_kx expression);
     void (*put_statements)(void *context, ul_ks first, uint32_t indent);
@@ -30,11 +32,13 @@ struct ul_contract_cuda_printer {
 /* The kernel, or a copy in which contractions that are best formed by one thread a sum are loops.
  */
 const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
+                                              const struct ul_profile_device *device,
                                               struct ul_arena *arena);
 
 /* As ul_contract_orders: flags of enum ul_contract_order, and others of this target's own. Kernels
  * with the same single flag but UL_CONTRACT_LOOSE form the same sums with the same bits. */
-uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel);
+uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel,
+                                 const struct ul_profile_device *device);
 
 /* How a contraction at the top is launched. */
 struct ul_contract_grid {
@@ -43,7 +47,7 @@ struct ul_contract_grid {
     uint32_t shared_bytes;
 };
 void ul_contract_cuda_grid(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
-                           struct ul_contract_grid *grid);
+                           const struct ul_profile_device *device, struct ul_contract_grid *grid);
 /* The declarations of shared memory (UL_SHARED), once at the start of the kernel's body. */
 void ul_contract_cuda_put_shared(const struct ul_contract_cuda_printer *printer,
                                  const struct ul_contraction *contraction, uint32_t indent);

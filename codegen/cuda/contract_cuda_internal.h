@@ -26,6 +26,7 @@ struct ul_contract_cuda_reading {
 };
 
 struct ul_contract_cuda_plan {
+    const struct ul_profile_device *device;
     struct ul_contraction contraction; /* its k in the order in which sums are formed */
     struct ul_contract_plan base;      /* dimensions, and what uses them */
     /* Dimensions as all users together see them. */
@@ -49,7 +50,8 @@ struct ul_contract_cuda_plan {
 
 /* Chooses the schedule; memory for it comes from `arena`. The plan must stay where it is. */
 void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
-                                const struct ul_contraction *contraction, struct ul_arena *arena);
+                                const struct ul_contraction *contraction,
+                                const struct ul_profile_device *device, struct ul_arena *arena);
 
 /* Does 32-bit arithmetic do for coordinates, bounds, and indexes but for their bases, as `uses`
  * sees them? */

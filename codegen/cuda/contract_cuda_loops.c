@@ -42,6 +42,7 @@ struct list {
 
 struct rewriter {
     struct ul_kernel *kernel;
+    const struct ul_profile_device *device;
     struct ul_arena *arena;
     ul_kx *let_of; /* by variable that was there before: what it is, or UL_NONE */
     uint32_t let_count;
@@ -371,7 +372,7 @@ static void rewrite(struct rewriter *r, ul_ks id)
     struct ul_contraction c = *found;
     if (c.attend != NULL || r->count + c.m_count + c.n_count > MAX_LOOPS)
         return;
-    ul_contract_cuda_plan_init(&plan, kernel, found, r->arena);
+    ul_contract_cuda_plan_init(&plan, kernel, found, r->device, r->arena);
     struct ul_contract_cuda_split split = ul_contract_cuda_split(&plan, kernel, found);
     if (split.partials > 1 && r->lets.first == UL_NONE)
         put_partials(r, id, contract, &plan, &split);
@@ -383,6 +384,7 @@ static void rewrite(struct rewriter *r, ul_ks id)
 }
 
 const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
+                                              const struct ul_profile_device *device,
                                               struct ul_arena *arena)
 {
     bool any = false;
@@ -390,7 +392,7 @@ const struct ul_kernel *ul_contract_cuda_open(const struct ul_kernel *kernel,
         any = any || kernel->contractions[i].attend == NULL;
     if (!any)
         return kernel;
-    struct rewriter r = {.kernel = ul_kernel_copy(kernel, arena), .arena = arena};
+    struct rewriter r = {.kernel = ul_kernel_copy(kernel, arena), .device = device, .arena = arena};
     for (ul_ks id = kernel->first; id != UL_NONE; id = r.kernel->stmts[id].next)
         rewrite(&r, id);
     return r.kernel;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 enum {
-    PROCESSORS = 132,
     EACH_THREADS = 128,
     DOT_THREADS = 256,
     MIN_DEPTH = 8,    /* of k, for a tile */
@@ -24,16 +23,14 @@ enum {
     DOT_SUMS = 4,
     MAX_PARTIALS = 16, /* that k is cut into */
     MAX_PARTIALS_BYTES = 1 << 20,
-    MIN_PARTIAL = 64,    /* of k */
-    RUN = 16,            /* neighbours along k that stay together */
-    SHARED_BYTES = 49152 /* that every device has without being asked */
+    MIN_PARTIAL = 64, /* of k */
+    RUN = 16          /* neighbours along k that stay together */
 };
 
 #define TURN_CYCLES 700.0     /* of reading one tile of operands and waiting for it */
 #define TILE_BYTES_CYCLE 40.0 /* that a multiprocessor reads of operands, which others read too */
 #define OUT_CYCLES 200.0      /* of waiting, where sums go out through shared memory */
 #define LANES 32              /* elements that shared memory takes in a cycle */
-#define LAUNCH_CYCLES 4000.0  /* of one more kernel */
 #define BYTES_CYCLE 2000.0    /* that all multiprocessors read or write */
 #define WORTH_CUTTING 0.8     /* of the cycles without, at most */
 #define PRODUCTS_CYCLE 128.0  /* of a multiprocessor */
@@ -167,9 +164,10 @@ static double cycles_of(const struct ul_contract_cuda_plan *plan,
                         const struct ul_contract_cuda_tile *tile, double peak)
 {
     const struct ul_contract_plan *base = &plan->base;
+    double processors = plan->device->processors;
     double tiles = (double)divide_up(base->m, tile->m) * (double)divide_up(base->n, tile->n) *
                    (double)plan->batch;
-    double waves = (double)(int64_t)((tiles + PROCESSORS - 1) / PROCESSORS);
+    double waves = (double)(int64_t)((tiles + processors - 1) / processors);
     double turns = (double)divide_up(base->k, tile->k);
     double products = (double)tile->m * (double)tile->n * turns * (double)tile->k;
     /* of the peak: what reading shared memory leaves */
@@ -224,7 +222,7 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
     double min_cycles = 0;
     for (uint32_t i = 0; i < count; i++) {
         double cycles = cycles_of(plan, &tiles[i], peak);
-        if (bytes_of(&plan->base, &tiles[i]) > SHARED_BYTES ||
+        if (bytes_of(&plan->base, &tiles[i]) > UL_DEVICE_SHARED_BYTES ||
             (min_cycles > 0 && cycles >= min_cycles))
             continue;
         min_cycles = plan->cycles = cycles;
@@ -232,7 +230,7 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
     }
     UL_ASSERT(plan->cycles > 0);
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
-    UL_ASSERT(plan->grid.shared_bytes <= SHARED_BYTES);
+    UL_ASSERT(plan->grid.shared_bytes <= UL_DEVICE_SHARED_BYTES);
     plan->grid.tile_count =
         divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }
@@ -353,7 +351,9 @@ static void choose_dot(struct ul_contract_cuda_plan *plan)
     plan->form = UL_CONTRACT_CUDA_DOT;
     plan->a = plan->b = (struct ul_contract_cuda_reading){true, plan->dot_pack};
     plan->dot_sums =
-        base->m * base->n * plan->batch >= PROCESSORS * warps * 2 * DOT_SUMS ? DOT_SUMS : 1;
+        base->m * base->n * plan->batch >= plan->device->processors * warps * 2 * DOT_SUMS
+            ? DOT_SUMS
+            : 1;
     plan->grid.threads = DOT_THREADS;
     plan->grid.tile_count = divide_up(base->m * base->n, warps * plan->dot_sums);
 }
@@ -393,9 +393,11 @@ static void choose(struct ul_contract_cuda_plan *plan, const struct ul_kernel *k
 }
 
 void ul_contract_cuda_plan_init(struct ul_contract_cuda_plan *plan, const struct ul_kernel *kernel,
-                                const struct ul_contraction *contraction, struct ul_arena *arena)
+                                const struct ul_contraction *contraction,
+                                const struct ul_profile_device *device, struct ul_arena *arena)
 {
     memset(plan, 0, sizeof *plan);
+    plan->device = device;
     ul_contract_cuda_order(plan, kernel, contraction, arena);
     const struct ul_contraction *c = &plan->contraction;
     ul_contract_plan_init(&plan->base, kernel, c, arena);
@@ -445,7 +447,7 @@ struct ul_contract_cuda_split ul_contract_cuda_split(const struct ul_contract_cu
         partial.base.k /= partials;
         partial.batch *= partials;
         choose(&partial, kernel);
-        double cycles = partial.cycles + LAUNCH_CYCLES + 2 * bytes / BYTES_CYCLE;
+        double cycles = partial.cycles + plan->device->launch_cycles + 2 * bytes / BYTES_CYCLE;
         if (partial.form != plan->form || cycles >= min_cycles)
             continue;
         min_cycles = cycles;

@@ -45,7 +45,8 @@ static uint32_t flag_of_tile(const struct ul_contract_cuda_tile *tile, int order
 }
 
 /* Of a contraction that the grid runs. */
-static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contraction *contraction)
+static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contraction *contraction,
+                        const struct ul_profile_device *device)
 {
     struct ul_arena arena;
     struct ul_contract_cuda_plan plan;
@@ -53,7 +54,7 @@ static uint32_t flag_of(const struct ul_kernel *kernel, const struct ul_contract
     if (contraction->attend != NULL) /* by its queries and heads, which a piece has less of */
         return UL_CONTRACT_LOOSE;
     ul_arena_init(&arena);
-    ul_contract_cuda_plan_init(&plan, kernel, contraction, &arena);
+    ul_contract_cuda_plan_init(&plan, kernel, contraction, device, &arena);
     int order = order_of(&plan, contraction);
     switch (plan.form) {
     case UL_CONTRACT_CUDA_EACH: /* in loops, k as it stands */
@@ -85,7 +86,8 @@ static bool is_alone(const struct ul_kernel *kernel, ul_ks first)
 }
 
 /* `by_grid`: nothing but loops of independent iterations, each alone, lies around the list. */
-static uint32_t flags_of(const struct ul_kernel *kernel, ul_ks first, bool by_grid)
+static uint32_t flags_of(const struct ul_kernel *kernel, const struct ul_profile_device *device,
+                         ul_ks first, bool by_grid)
 {
     uint32_t flags = 0;
     for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
@@ -93,23 +95,25 @@ static uint32_t flags_of(const struct ul_kernel *kernel, ul_ks first, bool by_gr
         if (stmt->kind == UL_KS_CONTRACT) {
             const struct ul_contraction *contraction = &kernel->contractions[stmt->contraction];
             if (ul_dtype_get(contraction->acc_dtype)->is_float)
-                flags |= by_grid ? flag_of(kernel, contraction) : (uint32_t)UL_CONTRACT_LOOSE;
-            flags |= flags_of(kernel, contraction->epilogue, false);
+                flags |=
+                    by_grid ? flag_of(kernel, contraction, device) : (uint32_t)UL_CONTRACT_LOOSE;
+            flags |= flags_of(kernel, device, contraction->epilogue, false);
         }
         bool is_nest = by_grid && stmt->kind == UL_KS_FOR && (stmt->flags & UL_FOR_PARALLEL) != 0 &&
                        is_alone(kernel, stmt->body);
-        flags |= flags_of(kernel, stmt->body, is_nest);
-        flags |= flags_of(kernel, stmt->orelse, false);
+        flags |= flags_of(kernel, device, stmt->body, is_nest);
+        flags |= flags_of(kernel, device, stmt->orelse, false);
     }
     return flags;
 }
 
-uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel)
+uint32_t ul_contract_cuda_orders(const struct ul_kernel *kernel,
+                                 const struct ul_profile_device *device)
 {
     struct ul_arena arena;
     ul_arena_init(&arena);
-    const struct ul_kernel *rewritten = ul_attend_cuda_rewrite(kernel, &arena);
-    uint32_t flags = flags_of(rewritten, rewritten->first, true);
+    const struct ul_kernel *rewritten = ul_attend_cuda_rewrite(kernel, device, &arena);
+    uint32_t flags = flags_of(rewritten, device, rewritten->first, true);
     ul_arena_done(&arena);
     return flags;
 }

@@ -13,7 +13,8 @@
  * launches them, `@` standing for its name; sets the scratch bytes. Parameters of the host
  * function: at, the kernel's input and output buffers in order, then `scratch` where it has any. */
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                    uint64_t *scratch_bytes, struct ul_diag *diag) UL_MUST_CHECK;
+                                    const struct ul_profile_device *device, uint64_t *scratch_bytes,
+                                    struct ul_diag *diag) UL_MUST_CHECK;
 
 /* cuda_calls.c: as struct ul_target has it */
 

@@ -25,25 +25,28 @@
 enum {
     BLOCK = 128,                 /* threads of a block that need nothing of each other */
     MAX_BLOCK = 1024,            /* of one that shares an item */
-    FEW_ITEMS = 1056,            /* below, an item is worth more than a warp */
-    MAX_TEAMS = 264,             /* with scratch of their own: two on each of 132 processors */
-    MAX_BLOCKS = 132 * 64,       /* of a launch; more items than that take turns */
+    FEW_ITEMS = 8,               /* for a processor: below, an item is worth more than a warp */
+    MAX_TEAMS = 2,               /* for a processor, with scratch of their own */
+    MAX_BLOCKS = 64,             /* for a processor, of a launch; more items take turns */
     MAX_SHARED_BYTES = 32 << 10, /* of a block */
     MAX_OWN_BYTES = 4 << 20,     /* of scratch of all teams */
     MAX_LAUNCHES = 1 << 16,      /* that loops on the host give */
     FEW_ROUNDS = 64              /* that each lane may repeat for itself */
 };
 
-#define HOST_ROUND_NS 16000.0 /* on a core of the default profile: less is not worth a launch */
+/* Of a core of the default profile, for each cycle that a launch takes: what a round on the host is
+ * worth at least. */
+#define HOST_ROUND_NS 4.0
 
-/* A test that wants vectors everywhere sets it to 1. */
+/* A test that wants vectors everywhere sets it to 0. */
 #ifndef UL_VECTOR_MIN_THREADS
-#define UL_VECTOR_MIN_THREADS (132 * 128) /* fewer are not worth it: the device is not full */
+#define UL_VECTOR_MIN_THREADS 128 /* for each processor; fewer leave the device half empty */
 #endif
 
 struct builder {
     const struct ul_kernel *kernel;
     const bool *used;
+    const struct ul_profile_device *device;
     struct ul_arena *arena;
     struct ul_arena scratch;
     struct ul_grid *grid;
@@ -52,6 +55,11 @@ struct builder {
     ul_ks hosts[UL_GRID_HOSTS];
     int64_t launches; /* rounds of these */
 };
+
+static int64_t for_all(const struct builder *b, int64_t each)
+{
+    return each * b->device->processors;
+}
 
 static const struct ul_ks_data *stmt_get(const struct builder *b, ul_ks id)
 {
@@ -357,12 +365,14 @@ static int64_t ceil_div(int64_t a, int64_t b)
 
 /* How many blocks of how many threads; with scratch of their own, no more teams than may have it.
  */
-static void set_launch(struct ul_phase *phase)
+static void set_launch(const struct builder *b, struct ul_phase *phase)
 {
     int64_t teams = phase->items.total / phase->items.vector;
     bool alone = phase->kind == UL_PHASE_TEAM && !phase->is_loose && phase->team > UL_WARP;
     if (phase->own_bytes > 0) {
-        int64_t max = MAX_TEAMS * (alone ? 1 : phase->kind == UL_PHASE_TEAM ? 4 : BLOCK);
+        int64_t max = for_all(b, MAX_TEAMS) * (alone                          ? 1
+                                               : phase->kind == UL_PHASE_TEAM ? 4
+                                                                              : BLOCK);
         int64_t fit = (int64_t)(MAX_OWN_BYTES / phase->own_bytes);
         max = fit < max ? fit : max;
         max = max < 1 ? 1 : max;
@@ -383,8 +393,8 @@ static void set_launch(struct ul_phase *phase)
         phase->block_threads = (uint32_t)(in_block * phase->team);
         phase->block_count = ceil_div(teams, in_block);
     }
-    if (phase->block_count > MAX_BLOCKS)
-        phase->block_count = MAX_BLOCKS;
+    if (phase->block_count > for_all(b, MAX_BLOCKS))
+        phase->block_count = for_all(b, MAX_BLOCKS);
     UL_ASSERT(phase->block_threads > 0 && phase->block_threads <= MAX_BLOCK);
     UL_ASSERT(phase->block_count > 0 && phase->own_bytes % UL_PLAN_ALIGN_BYTES == 0);
 }
@@ -398,7 +408,7 @@ static void place_phase(struct builder *b, struct ul_phase *phase)
     }
     phase->shared_bytes = (uint32_t)shared;
     phase->own_bytes = place_arrays(b, phase, UL_PLACE_OWN, UL_PLAN_ALIGN_BYTES);
-    set_launch(phase);
+    set_launch(b, phase);
 }
 
 /* Rounds of loops that each thread of a team walks for nothing but itself, at most. */
@@ -509,10 +519,10 @@ static int64_t team_of(struct builder *b, const struct ul_phase *phase)
     int64_t width = ul_grid_fold_width(b->kernel, phase->first, phase->end);
     int64_t max = max_rounds(b, phase->first, phase->end, false);
     int64_t team = UL_WARP;
-    int64_t limit = phase->items.total >= FEW_ITEMS ? UL_WARP : MAX_BLOCK;
+    int64_t limit = phase->items.total >= for_all(b, FEW_ITEMS) ? UL_WARP : MAX_BLOCK;
     if (width >= UL_WARP && width <= MAX_BLOCK)
         return width;
-    if (phase->items.total >= MAX_TEAMS && limit > 256)
+    if (phase->items.total >= for_all(b, MAX_TEAMS) && limit > 256)
         limit = 256;
     while (team < limit && 2 * team < max)
         team *= 2;
@@ -567,7 +577,7 @@ static void set_item_vector(struct builder *b, struct ul_phase *phase)
     if (phase->items.count == 0)
         return;
     uint32_t vector = ul_grid_vector(&phase->items, b->kernel, 0, &b->scratch);
-    if (phase->items.total / vector >= UL_VECTOR_MIN_THREADS)
+    if (phase->items.total / vector >= for_all(b, UL_VECTOR_MIN_THREADS))
         phase->items.vector = vector;
 }
 
@@ -602,14 +612,16 @@ static void make_tiles(struct builder *b, struct ul_phase *phase, ul_ks contract
 {
     struct ul_contract_grid grid;
     ul_contract_cuda_grid(b->kernel,
-                          &b->kernel->contractions[stmt_get(b, contraction)->contraction], &grid);
+                          &b->kernel->contractions[stmt_get(b, contraction)->contraction],
+                          b->device, &grid);
     phase->kind = UL_PHASE_TILES;
     UL_ASSERT(grid.threads >= UL_WARP && grid.threads <= MAX_BLOCK);
     phase->block_threads = grid.threads;
     set_places(b, phase, NULL);
     if (__builtin_mul_overflow(grid.tile_count, phase->items.total, &phase->block_count))
-        phase->block_count = MAX_BLOCKS;
-    phase->block_count = phase->block_count < MAX_BLOCKS ? phase->block_count : MAX_BLOCKS;
+        phase->block_count = for_all(b, MAX_BLOCKS);
+    if (phase->block_count > for_all(b, MAX_BLOCKS))
+        phase->block_count = for_all(b, MAX_BLOCKS);
 }
 
 /* The phase of the statements [first, end), which nothing else than buffers ties to others. */
@@ -769,7 +781,8 @@ static bool is_host_loop(struct builder *b, ul_ks id)
         return false;
     if (count <= 1 || (stmt->flags & UL_FOR_LAUNCHED) != 0)
         return true;
-    return ul_statement_ns(b->kernel, id, &b->scratch) / (double)count >= HOST_ROUND_NS;
+    return ul_statement_ns(b->kernel, id, &b->scratch) / (double)count >=
+           HOST_ROUND_NS * b->device->launch_cycles;
 }
 
 static void cut_list(struct builder *b, ul_ks first)
@@ -837,10 +850,14 @@ static void place_scratch(struct builder *b)
 }
 
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
-                  struct ul_arena *arena)
+                  const struct ul_profile_device *device, struct ul_arena *arena)
 {
-    struct builder b = {
-        .kernel = kernel, .used = used, .arena = arena, .grid = grid, .launches = 1};
+    struct builder b = {.kernel = kernel,
+                        .used = used,
+                        .device = device,
+                        .arena = arena,
+                        .grid = grid,
+                        .launches = 1};
     *grid = (struct ul_grid){.phase_count = 0};
     ul_arena_init(&b.scratch);
     ul_touch_kernel(&b.everywhere, kernel, &b.scratch);

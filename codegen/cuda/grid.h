@@ -14,6 +14,7 @@
 #ifndef UL_GRID_H
 #define UL_GRID_H
 
+#include "codegen/kernel/profile.h"
 #include "ir/kernel.h"
 
 enum { UL_GRID_LEVELS = 8, UL_GRID_HOSTS = 8, UL_WARP = 32 };
@@ -95,7 +96,7 @@ struct ul_grid {
 
 /* grid.c; `used`: variables that something reads. */
 void ul_grid_init(struct ul_grid *grid, const struct ul_kernel *kernel, const bool *used,
-                  struct ul_arena *arena);
+                  const struct ul_profile_device *device, struct ul_arena *arena);
 
 /* grid_access.c, for grid.c */
 

@@ -29,6 +29,7 @@ struct printer {
     struct ul_expr_printer expr;
     struct ul_text *text;
     const struct ul_kernel *kernel;
+    const struct ul_profile_device *device;
     struct ul_grid grid;
     const struct ul_phase *phase; /* that is being printed */
     struct ul_mentions mentions;  /* of it */
@@ -500,6 +501,7 @@ static struct ul_contract_cuda_printer contract_printer(struct printer *printer)
     return (struct ul_contract_cuda_printer){.text = printer->text,
                                              .kernel = printer->kernel,
                                              .context = printer,
+                                             .device = printer->device,
                                              .put_expression = contract_expression,
                                              .put_statements = contract_statements,
                                              .put_load = contract_load};
@@ -932,7 +934,7 @@ static void put_phase(struct printer *printer, uint32_t number)
         struct ul_contract_cuda_printer contract = contract_printer(printer);
         const struct ul_contraction *contraction =
             contraction_of(printer, tiled_contraction(printer));
-        ul_contract_cuda_grid(printer->kernel, contraction, &grid);
+        ul_contract_cuda_grid(printer->kernel, contraction, printer->device, &grid);
         ul_contract_cuda_put_shared(&contract, contraction, 1);
     }
     if (uses_place(printer, UL_PLACE_SHARED))
@@ -1025,10 +1027,12 @@ static void put_host(struct printer *printer)
 }
 
 enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
-                                    uint64_t *scratch_bytes, struct ul_diag *diag)
+                                    const struct ul_profile_device *device, uint64_t *scratch_bytes,
+                                    struct ul_diag *diag)
 {
-    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, text->arena), text->arena);
-    struct printer printer = {.text = text, .kernel = kernel};
+    kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
+                                   text->arena);
+    struct printer printer = {.text = text, .kernel = kernel, .device = device};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;
         if (ul_storage_type(dtype) == NULL)
@@ -1041,7 +1045,7 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
     printer.expr.is_short = ul_narrow(kernel, text->arena);
     printer.expr.names = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
     printer.expr.elements = UL_NEW_ARRAY(text->arena, const char *, kernel->expr_count);
-    ul_grid_init(&printer.grid, kernel, printer.expr.used, text->arena);
+    ul_grid_init(&printer.grid, kernel, printer.expr.used, device, text->arena);
     for (uint32_t i = 0; i < printer.grid.phase_count; i++) {
         const struct ul_phase *phase = &printer.grid.phases[i];
         if (phase->block_count > 0 && phase->joined_count > 1)

@@ -19,7 +19,8 @@
 
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
  * nanosecond they are thousands); `special`: FP32 operations for one special result. */
-#define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib)             \
+#define GPU(name_, source_, f32, tf32, f64, f16, int8, special, gigabytes, memory_gib,             \
+            processors_)                                                                           \
     {                                                                                              \
         .name = (name_), .source = (source_),                                                      \
         .rates =                                                                                   \
@@ -28,7 +29,9 @@
              [UL_WORK_MATMUL_INT8] = 1e3 * (int8), [UL_WORK_WINDOW] = 1e3 * (f32) / 4,             \
              [UL_WORK_VECTOR] = 1e3 * (f32) / 2,   [UL_WORK_SPECIAL] = 1e3 * (f32) / (special),    \
              [UL_WORK_SCALAR] = 1e3 * (f32) / 16},                                                 \
-        .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB, .level_count = 1, .levels = {       \
+        .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB,                                     \
+        .device = {.processors = (processors_), .launch_cycles = 4000}, .level_count = 1,          \
+        .levels = {                                                                                \
             {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
         }                                                                                          \
     }
@@ -51,40 +54,42 @@ static const struct ul_profile profiles[] = {
                 {(uint64_t)2 << 20, 60},
                 {(uint64_t)32 << 20, 30},
                 {UINT64_MAX, 12}}},
-    /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB */
+    /* name, source, FP32, TF32, FP64, FP16, INT8, special, GB/s, GiB, multiprocessors */
     GPU("v100-sxm2",
         "NVIDIA Tesla V100 data sheet (FP64 and FP32 without tensor cores, no TF32; "
         "INT8 by dp4a)",
-        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32),
+        15.7, 15.7, 7.8, 125, 62.8, 8, 900, 32, 80),
     GPU("v100-pcie", "NVIDIA Tesla V100 data sheet (no TF32; INT8 by dp4a)", 14, 14, 7, 112, 56, 8,
-        900, 32),
+        900, 32, 80),
     GPU("t4", "NVIDIA T4 data sheet (no TF32); FP64 1/32 of FP32", 8.1, 8.1, 0.253, 65, 130, 8, 320,
-        16),
+        16, 40),
     GPU("a100-40gb", "NVIDIA A100 40GB data sheet (PCIe and SXM)", 19.5, 156, 19.5, 312, 624, 8,
-        1555, 40),
-    GPU("a100-80gb-pcie", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 1935, 80),
-    GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80),
-    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24),
-    GPU("a10", "NVIDIA A10 data sheet; FP64 1/64 of FP32", 31.2, 62.5, 0.488, 125, 250, 16, 600,
-        24),
+        1555, 40, 108),
+    GPU("a100-80gb-pcie", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 1935, 80,
+        108),
+    GPU("a100-80gb-sxm", "NVIDIA A100 80GB data sheet", 19.5, 156, 19.5, 312, 624, 8, 2039, 80,
+        108),
+    GPU("a30", "NVIDIA A30 data sheet", 10.3, 82, 10.3, 165, 330, 8, 933, 24, 56),
+    GPU("a10", "NVIDIA A10 data sheet; FP64 1/64 of FP32", 31.2, 62.5, 0.488, 125, 250, 16, 600, 24,
+        72),
     GPU("a40", "NVIDIA A40 data sheet; FP64 1/64 of FP32", 37.4, 74.8, 0.584, 149.7, 299.3, 16, 696,
-        48),
+        48, 84),
     GPU("l4", "NVIDIA L4 data sheet (tensor figures halved: it has sparse ones); FP64 1/64 of FP32",
-        30.3, 60, 0.473, 121, 242.5, 16, 300, 24),
+        30.3, 60, 0.473, 121, 242.5, 16, 300, 24, 58),
     GPU("l40", "NVIDIA L40 data sheet; FP64 1/64 of FP32", 90.5, 90.5, 1.414, 181.05, 362, 16, 864,
-        48),
+        48, 142),
     GPU("l40s", "NVIDIA L40S data sheet; FP64 1/64 of FP32", 91.6, 183, 1.431, 362.05, 733, 16, 864,
-        48),
+        48, 142),
     GPU("h100-pcie", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 51, 378,
-        51, 756.5, 1513, 16, 2000, 80),
+        51, 756.5, 1513, 16, 2000, 80, 114),
     GPU("h100-sxm", "NVIDIA H100 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 3350, 80),
+        67, 989.5, 1979, 16, 3350, 80, 132),
     GPU("h200-sxm", "NVIDIA H200 data sheet (tensor figures halved: it has sparse ones)", 67, 494.5,
-        67, 989.5, 1979, 16, 4800, 141),
+        67, 989.5, 1979, 16, 4800, 141, 132),
     GPU("rtx-3090", "NVIDIA Ampere GA102 white paper (FP16 summed in FP32); FP64 1/64 of FP32",
-        35.6, 35.6, 0.556, 71, 284, 16, 936, 24),
+        35.6, 35.6, 0.556, 71, 284, 16, 936, 24, 82),
     GPU("rtx-4090", "NVIDIA Ada white paper (FP16 summed in FP32); FP64 1/64 of FP32", 82.6, 82.6,
-        1.29, 165.2, 660.6, 16, 1008, 24),
+        1.29, 165.2, 660.6, 16, 1008, 24, 128),
 };
 
 uint32_t ul_profile_count(void)
@@ -105,6 +110,14 @@ const struct ul_profile *ul_profile_find(const char *name)
             return &profiles[i];
     }
     return NULL;
+}
+
+struct ul_profile_device ul_profile_device(const struct ul_profile *profile)
+{
+    if (profile->device.processors == 0)
+        profile = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE);
+    UL_ASSERT(profile != NULL && profile->device.processors > 0);
+    return profile->device;
 }
 
 static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)

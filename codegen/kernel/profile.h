@@ -13,6 +13,14 @@ struct ul_profile_level {
 };
 enum { UL_PROFILE_LEVELS = 8 };
 
+/* What a graphics processor is made of, as far as the shape of kernels depends on it. */
+struct ul_profile_device {
+    uint32_t processors;    /* multiprocessors; 0: nobody said */
+    uint32_t launch_cycles; /* of theirs, from the end of one kernel to results of the next */
+};
+/* Of a block: what every such device gives without being asked, and so no fact of one. */
+enum { UL_DEVICE_SHARED_BYTES = 49152 };
+
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
  * the kinds of work, and bytes / rate of their levels; plus the overhead of a step. */
 struct ul_profile {
@@ -20,8 +28,9 @@ struct ul_profile {
     const char *source;          /* a data sheet, or how it was measured */
     double rates[UL_WORK_KINDS]; /* operations per nanosecond */
     double overhead_ns;
-    uint64_t memory_bytes; /* 0: not known */
-    uint32_t level_count;  /* at least 1 */
+    uint64_t memory_bytes;           /* 0: not known */
+    struct ul_profile_device device; /* of a graphics processor, else zeros */
+    uint32_t level_count;            /* at least 1 */
     struct ul_profile_level levels[UL_PROFILE_LEVELS];
 };
 
@@ -38,8 +47,12 @@ struct ul_traffic {
  * machine: no product is added to anything, which a compiler could fuse. */
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
                          const struct ul_traffic *traffic, uint64_t rounds);
+/* What kernels for a device are shaped by: the profile's own; the default device's where the
+ * profile is of none, or its file does not say. */
+struct ul_profile_device ul_profile_device(const struct ul_profile *profile);
 /* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
 #define UL_PROFILE_DEFAULT "generic-core"
+#define UL_PROFILE_DEFAULT_DEVICE "h100-sxm"
 const struct ul_profile *ul_profile_find(const char *name);
 uint32_t ul_profile_count(void);
 const struct ul_profile *ul_profile_at(uint32_t index);

@@ -1,6 +1,7 @@
 /* The file of a device profile, written and read (codegen/README.md documents every key). */
 #include "codegen/kernel/profile.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -51,6 +52,10 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
     ul_text_put_json(text, profile->source);
     ul_text_printf(text, ",%s\"overhead_nanoseconds\": %.9g,%s\"memory_bytes\": %llu", line,
                    profile->overhead_ns, line, (unsigned long long)profile->memory_bytes);
+    if (profile->device.processors != 0)
+        ul_text_printf(
+            text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32 "}",
+            line, profile->device.processors, profile->device.launch_cycles);
     ul_text_printf(text, ",%s\"giga_operations_per_second\": {", line);
     put_rates(text, profile, inner);
     ul_text_printf(text, "%s},%s\"memory_levels\": [", compact ? "" : "\n  ", line);
@@ -86,6 +91,28 @@ static enum ul_status read_number(struct reader *reader, const json_t *object, c
         return ul_diag_set(reader->diag, UL_INVALID,
                            "\"%s\" is missing, or no number from %g to 1e15", key, min);
     return UL_OK;
+}
+
+static enum ul_status read_count(struct reader *reader, const json_t *object, const char *key,
+                                 uint32_t max, uint32_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > max)
+        return ul_diag_set(reader->diag, UL_INVALID,
+                           "\"%s\" is missing, or no whole number from 1 to %" PRIu32, key, max);
+    *out = (uint32_t)json_integer_value(value);
+    return UL_OK;
+}
+
+/* Of a graphics processor; older files have none. */
+static enum ul_status read_device(struct reader *reader)
+{
+    struct ul_profile_device *device = &reader->profile->device;
+    const json_t *object = json_object_get(reader->root, "device");
+    if (object == NULL)
+        return UL_OK;
+    UL_TRY(read_count(reader, object, "processors", 4096, &device->processors));
+    return read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles);
 }
 
 static enum ul_status read_level(struct reader *reader, const json_t *item, uint32_t index)
@@ -151,6 +178,7 @@ static enum ul_status read_profile(struct reader *reader)
     if (json_object_get(reader->root, "memory_bytes") != NULL)
         UL_TRY(read_number(reader, reader->root, "memory_bytes", 0, &memory));
     profile->memory_bytes = (uint64_t)memory;
+    UL_TRY(read_device(reader));
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
         UL_TRY(read_number(reader, rates, kind_names[kind], 1e-3, &profile->rates[kind]));
     return read_levels(reader);

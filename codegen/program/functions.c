@@ -45,7 +45,8 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     uint64_t scratch_bytes = 0;
     struct ul_threads threads;
     ul_threads_init(&threads, kernel, builder->options->thread_count, builder->arena);
-    UL_TRY(builder->options->target->print(&text, kernel, &threads, &scratch_bytes, builder->diag));
+    UL_TRY(builder->options->target->print(&text, kernel, &threads, builder->options->profile,
+                                           &scratch_bytes, builder->diag));
     if (2 * (program->kernel_count + 1) > builder->kernel_table_size)
         kernel_table_grow(builder);
     uint32_t *slot = kernel_slot(builder, text.data);
@@ -61,7 +62,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
     ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
-    added->sum_orders = builder->options->target->sum_orders(kernel);
+    added->sum_orders = builder->options->target->sum_orders(kernel, builder->options->profile);
     *slot = program->kernel_count;
     *id = program->kernel_count++;
     return UL_OK;

@@ -42,10 +42,10 @@ struct ul_target {
     uint32_t (*offer)(const struct ul_program_step *step, const struct ul_profile *profile,
                       uint64_t own_scratch_bytes, struct ul_implementation *offers);
     enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,
-                            const struct ul_threads *threads, uint64_t *scratch_bytes,
-                            struct ul_diag *diag);
+                            const struct ul_threads *threads, const struct ul_profile *profile,
+                            uint64_t *scratch_bytes, struct ul_diag *diag);
     /* The ways in which the kernel's contractions form their sums: enum ul_contract_order. */
-    uint32_t (*sum_orders)(const struct ul_kernel *kernel);
+    uint32_t (*sum_orders)(const struct ul_kernel *kernel, const struct ul_profile *profile);
     enum ul_status (*emit)(struct ul_arena *arena, const struct ul_program *program,
                            const struct ul_plan *plan, const struct ul_emit_options *options,
                            const char *directory, struct ul_diag *diag);

@@ -12,8 +12,10 @@
 #include "codegen/cuda/grid.h"
 #include "ir/text.h"
 
-/* The CUDA text of the graph's main block as one group; long sums of up to 256 partial results. */
-static const char *print(struct ul_arena *arena, const char *text, uint64_t *scratch_bytes)
+/* The CUDA text of the graph's main block as one group, for a device by its profile; long sums of
+ * up to 256 partial results. */
+static const char *print_for(struct ul_arena *arena, const char *text, const char *profile,
+                             uint64_t *scratch_bytes)
 {
     struct ul_diag diag = {0};
     struct ul_graph graph;
@@ -25,9 +27,15 @@ static const char *print(struct ul_arena *arena, const char *text, uint64_t *scr
     ul_lower_group(&graph, block->nodes, block->node_count, NULL, &options, arena, &result);
     struct ul_text out;
     ul_text_init(&out, arena);
-    if (ul_kernel_print_cuda(&out, result.kernel, scratch_bytes, &diag) != UL_OK)
+    const struct ul_profile_device device = ul_profile_device(ul_profile_find(profile));
+    if (ul_kernel_print_cuda(&out, result.kernel, &device, scratch_bytes, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     return out.data;
+}
+
+static const char *print(struct ul_arena *arena, const char *text, uint64_t *scratch_bytes)
+{
+    return print_for(arena, text, UL_PROFILE_DEFAULT_DEVICE, scratch_bytes);
 }
 
 static uint32_t count(const char *text, const char *what)
@@ -355,9 +363,29 @@ static void rounds_run_in_a_block_where_they_are_short(void **state)
     ul_arena_done(&arena);
 }
 
+/* As many blocks as a device's processors take in some turns. */
+static void blocks_follow_the_device(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile, *launch;
+    } cases[] = {{"h100-sxm", "UL_LAUNCH(@_0, 8448, "},
+                 {"t4", "UL_LAUNCH(@_0, 2560, "},
+                 {UL_PROFILE_DEFAULT, "UL_LAUNCH(@_0, 8448, "}};
+    struct ul_arena arena;
+    uint64_t scratch_bytes;
+    ul_arena_init(&arena);
+    const char *graph = unary(&arena, "1000,20000", "Relu n0 \"n\" (%0)");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = print_for(&arena, graph, cases[i].profile, &scratch_bytes);
+        assert_non_null(strstr(text, cases[i].launch));
+    }
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
-    enum { CASES = sizeof expectations / sizeof *expectations, OTHERS = 10 };
+    enum { CASES = sizeof expectations / sizeof *expectations, OTHERS = 11 };
     struct CMUnitTest tests[OTHERS + CASES] = {
         cmocka_unit_test(nothing_is_stored_without_a_round),
         cmocka_unit_test(team_waits_before_overwriting),
@@ -369,6 +397,7 @@ int main(void)
         cmocka_unit_test(rounds_run_on_the_host_where_they_are_long),
         cmocka_unit_test(a_step_of_a_cell_is_one_launch),
         cmocka_unit_test(rounds_run_in_a_block_where_they_are_short),
+        cmocka_unit_test(blocks_follow_the_device),
     };
     for (size_t i = 0; i < CASES; i++)
         tests[OTHERS + i] =

@@ -47,7 +47,9 @@ static void order_is_known(void **state)
         fail_msg("%s", diag.text);
     const struct ul_block *block = &graph.blocks[0];
     ul_lower_group(&graph, block->nodes, block->node_count, NULL, &options, &arena, &result);
-    uint32_t orders = ul_contract_cuda_orders(result.kernel);
+    const struct ul_profile_device device =
+        ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
+    uint32_t orders = ul_contract_cuda_orders(result.kernel, &device);
     assert_int_not_equal(orders, 0);
     assert_int_equal(orders != UL_CONTRACT_LOOSE, e->is_sure);
     ul_arena_done(&arena);

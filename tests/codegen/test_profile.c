@@ -104,6 +104,36 @@ static const char *with(struct ul_arena *arena, const char *part, const char *ot
                            at + strlen(part));
 }
 
+/* A file says of a device what it is made of, or nothing: then it is as the default one. */
+static void devices_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        uint32_t processors; /* 0: refused */
+    } cases[] = {
+        {"", 132},
+        {"\"device\": {\"processors\": 16, \"launch_cycles\": 9000}, ", 16},
+        {"\"device\": {\"processors\": 16}, ", 0},
+        {"\"device\": {\"processors\": 0, \"launch_cycles\": 9000}, ", 0},
+        {"\"device\": {\"processors\": 1.5, \"launch_cycles\": 9000}, ", 0},
+        {"\"device\": 16, ", 0},
+    };
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ul_profile profile;
+        const char *json = with(&arena, "\"memory_bytes\"",
+                                ul_arena_printf(&arena, "%s\"memory_bytes\"", cases[i].device));
+        enum ul_status wanted = cases[i].processors > 0 ? UL_OK : UL_INVALID;
+        assert_int_equal(read_back(&arena, json, &profile), wanted);
+        if (wanted == UL_OK)
+            assert_int_equal(ul_profile_device(&profile).processors, cases[i].processors);
+    }
+    assert_int_equal(ul_profile_device(ul_profile_find("a100-80gb-sxm")).processors, 108);
+    ul_arena_done(&arena);
+}
+
 static void bad_files_are_refused(void **state)
 {
     (void)state;
@@ -241,6 +271,7 @@ int main(void)
         cmocka_unit_test(weights_are_where_all_of_them_fit),
         cmocka_unit_test(costs_stay_in_range),
         cmocka_unit_test(files_come_back),
+        cmocka_unit_test(devices_are_read),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(lanes_are_filled),
         cmocka_unit_test(strides_empty_lanes),

@@ -34,7 +34,9 @@ static bool has_packs(bool loads_first)
     ul_ks_store(&kernel, loads_first ? y : z, i, loads_first ? sum : product);
     ul_ks_end(&kernel);
     ul_text_init(&text, &arena);
-    assert_int_equal(ul_kernel_print_cuda(&text, &kernel, &scratch_bytes, &diag), UL_OK);
+    const struct ul_profile_device device =
+        ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
+    assert_int_equal(ul_kernel_print_cuda(&text, &kernel, &device, &scratch_bytes, &diag), UL_OK);
     bool has = strstr(text.data, "ul_pack_read") != NULL;
     ul_arena_done(&arena);
     return has;

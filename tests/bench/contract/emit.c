@@ -124,7 +124,9 @@ static enum ul_status print_cuda(struct emitter *e, const struct ul_kernel *kern
 {
     struct ul_text text;
     ul_text_init(&text, &e->arena);
-    UL_TRY(ul_kernel_print_cuda(&text, kernel, scratch_bytes, diag));
+    const struct ul_profile_device device =
+        ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
+    UL_TRY(ul_kernel_print_cuda(&text, kernel, &device, scratch_bytes, diag));
     const char *rest = text.data;
     for (const char *at = strchr(rest, '@'); at != NULL; at = strchr(rest, '@')) {
         ul_text_printf(&e->text, "%.*sk%" PRIu32, (int)(at - rest), rest, e->count);
