@@ -75,6 +75,7 @@ static void waists_find(struct runner *r, uint8_t *waist)
 static void segment_add(struct runner *r, struct ul_order_slicer *slicer, uint32_t begin,
                         uint32_t end, const uint64_t *before_bytes)
 {
+    UL_ASSERT(begin < end && end <= r->core.node_count);
     UL_GROW(&r->scratch, r->segments, r->segment_count, r->segment_capacity);
     struct segment *segment = &r->segments[r->segment_count++];
     segment->begin = begin;
@@ -108,6 +109,7 @@ static void segments_make(struct runner *r)
         segment_add(r, &slicer, begin, i, before_bytes);
         begin = i;
     }
+    UL_ASSERT(begin == n);
 }
 
 /* ---- Methods ---- */
@@ -219,6 +221,7 @@ static void segment_ilp(struct runner *r, struct segment *segment)
 static enum ul_order_outcome segment_beam(struct runner *r, struct segment *segment, uint32_t width,
                                           bool backwards)
 {
+    UL_ASSERT(width > 0);
     struct ul_arena scratch;
     struct ul_order_core reversed;
     ul_arena_init(&scratch);
@@ -239,6 +242,7 @@ static enum ul_order_outcome segment_beam(struct runner *r, struct segment *segm
 /* Gives what follows one of `share` parts of the work and the time that are left. */
 static struct turn turn_begin(struct runner *r, uint32_t share)
 {
+    UL_ASSERT(share > 0);
     struct ul_effort *e = &r->effort;
     struct turn whole = {.work_limit = e->work_limit, .deadline_seconds = e->deadline_seconds};
     e->work_limit = e->work + (e->work_limit - e->work) / share;

@@ -135,6 +135,7 @@ static uint32_t sums_find(const struct event *sums, uint32_t count, uint32_t tim
 
 static uint64_t tree_max(const uint64_t *tree, uint32_t leaves, uint32_t begin, uint32_t end)
 {
+    UL_ASSERT(begin <= end && end <= leaves);
     uint64_t max = 0;
     for (begin += leaves, end += leaves; begin < end; begin /= 2, end /= 2) {
         if (begin % 2 == 1) {
@@ -178,6 +179,7 @@ static void bounds_make(struct ul_pack_problem *problem)
             problem->bound_bytes = min;
     }
     ul_arena_done(&scratch);
+    UL_ASSERT(problem->bound_bytes >= max);
 }
 
 /* ---- Pinned buffers ---- */
@@ -262,6 +264,7 @@ static void greedy_run(const struct ul_pack_problem *problem, double deadline_se
 
 bool ul_pack_exhausted(struct ul_pack_effort *effort)
 {
+    UL_ASSERT(effort->work_limit > 0);
     if (effort->work >= effort->work_limit)
         return true;
     if (effort->deadline_seconds > 0 && ul_clock_seconds() >= effort->deadline_seconds)
@@ -277,6 +280,7 @@ static bool effort_done(struct ul_pack_effort *effort, struct best *best, const 
         best->arena_bytes = effort->arena_bytes;
         best->method = method;
     }
+    UL_ASSERT(best->arena_bytes >= effort->arena_bytes);
     effort->found = false;
     return effort->arena_bytes <= effort->target_bytes || ul_pack_exhausted(effort);
 }
@@ -318,6 +322,7 @@ static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_opti
                                     .bound_bytes = problem->bound_bytes,
                                     .offset_bytes = best->trial_bytes};
     efforts_run(problem, options, &effort, best);
+    UL_ASSERT(effort.bound_bytes >= problem->bound_bytes);
     problem->bound_bytes = effort.bound_bytes;
     result->work = effort.work;
     result->stopped_by_time = effort.stopped_by_time;
@@ -336,12 +341,14 @@ static void result_fill(const struct ul_pack_problem *problem,
         result->proven = result->optimal;
     else
         result->proven = result->fits || problem->bound_bytes > options->capacity_bytes;
+    UL_ASSERT(result->arena_bytes >= result->lower_bound_bytes);
 }
 
 enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buffers,
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag)
 {
+    UL_ASSERT(buffers != NULL || buffer_count == 0);
     double deadline = ul_deadline_after(options->time_limit_seconds);
     uint64_t total_bytes = 0;
     for (uint32_t b = 0; b < buffer_count; b++)

@@ -93,6 +93,7 @@ static void offsets_finalize(struct exact *x, const int32_t *offsets)
         uint64_t end = offset + buffer->size_bytes;
         top = end > top ? end : top;
     }
+    UL_ASSERT(top >= x->problem->bound_bytes);
     if (top < x->best_bytes) {
         x->best_bytes = top;
         x->state->found = true;
@@ -144,6 +145,7 @@ static void level_open(struct exact *x, int32_t capacity)
     }
     if (level == NULL)
         return;
+    UL_ASSERT(!level->open);
     ul_arena_init(&level->arena);
     for (uint32_t i = 0; i < LANES; i++) {
         uint32_t key = i < STATIC_KEYS ? i : UL_PACK_KEYS + i - STATIC_KEYS;
@@ -188,6 +190,7 @@ static void capacities_set(struct exact *x, bool impatient)
 static bool search_finish(struct exact *x, const struct level *level,
                           const struct ul_pack_search *search, enum ul_pack_outcome outcome)
 {
+    UL_ASSERT(level->open);
     if (outcome == UL_PACK_OPEN)
         return false;
     if (outcome == UL_PACK_REFUTED) {
@@ -206,6 +209,7 @@ static bool search_finish(struct exact *x, const struct level *level,
 /* One slice for every order of the rung. True if the ladder has changed. */
 static bool level_run(struct exact *x, struct level *level)
 {
+    UL_ASSERT(level != NULL && level->open);
     for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(x->state); i++) {
         uint64_t slice = lane_shares[i] * level->slice;
         struct ul_pack_search *search = level->searches[i];
@@ -316,4 +320,5 @@ void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort 
             state->bound_bytes = bound;
     }
     ul_arena_done(&x->arena);
+    UL_ASSERT(state->bound_bytes <= state->arena_bytes);
 }

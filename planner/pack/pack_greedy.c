@@ -108,6 +108,7 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
         if (g->found[i].upper > (int64_t)offset)
             offset = align_up((uint64_t)g->found[i].upper, alignment);
     }
+    UL_ASSERT(alignment <= 1 || offset % alignment == 0);
     return offset;
 }
 
@@ -145,6 +146,7 @@ static void keys_sort(struct key *keys, struct key *spare, uint32_t count)
 
 static uint64_t key_of(const struct ul_pack_problem *problem, uint32_t buffer, uint32_t order)
 {
+    UL_ASSERT(order < UL_PACK_GREEDY_ORDERS && buffer < problem->buffer_count);
     const struct ul_pack_buffer *at = &problem->buffers[buffer];
     uint64_t lifetime = at->end - at->begin;
     switch (order) {
@@ -201,5 +203,6 @@ uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
         }
     }
     ul_arena_done(&g.scratch);
+    UL_ASSERT(top >= problem->bound_bytes);
     return top;
 }

@@ -43,6 +43,7 @@ static void tree_collect(struct ul_pack_placed *placed, uint32_t node, uint32_t 
     if (first >= limit || placed->latest_end[node] <= begin)
         return;
     if (width == 1) {
+        UL_ASSERT(placed->found_count < placed->leaf_count);
         placed->found[placed->found_count++] = placed->by_begin[first];
         return;
     }
@@ -77,6 +78,7 @@ void ul_pack_placed_init(struct ul_pack_placed *placed, struct ul_arena *arena,
 
 void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer)
 {
+    UL_ASSERT(buffer < placed->problem->buffer_count);
     const struct ul_pack_problem *problem = placed->problem;
     for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
         uint32_t end = problem->pieces[p].end;
@@ -88,6 +90,7 @@ void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer)
 
 void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer)
 {
+    UL_ASSERT(buffer < placed->problem->buffer_count);
     const struct ul_pack_problem *problem = placed->problem;
     uint32_t *latest = placed->latest_end;
     for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
@@ -101,6 +104,7 @@ void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer)
 
 void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_piece *query)
 {
+    UL_ASSERT(query->begin < query->end);
     placed->found_count = 0;
     tree_collect(placed, 1, 0, placed->leaf_count, rank_limit(placed, query->end), query->begin);
 }

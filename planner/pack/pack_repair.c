@@ -63,12 +63,14 @@ struct ul_pack_repair {
 
 static void waiting_change(struct ul_pack_repair *r, uint32_t buffer, bool waits)
 {
+    UL_ASSERT((r->waiting[r->leaf_count + r->size_rank[buffer]] == 0) == waits);
     for (uint32_t node = r->leaf_count + r->size_rank[buffer]; node > 0; node /= 2)
         r->waiting[node] += waits ? 1 : UINT32_MAX;
 }
 
 static uint32_t waiting_largest(const struct ul_pack_repair *r)
 {
+    UL_ASSERT(r->waiting[1] > 0);
     uint32_t node = 1;
     while (node < r->leaf_count)
         node = r->waiting[2 * node] > 0 ? 2 * node : 2 * node + 1;
@@ -173,6 +175,7 @@ static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
             sweep_to(r, &sweep, r->lowers[i].offset - r->lowers[i].offset % alignment, &best);
     }
     sweep_to(r, &sweep, top, &best);
+    UL_ASSERT(best.offset % alignment == 0);
     return best;
 }
 
@@ -180,6 +183,7 @@ static struct choice offset_choose(struct ul_pack_repair *r, uint32_t buffer)
 
 static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
 {
+    UL_ASSERT(r->waiting[r->leaf_count + r->size_rank[buffer]] == 1);
     const struct ul_pack_problem *problem = r->problem;
     r->block_count = 0;
     for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
@@ -324,6 +328,7 @@ struct ul_pack_repair *ul_pack_repair_new(struct ul_arena *arena,
                                           uint64_t capacity_bytes, const uint64_t *start_bytes,
                                           bool anchored)
 {
+    UL_ASSERT(capacity_bytes <= INT64_MAX && start_bytes != NULL);
     uint32_t count = problem->buffer_count;
     struct ul_pack_repair *r = UL_NEW(arena, struct ul_pack_repair);
     r->arena = arena;

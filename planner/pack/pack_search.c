@@ -587,6 +587,7 @@ static uint32_t candidate_next(struct ul_pack_search *s, struct frame *f)
 
 static void search_step(struct ul_pack_search *s)
 {
+    UL_ASSERT(s->depth > 0);
     enum { DIVE_TRIES = 32 };
     struct frame *f = &s->frames[s->depth - 1];
     if (f->placed >= 0)
@@ -705,6 +706,7 @@ struct ul_pack_search *ul_pack_search_new(struct ul_arena *arena,
                                           const struct ul_pack_sections *sections, int32_t capacity,
                                           uint32_t key, bool dive)
 {
+    UL_ASSERT(capacity > 0 && sections->count > 0);
     uint64_t n = sections->count;
     uint64_t m = sections->section_count;
     UL_ASSERT(n <= UINT16_MAX);

@@ -307,5 +307,6 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
     members_make(arena, s);
     overlaps_make(arena, s);
     twins_find(arena, s);
+    UL_ASSERT(s->count <= problem->buffer_count && s->unit_bytes > 0);
     return true;
 }
