@@ -150,6 +150,9 @@ const char *ul_quote(struct ul_arena *arena, const char *string);
 /* Writes bytes as a JSON string: valid UTF-8 passes, control bytes as \u00XX, anything else as
  * U+FFFD. */
 void ul_text_put_json(struct ul_text *text, const char *string);
+/* The fewest digits (from 6) that read back as the same number, of type float where `narrow`;
+ * always told apart from an integer. */
+void ul_text_put_float(struct ul_text *text, double value, bool narrow);
 
 /* scan.c: reading back what was written so, word by word. */
 
@@ -176,6 +179,11 @@ enum ul_status ul_scan_expect(struct ul_scan *scan, const char *token) UL_MUST_C
 /* Digits without a sign; of 32 bits: less than `limit`. */
 enum ul_status ul_scan_u64(struct ul_scan *scan, uint64_t *out) UL_MUST_CHECK;
 enum ul_status ul_scan_u32(struct ul_scan *scan, uint64_t limit, uint32_t *out) UL_MUST_CHECK;
+/* Digits of 64 bits after an optional sign; wraps. */
+enum ul_status ul_scan_int(struct ul_scan *scan, int64_t *out) UL_MUST_CHECK;
+enum ul_status ul_scan_float(struct ul_scan *scan, double *out) UL_MUST_CHECK;
+/* Blanks from here on. */
+uint32_t ul_scan_indent(const struct ul_scan *scan);
 /* The reverse of ul_text_quote. */
 enum ul_status ul_scan_string(struct ul_scan *scan, const char **out) UL_MUST_CHECK;
 /* Two hex digits, right here. */

@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ul_scan_skip_blanks(struct ul_scan *scan)
@@ -103,6 +104,36 @@ enum ul_status ul_scan_u32(struct ul_scan *scan, uint64_t limit, uint32_t *out)
         return ul_scan_fail(scan, "a smaller number before this");
     *out = (uint32_t)number;
     return UL_OK;
+}
+
+enum ul_status ul_scan_int(struct ul_scan *scan, int64_t *out)
+{
+    uint64_t number = 0;
+    ul_scan_skip_blanks(scan);
+    bool minus = *scan->at == '-';
+    scan->at += minus || *scan->at == '+';
+    if (!isdigit((unsigned char)*scan->at))
+        return ul_scan_fail(scan, "an integer");
+    UL_TRY(ul_scan_u64(scan, &number));
+    number = minus ? 0 - number : number;
+    memcpy(out, &number, sizeof number);
+    return UL_OK;
+}
+
+enum ul_status ul_scan_float(struct ul_scan *scan, double *out)
+{
+    char *end = NULL;
+    ul_scan_skip_blanks(scan);
+    *out = strtod(scan->at, &end);
+    if (end == scan->at)
+        return ul_scan_fail(scan, "a number");
+    scan->at = end;
+    return UL_OK;
+}
+
+uint32_t ul_scan_indent(const struct ul_scan *scan)
+{
+    return (uint32_t)strspn(scan->at, " ");
 }
 
 static int hex_digit(char c)

@@ -1,5 +1,7 @@
 #include "base/base.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void ul_text_init(struct ul_text *text, struct ul_arena *arena)
@@ -128,4 +130,22 @@ void ul_text_put_json(struct ul_text *text, const char *string)
         i += length == 0 ? 1 : length;
     }
     ul_text_put(text, "\"");
+}
+
+void ul_text_put_float(struct ul_text *text, double value, bool narrow)
+{
+    char number[40];
+    if (isnan(value)) {
+        ul_text_put(text, "nan");
+        return;
+    }
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(number, sizeof number, "%.*g", digits, value);
+        double back = strtod(number, NULL);
+        if (narrow ? (float)back == (float)value : back == value)
+            break;
+    }
+    ul_text_put(text, number);
+    if (strpbrk(number, ".en") == NULL)
+        ul_text_put(text, ".0");
 }

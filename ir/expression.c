@@ -14,6 +14,7 @@
  * A number takes the type of what it meets; two operands of different types meet in the type of
  * the left one. The texts are ours, so an error in one is a defect. */
 #include "ir/kernel_build.h"
+#include "ir/kernel_text.h"
 #include "ir/lower.h"
 
 #include <ctype.h>
@@ -140,46 +141,21 @@ static double attribute(const struct parser *parser, const char *name, bool *fou
     return 0;
 }
 
-struct function {
-    const char *name;
-    enum ul_kx_op op;
-    int arity;
-};
-
-static const struct function functions[] = {
-    {"abs", UL_KX_ABS, 1},     {"acos", UL_KX_ACOS, 1},   {"acosh", UL_KX_ACOSH, 1},
-    {"and", UL_KX_AND, 2},     {"asin", UL_KX_ASIN, 1},   {"asinh", UL_KX_ASINH, 1},
-    {"atan", UL_KX_ATAN, 1},   {"atan2", UL_KX_ATAN2, 2}, {"atanh", UL_KX_ATANH, 1},
-    {"ceil", UL_KX_CEIL, 1},   {"cos", UL_KX_COS, 1},     {"cosh", UL_KX_COSH, 1},
-    {"erf", UL_KX_ERF, 1},     {"exp", UL_KX_EXP, 1},     {"expm1", UL_KX_EXPM1, 1},
-    {"floor", UL_KX_FLOOR, 1}, {"fmod", UL_KX_FMOD, 2},   {"isinf", UL_KX_ISINF, 1},
-    {"isnan", UL_KX_ISNAN, 1}, {"log", UL_KX_LOG, 1},     {"log1p", UL_KX_LOG1P, 1},
-    {"max", UL_KX_MAX, 2},     {"min", UL_KX_MIN, 2},     {"mod", UL_KX_MOD, 2},
-    {"not", UL_KX_BITNOT, 1},  {"or", UL_KX_OR, 2},       {"pow", UL_KX_POW, 2},
-    {"round", UL_KX_ROUND, 1}, {"shl", UL_KX_SHL, 2},     {"shr", UL_KX_SHR, 2},
-    {"sin", UL_KX_SIN, 1},     {"sinh", UL_KX_SINH, 1},   {"sqrt", UL_KX_SQRT, 1},
-    {"tan", UL_KX_TAN, 1},     {"tanh", UL_KX_TANH, 1},   {"trunc", UL_KX_TRUNC, 1},
-    {"xor", UL_KX_XOR, 2},
-};
-
 static struct term parse_call(struct parser *parser, const char *name)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (strcmp(functions[i].name, name) != 0)
-            continue;
-        expect(parser, "(");
-        struct term first = parse_choice(parser);
-        if (functions[i].arity == 1) {
-            expect(parser, ")");
-            return apply_unary(parser, functions[i].op, first);
-        }
-        expect(parser, ",");
-        struct term second = parse_choice(parser);
+    enum ul_kx_op op;
+    bool is_known = ul_kx_op_find(name, strlen(name), &op);
+    UL_ASSERT(is_known);
+    expect(parser, "(");
+    struct term first = parse_choice(parser);
+    if (ul_kx_operand_count(op) == 1) {
         expect(parser, ")");
-        return binary(parser, functions[i].op, first, second);
+        return apply_unary(parser, op, first);
     }
-    UL_ASSERT(name == NULL); /* an unknown name in an operator's expression */
-    return term_number(0);
+    expect(parser, ",");
+    struct term second = parse_choice(parser);
+    expect(parser, ")");
+    return binary(parser, op, first, second);
 }
 
 static struct term parse_name(struct parser *parser)

@@ -125,6 +125,7 @@ struct ul_graph {
     struct ul_node *nodes;
     uint32_t block_count, block_capacity;
     struct ul_block *blocks; /* 0 is the main block; its inputs and outputs are the model's */
+    bool check_text;         /* texts of what is made of it must survive a round trip: for tests */
 };
 
 /* graph.c: building and editing. */

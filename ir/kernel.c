@@ -163,16 +163,15 @@ static ul_kx expr_new(struct ul_kernel *kernel, const struct ul_kx_data *expr)
     return kernel->expr_count++;
 }
 
-/* Ranges of i64 expressions. Saturated at +-2^61 so that sums of two cannot overflow. */
+/* Ranges of i64 expressions, saturated. */
 
-#define RANGE_MAX ((int64_t)1 << 61)
 __extension__ typedef __int128 wide_int; /* products of two i64 */
 
 static int64_t clamp_range(wide_int value)
 {
-    if (value > RANGE_MAX)
-        return RANGE_MAX;
-    return value < -RANGE_MAX ? -RANGE_MAX : (int64_t)value;
+    if (value > UL_KX_RANGE_MAX)
+        return UL_KX_RANGE_MAX;
+    return value < -UL_KX_RANGE_MAX ? -UL_KX_RANGE_MAX : (int64_t)value;
 }
 
 static void range_mul(const struct ul_kx_data *a, const struct ul_kx_data *b,
@@ -204,9 +203,9 @@ static void range_set(const struct ul_kernel *kernel, struct ul_kx_data *expr)
 {
     const struct ul_kx_data *a = &kernel->exprs[expr->a];
     const struct ul_kx_data *b = &kernel->exprs[expr->b];
-    bool bounded = a->low > -RANGE_MAX && a->high < RANGE_MAX;
-    expr->low = -RANGE_MAX;
-    expr->high = RANGE_MAX;
+    bool bounded = a->low > -UL_KX_RANGE_MAX && a->high < UL_KX_RANGE_MAX;
+    expr->low = -UL_KX_RANGE_MAX;
+    expr->high = UL_KX_RANGE_MAX;
     if (expr->dtype != UL_I64)
         return;
     if (expr->op == UL_KX_ADD) {
@@ -238,8 +237,8 @@ ul_kx ul_kx_int(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t value)
 {
     UL_ASSERT(!is_float(dtype));
     struct ul_kx_data expr = {.op = UL_KX_INT, .dtype = dtype, .imm_int = value};
-    expr.low = value < -RANGE_MAX ? -RANGE_MAX : min(value, RANGE_MAX);
-    expr.high = value > RANGE_MAX ? RANGE_MAX : max(value, -RANGE_MAX);
+    expr.low = value < -UL_KX_RANGE_MAX ? -UL_KX_RANGE_MAX : min(value, UL_KX_RANGE_MAX);
+    expr.high = value > UL_KX_RANGE_MAX ? UL_KX_RANGE_MAX : max(value, -UL_KX_RANGE_MAX);
     return expr_new(kernel, &expr);
 }
 
@@ -275,13 +274,12 @@ ul_kx ul_kx_var(struct ul_kernel *kernel, uint32_t var)
 ul_kx ul_kx_load(struct ul_kernel *kernel, uint32_t buffer, ul_kx index)
 {
     UL_ASSERT(buffer < kernel->buffer_count && ul_kx_dtype(kernel, index) == UL_I64);
-    kernel->buffers[buffer].is_read = true;
     struct ul_kx_data expr = {.op = UL_KX_LOAD,
                               .dtype = ul_compute_dtype(kernel->buffers[buffer].dtype),
                               .a = index,
                               .var = buffer,
-                              .low = -RANGE_MAX,
-                              .high = RANGE_MAX};
+                              .low = -UL_KX_RANGE_MAX,
+                              .high = UL_KX_RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
@@ -325,8 +323,8 @@ ul_kx ul_kx_unary(struct ul_kernel *kernel, enum ul_kx_op op, ul_kx a)
     struct ul_kx_data expr = {.op = op,
                               .dtype = gives_bool(op) ? UL_BOOL : dtype,
                               .a = a,
-                              .low = -RANGE_MAX,
-                              .high = RANGE_MAX};
+                              .low = -UL_KX_RANGE_MAX,
+                              .high = UL_KX_RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
@@ -368,8 +366,8 @@ static bool fold_ints(enum ul_kx_op op, int64_t a, int64_t b, int64_t *out)
 static bool fold_compare(enum ul_kx_op op, const struct ul_kx_data *a, const struct ul_kx_data *b,
                          bool *out)
 {
-    if (a->dtype != UL_I64 || a->low <= -RANGE_MAX || a->high >= RANGE_MAX ||
-        b->low <= -RANGE_MAX || b->high >= RANGE_MAX)
+    if (a->dtype != UL_I64 || a->low <= -UL_KX_RANGE_MAX || a->high >= UL_KX_RANGE_MAX ||
+        b->low <= -UL_KX_RANGE_MAX || b->high >= UL_KX_RANGE_MAX)
         return false;
     if (op == UL_KX_LT || op == UL_KX_LE) {
         bool always = op == UL_KX_LT ? a->high < b->low : a->high <= b->low;
@@ -538,15 +536,18 @@ ul_kx ul_kx_cast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
         return dtype == UL_BOOL ? ul_kx_int(kernel, dtype, value != 0)
                                 : ul_kx_number(kernel, dtype, (double)value);
     struct ul_kx_data expr = {
-        .op = UL_KX_CAST, .dtype = dtype, .a = a, .low = -RANGE_MAX, .high = RANGE_MAX};
+        .op = UL_KX_CAST, .dtype = dtype, .a = a, .low = -UL_KX_RANGE_MAX, .high = UL_KX_RANGE_MAX};
     return expr_new(kernel, &expr);
 }
 
 ul_kx ul_kx_bitcast(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx a)
 {
     UL_ASSERT(ul_dtype_get(dtype)->size_bytes == ul_dtype_get(ul_kx_dtype(kernel, a))->size_bytes);
-    struct ul_kx_data expr = {
-        .op = UL_KX_BITCAST, .dtype = dtype, .a = a, .low = -RANGE_MAX, .high = RANGE_MAX};
+    struct ul_kx_data expr = {.op = UL_KX_BITCAST,
+                              .dtype = dtype,
+                              .a = a,
+                              .low = -UL_KX_RANGE_MAX,
+                              .high = UL_KX_RANGE_MAX};
     return ul_kx_dtype(kernel, a) == dtype ? a : expr_new(kernel, &expr);
 }
 
@@ -644,6 +645,41 @@ ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx 
     return expr_new(kernel, &expr);
 }
 
+static enum ul_dtype as_is_dtype(const struct ul_kernel *kernel, const struct ul_kx_data *expr)
+{
+    switch ((int)expr->op) {
+    case UL_KX_CAST:
+    case UL_KX_BITCAST:
+        return expr->dtype;
+    case UL_KX_ROUND_TO:
+        return UL_F32;
+    case UL_KX_INDEX:
+        return UL_I64;
+    case UL_KX_RANDOM:
+        return UL_U32;
+    case UL_KX_SELECT:
+        return ul_kx_dtype(kernel, expr->b);
+    default:
+        return gives_bool(expr->op) ? UL_BOOL : ul_kx_dtype(kernel, expr->a);
+    }
+}
+
+ul_kx ul_kx_as_is(struct ul_kernel *kernel, const struct ul_kx_data *operation)
+{
+    struct ul_kx_data expr = *operation;
+    UL_ASSERT(expr.op > UL_KX_LOAD && expr.op <= UL_KX_FMA);
+    expr.dtype = as_is_dtype(kernel, operation);
+    range_set(kernel, &expr);
+    if (expr.op == UL_KX_INDEX) {
+        expr.low = 0;
+        expr.high = expr.imm_int - 1;
+    } else if (expr.op == UL_KX_SELECT) {
+        expr.low = min(kernel->exprs[expr.b].low, kernel->exprs[expr.c].low);
+        expr.high = max(kernel->exprs[expr.b].high, kernel->exprs[expr.c].high);
+    }
+    return expr_new(kernel, &expr);
+}
+
 /* Statements */
 
 static ul_ks stmt_new(struct ul_kernel *kernel, const struct ul_ks_data *stmt)
@@ -720,7 +756,7 @@ static uint32_t var_new(struct ul_kernel *kernel, enum ul_dtype dtype, int64_t l
 
 uint32_t ul_kernel_add_var(struct ul_kernel *kernel, enum ul_dtype dtype)
 {
-    return var_new(kernel, dtype, -RANGE_MAX, RANGE_MAX, true);
+    return var_new(kernel, dtype, -UL_KX_RANGE_MAX, UL_KX_RANGE_MAX, true);
 }
 
 uint32_t ul_kernel_add_index(struct ul_kernel *kernel, int64_t count)
@@ -769,7 +805,6 @@ void ul_ks_set(struct ul_kernel *kernel, uint32_t var, ul_kx value)
 void ul_ks_store(struct ul_kernel *kernel, uint32_t buffer, ul_kx index, ul_kx value)
 {
     UL_ASSERT(ul_kx_dtype(kernel, index) == UL_I64);
-    kernel->buffers[buffer].is_written = true;
     struct ul_ks_data stmt = stmt_blank(UL_KS_STORE);
     stmt.buffer = buffer;
     stmt.index = index;
@@ -843,12 +878,18 @@ static void contraction_vars(struct ul_kernel *kernel, struct ul_contraction *co
     }
 }
 
+struct ul_contraction ul_contraction_blank(void)
+{
+    const struct ul_operand none = {.transform = UL_NONE};
+    return (struct ul_contraction){.a = none, .b = none, .epilogue = UL_NONE};
+}
+
 void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contraction,
                          enum ul_dtype acc_dtype, const int64_t *m_extents, uint32_t m_count,
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count)
 {
-    memset(contraction, 0, sizeof *contraction);
+    *contraction = ul_contraction_blank();
     contraction->m_count = m_count;
     contraction->n_count = n_count;
     contraction->k_count = k_count;
@@ -856,21 +897,22 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
     contraction_vars(kernel, contraction, m_count, n_extents, n_count);
     contraction_vars(kernel, contraction, m_count + n_count, k_extents, k_count);
     contraction->acc_dtype = acc_dtype;
-    contraction->acc = var_new(kernel, acc_dtype, -RANGE_MAX, RANGE_MAX, false);
-    contraction->epilogue = UL_NONE;
-    contraction->a.transform = UL_NONE;
-    contraction->b.transform = UL_NONE;
+    contraction->acc = var_new(kernel, acc_dtype, -UL_KX_RANGE_MAX, UL_KX_RANGE_MAX, false);
 }
 
-void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction)
+uint32_t ul_kernel_add_contraction(struct ul_kernel *kernel,
+                                   const struct ul_contraction *contraction)
 {
     UL_GROW(kernel->arena, kernel->contractions, kernel->contraction_count,
             kernel->contraction_capacity);
     kernel->contractions[kernel->contraction_count] = *contraction;
-    kernel->buffers[contraction->a.buffer].is_read = true;
-    kernel->buffers[contraction->b.buffer].is_read = true;
+    return kernel->contraction_count++;
+}
+
+void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction)
+{
     struct ul_ks_data stmt = stmt_blank(UL_KS_CONTRACT);
-    stmt.contraction = kernel->contraction_count++;
+    stmt.contraction = ul_kernel_add_contraction(kernel, contraction);
     list_open(kernel, stmt_append(kernel, &stmt));
 }
 
@@ -884,12 +926,16 @@ ul_ks ul_ks_aside(struct ul_kernel *kernel)
     return id;
 }
 
-void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend)
+void ul_ks_mark_attend(struct ul_kernel *kernel, ul_ks loop, const struct ul_attend *attend)
 {
-    ul_ks owner = kernel->open_owner[kernel->open_count - 1];
-    UL_ASSERT(owner != UL_NONE && kernel->stmts[owner].kind == UL_KS_FOR);
+    UL_ASSERT(loop < kernel->stmt_count && kernel->stmts[loop].kind == UL_KS_FOR);
     UL_GROW(kernel->arena, kernel->attends, kernel->attend_count, kernel->attend_capacity);
     kernel->attends[kernel->attend_count] = *attend;
-    kernel->stmts[owner].flags |= UL_FOR_ATTEND;
-    kernel->stmts[owner].contraction = kernel->attend_count++;
+    kernel->stmts[loop].flags |= UL_FOR_ATTEND;
+    kernel->stmts[loop].contraction = kernel->attend_count++;
+}
+
+void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend)
+{
+    ul_ks_mark_attend(kernel, kernel->open_owner[kernel->open_count - 1], attend);
 }

@@ -20,6 +20,9 @@
 
 #include "ir/graph.h"
 
+/* Ranges of i64 expressions and variables end here: sums of two cannot overflow. */
+#define UL_KX_RANGE_MAX ((int64_t)1 << 61)
+
 typedef uint32_t ul_kx; /* an expression */
 typedef uint32_t ul_ks; /* a statement */
 
@@ -120,7 +123,6 @@ struct ul_buffer {
     ul_value_id view;       /* the value that lies there */
     int64_t offset_bytes;   /* INPUT, OUTPUT: first element of this view in the base value;
                                part of the call, not of the kernel's text */
-    bool is_read, is_written;
 };
 
 enum ul_ks_kind {

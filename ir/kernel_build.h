@@ -40,6 +40,9 @@ ul_kx ul_kx_checked_index(struct ul_kernel *kernel, ul_kx a, int64_t bound, bool
 /* Clamps silently: for loads behind a select. */
 ul_kx ul_kx_clamp(struct ul_kernel *kernel, ul_kx a, int64_t low, int64_t high);
 ul_kx ul_kx_random(struct ul_kernel *kernel, ul_kx counter, int64_t seed);
+/* An operation with its operands, types and number as they are: nothing is folded. Its own type and
+ * range are found. */
+ul_kx ul_kx_as_is(struct ul_kernel *kernel, const struct ul_kx_data *operation);
 /* Short forms on i64 index expressions. */
 ul_kx ul_kx_add(struct ul_kernel *kernel, ul_kx a, ul_kx b);
 ul_kx ul_kx_sub(struct ul_kernel *kernel, ul_kx a, ul_kx b);
@@ -78,6 +81,10 @@ void ul_contraction_init(struct ul_kernel *kernel, struct ul_contraction *contra
                          enum ul_dtype acc_dtype, const int64_t *m_extents, uint32_t m_count,
                          const int64_t *n_extents, uint32_t n_count, const int64_t *k_extents,
                          uint32_t k_count);
+/* One without dimensions and operands; what is added is a statement's once its maker says so. */
+struct ul_contraction ul_contraction_blank(void);
+uint32_t ul_kernel_add_contraction(struct ul_kernel *kernel,
+                                   const struct ul_contraction *contraction);
 void ul_ks_contract(struct ul_kernel *kernel, const struct ul_contraction *contraction);
 /* Opens a list that stands in no other one: the body of the statement that is returned, once it is
  * closed by ul_ks_end. */
@@ -86,7 +93,8 @@ ul_ks ul_ks_aside(struct ul_kernel *kernel);
  */
 ul_ks ul_ks_link(struct ul_kernel *kernel, ul_ks *last, enum ul_ks_kind kind, uint32_t var,
                  ul_kx value);
-/* Marks the innermost open loop. */
+/* Marks a loop, and the innermost open one. */
+void ul_ks_mark_attend(struct ul_kernel *kernel, ul_ks loop, const struct ul_attend *attend);
 void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend);
 
 /* tile.c: cuts nests that move elements from one order in memory to another into blocks. */

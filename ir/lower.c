@@ -10,6 +10,7 @@
 
 #include "ir/in_place.h"
 #include "ir/kernel_build.h"
+#include "ir/kernel_text.h"
 #include "ir/lower.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -703,7 +704,6 @@ void ul_lower_operand(struct ul_lower *lower, struct ul_contraction *contraction
     struct param param = param_get(lower, source);
     memset(operand, 0, sizeof *operand);
     operand->buffer = param.buffer;
-    kernel->buffers[param.buffer].is_read = true;
     operand->outside = outside;
     operand->at.base = ul_kx_index_const(kernel, param.base_index);
     for (uint32_t d = 0; d < type->rank; d++) {
@@ -808,6 +808,9 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
     }
     UL_ASSERT(lower.kernel->open_count == 1);
     ul_ks_tile(lower.kernel);
+    ul_node_id maker = anchor != UL_NONE ? anchor : nodes[node_count - 1];
+    ul_kernel_verify_or_die(lower.kernel, graph->check_text, arena,
+                            ul_node_describe(graph, maker, arena));
     memset(result, 0, sizeof *result);
     result->kernel = lower.kernel;
     find_in_place(&lower, result);

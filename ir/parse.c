@@ -7,7 +7,6 @@
 #include "ir/view.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct parse {
@@ -18,42 +17,6 @@ struct parse {
     const struct ul_tensor *const *pool;
     uint32_t pool_count;
 };
-
-static uint32_t line_indent(const struct parse *parse)
-{
-    return (uint32_t)strspn(parse->scan.at, " ");
-}
-
-/* The digits of an unsigned 64-bit number after an optional minus; wraps into int64_t. */
-static enum ul_status parse_int(struct parse *parse, int64_t *out)
-{
-    ul_scan_skip_blanks(&parse->scan);
-    bool minus = *parse->scan.at == '-';
-    bool plus = *parse->scan.at == '+';
-    parse->scan.at += minus || plus;
-    if (!isdigit((unsigned char)*parse->scan.at))
-        return ul_scan_fail(&parse->scan, "an integer");
-    uint64_t number = 0;
-    for (; isdigit((unsigned char)*parse->scan.at); parse->scan.at++) {
-        if (!ul_size_mul(number, 10, &number) ||
-            !ul_size_add(number, (uint64_t)(*parse->scan.at - '0'), &number))
-            return ul_scan_fail(&parse->scan, "an integer of 64 bits");
-    }
-    number = minus ? 0 - number : number;
-    memcpy(out, &number, sizeof number);
-    return UL_OK;
-}
-
-static enum ul_status parse_float(struct parse *parse, double *out)
-{
-    ul_scan_skip_blanks(&parse->scan);
-    char *end = NULL;
-    *out = strtod(parse->scan.at, &end);
-    if (end == parse->scan.at)
-        return ul_scan_fail(&parse->scan, "a number");
-    parse->scan.at = end;
-    return UL_OK;
-}
 
 static enum ul_status parse_word(struct parse *parse, const char *extra, const char **out)
 {
@@ -100,7 +63,7 @@ static enum ul_status parse_type(struct parse *parse, struct ul_type *type)
             type->dims[type->rank++] = -1;
             continue;
         }
-        UL_TRY(parse_int(parse, &type->dims[type->rank]));
+        UL_TRY(ul_scan_int(&parse->scan, &type->dims[type->rank]));
         if (type->dims[type->rank] < 0)
             return ul_scan_fail(&parse->scan, "a dimension that is not negative before this");
         type->rank++;
@@ -112,12 +75,12 @@ static enum ul_status parse_element(struct parse *parse, enum ul_dtype dtype, un
 {
     if (ul_dtype_get(dtype)->is_float) {
         double value;
-        UL_TRY(parse_float(parse, &value));
+        UL_TRY(ul_scan_float(&parse->scan, &value));
         ul_element_put_float(place, dtype, value);
         return UL_OK;
     }
     int64_t value;
-    UL_TRY(parse_int(parse, &value));
+    UL_TRY(ul_scan_int(&parse->scan, &value));
     ul_element_put_int(place, dtype, value);
     return UL_OK;
 }
@@ -190,12 +153,12 @@ static enum ul_status parse_view(struct parse *parse, ul_value_id id)
     struct ul_view view = {0};
     uint32_t rank = parse->graph->values[id].type.rank;
     UL_TRY(parse_value_id(parse, &view.base));
-    UL_TRY(parse_int(parse, &view.offset_bytes));
+    UL_TRY(ul_scan_int(&parse->scan, &view.offset_bytes));
     UL_TRY(ul_scan_expect(&parse->scan, "["));
     for (uint32_t d = 0; rank <= UL_LIMIT_RANK && d < rank; d++) {
         if (d > 0)
             UL_TRY(ul_scan_expect(&parse->scan, ","));
-        UL_TRY(parse_int(parse, &view.strides[d]));
+        UL_TRY(ul_scan_int(&parse->scan, &view.strides[d]));
     }
     parse->graph->values[id].view = view;
     return ul_scan_expect(&parse->scan, "]");
@@ -255,12 +218,12 @@ static enum ul_status parse_list_element(struct parse *parse, struct ul_attr *at
         int64_t *ints = (int64_t *)(uintptr_t)attr->ints;
         UL_GROW(arena, ints, attr->count, *capacity);
         attr->ints = ints;
-        UL_TRY(parse_int(parse, &ints[attr->count]));
+        UL_TRY(ul_scan_int(&parse->scan, &ints[attr->count]));
     } else if (attr->kind == UL_ATTR_FLOATS) {
         double *floats = (double *)(uintptr_t)attr->floats;
         UL_GROW(arena, floats, attr->count, *capacity);
         attr->floats = floats;
-        UL_TRY(parse_float(parse, &floats[attr->count]));
+        UL_TRY(ul_scan_float(&parse->scan, &floats[attr->count]));
     } else {
         const char **strings = (const char **)(uintptr_t)attr->strings;
         UL_GROW(arena, strings, attr->count, *capacity);
@@ -290,14 +253,14 @@ static enum ul_status parse_scalar(struct parse *parse, struct ul_attr *attr)
     size_t digits = strspn(parse->scan.at, "+-0123456789");
     if (digits > 0 && strchr(".ein", parse->scan.at[digits]) == NULL) {
         attr->kind = UL_ATTR_INT;
-        return parse_int(parse, &attr->i);
+        return ul_scan_int(&parse->scan, &attr->i);
     }
     if (digits > 0 && parse->scan.at[digits] == '\0') {
         attr->kind = UL_ATTR_INT;
-        return parse_int(parse, &attr->i);
+        return ul_scan_int(&parse->scan, &attr->i);
     }
     attr->kind = UL_ATTR_FLOAT;
-    return parse_float(parse, &attr->f);
+    return ul_scan_float(&parse->scan, &attr->f);
 }
 
 static enum ul_status parse_attr(struct parse *parse, ul_node_id node)
@@ -499,7 +462,7 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
     if (indent > 4 * UL_LIMIT_NESTING)
         return ul_scan_fail(&parse->scan, "less nesting");
     for (;;) {
-        if (line_indent(parse) != indent || *parse->scan.at == '\0')
+        if (ul_scan_indent(&parse->scan) != indent || *parse->scan.at == '\0')
             return ul_scan_fail(&parse->scan, "a line of this block or its return");
         if (ul_scan_accept_word(&parse->scan, "return"))
             return parse_return(parse, block);
@@ -517,7 +480,7 @@ static enum ul_status parse_block(struct parse *parse, ul_block_id block, uint32
         }
         ul_node_id node = UL_NONE;
         UL_TRY(parse_node(parse, block, &node));
-        while (line_indent(parse) == indent + 2) {
+        while (ul_scan_indent(&parse->scan) == indent + 2) {
             ul_block_id nested;
             UL_TRY(parse_block_head(parse, node, &nested));
             UL_TRY(parse_block(parse, nested, indent + 4));

@@ -6,7 +6,6 @@
 #include "ir/view.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct print {
@@ -28,26 +27,6 @@ static bool is_identifier(const char *name)
             return false;
     }
     return name[0] != '\0';
-}
-
-/* The fewest digits (from 6) that read back as the same number, of type float where `narrow`;
- * always told apart from an integer. */
-static void put_float(struct ul_text *text, double value, bool narrow)
-{
-    char number[40];
-    if (isnan(value)) {
-        ul_text_put(text, "nan");
-        return;
-    }
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(number, sizeof number, "%.*g", digits, value);
-        double back = strtod(number, NULL);
-        if (narrow ? (float)back == (float)value : back == value)
-            break;
-    }
-    ul_text_put(text, number);
-    if (strpbrk(number, ".en") == NULL)
-        ul_text_put(text, ".0");
 }
 
 static void put_hex(struct ul_text *text, const unsigned char *bytes, uint64_t count)
@@ -86,7 +65,7 @@ static void put_elements(struct ul_text *text, const struct ul_tensor *tensor, u
         else if (integer)
             ul_text_printf(text, "%lld", (long long)ul_tensor_get_int(tensor, i));
         else
-            put_float(text, ul_tensor_get_float(tensor, i), tensor->type.dtype != UL_F64);
+            ul_text_put_float(text, ul_tensor_get_float(tensor, i), tensor->type.dtype != UL_F64);
     }
     ul_text_put(text, "]");
 }
@@ -171,7 +150,7 @@ static void put_attr(struct print *print, const struct ul_attr *attr)
         ul_text_printf(text, "%lld", (long long)attr->i);
         break;
     case UL_ATTR_FLOAT:
-        put_float(text, attr->f, false);
+        ul_text_put_float(text, attr->f, false);
         break;
     case UL_ATTR_STRING:
         put_quoted(text, attr->s);
@@ -192,7 +171,7 @@ static void put_attr(struct print *print, const struct ul_attr *attr)
             if (attr->kind == UL_ATTR_INTS)
                 ul_text_printf(text, "%lld", (long long)attr->ints[i]);
             else if (attr->kind == UL_ATTR_FLOATS)
-                put_float(text, attr->floats[i], false);
+                ul_text_put_float(text, attr->floats[i], false);
             else
                 put_quoted(text, attr->strings[i]);
         }

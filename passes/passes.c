@@ -143,11 +143,10 @@ static enum ul_status check_text(const struct ul_graph *graph, struct ul_arena *
     return UL_OK;
 }
 
-static enum ul_status check_after(const struct ul_pass *pass, const struct row *row,
-                                  const struct ul_passes_options *options)
+static enum ul_status check_after(const struct ul_pass *pass, const struct row *row)
 {
     enum ul_status status = ul_graph_verify(pass->graph, pass->diag);
-    if (status == UL_OK && options->check_text)
+    if (status == UL_OK && pass->graph->check_text)
         status = check_text(pass->graph, pass->scratch, pass->diag);
     if (status == UL_OK)
         return UL_OK;
@@ -238,7 +237,7 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
             UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);
             drop_facts(graph, row);
             UL_TRY(row->run(&pass));
-            UL_TRY(check_after(&pass, row, options));
+            UL_TRY(check_after(&pass, row));
             dump_after(&pass, row, options);
             facts = (facts & row->info.keeps) | row->info.makes;
             ul_arena_reset(scratch);

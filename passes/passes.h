@@ -61,8 +61,7 @@ struct ul_passes_options {
     bool biases_alike; /* of the target: its library wants biases stored as results (precision.c) */
     bool products_joined; /* likewise: products of one operand are one (join.c) */
     bool training;
-    bool check_text; /* after each pass parse(print(g)) must print the same bytes */
-    FILE *dump;      /* NULL: standard error */
+    FILE *dump; /* NULL: standard error */
 };
 
 /* passes.c */

@@ -151,7 +151,6 @@ static void split(struct rewrite *t, struct ul_contraction *c, int64_t keys)
     t->pitch = own->value_size + 2;
     t->buffer = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, UL_F32,
                                      (uint64_t)(t->heads * own->queries * t->partials * t->pitch));
-    kernel->buffers[t->buffer].is_read = kernel->buffers[t->buffer].is_written = true;
     ul_ks join = loop_of(kernel, values->vars[1], own->value_size, UL_FOR_PARALLEL, put_join(t));
     join = loop_of(kernel, values->vars[0], own->queries, UL_FOR_PARALLEL, join);
     for (uint32_t i = t->count; i-- > 0;)

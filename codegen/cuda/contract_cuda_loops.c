@@ -329,7 +329,6 @@ static void put_partials(struct rewriter *r, ul_ks id, ul_ks contract,
     struct ul_contraction c = kernel->contractions[which];
     uint64_t count = (uint64_t)(split->partials * plan->base.m * plan->base.n * plan->batch);
     uint32_t sums = ul_kernel_add_buffer(kernel, UL_BUFFER_SCRATCH, c.acc_dtype, count);
-    kernel->buffers[sums].is_read = kernel->buffers[sums].is_written = true;
     uint32_t var = ul_kernel_add_index(kernel, split->partials);
     bool along_m = plan->put_along_m;
     ul_kx partial = ul_kx_var(kernel, var), sum = UL_NONE;

@@ -21,6 +21,7 @@
 #include "codegen/kernel/print_expr.h"
 #include "codegen/kernel/touch.h"
 #include "ir/kernel_build.h"
+#include "ir/kernel_text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -1032,6 +1033,8 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
 {
     kernel = ul_contract_cuda_open(ul_attend_cuda_rewrite(kernel, device, text->arena), device,
                                    text->arena);
+    ul_kernel_verify_or_die(kernel, false, text->arena,
+                            "the rewriting of a kernel for target cuda");
     struct printer printer = {.text = text, .kernel = kernel, .device = device};
     for (uint32_t i = 0; i < kernel->buffer_count; i++) {
         enum ul_dtype dtype = kernel->buffers[i].dtype;

@@ -8,12 +8,10 @@
 #include <cmocka.h>
 
 #include "codegen/cuda/cuda.h"
-#include "ir/kernel_build.h"
+#include "ir/kernel_text.h"
 
-enum { COUNT = 1 << 20 };
-
-/* for i: y[i] = y[i] + 1 and z[i] = y[i] * 2, in one of both orders. */
-static bool has_packs(bool loads_first)
+/* for i: y[i] = y[i] + 1 and z[i] = y[i] * 2, in the order given. */
+static bool has_packs(const char *first, const char *second)
 {
     struct ul_arena arena;
     struct ul_diag diag = {0};
@@ -21,19 +19,19 @@ static bool has_packs(bool loads_first)
     struct ul_text text;
     uint64_t scratch_bytes;
     ul_arena_init(&arena);
-    ul_kernel_init(&kernel, &arena);
-    uint32_t y = ul_kernel_add_buffer(&kernel, UL_BUFFER_OUTPUT, UL_F32, COUNT);
-    uint32_t z = ul_kernel_add_buffer(&kernel, UL_BUFFER_OUTPUT, UL_F32, COUNT);
-    kernel.buffers[y].value = 0;
-    kernel.buffers[z].value = 1;
-    ul_kx i = ul_ks_for(&kernel, COUNT, UL_FOR_PARALLEL), old = ul_kx_load(&kernel, y, i);
-    ul_kx one = ul_kx_number(&kernel, UL_F32, 1), two = ul_kx_number(&kernel, UL_F32, 2);
-    ul_kx sum = ul_kx_binary(&kernel, UL_KX_ADD, old, one);
-    ul_kx product = ul_kx_binary(&kernel, UL_KX_MUL, old, two);
-    ul_ks_store(&kernel, loads_first ? z : y, i, loads_first ? product : sum);
-    ul_ks_store(&kernel, loads_first ? y : z, i, loads_first ? sum : product);
-    ul_ks_end(&kernel);
     ul_text_init(&text, &arena);
+    const char *source = ul_arena_printf(&arena,
+                                         "kernel\n"
+                                         "output b0 f32[1048576] value=%%0\n"
+                                         "output b1 f32[1048576] value=%%1\n"
+                                         "for v0 < 1048576 parallel\n"
+                                         "  b0[v0] = 0.0\n"
+                                         "for v1 < 1048576 parallel\n"
+                                         "  %s\n"
+                                         "  %s\n",
+                                         first, second);
+    if (ul_kernel_parse(&kernel, &arena, source, &diag) != UL_OK)
+        fail_msg("%s", diag.text);
     const struct ul_profile_device device =
         ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
     assert_int_equal(ul_kernel_print_cuda(&text, &kernel, &device, &scratch_bytes, &diag), UL_OK);
@@ -46,8 +44,9 @@ static bool has_packs(bool loads_first)
 static void nothing_stored_is_loaded(void **state)
 {
     (void)state;
-    assert_true(has_packs(true));
-    assert_false(has_packs(false));
+    static const char adds[] = "b0[v1] = b0[v1] + 1.0", doubles[] = "b1[v1] = b0[v1] * 2.0";
+    assert_true(has_packs(doubles, adds));
+    assert_false(has_packs(adds, doubles));
 }
 
 int main(void)

@@ -43,8 +43,9 @@ static void run_passes(struct ul_graph *graph)
 {
     struct ul_arena scratch;
     struct ul_diag diag = {0};
-    struct ul_passes_options options = {.check_text = true};
+    struct ul_passes_options options = {0};
     ul_arena_init(&scratch);
+    graph->check_text = true;
     enum ul_status status = ul_passes_run(graph, &scratch, &options, &diag);
     require(status == diag.status, "the passes failed without a message");
     require(status != UL_INTERNAL, diag.text);

@@ -90,7 +90,9 @@ static enum ul_status load(struct run *run)
         options.const_count++;
     }
     ul_model_done(&run->model);
-    return ul_frontend_load(&run->graph, arena, path, &options, &run->model, &run->diag);
+    UL_TRY(ul_frontend_load(&run->graph, arena, path, &options, &run->model, &run->diag));
+    run->graph.check_text = true;
+    return UL_OK;
 }
 
 /* Control flow is the inference pass's affair: it decides branches and types nested blocks. */

@@ -52,6 +52,7 @@ void case_parse(struct ul_graph *graph, struct ul_arena *arena, const char *op, 
     ul_text_printf(&text, "\nreturn %%%u\n", (unsigned)value);
     if (ul_graph_parse(graph, arena, text.data, NULL, &diag) != UL_OK)
         fail_msg("%s in\n%s", diag.text, text.data);
+    graph->check_text = true;
 }
 
 void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, const char *inputs,

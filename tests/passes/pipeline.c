@@ -51,6 +51,7 @@ static enum ul_status run_text(const char *text, const struct ul_passes_options 
     ul_arena_init(arena);
     ul_arena_init(&scratch);
     assert_int_equal(ul_graph_parse(graph, arena, text, NULL, diag), UL_OK);
+    graph->check_text = true;
     enum ul_status status = ul_passes_run(graph, &scratch, options, diag);
     ul_arena_done(&scratch);
     return status;
@@ -68,7 +69,7 @@ static void whole(void **state)
     struct ul_arena arena;
     struct ul_graph graph;
     struct ul_diag diag;
-    struct ul_passes_options options = {.check_text = true};
+    struct ul_passes_options options = {0};
     assert_int_equal(run(&options, &graph, &arena, &diag), UL_OK);
     assert_int_equal(graph.blocks[0].node_count, 1);
     assert_int_equal(graph.values[3].view.base, 3);
@@ -106,7 +107,7 @@ static void foreseen(void **state)
 {
     (void)state;
     const char *disabled[] = {"fuse"};
-    struct ul_passes_options options = {.check_text = true};
+    struct ul_passes_options options = {0};
     assert_int_equal(count_attention(&options), 0);
     options.disabled = disabled;
     options.disabled_count = 1;

@@ -1,0 +1,693 @@
+/* Checks the invariants of kernel.h: every expression once, for its type; then the statements in
+ * their order, for what is in scope, where accesses lie, and which rounds of a loop they tell
+ * apart.
+ *
+ *      for v0 < 8 parallel             an index of an output is known by the loops that it hangs
+ *        for v1 < 4                    on: where it leaves out v0, eight rounds that may run at
+ *          b1[4 * v0 + v1] = ...       the same time store to one place
+ *
+ * An index is followed through names as a sum of loop variables times constants. Where it is that,
+ * and every round of the loops runs, its least and largest value are met: outside of the buffer is
+ * an error. Of any other index only its range is known, which may be too wide: it is an error when
+ * all of it is outside. Left undone: whether accesses behind a condition, or within bounds of an
+ * operand, stay inside. */
+#include "ir/kernel_build.h"
+#include "ir/kernel_text.h"
+
+#include <string.h>
+
+enum { TERMS = 24, DEPTH = 2 * UL_LIMIT_NESTING };
+
+/* What is known of a variable in scope. */
+enum var_state { VAR_UNKNOWN, VAR_PAST, VAR_NAME, VAR_LOOP, VAR_MUTABLE };
+
+struct verify {
+    const struct ul_kernel *kernel;
+    struct ul_diag *diag;
+    struct ul_arena *scratch;
+    uint8_t *states;      /* by variable: enum var_state */
+    bool *is_whole;       /* by variable of a loop: all of its range is met */
+    ul_kx *values;        /* by variable that names: of what */
+    uint64_t *var_loops;  /* by variable: loops that its value hangs on, by their depth */
+    uint64_t *expr_loops; /* by expression of the statement at hand, the same */
+    uint32_t *seen;       /* by expression: the statement that looked at it last, plus 1 */
+    uint32_t *scope;      /* variables in scope, in order */
+    uint32_t scope_count; /* of these */
+    bool *is_written;     /* by buffer */
+    ul_ks statement;      /* at hand; UL_NONE: none */
+    uint32_t epoch;
+    uint32_t depth;      /* of loops */
+    uint64_t parallel;   /* loops with rounds that may run at the same time */
+    uint32_t conditions; /* around the statement: it may not run */
+    bool is_empty;       /* a loop around the statement has no round */
+    bool in_sequential;  /* the innermost loop may be left */
+};
+
+static enum ul_status fail(struct verify *v, const char *what)
+{
+    if (v->statement == UL_NONE)
+        return ul_diag_set(v->diag, UL_INVALID, "the kernel %s", what);
+    struct ul_text text;
+    ul_text_init(&text, v->scratch);
+    ul_kernel_print_statement(&text, v->kernel, v->statement);
+    return ul_diag_set(v->diag, UL_INVALID, "the statement '%.200s' %s", text.data, what);
+}
+
+static enum ul_status fail_expr(struct verify *v, ul_kx id, const char *what)
+{
+    return ul_diag_set(v->diag, UL_INVALID, "expression %u of the kernel %s", (unsigned)id, what);
+}
+
+/* ---- Expressions by themselves ---- */
+
+static bool is_float(enum ul_dtype dtype)
+{
+    return dtype == UL_F32 || dtype == UL_F64;
+}
+
+static bool is_compared(enum ul_kx_op op)
+{
+    return op == UL_KX_LT || op == UL_KX_LE || op == UL_KX_EQ || op == UL_KX_NE;
+}
+
+/* The type that an operation of one operand gives is the one it has. */
+static bool unary_agrees(const struct ul_kernel *kernel, const struct ul_kx_data *expr)
+{
+    enum ul_dtype a = ul_kx_dtype(kernel, expr->a);
+    switch ((int)expr->op) {
+    case UL_KX_NOT:
+        return expr->dtype == UL_BOOL && a == UL_BOOL;
+    case UL_KX_ISNAN:
+    case UL_KX_ISINF:
+        return expr->dtype == UL_BOOL;
+    case UL_KX_BITCAST:
+        return ul_dtype_get(expr->dtype)->size_bytes == ul_dtype_get(a)->size_bytes;
+    case UL_KX_CAST:
+        return true;
+    case UL_KX_ROUND_TO: {
+        int64_t storage = expr->imm_int & 255;
+        return expr->dtype == UL_F32 && a == UL_F32 && storage < UL_DTYPE_COUNT &&
+               ul_dtype_get((enum ul_dtype)storage)->is_float;
+    }
+    case UL_KX_INDEX:
+        return expr->dtype == UL_I64 && a == UL_I64 && expr->imm_int > 0;
+    case UL_KX_RANDOM:
+        return expr->dtype == UL_U32 && a == UL_U64;
+    default:
+        return expr->dtype == a;
+    }
+}
+
+bool ul_kx_agrees(const struct ul_kernel *kernel, ul_kx id)
+{
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    uint32_t count = ul_kx_operand_count(expr->op);
+    if (expr->op == UL_KX_INT)
+        return !is_float(expr->dtype);
+    if (expr->op == UL_KX_FLOAT)
+        return is_float(expr->dtype);
+    if (expr->op == UL_KX_VAR)
+        return kernel->vars[expr->var].dtype == expr->dtype;
+    if (expr->op == UL_KX_LOAD)
+        return ul_kx_dtype(kernel, expr->a) == UL_I64 &&
+               expr->dtype == ul_compute_dtype(kernel->buffers[expr->var].dtype);
+    if (count == 1)
+        return unary_agrees(kernel, expr);
+    enum ul_dtype a = ul_kx_dtype(kernel, expr->a), b = ul_kx_dtype(kernel, expr->b);
+    if (expr->op == UL_KX_SELECT)
+        return a == UL_BOOL && b == expr->dtype && ul_kx_dtype(kernel, expr->c) == expr->dtype;
+    if (expr->op == UL_KX_FMA)
+        return is_float(a) && a == b && a == expr->dtype && ul_kx_dtype(kernel, expr->c) == a;
+    if (expr->op == UL_KX_SHL || expr->op == UL_KX_SHR)
+        return expr->dtype == a && !is_float(a) && !is_float(b);
+    return a == b && expr->dtype == (is_compared(expr->op) ? UL_BOOL : a);
+}
+
+static bool is_compute_dtype(enum ul_dtype dtype)
+{
+    return dtype > UL_DTYPE_NONE && dtype < UL_DTYPE_COUNT &&
+           (is_float(dtype) || dtype == UL_BOOL || ul_dtype_get(dtype)->is_integer);
+}
+
+/* Operands stand before what is made of them, so there are no circles. */
+static enum ul_status check_expr(struct verify *v, ul_kx id)
+{
+    const struct ul_kernel *kernel = v->kernel;
+    const struct ul_kx_data *expr = &kernel->exprs[id];
+    if ((unsigned)expr->op > UL_KX_FMA || !is_compute_dtype(expr->dtype))
+        return fail_expr(v, id, "has no operation or no type");
+    const ul_kx operands[3] = {expr->a, expr->b, expr->c};
+    uint32_t count = expr->op == UL_KX_LOAD ? 1 : ul_kx_operand_count(expr->op);
+    for (uint32_t i = 0; i < count; i++) {
+        if (operands[i] >= id)
+            return fail_expr(v, id, "uses one that comes later");
+    }
+    if (expr->op == UL_KX_VAR && expr->var >= kernel->var_count)
+        return fail_expr(v, id, "is a variable that the kernel does not have");
+    if (expr->op == UL_KX_LOAD && expr->var >= kernel->buffer_count)
+        return fail_expr(v, id, "loads from a buffer that the kernel does not have");
+    return ul_kx_agrees(kernel, id) ? UL_OK : fail_expr(v, id, "has operands of the wrong type");
+}
+
+static enum ul_status check_buffer(struct verify *v, uint32_t id)
+{
+    enum { MAX_LOCAL = 1024 }; /* elements: of the widest fold of a device's team */
+    const struct ul_buffer *buffer = &v->kernel->buffers[id];
+    if ((unsigned)buffer->role > UL_BUFFER_LOCAL || buffer->dtype <= UL_DTYPE_NONE ||
+        buffer->dtype >= UL_DTYPE_COUNT)
+        return fail(v, "has a buffer without a role or a type");
+    if (buffer->role == UL_BUFFER_LOCAL &&
+        (buffer->element_count == 0 || buffer->element_count > MAX_LOCAL))
+        return fail(v, "has a local array that is empty or too large");
+    return UL_OK;
+}
+
+/* ---- Where accesses lie ---- */
+
+/* The values of an index, as a sum over loops. */
+struct reach {
+    uint32_t count;
+    uint32_t vars[TERMS];
+    int64_t factors[TERMS];
+    int64_t low, high;
+    bool is_known;
+    bool is_met; /* low and high are values that it has */
+};
+
+static void reach_move(struct reach *reach, int64_t factor, int64_t low, int64_t high)
+{
+    int64_t a, b;
+    if (low <= -UL_KX_RANGE_MAX || high >= UL_KX_RANGE_MAX ||
+        __builtin_mul_overflow(factor, low, &a) || __builtin_mul_overflow(factor, high, &b) ||
+        __builtin_add_overflow(reach->low, a < b ? a : b, &reach->low) ||
+        __builtin_add_overflow(reach->high, a < b ? b : a, &reach->high))
+        reach->is_known = false;
+}
+
+static void reach_var(struct reach *reach, uint32_t var, int64_t factor)
+{
+    for (uint32_t i = 0; i < reach->count; i++) {
+        if (reach->vars[i] != var)
+            continue;
+        if (__builtin_add_overflow(reach->factors[i], factor, &reach->factors[i]))
+            reach->is_known = false;
+        return;
+    }
+    if (reach->count == TERMS) {
+        reach->is_known = false;
+        return;
+    }
+    reach->vars[reach->count] = var;
+    reach->factors[reach->count++] = factor;
+}
+
+/* Does a name stand for all that its value may be? Blocking a loop names it again, more narrowly.
+ */
+static bool is_transparent(const struct verify *v, uint32_t var)
+{
+    const struct ul_kernel_var *info = &v->kernel->vars[var];
+    if (v->states[var] != VAR_NAME || v->values[var] == UL_NONE)
+        return false;
+    const struct ul_kx_data *value = &v->kernel->exprs[v->values[var]];
+    return info->low <= value->low && info->high >= value->high;
+}
+
+static void reach_expr(const struct verify *v, struct reach *reach, ul_kx id, int64_t factor,
+                       uint32_t depth)
+{
+    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    int64_t times;
+    if (expr->op == UL_KX_INT) {
+        reach_move(reach, factor, expr->imm_int, expr->imm_int);
+    } else if (expr->op == UL_KX_VAR && depth < DEPTH && is_transparent(v, expr->var)) {
+        reach_expr(v, reach, v->values[expr->var], factor, depth + 1);
+    } else if (expr->op == UL_KX_VAR) {
+        reach_var(reach, expr->var, factor);
+    } else if (expr->op == UL_KX_ADD && depth < DEPTH) {
+        reach_expr(v, reach, expr->a, factor, depth + 1);
+        reach_expr(v, reach, expr->b, factor, depth + 1);
+    } else if (expr->op == UL_KX_SUB && factor != INT64_MIN && depth < DEPTH) {
+        reach_expr(v, reach, expr->a, factor, depth + 1);
+        reach_expr(v, reach, expr->b, -factor, depth + 1);
+    } else if (expr->op == UL_KX_MUL && depth < DEPTH && ul_kx_is_int(v->kernel, expr->b, &times) &&
+               !__builtin_mul_overflow(factor, times, &times)) {
+        reach_expr(v, reach, expr->a, times, depth + 1);
+    } else {
+        reach->is_met = false;
+        reach_move(reach, factor, expr->low, expr->high);
+    }
+}
+
+static void reach_close(const struct verify *v, struct reach *reach)
+{
+    for (uint32_t i = 0; i < reach->count; i++) {
+        const struct ul_kernel_var *var = &v->kernel->vars[reach->vars[i]];
+        if (reach->factors[i] == 0)
+            continue;
+        reach->is_met =
+            reach->is_met && v->states[reach->vars[i]] == VAR_LOOP && v->is_whole[reach->vars[i]];
+        reach_move(reach, reach->factors[i], var->low, var->high);
+    }
+}
+
+static enum ul_status check_reach(struct verify *v, const struct reach *reach, uint32_t buffer)
+{
+    uint64_t count = v->kernel->buffers[buffer].element_count;
+    int64_t last = count > INT64_MAX ? INT64_MAX : (int64_t)count - 1;
+    bool leaves = reach->low < 0 || reach->high > last;
+    bool is_outside = reach->high < 0 || reach->low > last;
+    if (!reach->is_known || v->conditions > 0 || !(reach->is_met ? leaves : is_outside))
+        return UL_OK;
+    return fail(v, ul_arena_printf(v->scratch, "leaves buffer %u: indexes %lld to %lld of %llu",
+                                   (unsigned)buffer, (long long)reach->low, (long long)reach->high,
+                                   (unsigned long long)count));
+}
+
+static enum ul_status check_access(struct verify *v, uint32_t buffer, ul_kx index)
+{
+    struct reach reach = {.is_known = true, .is_met = true};
+    reach_expr(v, &reach, index, 1, 0);
+    reach_close(v, &reach);
+    return check_reach(v, &reach, buffer);
+}
+
+/* ---- Expressions in a statement ---- */
+
+static enum ul_status check_load(struct verify *v, const struct ul_kx_data *expr)
+{
+    const struct ul_buffer *buffer = &v->kernel->buffers[expr->var];
+    if (buffer->role != UL_BUFFER_INPUT && !v->is_written[expr->var])
+        return fail(v, ul_arena_printf(v->scratch, "loads from buffer %u before it is stored to",
+                                       (unsigned)expr->var));
+    return check_access(v, expr->var, expr->a);
+}
+
+/* Both sides of a select may be evaluated, but what one of them loads may be behind its condition:
+ * `conditions` says so. */
+static enum ul_status check_use(struct verify *v, ul_kx id)
+{
+    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    if (v->seen[id] == v->epoch)
+        return UL_OK;
+    v->seen[id] = v->epoch;
+    uint64_t loops = 0;
+    const ul_kx operands[3] = {expr->a, expr->b, expr->c};
+    uint32_t count = expr->op == UL_KX_LOAD ? 1 : ul_kx_operand_count(expr->op);
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_choice = expr->op == UL_KX_SELECT && i > 0;
+        v->conditions += is_choice;
+        UL_TRY(check_use(v, operands[i]));
+        v->conditions -= is_choice;
+        loops |= v->expr_loops[operands[i]];
+    }
+    if (expr->op == UL_KX_VAR) {
+        if (v->states[expr->var] <= VAR_PAST)
+            return fail(v, ul_arena_printf(v->scratch, "uses v%u where it is not declared",
+                                           (unsigned)expr->var));
+        loops = v->var_loops[expr->var];
+    }
+    if (expr->op == UL_KX_LOAD)
+        UL_TRY(check_load(v, expr));
+    v->expr_loops[id] = loops;
+    return UL_OK;
+}
+
+static enum ul_status use(struct verify *v, ul_kx id, enum ul_dtype dtype)
+{
+    if (id >= v->kernel->expr_count)
+        return fail(v, "lacks an expression");
+    if (ul_kx_dtype(v->kernel, id) != dtype)
+        return fail(v, "has an expression of the wrong type");
+    return check_use(v, id);
+}
+
+/* ---- Scopes ---- */
+
+static enum ul_status declare(struct verify *v, uint32_t var, enum var_state state, ul_kx value)
+{
+    if (var >= v->kernel->var_count)
+        return fail(v, "declares a variable that the kernel does not have");
+    if (v->states[var] != VAR_UNKNOWN)
+        return fail(v, "declares a variable again");
+    v->states[var] = (uint8_t)state;
+    v->values[var] = value;
+    v->var_loops[var] = state == VAR_MUTABLE                    ? UINT64_MAX
+                        : state == VAR_NAME && value != UL_NONE ? v->expr_loops[value]
+                                                                : 0;
+    v->scope[v->scope_count++] = var;
+    return UL_OK;
+}
+
+static void leave_scope(struct verify *v, uint32_t count)
+{
+    UL_ASSERT(count <= v->scope_count);
+    while (v->scope_count > count)
+        v->states[v->scope[--v->scope_count]] = VAR_UNKNOWN;
+}
+
+/* A variable of [0, count), or up to *count where that is no constant. */
+static enum ul_status declare_index(struct verify *v, uint32_t var, int64_t count, bool is_whole,
+                                    bool is_parallel)
+{
+    UL_TRY(declare(v, var, VAR_LOOP, UL_NONE));
+    const struct ul_kernel_var *info = &v->kernel->vars[var];
+    if (info->dtype != UL_I64 || info->low != 0 || info->high < 0)
+        return fail(v, "has a variable that cannot count");
+    if (count > 0 && count - 1 > info->high)
+        return fail(v, "counts beyond the range of its variable");
+    v->is_whole[var] = is_whole && count > 0 && info->high == count - 1;
+    uint64_t bit = (uint64_t)1 << (v->depth < 63 ? v->depth : 63);
+    v->var_loops[var] = bit;
+    v->parallel &= ~bit;
+    if (is_parallel && info->high > 0 && v->depth < 63)
+        v->parallel |= bit;
+    v->depth++;
+    return UL_OK;
+}
+
+/* ---- Statements ---- */
+
+static enum ul_status check_list(struct verify *v, ul_ks first);
+
+/* May the loop be left before its last round? */
+static bool holds_break(const struct ul_kernel *kernel, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = kernel->stmts[id].next) {
+        const struct ul_ks_data *stmt = &kernel->stmts[id];
+        if (stmt->kind == UL_KS_BREAK)
+            return true;
+        if (stmt->kind == UL_KS_IF &&
+            (holds_break(kernel, stmt->body) || holds_break(kernel, stmt->orelse)))
+            return true;
+    }
+    return false;
+}
+
+/* What stands inside of loops, and is undone behind them. */
+struct inside {
+    uint32_t scope_count, depth, conditions;
+    uint64_t parallel;
+    bool is_empty, in_sequential;
+};
+
+static struct inside enter(const struct verify *v)
+{
+    return (struct inside){.scope_count = v->scope_count,
+                           .depth = v->depth,
+                           .conditions = v->conditions,
+                           .parallel = v->parallel,
+                           .is_empty = v->is_empty,
+                           .in_sequential = v->in_sequential};
+}
+
+static void leave(struct verify *v, const struct inside *inside)
+{
+    leave_scope(v, inside->scope_count);
+    v->depth = inside->depth;
+    v->conditions = inside->conditions;
+    v->parallel = inside->parallel;
+    v->is_empty = inside->is_empty;
+    v->in_sequential = inside->in_sequential;
+}
+
+static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend);
+
+static enum ul_status check_for(struct verify *v, const struct ul_ks_data *stmt)
+{
+    int64_t count;
+    bool is_parallel = (stmt->flags & UL_FOR_PARALLEL) != 0;
+    if (is_parallel && (stmt->flags & (UL_FOR_REDUCE | UL_FOR_LAUNCHED)) != 0)
+        return fail(v, "is parallel and has an order");
+    UL_TRY(use(v, stmt->value, UL_I64));
+    bool is_constant = ul_kx_is_int(v->kernel, stmt->value, &count);
+    if (!is_constant)
+        count = v->kernel->exprs[stmt->value].low;
+    bool can_break = !is_parallel && holds_break(v->kernel, stmt->body);
+    struct inside inside = enter(v);
+    UL_TRY(declare_index(v, stmt->var, count, is_constant && !can_break, is_parallel));
+    v->conditions += can_break || count <= 0;
+    v->is_empty = v->is_empty || (is_constant && count <= 0);
+    v->in_sequential = !is_parallel;
+    UL_TRY(check_list(v, stmt->body));
+    if ((stmt->flags & UL_FOR_ATTEND) != 0) {
+        if (stmt->contraction >= v->kernel->attend_count)
+            return fail(v, "says what attention it is, which the kernel does not have");
+        UL_TRY(check_attend(v, &v->kernel->attends[stmt->contraction]));
+    }
+    leave(v, &inside);
+    return UL_OK;
+}
+
+static enum ul_status check_if(struct verify *v, const struct ul_ks_data *stmt)
+{
+    struct inside inside = enter(v);
+    UL_TRY(use(v, stmt->value, UL_BOOL));
+    v->conditions++;
+    UL_TRY(check_list(v, stmt->body));
+    leave_scope(v, inside.scope_count);
+    UL_TRY(check_list(v, stmt->orelse));
+    leave(v, &inside);
+    return UL_OK;
+}
+
+static enum ul_status check_definition(struct verify *v, const struct ul_ks_data *stmt)
+{
+    if (stmt->var >= v->kernel->var_count)
+        return fail(v, "sets a variable that the kernel does not have");
+    const struct ul_kernel_var *var = &v->kernel->vars[stmt->var];
+    UL_TRY(use(v, stmt->value, var->dtype));
+    if (stmt->kind == UL_KS_LET)
+        return declare(v, stmt->var, VAR_NAME, stmt->value);
+    if (!var->is_mutable)
+        return fail(v, "sets a variable that never changes");
+    if (stmt->kind == UL_KS_VAR)
+        return declare(v, stmt->var, VAR_MUTABLE, UL_NONE);
+    return v->states[stmt->var] == VAR_MUTABLE ? UL_OK : fail(v, "sets what is not declared so");
+}
+
+/* Rounds that may run at the same time store to an output at places of their own: a store that
+ * combines what several of them give belongs into a loop that is not parallel. That indexes in the
+ * data differ is the lowering's word; scratch that a round leaves to nobody else is private to it
+ * (codegen/kernel/touch.h). */
+static enum ul_status check_store(struct verify *v, const struct ul_ks_data *stmt)
+{
+    if (stmt->buffer >= v->kernel->buffer_count)
+        return fail(v, "stores to a buffer that the kernel does not have");
+    const struct ul_buffer *buffer = &v->kernel->buffers[stmt->buffer];
+    if (buffer->role == UL_BUFFER_INPUT)
+        return fail(v, "stores to an input");
+    UL_TRY(use(v, stmt->value, ul_compute_dtype(buffer->dtype)));
+    UL_TRY(use(v, stmt->index, UL_I64));
+    UL_TRY(check_access(v, stmt->buffer, stmt->index));
+    v->is_written[stmt->buffer] = true;
+    if (buffer->role == UL_BUFFER_OUTPUT && !v->is_empty &&
+        (v->parallel & ~v->expr_loops[stmt->index]) != 0)
+        return fail(v, "stores to one place in several rounds of a parallel loop");
+    return UL_OK;
+}
+
+/* ---- Contractions ---- */
+
+/* Within bounds an index may reach further than it is followed. */
+static enum ul_status check_affine(struct verify *v, const struct ul_contraction *contraction,
+                                   const struct ul_affine *affine, uint32_t buffer)
+{
+    struct reach reach = {.is_known = true, .is_met = true};
+    UL_TRY(use(v, affine->base, UL_I64));
+    if (buffer == UL_NONE)
+        return UL_OK;
+    reach_expr(v, &reach, affine->base, 1, 0);
+    for (uint32_t i = 0; i < UL_CONTRACT_DIMS; i++) {
+        if (affine->strides[i] != 0)
+            reach_var(&reach, contraction->vars[i], affine->strides[i]);
+    }
+    reach_close(v, &reach);
+    return check_reach(v, &reach, buffer);
+}
+
+static enum ul_status check_operand(struct verify *v, const struct ul_contraction *contraction,
+                                    const struct ul_operand *operand)
+{
+    const struct ul_kernel *kernel = v->kernel;
+    if (operand->buffer >= kernel->buffer_count ||
+        operand->bound_count > sizeof operand->bounds / sizeof *operand->bounds)
+        return fail(v, "has an operand without a buffer");
+    const struct ul_buffer *buffer = &kernel->buffers[operand->buffer];
+    if (buffer->role != UL_BUFFER_INPUT && !v->is_written[operand->buffer])
+        return fail(v, "has an operand that is not yet stored");
+    UL_TRY(check_affine(v, contraction, &operand->at,
+                        operand->bound_count == 0 ? operand->buffer : UL_NONE));
+    for (uint32_t i = 0; i < operand->bound_count; i++)
+        UL_TRY(check_affine(v, contraction, &operand->bounds[i].at, UL_NONE));
+    if (operand->transform == UL_NONE)
+        return UL_OK;
+    uint32_t scope_count = v->scope_count;
+    UL_TRY(declare(v, operand->loaded, VAR_NAME, UL_NONE));
+    if (kernel->vars[operand->loaded].dtype != ul_compute_dtype(buffer->dtype))
+        return fail(v, "has an operand that is loaded as another type");
+    v->epoch++;
+    UL_TRY(use(v, operand->transform, contraction->acc_dtype));
+    leave_scope(v, scope_count);
+    return UL_OK;
+}
+
+static enum ul_status check_dims(struct verify *v, const struct ul_contraction *c)
+{
+    if (c->m_count > UL_CONTRACT_DIMS || c->n_count > UL_CONTRACT_DIMS ||
+        c->k_count > UL_CONTRACT_DIMS || c->m_count + c->n_count + c->k_count > UL_CONTRACT_DIMS)
+        return fail(v, "has too many dimensions");
+    for (uint32_t i = 0; i < c->m_count + c->n_count + c->k_count; i++) {
+        UL_TRY(declare_index(v, c->vars[i], c->extents[i], true, i < c->m_count + c->n_count));
+        v->conditions += c->extents[i] <= 0;
+        v->is_empty = v->is_empty || c->extents[i] <= 0;
+    }
+    return UL_OK;
+}
+
+/* Leaves its variables in scope. */
+static enum ul_status check_sums(struct verify *v, const struct ul_contraction *c)
+{
+    UL_TRY(check_dims(v, c));
+    uint32_t outer_count = c->m_count + c->n_count;
+    if (c->attend == NULL) {
+        UL_TRY(check_operand(v, c, &c->a));
+        UL_TRY(check_operand(v, c, &c->b));
+    }
+    for (uint32_t i = outer_count; i < outer_count + c->k_count; i++)
+        v->states[c->vars[i]] = VAR_PAST; /* the epilogue has no k */
+    UL_TRY(declare(v, c->acc, VAR_NAME, UL_NONE));
+    return v->kernel->vars[c->acc].dtype == c->acc_dtype
+               ? UL_OK
+               : fail(v, "has an accumulator of another type");
+}
+
+static enum ul_status check_contraction(struct verify *v, const struct ul_contraction *contraction)
+{
+    struct inside inside = enter(v);
+    UL_TRY(check_sums(v, contraction));
+    if (contraction->attend != NULL)
+        UL_TRY(check_attend(v, contraction->attend));
+    v->in_sequential = false;
+    UL_TRY(check_list(v, contraction->epilogue));
+    leave(v, &inside);
+    return UL_OK;
+}
+
+/* Its results are those of statements that were checked: names and types alone. */
+static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend)
+{
+    struct inside inside = enter(v);
+    if (attend->part_count == 0 || attend->part_count > 2)
+        return fail(v, "has attention without keys");
+    for (uint32_t i = 0; i < attend->part_count; i++) {
+        if (attend->key_counts[i] < 0 || attend->key_counts[i] > attend->keys)
+            return fail(v, "has attention to more keys than there are");
+    }
+    v->conditions++;
+    v->epoch++;
+    UL_TRY(check_sums(v, &attend->scores[0]));
+    UL_TRY(check_list(v, attend->before));
+    v->epoch++;
+    UL_TRY(use(v, attend->score, attend->scores[0].acc_dtype));
+    leave(v, &inside);
+    return UL_OK;
+}
+
+static enum ul_status check_statement(struct verify *v, ul_ks id)
+{
+    const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+    v->statement = id;
+    v->epoch++;
+    switch (stmt->kind) {
+    case UL_KS_FOR:
+        return check_for(v, stmt);
+    case UL_KS_IF:
+        return check_if(v, stmt);
+    case UL_KS_LET:
+    case UL_KS_SET:
+    case UL_KS_VAR:
+        return check_definition(v, stmt);
+    case UL_KS_STORE:
+        return check_store(v, stmt);
+    case UL_KS_CONTRACT:
+        if (stmt->contraction >= v->kernel->contraction_count)
+            return fail(v, "is one that the kernel does not have");
+        return check_contraction(v, &v->kernel->contractions[stmt->contraction]);
+    case UL_KS_BREAK:
+        return v->in_sequential ? UL_OK : fail(v, "leaves no loop that has an order");
+    }
+    return fail(v, "is none");
+}
+
+static enum ul_status check_list(struct verify *v, ul_ks first)
+{
+    for (ul_ks id = first; id != UL_NONE; id = v->kernel->stmts[id].next) {
+        if (id >= v->kernel->stmt_count)
+            return fail(v, "is followed by one that the kernel does not have");
+        UL_TRY(check_statement(v, id));
+    }
+    return UL_OK;
+}
+
+static enum ul_status check_all(struct verify *v)
+{
+    const struct ul_kernel *kernel = v->kernel;
+    for (uint32_t i = 0; i < kernel->buffer_count; i++)
+        UL_TRY(check_buffer(v, i));
+    for (ul_kx id = 0; id < kernel->expr_count; id++)
+        UL_TRY(check_expr(v, id));
+    UL_TRY(check_list(v, kernel->first));
+    v->statement = UL_NONE;
+    for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+        const struct ul_buffer *buffer = &kernel->buffers[i];
+        if (buffer->role == UL_BUFFER_OUTPUT && buffer->element_count > 0 && !v->is_written[i])
+            return fail(v, "has an output that nothing is stored to");
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_kernel_verify(const struct ul_kernel *kernel, struct ul_arena *scratch,
+                                ul_ks *broken, struct ul_diag *diag)
+{
+    struct verify v = {.kernel = kernel, .scratch = scratch, .diag = diag, .statement = UL_NONE};
+    v.states = UL_NEW_ARRAY(scratch, uint8_t, kernel->var_count);
+    v.is_whole = UL_NEW_ARRAY(scratch, bool, kernel->var_count);
+    v.values = UL_NEW_ARRAY(scratch, ul_kx, kernel->var_count);
+    v.var_loops = UL_NEW_ARRAY(scratch, uint64_t, kernel->var_count);
+    v.scope = UL_NEW_ARRAY(scratch, uint32_t, kernel->var_count);
+    v.expr_loops = UL_NEW_ARRAY(scratch, uint64_t, kernel->expr_count);
+    v.seen = UL_NEW_ARRAY(scratch, uint32_t, kernel->expr_count);
+    v.is_written = UL_NEW_ARRAY(scratch, bool, kernel->buffer_count);
+    enum ul_status status = check_all(&v);
+    if (broken != NULL)
+        *broken = v.statement;
+    return status;
+}
+
+enum ul_status ul_kernel_check_text(const struct ul_kernel *kernel, struct ul_arena *scratch,
+                                    struct ul_diag *diag)
+{
+    struct ul_kernel again;
+    struct ul_text first, second;
+    ul_text_init(&first, scratch);
+    ul_text_init(&second, scratch);
+    ul_kernel_print(&first, kernel);
+    UL_TRY(ul_kernel_parse(&again, scratch, first.data, diag));
+    ul_kernel_print(&second, &again);
+    if (strcmp(first.data, second.data) == 0)
+        return UL_OK;
+    return ul_diag_set(diag, UL_INTERNAL, "the kernel's text does not survive a round trip");
+}
+
+void ul_kernel_verify_or_die(const struct ul_kernel *kernel, bool check_text,
+                             struct ul_arena *scratch, const char *maker)
+{
+    struct ul_diag diag = {.status = UL_OK};
+    enum ul_status status = ul_kernel_verify(kernel, scratch, NULL, &diag);
+    if (status == UL_OK && check_text)
+        status = ul_kernel_check_text(kernel, scratch, &diag);
+    if (status == UL_OK)
+        return;
+    ul_diag_prefix(&diag, maker);
+    ul_assert_fail(diag.text, __FILE__, __LINE__);
+}
