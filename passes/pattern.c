@@ -7,12 +7,12 @@
  *
  * Problem: exporters write normalisations, activations and attention as chains; the one operator
  * reads its input fewer times, has fewer results in between, and can be a post-operation of a
- * library. Method: every node, the last ones first, is offered to the recognisers of its operator
- * (pattern_*.c), which look back from it through what does not matter: the order of factors,
- * division for multiplication by the inverse, constants of any shape. Nothing is rewritten where an
- * inner value has another reader. What was read by the chain alone is left to dce.
- * A rewrite may keep operands alive for longer: where the live sum has grown at the end, all is
- * done again without those. Results may differ in the last digits, as sums are formed in another
+ * library. Method: every node, the last ones first, is offered to the rows of text (pattern_rows.c)
+ * and then to the recogniser of attention, which look back from it through what does not matter:
+ * the order of factors, division for multiplication by the inverse, constants of any shape. Nothing
+ * is rewritten where an inner value has another reader. What was read by the chain alone is left to
+ * dce. A rewrite may keep operands alive for longer: where the live sum has grown at the end, all
+ * is done again without those. Results may differ in the last digits, as sums are formed in another
  * order, and be finite where the parts overflow: numbers whose exponentials are infinite give NaN
  * by the parts of a Softmax without a maximum, and large or infinite ones give inf or NaN by those
  * of HardSwish; the operators give what the parts would with unbounded numbers. Left undone:
@@ -140,30 +140,34 @@ bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b)
     return fabs(a - b) <= share * fabs(b);
 }
 
-bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
-                   double *number)
+/* Operand `at` of a node with two is a number, and the other has the type of the result. */
+static bool is_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
+                  double *number)
 {
-    return ul_graph_get_number(pattern->graph, node->inputs[at], number) &&
+    return node != NULL && ul_graph_get_number(pattern->graph, node->inputs[at], number) &&
            ul_type_equal(ul_pattern_type(pattern, node->inputs[1 - at]),
                          ul_pattern_type(pattern, node->outputs[0]));
 }
 
-bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *node,
-                      ul_value_id *rest, double *number)
+bool ul_pattern_unscale(struct ul_pattern *pattern, ul_value_id *value, double *scale)
 {
+    const struct ul_node *node = ul_pattern_maker(pattern, *value, UL_OP_Mul);
+    double number;
     for (uint32_t i = 0; i < 2; i++) {
-        *rest = node->inputs[1 - i];
-        if (ul_pattern_by(pattern, node, i, number))
-            return true;
+        if (!is_by(pattern, node, i, &number))
+            continue;
+        ul_pattern_match(pattern, *value, UL_OP_Mul);
+        *value = node->inputs[1 - i];
+        *scale *= number;
+        return true;
     }
-    return false;
-}
-
-bool ul_pattern_plus(struct ul_pattern *pattern, ul_value_id value, ul_value_id *rest,
-                     double *number)
-{
-    const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Add);
-    return node != NULL && ul_pattern_split(pattern, node, rest, number);
+    node = ul_pattern_maker(pattern, *value, UL_OP_Div);
+    if (!is_by(pattern, node, 1, &number) || number == 0)
+        return false;
+    ul_pattern_match(pattern, *value, UL_OP_Div);
+    *value = node->inputs[0];
+    *scale /= number;
+    return true;
 }
 
 static bool add_factor(const struct ul_pattern *pattern, struct ul_pattern_product *product,
@@ -177,59 +181,31 @@ static bool add_factor(const struct ul_pattern *pattern, struct ul_pattern_produ
 }
 
 static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct ul_type *type,
-                   struct ul_pattern_product *product, uint32_t depth);
-
-/* The two operands of a Mul. */
-static bool both_factors(struct ul_pattern *pattern, const struct ul_node *node,
-                         const struct ul_type *type, struct ul_pattern_product *product,
-                         uint32_t depth)
-{
-    ul_value_id rest;
-    double number;
-    if (ul_pattern_split(pattern, node, &rest, &number)) {
-        product->number *= number;
-        return factor(pattern, rest, type, product, depth);
-    }
-    return factor(pattern, node->inputs[0], type, product, depth) &&
-           factor(pattern, node->inputs[1], type, product, depth);
-}
-
-static bool power(struct ul_pattern *pattern, const struct ul_node *node,
-                  const struct ul_type *type, struct ul_pattern_product *product, double exponent)
-{
-    for (double i = 0; i < exponent; i++)
-        if (!add_factor(pattern, product, type, node->inputs[0]))
-            return false;
-    return true;
-}
-
-static bool factor(struct ul_pattern *pattern, ul_value_id value, const struct ul_type *type,
                    struct ul_pattern_product *product, uint32_t depth)
 {
     double number;
     bool is_root = value == pattern->graph->nodes[pattern->root].outputs[0];
     if (depth == 0 || (!is_root && ul_pattern_uses(pattern, value) != 1))
         return add_factor(pattern, product, type, value);
+    if (ul_pattern_unscale(pattern, &value, &product->number))
+        return factor(pattern, value, type, product, depth - 1);
     const struct ul_node *node = ul_pattern_match(pattern, value, UL_OP_Mul);
     if (node != NULL)
-        return both_factors(pattern, node, type, product, depth - 1);
+        return factor(pattern, node->inputs[0], type, product, depth - 1) &&
+               factor(pattern, node->inputs[1], type, product, depth - 1);
     node = ul_pattern_match(pattern, value, UL_OP_Neg);
     if (node != NULL) {
         product->number = -product->number;
         return factor(pattern, node->inputs[0], type, product, depth - 1);
     }
-    node = ul_pattern_maker(pattern, value, UL_OP_Div);
-    if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && number != 0) {
-        ul_pattern_match(pattern, value, UL_OP_Div);
-        product->number /= number;
-        return factor(pattern, node->inputs[0], type, product, depth - 1);
-    }
     node = ul_pattern_maker(pattern, value, UL_OP_Pow);
-    if (node != NULL && ul_pattern_by(pattern, node, 1, &number) && (number == 2 || number == 3)) {
-        ul_pattern_match(pattern, value, UL_OP_Pow);
-        return power(pattern, node, type, product, number);
-    }
-    return add_factor(pattern, product, type, value);
+    if (!is_by(pattern, node, 1, &number) || (number != 2 && number != 3))
+        return add_factor(pattern, product, type, value);
+    ul_pattern_match(pattern, value, UL_OP_Pow);
+    for (double i = 0; i < number; i++)
+        if (!add_factor(pattern, product, type, node->inputs[0]))
+            return false;
+    return true;
 }
 
 bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
@@ -239,42 +215,10 @@ bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
     return factor(pattern, value, ul_pattern_type(pattern, value), product, UL_PATTERN_FACTORS);
 }
 
-bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_id value,
-                          double *number)
-{
-    struct ul_pattern_product product;
-    *number = 1;
-    if (of == value)
-        return true;
-    bool fits = ul_pattern_factors(pattern, of, &product) && product.count == 1 &&
-                product.values[0] == value;
-    *number = product.number;
-    return fits;
-}
-
 /* ---- The walk ---- */
 
-/* By the operator of the root, in turns; in one turn the first that matches wins. */
-static const struct {
-    uint32_t turn;
-    enum ul_op root;
-    ul_pattern_fn *recognise;
-} recognisers[] = {
-    {0, UL_OP_Add, ul_pattern_layer_norm},
-    {0, UL_OP_Mul, ul_pattern_layer_norm},
-    {0, UL_OP_Div, ul_pattern_layer_norm},
-    {0, UL_OP_Add, ul_pattern_rotary},
-    {0, UL_OP_Concat, ul_pattern_rotary_halves},
-    {0, UL_OP_Mul, ul_pattern_gelu},
-    {0, UL_OP_Div, ul_pattern_gelu},
-    {0, UL_OP_Mul, ul_pattern_gate},
-    {0, UL_OP_Div, ul_pattern_gate},
-    {0, UL_OP_Div, ul_pattern_softmax},
-    {1, UL_OP_Transpose, ul_pattern_attention},
-    {1, UL_OP_MatMul, ul_pattern_attention},
-};
-
-enum { TURNS = 2 };
+/* In the first turn the rows of text, in the second what is made of their results. */
+enum { ROWS, ATTENTION, TURNS };
 
 /* What operators make of their operands is what the values' types say. */
 static bool types_hold(const struct ul_pattern *pattern, ul_node_id id)
@@ -292,20 +236,22 @@ static bool types_hold(const struct ul_pattern *pattern, ul_node_id id)
     return holds;
 }
 
-static void recognise(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
+static bool recognise(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
+{
+    enum ul_op op = pattern->graph->nodes[id].op;
+    if (turn == ATTENTION)
+        return (op == UL_OP_Transpose || op == UL_OP_MatMul) && ul_pattern_attention(pattern, id);
+    return ul_pattern_rows(pattern, id);
+}
+
+static void visit(struct ul_pattern *pattern, ul_node_id id, uint32_t turn)
 {
     uint32_t first_new = pattern->graph->node_count;
-    for (size_t i = 0; i < sizeof recognisers / sizeof *recognisers; i++) {
-        if (recognisers[i].turn != turn || pattern->graph->nodes[id].op != recognisers[i].root)
-            continue;
-        ul_pattern_begin(pattern, id);
-        if (!recognisers[i].recognise(pattern, id))
-            continue;
-        UL_ASSERT(types_hold(pattern, id));
-        for (ul_node_id n = first_new; n < pattern->graph->node_count; n++)
-            UL_ASSERT(types_hold(pattern, n));
+    if (!recognise(pattern, id, turn))
         return;
-    }
+    UL_ASSERT(types_hold(pattern, id));
+    for (ul_node_id n = first_new; n < pattern->graph->node_count; n++)
+        UL_ASSERT(types_hold(pattern, n));
 }
 
 /* True when something was taken that may need more bytes. */
@@ -321,7 +267,7 @@ static bool rewrite(struct ul_pass *pass, bool only_less)
                 continue;
             /* From the end, so that the longest chain is met first. */
             for (uint32_t n = graph->blocks[b].node_count; n-- > 0;)
-                recognise(&pattern, graph->blocks[b].nodes[n], turn);
+                visit(&pattern, graph->blocks[b].nodes[n], turn);
         }
     }
     ul_graph_sweep(graph);

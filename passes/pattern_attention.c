@@ -94,50 +94,35 @@ static bool through_where(struct ul_pattern *pattern, struct attention *a,
 }
 
 /* A Reshape that leaves queries and keys where they are. */
-static bool through_reshape(struct ul_pattern *pattern, struct attention *a,
-                            const struct ul_node *node, uint32_t level)
+static bool through_reshape(struct ul_pattern *pattern, struct attention *a, ul_value_id scores,
+                            uint32_t level)
 {
-    const struct ul_type *from = ul_pattern_type(pattern, node->inputs[0]);
-    const struct ul_type *to = ul_pattern_type(pattern, node->outputs[0]);
+    const struct ul_value *made = &pattern->graph->values[scores];
+    if (made->kind != UL_VALUE_NODE)
+        return false;
+    const struct ul_node *node =
+        ul_pattern_match(pattern, scores, pattern->graph->nodes[made->producer].op);
+    if (node == NULL || !ul_edit_is_reshape(node->op))
+        return false;
+    const struct ul_type *from = ul_pattern_type(pattern, node->inputs[0]), *to = &made->type;
     for (uint32_t d = 1; d <= 2; d++)
         if (from->rank < d || to->rank < d || from->dims[from->rank - d] != to->dims[to->rank - d])
             return false;
     return find_product(pattern, a, node->inputs[0], level);
 }
 
-static const struct ul_node *match_reshape(struct ul_pattern *pattern, ul_value_id value)
-{
-    static const enum ul_op ops[] = {UL_OP_Reshape, UL_OP_Unsqueeze, UL_OP_Squeeze};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        const struct ul_node *node = ul_pattern_match(pattern, value, ops[i]);
-        if (node != NULL)
-            return node;
-    }
-    return NULL;
-}
-
 static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_value_id scores,
                          uint32_t level)
 {
-    double number;
-    ul_value_id rest;
     if (level == 0)
         return false;
+    if (ul_pattern_unscale(pattern, &scores, &a->scale))
+        return find_product(pattern, a, scores, level - 1);
     const struct ul_node *node = ul_pattern_match(pattern, scores, UL_OP_MatMul);
     if (node != NULL) {
         a->q = node->inputs[0];
         a->k = node->inputs[1];
         return true;
-    }
-    node = ul_pattern_match(pattern, scores, UL_OP_Mul);
-    if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
-        a->scale *= number;
-        return find_product(pattern, a, rest, level - 1);
-    }
-    node = ul_pattern_match(pattern, scores, UL_OP_Div);
-    if (node != NULL && ul_pattern_by(pattern, node, 1, &number)) {
-        a->scale /= number;
-        return find_product(pattern, a, node->inputs[0], level - 1);
     }
     node = ul_pattern_match(pattern, scores, UL_OP_Add);
     if (node != NULL)
@@ -145,8 +130,7 @@ static bool find_product(struct ul_pattern *pattern, struct attention *a, ul_val
     node = ul_pattern_match(pattern, scores, UL_OP_Where);
     if (node != NULL)
         return through_where(pattern, a, node, level - 1);
-    node = match_reshape(pattern, scores);
-    return node != NULL && through_reshape(pattern, a, node, level - 1);
+    return through_reshape(pattern, a, scores, level - 1);
 }
 
 /* ---- Shapes ---- */
@@ -364,23 +348,8 @@ static ul_value_id build_mask(struct ul_pattern *pattern, const struct attention
 /* The operand without factors that are numbers; these go to the scale. */
 static ul_value_id unscaled(struct ul_pattern *pattern, struct attention *a, ul_value_id value)
 {
-    double number;
-    ul_value_id rest;
-    while (ul_pattern_uses(pattern, value) == 1) {
-        const struct ul_node *node = ul_pattern_maker(pattern, value, UL_OP_Mul);
-        if (node != NULL && ul_pattern_split(pattern, node, &rest, &number)) {
-            ul_pattern_match(pattern, value, UL_OP_Mul);
-            a->scale *= number;
-            value = rest;
-            continue;
-        }
-        node = ul_pattern_maker(pattern, value, UL_OP_Div);
-        if (node == NULL || !ul_pattern_by(pattern, node, 1, &number))
-            break;
-        ul_pattern_match(pattern, value, UL_OP_Div);
-        a->scale /= number;
-        value = node->inputs[0];
-    }
+    while (ul_pattern_uses(pattern, value) == 1 && ul_pattern_unscale(pattern, &value, &a->scale))
+        continue;
     return value;
 }
 

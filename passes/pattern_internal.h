@@ -1,8 +1,8 @@
-/* What the recognisers of the pattern pass share.
+/* What recognising patterns is done with.
  *
- * A recogniser is asked for one node, the root, and walks from it to the producers of its inputs.
- * Nodes that it passes are taken as members. When the shape is right and nothing else reads what
- * members make, the root becomes another operator, and the members go.
+ * A row, or a recogniser in C, is asked for one node, the root, and walks from it to the producers
+ * of its inputs. Nodes that it passes are taken as members. When the shape is right and nothing
+ * else reads what members make, the root becomes another operator, and the members go.
  * Ownership: new values, nodes and lists live in the graph; counts in the pass's scratch.
  */
 #ifndef UL_PATTERN_INTERNAL_H
@@ -24,9 +24,6 @@ struct ul_pattern {
     bool only_less;      /* take no rewrite that may need more bytes */
     bool may_match_more; /* such a one was taken */
 };
-
-/* Rewrites the graph at `root` and returns true, or leaves everything as it is. */
-typedef bool ul_pattern_fn(struct ul_pattern *pattern, ul_node_id root);
 
 /* pattern.c */
 
@@ -51,15 +48,9 @@ void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_valu
 /* Equal as far as constants are written: looser where the type has few digits. */
 bool ul_pattern_near(const struct ul_pattern *pattern, double a, double b);
 const struct ul_type *ul_pattern_type(const struct ul_pattern *pattern, ul_value_id value);
-/* Operand `at` of a node with two is a number, and the other has the type of the result. */
-bool ul_pattern_by(const struct ul_pattern *pattern, const struct ul_node *node, uint32_t at,
-                   double *number);
-/* One operand or the other is. */
-bool ul_pattern_split(const struct ul_pattern *pattern, const struct ul_node *node,
-                      ul_value_id *rest, double *number);
-/* value = rest + number; its node becomes a member. */
-bool ul_pattern_plus(struct ul_pattern *pattern, ul_value_id value, ul_value_id *rest,
-                     double *number);
+/* Where *value is a number times another, or divided by it: that other, with the number in *scale;
+ * the node becomes a member. */
+bool ul_pattern_unscale(struct ul_pattern *pattern, ul_value_id *value, double *scale);
 
 /* A value as a product: number * values[0] * values[1] ..., through Mul, Div, Neg and Pow. */
 struct ul_pattern_product {
@@ -71,12 +62,47 @@ struct ul_pattern_product {
  * output the root is looked through. False: it has too many factors. */
 bool ul_pattern_factors(struct ul_pattern *pattern, ul_value_id value,
                         struct ul_pattern_product *product);
-/* The product is a number times `value`. */
-bool ul_pattern_is_scaled(struct ul_pattern *pattern, ul_value_id of, ul_value_id value,
-                          double *number);
+/* Each of these rewrites the graph at `root` and returns true, or leaves everything as it is. */
 
-/* pattern_activation.c, pattern_norm.c, pattern_rotary.c, pattern_attention.c */
-ul_pattern_fn ul_pattern_gelu, ul_pattern_gate, ul_pattern_layer_norm, ul_pattern_softmax,
-    ul_pattern_rotary, ul_pattern_rotary_halves, ul_pattern_attention;
+/* pattern_attention.c */
+bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root);
+
+/* pattern_rows.c: by the first of the rows that can. */
+bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
+/* What `name`, which other text may follow, leads to from *value by several nodes (UL_NONE: it does
+ * not). False: it is no step. */
+bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
+
+/* pattern_text.c: patterns as rows of text.
+ *
+ *      0.5 * x * (1 + Erf(0.70710678 * x)) -> Gelu(x)
+ *      x * Sigmoid($a * x) -> Swish(x) {alpha=$a}
+ *
+ *   row     = term "->" Op "(" result { "," result } ")" [ "{" name "=" set { "," name "=" set }
+ * "}" ] term    = sum { "|" sum }                    any of these sum     = product [ "+" product ]
+ * an Add product = unary { "*" unary }                through Mul, Div, Neg and Pow; a number
+ * stands first unary   = number | letter [ "=" unary ] | "(" term ")" | Op [ "[" axes "]" ] "("
+ * term { "," term } ")" | Step "(" term ")" number  = NUMBER | [ "-" ] "$" letter axes    = "last"
+ * | letter | letter ".."      the last one; one; all from this one on result  = letter | NUMBER a
+ * number is a vector of one set     = "$" letter | "[" letter "]" | NUMBER | "'" word "'"
+ *
+ * A letter stands for a value, after "$" for a number that all elements of a constant are, between
+ * brackets for an axis; the second time for the same. Numbers are compared as constants are
+ * written. Operands of an operator that commutes are tried either way. Operands that are not listed
+ * are constants. Where an operand is a number, the others have the type of the result. */
+struct ul_slots {
+    struct ul_slot {
+        bool is_set;
+        ul_value_id value; /* or UL_NONE: a number, or an axis */
+        double number;
+    } letters['z' - 'a' + 1];
+};
+struct ul_pattern_row {
+    const char *text;
+    /* Whether all that the text cannot say holds; NULL: it does. */
+    bool (*holds)(const struct ul_pattern *pattern, const struct ul_slots *slots);
+};
+bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row *row,
+                        ul_node_id root);
 
 #endif
