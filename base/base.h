@@ -224,6 +224,18 @@ enum ul_status ul_file_begin(struct ul_file_writer *writer, const char *path,
                              struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_file_commit(struct ul_file_writer *writer, struct ul_diag *diag) UL_MUST_CHECK;
 
+/* nearest.c: the word that was meant, for "did you mean". */
+
+struct ul_nearest {
+    const char *word;    /* what was said */
+    const char *nearest; /* of the words offered so far, the first of those; NULL: none is near */
+    uint32_t distance;
+};
+void ul_nearest_offer(struct ul_nearest *nearest, const char *word);
+/* " (did you mean WORD?)" with `before` before the word, or "". */
+const char *ul_nearest_text(struct ul_arena *arena, const struct ul_nearest *nearest,
+                            const char *before);
+
 /* hash.c: SHA-256 of bytes, as 64 lower-case hex digits. */
 
 void ul_hash_hex(const void *data, uint64_t size_bytes, char hex[65]);

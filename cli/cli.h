@@ -33,7 +33,8 @@ struct ul_cli_command {
     const char *name;
     const char *arguments; /* "MODEL.onnx -o PROGRAM [options]" */
     const char *summary;   /* one sentence */
-    const char *details;   /* more for its help, or NULL */
+    const char *details;   /* more for its help: paragraphs, folded when printed; or NULL */
+    const char *group;     /* the line above it in ullage --help */
     enum ul_option_command bit;
     enum ul_status (*run)(struct ul_cli_job *job);
 };
@@ -47,9 +48,10 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
 /* Whether the command line said the cli's own option of that name. */
 bool ul_cli_is_said(const struct ul_cli_job *job, const char *name);
 
-/* help.c: at most 80 columns. */
+/* help.c: grouped, in at most 80 columns. */
 
-void ul_cli_help(struct ul_text *text, const struct ul_cli_command *command);
+void ul_cli_help(const struct ul_cli_command *command);
+void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count);
 
 /* targets.c: UL_USAGE when a result would go over an input, over another result, or into a folder
  * that holds something else; UL_IO when it has no folder to go to. */
@@ -57,6 +59,9 @@ enum ul_status ul_cli_check_targets(struct ul_cli_job *job) UL_MUST_CHECK;
 /* The same of one folder; `option` is what named it. */
 enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,
                                    const char *path) UL_MUST_CHECK;
+
+/* Whether a result goes to standard output, which then has that alone. */
+bool ul_cli_stdout_is_taken(const struct ul_cli_job *job);
 
 /* print.c */
 

@@ -22,5 +22,6 @@ const struct ul_cli_command ul_command_check = {
     .name = "check",
     .arguments = "MODEL.onnx PLAN.json [--const INPUT=FILE]",
     .summary = "Checks a plan independently of the planner that made it.",
+    .group = "models",
     .bit = UL_IN_CHECK,
     .run = check};

@@ -66,5 +66,6 @@ const struct ul_cli_command ul_command_compile = {
     .name = "compile",
     .arguments = "MODEL.onnx -o PROGRAM [options]",
     .summary = "Compiles a model into a program that runs in one preallocated buffer.",
+    .group = "models",
     .bit = UL_IN_COMPILE,
     .run = compile};

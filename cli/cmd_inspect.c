@@ -330,5 +330,6 @@ const struct ul_cli_command ul_command_inspect = {
     .name = "inspect",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says what a model holds, which dimensions are open, and what is unsupported.",
+    .group = "models",
     .bit = UL_IN_INSPECT,
     .run = inspect};

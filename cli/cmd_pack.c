@@ -3,8 +3,6 @@
 #include "planner/model/effort.h"
 #include "planner/pack/pack.h"
 
-#include <string.h>
-
 static const uint64_t default_work = (uint64_t)6 << 30; /* element visits: about a minute */
 
 static void put_json(struct ul_text *text, const struct ul_pack_result *result,
@@ -55,20 +53,17 @@ static enum ul_status write_results(struct ul_cli_job *job, const struct ul_pack
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_text text;
-    bool quiet = false;
     if (options->output != NULL) {
         ul_text_init(&text, &job->compile.keep);
         ul_pack_write_csv(&text, table);
         UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
-        quiet = strcmp(options->output, "-") == 0;
     }
     if (options->json != NULL) {
         ul_text_init(&text, &job->compile.keep);
         put_json(&text, result, table, seconds);
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
-        quiet = quiet || strcmp(options->json, "-") == 0;
     }
-    if (!quiet)
+    if (!ul_cli_stdout_is_taken(job))
         print_summary(result, table, seconds);
     return UL_OK;
 }
@@ -109,5 +104,6 @@ const struct ul_cli_command ul_command_pack = {
     .name = "pack",
     .arguments = "PROBLEM.csv [--capacity SIZE] [-o OUT.csv] [--json FILE]",
     .summary = "Packs buffers with lifetimes into one arena: the packer alone, on CSV.",
+    .group = "the planner alone",
     .bit = UL_IN_PACK,
     .run = pack};

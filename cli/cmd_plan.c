@@ -2,8 +2,6 @@
 #include "cli/cli.h"
 #include "ir/text.h"
 
-#include <string.h>
-
 static enum ul_status check_options(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -20,15 +18,7 @@ static enum ul_status check_options(struct ul_cli_job *job)
                            "--budget out, or leave --sweep out for the plan of one budget");
     if (options->csv != NULL && !options->sweep)
         return ul_diag_set(diag, UL_USAGE, "--csv writes the table of --sweep: give both");
-    if (options->csv != NULL && options->json != NULL && strcmp(options->csv, options->json) == 0)
-        return ul_diag_set(diag, UL_USAGE, "--csv %s --json %s: not both to one place",
-                           options->csv, options->json);
     return UL_OK;
-}
-
-static bool is_stdout(const char *path)
-{
-    return path != NULL && strcmp(path, "-") == 0;
 }
 
 /* ---- the ladder as a table: to --json, --csv, else to standard output ---- */
@@ -51,7 +41,7 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
     const struct ul_cli_options *options = &job->options;
     UL_TRY(write_table(job, options->json, ul_report_put_ladder_json));
     UL_TRY(write_table(job, options->csv, ul_report_put_ladder_csv));
-    if (is_stdout(options->json) || is_stdout(options->csv))
+    if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     UL_TRY(write_table(job, "-", ul_report_put_ladder_text));
     if (job->compile.winograd_bytes > 0)
@@ -70,7 +60,7 @@ static enum ul_status write_plan(struct ul_cli_job *job)
     struct ul_text text;
     if (json != NULL)
         UL_TRY(ul_file_write(json, compile->json.data, compile->json.length, &compile->diag));
-    if (is_stdout(json))
+    if (ul_cli_stdout_is_taken(job))
         return UL_OK;
     ul_text_init(&text, &compile->keep);
     ul_report_put_text(&text, &compile->report);
@@ -102,5 +92,6 @@ const struct ul_cli_command ul_command_plan = {
     .name = "plan",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says how many bytes a model needs, of which kinds, and where the peak is.",
+    .group = "models",
     .bit = UL_IN_PLAN,
     .run = plan};

@@ -99,7 +99,7 @@ static enum ul_status measure(struct ul_cli_job *job)
         ul_profile_put_json(&text, &profile, false);
         UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
     }
-    if (options->output == NULL || strcmp(options->output, "-") != 0)
+    if (!ul_cli_stdout_is_taken(job))
         print_profile(&profile);
     return UL_OK;
 }
@@ -122,7 +122,8 @@ const struct ul_cli_command ul_command_profile = {
     .name = "profile",
     .arguments = "[-o FILE] [options]",
     .summary = "Measures this machine into a device profile for --profile.",
-    .details = "It compiles and runs small programs for about ten seconds; nothing else should\n"
+    .details = "It compiles and runs small programs for about ten seconds; nothing else should "
                "run meanwhile. A plan names the profile that its times are from.",
+    .group = "this machine",
     .bit = UL_IN_PROFILE,
     .run = profile};

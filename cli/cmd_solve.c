@@ -3,7 +3,6 @@
 #include "planner/model/effort.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static double ratio(uint64_t part, uint64_t whole)
 {
@@ -159,7 +158,7 @@ static enum ul_status solve(struct ul_cli_job *job)
         put_json(&text, &result, solving.budget_bytes != 0, seconds);
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
-    if (options->json == NULL || strcmp(options->json, "-") != 0)
+    if (!ul_cli_stdout_is_taken(job))
         print_summary(&graph, &result, seconds);
     return result.fits ? UL_OK : misfit(job, &graph, &result, solving.budget_bytes);
 }
@@ -168,5 +167,6 @@ const struct ul_cli_command ul_command_solve = {
     .name = "solve",
     .arguments = "GRAPH.json [--budget SIZE | --budget-fraction F] [options]",
     .summary = "Orders an abstract graph and recomputes within a budget of live bytes.",
+    .group = "the planner alone",
     .bit = UL_IN_SOLVE,
     .run = solve};

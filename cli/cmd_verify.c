@@ -601,14 +601,15 @@ const struct ul_cli_command ul_command_verify = {
     .arguments = "MODEL.onnx [DIR...] [options]",
     .summary = "Compiles and runs a model and compares its outputs with a reference.",
     .details =
-        "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders "
-        "of\nthem called test_data_set_*. Without DIR those beside the model are taken; "
-        "without any,\nrandom inputs, and as the reference onnxruntime where python3 (or "
-        "$ULLAGE_PYTHON) has\nit, else the model compiled without passes and without reuse "
-        "of memory.\n\nAn element is right within atol + rtol * |wanted|; integers and bool "
-        "must be equal. An\noutput is also right by its norm error, |got - wanted| / |wanted| "
-        "over all of it: on\nrandom inputs where that is at most 1e-4; with --precision or "
-        "--tf32, on any inputs, at\nmost 3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this "
-        "limit, on any inputs; --norm 0\nleaves the elements alone to be judged.",
+        "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders of "
+        "them called test_data_set_*. Without DIR those beside the model are taken; without any, "
+        "random inputs, and as the reference onnxruntime where python3 (or $ULLAGE_PYTHON) has it, "
+        "else the model compiled without passes and without reuse of memory.\n"
+        "An element is right within atol + rtol * |wanted|; integers and bool must be equal. An "
+        "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "
+        "random inputs where that is at most 1e-4; with --precision or --tf32, on any inputs, at "
+        "most 3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 "
+        "leaves the elements alone to be judged.",
+    .group = "models",
     .bit = UL_IN_VERIFY,
     .run = verify};

@@ -1,9 +1,9 @@
-/* The help of a command: its options group by group, folded at 80 columns. */
+/* The help of a command: its options group by group, folded at 80 columns; and of all commands. */
 #include "cli/cli.h"
 
 #include <string.h>
 
-enum { COLUMNS = 80, LEFT_COLUMNS = 26 };
+enum { COLUMNS = 80, LEFT_COLUMNS = 26, COMMAND_COLUMNS = 12 };
 
 static const char *const titles[UL_GROUP_COUNT] = {
     [UL_GROUP_RESULT] = "result",     [UL_GROUP_MODEL] = "model",
@@ -12,12 +12,12 @@ static const char *const titles[UL_GROUP_COUNT] = {
     [UL_GROUP_COMPILER] = "compiler", [UL_GROUP_TOLERANCE] = "tolerance",
 };
 
-/* `words` from column `begin` on, folded there. */
+/* `words` from column `begin` on, folded there; a newline begins another paragraph. */
 static void put_folded(struct ul_text *text, const char *words, size_t begin)
 {
     size_t column = begin;
     for (const char *at = words; *at != '\0';) {
-        size_t length = strcspn(at, " ");
+        size_t length = strcspn(at, " \n");
         if (column > begin && column + 1 + length > COLUMNS) {
             ul_text_printf(text, "\n%*s", (int)begin, "");
             column = begin;
@@ -27,7 +27,12 @@ static void put_folded(struct ul_text *text, const char *words, size_t begin)
         }
         ul_text_put_bytes(text, at, length);
         column += length;
-        at += length + strspn(at + length, " ");
+        at += length;
+        if (*at == '\n') {
+            ul_text_printf(text, "\n\n%*s", (int)begin, "");
+            column = begin;
+        }
+        at += *at != '\0';
     }
     ul_text_put(text, "\n");
 }
@@ -87,14 +92,53 @@ static void put_group(struct ul_text *text, const struct ul_cli_command *command
     }
 }
 
-void ul_cli_help(struct ul_text *text, const struct ul_cli_command *command)
+static void put_help(struct ul_text *text, const struct ul_cli_command *command)
 {
-    ul_text_printf(text, "usage: ullage %s %s\n\n", command->name, command->arguments);
+    const char *usage = ul_arena_printf(text->arena, "usage: ullage %s ", command->name);
+    ul_text_put(text, usage);
+    put_folded(text, command->arguments, strlen(usage));
+    ul_text_put(text, "\n");
     put_folded(text, command->summary, 0);
-    if (command->details != NULL)
-        ul_text_printf(text, "\n%s\n", command->details);
+    if (command->details != NULL) {
+        ul_text_put(text, "\n");
+        put_folded(text, command->details, 0);
+    }
     for (int group = 0; group < (int)UL_GROUP_COUNT; group++)
         put_group(text, command, (enum ul_option_group)group);
     ul_text_put(text, "\n");
     put_row(text, "-h, --help", "this text");
+}
+
+void ul_cli_help(const struct ul_cli_command *command)
+{
+    struct ul_arena arena;
+    struct ul_text text;
+    ul_arena_init(&arena);
+    ul_text_init(&text, &arena);
+    put_help(&text, command);
+    ul_cli_print(&text);
+    ul_arena_done(&arena);
+}
+
+void ul_cli_help_all(FILE *stream, const struct ul_cli_command *const *commands, uint32_t count)
+{
+    struct ul_arena arena;
+    struct ul_text text;
+    ul_arena_init(&arena);
+    ul_text_init(&text, &arena);
+    ul_text_put(&text,
+                "ullage " UL_VERSION ": compiles an ONNX model into a program that runs in one\n"
+                "preallocated buffer, and says beforehand, to the byte, how big that is.\n\n"
+                "usage: ullage COMMAND [arguments]\n");
+    for (uint32_t i = 0; i < count; i++) {
+        if (i == 0 || strcmp(commands[i]->group, commands[i - 1]->group) != 0)
+            ul_text_printf(&text, "\n%s:\n", commands[i]->group);
+        ul_text_printf(&text, "  %-*s", COMMAND_COLUMNS - 2, commands[i]->name);
+        put_folded(&text, commands[i]->summary, COMMAND_COLUMNS);
+    }
+    ul_text_put(&text, "\nullage COMMAND --help, or ullage help COMMAND, explains a command.\n"
+                       "ullage --version prints the version.\n");
+    fwrite(text.data, 1, text.length, stream);
+    fflush(stream);
+    ul_arena_done(&arena);
 }

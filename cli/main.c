@@ -1,4 +1,4 @@
-/* ullage: subcommands, each with a --help of its own. */
+/* ullage: the commands, and the exit code. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
@@ -12,44 +12,54 @@ static const struct ul_cli_command *const commands[] = {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
-static void print_help(FILE *stream)
+static enum ul_status run_command(struct ul_cli_job *job, const struct ul_cli_command *command,
+                                  int argc, char **argv)
 {
-    fprintf(stream,
-            "ullage %s: compiles an ONNX model into a program that runs in one preallocated\n"
-            "buffer, and says beforehand, to the byte, how big that buffer is.\n\n"
-            "usage: ullage COMMAND [arguments]\n\ncommands:\n",
-            UL_VERSION);
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(stream, "\nullage COMMAND --help explains a command. ullage --version prints the "
-                    "version.\n");
-}
-
-static void print_command_help(const struct ul_cli_command *command, struct ul_arena *arena)
-{
-    struct ul_text text;
-    ul_text_init(&text, arena);
-    ul_cli_help(&text, command);
-    ul_cli_print(&text);
-}
-
-static int run_command(const struct ul_cli_command *command, int argc, char **argv)
-{
-    struct ul_cli_job job;
     bool asks_help;
-    ul_cli_job_init(&job);
-    enum ul_status status = ul_cli_parse(command, argc, argv, &job, &asks_help);
-    if (status == UL_OK && asks_help) {
-        print_command_help(command, &job.compile.keep);
-    } else if (status == UL_OK) {
-        status = ul_cli_check_targets(&job);
-        if (status == UL_OK)
-            status = command->run(&job);
+    UL_TRY(ul_cli_parse(command, argc, argv, job, &asks_help));
+    if (asks_help) {
+        ul_cli_help(command);
+        return UL_OK;
     }
-    if (status != UL_OK)
-        fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
-    ul_cli_job_done(&job);
-    return (int)status;
+    UL_TRY(ul_cli_check_targets(job));
+    return command->run(job);
+}
+
+/* NULL, with a message, where there is none of that name. */
+static const struct ul_cli_command *find_command(struct ul_cli_job *job, const char *name)
+{
+    struct ul_arena *arena = &job->compile.keep;
+    struct ul_nearest nearest = {.word = name};
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+        ul_nearest_offer(&nearest, commands[i]->name);
+    }
+    ul_diag_set(&job->compile.diag, UL_USAGE, "there is no command %s%s; see ullage --help",
+                ul_option_shown(arena, name), ul_nearest_text(arena, &nearest, ""));
+    return NULL;
+}
+
+/* What the words after the program's name ask for. */
+static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
+{
+    const char *first = argv[0];
+    bool asks = strcmp(first, "help") == 0;
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || (asks && argc == 1)) {
+        ul_cli_help_all(stdout, commands, COMMAND_COUNT);
+        return UL_OK;
+    }
+    if (strcmp(first, "--version") == 0) {
+        printf("ullage %s\n", UL_VERSION);
+        return UL_OK;
+    }
+    const struct ul_cli_command *command = find_command(job, asks ? argv[1] : first);
+    if (command == NULL)
+        return UL_USAGE;
+    if (!asks)
+        return run_command(job, command, argc, argv);
+    ul_cli_help(command);
+    return UL_OK;
 }
 
 /* A failed assertion aborts; whoever called learns it by the exit code. */
@@ -61,28 +71,16 @@ static void on_abort(int signal_number)
 
 int main(int argc, char **argv)
 {
+    struct ul_cli_job job;
     signal(SIGABRT, on_abort);
     if (argc < 2) {
-        print_help(stderr);
+        ul_cli_help_all(stderr, commands, COMMAND_COUNT);
         return UL_USAGE;
     }
-    bool asks = strcmp(argv[1], "help") == 0;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (asks && argc == 2)) {
-        print_help(stdout);
-        return UL_OK;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("ullage %s\n", UL_VERSION);
-        return UL_OK;
-    }
-    const char *name = asks ? argv[2] : argv[1];
-    char flag[] = "--help";
-    char *help[] = {argv[asks ? 2 : 1], flag, NULL};
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i]->name) == 0)
-            return asks ? run_command(commands[i], 2, help)
-                        : run_command(commands[i], argc - 1, argv + 1);
-    }
-    fprintf(stderr, "ullage: error: there is no command %s; see ullage --help\n", name);
-    return UL_USAGE;
+    ul_cli_job_init(&job);
+    enum ul_status status = run(&job, argc - 1, argv + 1);
+    if (status != UL_OK)
+        fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
+    ul_cli_job_done(&job);
+    return (int)status;
 }

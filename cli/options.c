@@ -92,6 +92,20 @@ static const struct choice *find_choice(const struct choices *choices, int code)
     return NULL;
 }
 
+/* "--name" or "--name=value" that the command does not have, or a letter. */
+static enum ul_status refuse(const struct ul_cli_command *command, const char *word,
+                             struct ul_diag *diag, struct ul_arena *arena)
+{
+    const char *name = word + strspn(word, "-");
+    struct ul_nearest nearest = {.word =
+                                     ul_arena_printf(arena, "%.*s", (int)strcspn(name, "="), name)};
+    ul_option_offer_all(&nearest, &ul_cli_option_table, command->bit);
+    ul_option_offer_all(&nearest, &ul_compile_option_table, command->bit);
+    return ul_diag_set(diag, UL_USAGE, "unknown option %s%s; see ullage %s --help",
+                       ul_option_shown(arena, word), ul_nearest_text(arena, &nearest, "--"),
+                       command->name);
+}
+
 enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char **argv,
                             struct ul_cli_job *job, bool *helped)
 {
@@ -107,10 +121,11 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
             *helped = true;
             return UL_OK;
         }
-        if (code == '?' || code == ':')
-            return ul_diag_set(diag, UL_USAGE, "%s %s%s; see ullage %s --help",
-                               code == '?' ? "unknown option" : "option", argv[optind - 1],
-                               code == '?' ? "" : " needs a value", command->name);
+        if (code == '?')
+            return refuse(command, argv[optind - 1], diag, &job->compile.keep);
+        if (code == ':')
+            return ul_diag_set(diag, UL_USAGE, "option %s needs a value; see ullage %s --help",
+                               argv[optind - 1], command->name);
         const struct choice *choice = find_choice(&choices, code);
         UL_ASSERT(choice != NULL);
         UL_TRY(ul_option_set(choice->options, choice->row, optarg, diag));

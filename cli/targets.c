@@ -17,22 +17,30 @@ static bool is_same_file(const char *left, const char *right)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-static enum ul_status check_target(struct ul_cli_job *job, const char *flag, const char *target)
+/* The input that is the same file, or NULL. */
+static const char *find_input(const struct ul_cli_job *job, const char *target)
 {
-    const struct ul_compile_options *options = &job->compile.options;
-    const char *input = NULL;
+    const struct ul_options *options = &job->compile.options.base;
     for (uint32_t i = 0; i < job->files.count; i++) {
         if (is_same_file(target, job->files.items[i]))
-            input = job->files.items[i];
+            return job->files.items[i];
     }
-    for (uint32_t i = 0; i < options->consts.count; i++) {
-        if (is_same_file(target, options->consts.items[i].value))
-            input = options->consts.items[i].value;
+    for (uint32_t i = 0; i < job->compile.options.consts.count; i++) {
+        if (is_same_file(target, job->compile.options.consts.items[i].value))
+            return job->compile.options.consts.items[i].value;
     }
-    if (options->plan != NULL && is_same_file(target, options->plan))
-        input = options->plan;
-    if (options->profile != NULL && is_same_file(target, options->profile))
-        input = options->profile;
+    for (uint32_t i = 0; i < options->table->count; i++) {
+        const struct ul_option *row = &options->table->rows[i];
+        const char *said = ul_option_said(options, row);
+        if (row->kind == UL_OPTION_INPUT && said != NULL && is_same_file(target, said))
+            return said;
+    }
+    return NULL;
+}
+
+static enum ul_status check_target(struct ul_cli_job *job, const char *flag, const char *target)
+{
+    const char *input = find_input(job, target);
     if (input == NULL)
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_USAGE,
@@ -72,7 +80,7 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option, c
 /* Known before the model is read and compiled: there is nowhere to write to. */
 static enum ul_status check_place(struct ul_cli_job *job, const char *flag, const char *target)
 {
-    const char *slash = target == NULL ? NULL : strrchr(target, '/');
+    const char *slash = strrchr(target, '/');
     struct stat info;
     if (slash == NULL || slash == target)
         return UL_OK;
@@ -83,27 +91,58 @@ static enum ul_status check_place(struct ul_cli_job *job, const char *flag, cons
                        folder);
 }
 
+/* As people type it: "-o", "--json". */
+static const char *flag_of(struct ul_cli_job *job, const struct ul_option *row)
+{
+    if (row->letter != 0)
+        return ul_arena_printf(&job->compile.keep, "-%c", row->letter);
+    return ul_arena_printf(&job->compile.keep, "--%s", row->name);
+}
+
+/* Where the result of the row goes; NULL: it is none, or was not asked for. */
+static const char *result_of(const struct ul_cli_job *job, uint32_t row)
+{
+    const struct ul_option *option = &ul_cli_option_table.rows[row];
+    return option->kind == UL_OPTION_RESULT ? ul_option_said(&job->options.base, option) : NULL;
+}
+
+static enum ul_status check_result(struct ul_cli_job *job, uint32_t row)
+{
+    const char *target = result_of(job, row);
+    const char *flag = flag_of(job, &ul_cli_option_table.rows[row]);
+    if (target == NULL)
+        return UL_OK;
+    for (uint32_t i = 0; i < row; i++) {
+        const char *other = result_of(job, i);
+        if (other != NULL && (strcmp(other, target) == 0 || is_same_file(other, target)))
+            return ul_diag_set(&job->compile.diag, UL_USAGE,
+                               "%s takes the result of %s or that of %s, not both",
+                               strcmp(target, "-") == 0 ? "standard output" : target,
+                               flag_of(job, &ul_cli_option_table.rows[i]), flag);
+    }
+    UL_TRY(check_place(job, flag, target));
+    return check_target(job, flag, target);
+}
+
 enum ul_status ul_cli_check_targets(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    if (options->output != NULL && options->json != NULL &&
-        (strcmp(options->output, options->json) == 0 ||
-         is_same_file(options->output, options->json)))
-        return ul_diag_set(&job->compile.diag, UL_USAGE,
-                           "%s takes the result of -o or that of --json, not both",
-                           strcmp(options->json, "-") == 0 ? "standard output" : options->json);
-    UL_TRY(check_place(job, "-o", options->output));
-    UL_TRY(check_place(job, "--json", options->json));
-    UL_TRY(check_place(job, "--csv", options->csv));
-    if (options->json != NULL)
-        UL_TRY(check_target(job, "--json", options->json));
+    for (uint32_t i = 0; i < ul_cli_option_table.count; i++)
+        UL_TRY(check_result(job, i));
     if (options->emit != NULL)
         UL_TRY(ul_cli_check_folder(job, "--emit", options->emit));
-    if (options->output == NULL)
-        return UL_OK;
-    UL_TRY(check_target(job, "-o", options->output));
-    if (job->compile.options.weights != UL_WEIGHTS_FILE)
+    if (options->output == NULL || job->compile.options.weights != UL_WEIGHTS_FILE)
         return UL_OK;
     return check_target(job, "-o",
                         ul_arena_printf(&job->compile.keep, "%s.weights", options->output));
+}
+
+bool ul_cli_stdout_is_taken(const struct ul_cli_job *job)
+{
+    for (uint32_t i = 0; i < ul_cli_option_table.count; i++) {
+        const char *target = result_of(job, i);
+        if (target != NULL && strcmp(target, "-") == 0)
+            return true;
+    }
+    return false;
 }

@@ -25,9 +25,12 @@ void ul_compile_done(struct ul_compile *compile)
 enum ul_status ul_compile_set(struct ul_compile *compile, const char *name, const char *value)
 {
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+    struct ul_nearest nearest = {.word = name};
+    ul_option_offer_all(&nearest, &ul_compile_option_table, ~0u);
     if (row == NULL)
-        return ul_diag_set(&compile->diag, UL_USAGE, "there is no option --%s",
-                           ul_option_shown(&compile->keep, name));
+        return ul_diag_set(&compile->diag, UL_USAGE, "there is no option --%s%s",
+                           ul_option_shown(&compile->keep, name),
+                           ul_nearest_text(&compile->keep, &nearest, "--"));
     if ((value == NULL) != (row->kind == UL_OPTION_FLAG))
         return ul_diag_set(&compile->diag, UL_USAGE, "option --%s takes %s value", name,
                            value == NULL ? "a" : "no");

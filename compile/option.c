@@ -35,6 +35,15 @@ const struct ul_option *ul_option_find(const struct ul_option_table *table, cons
     return NULL;
 }
 
+void ul_option_offer_all(struct ul_nearest *nearest, const struct ul_option_table *table,
+                         uint32_t commands)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        if ((table->rows[i].commands & commands) != 0)
+            ul_nearest_offer(nearest, table->rows[i].name);
+    }
+}
+
 static uint32_t index_of(const struct ul_options *options, const struct ul_option *row)
 {
     UL_ASSERT(row >= options->table->rows && row < options->table->rows + options->table->count);
@@ -87,9 +96,11 @@ void ul_option_put_words(struct ul_text *text, const struct ul_option *row)
 
 static enum ul_status read_word(const struct reading *reading)
 {
+    struct ul_nearest nearest = {.word = reading->value};
     unsigned meaning;
     const char *word;
     for (uint32_t i = 0; (word = reading->row->words(i, &meaning)) != NULL; i++) {
+        ul_nearest_offer(&nearest, word);
         if (strcmp(word, reading->value) != 0)
             continue;
         memcpy(field_of(reading->options, reading->row), &meaning, sizeof meaning);
@@ -98,6 +109,7 @@ static enum ul_status read_word(const struct reading *reading)
     struct ul_text expected;
     ul_text_init(&expected, reading->options->arena);
     ul_option_put_words(&expected, reading->row);
+    ul_text_put(&expected, ul_nearest_text(expected.arena, &nearest, ""));
     return refuse(reading, expected.data);
 }
 
@@ -199,6 +211,8 @@ static enum ul_status read_value(const struct reading *reading)
         *(bool *)field = true;
         return UL_OK;
     case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
         *(const char **)field = ul_arena_copy_string(options->arena, reading->value);
         return UL_OK;
     case UL_OPTION_WORD:
@@ -311,6 +325,8 @@ bool ul_option_is_set(const struct ul_options *options, const struct ul_option *
     case UL_OPTION_WORD:
         return word_of(options, row) != 0;
     case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
         return *(const char *const *)field != NULL;
     case UL_OPTION_SIZE:
     case UL_OPTION_NUMBER:
@@ -363,6 +379,8 @@ const char *ul_option_value(const struct ul_options *options, const struct ul_op
     case UL_OPTION_FLAG:
         return "";
     case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
         return *(const char *const *)field;
     case UL_OPTION_WORD:
         return word_text(options, row);

@@ -19,6 +19,8 @@ enum { UL_OPTION_MAX = 64 }; /* rows of a table */
 enum ul_option_kind {
     UL_OPTION_FLAG,     /* nothing: bool */
     UL_OPTION_TEXT,     /* anything: const char * */
+    UL_OPTION_INPUT,    /* a file that is read, where it is no name of something: const char * */
+    UL_OPTION_RESULT,   /* a file that is written, - for standard output: const char * */
     UL_OPTION_WORD,     /* one of `words`: an enum, of which 0 is the default */
     UL_OPTION_SIZE,     /* 64MiB, 64M, 65536; from `min` on: uint64_t */
     UL_OPTION_NUMBER,   /* from `min` to `max`: uint64_t */
@@ -138,6 +140,9 @@ void ul_named_sizes_add(struct ul_arena *arena, struct ul_named_sizes *list,
 
 /* The row of that name, or NULL. */
 const struct ul_option *ul_option_find(const struct ul_option_table *table, const char *name);
+/* Offers the names of the options that one of these commands takes. */
+void ul_option_offer_all(struct ul_nearest *nearest, const struct ul_option_table *table,
+                         uint32_t commands);
 /* Stores what the caller says; a flag takes no value (NULL). */
 enum ul_status ul_option_set(struct ul_options *options, const struct ul_option *row,
                              const char *value, struct ul_diag *diag) UL_MUST_CHECK;

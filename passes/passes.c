@@ -96,9 +96,11 @@ static bool is_named(const char *option, const struct ul_pass_info *info)
 static enum ul_status check_name(const char *name, bool disables, struct ul_arena *scratch,
                                  struct ul_diag *diag)
 {
+    struct ul_nearest nearest = {.word = name};
     struct ul_text names;
     ul_text_init(&names, scratch);
     for (uint32_t i = 0; i < ROW_COUNT; i++) {
+        ul_nearest_offer(&nearest, rows[i].info.name);
         if (is_named(name, &rows[i].info)) {
             if (disables && rows[i].info.required)
                 return ul_diag_set(diag, UL_USAGE, "the pass %s cannot be switched off", name);
@@ -107,8 +109,8 @@ static enum ul_status check_name(const char *name, bool disables, struct ul_aren
         if (strstr(names.data, rows[i].info.name) == NULL)
             ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", rows[i].info.name);
     }
-    return ul_diag_set(diag, UL_USAGE, "there is no pass %s; there are %s", ul_quote(scratch, name),
-                       names.data);
+    return ul_diag_set(diag, UL_USAGE, "there is no pass %s%s; there are %s",
+                       ul_quote(scratch, name), ul_nearest_text(scratch, &nearest, ""), names.data);
 }
 
 static enum ul_status check_options(const struct ul_passes_options *options,

@@ -22,6 +22,26 @@ expect 0 'usage: ullage pack' "$ullage" help pack
 expect 0 'usage: ullage plan' "$ullage" plan -h
 expect 0 'usage: ullage COMMAND' "$ullage" -h
 expect 1 'no command frobnicate' "$ullage" help frobnicate
+# what is meant by a word that nearly is one; nothing where none is near
+expect 1 'no command complie \(did you mean compile\?\); see ullage --help$' "$ullage" complie
+expect 1 'no command profle \(did you mean profile\?\)' "$ullage" help profle
+expect 1 'unknown option --bugdet \(did you mean --budget\?\)' "$ullage" plan --bugdet 64M
+expect 1 'unknown option --budjet=64M \(did you mean --budget\?\)' "$ullage" plan --budjet=64M
+expect 1 'unknown option --frobnicate; see' "$ullage" plan --frobnicate
+expect 1 'expected best, direct or winograd \(did you mean winograd\?\)' "$ullage" plan x --conv winigrad
+expect 1 'expected .* or best \(did you mean greedy\?\)' "$ullage" plan x --order gredy
+expect 3 'c, cpu and cuda \(did you mean cuda\?\)' "$ullage" plan "$digits" --target cudda
+expect 1 'there is no pass "fues" \(did you mean fuse\?\); there are' \
+    "$ullage" plan "$digits" --dim N=1 --stop-after fues
+# help: by groups, in 80 columns, of every command by either way
+for command in '' compile plan check verify inspect pack solve profile; do
+    "$ullage" help $command >help.txt || fail "help $command"
+    # shellcheck disable=SC2086
+    "$ullage" $command --help | cmp - help.txt || fail "$command --help is another text than help $command"
+    awk 'length > 80 { exit 1 }' help.txt || fail "help $command is wider than 80 columns"
+done
+expect 0 '^memory:$' "$ullage" help plan
+expect 0 '^  plan  ' "$ullage" help
 expect 0 'write the result as JSON' "$ullage" inspect --help
 expect 0 'test_data_set_' "$ullage" verify --help
 expect 0 'default best' "$ullage" plan --help
@@ -253,6 +273,11 @@ cmp mine.onnx "$digits" || { echo "FAIL: the model was overwritten"; failed=1; }
 expect 1 'would destroy the input plan.json' \
     "$ullage" compile "$digits" --plan plan.json -o program --json plan.json
 expect 1 'same takes' "$ullage" compile "$digits" --dim N=1 -o same --json same
+expect 1 'same takes the result of --json or that of --csv, not both' \
+    "$ullage" plan "$digits" --dim N=1 --sweep --json same --csv same
+cp plan.json kept.json
+expect 1 'csv kept.json would destroy the input' \
+    "$ullage" plan "$digits" --sweep --csv kept.json --plan kept.json
 mkdir sources && echo 'int x;' >sources/model.c
 expect 1 'no earlier result' "$ullage" compile "$digits" --dim N=1 --emit sources
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --emit emitted

@@ -40,6 +40,8 @@ static const char *sample(const struct ul_option *row)
     case UL_OPTION_FLAG:
         return NULL;
     case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
     case UL_OPTION_TEXTS:
         return "a text";
     case UL_OPTION_WORD:
