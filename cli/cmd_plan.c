@@ -53,6 +53,18 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
 
 /* ---- one plan ---- */
 
+/* What there is to plan, before a budget asks for other programs. */
+static enum ul_status write_problem(struct ul_cli_job *job)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_text text;
+    if (job->options.print_problem == NULL)
+        return UL_OK;
+    ul_text_init(&text, &compile->keep);
+    ul_problem_print(&text, compile->program->problem);
+    return ul_file_write(job->options.print_problem, text.data, text.length, &compile->diag);
+}
+
 static enum ul_status write_plan(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
@@ -81,6 +93,7 @@ static enum ul_status plan(struct ul_cli_job *job)
         ul_cli_print(&text);
         return UL_OK;
     }
+    UL_TRY(write_problem(job));
     UL_TRY(ul_compile_plan(compile));
     if (job->options.sweep)
         return write_sweep(job);

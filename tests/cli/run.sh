@@ -166,6 +166,16 @@ expect 1 'no such' "$ullage" plan "$digits" --dim M=3 --dim N=1
 sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
     { echo "FAIL: --json - does not print the plan, and it alone"; failed=1; }
 
+# the problem that a plan solves, as text; standard output has that alone
+"$ullage" plan "$digits" --dim N=1 --print-problem problem.txt --json with.json >/dev/null || failed=1
+cmp plan.json with.json || fail "--print-problem changed the plan"
+grep -q '^problem 1$' problem.txt || fail "--print-problem: $(head -1 problem.txt)"
+"$ullage" plan "$digits" --dim N=1 --print-problem - 2>/dev/null | cmp - problem.txt || fail "--print-problem -"
+"$ullage" plan "$digits" --dim N=1 --print-problem again.txt --budget 1000 >/dev/null 2>&1
+cmp again.txt problem.txt || fail "the problem depends on the budget, or is not written on exit 4"
+expect 1 'print-problem ./mine.onnx would destroy' sh -c 'cp "$2" mine.onnx; "$1" plan mine.onnx --print-problem ./mine.onnx' - "$ullage" "$digits"
+expect 1 'unknown option --print-problem' "$ullage" compile "$digits" --print-problem x
+
 # budgets
 expect 4 'smallest budget known to work' "$ullage" plan "$digits" --dim N=1 --budget 1000
 bytes=$(sed -n 's/^The smallest budget known to work is \([0-9]*\) bytes.*/\1/p' out.txt)
