@@ -54,12 +54,26 @@ static uint32_t orders_cuda(const struct ul_kernel *kernel, const struct ul_prof
     return ul_contract_cuda_orders(kernel, &device);
 }
 
+static void print_schedule_c(struct ul_text *text, const struct ul_kernel *kernel,
+                             const struct ul_program_options *options)
+{
+    ul_schedule_print_c(text, kernel, options->thread_count);
+}
+
+static void print_schedule_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                                const struct ul_program_options *options)
+{
+    const struct ul_profile_device device = ul_profile_device(options->profile);
+    ul_schedule_print_cuda(text, kernel, &device);
+}
+
 static const struct ul_target targets[] = {
     {.name = "c",
      .summary = "portable C99, no library",
      .profile = UL_PROFILE_DEFAULT,
      .offer = offer_own,
      .print = print_c,
+     .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
      .emit = ul_emit_c},
     {.name = "cpu",
@@ -70,6 +84,7 @@ static const struct ul_target targets[] = {
      .open_library = ul_dnnl_open_library,
      .offer = offer_own,
      .print = print_c,
+     .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
      .emit = ul_emit_c},
     {.name = "cuda",
@@ -86,6 +101,7 @@ static const struct ul_target targets[] = {
      .open_library = ul_cuda_open_library,
      .offer = offer_own,
      .print = print_cuda,
+     .print_schedule = print_schedule_cuda,
      .sum_orders = orders_cuda,
      .emit = ul_emit_cuda},
 };

@@ -188,6 +188,17 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 
 /* ---- plan ---- */
 
+/* Of the program that was chosen: plans may have tried others. */
+static void dump_kernels(struct ul_compile *compile)
+{
+    struct ul_text text;
+    if (!compile->options.print_kernels)
+        return;
+    ul_text_init(&text, &compile->keep);
+    ul_program_print_kernels(&text, compile->program);
+    fputs(text.data, stderr);
+}
+
 enum ul_status ul_compile_plan(struct ul_compile *compile)
 {
     UL_ASSERT(compile->program != NULL);
@@ -195,6 +206,7 @@ enum ul_status ul_compile_plan(struct ul_compile *compile)
         UL_TRY(ul_compile_read_plan(compile));
     else
         UL_TRY(ul_compile_solve(compile));
+    dump_kernels(compile);
     ul_compile_describe(compile);
     ul_text_init(&compile->json, &compile->keep);
     ul_report_put_json(&compile->json, &compile->report);

@@ -544,51 +544,71 @@ static enum ul_status check_dims(struct verify *v, const struct ul_contraction *
     return UL_OK;
 }
 
-/* Leaves its variables in scope. */
-static enum ul_status check_sums(struct verify *v, const struct ul_contraction *c)
+/* Leaves its variables in scope, but for those of k. */
+static enum ul_status check_sums(struct verify *v, const struct ul_contraction *c, bool has_a)
 {
     UL_TRY(check_dims(v, c));
     uint32_t outer_count = c->m_count + c->n_count;
-    if (c->attend == NULL) {
+    if (has_a)
         UL_TRY(check_operand(v, c, &c->a));
-        UL_TRY(check_operand(v, c, &c->b));
-    }
+    UL_TRY(check_operand(v, c, &c->b));
     for (uint32_t i = outer_count; i < outer_count + c->k_count; i++)
-        v->states[c->vars[i]] = VAR_PAST; /* the epilogue has no k */
+        v->states[c->vars[i]] = VAR_PAST;
     UL_TRY(declare(v, c->acc, VAR_NAME, UL_NONE));
     return v->kernel->vars[c->acc].dtype == c->acc_dtype
                ? UL_OK
                : fail(v, "has an accumulator of another type");
 }
 
-static enum ul_status check_contraction(struct verify *v, const struct ul_contraction *contraction)
+/* What is done with the scores of a part's keys; the first part's stand for all. */
+static enum ul_status check_scores(struct verify *v, const struct ul_attend *attend, uint32_t part)
 {
     struct inside inside = enter(v);
-    UL_TRY(check_sums(v, contraction));
-    if (contraction->attend != NULL)
-        UL_TRY(check_attend(v, contraction->attend));
-    v->in_sequential = false;
-    UL_TRY(check_list(v, contraction->epilogue));
+    v->epoch++;
+    UL_TRY(check_sums(v, &attend->scores[part], true));
+    if (part == 0) {
+        UL_TRY(check_list(v, attend->before));
+        v->epoch++;
+        UL_TRY(use(v, attend->score, attend->scores[0].acc_dtype));
+    }
     leave(v, &inside);
     return UL_OK;
 }
 
-/* Its results are those of statements that were checked: names and types alone. */
-static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend)
+static enum ul_status check_values(struct verify *v, const struct ul_attend *attend, uint32_t part)
 {
     struct inside inside = enter(v);
+    v->epoch++;
+    UL_TRY(check_sums(v, &attend->values[part], false));
+    UL_TRY(check_list(v, attend->values[part].epilogue));
+    leave(v, &inside);
+    return UL_OK;
+}
+
+static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend)
+{
+    ul_ks statement = v->statement;
     if (attend->part_count == 0 || attend->part_count > 2)
         return fail(v, "has attention without keys");
     for (uint32_t i = 0; i < attend->part_count; i++) {
         if (attend->key_counts[i] < 0 || attend->key_counts[i] > attend->keys)
             return fail(v, "has attention to more keys than there are");
+        UL_TRY(check_scores(v, attend, i));
+        v->statement = statement;
+        UL_TRY(check_values(v, attend, i));
+        v->statement = statement;
     }
-    v->conditions++;
-    v->epoch++;
-    UL_TRY(check_sums(v, &attend->scores[0]));
-    UL_TRY(check_list(v, attend->before));
-    v->epoch++;
-    UL_TRY(use(v, attend->score, attend->scores[0].acc_dtype));
+    return UL_OK;
+}
+
+static enum ul_status check_contraction(struct verify *v, const struct ul_contraction *contraction)
+{
+    if (contraction->attend != NULL)
+        return check_attend(v, contraction->attend);
+    struct inside inside = enter(v);
+    UL_TRY(check_sums(v, contraction, true));
+    v->in_sequential = false;
+    UL_TRY(check_list(v, contraction->epilogue));
     leave(v, &inside);
     return UL_OK;
 }

@@ -15,6 +15,12 @@ enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *k
                                  const struct ul_threads *threads, uint64_t *scratch_bytes,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 
+/* schedule_c.c */
+
+/* What threads share, what fills vectors and how sums are formed, a line each, indented. */
+void ul_schedule_print_c(struct ul_text *text, const struct ul_kernel *kernel,
+                         uint32_t thread_count);
+
 /* emit_c.c */
 
 /* Writes model.c, model.h, weights.bin, Makefile and the runtime's files into `directory`. */

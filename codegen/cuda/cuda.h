@@ -16,6 +16,12 @@ enum ul_status ul_kernel_print_cuda(struct ul_text *text, const struct ul_kernel
                                     const struct ul_profile_device *device, uint64_t *scratch_bytes,
                                     struct ul_diag *diag) UL_MUST_CHECK;
 
+/* schedule_cuda.c */
+
+/* The phases of a kernel with their statements, a line each, indented. */
+void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel,
+                            const struct ul_profile_device *device);
+
 /* cuda_calls.c: as struct ul_target has it */
 
 enum ul_status ul_cuda_open_library(struct ul_arena *arena,

@@ -58,6 +58,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     struct ul_program_kernel *added = &program->kernels[program->kernel_count];
     added->name = ul_arena_printf(builder->arena, "k%u", program->kernel_count);
     added->text = text.data;
+    added->ir = kernel;
     added->scratch_bytes = scratch_bytes;
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
     ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);

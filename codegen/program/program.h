@@ -24,6 +24,7 @@ struct ul_target_library; /* library.h */
 struct ul_program_kernel {
     const char *name; /* k0, k1 ... */
     const char *text; /* its C definition, without storage class, name and opening parenthesis */
+    const struct ul_kernel *ir; /* of the first of those that are one */
     uint64_t scratch_bytes;
     struct ul_work work;
     uint64_t *accesses;  /* per buffer of its kernel: elements loaded and stored */
@@ -175,6 +176,10 @@ enum { UL_PROGRAM_STATE_BYTES = 32 };
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
+ * emitted. */
+void ul_program_print_kernels(struct ul_text *text, const struct ul_program *program);
 
 /* What addresses of library calls are multiples of, at most; 1: nobody said. */
 uint32_t ul_program_call_align(const struct ul_program *program);

@@ -44,6 +44,9 @@ struct ul_target {
     enum ul_status (*print)(struct ul_text *text, const struct ul_kernel *kernel,
                             const struct ul_threads *threads, const struct ul_profile *profile,
                             uint64_t *scratch_bytes, struct ul_diag *diag);
+    /* How it spreads a kernel over threads, in words. */
+    void (*print_schedule)(struct ul_text *text, const struct ul_kernel *kernel,
+                           const struct ul_program_options *options);
     /* The ways in which the kernel's contractions form their sums: enum ul_contract_order. */
     uint32_t (*sum_orders)(const struct ul_kernel *kernel, const struct ul_profile *profile);
     enum ul_status (*emit)(struct ul_arena *arena, const struct ul_program *program,

@@ -269,6 +269,8 @@ expect 0 'reserves' compile "$digits" --dim N=1 --target c -o /dev/null
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --print-after fuse
 expect 0 '^graph ' "$ullage" plan "$digits" --dim N=1 --stop-after infer
 expect 0 'group=' "$ullage" plan "$digits" --dim N=1 --stop-after fuse
+expect 0 '^kernel$' "$ullage" plan "$digits" --dim N=1 --target c --print-kernels
+expect 0 '^schedule of target c, emitted as k0$' compile "$digits" --dim N=1 --target c --print-kernels -o /dev/null
 for command in compile verify; do
     expect 1 'unknown option --stop-after' "$ullage" $command "$digits" --stop-after infer
 done

@@ -1,0 +1,58 @@
+/* The kernels of a program as text: what each computes, how the target spreads it, and where its
+ * emitted text is called so. */
+#include "codegen/program/program.h"
+#include "codegen/program/target.h"
+#include "ir/kernel_text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The first step that runs it says what it is of. */
+static const struct ul_program_step *step_of(const struct ul_program *program, uint32_t kernel)
+{
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const struct ul_program_step *step = &program->steps[s];
+        if (step->kind == UL_STEP_KERNEL && step->kernel == kernel)
+            return step;
+        if (step->own != NULL && step->own->kernel == kernel)
+            return step;
+    }
+    return NULL;
+}
+
+static uint32_t call_count(const struct ul_program *program, uint32_t kernel)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const struct ul_program_step *step = &program->steps[s];
+        count += (step->kind == UL_STEP_KERNEL && step->kernel == kernel) ||
+                 (step->own != NULL && step->own->kernel == kernel);
+    }
+    return count;
+}
+
+/* Of what their equals have, values and their offsets are those of the first. */
+static void put_kernel(struct ul_text *text, const struct ul_program *program, uint32_t id)
+{
+    const struct ul_program_kernel *kernel = &program->kernels[id];
+    const struct ul_program_step *step = step_of(program, id);
+    const struct ul_target *target = program->options.target;
+    uint32_t count = call_count(program, id);
+    ul_text_printf(text, "# %s: ", kernel->name);
+    if (step != NULL) {
+        ul_text_printf(text, "%s ", step->op);
+        ul_text_quote(text, step->name, strlen(step->name));
+    }
+    ul_text_printf(text, ", %u step%s, %" PRIu64 " bytes of scratch\n", (unsigned)count,
+                   count == 1 ? "" : "s", kernel->scratch_bytes);
+    ul_kernel_print(text, kernel->ir);
+    ul_text_printf(text, "schedule of target %s, emitted as %s\n", target->name, kernel->name);
+    target->print_schedule(text, kernel->ir, &program->options);
+    ul_text_put(text, "\n");
+}
+
+void ul_program_print_kernels(struct ul_text *text, const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        put_kernel(text, program, i);
+}
