@@ -84,12 +84,21 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
     }
 }
 
-static void put_main(struct ul_emitter *emitter)
+/* A function for each entry point that has steps. */
+static void put_entries(struct ul_emitter *emitter)
 {
-    ul_text_put(emitter->text, "static void run_main(unsigned char *a, struct ul_run *run)\n{\n"
-                               "    (void)a;\n    (void)run;\n");
-    ul_emit_steps(emitter);
-    ul_text_put(emitter->text, "}\n\n");
+    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+        uint32_t begin, end;
+        ul_emit_entry_span(emitter, e, &begin, &end);
+        if (begin == end)
+            continue;
+        ul_text_printf(emitter->text,
+                       "static void %s_steps(unsigned char *a, struct ul_run *run)\n{\n"
+                       "    (void)a;\n    (void)run;\n",
+                       emitter->program->entries[e].name);
+        ul_emit_steps(emitter, e);
+        ul_text_put(emitter->text, "}\n\n");
+    }
 }
 
 static void put_kernels(struct ul_emitter *emitter)
@@ -117,7 +126,7 @@ static void put_model_c(struct ul_emitter *emitter)
         ul_text_printf(text, "extern const unsigned char %s_rom[]; /* rom.S */\n\n", prefix);
     put_kernels(emitter);
     ul_emit_calls(emitter);
-    put_main(emitter);
+    put_entries(emitter);
     ul_emit_tables(emitter);
     ul_text_printf(text,
                    "\nint %s_init(void *arena, size_t bytes, const struct ul_weights_source "

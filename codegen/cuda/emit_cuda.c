@@ -1,8 +1,8 @@
-/* A planned program as a folder of CUDA C++: kernels.cu (kernels, and run_main, which enqueues them
- * at planned addresses), model.c (the tables, C99), model.h, main.c, the runtime's files,
+/* A planned program as a folder of CUDA C++: kernels.cu (kernels, and run_steps, which enqueues
+ * them at planned addresses), model.c (the tables, C99), model.h, main.c, the runtime's files,
  * weights.bin and a Makefile.
  *
- * The host runs run_main once, while the run is captured. Loops of a fixed number of rounds are
+ * The host runs run_steps once, while the run is captured. Loops of a fixed number of rounds are
  * loops of the host. Whether a branch is taken or a loop goes on, the device alone knows: such a
  * region has a byte in the run's state, its first step sets it, and steps of a region whose byte is
  * 0 do nothing.
@@ -134,6 +134,35 @@ static void put_kernel(struct ul_emitter *emitter, const struct ul_program_kerne
     ul_text_printf(emitter->text, "%s\n", rest);
 }
 
+/* A function for each entry point that has steps, and the table of them. */
+static void put_entries(struct ul_emitter *emitter)
+{
+    struct ul_text *text = emitter->text;
+    struct ul_text list;
+    ul_text_init(&list, emitter->arena);
+    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+        const char *name = emitter->program->entries[e].name;
+        uint32_t begin, end;
+        ul_emit_entry_span(emitter, e, &begin, &end);
+        ul_text_printf(&list, "%s%s%s", e == 0 ? "" : ", ", begin < end ? name : "NULL",
+                       begin < end ? "_steps" : "");
+        if (begin == end)
+            continue;
+        ul_text_printf(text,
+                       "static void %s_steps(struct ul_cuda_run *run)\n{\n"
+                       "    unsigned char *a = run->arena;\n    struct ul_cuda_step at;\n"
+                       "    (void)a;\n    (void)at;\n",
+                       name);
+        ul_emit_steps(emitter, e);
+        ul_text_put(text, "}\n\n");
+    }
+    ul_text_printf(text,
+                   "static void (*const entries[])(struct ul_cuda_run *) = {%s};\n\n"
+                   "extern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
+                   "const struct ul_cuda_code %s_code = {entries};\n}\n",
+                   list.data, emitter->options->prefix, emitter->options->prefix);
+}
+
 static void put_kernels_cu(struct ul_emitter *emitter)
 {
     struct ul_text *text = emitter->text;
@@ -151,14 +180,7 @@ static void put_kernels_cu(struct ul_emitter *emitter)
                    (int)UL_PROGRAM_STATE_BYTES);
     for (uint32_t i = 0; i < program->kernel_count; i++)
         put_kernel(emitter, &program->kernels[i]);
-    ul_text_put(text, "static void run_main(struct ul_cuda_run *run)\n{\n"
-                      "    unsigned char *a = run->arena;\n    struct ul_cuda_step at;\n"
-                      "    (void)a;\n    (void)at;\n");
-    ul_emit_steps(emitter);
-    ul_text_printf(text,
-                   "}\n\nextern \"C\" {\nextern const struct ul_cuda_code %s_code;\n"
-                   "const struct ul_cuda_code %s_code = {NULL, run_main};\n}\n",
-                   emitter->options->prefix, emitter->options->prefix);
+    put_entries(emitter);
 }
 
 /* ---- model.c, model.h ---- */

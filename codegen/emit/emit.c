@@ -166,16 +166,36 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     emitter->language->put_step(emitter, step, position, indent);
 }
 
-void ul_emit_steps(struct ul_emitter *emitter)
+void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
+                        uint32_t *end)
+{
+    const struct ul_program_entry *info = &emitter->program->entries[entry];
+    const struct ul_plan *plan = emitter->plan;
+    *begin = 0;
+    *end = 0;
+    UL_ASSERT(entry < UL_PROGRAM_ENTRY_COUNT);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        uint32_t step = plan->positions[p].step;
+        if (step < info->step_begin || step >= info->step_end)
+            continue;
+        UL_ASSERT(*begin == *end || *end == p);
+        *begin = *begin == *end ? p : *begin;
+        *end = p + 1;
+    }
+}
+
+void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry)
 {
     const struct ul_program *program = emitter->program;
     uint32_t region = 0;
-    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
+    uint32_t begin, end;
+    ul_emit_entry_span(emitter, entry, &begin, &end);
+    for (uint32_t p = begin; p < end; p++) {
         const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
         region = change_region(emitter, region, step->region, p);
         put_step(emitter, p, depth_of(program, region) + 1);
     }
-    change_region(emitter, region, 0, emitter->plan->position_count);
+    change_region(emitter, region, 0, end);
 }
 
 /* Scratch of each position, found in the plan's ranges. */

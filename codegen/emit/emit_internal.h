@@ -65,8 +65,12 @@ void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address
 
 /* An untrusted name inside a comment: nothing in it ends the comment or the line. */
 void ul_emit_comment(struct ul_text *text, const char *name);
-/* The body of the run function: steps in the plan's order, loops and branches around them. */
-void ul_emit_steps(struct ul_emitter *emitter);
+/* The positions [*begin, *end) of an entry point's steps in the plan. */
+void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
+                        uint32_t *end);
+/* The body of an entry point's function: steps in the plan's order, loops and branches around them.
+ */
+void ul_emit_steps(struct ul_emitter *emitter, uint32_t entry);
 /* Finds the scratch of each position in the plan's ranges; before anything is emitted. */
 void ul_emit_find_scratch(struct ul_emitter *emitter);
 /* The prefix in capitals. */

@@ -64,6 +64,22 @@ static void put_dims(struct ul_emitter *emitter, const char *name, const ul_valu
     }
 }
 
+/* Of an input 1 + the number of the output that overwrites it; of such an output, 1 + that of the
+ * input; 0: neither. */
+static uint32_t donation_partner(const struct ul_graph *graph, ul_value_id value)
+{
+    const struct ul_block *root = &graph->blocks[0];
+    for (uint32_t i = 0; i < root->input_count; i++) {
+        if (root->inputs[i] == graph->values[value].donor)
+            return i + 1;
+    }
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        if (graph->values[root->outputs[i]].donor == value)
+            return i + 1;
+    }
+    return 0;
+}
+
 static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_value_id *values,
                         uint32_t count, uint32_t position)
 {
@@ -83,9 +99,54 @@ static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_v
         else
             ul_text_printf(text, "%s_dims_%u", name, i);
         struct ul_emit_place place = ul_emit_value_place(emitter, info->view.base, position);
-        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 "},\n", ul_type_bytes(&info->type),
+        ul_text_printf(text, ", %" PRIu64 ", %s, %" PRIu64 ", %u},\n", ul_type_bytes(&info->type),
                        ul_emit_space_name(place.space),
-                       place.offset_bytes + (uint64_t)info->view.offset_bytes);
+                       place.offset_bytes + (uint64_t)info->view.offset_bytes,
+                       donation_partner(graph, values[i]));
+    }
+    ul_text_put(text, "};\n");
+}
+
+/* ---- entry points ---- */
+
+static void put_numbers_of(struct ul_emitter *emitter, const struct ul_program_entry *entry,
+                           const char *what, const uint32_t *list, uint32_t count)
+{
+    if (count == 0)
+        return;
+    ul_text_printf(emitter->text, "static const uint32_t %s_%s[] = {", entry->name, what);
+    for (uint32_t i = 0; i < count; i++)
+        ul_text_printf(emitter->text, "%s%u", i == 0 ? "" : ", ", list[i]);
+    ul_text_put(emitter->text, "};\n");
+}
+
+static const char *or_null(struct ul_emitter *emitter, bool there, const char *name,
+                           const char *what)
+{
+    return there ? ul_arena_printf(emitter->arena, "%s_%s", name, what) : "NULL";
+}
+
+static void put_entries(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    struct ul_text *text = emitter->text;
+    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+        const struct ul_program_entry *entry = &program->entries[e];
+        put_numbers_of(emitter, entry, "inputs", entry->inputs, entry->input_count);
+        put_numbers_of(emitter, entry, "outputs", entry->outputs, entry->output_count);
+    }
+    ul_text_put(text, "static const struct ul_entry entries[] = {\n");
+    for (uint32_t e = 0; e < UL_PROGRAM_ENTRY_COUNT; e++) {
+        const struct ul_program_entry *entry = &program->entries[e];
+        const char *name = entry->name;
+        uint32_t begin, end;
+        ul_emit_entry_span(emitter, e, &begin, &end);
+        ul_text_printf(
+            text, "    {\"%s\", %s, %s, %s, %u, %u, %u, %u},\n", name,
+            or_null(emitter, begin < end && !program->options.target->is_device, name, "steps"),
+            or_null(emitter, entry->input_count > 0, name, "inputs"),
+            or_null(emitter, entry->output_count > 0, name, "outputs"), entry->input_count,
+            entry->output_count, begin, end);
     }
     ul_text_put(text, "};\n");
 }
@@ -422,8 +483,10 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     if (emitter->program->options.target->is_device)
         ul_text_put(text, "    .device = &device,\n");
     else
-        ul_text_printf(text, "    .isa = UL_ISA_COMPILED,\n    .main = run_main,\n%s",
+        ul_text_printf(text, "    .isa = UL_ISA_COMPILED,\n%s",
                        emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
+    ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
+                      "    .entries = entries,\n");
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
     put_array(text, "inputs", block->input_count);
@@ -463,5 +526,6 @@ void ul_emit_tables(struct ul_emitter *emitter)
     put_tensors(emitter, "input", block->inputs, block->input_count, 0);
     put_tensors(emitter, "output", block->outputs, block->output_count,
                 last_position(emitter->plan));
+    put_entries(emitter);
     put_model(emitter, sections, splats);
 }

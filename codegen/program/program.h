@@ -109,6 +109,17 @@ struct ul_program_region {
     uint32_t flag; /* of a branch, or of a loop with a test: its number; else UL_PLAN_NONE */
 };
 
+/* What may be called of a program: steps on some of the model's inputs and outputs, by their
+ * numbers. In file order its steps are [step_begin, step_end), and as contiguous in every plan. */
+struct ul_program_entry {
+    const char *name; /* an identifier of C */
+    uint32_t input_count, output_count;
+    const uint32_t *inputs, *outputs;
+    uint32_t step_begin, step_end;
+};
+/* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run. */
+enum { UL_PROGRAM_SET_UP, UL_PROGRAM_RUN, UL_PROGRAM_ENTRY_COUNT };
+
 /* The spaces of the problem. Only the arena is packed and reserved. */
 enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
 
@@ -162,6 +173,7 @@ struct ul_program {
     uint32_t *value_places;          /* base value of the graph -> place, or UL_PLAN_NONE */
     uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
+    struct ul_program_entry entries[UL_PROGRAM_ENTRY_COUNT];
     uint32_t call_count, call_capacity;
     struct ul_call *calls;        /* of the library: distinct ones */
     const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */

@@ -6,6 +6,7 @@
  *      steps.c     a step joins the program and the planner's problem
  *      work.c      what a step computes and moves
  *      places.c    the bytes that steps read and write
+ *      entries.c   what may be called: steps on some inputs and outputs
  *
  * Invariants: step i of the program is step i of its problem, region i is region i, place i is
  * value i. Ownership: everything lives in the builder's arena. */
@@ -78,6 +79,11 @@ void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint3
 
 enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                             uint32_t region) UL_MUST_CHECK;
+
+/* entries.c */
+
+/* The entry points, once all steps are there. */
+void ul_entry_add_all(struct ul_builder *builder);
 
 /* blocks.c */
 

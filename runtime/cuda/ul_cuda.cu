@@ -143,8 +143,7 @@ static enum ul_result check_device(struct ul_context *context, struct ul_failure
              major, minor);
     failure->available_bytes = (uint64_t)(major * 10 + minor);
     if (failure->available_bytes < CAPABILITY_MIN)
-        return ul_check_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_MIN,
-                             failure->available_bytes);
+        return ul_check_fail(failure, UL_DEVICE_TOO_OLD, CAPABILITY_MIN, failure->available_bytes);
     return UL_OK;
 }
 

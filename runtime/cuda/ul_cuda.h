@@ -73,12 +73,12 @@ struct ul_cuda_run {
 
 /* What kernels.cu defines for the runtime, as
  *     extern "C" { extern const struct ul_cuda_code model_code; }
- *     const struct ul_cuda_code model_code = {NULL, run_main};
- * and model.c names in its struct ul_device (ul_device.h). Both enqueue everything on run->stream.
+ *     const struct ul_cuda_code model_code = {entries};
+ * and model.c names in its struct ul_device (ul_device.h): what enqueues the steps of each of the
+ * model's entry points on run->stream; NULL where there are none.
  */
 struct ul_cuda_code {
-    void (*setup)(struct ul_cuda_run *run); /* once, after the weights are in place; may be NULL */
-    void (*main)(struct ul_cuda_run *run);
+    void (*const *entries)(struct ul_cuda_run *run);
 };
 
 /* Where a host function that launches the kernels of one step stands. */

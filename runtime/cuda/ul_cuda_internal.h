@@ -87,8 +87,9 @@ enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *fa
 /* Makes the graph that later runs replay, for these buffers of the caller; where that fails, runs
    are launched step by step: slower, and the same otherwise. */
 void ul_cuda_capture(struct ul_context *context, const void *const *inputs, void *const *outputs);
-enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
-                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
+enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
+                                   const void *const *inputs, void *const *outputs,
+                                   ul_step_hook *hook, void *hook_context,
                                    struct ul_failure *failure);
 enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *inputs,
                                  void *const *outputs, double *step_seconds,

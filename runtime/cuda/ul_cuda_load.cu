@@ -127,8 +127,14 @@ static void set_up(struct ul_cuda_run *run)
     struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
     for (uint32_t i = 0; i < model->splat_count; i++)
         ul_cuda_fill_splat(&at, &model->splats[i]);
-    if (model->device->code->setup != NULL)
-        model->device->code->setup(run);
+    const struct ul_entry *entry = &model->entries[UL_ENTRY_SET_UP];
+    for (uint32_t i = 0; i < entry->input_count; i++) { /* 0 until it is given */
+        const struct ul_rt_tensor *input = &model->inputs[entry->inputs[i]];
+        ul_cuda_note(run, cudaMemsetAsync(context->arena + input->offset_bytes, 0,
+                                          input->size_bytes, run->stream));
+    }
+    if (model->device->code->entries[UL_ENTRY_SET_UP] != NULL)
+        model->device->code->entries[UL_ENTRY_SET_UP](run);
 }
 
 /* All that a run reads and writes is in the arena. */

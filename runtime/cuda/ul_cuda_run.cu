@@ -40,7 +40,7 @@ void ul_cuda_enqueue(struct ul_context *context, struct ul_cuda_run *run,
 {
     size_t state_bytes = UL_CUDA_STATE_BYTES + context->model->device->region_count;
     ul_cuda_note(run, cudaMemsetAsync(run->state, 0, state_bytes, run->stream));
-    if (run->error == cudaSuccess)
+    if (run->error == cudaSuccess && entry != NULL)
         entry(run);
     if (run->error == cudaSuccess)
         ul_cuda_note(run, cudaMemcpyAsync(context->seen, run->state, sizeof *context->seen,
@@ -89,7 +89,7 @@ static bool same_buffers(struct ul_context *context, const void *const *inputs,
     return same;
 }
 
-/* A graph of what `main` enqueues; NULL where CUDA does not capture it, or it is too long. */
+/* A graph of what a run enqueues; NULL where CUDA does not capture it, or it is too long. */
 static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
                           void *const *outputs)
 {
@@ -101,7 +101,7 @@ static cudaGraph_t record(struct ul_context *context, const void *const *inputs,
     run.error = cudaStreamBeginCapture(run.stream, cudaStreamCaptureModeThreadLocal);
     bool capturing = run.error == cudaSuccess;
     if (capturing)
-        ul_cuda_enqueue(context, &run, context->model->device->code->main);
+        ul_cuda_enqueue(context, &run, context->model->device->code->entries[UL_ENTRY_RUN]);
     cudaError_t error = capturing ? cudaStreamEndCapture(run.stream, &graph) : run.error;
     error = ul_cuda_first(run.error, error);
     context->memory.launch_count = run.launch_count;
@@ -151,31 +151,34 @@ static bool is_usable(const struct ul_context *context, const void *buffer)
     return (uintptr_t)buffer % UL_DEVICE_BUFFER_ALIGN == 0 && ul_cuda_is_on_device(context, buffer);
 }
 
-static enum ul_result check_buffers(const struct ul_context *context, const void *const *inputs,
-                                    void *const *outputs, struct ul_failure *failure)
+static enum ul_result check_buffers(const struct ul_context *context, const struct ul_entry *entry,
+                                    const void *const *inputs, void *const *outputs,
+                                    struct ul_failure *failure)
 {
     const struct ul_model *model = context->model;
-    enum ul_result result = ul_check_buffers(model, inputs, outputs, failure);
+    enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
-    for (uint32_t i = 0; i < model->input_count; i++)
-        if (model->inputs[i].space != UL_SPACE_ARENA && !is_usable(context, inputs[i])) {
-            failure->tensor = i;
-            return failure->result = UL_INPUT_ELSEWHERE;
-        }
-    for (uint32_t i = 0; i < model->output_count; i++)
-        if (model->outputs[i].space != UL_SPACE_ARENA && !is_usable(context, outputs[i])) {
-            failure->tensor = i;
-            return failure->result = UL_OUTPUT_ELSEWHERE;
-        }
+    for (uint32_t k = 0; k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
+        if (model->inputs[i].space != UL_SPACE_ARENA && !is_usable(context, inputs[i]))
+            return ul_check_tensor(failure, UL_INPUT_ELSEWHERE, i, 0);
+    }
+    for (uint32_t k = 0; k < entry->output_count; k++) {
+        uint32_t i = entry->outputs[k];
+        if (model->outputs[i].space != UL_SPACE_ARENA && !is_usable(context, outputs[i]))
+            return ul_check_tensor(failure, UL_OUTPUT_ELSEWHERE, i, 0);
+    }
     return UL_OK;
 }
 
-static cudaError_t copy_inputs(const struct ul_context *context, const void *const *inputs)
+static cudaError_t copy_inputs(const struct ul_context *context, const struct ul_entry *entry,
+                               const void *const *inputs)
 {
     const struct ul_model *model = context->model;
     cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
+    for (uint32_t k = 0; inputs != NULL && k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
             error = ul_cuda_first(error, cudaMemcpyAsync(context->arena + input->offset_bytes,
@@ -185,11 +188,13 @@ static cudaError_t copy_inputs(const struct ul_context *context, const void *con
     return error;
 }
 
-static cudaError_t copy_outputs(const struct ul_context *context, void *const *outputs)
+static cudaError_t copy_outputs(const struct ul_context *context, const struct ul_entry *entry,
+                                void *const *outputs)
 {
     const struct ul_model *model = context->model;
     cudaError_t error = cudaSuccess;
-    for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
+    for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
+        uint32_t i = entry->outputs[k];
         const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             error = ul_cuda_first(
@@ -240,7 +245,7 @@ static void mark_step(struct ul_cuda_run *run, const struct ul_where *where)
 }
 
 /* Everything that is not a replay: `announce`, which may be NULL, is told of each step. */
-static cudaError_t launch(struct ul_context *context, const void *const *inputs,
+static cudaError_t launch(struct ul_context *context, uint32_t entry, const void *const *inputs,
                           void *const *outputs,
                           void (*announce)(struct ul_cuda_run *, const struct ul_where *))
 {
@@ -249,13 +254,14 @@ static cudaError_t launch(struct ul_context *context, const void *const *inputs,
     run.outputs = outputs;
     run.announce = announce;
     run.announce_context = context;
-    ul_cuda_enqueue(context, &run, context->model->device->code->main);
+    ul_cuda_enqueue(context, &run, context->model->device->code->entries[entry]);
     if (announce == mark_step && run.error == cudaSuccess) {
         struct ul_where end = {NULL, NULL, 0, 0};
         mark_step(&run, &end);
         count_marks(context, &run);
     }
-    context->memory.launch_count = run.launch_count;
+    if (entry == UL_ENTRY_RUN)
+        context->memory.launch_count = run.launch_count;
     return run.error;
 }
 
@@ -264,7 +270,7 @@ enum ul_result ul_cuda_warm_up(struct ul_context *context, struct ul_failure *fa
     cudaError_t error =
         cudaMemsetAsync(context->arena, 0, context->model->arena_bytes, context->stream);
     if (error == cudaSuccess)
-        error = launch(context, NULL, NULL, NULL);
+        error = launch(context, UL_ENTRY_RUN, NULL, NULL, NULL);
     error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
     context->warm = error == cudaSuccess;
     return context->warm ? UL_OK : ul_cuda_fail(context, failure, error);
@@ -276,30 +282,34 @@ static cudaError_t tick(const struct ul_context *context, enum ul_cuda_clock eve
                                   : cudaSuccess;
 }
 
-static enum ul_result run_on_device(struct ul_context *context, const void *const *inputs,
-                                    void *const *outputs,
+/* Runs of the model are replayed where they can be; other entry points are launched. */
+static enum ul_result run_on_device(struct ul_context *context, uint32_t number,
+                                    const void *const *inputs, void *const *outputs,
                                     void (*announce)(struct ul_cuda_run *, const struct ul_where *),
                                     struct ul_failure *failure)
 {
-    enum ul_result result = check_buffers(context, inputs, outputs, failure);
-    bool replays = announce == NULL && !context->request.plain;
+    const struct ul_entry *entry = &context->model->entries[number];
+    enum ul_result result = check_buffers(context, entry, inputs, outputs, failure);
+    bool runs = number == UL_ENTRY_RUN;
+    bool replays = runs && announce == NULL && !context->request.plain;
     if (result != UL_OK)
         return result;
-    bool stale = context->graph == NULL || !same_buffers(context, inputs, outputs, false);
-    bool captures = replays && stale && context->memory.uncaptured == NULL;
+    bool stale =
+        replays && (context->graph == NULL || !same_buffers(context, inputs, outputs, false));
+    bool captures = stale && context->memory.uncaptured == NULL;
     if (captures && context->warm)
         ul_cuda_capture(context, inputs, outputs);
     replays = replays && context->graph != NULL;
     cudaError_t error = tick(context, UL_CUDA_BEFORE_IN);
-    error = ul_cuda_first(error, copy_inputs(context, inputs));
+    error = ul_cuda_first(error, copy_inputs(context, entry, inputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_BEFORE_RUN));
     if (error == cudaSuccess)
         error = replays ? cudaGraphLaunch(context->graph, context->stream)
-                        : launch(context, inputs, outputs, announce);
+                        : launch(context, number, inputs, outputs, announce);
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_RUN));
-    error = ul_cuda_first(error, copy_outputs(context, outputs));
+    error = ul_cuda_first(error, copy_outputs(context, entry, outputs));
     error = ul_cuda_first(error, tick(context, UL_CUDA_AFTER_OUT));
-    context->memory.run_count++;
+    context->memory.run_count += runs;
     context->memory.replay_count += replays;
     result = ul_cuda_finish(context, error, failure);
     if (captures && !context->warm && (result == UL_OK || result == UL_DATA_FAULT)) {
@@ -309,9 +319,9 @@ static enum ul_result run_on_device(struct ul_context *context, const void *cons
     return result;
 }
 
-/* One run, on the context's device, whichever is the thread's. */
-static enum ul_result run_entered(struct ul_context *context, const void *const *inputs,
-                                  void *const *outputs,
+/* On the context's device, whichever is the thread's. */
+static enum ul_result run_entered(struct ul_context *context, uint32_t entry,
+                                  const void *const *inputs, void *const *outputs,
                                   void (*announce)(struct ul_cuda_run *, const struct ul_where *),
                                   struct ul_failure *failure)
 {
@@ -320,21 +330,22 @@ static enum ul_result run_entered(struct ul_context *context, const void *const 
     cudaError_t error = ul_cuda_enter(context, &before);
     if (error != cudaSuccess)
         return ul_cuda_fail(context, failure, error);
-    enum ul_result result = run_on_device(context, inputs, outputs, announce, failure);
+    enum ul_result result = run_on_device(context, entry, inputs, outputs, announce, failure);
     ul_cuda_leave(context->device, before);
     return result;
 }
 
-enum ul_result ul_cuda_run_context(struct ul_context *context, const void *const *inputs,
-                                   void *const *outputs, ul_step_hook *hook, void *hook_context,
+enum ul_result ul_cuda_run_context(struct ul_context *context, uint32_t entry,
+                                   const void *const *inputs, void *const *outputs,
+                                   ul_step_hook *hook, void *hook_context,
                                    struct ul_failure *failure)
 {
     context->hook = hook;
     context->hook_context = hook_context;
     enum ul_result result =
-        run_entered(context, inputs, outputs, hook != NULL ? notify_hook : NULL, failure);
+        run_entered(context, entry, inputs, outputs, hook != NULL ? notify_hook : NULL, failure);
     if (hook != NULL && (result == UL_OK || result == UL_DATA_FAULT))
-        hook(hook_context, context->model->step_count);
+        hook(hook_context, context->model->entries[entry].step_end);
     return result;
 }
 
@@ -344,5 +355,5 @@ enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *
 {
     context->step_seconds = step_seconds;
     context->mark_count = 0;
-    return run_entered(context, inputs, outputs, mark_step, failure);
+    return run_entered(context, UL_ENTRY_RUN, inputs, outputs, mark_step, failure);
 }

@@ -58,11 +58,12 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+/* What goes on from run to run does so here. */
 static int one_run(struct ul_session *s, const unsigned char *inputs, ul_step_hook *hook,
                    void *context)
 {
     if (s->model->device == NULL) /* else they are copied from where they are */
-        ul_inputs_restore(s, inputs);
+        ul_inputs_restore(s, inputs, false);
     return ul_session_run(s, hook, context);
 }
 
@@ -273,6 +274,8 @@ static void print_summary(const struct bench *bench, FILE *out)
         print_parts(bench, out);
     if (flops > 0.0)
         fprintf(out, "rate        %.2f GFLOP/s at the median\n", flops / middle * 1e-9);
+    if (ul_session_has_state(bench->s))
+        fprintf(out, "state       changed by each of these runs, and by those before them\n");
     fprintf(out, "reserved    %" PRIu64 " bytes, process peak resident %" PRIu64 " bytes\n",
             model->arena_bytes, peak_resident_bytes());
 }
@@ -358,6 +361,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_close(json, '}');
     if (model->device != NULL)
         write_parts(json, bench);
+    ul_json_bool(json, "changes_state", ul_session_has_state(bench->s));
     ul_json_number(json, "flops", total_flops(model));
     ul_json_count(json, "reserved_bytes", model->arena_bytes);
     ul_json_count(json, "peak_resident_bytes", peak_resident_bytes());
@@ -443,6 +447,8 @@ int ul_bench(struct ul_session *s)
         bench.step_samples == NULL || bench.step_min == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
+        status = ul_session_set_up(s);
+    if (status == UL_EXIT_OK)
         status = bench_prepared(s, &bench, inputs);
     free(inputs);
     free(bench.samples);

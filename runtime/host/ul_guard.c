@@ -292,9 +292,11 @@ static int run_watched(struct ul_session *s, struct guard *guard, const unsigned
         if (s->model->device != NULL && guard->status == UL_EXIT_OK)
             guard->status = ul_session_device_store(s, i);
     }
-    ul_inputs_restore(s, inputs);
+    ul_inputs_restore(s, inputs, true);
     guard->last = STEP_NONE;
     if (guard->status == UL_EXIT_OK)
+        status = ul_session_set_up(s);
+    if (guard->status == UL_EXIT_OK && status == UL_EXIT_OK)
         status = ul_session_run(s, on_step, guard);
     if (status == UL_EXIT_OK)
         status = guard->status;

@@ -143,10 +143,11 @@ unsigned char *ul_inputs_save(const struct ul_session *s)
     return saved;
 }
 
-void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved)
+void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved, bool state)
 {
     for (uint32_t i = 0; i < s->model->input_count; i++) {
-        memcpy(ul_session_input(s, i), saved, (size_t)s->model->inputs[i].size_bytes);
+        if (state || s->model->inputs[i].donated == 0)
+            memcpy(ul_session_input(s, i), saved, (size_t)s->model->inputs[i].size_bytes);
         saved += s->model->inputs[i].size_bytes;
     }
 }

@@ -217,6 +217,7 @@ struct ul_options {
     uint32_t device;     /* 1 + its number; 0: CUDA's first */
     const char *tune;    /* a file of libraries' choices to be written */
     const char *choices; /* one to be read */
+    uint64_t repeat;     /* runs, of a plain run */
     bool random;
     uint64_t seed;
     bool print;
@@ -271,6 +272,7 @@ int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure
 /* The context with its arena, and the buffers; the weights are loaded behind that. */
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes);
 void ul_session_device_close(struct ul_session *s);
+int ul_session_device_set_up(struct ul_session *s);
 enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
                                      struct ul_failure *failure);
 /* A run whose steps are timed by the device. */
@@ -293,6 +295,10 @@ void ul_session_close(struct ul_session *s);
 /* Where an input or output lives now: in the arena or in a buffer of the session. */
 void *ul_session_input(const struct ul_session *s, uint32_t index);
 void *ul_session_output(const struct ul_session *s, uint32_t index);
+/* Inputs that are overwritten where they lie: what goes on from run to run. */
+bool ul_session_has_state(const struct ul_session *s);
+/* Gives those what lies in their places on the host; before the first run, and to begin anew. */
+int ul_session_set_up(struct ul_session *s);
 /* One run on what lies in the inputs' places. A data fault gives exit code 2, but in the modes that
    choose their own inputs, where it only counts. */
 int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
@@ -300,9 +306,10 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
 /* ---- ul_inputs.c ---- */
 /* Fills inputs from the options; those that are not given are random when allowed. */
 int ul_inputs_fill(struct ul_session *s, bool random_rest);
-/* Copies of all inputs, for the modes that run more than once: save once, restore before each. */
+/* Copies of all inputs, for what runs more than once: save once, restore before each. `state`:
+   those too that go on from run to run. */
 unsigned char *ul_inputs_save(const struct ul_session *s);
-void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved);
+void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved, bool state);
 
 /* ---- ul_outputs.c ---- */
 int ul_outputs_write(const struct ul_session *s);

@@ -32,13 +32,30 @@ static int print_version(const struct ul_session *s)
     return UL_EXIT_OK;
 }
 
+/* --repeat times, on the same inputs but for what goes on from run to run. */
+static int run_repeated(struct ul_session *s)
+{
+    uint64_t count = s->options->repeat;
+    unsigned char *inputs = count > 1 ? ul_inputs_save(s) : NULL;
+    if (count > 1 && inputs == NULL)
+        return UL_EXIT_NO_FIT;
+    int status = ul_session_set_up(s);
+    for (uint64_t i = 0; status == UL_EXIT_OK && i < count; i++) {
+        if (i > 0)
+            ul_inputs_restore(s, inputs, false);
+        status = ul_session_run(s, NULL, NULL);
+    }
+    free(inputs);
+    return status;
+}
+
 /* A data fault is no reason to withhold the outputs: they are written, and the exit code tells. */
-static int run_once(struct ul_session *s)
+static int run_plain(struct ul_session *s)
 {
     int status = ul_inputs_fill(s, false);
     if (status != UL_EXIT_OK)
         return status;
-    int fault = ul_session_run(s, NULL, NULL);
+    int fault = run_repeated(s);
     if (fault != UL_EXIT_OK && fault != UL_EXIT_INVALID)
         return fault;
     status = ul_outputs_write(s);
@@ -51,7 +68,7 @@ static int run_mode(struct ul_session *s)
 {
     switch (s->options->mode) {
     case UL_MODE_RUN:
-        return run_once(s);
+        return run_plain(s);
     case UL_MODE_TEST_DATA:
         return ul_test_data(s);
     case UL_MODE_BENCH:

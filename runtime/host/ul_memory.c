@@ -71,8 +71,10 @@ static int run_filled(struct ul_session *s, struct memory *memory, const unsigne
     int status = ul_session_reload(s, fill);
     if (status != UL_EXIT_OK)
         return status;
-    ul_inputs_restore(s, inputs);
-    status = ul_session_run(s, NULL, NULL);
+    ul_inputs_restore(s, inputs, true);
+    status = ul_session_set_up(s);
+    if (status == UL_EXIT_OK)
+        status = ul_session_run(s, NULL, NULL);
     const unsigned char *arena = s->arena;
     if (status == UL_EXIT_OK && memory->fetched != NULL) {
         status = ul_session_device_read(s, 0, memory->fetched, arena_bytes);
@@ -279,7 +281,7 @@ static int judge(const struct ul_session *s, const struct memory *memory)
  */
 static int repeat_runs(struct ul_session *s)
 {
-    int status = UL_EXIT_OK;
+    int status = ul_session_set_up(s);
     for (uint64_t i = 0; status == UL_EXIT_OK && i < s->options->iterations; i++)
         status = ul_session_run(s, NULL, NULL);
     return status;

@@ -14,6 +14,7 @@ enum option {
     OPTION_OUTPUT_NPZ,
     OPTION_OUTPUT,
     OPTION_PRINT,
+    OPTION_REPEAT,
     OPTION_WEIGHTS,
     OPTION_THREADS,
     OPTION_DEVICE,
@@ -52,6 +53,8 @@ static const struct row rows[] = {
     {OPTION_OUTPUT_NPZ, "--output-npz", "FILE", "all outputs to one .npz"},
     {OPTION_OUTPUT, "--output", "NAME=FILE", "one output to a .npy; - is stdout"},
     {OPTION_PRINT, "--print", NULL, "a short look at the outputs (the default without a file)"},
+    {OPTION_REPEAT, "--repeat", "N",
+     "run N times on the same inputs (default 1); outputs are those of the last run"},
     {OPTION_WEIGHTS, "--weights", "FILE",
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
     {OPTION_THREADS, "--threads", "N",
@@ -177,6 +180,15 @@ static int parse_count(const struct ul_session *s, const char *name, const char 
     return UL_EXIT_OK;
 }
 
+static int parse_repeat(const struct ul_session *s, const char *name, const char *text,
+                        uint64_t *repeat)
+{
+    int status = parse_count(s, name, text, repeat);
+    if (status == UL_EXIT_OK && *repeat == 0)
+        return ul_error(s, UL_EXIT_USAGE, "%s 0: expected at least 1", name);
+    return status;
+}
+
 /* More threads than were planned would need scratch that the arena does not have. */
 static int parse_threads(const struct ul_session *s, const char *value, uint32_t *threads)
 {
@@ -248,6 +260,8 @@ static int apply(const struct ul_session *s, struct ul_options *options, const s
     case OPTION_PRINT:
         options->print = true;
         return UL_EXIT_OK;
+    case OPTION_REPEAT:
+        return parse_repeat(s, row->name, value, &options->repeat);
     case OPTION_WEIGHTS:
         options->weights = value;
         return UL_EXIT_OK;
@@ -338,6 +352,8 @@ static int check(const struct ul_session *s, struct ul_options *options)
                         "--json goes with --bench, --memory, --guard or --test-data");
     if (options->mode == UL_MODE_TEST_DATA && (options->input_count != 0 || options->random))
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
+    if (options->mode != UL_MODE_RUN && options->repeat != 1)
+        return ul_error(s, UL_EXIT_USAGE, "--repeat goes with a plain run");
     if (options->norm && options->mode != UL_MODE_TEST_DATA)
         return ul_error(s, UL_EXIT_USAGE, "--norm and --norm-limit go with --test-data");
     if (options->tune != NULL && options->choices != NULL)
@@ -383,6 +399,7 @@ int ul_options_parse(const struct ul_session *s, struct ul_options *options, int
     options->warmup_seconds = 0.2;
     options->duration_seconds = 3.0;
     options->iterations = 3;
+    options->repeat = 1;
     options->inputs = calloc(room, sizeof *options->inputs);
     options->outputs = calloc(room, sizeof *options->outputs);
     if (options->inputs == NULL || options->outputs == NULL)

@@ -134,6 +134,7 @@ int ul_report_failure(const struct ul_session *s, const struct ul_weights_file *
     case UL_ARENA_ELSEWHERE:
     case UL_INPUT_ELSEWHERE:
     case UL_OUTPUT_ELSEWHERE:
+    case UL_BUFFERS_APART:
         return ul_error(s, UL_EXIT_INTERNAL, "%s: %s", ul_result_text(failure->result), detail);
     case UL_OK:
     case UL_WEIGHTS_MISSING:

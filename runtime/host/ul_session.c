@@ -78,9 +78,10 @@ int ul_session_reload(struct ul_session *s, unsigned char fill)
     return status == UL_EXIT_OK ? load(s) : status;
 }
 
-/* Buffers for the tensors that do not live in the arena. */
+/* Buffers for the tensors that do not live in the arena; `shared`, unless NULL, are those of the
+   inputs, in which outputs lie that overwrite them. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
-                        uint32_t count, void ***buffers)
+                        uint32_t count, void **shared, void ***buffers)
 {
     *buffers = calloc(count + 1, sizeof **buffers);
     if (*buffers == NULL)
@@ -88,6 +89,10 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
     for (uint32_t i = 0; i < count; i++) {
         if (tensors[i].space == UL_SPACE_ARENA)
             continue;
+        if (shared != NULL && tensors[i].donated != 0) {
+            (*buffers)[i] = shared[tensors[i].donated - 1];
+            continue;
+        }
         if (posix_memalign(&(*buffers)[i], 64, (size_t)tensors[i].size_bytes + 1) != 0) {
             (*buffers)[i] = NULL;
             return ul_out_of_memory(s, tensors[i].size_bytes);
@@ -142,9 +147,9 @@ static int open_on_host(struct ul_session *s, uint64_t margin_bytes)
     const struct ul_model *model = s->model;
     int status = open_arena(s, margin_bytes);
     if (status == UL_EXIT_OK)
-        status = open_buffers(s, model->inputs, model->input_count, &s->inputs);
+        status = open_buffers(s, model->inputs, model->input_count, NULL, &s->inputs);
     if (status == UL_EXIT_OK)
-        status = open_buffers(s, model->outputs, model->output_count, &s->outputs);
+        status = open_buffers(s, model->outputs, model->output_count, s->inputs, &s->outputs);
     return status;
 }
 
@@ -160,7 +165,8 @@ static void close_on_host(struct ul_session *s)
     for (uint32_t i = 0; s->inputs != NULL && i < s->model->input_count; i++)
         free(s->inputs[i]);
     for (uint32_t i = 0; s->outputs != NULL && i < s->model->output_count; i++)
-        free(s->outputs[i]);
+        if (s->model->outputs[i].donated == 0)
+            free(s->outputs[i]);
     free(s->inputs);
     free(s->outputs);
     unload(s);
@@ -199,6 +205,21 @@ void *ul_session_output(const struct ul_session *s, uint32_t index)
     return is_in_arena(s, tensor) ? s->arena + tensor->offset_bytes : s->outputs[index];
 }
 
+bool ul_session_has_state(const struct ul_session *s)
+{
+    for (uint32_t i = 0; i < s->model->input_count; i++)
+        if (s->model->inputs[i].donated != 0)
+            return true;
+    return false;
+}
+
+/* On the host they are where the model has them: in the arena, or in the one buffer. */
+int ul_session_set_up(struct ul_session *s)
+{
+    return s->model->device != NULL && ul_session_has_state(s) ? ul_session_device_set_up(s)
+                                                               : UL_EXIT_OK;
+}
+
 int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
 {
     struct ul_failure failure;
@@ -207,9 +228,9 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
     if (s->model->device != NULL)
         result = ul_session_device_run(s, hook, context, &failure);
     else /* NULL for what lives in the arena: it is in place already. */
-        result = ul_run_once_with(s->model, s->arena, s->options->threads,
-                                  (const void *const *)s->inputs, (void *const *)s->outputs, hook,
-                                  context, &failure);
+        result = ul_run_entry(s->model, UL_ENTRY_RUN, s->arena, s->options->threads,
+                              (const void *const *)s->inputs, (void *const *)s->outputs, hook,
+                              context, &failure);
     if (result == UL_OK)
         return UL_EXIT_OK;
     if (result != UL_DATA_FAULT && s->model->device != NULL)

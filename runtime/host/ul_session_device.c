@@ -13,9 +13,10 @@ static const struct ul_device_functions *functions_of(const struct ul_session *s
     return s->model->device->functions;
 }
 
-/* For each tensor memory of the host and, where it is the caller's, of the device. */
+/* For each tensor memory of the host and, where it is the caller's, of the device: that of the
+   input in `shared`, unless NULL, where the tensor overwrites it. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
-                        uint32_t count, void ***buffers, void ***places)
+                        uint32_t count, void **shared, void ***buffers, void ***places)
 {
     const struct ul_device_functions *functions = functions_of(s);
     *buffers = calloc(count + 1, sizeof **buffers);
@@ -31,6 +32,10 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
         (*buffers)[i] = (*places)[i] = buffer;
         if (tensors[i].space == UL_SPACE_ARENA)
             continue;
+        if (shared != NULL && tensors[i].donated != 0) {
+            (*places)[i] = shared[tensors[i].donated - 1];
+            continue;
+        }
         (*places)[i] = functions->new_buffer(s->context, size_bytes);
         if ((*places)[i] == NULL) {
             struct ul_failure failure = {0};
@@ -46,11 +51,11 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
 }
 
 static void close_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
-                          uint32_t count, void **buffers, void **places)
+                          uint32_t count, bool shares, void **buffers, void **places)
 {
     const struct ul_device_functions *functions = functions_of(s);
     for (uint32_t i = 0; buffers != NULL && places != NULL && i < count; i++) {
-        if (tensors[i].space != UL_SPACE_ARENA)
+        if (tensors[i].space != UL_SPACE_ARENA && !(shares && tensors[i].donated != 0))
             functions->free_buffer(s->context, places[i]);
         functions->free_host(s->context, buffers[i]);
     }
@@ -92,7 +97,8 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
     s->margin_bytes = (margin_bytes + align - 1) / align * align;
     request.number = s->options->device;
     request.margin_bytes = s->margin_bytes;
-    request.plain = mode == UL_MODE_GUARD || mode == UL_MODE_RUN; /* one run is not worth it */
+    request.plain = /* one run is not worth it */
+        mode == UL_MODE_GUARD || (mode == UL_MODE_RUN && s->options->repeat == 1);
     request.timed = mode == UL_MODE_BENCH;
     request.measured = mode == UL_MODE_MEMORY;
     request.tune = s->options->tune != NULL;
@@ -103,30 +109,32 @@ int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes)
     if (functions_of(s)->open(model, &request, &s->context, &failure) != UL_OK)
         return ul_report_failure(s, NULL, &failure);
     put_notes(s);
-    status = open_buffers(s, model->inputs, model->input_count, &s->inputs, &s->device_inputs);
+    status =
+        open_buffers(s, model->inputs, model->input_count, NULL, &s->inputs, &s->device_inputs);
     if (status == UL_EXIT_OK)
-        status =
-            open_buffers(s, model->outputs, model->output_count, &s->outputs, &s->device_outputs);
+        status = open_buffers(s, model->outputs, model->output_count, s->device_inputs, &s->outputs,
+                              &s->device_outputs);
     return status;
 }
 
 void ul_session_device_close(struct ul_session *s)
 {
     const struct ul_model *model = s->model;
-    close_buffers(s, model->inputs, model->input_count, s->inputs, s->device_inputs);
-    close_buffers(s, model->outputs, model->output_count, s->outputs, s->device_outputs);
+    close_buffers(s, model->outputs, model->output_count, true, s->outputs, s->device_outputs);
+    close_buffers(s, model->inputs, model->input_count, false, s->inputs, s->device_inputs);
     s->inputs = s->device_inputs = NULL;
     s->outputs = s->device_outputs = NULL;
     functions_of(s)->close(s->context);
     s->context = NULL;
 }
 
-/* What stands in for a caller's inputs gets what the host has for them. */
-static enum ul_result send(const struct ul_session *s, struct ul_failure *failure)
+/* What stands in for a caller's inputs gets what the host has for them: before the first run what
+   goes on from run to run (`state`), before each the others. */
+static enum ul_result send(const struct ul_session *s, bool state, struct ul_failure *failure)
 {
     enum ul_result result = UL_OK;
     for (uint32_t i = 0; result == UL_OK && i < s->model->input_count; i++)
-        if (s->device_inputs[i] != s->inputs[i])
+        if (s->device_inputs[i] != s->inputs[i] && (s->model->inputs[i].donated != 0) == state)
             result = functions_of(s)->copy(s->context, s->inputs[i], s->device_inputs[i],
                                            s->model->inputs[i].size_bytes, failure);
     return result;
@@ -142,14 +150,26 @@ static enum ul_result fetch(const struct ul_session *s, struct ul_failure *failu
     return result;
 }
 
+int ul_session_device_set_up(struct ul_session *s)
+{
+    struct ul_failure failure;
+    enum ul_result result = send(s, true, &failure);
+    if (result == UL_OK)
+        result =
+            functions_of(s)->run(s->context, UL_ENTRY_SET_UP, (const void *const *)s->device_inputs,
+                                 NULL, NULL, NULL, &failure);
+    return result == UL_OK ? UL_EXIT_OK : ul_report_failure(s, NULL, &failure);
+}
+
 enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
                                      struct ul_failure *failure)
 {
     struct ul_failure other;
-    enum ul_result result = send(s, failure);
+    enum ul_result result = send(s, false, failure);
     if (result == UL_OK)
-        result = functions_of(s)->run(s->context, (const void *const *)s->device_inputs,
-                                      (void *const *)s->device_outputs, hook, context, failure);
+        result =
+            functions_of(s)->run(s->context, UL_ENTRY_RUN, (const void *const *)s->device_inputs,
+                                 (void *const *)s->device_outputs, hook, context, failure);
     if ((result == UL_OK || result == UL_DATA_FAULT) && fetch(s, &other) != UL_OK) {
         *failure = other;
         result = other.result;
@@ -160,7 +180,7 @@ enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, v
 int ul_session_device_profile(struct ul_session *s, double *step_seconds)
 {
     struct ul_failure failure;
-    enum ul_result result = send(s, &failure);
+    enum ul_result result = send(s, false, &failure);
     if (result == UL_OK)
         result =
             functions_of(s)->run_steps(s->context, (const void *const *)s->device_inputs,

@@ -298,6 +298,8 @@ static int run_set(struct ul_session *s, const char *directory, struct totals *t
     if (status == UL_EXIT_OK)
         status = use_files(s, directory, "input", by_name, decode_input, totals, &used);
     if (status == UL_EXIT_OK)
+        status = ul_session_set_up(s);
+    if (status == UL_EXIT_OK)
         status = ul_session_run(s, NULL, NULL);
     if (status == UL_EXIT_OK)
         status = names_match(s, directory, "output", s->model->output_count, &by_name);

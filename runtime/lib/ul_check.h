@@ -54,21 +54,36 @@ static inline enum ul_result ul_check_payload(const struct ul_model *model,
     return UL_OK;
 }
 
-/* Buffers that live with the caller (--io caller) cannot be NULL. */
+static inline enum ul_result ul_check_tensor(struct ul_failure *failure, enum ul_result result,
+                                             uint32_t number, uint64_t size_bytes)
+{
+    failure->tensor = number;
+    return ul_check_fail(failure, result, size_bytes, 0);
+}
+
+/* Buffers that live with the caller (--io caller) cannot be NULL; where an output overwrites an
+   input, both are one. */
 static inline enum ul_result ul_check_buffers(const struct ul_model *model,
+                                              const struct ul_entry *entry,
                                               const void *const *inputs, void *const *outputs,
                                               struct ul_failure *failure)
 {
-    for (uint32_t i = 0; i < model->input_count; i++)
-        if (model->inputs[i].space != UL_SPACE_ARENA && (inputs == NULL || inputs[i] == NULL)) {
-            failure->tensor = i;
-            return ul_check_fail(failure, UL_INPUT_MISSING, model->inputs[i].size_bytes, 0);
-        }
-    for (uint32_t i = 0; i < model->output_count; i++)
-        if (model->outputs[i].space != UL_SPACE_ARENA && (outputs == NULL || outputs[i] == NULL)) {
-            failure->tensor = i;
-            return ul_check_fail(failure, UL_OUTPUT_MISSING, model->outputs[i].size_bytes, 0);
-        }
+    for (uint32_t k = 0; k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
+        const struct ul_rt_tensor *input = &model->inputs[i];
+        if (input->space == UL_SPACE_ARENA)
+            continue;
+        if (inputs == NULL || inputs[i] == NULL)
+            return ul_check_tensor(failure, UL_INPUT_MISSING, i, input->size_bytes);
+        if (input->donated != 0 && outputs != NULL && outputs[input->donated - 1] != NULL &&
+            outputs[input->donated - 1] != inputs[i])
+            return ul_check_tensor(failure, UL_BUFFERS_APART, i, input->size_bytes);
+    }
+    for (uint32_t k = 0; k < entry->output_count; k++) {
+        uint32_t i = entry->outputs[k];
+        if (model->outputs[i].space != UL_SPACE_ARENA && (outputs == NULL || outputs[i] == NULL))
+            return ul_check_tensor(failure, UL_OUTPUT_MISSING, i, model->outputs[i].size_bytes);
+    }
     return UL_OK;
 }
 

@@ -113,10 +113,10 @@ struct ul_device_functions {
     enum ul_result (*load)(struct ul_context *context, const struct ul_weights_source *source,
                            struct ul_failure *failure);
     void (*close)(struct ul_context *context); /* NULL is nothing to close */
-    /* Inputs and outputs in memory of the host or of the device. NULL: it is in its place in the
-       arena already, or stays there. With a hook, each step is announced before it is launched,
-       when all before it are done. */
-    enum ul_result (*run)(struct ul_context *context, const void *const *inputs,
+    /* The entry point of that number (ul_model.h). Inputs and outputs in memory of the host or of
+       the device. NULL: it is in its place in the arena already, or stays there. With a hook, each
+       step is announced before it is launched, when all before it are done. */
+    enum ul_result (*run)(struct ul_context *context, uint32_t entry, const void *const *inputs,
                           void *const *outputs, ul_step_hook *hook, void *hook_context,
                           struct ul_failure *failure);
     /* A run that is not replayed, and adds to step_seconds[step] what each step took. */
@@ -189,7 +189,17 @@ static inline enum ul_result ul_device_run(const struct ul_model *model, struct 
                                            struct ul_failure *failure)
 {
     struct ul_failure unused;
-    return model->device->functions->run(context, inputs, outputs, NULL, NULL,
+    return model->device->functions->run(context, UL_ENTRY_RUN, inputs, outputs, NULL, NULL,
+                                         failure != NULL ? failure : &unused);
+}
+
+/* As ul_run_set_up (ul_run.h). */
+static inline enum ul_result ul_device_set_up(const struct ul_model *model,
+                                              struct ul_context *context, const void *const *inputs,
+                                              struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    return model->device->functions->run(context, UL_ENTRY_SET_UP, inputs, NULL, NULL, NULL,
                                          failure != NULL ? failure : &unused);
 }
 

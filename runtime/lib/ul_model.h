@@ -76,6 +76,8 @@ enum ul_result {
     UL_INPUT_ELSEWHERE, /* --io caller: input `tensor` is no such memory, or not at a multiple of 16
                          */
     UL_OUTPUT_ELSEWHERE, /* likewise of an output */
+    UL_BUFFERS_APART,    /* --io caller: input `tensor` and the output that overwrites it were given
+                            two buffers */
     UL_DATA_FAULT        /* the run is complete, but a value in the data was out of bounds */
 };
 
@@ -119,6 +121,8 @@ struct ul_rt_tensor {
     uint64_t size_bytes;
     enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes; else in the caller's buffer */
     uint64_t offset_bytes;
+    uint32_t donated; /* of an input: 1 + the output that overwrites it where it lies; of such an
+                         output: 1 + that input; 0: neither */
 };
 
 struct ul_pack; /* ul_call.h */
@@ -231,7 +235,24 @@ struct ul_run {
     int64_t fault_limit;
 };
 
-typedef void ul_entry(unsigned char *arena, struct ul_run *run);
+typedef void ul_steps(unsigned char *arena, struct ul_run *run);
+
+/* What may be called of a model, some of its steps: it takes the inputs and makes the outputs of
+   these numbers. Callers hand over all pointers, by number; it looks at its own. */
+struct ul_entry {
+    const char *name;
+    ul_steps *steps; /* NULL: there are none, or a device has them */
+    const uint32_t *inputs;
+    const uint32_t *outputs;
+    uint32_t input_count;
+    uint32_t output_count;
+    uint32_t step_begin; /* [step_begin, step_end) of the model's steps */
+    uint32_t step_end;
+};
+/* The entries of every model: after the weights are in place, once per arena, and again to begin
+   anew; a run. What set-up takes belongs to the arena from then on: runs change it, none reads it
+   anew. */
+enum { UL_ENTRY_SET_UP = 0, UL_ENTRY_RUN = 1 };
 
 struct ul_library; /* ul_library.h */
 struct ul_device;  /* ul_device.h */
@@ -266,9 +287,9 @@ struct ul_model {
     void (*start_threads)(uint32_t threads); /* so that the first run does not; NULL: nothing */
     const struct ul_library *library;        /* NULL: none */
 
-    uint32_t isa;    /* UL_ISA_COMPILED where model.c was compiled */
-    ul_entry *setup; /* after the weights are in place, once per arena; NULL: nothing to do */
-    ul_entry *main;  /* NULL on a device */
+    uint32_t isa; /* UL_ISA_COMPILED where model.c was compiled */
+    uint32_t entry_count;
+    const struct ul_entry *entries;
     const struct ul_device *device; /* NULL: the arena is memory of this process */
 
     /* The tables for people and for checks. All counts but step_count are 0 and all pointers NULL
@@ -387,6 +408,8 @@ static inline const char *ul_result_text(enum ul_result result)
         return "an input buffer is not memory of the device at a multiple of 16 bytes";
     case UL_OUTPUT_ELSEWHERE:
         return "an output buffer is not memory of the device at a multiple of 16 bytes";
+    case UL_BUFFERS_APART:
+        return "an input and the output that overwrites it were given two buffers";
     }
     return "unknown result";
 }

@@ -254,6 +254,16 @@ static inline void ul_run_fill_splats(const struct ul_model *model, unsigned cha
     }
 }
 
+/* What set-up takes is 0 until it is given. */
+static inline void ul_run_clear_kept(const struct ul_model *model, unsigned char *arena)
+{
+    const struct ul_entry *entry = &model->entries[UL_ENTRY_SET_UP];
+    for (uint32_t k = 0; k < entry->input_count; k++) {
+        const struct ul_rt_tensor *input = &model->inputs[entry->inputs[k]];
+        memset(arena + input->offset_bytes, 0, (size_t)input->size_bytes);
+    }
+}
+
 /* Hands a data fault of `run` to the caller. */
 static inline enum ul_result ul_run_finish(const struct ul_model *model, const struct ul_run *run,
                                            struct ul_failure *failure)
@@ -352,10 +362,11 @@ static inline enum ul_result ul_run_end_init(const struct ul_model *model, void 
         result = ul_run_load_sections(model, source, (unsigned char *)arena, failure);
     if (result == UL_OK) {
         ul_run_fill_splats(model, (unsigned char *)arena);
+        ul_run_clear_kept(model, (unsigned char *)arena);
         if (model->start_threads != NULL && run.threads > 1)
             model->start_threads(run.threads);
-        if (model->setup != NULL)
-            model->setup((unsigned char *)arena, &run);
+        if (model->entries[UL_ENTRY_SET_UP].steps != NULL)
+            model->entries[UL_ENTRY_SET_UP].steps((unsigned char *)arena, &run);
         result = ul_run_finish(model, &run, failure);
     }
     if (result != UL_OK)
@@ -386,21 +397,22 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, source, failure);
 }
 
-/* One run with `threads` threads (see ul_run_threads). A NULL buffer of a tensor that lives in the
-   arena means that the caller puts the input there, or takes the output from there, on its own.
-   inputs, outputs, hook and failure may be NULL. */
-static inline enum ul_result ul_run_once_with(const struct ul_model *model, void *arena,
-                                              uint32_t threads, const void *const *inputs,
-                                              void *const *outputs, ul_step_hook *hook,
-                                              void *hook_context, struct ul_failure *failure)
+/* The entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a tensor
+   that lives in the arena means that the caller puts the input there, or takes the output from
+   there, on its own. inputs, outputs, hook and failure may be NULL. */
+static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t number,
+                                          void *arena, uint32_t threads, const void *const *inputs,
+                                          void *const *outputs, ul_step_hook *hook,
+                                          void *hook_context, struct ul_failure *failure)
 {
+    const struct ul_entry *entry = &model->entries[number];
     struct ul_failure unused;
     struct ul_run run;
     unsigned char *bytes = (unsigned char *)arena;
     if (failure == NULL)
         failure = &unused;
     memset(failure, 0, sizeof *failure);
-    enum ul_result result = ul_check_buffers(model, inputs, outputs, failure);
+    enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
     if (model->library != NULL && model->library->ready != NULL) {
@@ -414,15 +426,18 @@ static inline enum ul_result ul_run_once_with(const struct ul_model *model, void
     run.hook = hook;
     run.hook_context = hook_context;
     run.threads = ul_run_threads(model, threads);
-    for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++) {
+    for (uint32_t k = 0; inputs != NULL && k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
         const struct ul_rt_tensor *input = &model->inputs[i];
         if (input->space == UL_SPACE_ARENA && inputs[i] != NULL)
             memcpy(bytes + input->offset_bytes, inputs[i], (size_t)input->size_bytes);
     }
-    model->main(bytes, &run);
+    if (entry->steps != NULL)
+        entry->steps(bytes, &run);
     if (hook != NULL)
-        hook(hook_context, model->step_count);
-    for (uint32_t i = 0; outputs != NULL && i < model->output_count; i++) {
+        hook(hook_context, entry->step_end);
+    for (uint32_t k = 0; outputs != NULL && k < entry->output_count; k++) {
+        uint32_t i = entry->outputs[k];
         const struct ul_rt_tensor *output = &model->outputs[i];
         if (output->space == UL_SPACE_ARENA && outputs[i] != NULL)
             memcpy(outputs[i], bytes + output->offset_bytes, (size_t)output->size_bytes);
@@ -435,7 +450,15 @@ static inline enum ul_result ul_run_once(const struct ul_model *model, void *are
                                          ul_step_hook *hook, void *hook_context,
                                          struct ul_failure *failure)
 {
-    return ul_run_once_with(model, arena, 0, inputs, outputs, hook, hook_context, failure);
+    return ul_run_entry(model, UL_ENTRY_RUN, arena, 0, inputs, outputs, hook, hook_context,
+                        failure);
+}
+
+/* Gives what belongs to the arena from now on its first values; a NULL one stays what it is. */
+static inline enum ul_result ul_run_set_up(const struct ul_model *model, void *arena,
+                                           const void *const *inputs, struct ul_failure *failure)
+{
+    return ul_run_entry(model, UL_ENTRY_SET_UP, arena, 0, inputs, NULL, NULL, NULL, failure);
 }
 
 #endif

@@ -150,7 +150,9 @@ static void check_after_failure(void)
     }
     struct ul_weights_source source = {.size_bytes = file_bytes, .memory = file};
     struct ul_model model = model_model;
-    model.setup = meet_fault;
+    const struct ul_entry entries[] = {{"set_up", meet_fault, NULL, NULL, 0, 0, 0, 0},
+                                       model_model.entries[UL_ENTRY_RUN]};
+    model.entries = entries;
     CHECK(ul_run_init(&model, block, MODEL_ARENA_BYTES, &source, &failure) == UL_DATA_FAULT);
     CHECK(model_run(block, (const void *[]){x}, (void *[]){y}, NULL) == UL_NOT_READY);
     free(block);

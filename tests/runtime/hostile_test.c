@@ -19,7 +19,7 @@ struct sample {
 };
 
 static const int64_t dims[] = {2, 3};
-static const struct ul_rt_tensor tensor = {"x", UL_TYPE_F32, 2, dims, 24, UL_SPACE_ARENA, 0};
+static const struct ul_rt_tensor tensor = {"x", UL_TYPE_F32, 2, dims, 24, UL_SPACE_ARENA, 0, 0};
 static const float values[6] = {0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f};
 static const struct ul_model model = {
     .name = "sample", .arena_align = 64, .output_count = 1, .outputs = &tensor, .arena_bytes = 24};

@@ -104,7 +104,7 @@ static const struct ul_library library = {
     .heap_bytes = ul_library_heap_bytes,
 };
 
-static void run_main(unsigned char *a, struct ul_run *r)
+static void run_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0); /* conv */
     ul_library_run(&library, a, 0, (const void *const[]){a + 18624, a, a + 18432, a + 22720},
@@ -118,12 +118,12 @@ static void run_main(unsigned char *a, struct ul_run *r)
 
 static const int64_t input_dims_0[] = {1, 16, 8, 8};
 static const struct ul_rt_tensor inputs[] = {
-    {"x", UL_TYPE_F32, 4, input_dims_0, 4096, UL_SPACE_ARENA, 18624},
+    {"x", UL_TYPE_F32, 4, input_dims_0, 4096, UL_SPACE_ARENA, 18624, 0},
 };
 
 static const int64_t output_dims_0[] = {1, 32, 1, 1};
 static const struct ul_rt_tensor outputs[] = {
-    {"y", UL_TYPE_F32, 4, output_dims_0, 128, UL_SPACE_ARENA, 32960},
+    {"y", UL_TYPE_F32, 4, output_dims_0, 128, UL_SPACE_ARENA, 32960, 0},
 };
 
 static const struct ul_section sections[] = {
@@ -163,6 +163,12 @@ static const struct ul_range ranges[] = {
 };
 #endif
 
+static const uint32_t all[] = {0, 1};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", run_steps, all, all, MODEL_INPUT_COUNT, MODEL_OUTPUT_COUNT, 0, 3},
+};
+
 const struct ul_model model_model = {
     .name = "calls",
     .compiler = "by hand",
@@ -184,7 +190,8 @@ const struct ul_model model_model = {
 #endif
     .library = &library,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .main = run_main,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 3,
 #ifndef UL_NO_TABLES
     .range_count = 9,

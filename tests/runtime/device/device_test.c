@@ -252,8 +252,8 @@ static void test_hook(void)
         const void *inputs[] = {t.x, t.pick, &t.flag};
         void *outputs[] = {t.y, t.rows, &t.check};
         CHECK(model_open(&context, NULL, 0, NULL, &source, &failure) == UL_OK);
-        CHECK(model_model.device->functions->run(context, inputs, outputs, count_step, counts,
-                                                 &failure) == UL_OK);
+        CHECK(model_model.device->functions->run(context, UL_ENTRY_RUN, inputs, outputs, count_step,
+                                                 counts, &failure) == UL_OK);
         CHECK(same(&t, &wanted) && memcmp(counts, want, sizeof counts) == 0);
         model_close(context);
     }

@@ -47,14 +47,14 @@ static const int64_t four[] = {4};
 static const int64_t two[] = {2};
 static const int64_t matrix[] = {3, 4};
 static const struct ul_rt_tensor inputs[] = {
-    {"x", UL_TYPE_F32, 1, four, 16, INPUT, AT_X},
-    {"pick", UL_TYPE_I64, 1, two, 16, UL_SPACE_ARENA, AT_PICK},
-    {"flag", UL_TYPE_BOOL, 0, NULL, 1, UL_SPACE_ARENA, AT_FLAG},
+    {"x", UL_TYPE_F32, 1, four, 16, INPUT, AT_X, 0},
+    {"pick", UL_TYPE_I64, 1, two, 16, UL_SPACE_ARENA, AT_PICK, 0},
+    {"flag", UL_TYPE_BOOL, 0, NULL, 1, UL_SPACE_ARENA, AT_FLAG, 0},
 };
 static const struct ul_rt_tensor outputs[] = {
-    {"y", UL_TYPE_F32, 1, two, 8, OUTPUT, AT_X},
-    {"rows", UL_TYPE_F32, 2, matrix, 48, OUTPUT, AT_ROWS},
-    {"check", UL_TYPE_I64, 0, NULL, 8, UL_SPACE_ARENA, AT_CHECK},
+    {"y", UL_TYPE_F32, 1, two, 8, OUTPUT, AT_X, 0},
+    {"rows", UL_TYPE_F32, 2, matrix, 48, OUTPUT, AT_ROWS, 0},
+    {"check", UL_TYPE_I64, 0, NULL, 8, UL_SPACE_ARENA, AT_CHECK, 0},
 };
 
 static const struct ul_section sections[] = {{AT_W, 16, 4, NULL}, {AT_BIG, BIG_BYTES, 4, NULL}};
@@ -114,6 +114,12 @@ enum { RANGE_COUNT = sizeof ranges / sizeof *ranges };
 #endif
 #define WEIGHT_BYTES (83 + BIG_BYTES)
 
+static const uint32_t all[] = {0, 1, 2};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", NULL, all, all, 3, 3, 0, 7},
+};
+
 const struct ul_model model_model = {
     .name = "device",
     .compiler = "by hand",
@@ -131,6 +137,8 @@ const struct ul_model model_model = {
     .inputs = inputs,
     .outputs = outputs,
     .device = &device,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 7,
     .range_count = RANGE_COUNT,
     .view_count = 6,

@@ -71,7 +71,7 @@ static void spread(const float *z, float *wide)
 #endif
 }
 
-static void run_main(unsigned char *a, struct ul_run *r)
+static void run_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0);
     fill(UL_AT(float, a, 64), 0.0f);
@@ -95,10 +95,11 @@ static void run_main(unsigned char *a, struct ul_run *r)
 static const int64_t vector[] = {4};
 static const int64_t matrix[] = {3, 4};
 static const int64_t pairs[] = {4, 2};
-static const struct ul_rt_tensor inputs[] = {{"x", UL_TYPE_F32, 1, vector, 16, UL_SPACE_ARENA, 0}};
+static const struct ul_rt_tensor inputs[] = {
+    {"x", UL_TYPE_F32, 1, vector, 16, UL_SPACE_ARENA, 0, 0}};
 static const struct ul_rt_tensor outputs[] = {
-    {"rows", UL_TYPE_F32, 2, matrix, 48, UL_SPACE_ARENA, 192},
-    {"wide", UL_TYPE_F32, 2, pairs, 32, UL_SPACE_ARENA, 256},
+    {"rows", UL_TYPE_F32, 2, matrix, 48, UL_SPACE_ARENA, 192, 0},
+    {"wide", UL_TYPE_F32, 2, pairs, 32, UL_SPACE_ARENA, 256, 0},
 };
 
 static const struct ul_step steps[] = {
@@ -137,6 +138,12 @@ static const struct ul_range ranges[] = {
     }
 #endif
 
+static const uint32_t all[] = {0, 1};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", run_steps, all, all, 1, 2, 0, 7},
+};
+
 static const struct ul_model loop_model = {
     .name = "loop",
     .compiler = "by hand",
@@ -148,7 +155,8 @@ static const struct ul_model loop_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .main = run_main,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 7,
     .range_count = 7,
     .view_count = 7,

@@ -14,7 +14,7 @@
 #include "ul_program.h"
 #include "ul_run.h"
 
-static void run_main(unsigned char *a, struct ul_run *r)
+static void run_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0); /* pick */
     const float *w = UL_AT(const float, a, 64), *b = UL_AT(const float, a, 0);
@@ -25,10 +25,10 @@ static void run_main(unsigned char *a, struct ul_run *r)
 
 static const int64_t dims[] = {2};
 static const struct ul_rt_tensor inputs[] = {
-    {"pick", UL_TYPE_I64, 1, dims, 16, UL_SPACE_ARENA, 16777280},
+    {"pick", UL_TYPE_I64, 1, dims, 16, UL_SPACE_ARENA, 16777280, 0},
 };
 static const struct ul_rt_tensor outputs[] = {
-    {"y", UL_TYPE_F32, 1, dims, 8, UL_SPACE_ARENA, 16777344},
+    {"y", UL_TYPE_F32, 1, dims, 8, UL_SPACE_ARENA, 16777344, 0},
 };
 
 static const struct ul_section sections[] = {
@@ -49,6 +49,12 @@ static const struct ul_range ranges[] = {
     {"y", UL_ROW_OUTPUTS, 16777344, 8, 0, 1, UL_RANGE_NONE},
 };
 
+static const uint32_t all[] = {0, 1};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", run_steps, all, all, 1, 1, 0, 1},
+};
+
 static const struct ul_model paged_model = {
     .name = "paged",
     .compiler = "by hand",
@@ -64,7 +70,8 @@ static const struct ul_model paged_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .main = run_main,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 1,
     .range_count = 4,
     .view_count = 1,

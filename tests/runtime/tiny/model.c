@@ -63,7 +63,7 @@ static void k3(const float *UL_RESTRICT x, int64_t *UL_RESTRICT y)
     }
 }
 
-static void run_main(unsigned char *a, struct ul_run *r)
+static void run_steps(unsigned char *a, struct ul_run *r)
 {
     UL_STEP(r, 0); /* fc */
     k0(UL_AT(const float, a, 192), UL_AT(const float, a, 0), UL_AT(const float, a, 128),
@@ -79,15 +79,15 @@ static void run_main(unsigned char *a, struct ul_run *r)
 static const int64_t input_dims_0[] = {2, 8};
 static const int64_t input_dims_1[] = {3};
 static const struct ul_rt_tensor inputs[] = {
-    {"x", UL_TYPE_F32, 2, input_dims_0, 64, UL_SPACE_ARENA, 192},
-    {"pick", UL_TYPE_I64, 1, input_dims_1, 24, UL_SPACE_ARENA, 256},
+    {"x", UL_TYPE_F32, 2, input_dims_0, 64, UL_SPACE_ARENA, 192, 0},
+    {"pick", UL_TYPE_I64, 1, input_dims_1, 24, UL_SPACE_ARENA, 256, 0},
 };
 
 static const int64_t output_dims_0[] = {2, 3};
 static const int64_t output_dims_1[] = {2};
 static const struct ul_rt_tensor outputs[] = {
-    {"y", UL_TYPE_F32, 2, output_dims_0, 24, UL_SPACE_ARENA, 192},
-    {"label", UL_TYPE_I64, 1, output_dims_1, 16, UL_SPACE_ARENA, 256},
+    {"y", UL_TYPE_F32, 2, output_dims_0, 24, UL_SPACE_ARENA, 192, 0},
+    {"label", UL_TYPE_I64, 1, output_dims_1, 16, UL_SPACE_ARENA, 256, 0},
 };
 
 static const struct ul_section sections[] = {
@@ -130,6 +130,12 @@ static const struct ul_range ranges[] = {
 };
 #endif
 
+static const uint32_t all[] = {0, 1};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", run_steps, all, all, TINY_INPUT_COUNT, TINY_OUTPUT_COUNT, 0, 4},
+};
+
 const struct ul_model tiny_model = {
     .name = "tiny",
     .compiler = "by hand",
@@ -149,7 +155,8 @@ const struct ul_model tiny_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .main = run_main,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 4,
 #ifndef UL_NO_TABLES
     .range_count = 7,

@@ -34,25 +34,25 @@
 static const int64_t dims[] = {2, 3};
 static const int64_t empty[] = {0, 3};
 
-#define INPUT(type, size, input, output) {input, type, 2, dims, size, UL_SPACE_INPUT, 0},
-#define OUTPUT(type, size, input, output) {output, type, 2, dims, size, UL_SPACE_OUTPUT, 0},
+#define INPUT(type, size, input, output) {input, type, 2, dims, size, UL_SPACE_INPUT, 0, 0},
+#define OUTPUT(type, size, input, output) {output, type, 2, dims, size, UL_SPACE_OUTPUT, 0, 0},
 #define VIEW(type, size, input, output) {UL_SPACE_OUTPUT, 0, 0, type, 2, 0},
 
 static const struct ul_rt_tensor inputs[] = {
     EACH_TYPE(INPUT) /* and the two odd shapes */
-    {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_INPUT, 0},
-    {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_INPUT, 0},
+    {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_INPUT, 0, 0},
+    {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_INPUT, 0, 0},
 };
 
 static const struct ul_rt_tensor outputs[] = {
     EACH_TYPE(OUTPUT) /* */
-    {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_OUTPUT, 0},
-    {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_OUTPUT, 0},
+    {"scalar", UL_TYPE_F32, 0, NULL, 4, UL_SPACE_OUTPUT, 0, 0},
+    {"empty", UL_TYPE_I64, 2, empty, 0, UL_SPACE_OUTPUT, 0, 0},
 };
 
 enum { COUNT = sizeof inputs / sizeof inputs[0] };
 
-static void run_main(unsigned char *a, struct ul_run *r)
+static void run_steps(unsigned char *a, struct ul_run *r)
 {
     (void)a;
     UL_STEP(r, 0);
@@ -66,6 +66,13 @@ static const struct ul_rt_view views[] = {EACH_TYPE(VIEW)};
 static const struct ul_step steps[] = {{"copy", "memcpy", "copy", "Identity", 0, 1, 0, 0, 0.0, 0}};
 static const struct ul_range ranges[1] = {
     {"nothing", UL_ROW_ACTIVATIONS, 0, 0, 0, 1, UL_RANGE_NONE}};
+
+static const uint32_t all[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
+                               10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+static const struct ul_entry entries[] = {
+    {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
+    {"run", run_steps, all, all, COUNT, COUNT, 0, 1},
+};
 
 static const struct ul_model types_model = {
     .name = "types \"quoted\"\n",
@@ -82,7 +89,8 @@ static const struct ul_model types_model = {
 #else
     .isa = (uint32_t)UL_ISA_COMPILED,
 #endif
-    .main = run_main,
+    .entry_count = 2,
+    .entries = entries,
     .step_count = 1,
     .range_count = 0,
     .view_count = 1,
