@@ -168,6 +168,9 @@ struct ul_scan {
 
 void ul_scan_init(struct ul_scan *scan, struct ul_arena *arena, const char *text,
                   struct ul_diag *diag);
+/* The same on bytes as a file has them, which are copied; one that is 0 is UL_INVALID. */
+enum ul_status ul_scan_open(struct ul_scan *scan, struct ul_arena *arena, const char *bytes,
+                            uint64_t size_bytes, struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_scan_fail(struct ul_scan *scan, const char *wanted);
 void ul_scan_skip_blanks(struct ul_scan *scan);
 /* Whether the token stands next; `accept` also passes it. A word must not go on after its end. */

@@ -33,6 +33,18 @@ void ul_scan_init(struct ul_scan *scan, struct ul_arena *arena, const char *text
     skip_empty_lines(scan);
 }
 
+enum ul_status ul_scan_open(struct ul_scan *scan, struct ul_arena *arena, const char *bytes,
+                            uint64_t size_bytes, struct ul_diag *diag)
+{
+    char *text = ul_arena_alloc(arena, ul_size_add_or_die(size_bytes, 1));
+    if (size_bytes > 0)
+        memcpy(text, bytes, size_bytes);
+    if (memchr(text, '\0', size_bytes) != NULL)
+        return ul_diag_set(diag, UL_INVALID, "not text: it has a byte that is 0");
+    ul_scan_init(scan, arena, text, diag);
+    return UL_OK;
+}
+
 enum ul_status ul_scan_fail(struct ul_scan *scan, const char *wanted)
 {
     char near[24];

@@ -63,6 +63,10 @@ enum ul_status ul_cli_check_folder(struct ul_cli_job *job, const char *option,
 /* Whether a result goes to standard output, which then has that alone. */
 bool ul_cli_stdout_is_taken(const struct ul_cli_job *job);
 
+/* problem_file.c: the problem in text that the file is; NULL where it is something else. */
+enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
+                                   struct ul_problem **problem) UL_MUST_CHECK;
+
 /* print.c */
 
 /* A compile's text on standard output. */

@@ -135,14 +135,16 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                        (unsigned long long)result->smallest_budget_bytes);
 }
 
-static enum ul_status solve(struct ul_cli_job *job)
+static enum ul_status solve_graph(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
-    if (job->files.count != 1)
-        return ul_diag_set(&job->compile.diag, UL_USAGE, "give one graph: ullage solve GRAPH.json");
     struct ul_solve_graph graph;
     struct ul_solve_result result;
     double start = ul_clock_seconds();
+    if (options->output != NULL)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "-o is for the plan of a problem in text; a graph's order is written "
+                           "by --json");
     UL_TRY(read_graph(job, &graph));
     const struct ul_compile_options *given = &job->compile.options;
     struct ul_solve_options solving = {.order = given->order,
@@ -163,10 +165,99 @@ static enum ul_status solve(struct ul_cli_job *job)
     return result.fits ? UL_OK : misfit(job, &graph, &result, solving.budget_bytes);
 }
 
+/* ---- A problem in text ---- */
+
+static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, double seconds)
+{
+    ul_text_put(text, "{\n");
+    put_number(text, "reserved_bytes", plan->reserved_bytes[0]);
+    put_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
+    put_number(text, "orders_lower_bound_bytes", plan->orders_lower_bound_bytes);
+    put_number(text, "lower_bound_bytes", plan->lower_bound_bytes);
+    put_number(text, "cost", plan->cost);
+    put_number(text, "base_cost", plan->base_cost);
+    ul_text_printf(text, "  \"overhead\": %.9g,\n",
+                   ratio(plan->cost - plan->base_cost, plan->base_cost));
+    put_flag(text, "optimal", plan->optimal);
+    put_flag(text, "fits", plan->fits);
+    put_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
+    ul_text_put(text, "  \"method\": {\"order\": ");
+    ul_text_put_json(text, plan->order_method);
+    ul_text_put(text, ", \"remat\": ");
+    ul_text_put_json(text, plan->remat_method);
+    ul_text_put(text, ", \"pack\": ");
+    ul_text_put_json(text, plan->pack_method);
+    ul_text_printf(text, "},\n  \"seconds\": %.3f\n}\n", seconds);
+}
+
+static void print_plan_summary(const struct ul_plan *plan, double seconds)
+{
+    printf("reserved     %llu bytes (bound %llu)\n", (unsigned long long)plan->reserved_bytes[0],
+           (unsigned long long)plan->lower_bound_bytes);
+    printf("cost         %llu (%.4f %% above %llu)\n", (unsigned long long)plan->cost,
+           100.0 * ratio(plan->cost - plan->base_cost, plan->base_cost),
+           (unsigned long long)plan->base_cost);
+    printf("method       order %s, recomputation %s, packing %s; %.3f s%s%s\n", plan->order_method,
+           plan->remat_method, plan->pack_method, seconds,
+           plan->stopped_by_time ? ", stopped by the time limit" : "",
+           plan->optimal ? ", proven optimal" : "");
+}
+
+static enum ul_status write_plan(struct ul_cli_job *job, const struct ul_plan *plan, double seconds)
+{
+    const struct ul_cli_options *options = &job->options;
+    struct ul_text text;
+    if (options->output != NULL) {
+        ul_text_init(&text, &job->compile.keep);
+        ul_plan_print(&text, plan);
+        UL_TRY(ul_file_write(options->output, text.data, text.length, &job->compile.diag));
+    }
+    if (options->json != NULL) {
+        ul_text_init(&text, &job->compile.keep);
+        put_plan_json(&text, plan, seconds);
+        UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
+    }
+    if (!ul_cli_stdout_is_taken(job))
+        print_plan_summary(plan, seconds);
+    return UL_OK;
+}
+
+static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_problem *problem)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan plan;
+    double start = ul_clock_seconds();
+    if (job->options.budget_fraction > 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--budget-fraction is of a graph's published order, which a problem "
+                           "has not; give --budget");
+    UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &plan, &compile->diag));
+    UL_TRY(write_plan(job, &plan, ul_clock_seconds() - start));
+    if (plan.fits)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_NO_FIT,
+                       "no plan within %llu bytes was found; the smallest budget known to work is "
+                       "%llu",
+                       (unsigned long long)planning.budget_bytes,
+                       (unsigned long long)plan.smallest_budget_bytes);
+}
+
+static enum ul_status solve(struct ul_cli_job *job)
+{
+    struct ul_problem *problem;
+    if (job->files.count != 1)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "give one graph or problem: ullage solve GRAPH.json");
+    UL_TRY(ul_cli_read_problem(job, job->files.items[0], &problem));
+    return problem != NULL ? solve_problem(job, problem) : solve_graph(job);
+}
+
 const struct ul_cli_command ul_command_solve = {
     .name = "solve",
-    .arguments = "GRAPH.json [--budget SIZE | --budget-fraction F] [options]",
-    .summary = "Orders an abstract graph and recomputes within a budget of live bytes.",
+    .arguments = "GRAPH.json|PROBLEM [--budget SIZE | --budget-fraction F] [options]",
+    .summary = "Orders an abstract graph and recomputes within a budget of live bytes; or plans a "
+               "problem that plan --print-problem wrote.",
     .group = "the planner alone",
     .bit = UL_IN_SOLVE,
     .run = solve};

@@ -193,26 +193,6 @@ static enum ul_status read_ranges(struct reader *reader, const struct ul_problem
     return read_classes(reader, plan);
 }
 
-/* First range of each value, by the order that plans keep: value, copy, then scratch. */
-static enum ul_status index_ranges(struct reader *reader, const struct ul_problem *problem,
-                                   struct ul_plan *plan)
-{
-    plan->value_ranges = UL_NEW_ARRAY(reader->arena, uint32_t, (uint64_t)problem->value_count + 1);
-    uint32_t at = 0;
-    for (uint32_t value = 0; value < problem->value_count; value++) {
-        plan->value_ranges[value] = at;
-        while (at < plan->range_count && plan->ranges[at].value == value)
-            at++;
-    }
-    plan->value_ranges[problem->value_count] = at;
-    for (; at < plan->range_count; at++) {
-        if (plan->ranges[at].value != UL_PLAN_NONE)
-            return ul_diag_set(reader->diag, UL_INVALID,
-                               "\"ranges\" are not in order of value, copy, then scratch");
-    }
-    return UL_OK;
-}
-
 static enum ul_status read_rows(struct reader *reader, struct ul_plan *plan)
 {
     const json_t *rows = json_object_get(reader->root, "rows");
@@ -294,7 +274,7 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(check_claims(reader, plan));
     UL_TRY(read_positions(reader, problem, plan));
     UL_TRY(read_ranges(reader, problem, plan));
-    return index_ranges(reader, problem, plan);
+    return ul_plan_index_ranges(reader->arena, problem, plan, reader->diag);
 }
 
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,

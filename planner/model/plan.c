@@ -17,6 +17,25 @@ const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint3
     return NULL;
 }
 
+enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,
+                                    struct ul_plan *plan, struct ul_diag *diag)
+{
+    plan->value_ranges = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)problem->value_count + 1);
+    uint32_t at = 0;
+    for (uint32_t value = 0; value < problem->value_count; value++) {
+        plan->value_ranges[value] = at;
+        while (at < plan->range_count && plan->ranges[at].value == value)
+            at++;
+    }
+    plan->value_ranges[problem->value_count] = at;
+    for (; at < plan->range_count; at++) {
+        if (plan->ranges[at].value != UL_PLAN_NONE)
+            return ul_diag_set(diag, UL_INVALID,
+                               "the ranges are not in order of value, copy, then scratch");
+    }
+    return UL_OK;
+}
+
 struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan *plan)
 {

@@ -104,10 +104,26 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
                             const struct ul_plan *plan);
 /* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
+/* Fills value_ranges for ranges that were read. UL_INVALID: they are not in order. */
+enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,
+                                    struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 /* The range that holds `value` at `position` (the copy that a read there sees), or NULL. Where a
  * position rewrites a value into a fresh copy, that is the newer one. */
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
                                                uint32_t position);
+
+/* plan_text.c: planner/README.md has the grammar. What is printed is read back to a plan that
+ * prints the same bytes; what else is read is the checker's to judge. UL_INVALID with the line. */
+
+void ul_plan_print(struct ul_text *text, const struct ul_plan *plan);
+/* Whether these bytes begin as a plan in text does. */
+bool ul_plan_is_text(const char *text, uint64_t size_bytes);
+enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                             const struct ul_problem *problem, struct ul_plan *plan,
+                             struct ul_diag *diag) UL_MUST_CHECK;
+/* Positions alone, to which ul_plan_complete makes the rest. */
+enum ul_status ul_positions_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
+                                  struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* check.c: shares no code with the rest of the folder. */
 

@@ -32,6 +32,7 @@ enum ul_plan_class {
 };
 enum { UL_PLAN_CLASS_COUNT = UL_PLAN_OUTPUTS + 1 };
 const char *ul_plan_class_name(enum ul_plan_class class); /* "weights", as reports say it */
+bool ul_plan_class_accept(struct ul_scan *scan, enum ul_plan_class *class);
 
 /* A value is a base buffer: views of it are the caller's affair, and a use of a view is a use of
  * the value. It is live from the first position that writes it (from the start, if so flagged)

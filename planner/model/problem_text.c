@@ -27,6 +27,16 @@ const char *ul_plan_class_name(enum ul_plan_class class)
     return class_names[class];
 }
 
+bool ul_plan_class_accept(struct ul_scan *scan, enum ul_plan_class *class)
+{
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++) {
+        *class = (enum ul_plan_class)i;
+        if (ul_scan_accept_word(scan, class_names[i]))
+            return true;
+    }
+    return false;
+}
+
 /* ---- Printing ---- */
 
 static void put_name(struct ul_text *text, const char *name)
@@ -245,22 +255,13 @@ static enum ul_status parse_step(struct parser *p)
     return UL_OK;
 }
 
-static enum ul_status parse_class(struct parser *p, enum ul_plan_class *class)
-{
-    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++) {
-        *class = (enum ul_plan_class)i;
-        if (ul_scan_accept_word(&p->scan, ul_plan_class_name(*class)))
-            return UL_OK;
-    }
-    return ul_scan_fail(&p->scan, "a class");
-}
-
 static enum ul_status parse_value(struct parser *p)
 {
     struct ul_plan_value value = ul_plan_value_make(NULL, UL_PLAN_WEIGHTS, 0);
     UL_TRY(parse_id(p, p->problem->value_count));
     UL_TRY(parse_name(p, &value.name));
-    UL_TRY(parse_class(p, &value.class));
+    if (!ul_plan_class_accept(&p->scan, &value.class))
+        return ul_scan_fail(&p->scan, "a class");
     UL_TRY(ul_scan_u64(&p->scan, &value.size_bytes));
     UL_TRY(parse_number(p, "align", &value.alignment_bytes));
     UL_TRY(parse_small(p, "space", &value.space));
@@ -335,13 +336,9 @@ bool ul_problem_is_text(const char *text, uint64_t size_bytes)
 enum ul_status ul_problem_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                 struct ul_problem **problem, struct ul_diag *diag)
 {
-    char *copy = ul_arena_alloc(arena, ul_size_add_or_die(size_bytes, 1));
-    memcpy(copy, text, size_bytes);
-    if (memchr(copy, '\0', size_bytes) != NULL)
-        return ul_diag_set(diag, UL_INVALID, "not text: it has a byte that is 0");
     struct parser p = {.problem = ul_problem_new(arena)};
+    UL_TRY(ul_scan_open(&p.scan, arena, text, size_bytes, diag));
     ul_arena_init(&p.scratch);
-    ul_scan_init(&p.scan, arena, copy, diag);
     enum ul_status status = parse_problem(&p);
     ul_arena_done(&p.scratch);
     if (status == UL_OK)

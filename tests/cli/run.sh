@@ -234,6 +234,19 @@ expect 0 'needs' "$ullage" plan "$digits" --shape x=1,1,8,8 --plan plan.json
 expect 0 '^ok: ' "$ullage" check "$digits" plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
+# a problem in text is planned and checked without its model
+"$ullage" plan "$digits" --dim N=1 --print-problem digits.problem --json on.json >/dev/null
+expect 0 '^reserved ' "$ullage" solve digits.problem -o digits.plan
+expect 0 '^ok: ' "$ullage" check digits.problem digits.plan
+expect 0 '^ok: ' "$ullage" check digits.problem on.json
+got=$("$ullage" solve digits.problem --json - | grep -E '"(reserved_bytes|cost)"')
+[ "$got" = "$(grep -E '^  "(reserved_bytes|cost)"' on.json)" ] || fail "solve differs from plan: $got"
+sed 's/^reserved ./reserved 9/' digits.plan >odd.plan
+expect 6 'odd.plan: space 0: reserves' "$ullage" check digits.problem odd.plan
+sed '3s/.*/value fish/' digits.problem >odd.problem
+expect 2 'odd.problem: line 3: expected a number' "$ullage" solve odd.problem
+expect 4 'smallest budget known to work is [0-9]' "$ullage" solve digits.problem --budget 64
+
 # two outputs in place of one input: at that one step they would overwrite each other
 data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')
 take_over_twice() { # TEST EDIT

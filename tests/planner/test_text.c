@@ -1,5 +1,5 @@
-/* Problems in text: what is printed is read back to the same bytes; whatever else is read ends in a
- * problem that can be planned or in a message. */
+/* Problems and plans in text: what is printed is read back to the same bytes; whatever else is read
+ * ends in a problem that can be planned or in a message. */
 #include "planner/solve/solve.h"
 #include "random.h"
 
@@ -37,6 +37,37 @@ static void assert_reads_back(struct ul_arena *arena, const struct ul_problem *p
     struct ul_problem *again = read(arena, text.data, text.length, &diag);
     assert_string_equal(diag.text, "");
     assert_string_equal(print(arena, again).data, text.data);
+}
+
+static struct ul_text print_plan(struct ul_arena *arena, const struct ul_plan *plan)
+{
+    struct ul_text text;
+    ul_text_init(&text, arena);
+    ul_plan_print(&text, plan);
+    return text;
+}
+
+/* A plan in text says the same, and the checker finds it as good. */
+static void test_random_plans_read_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct ul_arena arena;
+        struct ul_diag diag = {.status = UL_OK};
+        struct ul_plan plan, again;
+        struct ul_plan_options options = {.pack = UL_PACK_GREEDY, .order = UL_ORDER_FILE};
+        ul_arena_init(&arena);
+        struct ul_problem *problem = random_problem(&arena, seed, 20);
+        assert_int_equal(ul_plan_solve(&arena, problem, &options, &plan, &diag), UL_OK);
+        struct ul_text text = print_plan(&arena, &plan);
+        enum ul_status status =
+            ul_plan_parse(&arena, text.data, text.length, problem, &again, &diag);
+        assert_string_equal(diag.text, "");
+        assert_int_equal(status, UL_OK);
+        assert_string_equal(print_plan(&arena, &again).data, text.data);
+        assert_int_equal(ul_plan_check(&arena, problem, &again, &diag), UL_OK);
+        ul_arena_done(&arena);
+    }
 }
 
 static void test_random_problems_read_back(void **state)
@@ -202,14 +233,42 @@ static void test_damaged_text_is_planned_or_refused(void **state)
     assert_true(read_count > 500 && refused_count > 500);
 }
 
+/* The checker says what is wrong with whatever can be read. */
+static void test_damaged_plans_are_checked_or_refused(void **state)
+{
+    (void)state;
+    uint64_t random = 5;
+    uint32_t read_count = 0;
+    for (uint32_t i = 0; i < 3000; i++) {
+        struct ul_arena arena;
+        struct ul_diag diag = {.status = UL_OK};
+        struct ul_plan plan;
+        struct ul_plan_options options = {.pack = UL_PACK_GREEDY, .order = UL_ORDER_FILE};
+        ul_arena_init(&arena);
+        struct ul_problem *problem = random_problem(&arena, 1 + i % 64, 9);
+        assert_int_equal(ul_plan_solve(&arena, problem, &options, &plan, &diag), UL_OK);
+        struct ul_text text = print_plan(&arena, &plan);
+        size_t length = text_damage(text.data, text.length, &random);
+        enum ul_status status = ul_plan_parse(&arena, text.data, length, problem, &plan, &diag);
+        read_count += status == UL_OK;
+        if (status == UL_OK)
+            status = ul_plan_check(&arena, problem, &plan, &diag);
+        assert_true(status == UL_OK ? diag.text[0] == '\0' : diag.text[0] != '\0');
+        ul_arena_done(&arena);
+    }
+    assert_true(read_count > 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_problems_read_back),
+        cmocka_unit_test(test_random_plans_read_back),
         cmocka_unit_test(test_every_word_reads_back),
         cmocka_unit_test(test_comments_and_blanks_count_for_nothing),
         cmocka_unit_test(test_messages_name_the_line),
         cmocka_unit_test(test_damaged_text_is_planned_or_refused),
+        cmocka_unit_test(test_damaged_plans_are_checked_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

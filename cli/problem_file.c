@@ -1,0 +1,23 @@
+/* Problems in text, where a graph or a model may stand too: told apart by their first bytes. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
+                                   struct ul_problem **problem)
+{
+    struct ul_compile *compile = &job->compile;
+    struct ul_file file;
+    *problem = NULL;
+    if (strcmp(path, "-") == 0) /* read once, by whoever reads what else it may be */
+        return UL_OK;
+    UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
+    const char *text = (const char *)file.data;
+    enum ul_status status = UL_OK;
+    if (ul_problem_is_text(text, file.size_bytes))
+        status = ul_problem_parse(&compile->keep, text, file.size_bytes, problem, &compile->diag);
+    ul_file_unmap(&file);
+    if (status != UL_OK)
+        ul_diag_prefix(&compile->diag, path);
+    return status;
+}
