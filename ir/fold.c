@@ -24,7 +24,7 @@ static bool foldable(const struct ul_graph *graph, const struct ul_node *node)
     if (op->map == NULL && op->expression == NULL && op->lower == NULL)
         return false;
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i] != UL_NONE && graph->values[node->inputs[i]].tensor == NULL)
+        if (node->inputs[i] != UL_NONE && ul_graph_get_constant(graph, node->inputs[i]) == NULL)
             return false;
     }
     for (uint32_t i = 0; i < node->output_count; i++) {

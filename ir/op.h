@@ -22,13 +22,15 @@ enum ul_op_flag {
                                     that repeat */
     UL_OP_COMBINES = 1u << 6,    /* stores elements of its output more than once and reads them
                                     back (scatter): nothing is fused behind it */
-    UL_OP_SPATIAL = 1u << 7,    /* input 0 (Concat: each) and output 0 are [batch, channels, space],
-                                   and best lie in memory alike, no matter how */
-    UL_OP_CONVOLVES = 1u << 8,  /* the same, but by far the best with channels innermost, each for
-                                   itself */
-    UL_OP_GROWS = 1u << 9,      /* its results easily leave the range of f16 where inputs do not */
-    UL_OP_MULTIPLIES = 1u << 10 /* adds up products of inputs 0 and 1: libraries and tensor cores
-                                   want both stored alike */
+    UL_OP_SPATIAL = 1u << 7,   /* input 0 (Concat: each) and output 0 are [batch, channels, space],
+                                  and best lie in memory alike, no matter how */
+    UL_OP_CONVOLVES = 1u << 8, /* the same, but by far the best with channels innermost, each for
+                                  itself */
+    UL_OP_GROWS = 1u << 9,     /* its results easily leave the range of f16 where inputs do not */
+    UL_OP_MULTIPLIES = 1u << 10, /* adds up products of inputs 0 and 1: libraries and tensor cores
+                                    want both stored alike */
+    UL_OP_RESHAPES = 1u << 12,   /* the elements of input 0 in their order, in other dimensions */
+    UL_OP_JOINS = 1u << 13       /* its inputs side by side; each may lie in the output already */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

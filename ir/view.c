@@ -141,7 +141,7 @@ bool ul_node_is_view(const struct ul_graph *graph, ul_node_id id)
     ul_view_fn *hook = ul_op_get(node->op)->view;
     if (node->input_count == 0 || node->inputs[0] == UL_NONE)
         return false;
-    if (node->op == UL_OP_Concat)
+    if ((ul_op_get(node->op)->flags & UL_OP_JOINS) != 0)
         return concat_is_view(graph, node);
     if (hook == NULL)
         return false;

@@ -24,8 +24,7 @@ uint64_t ul_edit_weight_bytes(const struct ul_graph *graph, ul_value_id id)
 
 bool ul_edit_is_reshape(enum ul_op op)
 {
-    return op == UL_OP_Reshape || op == UL_OP_Squeeze || op == UL_OP_Unsqueeze ||
-           op == UL_OP_Flatten;
+    return (ul_op_get(op)->flags & UL_OP_RESHAPES) != 0;
 }
 
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value)

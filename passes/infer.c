@@ -345,8 +345,7 @@ static enum ul_status loop_rounds(struct infer *infer, ul_node_id id, int64_t *r
     if (ul_type_elements(&count->type) != 1 || !ul_dtype_get(count->type.dtype)->is_integer)
         return fail(infer, id, UL_INVALID, "its trip count must be one integer");
     *rounds = ul_tensor_get_int(count, 0);
-    const struct ul_tensor *first =
-        node->inputs[1] == UL_NONE ? NULL : ul_graph_get_constant(graph, node->inputs[1]);
+    const struct ul_tensor *first = ul_graph_get_constant(graph, node->inputs[1]);
     if (first != NULL && ul_type_elements(&first->type) == 1 && ul_tensor_get_int(first, 0) == 0)
         *rounds = 0;
     *rounds = *rounds < 0 ? 0 : *rounds;
@@ -401,9 +400,9 @@ static enum ul_status infer_loop(struct infer *infer, ul_node_id id, uint32_t de
     const struct ul_value *again = &graph->values[block->outputs[0]];
     if (again->type.dtype != UL_BOOL || ul_type_elements(&again->type) != 1)
         return fail(infer, id, UL_INVALID, "its body's condition must be one bool");
-    bool counted = again->tensor != NULL && ul_tensor_get_int(again->tensor, 0) != 0;
-    const struct ul_tensor *first =
-        node->inputs[1] == UL_NONE ? NULL : ul_graph_get_constant(graph, node->inputs[1]);
+    const struct ul_tensor *known = ul_graph_get_constant(graph, block->outputs[0]);
+    bool counted = known != NULL && ul_tensor_get_int(known, 0) != 0;
+    const struct ul_tensor *first = ul_graph_get_constant(graph, node->inputs[1]);
     counted = counted && (node->inputs[1] == UL_NONE || first != NULL);
     /* Without a first condition the specification ignores those of the body; onnxruntime, whose
      * results count, starts with true and heeds them. */

@@ -96,7 +96,7 @@ static void join(struct layout *layout, ul_value_id a, ul_value_id b)
 static bool carries(const struct ul_node *node, uint32_t input)
 {
     uint32_t flags = row_of(node)->flags;
-    if ((flags & UL_OP_ELEMENTWISE) != 0 || node->op == UL_OP_Concat)
+    if ((flags & (UL_OP_ELEMENTWISE | UL_OP_JOINS)) != 0)
         return true;
     return (flags & UL_OP_SPATIAL) != 0 && input == 0;
 }
@@ -231,7 +231,7 @@ static uint64_t mixed_bytes(const struct layout *layout, const struct ul_node *n
             layout->graph->values[input].type.rank != layout->graph->values[output].type.rank ||
             innermost(layout, input) == UL_NONE || innermost(layout, output) == UL_NONE)
             continue;
-        bool large = node->op == UL_OP_Concat || (row_of(node)->flags & UL_OP_ELEMENTWISE) == 0 ||
+        bool large = (row_of(node)->flags & UL_OP_ELEMENTWISE) == 0 ||
                      bytes_of(layout, input) >= bytes_of(layout, output) / 2;
         if (large && innermost(layout, input) != innermost(layout, output))
             mixed += bytes_of(layout, input);

@@ -31,7 +31,7 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 
 /* Turns a node output that is known into a weight and frees the node of it. */
 void ul_edit_make_weight(struct ul_graph *graph, ul_value_id value);
-/* Reshape and what it can stand for. */
+/* The elements of its input in their order, in other dimensions. */
 bool ul_edit_is_reshape(enum ul_op op);
 /* Before views are known: elements that lie densely, so that a reshape of the value is a view. */
 bool ul_edit_is_dense(const struct ul_graph *graph, ul_value_id value);

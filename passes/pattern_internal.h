@@ -73,7 +73,7 @@ bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root);
  * not). False: it is no step. */
 bool ul_pattern_step(struct ul_pattern *pattern, const char *name, ul_value_id *value);
 
-/* pattern_text.c: patterns as rows of text.
+/* pattern_text.c: patterns as rows of text. A row begins with an operator or is a product.
  *
  *      0.5 * x * (1 + Erf(0.70710678 * x)) -> Gelu(x)
  *      x * Sigmoid($a * x) -> Swish(x) {alpha=$a}

@@ -135,21 +135,25 @@ static bool is_rotary(const struct ul_pattern *pattern, const struct ul_slots *s
 #define INVERSE(v) "(Reciprocal(" ROOT(v) ") | Div(1, " ROOT(v) ") | Pow(" v ", -0.5))"
 #define VARIANCE(v) "ReduceMean[i..](Mul(" v ", " v ") | Pow(" v ", 2)) + $e"
 /* `first`, which is v, by the root of the variance of v. */
-#define NORMAL(first, v)                                                                           \
-    "(Div(" first ", " ROOT(VARIANCE(v)) ") | Mul(" first ", " INVERSE(VARIANCE(v)) "))"
-#define CENTRED NORMAL("v=Sub(x, ReduceMean[i..](x))", "v")
-#define RMS NORMAL("x", "x")
+#define DIVIDED(first, v) "Div(" first ", " ROOT(VARIANCE(v)) ")"
+#define MULTIPLIED(first, v) "Mul(" first ", " INVERSE(VARIANCE(v)) ")"
+#define LAYER_OF(way) way("v=Sub(x, ReduceMean[i..](x))", "v")
+#define RMS_OF(way) way("x", "x")
+#define LAYER "(" LAYER_OF(DIVIDED) " | " LAYER_OF(MULTIPLIED) ")"
+#define RMS "(" RMS_OF(DIVIDED) " | " RMS_OF(MULTIPLIED) ")"
 #define NORM_SETS " {axis=[i], epsilon=$e}"
 #define GELU(gate) "0.5 * x * (1 + " gate ")"
 #define TANH "0.79788456080286535588 * "
 
 /* The first that matches wins. */
 static const struct ul_pattern_row rows[] = {
-    {CENTRED " -> LayerNormalization(x, 1)" NORM_SETS, is_norm},
-    {"Mul(" CENTRED ", s) -> LayerNormalization(x, s)" NORM_SETS, is_norm},
-    {"Add(" CENTRED ", b) -> LayerNormalization(x, 1, b)" NORM_SETS, is_norm},
-    {"Add(Mul(" CENTRED ", s), b) -> LayerNormalization(x, s, b)" NORM_SETS, is_norm},
-    {RMS " -> RMSNormalization(x, 1)" NORM_SETS, is_rms},
+    {LAYER_OF(DIVIDED) " -> LayerNormalization(x, 1)" NORM_SETS, is_norm},
+    {LAYER_OF(MULTIPLIED) " -> LayerNormalization(x, 1)" NORM_SETS, is_norm},
+    {"Mul(" LAYER ", s) -> LayerNormalization(x, s)" NORM_SETS, is_norm},
+    {"Add(" LAYER ", b) -> LayerNormalization(x, 1, b)" NORM_SETS, is_norm},
+    {"Add(Mul(" LAYER ", s), b) -> LayerNormalization(x, s, b)" NORM_SETS, is_norm},
+    {RMS_OF(DIVIDED) " -> RMSNormalization(x, 1)" NORM_SETS, is_rms},
+    {RMS_OF(MULTIPLIED) " -> RMSNormalization(x, 1)" NORM_SETS, is_rms},
     {"Mul(" RMS ", s) -> RMSNormalization(x, s)" NORM_SETS, is_rms},
     {"Add(Mul(x, c), Mul(t=Concat[last](Neg(High(x)), Low(x)), s)) -> FusedRotary(x, c, s)",
      is_rotary},
@@ -176,9 +180,6 @@ static const struct ul_pattern_row rows[] = {
 
 bool ul_pattern_rows(struct ul_pattern *pattern, ul_node_id root)
 {
-    enum ul_op op = pattern->graph->nodes[root].op;
-    if (op != UL_OP_Add && op != UL_OP_Mul && op != UL_OP_Div && op != UL_OP_Concat)
-        return false; /* no row begins with it */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (ul_pattern_rewrite(pattern, &rows[i], root))
             return true;

@@ -363,6 +363,16 @@ static bool solve(const struct match *match, const struct state *state)
     return found;
 }
 
+/* The row begins with the operator, or is a product. */
+static bool can_begin(const char *text, enum ul_op op)
+{
+    const char *name = ul_op_get(op)->name;
+    size_t length = strlen(name);
+    return isupper((unsigned char)*text)
+               ? strncmp(text, name, length) == 0 && !isalpha((unsigned char)text[length])
+               : op == UL_OP_Mul || op == UL_OP_Div;
+}
+
 bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row *row,
                         ul_node_id root)
 {
@@ -370,6 +380,8 @@ bool ul_pattern_rewrite(struct ul_pattern *pattern, const struct ul_pattern_row 
     UL_ASSERT(arrow != NULL);
     const struct match match = {pattern, row, arrow + 2};
     struct state state;
+    if (!can_begin(row->text, pattern->graph->nodes[root].op))
+        return false;
     memset(&state, 0, sizeof state);
     ul_pattern_begin(pattern, root);
     push(&state, trim(row->text, arrow), pattern->graph->nodes[root].outputs[0]);

@@ -59,7 +59,7 @@ static bool has_bit(uint32_t mask, uint32_t place)
 static bool is_elementwise(const struct ul_node *node)
 {
     const struct ul_op_info *row = ul_op_get(node->op);
-    return (row->flags & UL_OP_ELEMENTWISE) != 0 || row->view != NULL || node->op == UL_OP_Concat;
+    return (row->flags & (UL_OP_ELEMENTWISE | UL_OP_JOINS)) != 0 || row->view != NULL;
 }
 
 /* ---- Weights ---- */

@@ -89,18 +89,12 @@ static struct ul_node *maker(const struct simplify *simplify, ul_value_id value)
     return info->kind == UL_VALUE_NODE ? &simplify->graph->nodes[info->producer] : NULL;
 }
 
-static bool reshapes(const struct ul_node *node)
-{
-    return node->op != UL_OP_NONE && ul_op_get(node->op)->map == ul_op_get(UL_OP_Reshape)->map &&
-           node->output_count == 1;
-}
-
 static void join_reshapes(struct simplify *simplify, ul_node_id id)
 {
     struct ul_graph *graph = simplify->graph;
     struct ul_node *node = &graph->nodes[id];
     const struct ul_node *before = maker(simplify, node->inputs[0]);
-    if (before == NULL || !reshapes(before))
+    if (before == NULL || !ul_edit_is_reshape(before->op))
         return;
     const struct ul_type type = *type_of(simplify, node->outputs[0]);
     const char *name = ul_arena_printf(graph->arena, "%s.shape", node->name);
@@ -228,7 +222,7 @@ static void simplify_node(struct simplify *simplify, ul_node_id id)
     ul_rewrite_inputs(&simplify->rewrite, id);
     if (node->op == UL_OP_Concat)
         drop_empty_operands(simplify, node);
-    if (reshapes(node))
+    if (ul_edit_is_reshape(node->op))
         join_reshapes(simplify, id);
     else if (node->op == UL_OP_Transpose)
         join_transposes(simplify, id);

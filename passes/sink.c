@@ -45,9 +45,9 @@ static bool same_dims(const struct ul_type *a, const struct ul_type *b)
 /* Made by a kernel that what follows may become part of. */
 static bool is_computed(const struct sink *sink, ul_value_id value)
 {
-    const uint32_t alone = UL_OP_CONTROL | UL_OP_RANDOM | UL_OP_COMBINES;
+    const uint32_t alone = UL_OP_CONTROL | UL_OP_RANDOM | UL_OP_COMBINES | UL_OP_JOINS;
     const struct ul_node *node = maker(sink, value);
-    return node != NULL && node->op != UL_OP_Concat && ul_op_get(node->op)->view == NULL &&
+    return node != NULL && ul_op_get(node->op)->view == NULL &&
            (ul_op_get(node->op)->flags & alone) == 0;
 }
 

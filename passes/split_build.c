@@ -106,7 +106,8 @@ static void lay_out(const struct build *build)
 {
     for (uint32_t n = build->node_count; n-- > 0;) {
         ul_node_id origin = build->origins[n];
-        if (origin != UL_NONE && build->graph->nodes[origin].op == UL_OP_Concat)
+        if (origin != UL_NONE &&
+            (ul_op_get(build->graph->nodes[origin].op)->flags & UL_OP_JOINS) != 0)
             place_operands(build, build->nodes[n], origin);
     }
     for (uint32_t n = 0; n < build->node_count; n++) {

@@ -85,8 +85,8 @@ static bool runs_its_count(const struct ul_graph *graph, const struct ul_block *
         condition = graph->nodes[value->producer].inputs[0];
         value = &graph->values[condition];
     }
-    return condition == body->inputs[1] ||
-           (value->tensor != NULL && ul_tensor_get_int(value->tensor, 0) != 0);
+    const struct ul_tensor *known = ul_graph_get_constant(graph, condition);
+    return condition == body->inputs[1] || (known != NULL && ul_tensor_get_int(known, 0) != 0);
 }
 
 bool ul_unroll_is_possible(const struct ul_graph *graph, ul_node_id loop)

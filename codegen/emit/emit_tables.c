@@ -1,6 +1,7 @@
 /* The tables at the end of model.c: what runtime/lib/ul_model.h says a model says of itself. */
 #include "codegen/emit/emit_internal.h"
 #include "codegen/program/target.h"
+#include "ir/op.h"
 #include "ir/view.h"
 
 #include <inttypes.h>
@@ -294,7 +295,7 @@ static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, st
     const struct ul_node *node =
         value->kind == UL_VALUE_NODE ? &graph->nodes[value->producer] : NULL;
     uint32_t placed = 0;
-    if (node == NULL || node->op != UL_OP_Concat)
+    if (node == NULL || (ul_op_get(node->op)->flags & UL_OP_JOINS) == 0)
         return 0;
     for (uint32_t i = 0; i < node->input_count; i++)
         placed += ul_concat_is_placed(graph, node, i);

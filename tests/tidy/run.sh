@@ -1,6 +1,6 @@
 #!/bin/bash
 # Rules that no compiler checks: which folder may include which, length of functions, formatting,
-# where memory comes from. The allow-list of long functions only shrinks.
+# where memory comes from, who names operators. The allow-list of long functions only shrinks.
 #
 # usage: tests/tidy/run.sh
 set -uo pipefail
@@ -49,6 +49,16 @@ extra=$(comm -23 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^
 gone=$(comm -13 <(echo "$long") <(sort tests/tidy/long_functions.txt) | sed '/^$/d')
 [ -z "$extra" ] || fail "functions over 70 lines: $extra"
 [ -z "$gone" ] || fail "no longer long, take them off tests/tidy/long_functions.txt: $gone"
+
+# An operator is named by its row and by files about it: facts are flags and hooks of the row.
+named=$(git ls-files '*.[ch]' | grep -vE '^(tests|ir/ops)/' | xargs grep -lE 'UL_OP_[A-Z][a-z]' | sort)
+may=$(sed 's/[: ].*//' tests/tidy/names_operators.txt | sort)
+extra=$(comm -23 <(echo "$named") <(echo "$may"))
+gone=$(comm -13 <(echo "$named") <(echo "$may"))
+[ -z "$extra" ] || fail "names an operator; is it a fact for a flag in ir/op.h? $extra"
+[ -z "$gone" ] || fail "names no operator, take it off tests/tidy/names_operators.txt: $gone"
+twice=$(grep -oE '1u << [0-9]+' ir/op.h | sort | uniq -d)
+[ -z "$twice" ] || fail "ir/op.h has two flags of one bit: $twice"
 
 # Memory comes from base/arena.c alone; frees of what a library allocated are no allocation.
 grep -nE '\b(malloc|calloc|realloc|strdup|strndup|asprintf)\(' \
