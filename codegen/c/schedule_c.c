@@ -76,6 +76,7 @@ static void put_contraction(const struct schedule *schedule, ul_ks id)
     ul_contract_plan_init(&plan, kernel, &kernel->contractions[kernel->stmts[id].contraction],
                           &arena);
     ul_contract_share(&plan, region == NULL ? 1 : region->shares);
+    UL_ASSERT(plan.shares <= 1 || plan.items > 1);
     ul_text_printf(schedule->text, "%" PRId64 " x %" PRId64 " sums of %" PRId64 ", ", plan.m,
                    plan.n, plan.k);
     put_form(schedule->text, &plan);

@@ -171,6 +171,7 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     const struct ul_phase *phase = schedule->phase = &grid->phases[number];
     const struct ul_kernel_notes notes = {.put = put_note, .context = schedule};
     struct ul_text *text = schedule->text;
+    UL_ASSERT(phase->team >= 1 && phase->items.vector >= 1);
     ul_text_printf(text, "  phase %u: %" PRId64 " blocks of %u threads", (unsigned)number,
                    phase->block_count, (unsigned)phase->block_threads);
     if (phase->joined_count == 0)
@@ -198,6 +199,7 @@ void ul_schedule_print_cuda(struct ul_text *text, const struct ul_kernel *kernel
                                    text->arena);
     ul_expr_printer_init(&expr, text, kernel);
     ul_grid_init(&grid, kernel, expr.used, device, text->arena);
+    UL_ASSERT(device->processors > 0);
     struct schedule schedule = {
         .text = text, .kernel = kernel, .device = device, .used = expr.used};
     for (uint32_t i = 0; i < grid.phase_count; i++)

@@ -35,6 +35,7 @@ static uint32_t call_count(const struct ul_program *program, uint32_t kernel)
 static void put_kernel(struct ul_text *text, const struct ul_program *program, uint32_t id)
 {
     const struct ul_program_kernel *kernel = &program->kernels[id];
+    UL_ASSERT(kernel->ir != NULL);
     const struct ul_program_step *step = step_of(program, id);
     const struct ul_target *target = program->options.target;
     uint32_t count = call_count(program, id);

@@ -4,7 +4,6 @@
 #include "ir/lower_group.h"
 #include "ir/text.h"
 
-#include <math.h>
 #include <string.h>
 
 static void put_input(struct ul_text *head, struct ul_text *list, const char *input, size_t length,
@@ -62,57 +61,6 @@ void case_graph(struct ul_graph *graph, struct ul_arena *arena, const char *op, 
     case_parse(graph, arena, op, inputs, attributes, outputs);
     if (ul_node_infer(graph, 0, arena, &diag) != UL_OK)
         fail_msg("%s: %s", op, diag.text);
-}
-
-static void run_case(const struct op_case *test)
-{
-    struct ul_arena arena;
-    struct ul_graph graph;
-    struct ul_diag diag = {.status = UL_OK};
-    struct ul_text types;
-    ul_arena_init(&arena);
-    ul_text_init(&types, &arena);
-    case_parse(&graph, &arena, test->op, test->inputs, test->attributes, test->outputs);
-    enum ul_status status = ul_node_infer(&graph, 0, &arena, &diag);
-    for (uint32_t i = 0; status == UL_OK && i < test->outputs; i++) {
-        ul_text_put(&types, i == 0 ? "" : " ");
-        ul_type_print(&types, &graph.values[graph.nodes[0].outputs[i]].type);
-    }
-    const char *got = status == UL_OK ? types.data : diag.text;
-    bool good = status == test->status &&
-                (status == UL_OK ? strcmp(got, test->part) == 0 : strstr(got, test->part) != NULL);
-    if (!good)
-        fail_msg("%s (%s) {%s}: status %d, %s; wanted status %d, %s", test->op, test->inputs,
-                 test->attributes == NULL ? "" : test->attributes, (int)status, got,
-                 (int)test->status, test->part);
-    ul_arena_done(&arena);
-}
-
-void case_infer_all(const struct op_case *cases, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        run_case(&cases[i]);
-}
-
-void case_fold(const char *op, const char *inputs, const char *attributes, const double *wanted,
-               uint64_t count)
-{
-    struct ul_arena arena;
-    struct ul_graph graph;
-    ul_arena_init(&arena);
-    case_graph(&graph, &arena, op, inputs, attributes, 1);
-    if (!ul_node_fold(&graph, 0, &arena))
-        fail_msg("%s does not fold", op);
-    const struct ul_tensor *tensor = graph.values[graph.nodes[0].outputs[0]].tensor;
-    assert_int_equal(ul_type_elements(&tensor->type), count);
-    for (uint64_t i = 0; i < count; i++) {
-        double got = ul_tensor_get_float(tensor, i);
-        bool same = isnan(wanted[i]) ? isnan(got) : got >= wanted[i] && got <= wanted[i];
-        if (!same)
-            fail_msg("%s (%s): element %u is %g, wanted %g", op, inputs, (unsigned)i, got,
-                     wanted[i]);
-    }
-    ul_arena_done(&arena);
 }
 
 /* A copy of a constant's elements, or room for a result's. */

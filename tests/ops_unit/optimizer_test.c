@@ -1,41 +1,8 @@
-/* Shape rules and corner cases of the optimizer family. */
+/* The optimizer family, beside cases/optimizer.txt. */
 #include "case.h"
 #include "ir/infer.h"
 
 #include <stdio.h>
-
-static const struct op_case rules[] = {
-    {"ai.onnx.preview.training::Adagrad", "f32[];i64[];f32[2];f32[2];f32[2]", NULL, 2, UL_OK,
-     "f32[2] f32[2]"},
-    {"ai.onnx.preview.training::Adagrad", "f32[];i64[];f32[2];f32[3];f32[2]", NULL, 2, UL_INVALID,
-     "input 3"},
-    {"ai.onnx.preview.training::Adagrad", "f32[];i64[];f32[2];f32[2];f32[2];f32[2]", NULL, 2,
-     UL_INVALID, "lists"},
-    {"ai.onnx.preview.training::Adagrad", "f32[];i64[];f32[2];f32[2];f32[2]", NULL, 3, UL_INVALID,
-     "lists"},
-    {"ai.onnx.preview.training::Adagrad", "f32[2];i64[];f32[2];f32[2];f32[2]", NULL, 2, UL_INVALID,
-     "one number"},
-    {"ai.onnx.preview.training::Adagrad", "f32[];i32[];f32[2];f32[2];f32[2]", NULL, 2,
-     UL_UNSUPPORTED, "i32"},
-    {"ai.onnx.preview.training::Adam", "f32[];i64[];f64[2];f64[2];f64[2];f64[2]", NULL, 3, UL_OK,
-     "f64[2] f64[2] f64[2]"},
-    {"ai.onnx.preview.training::Adam", "f32[];i64[];f16[2];f16[2];f16[2];f16[2]", NULL, 3,
-     UL_UNSUPPORTED, "f16"},
-    {"ai.onnx.preview.training::Adam", "f32[];i64[];f32[2];f32[2];f32[2];f64[2]", NULL, 3,
-     UL_INVALID, "differ"},
-    {"ai.onnx.preview.training::Momentum", "f32[];i64[];f32[2];f32[2];f32[2]", NULL, 2, UL_INVALID,
-     "mode"},
-    {"ai.onnx.preview.training::Momentum", "f32[];i64[];f32[2];f32[1];f32[1];f32[2];f32[2];f32[1]",
-     "mode=\"nesterov\"", 4, UL_INVALID, "input 4"},
-    {"ai.onnx.preview.training::Momentum", "f32[];i64[];f32[2];f32[2];f32[2];f32[2];f32[2];f32[2]",
-     "mode=\"standard\"", 4, UL_OK, "f32[2] f32[2] f32[2] f32[2]"},
-};
-
-static void shape_rules(void **state)
-{
-    (void)state;
-    case_infer_all(rules, sizeof rules / sizeof *rules);
-}
 
 /* Folds an update of one parameter and compares the new parameter and the first state. */
 static void update_gives(const char *op, const char *inputs, const char *attributes,
@@ -79,7 +46,6 @@ static void first_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shape_rules),
         cmocka_unit_test(first_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,35 +1,8 @@
-/* The random family: shape rules, and that what is drawn is distributed as it should be. The seeds
+/* The random family, beside cases/random.txt: what is drawn is distributed as it should be. Seeds
  * are fixed, so nothing here is left to chance; the bounds are five standard deviations. */
 #include "case.h"
 
 #include <math.h>
-
-static const struct op_case rules[] = {
-    {"RandomUniform", "", "shape=ints[2,3]", 1, UL_OK, "f32[2,3]"},
-    {"RandomUniform", "", "shape=ints[]", 1, UL_OK, "f32[]"},
-    {"RandomUniform", "", NULL, 1, UL_INVALID, "shape"},
-    {"RandomUniform", "", "shape=ints[-1]", 1, UL_INVALID, "-1"},
-    {"RandomUniform", "", "shape=ints[1099511627776,1099511627776]", 1, UL_INVALID, "limit"},
-    {"RandomUniform", "", "shape=ints[1,1,1,1,1,1,1,1,1]", 1, UL_UNSUPPORTED, "more than 8"},
-    {"RandomUniform", "", "shape=ints[2], dtype=7", 1, UL_UNSUPPORTED, "dtype"},
-    {"RandomNormalLike", "i32[2]", NULL, 1, UL_UNSUPPORTED, "dtype"},
-    {"RandomNormalLike", "i32[2]", "dtype=11", 1, UL_OK, "f64[2]"},
-    {"Bernoulli", "f32[2]", "dtype=9", 1, UL_OK, "bool[2]"},
-    {"Bernoulli", "i32[2]", NULL, 1, UL_UNSUPPORTED, "i32"},
-    {"Multinomial", "f32[2,5]", "sample_size=7", 1, UL_OK, "i32[2,7]"},
-    {"Multinomial", "f32[2,0]", NULL, 1, UL_INVALID, "no class"},
-    {"Multinomial", "f32[2,5]", "sample_size=-1", 1, UL_INVALID, "sample_size"},
-    {"Multinomial", "f32[5]", NULL, 1, UL_INVALID, "rank"},
-    {"Dropout", "f32[2];f32[];bool[]", NULL, 2, UL_OK, "f32[2] bool[2]"},
-    {"Dropout", "f32[2];f32[2]", NULL, 1, UL_INVALID, "one number"},
-    {"Dropout", "f32[2];-;f32[]", NULL, 1, UL_UNSUPPORTED, "f32"},
-};
-
-static void shape_rules(void **state)
-{
-    (void)state;
-    case_infer_all(rules, sizeof rules / sizeof *rules);
-}
 
 struct moments {
     double mean, variance, low, high;
@@ -167,8 +140,10 @@ static void repeatable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shape_rules), cmocka_unit_test(distributions), cmocka_unit_test(classes),
-        cmocka_unit_test(dropouts),    cmocka_unit_test(repeatable),
+        cmocka_unit_test(distributions),
+        cmocka_unit_test(classes),
+        cmocka_unit_test(dropouts),
+        cmocka_unit_test(repeatable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
