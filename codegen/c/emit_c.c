@@ -4,8 +4,8 @@
  * The calls follow the plan's positions; regions of the problem become loops and branches around
  * them. Addresses are constants, so the text shows where everything lies. */
 
+#include "codegen/c/emit_c.h"
 #include "codegen/c/c.h"
-#include "codegen/emit/emit_internal.h"
 #include "codegen/program/winograd.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
         put_kernel_call(emitter, step, position);
         break;
     case UL_STEP_CALL:
-        ul_emit_call(emitter, step, position, indent);
+        ul_emit_c_put_call(emitter, step, position, indent);
         break;
     case UL_STEP_COPY:
         ul_text_put(text, "memcpy(");
@@ -257,6 +257,28 @@ static void put_makefile(struct ul_emitter *emitter)
         calls ? options->onednn_cflags : "");
 }
 
+/* ---- What the emitter asks ---- */
+
+static void put_runner(struct ul_emitter *emitter)
+{
+    ul_text_printf(emitter->text, "    .isa = UL_ISA_COMPILED,\n%s",
+                   emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
+}
+
+/* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
+static bool takes_file(const struct ul_emitter *emitter, const char *room, const char *name)
+{
+    const struct ul_program *program = emitter->program;
+    bool winograd = ul_program_has_winograd(program);
+    if (strncmp(name, "ul_dnnl", 7) == 0)
+        return program->call_count > 0;
+    if (strcmp(name, "ul_winograd.c") == 0)
+        return winograd;
+    if (strcmp(name, "ul_posts.c") == 0)
+        return winograd || ul_emit_has_tails(emitter);
+    return strcmp(room, "cuda") != 0;
+}
+
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag)
@@ -264,7 +286,10 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
     static const struct ul_emit_language language = {.put_mark = put_mark,
                                                      .put_step = put_step,
                                                      .put_branch = put_branch,
-                                                     .put_buffer = put_buffer};
+                                                     .put_buffer = put_buffer,
+                                                     .put_libraries = ul_emit_c_put_library,
+                                                     .put_runner = put_runner,
+                                                     .takes_file = takes_file};
     struct ul_emitter emitter = {.arena = arena,
                                  .program = program,
                                  .plan = plan,

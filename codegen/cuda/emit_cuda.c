@@ -10,8 +10,8 @@
  *      for (r2 = 0; r2 < 8; r2++)         byte = r2 == 0 ? the outer region's : byte, and condition
  *          step, step, step               each as byte says
  */
+#include "codegen/cuda/emit_cuda.h"
 #include "codegen/cuda/cuda.h"
-#include "codegen/emit/emit_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -103,7 +103,7 @@ static void put_step(struct ul_emitter *emitter, const struct ul_program_step *s
         put_kernel_call(emitter, step, position);
         break;
     case UL_STEP_CALL:
-        ul_emit_device_call(emitter, step, position, indent);
+        ul_emit_cuda_put_call(emitter, step, position, indent);
         break;
     case UL_STEP_COPY:
         ul_text_put(text, "ul_cuda_copy(&at, ");
@@ -300,6 +300,26 @@ static void put_makefile(struct ul_emitter *emitter)
                                   "\tcat weights.bin >> $@.tmp\n");
 }
 
+/* ---- What the emitter asks ---- */
+
+static void put_runner(struct ul_emitter *emitter)
+{
+    ul_text_put(emitter->text, "    .device = &device,\n");
+}
+
+static bool takes_file(const struct ul_emitter *emitter, const char *room, const char *name)
+{
+    const struct ul_program *program = emitter->program;
+    if (strncmp(name, "ul_cublas", 9) == 0)
+        return ul_emit_cuda_uses_library(program, false);
+    if (strncmp(name, "ul_cudnn", 8) == 0)
+        return ul_emit_cuda_uses_library(program, true);
+    if (strncmp(name, "ul_cuda_library", 15) == 0)
+        return program->call_count > 0;
+    return strcmp(room, "cpu") != 0 && strcmp(name, "ul_contract.h") != 0 &&
+           strcmp(name, "ul_dnnl_desc.h") != 0;
+}
+
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,
                             const struct ul_plan *plan, const struct ul_emit_options *options,
                             const char *directory, struct ul_diag *diag)
@@ -307,7 +327,10 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
     static const struct ul_emit_language language = {.put_mark = put_mark,
                                                      .put_step = put_step,
                                                      .put_branch = put_branch,
-                                                     .put_buffer = put_buffer};
+                                                     .put_buffer = put_buffer,
+                                                     .put_libraries = ul_emit_cuda_put_libraries,
+                                                     .put_runner = put_runner,
+                                                     .takes_file = takes_file};
     struct ul_emitter emitter = {.arena = arena,
                                  .program = program,
                                  .plan = plan,

@@ -3,8 +3,6 @@
 #include "codegen/emit/emit_internal.h"
 
 #include "codegen/program/calls_internal.h"
-#include "codegen/program/target.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include <inttypes.h>
@@ -196,62 +194,6 @@ bool ul_emit_has_tails(const struct ul_emitter *emitter)
     return found;
 }
 
-/* What the host hands to oneDNN. */
-static void put_library(struct ul_emitter *emitter)
-{
-    const struct ul_program *program = emitter->program;
-    ul_text_put(emitter->text, "static const struct ul_library library = {\n"
-                               "    .name = \"oneDNN\",\n    .isa = ");
-    ul_emit_string(emitter->text, program->options.isa);
-    ul_text_printf(emitter->text,
-                   ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
-                   ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
-                   "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
-                   "    .implementation = ul_library_implementation,\n"
-                   "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
-                   program->options.thread_count,
-                   ul_emit_place(emitter, program->library_state, 0).offset_bytes,
-                   emitter->call_count,
-                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
-                   ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
-}
-
-/* ---- libraries of a device ---- */
-
-/* In the order of the model's table; `name` is that of a struct ul_device_library and, with _run
- * behind it, of the function that runs a call. */
-enum { PRODUCTS, CONVOLUTIONS, DEVICE_LIBRARIES };
-
-static uint32_t device_library(const struct ul_call *call)
-{
-    return call->kind == UL_CALL_MATMUL ? PRODUCTS : CONVOLUTIONS;
-}
-
-bool ul_emit_uses_library(const struct ul_program *program, bool convolutions)
-{
-    for (uint32_t i = 0; i < program->call_count; i++) {
-        if (device_library(&program->calls[i]) == (convolutions ? CONVOLUTIONS : PRODUCTS))
-            return true;
-    }
-    return false;
-}
-
-static void put_device_libraries(struct ul_emitter *emitter)
-{
-    const struct ul_program *program = emitter->program;
-    bool products = ul_emit_uses_library(program, false);
-    bool convolutions = ul_emit_uses_library(program, true);
-    const char *cudnn = program->options.needs_cudnn ? "ul_cudnn" : "ul_cudnn_if_there";
-    if (products)
-        ul_text_put(emitter->text, "extern const struct ul_device_library ul_cublas;\n");
-    if (convolutions)
-        ul_text_printf(emitter->text, "extern const struct ul_device_library %s;\n", cudnn);
-    ul_text_printf(emitter->text,
-                   "static const struct ul_device_library *const libraries[] = {%s%s%s%s};\n\n",
-                   products ? "&ul_cublas" : "", products && convolutions ? ", " : "",
-                   convolutions ? "&" : "", convolutions ? cudnn : "");
-}
-
 void ul_emit_calls(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
@@ -264,10 +206,7 @@ void ul_emit_calls(struct ul_emitter *emitter)
             put_call(emitter, &program->calls[i]);
     }
     ul_text_put(emitter->text, "};\n");
-    if (program->options.target->is_device)
-        put_device_libraries(emitter);
-    else
-        put_library(emitter);
+    emitter->language->put_libraries(emitter);
 }
 
 /* ---- steps ---- */
@@ -308,34 +247,8 @@ void ul_emit_find_calls(struct ul_emitter *emitter)
     emitter->call_numbers = numbers;
 }
 
-static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
-                       const struct ul_program_address *b, uint32_t position)
-{
-    struct ul_emit_place first = ul_emit_place(emitter, a->place, position);
-    struct ul_emit_place second = ul_emit_place(emitter, b->place, position);
-    return first.space == second.space && first.index == second.index &&
-           first.offset_bytes + (uint64_t)a->offset_bytes ==
-               second.offset_bytes + (uint64_t)b->offset_bytes;
-}
-
-/* What the library adds to the result lies in the result's place: by the plan, or copied there. */
-static void put_residual(struct ul_emitter *emitter, const struct ul_program_step *step,
-                         uint32_t position, uint32_t indent)
-{
-    const struct ul_program_address *from = &step->args[step->arg_count - 1];
-    const struct ul_program_address *to = &step->args[UL_CALL_DST];
-    if (!step->has_residual || same_place(emitter, from, to, position))
-        return;
-    ul_text_printf(emitter->text, "%*smemcpy((void *)(", (int)(4 * indent), "");
-    ul_emit_address(emitter, to, position);
-    ul_text_put(emitter->text, "), (const void *)(");
-    ul_emit_address(emitter, from, position);
-    ul_text_printf(emitter->text, "), %" PRIu64 ");\n",
-                   ul_value_bytes(emitter->program->graph, step->views[step->arg_count - 1]));
-}
-
-static void put_args(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t count,
-                     uint32_t position)
+void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
+                       uint32_t count, uint32_t position)
 {
     ul_text_put(emitter->text, "const void *const args[] = {");
     for (uint32_t i = 0; i < count; i++) {
@@ -348,48 +261,11 @@ static void put_args(struct ul_emitter *emitter, const struct ul_program_step *s
     ul_text_put(emitter->text, "};\n");
 }
 
-static void put_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
-                        uint32_t position)
+void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
+                          uint32_t position)
 {
     if (emitter->program->calls[call_at(emitter, step, position)].scratch_bytes > 0)
         ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
     else
         ul_text_put(emitter->text, "NULL");
-}
-
-void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
-                  uint32_t indent)
-{
-    struct ul_text *text = emitter->text;
-    int columns = (int)(4 * indent);
-    ul_text_put(text, "{\n");
-    put_residual(emitter, step, position, indent + 1);
-    ul_text_printf(text, "%*s", columns + 4, "");
-    put_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
-    ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
-                   emitter->call_numbers[call_at(emitter, step, position)]);
-    put_scratch(emitter, step, position);
-    ul_text_printf(text, ");\n%*s}\n", columns, "");
-}
-
-void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
-                         uint32_t position, uint32_t indent)
-{
-    struct ul_text *text = emitter->text;
-    const struct ul_program *program = emitter->program;
-    bool convolution = device_library(&program->calls[step->kernel]) == CONVOLUTIONS;
-    int columns = (int)(4 * indent);
-    ul_text_printf(text, "{\n%*s", columns + 4, "");
-    put_args(emitter, step, step->arg_count, position);
-    ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
-                   step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
-                   convolution && ul_emit_uses_library(program, false) ? 1 : 0,
-                   emitter->call_numbers[call_at(emitter, step, position)]);
-    put_scratch(emitter, step, position);
-    ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
-    if (step->own != NULL) {
-        ul_text_printf(text, "%*s", columns + 8, "");
-        emitter->language->put_step(emitter, step->own, position, indent + 2);
-    }
-    ul_text_printf(text, "%*s}\n", columns, "");
 }

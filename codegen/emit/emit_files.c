@@ -2,8 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"
 
-#include "codegen/program/target.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_hash.h"
 #include "runtime/lib/ul_pack.h"
@@ -224,65 +222,6 @@ static int is_runtime_file(const struct dirent *entry)
                                             has_ending(name, ".cu") || has_ending(name, ".cuh"));
 }
 
-/* Files that not every program is made of: the first row with the name, or its beginning. */
-enum need {
-    NEED_ALL,
-    NEED_HOST,
-    NEED_DNNL,
-    NEED_POSTS,
-    NEED_WINOGRAD,
-    NEED_DEVICE,
-    NEED_DEVICE_CALLS,
-    NEED_CUBLAS,
-    NEED_CUDNN
-};
-static const struct {
-    const char *name;
-    enum need need;
-} needs[] = {
-    {"ul_contract.h", NEED_HOST},           {"ul_dnnl", NEED_DNNL},     {"ul_posts.c", NEED_POSTS},
-    {"ul_winograd.c", NEED_WINOGRAD},       {"ul_cublas", NEED_CUBLAS}, {"ul_cudnn", NEED_CUDNN},
-    {"ul_cuda_library", NEED_DEVICE_CALLS}, {"ul_cuda", NEED_DEVICE}};
-
-static enum need need_of(const char *name)
-{
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
-        size_t length = strlen(needs[i].name);
-        bool is_whole = strchr(needs[i].name, '.') != NULL; /* or the beginning of several */
-        if (strncmp(name, needs[i].name, length) == 0 && (!is_whole || name[length] == '\0'))
-            return needs[i].need;
-    }
-    return has_ending(name, ".cu") || has_ending(name, ".cuh") ? NEED_DEVICE : NEED_ALL;
-}
-
-static bool is_wanted(const struct ul_emitter *emitter, const char *name)
-{
-    const struct ul_program *program = emitter->program;
-    bool is_device = program->options.target->is_device;
-    bool has_calls = program->call_count > 0;
-    switch (need_of(name)) {
-    case NEED_ALL:
-        return true;
-    case NEED_HOST:
-        return !is_device;
-    case NEED_DNNL:
-        return !is_device && has_calls;
-    case NEED_POSTS:
-        return !is_device && (ul_program_has_winograd(program) || ul_emit_has_tails(emitter));
-    case NEED_WINOGRAD:
-        return !is_device && ul_program_has_winograd(program);
-    case NEED_DEVICE:
-        return is_device;
-    case NEED_DEVICE_CALLS:
-        return is_device && has_calls;
-    case NEED_CUBLAS:
-        return is_device && ul_emit_uses_library(program, false);
-    case NEED_CUDNN:
-        return is_device && ul_emit_uses_library(program, true);
-    }
-    return false;
-}
-
 static enum ul_status copy_file(struct ul_emitter *emitter, const char *room, const char *name,
                                 const char *directory)
 {
@@ -331,8 +270,9 @@ static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, co
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         if (status == UL_OK)
-            status = is_wanted(emitter, name) ? copy_file(emitter, from, name, directory)
-                                              : remove_file(emitter, name, directory);
+            status = emitter->language->takes_file(emitter, room, name)
+                         ? copy_file(emitter, from, name, directory)
+                         : remove_file(emitter, name, directory);
         free(entries[i]);
     }
     free(entries);

@@ -25,6 +25,12 @@ struct ul_emit_language {
     void (*put_branch)(struct ul_emitter *emitter, uint32_t region, uint32_t position);
     /* The address of a buffer of the caller's, as unsigned char *. */
     void (*put_buffer)(struct ul_emitter *emitter, struct ul_emit_place place);
+    /* Behind the table of calls, where there are any: the libraries that run them. */
+    void (*put_libraries)(struct ul_emitter *emitter);
+    /* Of the constant description, what runs the program: fields of struct ul_model. */
+    void (*put_runner)(struct ul_emitter *emitter);
+    /* Whether the program is made of a file of the runtime, by its room and name. */
+    bool (*takes_file)(const struct ul_emitter *emitter, const char *room, const char *name);
 };
 
 struct ul_emitter {
@@ -82,7 +88,7 @@ void ul_emit_main_c(struct ul_emitter *emitter);
 enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
                             void (*put)(struct ul_emitter *)) UL_MUST_CHECK;
 
-/* emit_calls.c: the tables of a program's library calls, and one step that is a call. */
+/* emit_calls.c: the tables of a program's library calls, and what targets say one with. */
 /* Numbers the calls that the plan runs; before anything is emitted. */
 void ul_emit_find_calls(struct ul_emitter *emitter);
 /* The place in the table of the call that an alternative of a step is; the plan runs it. */
@@ -91,13 +97,11 @@ uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_p
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);
-void ul_emit_call(struct ul_emitter *emitter, const struct ul_program_step *step, uint32_t position,
-                  uint32_t indent);
-/* The same on a device: the library enqueues it, or else the step's own kernel runs. */
-void ul_emit_device_call(struct ul_emitter *emitter, const struct ul_program_step *step,
-                         uint32_t position, uint32_t indent);
-/* Of a device: some call is a convolution of cuDNN's, or a product of cuBLASLt's. */
-bool ul_emit_uses_library(const struct ul_program *program, bool convolutions);
+/* Some arguments of a step that is a call, as an array `args`; and its scratch, or NULL. */
+void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step *step,
+                       uint32_t count, uint32_t position);
+void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
+                          uint32_t position);
 /* The number of a layout in the table `packs`. */
 uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
 

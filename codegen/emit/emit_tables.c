@@ -463,7 +463,7 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
     ul_emit_string(text, emitter->program->graph->name);
     ul_text_printf(text, ",\n    .compiler = \"ullage " UL_VERSION "\",\n    .target = \"%s\",\n",
-                   emitter->program->options.target->name);
+                   emitter->program->options.target->traits.name);
     put_numbers(text, emitter->program);
     if (emitter->program->options.thread_count > 1)
         ul_text_printf(text,
@@ -481,11 +481,7 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    plan->reserved_bytes[UL_PROGRAM_ARENA], plan->alignment_bytes,
                    plan->reserved_bytes[UL_PROGRAM_ROM], loads ? emitter->payload_bytes : 0,
                    loads ? emitter->payload_hash : 0);
-    if (emitter->program->options.target->is_device)
-        ul_text_put(text, "    .device = &device,\n");
-    else
-        ul_text_printf(text, "    .isa = UL_ISA_COMPILED,\n%s",
-                       emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
+    emitter->language->put_runner(emitter);
     ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
                       "    .entries = entries,\n");
     put_array(text, "sections", sections);

@@ -1,0 +1,68 @@
+/* Calls of oneDNN in model.c: the library as the runtime takes it, and a step that is a call. */
+#include "codegen/c/emit_c.h"
+#include "codegen/program/calls_internal.h"
+#include "codegen/program/winograd.h"
+#include "ir/view.h"
+
+#include <inttypes.h>
+
+void ul_emit_c_put_library(struct ul_emitter *emitter)
+{
+    const struct ul_program *program = emitter->program;
+    ul_text_put(emitter->text, "static const struct ul_library library = {\n"
+                               "    .name = \"oneDNN\",\n    .isa = ");
+    ul_emit_string(emitter->text, program->options.isa);
+    ul_text_printf(emitter->text,
+                   ",\n    .thread_count = %u,\n    .state_offset_bytes = %" PRIu64
+                   ",\n    .call_count = %u,\n    .calls = calls,\n    .init = ul_library_init,\n"
+                   "    .done = ul_library_done,\n    .ready = ul_library_ready,\n"
+                   "    .implementation = ul_library_implementation,\n"
+                   "    .heap_bytes = ul_library_heap_bytes,\n%s%s};\n\n",
+                   program->options.thread_count,
+                   ul_emit_place(emitter, program->library_state, 0).offset_bytes,
+                   emitter->call_count,
+                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
+                   ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
+}
+
+static bool same_place(const struct ul_emitter *emitter, const struct ul_program_address *a,
+                       const struct ul_program_address *b, uint32_t position)
+{
+    struct ul_emit_place first = ul_emit_place(emitter, a->place, position);
+    struct ul_emit_place second = ul_emit_place(emitter, b->place, position);
+    return first.space == second.space && first.index == second.index &&
+           first.offset_bytes + (uint64_t)a->offset_bytes ==
+               second.offset_bytes + (uint64_t)b->offset_bytes;
+}
+
+/* What the library adds to the result lies in the result's place: by the plan, or copied there. */
+static void put_residual(struct ul_emitter *emitter, const struct ul_program_step *step,
+                         uint32_t position, uint32_t indent)
+{
+    const struct ul_program_address *from = &step->args[step->arg_count - 1];
+    const struct ul_program_address *to = &step->args[UL_CALL_DST];
+    if (!step->has_residual || same_place(emitter, from, to, position))
+        return;
+    ul_text_printf(emitter->text, "%*smemcpy((void *)(", (int)(4 * indent), "");
+    ul_emit_address(emitter, to, position);
+    ul_text_put(emitter->text, "), (const void *)(");
+    ul_emit_address(emitter, from, position);
+    ul_text_printf(emitter->text, "), %" PRIu64 ");\n",
+                   ul_value_bytes(emitter->program->graph, step->views[step->arg_count - 1]));
+}
+
+void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step *step,
+                        uint32_t position, uint32_t indent)
+{
+    struct ul_text *text = emitter->text;
+    int columns = (int)(4 * indent);
+    ul_text_put(text, "{\n");
+    put_residual(emitter, step, position, indent + 1);
+    ul_text_printf(text, "%*s", columns + 4, "");
+    ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
+    ul_text_printf(
+        text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
+        ul_emit_call_number(emitter, step, emitter->plan->positions[position].alternative));
+    ul_emit_call_scratch(emitter, step, position);
+    ul_text_printf(text, ");\n%*s}\n", columns, "");
+}
