@@ -3,32 +3,35 @@
 
 #include <string.h>
 
-/* Without nvcc the source is what there is to give: where --emit says, or beside the program. */
+/* Without its compiler the source is what there is to give: where --emit says, or beside the
+ * program. */
 static enum ul_status leave_source(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     bool is_stream = strcmp(options->output, "-") == 0;
     const char *directory = options->emit;
     if (directory == NULL) {
-        directory = is_stream ? "program.cuda"
-                              : ul_arena_printf(&job->compile.keep, "%s.cuda", options->output);
+        directory =
+            ul_arena_printf(&job->compile.keep, "%s.%s", is_stream ? "program" : options->output,
+                            job->compile.options.target);
         UL_TRY(ul_cli_check_folder(job, "-o: the source goes to", directory));
     }
     UL_TRY(ul_compile_emit(&job->compile, directory));
+    const struct ul_target_compiler *compiler = ul_compile_compiler(&job->compile);
     return ul_diag_set(&job->compile.diag, UL_COMPILER,
-                       "target %s needs the CUDA Toolkit's compiler, and there is no %s here; the "
-                       "source is in %s, and make -C %s NVCC=nvcc builds it where the toolkit is "
-                       "(--nvcc or $NVCC says where nvcc is on this machine)",
-                       job->compile.options.target, ul_compile_nvcc(&job->compile), directory,
-                       directory);
+                       "target %s needs the compiler of %s, and there is no %s here; the source is "
+                       "in %s, and make -C %s %s=%s builds it where the toolkit is (--%s or $%s "
+                       "says where %s is on this machine)",
+                       job->compile.options.target, compiler->toolkit,
+                       ul_compile_command(&job->compile), directory, directory, compiler->variable,
+                       compiler->command, compiler->option, compiler->variable, compiler->name);
 }
 
 static enum ul_status build_program(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
     const char *directory = options->emit;
-    if (options->output != NULL && job->compile.program->options.target->is_device &&
-        !ul_compile_has_nvcc(&job->compile))
+    if (options->output != NULL && !ul_compile_has_compiler(&job->compile))
         return leave_source(job);
     if (directory == NULL)
         UL_TRY(ul_temporary_make(&job->compile.keep, &directory, &job->compile.diag));

@@ -448,7 +448,8 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
                                        .consts = options->consts,
                                        .pack = UL_PACK_NONE,
                                        .cflags = options->cflags};
-    bool is_host = !ul_target_find(options->target)->is_device;
+    bool is_host =
+        ul_target_find(options->target)->compiler == ul_target_find(plain.target)->compiler;
     plain.cc = is_host ? options->cc : NULL;
     plain.march = is_host ? options->march : NULL;
     for (uint32_t i = 0; i < ul_passes_count(); i++) {

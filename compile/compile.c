@@ -104,10 +104,7 @@ static enum ul_status run_passes(struct ul_compile *compile, const struct ul_tar
 {
     struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
                                         .disabled_count = compile->options.no_passes.count,
-                                        .biases_alike = target->biases_alike,
-                                        .filters_last = target->filters_last,
-                                        .products_joined = target->products_joined,
-                                        .channels_last = target->channels_last,
+                                        .traits = &target->traits,
                                         .precision = ul_compile_storage(&compile->options),
                                         .print_after = compile->options.print_after,
                                         .stop_after = compile->options.stop_after};

@@ -129,10 +129,12 @@ const char *ul_compile_installed_directory(struct ul_arena *arena);
  * it has no use for. ul_compile_build does so itself. */
 enum ul_status ul_compile_fit(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* cuda.c: what compiles target cuda: options.nvcc, $NVCC, nvcc, or where the toolkit usually is;
- * and whether it is there. */
-const char *ul_compile_nvcc(struct ul_compile *compile);
-bool ul_compile_has_nvcc(struct ul_compile *compile);
+/* compiler.c: the compiler of the target's row; the command that it is: by its option, its variable
+ * in the environment, its own name, or where it usually is; and whether it is there, where a
+ * machine may be without. */
+const struct ul_target_compiler *ul_compile_compiler(const struct ul_compile *compile);
+const char *ul_compile_command(struct ul_compile *compile);
+bool ul_compile_has_compiler(struct ul_compile *compile);
 
 /* plan_file.c: whether the model that was read is another than the plan's; and UL_MISMATCH that
  * says so. */

@@ -40,4 +40,7 @@ enum ul_status ul_compile_read_profile(struct ul_compile *compile) UL_MUST_CHECK
 /* describe.c: the plan for reports. */
 void ul_compile_describe(struct ul_compile *compile);
 
+/* compiler.c: the program that the command is, or NULL. */
+const char *ul_compile_command_path(struct ul_compile *compile);
+
 #endif

@@ -52,20 +52,14 @@ static bool is_command(const char *words)
 }
 
 /* The command that compiles the program, for the Makefile. */
-static enum ul_status compiler_choice(struct ul_compile *compile, const char **compiler)
+static enum ul_status compiler_choice(struct ul_compile *compile, const char **command)
 {
-    const struct ul_compile_options *options = &compile->options;
-    bool is_device = compile->program->options.target->is_device;
-    const char *environment = getenv("CC");
-    *compiler = options->cc != NULL                             ? options->cc
-                : environment != NULL && environment[0] != '\0' ? environment
-                                                                : "cc";
-    if (is_device)
-        *compiler = ul_compile_nvcc(compile);
-    if (is_command(*compiler))
+    const struct ul_target_compiler *compiler = ul_compile_compiler(compile);
+    *command = ul_compile_command(compile);
+    if (is_command(*command))
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_USAGE, "--%s \"%s\" ($%s without it): expected a command",
-                       is_device ? "nvcc" : "cc", *compiler, is_device ? "NVCC" : "CC");
+                       compiler->option, *command, compiler->variable);
 }
 
 enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory)
@@ -127,22 +121,23 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
 {
     const char *const argv[] = {
         "make", "-s", "-j2", "-C", directory, "program", runtime_library(compile), NULL};
-    bool is_device = compile->program->options.target->is_device;
-    if (is_device && !ul_compile_has_nvcc(compile))
+    const struct ul_target_compiler *compiler = ul_compile_compiler(compile);
+    if (!ul_compile_has_compiler(compile))
         return ul_diag_set(&compile->diag, UL_COMPILER,
-                           "target %s needs the CUDA Toolkit's compiler, and there is no %s here; "
-                           "--nvcc or $NVCC says where it is, --emit DIR needs none",
-                           compile->program->options.target->name, ul_compile_nvcc(compile));
-    ul_compile_progress(compile, is_device ? "compiling the kernels with nvcc"
-                                           : "compiling the kernels with the C compiler");
+                           "target %s needs the compiler of %s, and there is no %s here; --%s or "
+                           "$%s says where it is, --emit DIR needs none",
+                           compile->program->options.target->traits.name, compiler->toolkit,
+                           ul_compile_command(compile), compiler->option, compiler->variable);
+    ul_compile_progress(
+        compile, ul_arena_printf(&compile->keep, "compiling the kernels with %s", compiler->name));
     int code = ul_process_run(argv, NULL);
     ul_compile_progress(compile, NULL);
     if (code != 0)
         return ul_diag_set(&compile->diag, UL_COMPILER,
-                           "%s failed (its messages are above); --emit DIR keeps the source, %s "
+                           "%s failed (its messages are above); --emit DIR keeps the source, --%s "
                            "and --cflags choose another compiler",
-                           is_device ? ul_compile_nvcc(compile) : "the C compiler",
-                           is_device ? "--nvcc" : "--cc");
+                           compiler->toolkit != NULL ? ul_compile_command(compile) : compiler->name,
+                           compiler->option);
     struct ul_file program;
     const char *built = ul_arena_printf(&compile->keep, "%s/program", directory);
     UL_TRY(ul_file_map(&program, &compile->keep, built, &compile->diag));

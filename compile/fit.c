@@ -6,9 +6,19 @@
 
 bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
 {
-    return row->audience == UL_FOR_ALL || (row->audience == UL_FOR_HOSTS && !target->is_device) ||
-           (row->audience == UL_FOR_MACHINES && target->has_threads) ||
-           (row->audience == UL_FOR_DEVICES && target->is_device);
+    switch (row->audience) {
+    case UL_FOR_ALL:
+        return true;
+    case UL_FOR_COMPILER:
+        return strcmp(row->name, target->compiler->option) == 0;
+    case UL_FOR_MARCH:
+        return target->compiler->takes_march;
+    case UL_FOR_THREADS:
+        return target->traits.has_threads;
+    case UL_FOR_LIBRARIES:
+        return target->traits.finds_libraries;
+    }
+    return false;
 }
 
 /* The targets that an option is for: "c or cpu". */
@@ -18,7 +28,8 @@ static const char *fitting_targets(struct ul_arena *arena, const struct ul_optio
     ul_text_init(&names, arena);
     for (uint32_t i = 0; i < ul_target_count(); i++) {
         if (ul_option_fits(row, ul_target_at(i)))
-            ul_text_printf(&names, "%s%s", names.length > 0 ? " or " : "", ul_target_at(i)->name);
+            ul_text_printf(&names, "%s%s", names.length > 0 ? " or " : "",
+                           ul_target_at(i)->traits.name);
     }
     return names.data;
 }
@@ -33,12 +44,12 @@ static enum ul_status find_target(struct ul_compile *compile)
         return UL_OK;
     ul_text_init(&names, &compile->keep);
     for (uint32_t i = 0; i < ul_target_count(); i++) {
-        ul_nearest_offer(&nearest, ul_target_at(i)->name);
+        ul_nearest_offer(&nearest, ul_target_at(i)->traits.name);
         ul_text_printf(&names, "%s%s",
                        i == 0                      ? ""
                        : i + 1 < ul_target_count() ? ", "
                                                    : " and ",
-                       ul_target_at(i)->name);
+                       ul_target_at(i)->traits.name);
     }
     return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                        "--target %s: this version of ullage has the targets %s%s",
@@ -60,8 +71,8 @@ enum ul_status ul_compile_fit(struct ul_compile *compile)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "--%s is for target %s, and this is target %s%s; leave it out%s%s%s, or "
                            "give --target %s",
-                           row->name, others, target->name, is_default ? " (the default)" : "",
-                           row->elsewhere != NULL ? " (" : "",
+                           row->name, others, target->traits.name,
+                           is_default ? " (the default)" : "", row->elsewhere != NULL ? " (" : "",
                            row->elsewhere != NULL ? row->elsewhere : "",
                            row->elsewhere != NULL ? ")" : "", others);
     }

@@ -192,7 +192,7 @@ static enum ul_status apply_target(struct ul_compile *compile)
         if (row != NULL && !ul_option_fits(row, target))
             return ul_diag_set(&compile->diag, UL_INVALID,
                                "the plan's option %s is not one of its target %s",
-                               ul_quote(&compile->keep, row->name), target->name);
+                               ul_quote(&compile->keep, row->name), target->traits.name);
     }
     return ul_compile_fit(compile);
 }

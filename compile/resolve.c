@@ -49,7 +49,12 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                                               ? compile->plan_header.alignment_bytes
                                                               : options->align_bytes,
                                            .profile = &compile->profile};
-    if (target->is_device)
+    if (program->weights_rom && target->traits.memory_is_separate)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--weights rom: target %s keeps weights in the memory of its device; "
+                           "use arena (in the program's file) or file (beside it)",
+                           target->traits.name);
+    if (target->traits.finds_libraries)
         UL_TRY(ul_compile_resolve_cuda(compile, program));
     if (options->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
@@ -60,7 +65,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
         options->march = march_of(compile);
     if (compile->library != NULL && compile->library->isa != NULL)
         program->isa = compile->library->isa;
-    if (target->has_threads) {
+    if (target->traits.has_threads) {
         options->thread_count = program->thread_count;
         options->isa = program->isa;
     }

@@ -626,7 +626,7 @@ uint32_t ul_lower_local(struct ul_lower *lower, enum ul_dtype dtype, uint64_t el
 {
     enum { MAX_LOCAL = 64 };
     UL_ASSERT(element_count <= MAX_LOCAL ||
-              element_count <= (uint64_t)lower->options.partial_count);
+              element_count <= (uint64_t)lower->traits->partial_count);
     return ul_kernel_add_buffer(lower->kernel, UL_BUFFER_LOCAL, dtype, element_count);
 }
 
@@ -773,15 +773,17 @@ static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *
 }
 
 void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
-                    const bool *escapes, const struct ul_lower_options *options,
+                    const bool *escapes, const struct ul_target_traits *traits,
                     struct ul_arena *arena, struct ul_lower_result *result)
 {
     struct ul_lower_state state = {
         .nodes = nodes, .node_count = node_count, .escapes = escapes, .bound = UL_NONE};
     state.hangs = UL_NEW_ARRAY(arena, bool, node_count);
-    struct ul_lower lower = {.graph = graph, .arena = arena, .state = &state};
-    if (options != NULL)
-        lower.options = *options;
+    static const struct ul_target_traits nothing = {.name = NULL};
+    struct ul_lower lower = {.graph = graph,
+                             .traits = traits != NULL ? traits : &nothing,
+                             .arena = arena,
+                             .state = &state};
     lower.kernel = UL_NEW(arena, struct ul_kernel);
     ul_kernel_init(lower.kernel, arena);
     ul_node_id anchor = UL_NONE;

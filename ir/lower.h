@@ -17,7 +17,7 @@
 
 struct ul_lower {
     const struct ul_graph *graph;
-    struct ul_lower_options options;
+    const struct ul_target_traits *traits;
     struct ul_kernel *kernel;
     struct ul_arena *arena;
     struct ul_lower_state *state; /* of lower.c */

@@ -184,11 +184,11 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
 {
     if (pass->options->only != NULL && !is_named(pass->options->only, &row->info))
         return true;
-    if (row->info.kind == UL_PASS_CHANNELS_LAST && !pass->options->channels_last)
+    if (row->info.kind == UL_PASS_CHANNELS_LAST && !pass->traits->channels_last)
         return true;
-    if (row->info.kind == UL_PASS_FILTERS_LAST && !pass->options->filters_last)
+    if (row->info.kind == UL_PASS_FILTERS_LAST && !pass->traits->filters_last)
         return true;
-    if (row->info.kind == UL_PASS_PRODUCTS_JOINED && !pass->options->products_joined)
+    if (row->info.kind == UL_PASS_PRODUCTS_JOINED && !pass->traits->products_joined)
         return true;
     bool infers = row->info.kind == UL_PASS_INFERENCE || row->info.kind == UL_PASS_PRODUCTS_JOINED;
     return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training && infers);
@@ -228,7 +228,12 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options, struct ul_diag *diag)
 {
-    struct ul_pass pass = {.graph = graph, .scratch = scratch, .diag = diag, .options = options};
+    static const struct ul_target_traits nothing = {.name = NULL};
+    struct ul_pass pass = {.graph = graph,
+                           .scratch = scratch,
+                           .diag = diag,
+                           .options = options,
+                           .traits = options->traits != NULL ? options->traits : &nothing};
     uint32_t facts = 0;
     UL_TRY(check_options(options, scratch, diag));
     UL_TRY(ul_graph_verify(graph, diag));

@@ -13,6 +13,7 @@
 #define UL_PASSES_H
 
 #include "ir/graph.h"
+#include "ir/traits.h"
 
 enum ul_pass_kind {
     UL_PASS_ANY,
@@ -48,9 +49,8 @@ struct ul_passes_options {
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
-    enum ul_dtype precision;   /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
-    bool channels_last;        /* of the target: convolutions want channels innermost (layout.c) */
-    bool filters_last;         /* likewise: their weights, as they are stored (filters.c) */
+    const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
+    enum ul_dtype precision; /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
      * says of each value whether something outside of the group needs it. What such a group would
      * grow to must be a call as well. Sets `*scratch_bytes`, unless NULL, to what the call wants
@@ -58,8 +58,6 @@ struct ul_passes_options {
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
     const void *library;
-    bool biases_alike; /* of the target: its library wants biases stored as results (precision.c) */
-    bool products_joined; /* likewise: products of one operand are one (join.c) */
     bool training;
     FILE *dump; /* NULL: standard error */
 };

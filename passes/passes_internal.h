@@ -11,7 +11,8 @@ struct ul_pass {
     struct ul_arena *scratch; /* reset after the pass */
     struct ul_diag *diag;
     const struct ul_passes_options *options;
-    uint32_t row; /* of the pipeline */
+    const struct ul_target_traits *traits; /* never NULL */
+    uint32_t row;                          /* of the pipeline */
 };
 typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 

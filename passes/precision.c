@@ -300,7 +300,7 @@ static void find_kept(struct precision *precision)
     for (uint32_t n = 0; n < order->count; n++)
         spread(precision, &graph->nodes[order->nodes[n]]);
     release_factors(precision);
-    if (precision->pass->options->biases_alike)
+    if (precision->pass->traits->biases_alike)
         release_biases(precision);
 }
 
@@ -348,7 +348,7 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
     ul_value_id made = ul_build_copy(&build, value);
     graph->values[made].storage = precision->storage;
     graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
-    if (convolves && precision->pass->options->channels_last)
+    if (convolves && precision->pass->traits->channels_last)
         graph->values[made].flags |= UL_VALUE_CHANNELS_LAST;
     graph->values[made].view = ul_view_own(graph, made);
     return made;

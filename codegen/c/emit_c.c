@@ -283,7 +283,8 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag)
 {
-    static const struct ul_emit_language language = {.put_mark = put_mark,
+    static const struct ul_emit_language language = {.runs_on_host = true,
+                                                     .put_mark = put_mark,
                                                      .put_step = put_step,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,

@@ -16,6 +16,7 @@ struct ul_emit_place {
 struct ul_emitter;
 /* How a target says a step; what is around the steps is the same for all. */
 struct ul_emit_language {
+    bool runs_on_host; /* the steps of an entry point are a function of the host's */
     /* What announces the step, on a line of its own, before the step. */
     void (*put_mark)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position);

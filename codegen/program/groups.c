@@ -129,11 +129,8 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_lower_result result;
-    const struct ul_target *target = builder->options->target;
-    const struct ul_lower_options options = {.partial_count = target->partial_count,
-                                             .spread_products = target->spread_products,
-                                             .sorts_batches = target->sorts_batches};
-    ul_lower_group(graph, nodes, count, builder->escapes, &options, builder->arena, &result);
+    ul_lower_group(graph, nodes, count, builder->escapes, &builder->options->target->traits,
+                   builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
     ul_node_id last = nodes[count - 1];
     struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last};

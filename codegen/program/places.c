@@ -77,12 +77,12 @@ static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t
 void ul_place_add_states(struct ul_builder *builder)
 {
     struct ul_program *program = builder->program;
-    bool is_device = builder->options->target->is_device;
+    const struct ul_target_library *library = builder->options->library;
     program->library_state = UL_PLAN_NONE;
     program->run_state = UL_PLAN_NONE;
-    if (program->call_count > 0 && !is_device)
-        program->library_state = add_state(builder, "oneDNN", sizeof(uint64_t));
-    if (is_device)
+    if (program->call_count > 0 && library->state_bytes > 0)
+        program->library_state = add_state(builder, library->name, library->state_bytes);
+    if (builder->options->target->traits.memory_is_separate)
         program->run_state = add_state(builder, "state of the run",
                                        (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);
 }

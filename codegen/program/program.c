@@ -60,7 +60,7 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     struct ul_program *program = UL_NEW(arena, struct ul_program);
     program->graph = graph;
     program->options = *options;
-    if (!options->target->has_threads)
+    if (!options->target->traits.has_threads)
         program->options.thread_count = 1;
     program->problem = ul_problem_new(arena);
     ul_problem_add_space(program->problem, "read-only weights", 0);

@@ -16,6 +16,8 @@
 #include "codegen/program/calls_internal.h"
 #include "codegen/program/program.h"
 
+enum { UL_IMPLEMENTATIONS = 4 }; /* of a step, at most: a call, and with less scratch */
+
 struct ul_builder {
     struct ul_arena *arena;
     struct ul_arena scratch; /* while one kernel is added */

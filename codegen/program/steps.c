@@ -1,9 +1,8 @@
 /* A step joins the program, and the planner's problem learns what it reads and writes, in which
  * ways it may run, and what must come before it. */
 #include "codegen/program/program_internal.h"
-#include "codegen/program/target.h"
 
-/* ---- What the target offers ---- */
+/* ---- Alternatives ---- */
 
 static double elements_of(const struct ul_graph *graph, ul_node_id node)
 {
@@ -28,25 +27,28 @@ static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_pro
     return cost > rounded ? cost : rounded;
 }
 
-/* What the target offers for the step becomes the planner's alternatives. */
+/* The step as it was made, "ullage" being our own lowering, and the same call with ever less
+ * scratch are the planner's alternatives. */
 static void plan_alternatives(struct ul_builder *builder, const struct ul_program_step *step,
                               uint32_t region, uint64_t scratch_bytes,
                               const struct ul_plan_substep *substep)
 {
-    struct ul_implementation offers[UL_IMPLEMENTATIONS];
     struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
     struct ul_plan_substep substeps[UL_IMPLEMENTATIONS];
-    uint32_t count =
-        builder->options->target->offer(step, builder->options->profile, scratch_bytes, offers);
-    UL_ASSERT(count >= 1 && count <= UL_IMPLEMENTATIONS);
+    uint32_t count = 1 + step->leaner_count;
+    uint64_t full =
+        ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
+    UL_ASSERT(count <= UL_IMPLEMENTATIONS);
     for (uint32_t i = 0; i < count; i++) {
-        offers[i].cost = piece_cost(builder, step, i, offers[i].cost);
+        const struct ul_program_leaner *leaner = i > 0 ? &step->leaner[i - 1] : NULL;
+        uint64_t cost = leaner != NULL ? (uint64_t)((double)full * leaner->slowdown) + 1 : full;
         substeps[i] = *substep;
-        substeps[i].scratch_bytes = offers[i].scratch_bytes;
-        alternatives[i] = (struct ul_plan_alternative){.name = offers[i].name,
-                                                       .substeps = &substeps[i],
-                                                       .substep_count = 1,
-                                                       .cost = offers[i].cost};
+        substeps[i].scratch_bytes = leaner != NULL ? leaner->scratch_bytes : scratch_bytes;
+        alternatives[i] = (struct ul_plan_alternative){
+            .name = step->implementation != NULL ? step->implementation : "ullage",
+            .substeps = &substeps[i],
+            .substep_count = 1,
+            .cost = piece_cost(builder, step, i, cost)};
     }
     struct ul_plan_step planned = {.name = step->name,
                                    .kind =

@@ -216,7 +216,7 @@ static int64_t partial_count(const struct ul_lanes *lanes, uint32_t mask, uint32
     enum { EACH = 4 }; /* terms for each result, at least */
     int64_t count = UL_LANES_MAX;
     int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
-    while (2 * count <= lanes->lower->options.partial_count && 2 * count <= lanes->dims[dim] &&
+    while (2 * count <= lanes->lower->traits->partial_count && 2 * count <= lanes->dims[dim] &&
            2 * EACH * count <= terms)
         count *= 2;
     return count;

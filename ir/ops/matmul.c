@@ -72,7 +72,7 @@ static void find_sides(const struct ul_lower *lower, const struct ul_matmul *mat
 {
     const struct ul_type *a = &lower->graph->values[operands->a].type;
     const struct ul_type *b = &lower->graph->values[operands->b].type;
-    bool is_sorted = lower->options.sorts_batches && !matmul->a_is_vector &&
+    bool is_sorted = lower->traits->sorts_batches && !matmul->a_is_vector &&
                      operands->a_zero == UL_NONE && operands->b_zero == UL_NONE;
     enum side all = !matmul->b_has_batch && !matmul->a_is_vector ? SIDE_ROWS : SIDE_LOOP;
     enum side which[UL_LIMIT_RANK];

@@ -25,7 +25,7 @@ bool ul_partials_apply(const struct ul_lanes *lanes, uint32_t mask)
 {
     int64_t terms = ul_lanes_product(lanes->dims, lanes->rank, mask);
     int64_t min = has_contiguous_terms(lanes, mask) ? UL_LANES_MAX : MIN_IN_TURN;
-    return lanes->lower->options.partial_count > 0 && lanes->lane_dim == UL_NONE && terms >= min &&
+    return lanes->lower->traits->partial_count > 0 && lanes->lane_dim == UL_NONE && terms >= min &&
            ul_lanes_product(lanes->dims, lanes->rank, ~0u) > 0;
 }
 
@@ -55,7 +55,7 @@ static void choose_parts(struct ul_partials *p)
         p->each = near_divisor(p->terms, root_of(p->terms));
     } else {
         p->width = UL_LANES_MAX;
-        while (2 * p->width <= p->lanes->lower->options.partial_count &&
+        while (2 * p->width <= p->lanes->lower->traits->partial_count &&
                2 * EACH_PARTIAL * p->width <= p->terms)
             p->width *= 2;
         p->each = p->terms;

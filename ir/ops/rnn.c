@@ -15,7 +15,7 @@
  * sequence shorter than the batch's longest keeps its state, and gives zeros, from its end on;
  * backwards, it keeps its initial state until its end is reached.
  *
- * Where a target wants steps spread (ul_lower_options), a step is one nest of independent units, of
+ * Where a target wants steps spread (ir/traits.h), a step is one nest of independent units, of
  * both directions where their functions are the same, so that one launch does for it:
  *
  *     for direction, unit:
@@ -562,7 +562,7 @@ static bool same_functions(const struct ul_rnn *rnn)
 static void choose(struct cell *cell)
 {
     const struct ul_rnn *rnn = &cell->rnn;
-    int64_t min = cell->lower->options.spread_products;
+    int64_t min = cell->lower->traits->spread_products;
     int64_t products = rnn->gates * rnn->hidden * rnn->hidden;
     cell->is_spread = min > 0 && products >= min && rnn->batch > 0 && rnn->batch <= SPREAD_BATCH;
     cell->side_count = cell->is_spread && rnn->directions == 2 && same_functions(rnn) ? 2 : 1;

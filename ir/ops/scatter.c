@@ -176,7 +176,7 @@ static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t ax
     uint64_t place_count = 1;
     for (uint32_t d = 0; d < (depth > 0 ? depth : p.data->rank); d++)
         place_count *= (uint64_t)p.data->dims[d]; /* of a tensor that exists */
-    if (lower->options.partial_count == 0 || p.indexes == NULL || place_count > MAX_PLACES)
+    if (lower->traits->partial_count == 0 || p.indexes == NULL || place_count > MAX_PLACES)
         return 0;
     struct ul_arena scratch;
     ul_arena_init(&scratch);

@@ -20,11 +20,11 @@ static const char *print_for(struct ul_arena *arena, const char *text, const cha
     struct ul_diag diag = {0};
     struct ul_graph graph;
     struct ul_lower_result result;
-    const struct ul_lower_options options = {.partial_count = 256, .spread_products = 32768};
+    const struct ul_target_traits traits = {.partial_count = 256, .spread_products = 32768};
     if (ul_graph_parse(&graph, arena, text, NULL, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     const struct ul_block *block = &graph.blocks[0];
-    ul_lower_group(&graph, block->nodes, block->node_count, NULL, &options, arena, &result);
+    ul_lower_group(&graph, block->nodes, block->node_count, NULL, &traits, arena, &result);
     struct ul_text out;
     ul_text_init(&out, arena);
     const struct ul_profile_device device = ul_profile_device(ul_profile_find(profile));

@@ -40,13 +40,13 @@ static void order_is_known(void **state)
     struct ul_diag diag = {0};
     struct ul_graph graph;
     struct ul_lower_result result;
-    const struct ul_lower_options options = {.partial_count = 1024};
+    const struct ul_target_traits traits = {.partial_count = 1024};
     ul_arena_init(&arena);
     const char *text = ul_arena_printf(&arena, "graph \"t\"\n%s", e->text);
     if (ul_graph_parse(&graph, &arena, text, NULL, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     const struct ul_block *block = &graph.blocks[0];
-    ul_lower_group(&graph, block->nodes, block->node_count, NULL, &options, &arena, &result);
+    ul_lower_group(&graph, block->nodes, block->node_count, NULL, &traits, &arena, &result);
     const struct ul_profile_device device =
         ul_profile_device(ul_profile_find(UL_PROFILE_DEFAULT_DEVICE));
     uint32_t orders = ul_contract_cuda_orders(result.kernel, &device);

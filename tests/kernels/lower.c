@@ -29,13 +29,10 @@ static enum ul_status build(struct golden *golden, const char *text, const struc
     struct ul_graph *graph = UL_NEW(arena, struct ul_graph);
     struct ul_arena scratch;
     const struct ul_target *target = ul_target_find(variant->target);
-    const struct ul_passes_options passes = {.biases_alike = target->biases_alike,
-                                             .filters_last = target->filters_last,
-                                             .products_joined = target->products_joined,
-                                             .channels_last = target->channels_last};
+    const struct ul_passes_options passes = {.traits = &target->traits};
     const struct ul_program_options options = {.target = target,
                                                .thread_count = variant->thread_count,
-                                               .profile = ul_profile_find(target->profile)};
+                                               .profile = ul_profile_find(target->traits.profile)};
     UL_TRY(ul_graph_parse(graph, arena, text, NULL, diag));
     graph->check_text = true;
     ul_arena_init(&scratch);

@@ -43,16 +43,17 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     struct ul_graph graph;
     struct ul_arena scratch;
     struct ul_diag diag = {0};
-    struct ul_passes_options options = {0};
+    struct ul_target_traits traits = {.name = NULL};
+    struct ul_passes_options options = {.traits = &traits};
     struct ul_text printed;
     ul_text_init(&printed, &golden->arena);
     ul_arena_init(&scratch);
     if (strcmp(pass, "pipeline") != 0)
         options.only = pass;
-    options.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
-    options.products_joined = strstr(text, "# --products-joined\n") != NULL;
-    options.filters_last = strstr(text, "# --filters-last\n") != NULL;
-    options.channels_last = strstr(text, "# --channels-last\n") != NULL;
+    traits.biases_alike = strstr(text, "# --biases-alike\n") != NULL;
+    traits.products_joined = strstr(text, "# --products-joined\n") != NULL;
+    traits.filters_last = strstr(text, "# --filters-last\n") != NULL;
+    traits.channels_last = strstr(text, "# --channels-last\n") != NULL;
     if (strstr(text, "# --calls\n") != NULL)
         options.is_call = takes_nothing;
     if (strstr(text, "# --precision fp16\n") != NULL)

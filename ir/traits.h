@@ -1,0 +1,39 @@
+/* What a target is, as far as anything but its own code asks: facts, one row a target in
+ * codegen/target.c, handed on whole from there to passes, lowering, the program and its source.
+ *
+ * Invariants: a row never changes; all zeros is a target that wants nothing of anybody.
+ */
+#ifndef UL_IR_TRAITS_H
+#define UL_IR_TRAITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ul_target_traits {
+    const char *name;    /* "cuda" */
+    const char *summary; /* one line */
+    const char *profile; /* of the device whose time counts, where nobody says another */
+
+    /* the machine */
+    bool has_threads;        /* OpenMP; the plan depends on their number */
+    bool memory_is_separate; /* and kernels run beside it, on another processor than the host's: the
+                                plan holds the state of a run, and nothing is read-only data */
+    bool finds_libraries;    /* at a program's start, which chooses among what they have: calls are
+                                planned with a bound on their scratch, and may be absent */
+
+    /* passes */
+    bool channels_last;   /* convolution nets keep channels innermost (layout.c) */
+    bool filters_last;    /* weights of convolutions are stored so too (filters.c) */
+    bool biases_alike;    /* its library wants biases in the type of results (precision.c) */
+    bool products_joined; /* products of one operand are one (join.c) */
+
+    /* lowering */
+    int64_t partial_count;   /* results of its own that a long sum is made of, at most; 0: as few as
+                                fill the lanes of a processor (ops/lanes.h) */
+    int64_t spread_products; /* of a direction's recurrent product, from which on a step is spread
+                                over a device (ops/rnn.c); 0: never */
+    bool sorts_batches;      /* what one factor's batch alone has are rows or columns of one
+                                product (ops/matmul.c) */
+};
+
+#endif
