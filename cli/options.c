@@ -20,6 +20,7 @@ void ul_cli_job_init(struct ul_cli_job *job)
     memset(job, 0, sizeof *job);
     ul_compile_init(&job->compile);
     job->compile.progress = ul_cli_progress;
+    job->compile.dump = stderr;
     job->options.base.table = &ul_cli_option_table;
     job->options.base.arena = &job->compile.keep;
 }

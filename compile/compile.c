@@ -100,13 +100,20 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
 
 /* ---- build ---- */
 
+/* Without a place to print to nothing is printed. */
+static const char *printed_pass(const struct ul_compile *compile)
+{
+    return compile->dump != NULL ? compile->options.print_after : NULL;
+}
+
 static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
 {
     struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
                                         .disabled_count = compile->options.no_passes.count,
                                         .traits = &target->traits,
                                         .precision = ul_compile_storage(&compile->options),
-                                        .print_after = compile->options.print_after,
+                                        .print_after = printed_pass(compile),
+                                        .dump = compile->dump,
                                         .stop_after = compile->options.stop_after};
     if (compile->library != NULL) {
         options.is_call = ul_library_supports;
@@ -121,7 +128,8 @@ static enum ul_status run_split(struct ul_compile *compile)
     struct ul_passes_options options = {.only = "split",
                                         .splits = compile->options.splits.items,
                                         .split_count = compile->options.splits.count,
-                                        .print_after = compile->options.print_after};
+                                        .print_after = printed_pass(compile),
+                                        .dump = compile->dump};
     if (compile->options.splits.count == 0)
         return UL_OK;
     return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
@@ -189,11 +197,11 @@ enum ul_status ul_compile_build(struct ul_compile *compile, const char *model_pa
 static void dump_kernels(struct ul_compile *compile)
 {
     struct ul_text text;
-    if (!compile->options.print_kernels)
+    if (!compile->options.print_kernels || compile->dump == NULL)
         return;
     ul_text_init(&text, &compile->keep);
     ul_program_print_kernels(&text, compile->program);
-    fputs(text.data, stderr);
+    fputs(text.data, compile->dump);
 }
 
 enum ul_status ul_compile_plan(struct ul_compile *compile)

@@ -75,6 +75,7 @@ struct ul_compile {
      * ends. NULL: nobody is told. */
     void (*progress)(void *context, const char *what);
     void *progress_context;
+    FILE *dump; /* of print_after and print_kernels; NULL: nothing is printed */
 
     struct ul_graph graph;
     struct ul_onnx_model model;

@@ -254,14 +254,6 @@ enum ul_status ul_option_set(struct ul_options *options, const struct ul_option 
     return UL_OK;
 }
 
-void ul_option_mark(struct ul_options *options, const void *field)
-{
-    for (uint32_t i = 0; i < options->table->count; i++) {
-        if (const_field_of(options, &options->table->rows[i]) == field)
-            options->is_set[i] = true;
-    }
-}
-
 void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_t size_bytes)
 {
     struct ul_arena *arena = to->arena;

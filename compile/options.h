@@ -3,7 +3,7 @@
  * of plans all go by the row; nothing else names an option to learn a fact about it.
  *
  * Invariants: a zeroed field is the default. `said` holds what the caller gave, as text; `is_set`
- * also marks what a plan or the pipeline filled in, since a zero may be meant.
+ * also marks what a plan says, since a zero may be meant.
  * Ownership: lists and texts live in the arena of the options.
  * Units: sizes in bytes, times in seconds.
  * Failure: a value that a row does not take is UL_USAGE with the option and what it expects.
@@ -150,8 +150,6 @@ enum ul_status ul_option_set(struct ul_options *options, const struct ul_option 
 /* The same of what a plan says: the caller said nothing. */
 enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
                                  const char *value, struct ul_diag *diag) UL_MUST_CHECK;
-/* Marks a field that was assigned a value that counts, though it may be zero. */
-void ul_option_mark(struct ul_options *options, const void *field);
 /* What the caller said of the option of that field, or NULL. */
 const char *ul_option_said(const struct ul_options *options, const struct ul_option *row);
 /* Whether it has a value other than the default, or one that was set. */

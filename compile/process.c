@@ -113,11 +113,12 @@ int ul_process_run(const char *const *argv, const char *capture)
     sigset_t blocked;
     sigset_t before;
     struct sigaction handler = {.sa_handler = on_child};
+    struct sigaction handler_before;
     stop_signals(&awaited);
     sigaddset(&awaited, SIGCHLD);
     blocked = awaited;
     sigaddset(&blocked, SIGPIPE);
-    sigaction(SIGCHLD, &handler, NULL);
+    sigaction(SIGCHLD, &handler, &handler_before);
     fflush(NULL);
     sigprocmask(SIG_BLOCK, &awaited, &before);
     int code = -1;
@@ -129,6 +130,7 @@ int ul_process_run(const char *const *argv, const char *capture)
         setpgid(child, child); /* whoever comes first */
         code = await(child, &awaited, &stop);
     }
+    sigaction(SIGCHLD, &handler_before, NULL);
     if (stop != 0) {
         code = -1;
         raise(stop); /* waits until nothing is left to be cleaned up */

@@ -73,6 +73,7 @@ static const struct row {
     {UL_ARENA_ELSEWHERE, 0, UL_EXIT_INTERNAL, "{result}{: detail}"},
     {UL_INPUT_ELSEWHERE, 0, UL_EXIT_INTERNAL, "{result}{: detail}"},
     {UL_OUTPUT_ELSEWHERE, 0, UL_EXIT_INTERNAL, "{result}{: detail}"},
+    {UL_BUFFERS_APART, 0, UL_EXIT_INTERNAL, "{result}{: detail}"},
     {UL_OK, FROM_FILE, UL_EXIT_INVALID, "{file}: {result}"},
     {UL_OK, 0, UL_EXIT_INVALID, "{result}"},
 };

@@ -96,11 +96,17 @@ static void compile_twice(const char *model, uint64_t budget_bytes)
     struct ul_compile compiles[2];
     struct heard heard[2];
     const char *const folders[] = {"first", "second"};
+    FILE *dump = tmpfile();
+    CHECK(dump != NULL);
     for (int i = 0; i < 2; i++) {
         begin(&compiles[i], &heard[i]);
+        compiles[i].options.print_after = "fuse";
+        compiles[i].dump = i == 0 ? dump : NULL; /* the other one prints nothing */
         CHECK(plan(&compiles[i], model, budget_bytes) == UL_OK);
         CHECK(ul_compile_emit(&compiles[i], folders[i]) == UL_OK);
     }
+    CHECK(ftell(dump) > 0);
+    fclose(dump);
     uint64_t reserved_bytes = compiles[0].plan.reserved_bytes[0];
     printf("reserves %llu bytes\n", (unsigned long long)reserved_bytes);
     CHECK(reserved_bytes <= budget_bytes);
