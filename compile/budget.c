@@ -101,6 +101,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     uint64_t budget = compile->options.budget_bytes;
     uint64_t reserved = reserved_of(compile);
     struct ul_text text;
+    UL_ASSERT(compile->report.plan == &compile->plan);
     if (budget == 0 || reserved <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);

@@ -24,6 +24,7 @@ void ul_compile_done(struct ul_compile *compile)
 
 enum ul_status ul_compile_set(struct ul_compile *compile, const char *name, const char *value)
 {
+    UL_ASSERT(!compile->loaded);
     const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
     struct ul_nearest nearest = {.word = name};
     ul_option_offer_all(&nearest, &ul_compile_option_table, ~0u);
@@ -216,5 +217,6 @@ enum ul_status ul_compile_plan(struct ul_compile *compile)
     ul_text_init(&compile->json, &compile->keep);
     ul_report_put_json(&compile->json, &compile->report);
     ul_hash_hex(compile->json.data, compile->json.length, compile->plan_sha256);
+    UL_ASSERT(compile->plan.reserved_bytes != NULL && compile->json.length > 0);
     return UL_OK;
 }

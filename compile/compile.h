@@ -24,7 +24,8 @@
  * Ownership: everything lives in `keep`, until ul_compile_done; texts and lists that a caller
  * assigns to options must live as long.
  * Units: bytes; costs in predicted nanoseconds of the profile.
- * Failure: a status, and its text in `diag`; after one, ul_compile_done alone may follow. That a
+ * Failure: a status, and its text in `diag`; after one, ul_compile_done alone may follow. A call
+ * out of the order above is a defect of the caller, and aborts as ours do (UL_ASSERT). That a
  * budget is not met is no failure of ul_compile_plan: the plan is there, and report says of it what
  * plan.json says.
  * The environment is read where options leave it open: CC, NVCC, PATH, TMPDIR, ULLAGE_RUNTIME.

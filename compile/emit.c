@@ -66,6 +66,7 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
 {
     const struct ul_compile_options *options = &compile->options;
     const char *march = options->march != NULL ? options->march : "native";
+    UL_ASSERT(compile->program != NULL && compile->plan.reserved_bytes != NULL);
     struct ul_emit_options emit = {.prefix = options->prefix != NULL ? options->prefix : "model",
                                    .model_sha256 = compile->model.sha256,
                                    .plan_sha256 = compile->plan_sha256,

@@ -39,6 +39,7 @@ static enum ul_status read_file(struct ul_compile *compile, const char *path)
 enum ul_status ul_compile_read_profile(struct ul_compile *compile)
 {
     struct ul_compile_options *options = &compile->options;
+    UL_ASSERT(options->target != NULL);
     const char *name = options->profile != NULL ? options->profile
                                                 : ul_target_find(options->target)->traits.profile;
     if (options->profile_text != NULL) {

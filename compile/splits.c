@@ -429,6 +429,7 @@ enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t var
 {
     if (variant == 0)
         return UL_OK;
+    UL_ASSERT(compile->report.variants != NULL && compile->options.splits.count == 0);
     /* The program without splits keeps its graph, for comparison; the compile gets another. */
     struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
     struct ul_program *whole = UL_NEW(&compile->keep, struct ul_program);
