@@ -99,6 +99,15 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
                             &compile->diag);
 }
 
+static enum ul_status donate(struct ul_compile *compile)
+{
+    const struct ul_pairs *list = &compile->options.donations;
+    for (uint32_t i = 0; i < list->count; i++)
+        UL_TRY(ul_graph_donate(&compile->graph, list->items[i].name, list->items[i].value,
+                               &compile->diag));
+    return UL_OK;
+}
+
 /* ---- build ---- */
 
 /* Without a place to print to nothing is printed. */
@@ -155,6 +164,7 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
 static enum ul_status simplify(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
+    UL_TRY(donate(compile));
     UL_TRY(run_passes(compile, target));
     return stop != NULL && strcmp(stop, "split") == 0 ? run_split(compile) : UL_OK;
 }

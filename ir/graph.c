@@ -253,6 +253,37 @@ bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
     return false;
 }
 
+static ul_value_id find_named(const struct ul_graph *graph, const ul_value_id *values,
+                              uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(graph->values[values[i]].name, name) == 0)
+            return values[i];
+    }
+    return UL_NONE;
+}
+
+enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
+                               struct ul_diag *diag)
+{
+    const struct ul_block *block = &graph->blocks[0];
+    ul_value_id out = find_named(graph, block->outputs, block->output_count, output);
+    ul_value_id in = find_named(graph, block->inputs, block->input_count, input);
+    if (out == UL_NONE || in == UL_NONE)
+        return ul_diag_set(diag, UL_USAGE, "--donate %s=%s: there is no %s %s",
+                           ul_quote(graph->arena, output), ul_quote(graph->arena, input),
+                           out == UL_NONE ? "output" : "input",
+                           ul_quote(graph->arena, out == UL_NONE ? output : input));
+    if (graph->values[out].donor != UL_NONE || (graph->values[in].flags & UL_VALUE_PERSISTENT) != 0)
+        return ul_diag_set(
+            diag, UL_USAGE, "--donate %s=%s: %s is donated already", ul_quote(graph->arena, output),
+            ul_quote(graph->arena, input),
+            ul_quote(graph->arena, graph->values[out].donor != UL_NONE ? output : input));
+    graph->values[out].donor = in;
+    graph->values[in].flags |= UL_VALUE_PERSISTENT;
+    return UL_OK;
+}
+
 const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value)
 {
     bool is_state = value == UL_NONE || (graph->values[value].flags & UL_VALUE_PERSISTENT) != 0;

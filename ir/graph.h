@@ -159,6 +159,11 @@ void ul_node_remove_attr(struct ul_graph *graph, ul_node_id node, const char *na
 /* Uses of every value: node inputs of all blocks plus block outputs; an array of value_count. */
 uint32_t *ul_graph_count_uses(const struct ul_graph *graph, struct ul_arena *arena);
 bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value);
+/* The model's output of that name overwrites the input of that name, which is state from now on.
+ * UL_USAGE: there is no such pair, or one of them is in another already. Whether types agree is
+ * known once they are inferred (passes/donate.c). */
+enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const char *input,
+                               struct ul_diag *diag) UL_MUST_CHECK;
 /* A constant that may be computed with: no state, whose bytes change. Else NULL. */
 const struct ul_tensor *ul_graph_get_constant(const struct ul_graph *graph, ul_value_id value);
 /* True and the number when all elements of a constant, of any shape, are one number. */

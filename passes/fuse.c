@@ -699,6 +699,24 @@ static void note_reads(struct fuse *fuse, ul_node_id id, uint32_t position, uint
     }
 }
 
+/* What reads an input comes before the node whose output overwrites it (donate.c). */
+static void note_overwrites(const struct fuse *fuse, uint32_t position, uint32_t *reads,
+                            uint32_t *read_count)
+{
+    const struct ul_node *node = node_at(fuse, position);
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        ul_value_id output = node->outputs[i];
+        ul_value_id donor = output == UL_NONE ? UL_NONE : fuse->graph->values[output].donor;
+        for (uint32_t p = 0; donor != UL_NONE && p < position; p++) {
+            if (!ul_donate_reads(fuse->graph, fuse->block->nodes[p], donor))
+                continue;
+            if (reads != NULL)
+                reads[*read_count] = p;
+            ++*read_count;
+        }
+    }
+}
+
 /* users[] by counting: for each position, the positions that read what it makes. */
 static void find_users(struct fuse *fuse)
 {
@@ -706,8 +724,10 @@ static void find_users(struct fuse *fuse)
     uint32_t total = 0;
     for (uint32_t p = 0; p < block->node_count; p++)
         fuse->position[block->nodes[p]] = p;
-    for (uint32_t p = 0; p < block->node_count; p++)
+    for (uint32_t p = 0; p < block->node_count; p++) {
         note_reads(fuse, block->nodes[p], p, NULL, &total);
+        note_overwrites(fuse, p, NULL, &total);
+    }
     uint32_t *reads = UL_NEW_ARRAY(fuse->scratch, uint32_t, total);
     uint32_t *readers = UL_NEW_ARRAY(fuse->scratch, uint32_t, total);
     uint32_t count = 0;
@@ -716,6 +736,7 @@ static void find_users(struct fuse *fuse)
     for (uint32_t p = 0; p < block->node_count; p++) {
         uint32_t before = count;
         note_reads(fuse, block->nodes[p], p, reads, &count);
+        note_overwrites(fuse, p, reads, &count);
         for (uint32_t i = before; i < count; i++) {
             readers[i] = p;
             fuse->user_begin[reads[i] + 2]++;

@@ -19,7 +19,7 @@ typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold,
     ul_pass_pattern, ul_pass_transposed, ul_pass_join, ul_pass_filters, ul_pass_sink,
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
-    ul_pass_fuse, ul_pass_split;
+    ul_pass_donate, ul_pass_fuse, ul_pass_split;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -46,6 +46,11 @@ struct ul_node_list {
     ul_node_id *nodes;
 };
 struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena);
+
+/* donate.c */
+
+/* Whether the node, or a block in it, reads `base` or a view of it. */
+bool ul_donate_reads(const struct ul_graph *graph, ul_node_id node, ul_value_id base);
 
 /* unroll.c */
 

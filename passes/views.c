@@ -89,7 +89,10 @@ static void copy_output(struct ul_graph *graph, uint32_t index)
 {
     ul_value_id value = graph->blocks[0].outputs[index];
     struct ul_build build = ul_build_last(graph, 0, graph->values[value].name);
-    graph->blocks[0].outputs[index] = ul_build_copy(&build, value);
+    ul_value_id copy = ul_build_copy(&build, value);
+    graph->values[copy].donor = graph->values[value].donor;
+    graph->values[value].donor = UL_NONE;
+    graph->blocks[0].outputs[index] = copy;
 }
 
 enum ul_status ul_pass_own(struct ul_pass *pass)

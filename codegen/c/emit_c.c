@@ -138,6 +138,12 @@ static void put_model_c(struct ul_emitter *emitter)
                    "failure);\n}\n\n"
                    "void %s_done(void *arena)\n{\n    ul_run_done(&%s_model, arena);\n}\n",
                    prefix, prefix, prefix, prefix, prefix, prefix);
+    if (emitter->program->entries[UL_PROGRAM_SET_UP].input_count > 0)
+        ul_text_printf(text,
+                       "\nint %s_set_up(void *arena, const void *const *from, "
+                       "struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_run_set_up(&%s_model, arena, from, failure);\n}\n",
+                       prefix, prefix);
 }
 
 /* ---- model.h, main.c, Makefile ---- */
@@ -175,7 +181,7 @@ static void put_model_h(struct ul_emitter *emitter)
         "%s;\n"
         " * thread-safe for each arena. */\n"
         "int %s_run(void *arena, const void *const *inputs, void *const *outputs,\n"
-        "    struct ul_failure *failure);\n\n"
+        "    struct ul_failure *failure);\n\n%s"
         "/* Gives back what a numerical library took for an arena that was made ready; the "
         "arena's\n * own memory stays the caller's. */\n"
         "void %s_done(void *arena);\n\n"
@@ -184,7 +190,7 @@ static void put_model_h(struct ul_emitter *emitter)
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
-        prefix, prefix);
+        prefix, ul_emit_set_up_text(emitter, "void *arena"), prefix);
 }
 
 /* Weights as read-only data, without passing through C text. */

@@ -222,6 +222,12 @@ static void put_model_c(struct ul_emitter *emitter)
         "void %s_close(struct ul_context *context)\n{\n"
         "    ul_device_close(&%s_model, context);\n}\n",
         prefix, prefix, prefix, prefix, prefix, prefix);
+    if (program->entries[UL_PROGRAM_SET_UP].input_count > 0)
+        ul_text_printf(text,
+                       "\nint %s_set_up(struct ul_context *context, const void *const *from,\n"
+                       "    struct ul_failure *failure)\n{\n"
+                       "    return (int)ul_device_set_up(&%s_model, context, from, failure);\n}\n",
+                       prefix, prefix);
 }
 
 static void put_model_h(struct ul_emitter *emitter)
@@ -262,11 +268,11 @@ static void put_model_h(struct ul_emitter *emitter)
         " * Allocates nothing; a context is used by one thread at a time, any number of contexts\n"
         " * may run on arenas of their own. */\n"
         "int %s_run(struct ul_context *context, const void *const *inputs, void *const *outputs,\n"
-        "    struct ul_failure *failure);\n\n"
+        "    struct ul_failure *failure);\n\n%s"
         "/* Gives back what was taken; the caller's arena and stream stay the caller's. */\n"
         "void %s_close(struct ul_context *context);\n\n"
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-        prefix, prefix);
+        prefix, ul_emit_set_up_text(emitter, "struct ul_context *context"), prefix);
 }
 
 /* ---- Makefile ---- */

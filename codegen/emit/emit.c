@@ -19,7 +19,12 @@ static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id 
 
 static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_value_id base)
 {
-    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        if (graph->values[block->outputs[i]].donor == base) /* one buffer, which is written */
+            return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = i};
+    }
     uint32_t input = index_in(block->inputs, block->input_count, base);
     if (input != UL_NONE)
         return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
@@ -234,6 +239,9 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         ul_emit_comment(text, info->name);
         ul_text_put(text, " ");
         ul_type_print(text, &info->type);
+        if (info->donor != UL_NONE)
+            ul_text_printf(text, ", overwrites input %u",
+                           index_in(block->inputs, block->input_count, info->donor));
         ul_text_put(text, "\n");
     }
     ul_text_printf(text,
@@ -246,6 +254,21 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
                    big, big, big, emitter->plan->reserved_bytes[0], big,
                    emitter->plan->alignment_bytes, big, block->input_count, big,
                    block->output_count, emitter->options->prefix);
+}
+
+const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle)
+{
+    if (emitter->program->entries[UL_PROGRAM_SET_UP].input_count == 0)
+        return "";
+    return ul_arena_printf(
+        emitter->arena,
+        "/* Gives inputs that an output overwrites their first values; then they are the arena's, "
+        "and\n"
+        " * runs go on with them without a look at `inputs`. They are 0 until then; called again, "
+        "all\n"
+        " * begins anew. A NULL one stays as it is. */\n"
+        "int %s_set_up(%s, const void *const *inputs, struct ul_failure *failure);\n\n",
+        emitter->options->prefix, handle);
 }
 
 void ul_emit_main_c(struct ul_emitter *emitter)

@@ -84,6 +84,9 @@ void ul_emit_find_scratch(struct ul_emitter *emitter);
 const char *ul_emit_upper(struct ul_arena *arena, const char *prefix);
 /* model.h up to its functions. */
 void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
+/* model.h's declaration of <prefix>_set_up, or nothing where no input is kept; `handle` declares
+ * the arena or context. */
+const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
 void ul_emit_main_c(struct ul_emitter *emitter);
 /* Writes the file `name` as `put` puts it. */
 enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,

@@ -44,6 +44,10 @@ uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
         return program->value_places[base];
     const struct ul_value *info = &graph->values[base];
     UL_ASSERT(info->view.base == base);
+    if (info->donor != UL_NONE) { /* it lies where that does */
+        program->value_places[base] = ul_place_of(builder, info->donor);
+        return program->value_places[base];
+    }
     const struct ul_pack *pack = program->packs[base];
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(graph, base),

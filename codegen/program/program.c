@@ -51,7 +51,7 @@ static enum ul_status build(struct ul_builder *builder)
         (void)ul_place_of(builder, graph->values[root->outputs[i]].view.base);
     ul_place_add_states(builder);
     ul_entry_add_all(builder);
-    return UL_OK;
+    return ul_donation_check(builder);
 }
 
 static struct ul_program *program_new(struct ul_arena *arena, const struct ul_graph *graph,

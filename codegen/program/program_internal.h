@@ -6,6 +6,7 @@
  *      steps.c     a step joins the program and the planner's problem
  *      work.c      what a step computes and moves
  *      places.c    the bytes that steps read and write
+ *      donation.c  outputs that overwrite an input where it lies
  *      entries.c   what may be called: steps on some inputs and outputs
  *
  * Invariants: step i of the program is step i of its problem, region i is region i, place i is
@@ -86,6 +87,11 @@ enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes,
 
 /* The entry points, once all steps are there. */
 void ul_entry_add_all(struct ul_builder *builder);
+
+/* donation.c */
+
+/* UL_UNSUPPORTED with the name of a reader that an output would overwrite the input under. */
+enum ul_status ul_donation_check(struct ul_builder *builder) UL_MUST_CHECK;
 
 /* blocks.c */
 

@@ -329,7 +329,7 @@ static int measure(struct ul_session *s, struct memory *memory, const unsigned c
 int ul_memory(struct ul_session *s)
 {
     struct memory memory = {0};
-    if (s->model->ranges == NULL)
+    if (s->model->ranges == NULL && s->model->steps == NULL)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "--memory needs the tables that -DUL_NO_TABLES "
                         "left out");

@@ -1,0 +1,102 @@
+/* Whether outputs may overwrite the inputs that they are donated: nothing reads the old elements
+ * once the first of the new ones may be there.
+ *
+ *      step      0    1    2    3
+ *      reads n   x         x               step 2 may read and write, where its lowering says so;
+ *      writes n            x               a reader at 3, or within a loop that writes, forbids it
+ */
+#include "codegen/program/program_internal.h"
+
+struct donation {
+    ul_value_id output, input; /* base values */
+    uint32_t place;
+    uint32_t first_write; /* step; UL_NONE: nothing writes it */
+};
+
+static ul_value_id base_at(const struct ul_graph *graph, const struct ul_program_step *step,
+                           uint32_t arg)
+{
+    ul_value_id value = step->views[arg];
+    return value == UL_NONE ? UL_NONE : graph->values[value].view.base;
+}
+
+static bool touches(const struct ul_graph *graph, const struct ul_program_step *step,
+                    ul_value_id base, bool writes)
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        if (base_at(graph, step, i) == base && step->written[i] == writes)
+            return true;
+    }
+    return step->own != NULL && touches(graph, step->own, base, writes);
+}
+
+/* What the step reads of the input, it reads before it writes the output there. */
+static bool is_in_place(const struct ul_program_step *step, const struct donation *donation)
+{
+    for (uint32_t i = 0; i < step->in_place_count; i++) {
+        if (step->in_place[i].output == donation->output &&
+            step->in_place[i].input == donation->input)
+            return true;
+    }
+    return false;
+}
+
+/* The outermost loop around a region, or UL_PLAN_NONE. */
+static uint32_t loop_around(const struct ul_program *program, uint32_t region)
+{
+    uint32_t loop = UL_PLAN_NONE;
+    for (uint32_t r = region; r != UL_PLAN_NONE; r = program->regions[r].parent)
+        loop = program->regions[r].kind == UL_PLAN_LOOP ? r : loop;
+    return loop;
+}
+
+static bool forbids(const struct ul_program *program, uint32_t step,
+                    const struct donation *donation)
+{
+    const struct ul_program_step *reader = &program->steps[step];
+    const struct ul_program_step *writer = &program->steps[donation->first_write];
+    uint32_t loop = loop_around(program, writer->region);
+    if (!touches(program->graph, reader, donation->input, false))
+        return false;
+    if (step > donation->first_write ||
+        (loop != UL_PLAN_NONE && loop_around(program, reader->region) == loop))
+        return true;
+    return touches(program->graph, reader, donation->output, true) &&
+           !is_in_place(reader, donation);
+}
+
+static enum ul_status check(struct ul_builder *builder, const struct donation *donation)
+{
+    const struct ul_program *program = builder->program;
+    const struct ul_graph *graph = builder->graph;
+    for (uint32_t s = 0; donation->first_write != UL_NONE && s < program->step_count; s++) {
+        if (forbids(program, s, donation))
+            return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                               "%s cannot overwrite %s where it lies: %s (%s) still reads it",
+                               ul_quote(builder->arena, graph->values[donation->output].name),
+                               ul_quote(builder->arena, graph->values[donation->input].name),
+                               ul_node_describe(graph, program->steps[s].node, builder->arena),
+                               program->steps[s].op);
+    }
+    return UL_OK;
+}
+
+enum ul_status ul_donation_check(struct ul_builder *builder)
+{
+    const struct ul_program *program = builder->program;
+    const struct ul_block *root = &builder->graph->blocks[0];
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        const struct ul_value *output = &builder->graph->values[root->outputs[i]];
+        struct donation donation = {
+            .output = root->outputs[i], .input = output->donor, .first_write = UL_NONE};
+        if (output->donor == UL_NONE)
+            continue;
+        UL_ASSERT(output->view.base == root->outputs[i]);
+        for (uint32_t s = program->step_count; s-- > 0;) {
+            if (touches(builder->graph, &program->steps[s], donation.output, true))
+                donation.first_write = s;
+        }
+        UL_TRY(check(builder, &donation));
+    }
+    return UL_OK;
+}

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Outputs that overwrite an input where it lies: --donate.
+
+    donate.py ULLAGE [--target c] [MODEL]...
+
+Models with state, made here: a counter, a running mean with momentum, a regression that learns by
+gradient descent. Each is compiled with its state donated, in the arena and in the caller's buffers;
+run 2 sees what run 1 wrote, with the bits of the program without donation that is fed its own
+outputs. --guard, --memory, --bench, `check` and --plan know such plans, an edited plan that breaks a
+donation is refused, and so is a donation that some reader forbids.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    from onnx import parser, save
+except ImportError as error:
+    print(f"donate.py: skipped: {error}")
+    sys.exit(77)
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+
+# Text, and what overwrites what.
+MODELS = {
+    "counter": ("""
+counter (int64[1] n) => (int64[1] next) {
+  one = Constant <value = int64[1] {1}> ()
+  next = Add (n, one)
+}""", {"next": "n"}),
+    # `y` reads the mean behind the node that makes the new one: it has to run before.
+    "mean": ("""
+mean (float[1000] x, float[1000] mean, float[1000] speed, float count)
+  => (float[1000] new_mean, float[1000] new_speed, float new_count, float[1000] y) {
+  one = Constant <value = float {1}> ()
+  keep = Constant <value = float {0.9}> ()
+  new_count = Add (count, one)
+  delta = Sub (x, mean)
+  kept = Mul (speed, keep)
+  new_speed = Add (kept, delta)
+  step = Div (new_speed, new_count)
+  new_mean = Add (mean, step)
+  total = ReduceSum <keepdims = 0> (mean)
+  y = Mul (x, total)
+}""", {"new_mean": "mean", "new_speed": "speed", "new_count": "count"}),
+    "regression": ("""
+regression (float[16,24] x, float[16,8] t, float[24,8] w, float[24,8] m)
+  => (float loss, float[24,8] new_w, float[24,8] new_m) {
+  rate = Constant <value = float {0.01}> ()
+  keep = Constant <value = float {0.9}> ()
+  y = MatMul (x, w)
+  error = Sub (y, t)
+  square = Mul (error, error)
+  loss = ReduceMean <keepdims = 0> (square)
+  turned = Transpose <perm = [1, 0]> (x)
+  gradient = MatMul (turned, error)
+  kept = Mul (m, keep)
+  new_m = Add (kept, gradient)
+  change = Mul (new_m, rate)
+  new_w = Sub (w, change)
+}""", {"new_w": "w", "new_m": "m"}),
+}
+
+# Text, donation, exit code, and what the message must name.
+REFUSED = {
+    "late_reader": ("""
+late (float[8] n) => (float[8] next, float[1] y) {
+  one = Constant <value = float {1}> ()
+  next = Add (n, one)
+  total = ReduceSum <keepdims = 1> (next)
+  late = Sub (n, total)
+  y = ReduceMax <keepdims = 1> (late)
+}""", ["next=n"], 3, "late"),
+    "product_in_place": ("""
+product (float[8,8] h, float[8,8] w) => (float[8,8] next) { next = MatMul (h, w) }""",
+                         ["next=h"], 3, "next"),
+    "no_output": (MODELS["counter"][0], ["nothing=n"], 1, "nothing"),
+    "no_input": (MODELS["counter"][0], ["next=nothing"], 1, "nothing"),
+    "no_pair": (MODELS["counter"][0], ["next"], 1, "NAME=VALUE"),
+    "other_type": ("""
+other (float[8] n) => (float[1] next) { next = ReduceSum <keepdims = 1> (n) }""",
+                   ["next=n"], 1, "f32[8]"),
+    "twice": ("""
+twice (float[8] n) => (float[8] a, float[8] b) {
+  one = Constant <value = float {1}> ()
+  a = Add (n, one)
+  b = Sub (n, one)
+}""", ["a=n", "b=n"], 1, "n"),
+}
+
+LIBRARY = """
+#include "model.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fail(const struct ul_failure *failure)
+{
+    fprintf(stderr, "%s\\n", ul_result_text(failure->result));
+    return 1;
+}
+
+/* Three runs of the counter from 40, by the functions of model.h. */
+int main(void)
+{
+    unsigned char *block = malloc(MODEL_ARENA_BYTES + 2 * MODEL_ARENA_ALIGN);
+    unsigned char *arena =
+        block + (MODEL_ARENA_ALIGN - (uintptr_t)block % MODEL_ARENA_ALIGN);
+    int64_t state = 40, seen = -1;
+    struct ul_failure failure;
+    const void *inputs[MODEL_INPUT_COUNT] = {&state};
+    void *outputs[MODEL_OUTPUT_COUNT] = {IO_CALLER ? &state : &seen};
+    memset(block, 0x5a, MODEL_ARENA_BYTES + 2 * MODEL_ARENA_ALIGN);
+    if (model_init(arena, MODEL_ARENA_BYTES, NULL, &failure) != UL_OK)
+        return fail(&failure);
+#if IO_CALLER
+    void *apart[MODEL_OUTPUT_COUNT] = {&seen};
+    if (model_run(arena, inputs, apart, &failure) != UL_BUFFERS_APART || failure.tensor != 0)
+        return 1;
+#else
+    if (model_run(arena, NULL, outputs, &failure) != UL_OK || seen != 1)
+        return 2; /* a state that nobody gave is 0 */
+    if (model_set_up(arena, inputs, &failure) != UL_OK)
+        return fail(&failure);
+#endif
+    for (int i = 0; i < 3; i++)
+        if (model_run(arena, inputs, outputs, &failure) != UL_OK)
+            return fail(&failure);
+    if ((IO_CALLER ? state : seen) != 43 || (!IO_CALLER && state != 40))
+        return 3;
+    model_done(arena);
+    free(block);
+    return 0;
+}
+"""
+
+
+class Broken(Exception):
+    pass
+
+
+def run(command, folder, *codes):
+    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=300)
+    if done.returncode not in (codes or (0,)):
+        said = (done.stderr + done.stdout).decode("utf-8", "replace")[-800:]
+        raise Broken(f"{' '.join(command)}: exit {done.returncode}\n{said}")
+    return (done.stdout + done.stderr).decode("utf-8", "replace")
+
+
+def check(holds, text):
+    if not holds:
+        raise Broken(text)
+
+
+def pairs_of(donated):
+    return [word for out, into in donated.items() for word in ("--donate", f"{out}={into}")]
+
+
+def start_values(model):
+    generator = numpy.random.default_rng(7)
+    values = {}
+    for value in model.graph.input:
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        whole = value.type.tensor_type.elem_type == 7
+        values[value.name] = (numpy.full(dims, 40, numpy.int64) if whole else
+                              numpy.asarray(generator.standard_normal(dims), numpy.float32))
+    if "count" in values:
+        values["count"] = numpy.asarray(0, numpy.float32)
+    return values
+
+
+def execute(program, values, outputs, folder, more=()):
+    command = [program]
+    for name, value in values.items():
+        numpy.save(os.path.join(folder, f"{name}.npy"), value)
+        command += ["--input", f"{name}={name}.npy"]
+    run(command + ["--output-dir", "out"] + list(more), folder)
+    return {name: numpy.load(os.path.join(folder, "out", f"{name}.npy")) for name in outputs}
+
+
+def fed(program, values, donated, outputs, folder, runs):
+    """What the program without donation gives where it is fed its own outputs."""
+    values = dict(values)
+    for _ in range(runs):
+        results = execute(program, values, outputs, folder)
+        for out, into in donated.items():
+            values[into] = results[out]
+    return results
+
+
+def load(folder, name):
+    with open(os.path.join(folder, name)) as file:
+        return json.load(file)
+
+
+def check_plan(ullage, name, donated, options, folder):
+    """plan.json knows of the donation; `check` and --plan take it; one that breaks it is refused."""
+    run([ullage, "plan", f"{name}.onnx", "--json", "plan.json"] + options + pairs_of(donated), folder)
+    plan = load(folder, "plan.json")
+    recorded = sorted(value for key, value in plan["options"] if key == "donate")
+    check(recorded == sorted(f"{o}={i}" for o, i in donated.items()), f"{name}: options {recorded}")
+    ranges = plan["ranges"]
+    length = len(plan["steps"]["name"])
+    for out, into in donated.items():
+        check(out not in ranges["name"], f"{name}: {out} has bytes of its own")
+        at = ranges["name"].index(into)
+        check((ranges["begin"][at], ranges["end"][at]) == (0, length), f"{name}: {into} is not kept")
+    run([ullage, "check", f"{name}.onnx", "plan.json"], folder)
+    if name != "mean":
+        return
+    # The sum of the old mean is formed of the new one.
+    steps = plan["steps"]
+    reads = next(i for i, text in enumerate(steps["name"]) if text.startswith("total"))
+    writes = next(i for i, text in enumerate(steps["name"]) if text.startswith("new_mean"))
+    check(reads + 1 == writes, f"{name}: the steps are {steps['name']}")
+    for column in steps.values():
+        column[reads], column[writes] = column[writes], column[reads]
+    ranges["begin"][ranges["name"].index("total")] = writes
+    with open(os.path.join(folder, "broken.json"), "w") as file:
+        json.dump(plan, file)
+    said = run([ullage, "check", f"{name}.onnx", "broken.json"], folder, 6)
+    check("reads mean, which does not hold" in said, f"{name}: the broken plan is {said}")
+
+
+def check_model(ullage, target, name, folder):
+    text, donated = MODELS[name]
+    model = parser.parse_model(HEAD + text)
+    save(model, os.path.join(folder, f"{name}.onnx"))
+    outputs = [value.name for value in model.graph.output]
+    values = start_values(model)
+    options = ["--target", target]
+    compiler = [ullage, "compile", f"{name}.onnx", "--cflags", "-O0"] + options
+    run(compiler + ["-o", "./plain"], folder)
+    check_plan(ullage, name, donated, options, folder)
+    for io in (["--io", "arena"], ["--io", "caller"]):
+        run(compiler + io + pairs_of(donated) + ["-o", "./donated"], folder)
+        for runs in (1, 3):
+            want = fed("./plain", values, donated, outputs, folder, runs)
+            got = execute("./donated", values, outputs, folder, ["--repeat", str(runs)])
+            for output in outputs:
+                check(want[output].tobytes() == got[output].tobytes(),
+                      f"{name} {' '.join(io)}: {output} differs after {runs} runs:\n"
+                      f"{got[output].ravel()[:4]} for {want[output].ravel()[:4]}")
+        run(["./donated", "--guard", "--random", "1"], folder)
+        run(["./donated", "--memory", "--random", "1"], folder)
+        said = run(["./donated", "--bench", "--warmup", "0", "--duration", "0.01"], folder)
+        check("state" in said, f"{name}: --bench does not say that it changes the state\n{said}")
+    if target == "c":
+        run(compiler + ["--plan", "plan.json", "-o", "./planned"], folder)
+        want = execute("./planned", values, outputs, folder, ["--repeat", "2"])
+        got = fed("./plain", values, donated, outputs, folder, 2)
+        check(all(want[o].tobytes() == got[o].tobytes() for o in outputs), f"{name}: --plan differs")
+
+
+def check_library(ullage, target, folder):
+    """The library form: three runs by model_run, without a command line."""
+    save(parser.parse_model(HEAD + MODELS["counter"][0]), os.path.join(folder, "counter.onnx"))
+    with open(os.path.join(folder, "library.c"), "w") as file:
+        file.write(LIBRARY)
+    for io in ("arena", "caller"):
+        run([ullage, "compile", "counter.onnx", "--target", target, "--io", io, "--donate", "next=n",
+             "--emit", io], folder)
+        run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fno-strict-aliasing", f"-I{io}",
+             f"-DIO_CALLER={int(io == 'caller')}", "-o", f"library-{io}", "library.c",
+             f"{io}/model.c", "-lm"], folder)
+        run([f"./library-{io}"], folder)
+
+
+def check_refused(ullage, target, name, folder):
+    text, pairs, code, named = REFUSED[name]
+    save(parser.parse_model(HEAD + text), os.path.join(folder, f"{name}.onnx"))
+    options = [word for pair in pairs for word in ("--donate", pair)]
+    said = run([ullage, "plan", f"{name}.onnx", "--target", target] + options, folder, code)
+    check(named in said, f"{name}: the message does not name {named}: {said}")
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("ullage")
+    arguments.add_argument("--target", default="c")
+    arguments.add_argument("models", nargs="*")
+    given = arguments.parse_args()
+    ullage = os.path.abspath(given.ullage)
+    checks = [(check_model, name) for name in MODELS] + [(check_refused, name) for name in REFUSED]
+    failed = 0
+    for function, name in checks:
+        if given.models and name not in given.models:
+            continue
+        folder = tempfile.mkdtemp(prefix="donate-")
+        try:
+            function(ullage, given.target, name, folder)
+            if name == "counter" and given.target != "cuda":
+                check_library(ullage, given.target, folder)
+            print(f"{name}: ok")
+        except Broken as broken:
+            failed += 1
+            print(f"{name}: {broken}")
+        shutil.rmtree(folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
