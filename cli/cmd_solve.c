@@ -114,6 +114,12 @@ static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_
 static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph *graph,
                              const struct ul_solve_result *result, uint64_t budget_bytes)
 {
+    enum ul_plan_remat remat = job->compile.options.remat;
+    if (!result->proven && remat != UL_REMAT_BEST && result->why_not != NULL)
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
+                           "--remat %s: %s; no schedule within %llu bytes was found (not proven)",
+                           ul_method_get(UL_METHOD_REMAT, remat)->name, result->why_not,
+                           (unsigned long long)budget_bytes);
     if (!result->proven)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                            "no schedule within %llu bytes was found (not proven); the smallest "

@@ -26,14 +26,12 @@ static const char *word_at(const struct word *words, uint32_t count, uint32_t in
 WORDS(weights_words, {"arena", UL_WEIGHTS_ARENA}, {"rom", UL_WEIGHTS_ROM},
       {"file", UL_WEIGHTS_FILE})
 WORDS(io_words, {"arena", UL_IO_ARENA}, {"caller", UL_IO_CALLER})
-WORDS(order_words, {"file", UL_ORDER_FILE}, {"greedy", UL_ORDER_GREEDY}, {"dfs", UL_ORDER_DFS},
-      {"dp", UL_ORDER_DP}, {"beam", UL_ORDER_BEAM}, {"search", UL_ORDER_SEARCH},
-      {"ilp", UL_ORDER_ILP}, {"best", UL_ORDER_BEST})
-WORDS(remat_words, {"none", UL_REMAT_NONE}, {"greedy", UL_REMAT_GREEDY},
-      {"search", UL_REMAT_SEARCH}, {"chain", UL_REMAT_CHAIN}, {"ilp", UL_REMAT_ILP},
-      {"best", UL_REMAT_BEST})
-WORDS(pack_words, {"none", UL_PACK_NONE}, {"greedy", UL_PACK_GREEDY}, {"exact", UL_PACK_EXACT},
-      {"best", UL_PACK_BEST})
+#define ORDER_WORD(constant, name, ...) {name, UL_ORDER_##constant},
+#define REMAT_WORD(constant, name, ...) {name, UL_REMAT_##constant},
+#define PACK_WORD(constant, name, ...) {name, UL_PACK_##constant},
+WORDS(order_words, UL_ORDER_METHODS(ORDER_WORD))
+WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD))
+WORDS(pack_words, UL_PACK_METHODS(PACK_WORD))
 WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
       {"bf16", UL_PRECISION_BF16})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},

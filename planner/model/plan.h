@@ -3,27 +3,8 @@
 #ifndef UL_PLANNER_MODEL_PLAN_H
 #define UL_PLANNER_MODEL_PLAN_H
 
+#include "planner/model/method.h"
 #include "planner/model/problem.h"
-
-enum ul_plan_pack { UL_PACK_BEST, UL_PACK_NONE, UL_PACK_GREEDY, UL_PACK_EXACT };
-enum ul_plan_order {
-    UL_ORDER_BEST,
-    UL_ORDER_FILE,
-    UL_ORDER_GREEDY,
-    UL_ORDER_DFS,
-    UL_ORDER_DP,
-    UL_ORDER_BEAM,
-    UL_ORDER_SEARCH,
-    UL_ORDER_ILP
-};
-enum ul_plan_remat {
-    UL_REMAT_BEST,
-    UL_REMAT_NONE,
-    UL_REMAT_GREEDY,
-    UL_REMAT_SEARCH,
-    UL_REMAT_CHAIN,
-    UL_REMAT_ILP
-};
 
 /* Zeroed options are the defaults. */
 struct ul_plan_options {
@@ -86,7 +67,10 @@ struct ul_plan {
     uint64_t base_cost;                /* the problem's; else every step once, at its cheapest */
     bool fits;                         /* budget and capacities hold */
     bool packing_proven;               /* no packing of these ranges is smaller */
-    bool optimal;                      /* reserved_bytes[0] equals lower_bound_bytes */
+    uint64_t cost_bound;               /* under a budget: no plan within it costs less; else 0 */
+    bool optimal;                      /* reserved_bytes[0] equals lower_bound_bytes, or, under a
+                                          budget, the plan fits and costs no more than cost_bound */
+    const char *optimal_within;        /* what a narrower proof of the cost covers, or NULL */
     bool stopped_by_time;
     uint64_t smallest_budget_bytes; /* smallest reserved that the search saw */
     const char *order_method;

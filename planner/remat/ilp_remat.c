@@ -11,8 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { NODES_MAX = 2000 };
-
 struct programs {
     struct ul_remat *remat;
     const struct ul_remat_effort *effort;
@@ -52,7 +50,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
                                 .order = order,
                                 .budget_bytes = remat->budget_bytes,
                                 .cutoff_cost = remat->cost,
-                                .node_limit = NODES_MAX,
+                                .node_limit = p->effort->nodes,
                                 .column_limit = p->effort->columns,
                                 .hints = &hint,
                                 .hint_count = hint_radius > 0 && remat->cost != UINT64_MAX,
@@ -92,8 +90,7 @@ static void own_improve(struct programs *p)
     bool proven;
     first_runs(remat, p->own);
     if (whole_run(p, p->own)) {
-        remat->proven_within = "reduced ILP: first runs in this order, none again before backward, "
-                               "each node once between two first runs";
+        remat->proven_within = ul_method_get(UL_METHOD_REMAT, UL_REMAT_ILP)->proves;
         return;
     }
     for (uint32_t radius = 1; radius <= RADIUS_MAX; radius *= 4) {
@@ -103,20 +100,20 @@ static void own_improve(struct programs *p)
 }
 
 void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
-                       const uint32_t *const *orders, uint32_t order_count)
+                       const struct ul_remat_orders *orders)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct programs p = {.remat = remat, .effort = effort};
     p.own = UL_NEW_ARRAY(&scratch, uint32_t, remat->graph->node_count);
-    for (uint32_t i = 0; i < order_count && remat->cost == UINT64_MAX; i++)
-        whole_run(&p, orders[i]);
+    for (uint32_t i = 0; i < orders->count && remat->cost == UINT64_MAX; i++)
+        whole_run(&p, orders->orders[i]);
     if (remat->cost != UINT64_MAX)
         own_improve(&p);
-    for (uint32_t i = 0; i < order_count; i++) {
+    for (uint32_t i = 0; i < orders->count; i++) {
         uint64_t cost = remat->cost;
-        if (memcmp(orders[i], p.own, remat->graph->node_count * sizeof *p.own) != 0)
-            whole_run(&p, orders[i]);
+        if (memcmp(orders->orders[i], p.own, remat->graph->node_count * sizeof *p.own) != 0)
+            whole_run(&p, orders->orders[i]);
         if (remat->cost < cost)
             own_improve(&p);
     }

@@ -228,26 +228,45 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
     }
 }
 
-void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count)
+/* Walks in many variants, annealings of their weights, or of whole sequences. */
+static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *orders, bool walk,
+                         bool sequences)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct ul_walk *walks = UL_NEW_ARRAY(&scratch, struct ul_walk, order_count);
-    struct variant *best = UL_NEW_ARRAY(&scratch, struct variant, order_count);
-    for (uint32_t i = 0; i < order_count; i++) {
+    struct ul_walk *walks = UL_NEW_ARRAY(&scratch, struct ul_walk, orders->count);
+    struct variant *best = UL_NEW_ARRAY(&scratch, struct variant, orders->count);
+    for (uint32_t i = 0; i < orders->count; i++) {
         walks[i] = (struct ul_walk){.graph = remat->graph,
-                                    .order = orders[i],
+                                    .order = orders->orders[i],
                                     .budget_bytes = remat->budget_bytes,
                                     .capacity = remat->capacity};
         ul_walk_init(&walks[i], &scratch);
-        if (remat->method != UL_REMAT_SEARCH)
+        if (walk)
             best[i] = variants_try(remat, &walks[i]);
     }
-    if (remat->method == UL_REMAT_GREEDY)
-        anneal_all(remat, walks, best, order_count);
+    if (sequences)
+        sequences_anneal(remat, orders->orders, orders->count);
     else
-        sequences_anneal(remat, orders, order_count);
-    if (remat->cost == UINT64_MAX)
-        budget_find(remat, orders[order_count - 1], walks, order_count);
+        anneal_all(remat, walks, best, orders->count);
+    if (remat->cost == UINT64_MAX) {
+        budget_find(remat, orders->orders[orders->count - 1], walks, orders->count);
+        remat->why_not = "it finds nothing within the limit";
+    }
     ul_arena_done(&scratch);
+}
+
+void ul_remat_run_greedy(struct ul_remat *remat, const struct ul_remat_orders *orders)
+{
+    searches_run(remat, orders, true, false);
+}
+
+void ul_remat_run_search(struct ul_remat *remat, const struct ul_remat_orders *orders)
+{
+    searches_run(remat, orders, false, true);
+}
+
+void ul_remat_search(struct ul_remat *remat, const struct ul_remat_orders *orders)
+{
+    searches_run(remat, orders, true, true);
 }

@@ -6,12 +6,33 @@
 #include "planner/model/graph.h"
 #include "planner/model/plan.h"
 
-/* remat.c */
+/* How much the integer programs may take. */
+struct ul_remat_effort {
+    uint64_t work;           /* of all of them, as planner/order/ilp.h counts it */
+    uint32_t nodes, columns; /* larger programs are not tried */
+    uint64_t memory_bytes;   /* of the solver */
+    double cpu_seconds;      /* of each: a stop that should not be met; 0: none */
+};
+
+/* How much each method may do. */
+struct ul_remat_limits {
+    uint64_t search_work;
+    uint64_t exact_work;      /* from the start, before the searches */
+    uint64_t exact_more_work; /* and after them, or where it is named */
+    uint32_t exact_states;
+    uint64_t backward_work;
+    uint32_t backward_states;
+    struct ul_remat_effort programs;       /* beside other methods */
+    struct ul_remat_effort named_programs; /* where they are named */
+};
 
 struct ul_remat {
     const struct ul_solve_graph *graph;
     uint64_t budget_bytes;
-    enum ul_plan_remat method; /* greedy: walks alone; search: sequences alone; best: both */
+    enum ul_plan_remat method;
+    const struct ul_remat_limits *limits;
+    bool keeps_order; /* an order was named: methods that choose their own do not run by themselves
+                       */
     uint64_t seed;
     struct ul_effort effort;
     bool first_ends; /* the first sequence within the budget ends the search */
@@ -20,31 +41,59 @@ struct ul_remat {
     uint32_t count, capacity;
     uint64_t cost; /* UINT64_MAX: none found */
     const char *found_by;
-    const char *proven_within;    /* what a proof covers that nothing costs less, or NULL */
+    const char *proven_within; /* what a proof covers that nothing costs less, or NULL */
+    uint64_t repeat_bound;     /* over all orders and recomputations: what repeats cost at least */
+    bool misfit_proven;        /* no order and no recomputation is within the budget */
+    const char *why_not;       /* the method that was named does not apply or finds nothing */
     uint64_t smallest_peak_bytes; /* in: a peak known to work */
 };
-/* The cheapest sequence found whose peak is within the budget, the first runs in one of `orders`;
- * improves on what `remat` already holds. */
-void ul_remat_search(struct ul_remat *remat, const uint32_t *const *orders, uint32_t order_count);
+
+/* Orders of every node once. */
+struct ul_remat_orders {
+    const uint32_t *const *orders;
+    uint32_t count;
+};
+
+/* A method: improves on what `remat` holds, or says why it does not serve. */
+typedef void ul_remat_method(struct ul_remat *remat, const struct ul_remat_orders *orders);
+#define UL_REMAT_PROTOTYPE(constant, name, run, ...) ul_remat_method run;
+UL_REMAT_METHODS(UL_REMAT_PROTOTYPE)
+#undef UL_REMAT_PROTOTYPE
+
+/* remat_run.c */
+
+/* What `ullage solve` gives them, which has no other work. */
+extern const struct ul_remat_limits ul_remat_limits_alone;
+/* What a rung of a ladder gives them, of which there are many. */
+extern const struct ul_remat_limits ul_remat_limits_rung;
+/* Runs the method that `remat` names; the last one that ran says why_not. */
+void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders);
+/* All methods on a rung. Its two results are both of use, since which packs better is not known:
+ * that of the searches, and a cheaper one of the other methods, if they find one. */
+void ul_remat_run_rung(struct ul_remat *searched, struct ul_remat *cheaper,
+                       const struct ul_remat_orders *orders);
+
+/* remat.c */
+
+/* The cheapest sequence that walks and annealing find, the first runs in one of the orders. */
+void ul_remat_search(struct ul_remat *remat, const struct ul_remat_orders *orders);
 
 /* remat_chain.c */
 
-/* Offers the best checkpoints on the chain of blocks that `order` runs through, if it does;
- * otherwise nothing. */
-void ul_remat_chain(struct ul_remat *remat, const uint32_t *order);
+/* Offers the best checkpoints on the chain of blocks that `order` runs through; false if it runs
+ * through none. */
+bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order);
 
 /* ilp_remat.c */
 
-/* How much the programs may take. */
-struct ul_remat_effort {
-    uint64_t work;         /* of all of them, as planner/order/ilp.h counts it */
-    uint32_t columns;      /* larger programs are not tried */
-    uint64_t memory_bytes; /* of the solver */
-    double cpu_seconds;    /* of each: a stop that should not be met; 0: none */
-};
 /* Improves on what `remat` holds by integer programs, its deadline being a limit of them all. */
 void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
-                       const uint32_t *const *orders, uint32_t order_count);
+                       const struct ul_remat_orders *orders);
+
+/* exact_remat.c */
+
+/* The exact searches, the one from the start with so much work; true if that settles it. */
+bool ul_remat_exact(struct ul_remat *remat, uint64_t work_limit);
 
 /* remat_exact.c: over all orders and recomputations. */
 

@@ -480,7 +480,7 @@ static void chain_offer(struct chain *c, bool whole)
         return;
     bool proven = whole && c->exact && c->graph->in_place == NULL;
     if (proven)
-        remat->proven_within = "checkpoints on the chain of blocks";
+        remat->proven_within = ul_method_get(UL_METHOD_REMAT, UL_REMAT_CHAIN)->proves;
     if (cost == remat->cost)
         return;
     if (!proven) /* what was proven before was about a dearer sequence */
@@ -524,8 +524,10 @@ static uint32_t widest_stage(const struct chain *c)
     return widest;
 }
 
-static void turn_try(struct chain *c, uint32_t turn)
+/* False if no way to cut makes it a chain. */
+static bool turn_try(struct chain *c, uint32_t turn)
 {
+    bool is_chain = false;
     c->turn = turn;
     lasts_find(c);
     c->always = UL_NEW_ARRAY(c->arena, bool, turn);
@@ -537,13 +539,15 @@ static void turn_try(struct chain *c, uint32_t turn)
         turns_find(c);
         fixed_find(c);
         blocks_make(c);
+        is_chain = is_chain || c->block_count > 1;
         if (c->block_count > 1 && chain_search(c))
             chain_offer(c, whole);
         whole = false;
     }
+    return is_chain;
 }
 
-void ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
+bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
 {
     const struct ul_solve_graph *graph = remat->graph;
     struct ul_arena scratch;
@@ -553,9 +557,9 @@ void ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
     c.runs = ul_arena_alloc(&scratch, c.stages.count);
     c.read_last = UL_NEW_ARRAY(&scratch, uint32_t, c.stages.count);
     uint32_t widest = widest_stage(&c);
-    if (c.stages.gap < c.stages.count)
-        turn_try(&c, c.stages.gap);
+    bool is_chain = c.stages.gap < c.stages.count && turn_try(&c, c.stages.gap);
     if (widest != c.stages.gap)
-        turn_try(&c, widest);
+        is_chain = turn_try(&c, widest) || is_chain;
     ul_arena_done(&scratch);
+    return is_chain;
 }

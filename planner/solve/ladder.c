@@ -92,8 +92,11 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
         at++;
     *rung = ladder->rungs[at];
     rung->plan.smallest_budget_bytes = reserved_of(&ladder->rungs[ladder->count - 1]);
-    if (budget_bytes != 0 && reserved_of(rung) > budget_bytes)
-        rung->plan.fits = false;
+    if (budget_bytes == 0 || reserved_of(rung) <= budget_bytes)
+        return;
+    rung->plan.fits = false;
+    if (ladder->remat_name != NULL)
+        rung->plan.remat_method = ladder->remat_name;
 }
 
 /* ---- Climbing down ---- */
@@ -105,6 +108,7 @@ struct choice {
     uint32_t *orders[2]; /* of nodes: the base plan's, the file's */
     bool rewritten;      /* the graph is of the rewriting by ul_ladder_values */
     uint32_t order_count;
+    uint64_t misfit_bytes; /* no sequence is within so much */
 };
 
 struct climb {
@@ -145,9 +149,26 @@ static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint
     return cost;
 }
 
+/* What the method says that found the plan's sequence, or NULL. */
+static void methods_note(struct climb *c, const struct ul_remat *found, bool again,
+                         struct ul_plan *plan)
+{
+    enum ul_plan_remat method = c->options.remat;
+    plan->remat_method = again && found != NULL ? found->found_by : "none";
+    plan->order_method = c->base->order_method;
+    plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
+    if (!again && found != NULL && method != UL_REMAT_BEST)
+        plan->remat_method = ul_arena_printf(c->arena, "%s: nothing runs again",
+                                             ul_method_get(UL_METHOD_REMAT, method)->name);
+    if (found != NULL && found->proven_within != NULL)
+        plan->optimal_within =
+            ul_arena_printf(c->arena, "%s, by these implementations, live sums of up to %llu bytes",
+                            found->proven_within, (unsigned long long)found->budget_bytes);
+}
+
 /* Packs a sequence of steps and takes it into the ladder if it is good enough. */
 static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
-                                     const struct choice *choice, const char *method)
+                                     const struct choice *choice, const struct ul_remat *found)
 {
     const uint32_t *alternatives = choice->alternatives;
     struct ul_arena scratch;
@@ -160,9 +181,7 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     ul_account_live(&scratch, &live);
     live.cost = sequence_cost(c, steps, count, alternatives);
     if (is_promising(c, &live)) {
-        plan.order_method = c->base->order_method;
-        plan.orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
-        plan.remat_method = count > c->problem->step_count ? method : "none";
+        methods_note(c, found, count > c->problem->step_count, &plan);
         status = ul_plan_complete(&scratch, c->problem, &c->options, &plan, c->diag);
         ul_plan_judge(c->problem, 0, &plan);
         if (status == UL_OK)
@@ -350,77 +369,114 @@ static uint64_t graph_floor(const struct ul_solve_graph *g)
     return g->base_bytes + max;
 }
 
-static const char *remat_name(const struct climb *c)
+/* The smallest live sums that were come to: by the searches, and by any method. */
+struct reach {
+    uint64_t searched_bytes, any_bytes;
+};
+
+static void reach_note(uint64_t *reached_bytes, uint64_t peak_bytes)
 {
-    return c->options.remat == UL_REMAT_GREEDY ? "greedy" : "annealed greedy";
+    *reached_bytes = peak_bytes < *reached_bytes ? peak_bytes : *reached_bytes;
 }
 
-/* Recomputes until the live sum is within the limit; peak_bytes: UINT64_MAX if no way was found. */
-static enum ul_status choice_climb(struct climb *c, const struct choice *choice,
-                                   uint64_t limit_bytes, uint64_t *peak_bytes)
+static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
+                                  const struct choice *choice, uint64_t limit_bytes)
 {
-    struct ul_arena scratch;
     const struct ul_solve_graph *g = &choice->graph.graph;
-    uint64_t peak = 0;
-    uint64_t cost = 0;
-    uint32_t count = 0;
-    *peak_bytes = UINT64_MAX;
-    ul_arena_init(&scratch);
     struct ul_remat remat = {
         .graph = g,
         .budget_bytes = limit_bytes,
         .method = c->options.remat,
+        .limits = &ul_remat_limits_rung,
+        .keeps_order = c->options.order != UL_ORDER_BEST,
         .seed = c->options.seed,
         .effort = {.work_limit = c->rung_work, .deadline_seconds = c->deadline_seconds},
         .capacity = g->node_count * 8 + 1000,
         .cost = UINT64_MAX,
         .smallest_peak_bytes = limit_bytes};
-    remat.sequence = UL_NEW_ARRAY(&scratch, uint32_t, remat.capacity);
-    ul_remat_search(&remat, (const uint32_t *const *)choice->orders, choice->order_count);
-    enum ul_status status = UL_OK;
-    if (remat.cost != UINT64_MAX && ul_solve_replay(g, remat.sequence, remat.count, &peak, &cost)) {
-        uint32_t *steps =
-            ul_problem_graph_steps(&scratch, &choice->graph, remat.sequence, remat.count, &count);
-        status = sequence_offer(c, steps, count, choice, remat_name(c));
-        *peak_bytes = peak;
-    }
+    remat.sequence = UL_NEW_ARRAY(scratch, uint32_t, remat.capacity);
+    return remat;
+}
+
+/* Offers what a method found, if anything; its peak, or UINT64_MAX. */
+static enum ul_status found_offer(struct climb *c, struct ul_arena *scratch,
+                                  const struct choice *choice, const struct ul_remat *found,
+                                  uint64_t *peak_bytes)
+{
+    uint64_t cost;
+    uint32_t count;
+    *peak_bytes = UINT64_MAX;
+    if (found->cost == UINT64_MAX)
+        return UL_OK;
+    bool valid = ul_solve_replay(found->graph, found->sequence, found->count, peak_bytes, &cost);
+    UL_ASSERT(valid && *peak_bytes <= found->budget_bytes);
+    uint32_t *steps =
+        ul_problem_graph_steps(scratch, &choice->graph, found->sequence, found->count, &count);
+    return sequence_offer(c, steps, count, choice, found);
+}
+
+/* Recomputes until the live sum is within the limit, by the method that is named or by all. */
+static enum ul_status choice_climb(struct climb *c, struct choice *choice, uint64_t limit_bytes,
+                                   struct reach *reach)
+{
+    struct ul_arena scratch;
+    uint64_t peak_bytes = UINT64_MAX;
+    if (limit_bytes <= choice->misfit_bytes)
+        return UL_OK;
+    ul_arena_init(&scratch);
+    const struct ul_remat_orders orders = {.orders = (const uint32_t *const *)choice->orders,
+                                           .count = choice->order_count};
+    struct ul_remat remat = remat_make(c, &scratch, choice, limit_bytes);
+    struct ul_remat cheaper = remat_make(c, &scratch, choice, limit_bytes);
+    if (c->options.remat == UL_REMAT_BEST)
+        ul_remat_run_rung(&remat, &cheaper, &orders);
+    else
+        ul_remat_run(&remat, &orders);
+    if (remat.misfit_proven)
+        choice->misfit_bytes = limit_bytes;
+    if (remat.why_not != NULL && c->ladder->why_not == NULL)
+        c->ladder->why_not = remat.why_not;
+    enum ul_status status = found_offer(c, &scratch, choice, &remat, &peak_bytes);
+    reach_note(&reach->searched_bytes, peak_bytes);
+    reach_note(&reach->any_bytes, peak_bytes);
+    if (status == UL_OK)
+        status = found_offer(c, &scratch, choice, &cheaper, &peak_bytes);
+    reach_note(&reach->any_bytes, peak_bytes);
     ul_arena_done(&scratch);
     return status;
 }
 
 /* The rungs of one choice of alternatives below a limit; of those that cost nothing more, too. */
 static enum ul_status rung_try(struct climb *c, struct choice *choice, uint64_t limit_bytes,
-                               uint64_t *peak_bytes)
+                               struct reach *reach)
 {
     if (c->options.remat != UL_REMAT_NONE)
-        return choice_climb(c, choice, limit_bytes, peak_bytes);
-    uint64_t cost;
+        return choice_climb(c, choice, limit_bytes, reach);
+    uint64_t peak_bytes, cost;
     ul_solve_replay(&choice->graph.graph, choice->orders[0], choice->graph.graph.node_count,
-                    peak_bytes, &cost);
-    return sequence_offer(c, c->base_steps, c->problem->step_count, choice, "none");
+                    &peak_bytes, &cost);
+    reach_note(&reach->searched_bytes, peak_bytes);
+    reach_note(&reach->any_bytes, peak_bytes);
+    return sequence_offer(c, c->base_steps, c->problem->step_count, choice, NULL);
 }
 
 struct rungs {
     uint64_t top_bytes, floor_bytes;
     uint32_t count;
-    uint64_t reached_bytes;
+    struct reach reached;
     struct choice alone, beside; /* of alternatives */
 };
 
 static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limit_bytes)
 {
-    uint64_t peak_bytes = UINT64_MAX;
-    uint64_t other_bytes = UINT64_MAX;
     struct choice made;
     if (c->has_alternatives && choice_within(c, limit_bytes, NULL, &r->alone, &made))
         r->alone = made;
-    UL_TRY(rung_try(c, &r->alone, limit_bytes, &peak_bytes));
+    UL_TRY(rung_try(c, &r->alone, limit_bytes, &r->reached));
     if (c->has_alternatives && choice_within(c, limit_bytes, c->beside, &r->beside, &made))
         r->beside = made;
     if (c->has_alternatives)
-        UL_TRY(rung_try(c, &r->beside, limit_bytes, &other_bytes));
-    peak_bytes = other_bytes < peak_bytes ? other_bytes : peak_bytes;
-    r->reached_bytes = peak_bytes < r->reached_bytes ? peak_bytes : r->reached_bytes;
+        UL_TRY(rung_try(c, &r->beside, limit_bytes, &r->reached));
     return UL_OK;
 }
 
@@ -434,23 +490,31 @@ static bool is_late(struct climb *c)
     return c->stopped_by_time;
 }
 
-/* Down from the peak of the base plan in even steps, each from where the last one came to; the
- * steps get shorter where nothing is found. */
-static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
+/* Down in even steps from *reached_bytes, each from where the last one came to; the steps get
+ * shorter where nothing is found. */
+static enum ul_status rungs_descend(struct climb *c, struct rungs *r, const uint64_t *reached_bytes)
 {
     enum { SHORTEST = 4 };
     uint64_t room = r->top_bytes > r->floor_bytes ? r->top_bytes - r->floor_bytes : 0;
     uint64_t stride = room / r->count + 1;
-    r->reached_bytes = r->top_bytes;
-    while (r->reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST &&
-           !is_late(c)) {
-        uint64_t before = r->reached_bytes;
+    while (*reached_bytes > r->floor_bytes && stride > room / r->count / SHORTEST && !is_late(c)) {
+        uint64_t before = *reached_bytes;
         uint64_t limit = before - r->floor_bytes > stride ? before - stride : r->floor_bytes;
         UL_TRY(rung_climb(c, r, limit));
-        if (r->reached_bytes == before)
+        if (*reached_bytes == before)
             stride /= 2;
     }
     return UL_OK;
+}
+
+/* From the peak of the base plan as far as searches get, and from there as far as any method. */
+static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
+{
+    r->reached = (struct reach){r->top_bytes, r->top_bytes};
+    UL_TRY(rungs_descend(c, r, &r->reached.searched_bytes));
+    if (r->reached.any_bytes == r->reached.searched_bytes)
+        return UL_OK;
+    return rungs_descend(c, r, &r->reached.any_bytes);
 }
 
 /* ---- What the climb starts from ---- */
@@ -559,6 +623,8 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     c.options.budget_bytes = 0;
     ul_plan_options_resolve(&c.options);
     *ladder = (struct ul_plan_ladder){.count = 0};
+    if (c.options.remat != UL_REMAT_BEST && c.options.remat != UL_REMAT_NONE)
+        ladder->remat_name = ul_method_get(UL_METHOD_REMAT, c.options.remat)->name;
     if (base != NULL)
         first.plan = *base;
     else

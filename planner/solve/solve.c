@@ -6,13 +6,7 @@
 
 #include <string.h>
 
-static const uint64_t default_remat_work = 6000000000;
 static const uint64_t smallest_work = 300000000;
-enum { CLOCK_LOOKS = 1024 };                          /* the exact engines ask often */
-static const uint64_t exact_work = (uint64_t)1 << 25; /* before the heuristics; 8 times it after */
-static const uint32_t exact_states = (uint32_t)1 << 22;
-static const uint64_t backward_work = (uint64_t)1 << 28;
-static const uint32_t backward_states = (uint32_t)1 << 18;
 
 struct solver {
     struct ul_arena *arena;
@@ -88,93 +82,19 @@ static void bounds_make(struct solver *s)
     s->order_bound_bytes = s->result->lower_bound_bytes;
 }
 
-/* Integer programs improve on what the search found, and prove. */
-static void remat_programs(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
-                           uint32_t order_count)
-{
-    static const struct ul_remat_effort max = {
-        .work = 400000, .columns = 40000, .memory_bytes = (uint64_t)4 << 30, .cpu_seconds = 300};
-    static const struct ul_remat_effort little = {
-        .work = 8000, .columns = 8000, .memory_bytes = (uint64_t)1 << 30, .cpu_seconds = 30};
-    enum ul_plan_remat method = s->options->remat;
-    if (method == UL_REMAT_BEST || method == UL_REMAT_ILP)
-        ul_remat_programs(remat, method == UL_REMAT_ILP ? &max : &little, orders, order_count);
-}
-
-/* Chains first, for the search to start from. */
-static void remat_search(struct solver *s, struct ul_remat *remat, const uint32_t *const *orders,
-                         uint32_t order_count)
-{
-    enum ul_plan_remat method = s->options->remat;
-    if (method == UL_REMAT_BEST || method == UL_REMAT_CHAIN) {
-        for (uint32_t i = 0; i < order_count; i++)
-            ul_remat_chain(remat, orders[i]);
-    }
-    uint64_t cost = remat->cost;
-    remat->method = method == UL_REMAT_ILP ? UL_REMAT_BEST : method;
-    if (method != UL_REMAT_CHAIN)
-        ul_remat_search(remat, orders, order_count);
-    if (remat->cost < cost)
-        remat->proven_within = NULL; /* it goes beyond that */
-}
-
-/* One of the exact engines, below what is known; true if that settles it. */
-static bool remat_exact_run(struct solver *s, void (*engine)(struct ul_remat_exact *job),
-                            const char *method, struct ul_remat_exact job)
-{
-    struct ul_solve_result *r = s->result;
-    bool fits = r->peak_bytes <= s->options->budget_bytes;
-    job.graph = s->graph;
-    job.arena = s->arena;
-    job.budget_bytes = s->options->budget_bytes;
-    job.repeat_limit = fits ? r->cost - r->base_cost : UINT64_MAX;
-    job.effort.deadline_seconds = s->deadline_seconds;
-    job.effort.look_every = CLOCK_LOOKS;
-    if (s->options->work_limit != 0)
-        job.effort.work_limit = s->options->work_limit;
-    engine(&job);
-    r->stopped_by_time = r->stopped_by_time || job.effort.stopped_by_time;
-    if (job.sequence != NULL) {
-        uint64_t peak, cost;
-        bool valid = ul_solve_replay(s->graph, job.sequence, job.count, &peak, &cost);
-        UL_ASSERT(valid && peak <= job.budget_bytes && cost == r->base_cost + job.repeat_cost);
-        sequence_keep(s, job.sequence, job.count, peak, cost, method);
-    }
-    s->misfit_proven = job.outcome == UL_REMAT_NONE_CHEAPER && !fits;
-    if (job.repeat_bound > s->repeat_bound && !s->misfit_proven)
-        s->repeat_bound = job.repeat_bound;
-    return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
-}
-
-/* Over all orders and recomputations, from the end, which takes little where the memory is tight
- * late, and from the start; true if that settles it. */
-static bool remat_exact(struct solver *s, uint64_t work_limit)
-{
-    struct ul_remat_exact backward = {.state_limit = backward_states,
-                                      .effort = {.work_limit = backward_work}};
-    struct ul_remat_exact forward = {.state_limit = exact_states,
-                                     .effort = {.work_limit = work_limit}};
-    if (s->options->remat != UL_REMAT_BEST || s->options->order != UL_ORDER_BEST)
-        return false;
-    return remat_exact_run(s, ul_remat_backward_run, "search over computed and resident, backwards",
-                           backward) ||
-           remat_exact_run(s, ul_remat_exact_run, "search over computed and resident", forward);
-}
-
 /* Where the budget is proven to be too small: how far up a schedule is found. */
 static void misfit_measure(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
-    uint64_t low = s->options->budget_bytes, high = r->peak_bytes;
+    uint64_t low = s->options->budget_bytes, high = r->smallest_budget_bytes;
     for (uint32_t i = 0; i < 16 && high - low > high / 1000; i++) {
         struct ul_remat_exact job = {.graph = s->graph,
                                      .arena = s->arena,
                                      .budget_bytes = low + (high - low) / 2,
                                      .repeat_limit = UINT64_MAX,
-                                     .state_limit = exact_states,
-                                     .effort = {.work_limit = exact_work / 4,
-                                                .deadline_seconds = s->deadline_seconds,
-                                                .look_every = CLOCK_LOOKS}};
+                                     .state_limit = ul_remat_limits_alone.exact_states,
+                                     .effort = {.work_limit = ul_remat_limits_alone.exact_work / 4,
+                                                .deadline_seconds = s->deadline_seconds}};
         ul_remat_exact_run(&job);
         uint64_t peak = UINT64_MAX, cost;
         bool found = job.sequence != NULL &&
@@ -187,22 +107,40 @@ static void misfit_measure(struct solver *s)
     r->smallest_budget_bytes = high;
 }
 
+/* The orders to start from: that of the least peak may need fewer repeats than the published one.
+ */
+static struct ul_remat_orders orders_make(struct solver *s)
+{
+    const uint32_t **orders = UL_NEW_ARRAY(s->arena, const uint32_t *, 2);
+    orders[0] = s->graph->order;
+    orders[1] = s->result->order;
+    bool two = s->result->peak_bytes < s->result->order_peak_bytes;
+    return (struct ul_remat_orders){.orders = orders, .count = two ? 2 : 1};
+}
+
+static struct ul_remat remat_make(struct solver *s, uint64_t budget_bytes, uint64_t work_limit)
+{
+    struct ul_remat remat = {
+        .graph = s->graph,
+        .budget_bytes = budget_bytes,
+        .method = s->options->remat,
+        .keeps_order = s->options->order != UL_ORDER_BEST,
+        .seed = s->options->seed,
+        .effort = {.work_limit = work_limit, .deadline_seconds = s->deadline_seconds},
+        .capacity = s->graph->node_count * 8 + 1000,
+        .cost = UINT64_MAX,
+        .smallest_peak_bytes = s->result->peak_bytes};
+    remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
+    return remat;
+}
+
 /* Where one step needs more than the budget: what recomputation gets to, down to the bound. */
 static void smallest_measure(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
-    uint32_t n = s->graph->node_count;
-    struct ul_remat remat = {
-        .graph = s->graph,
-        .budget_bytes = r->lower_bound_bytes,
-        .seed = s->options->seed,
-        .effort = {.work_limit = smallest_work, .deadline_seconds = s->deadline_seconds},
-        .capacity = n * 8 + 1000,
-        .cost = UINT64_MAX,
-        .smallest_peak_bytes = r->peak_bytes};
-    remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
-    const uint32_t *const orders[] = {s->graph->order, r->order};
-    ul_remat_search(&remat, orders, r->peak_bytes < r->order_peak_bytes ? 2 : 1);
+    struct ul_remat remat = remat_make(s, r->lower_bound_bytes, smallest_work);
+    struct ul_remat_orders orders = orders_make(s);
+    ul_remat_search(&remat, &orders);
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     r->stopped_by_time = r->stopped_by_time || remat.effort.stopped_by_time;
 }
@@ -210,46 +148,31 @@ static void smallest_measure(struct solver *s)
 static void remat_run(struct solver *s)
 {
     struct ul_solve_result *r = s->result;
-    uint32_t n = s->graph->node_count;
-    /* The order of the least peak may need fewer repeats than the published one. */
-    const uint32_t *const orders[] = {s->graph->order, r->order};
-    uint32_t order_count = r->peak_bytes < r->order_peak_bytes ? 2 : 1;
-    if (remat_exact(s, exact_work)) {
-        if (s->misfit_proven)
-            misfit_measure(s);
-        return;
-    }
-    struct ul_remat remat = {
-        .graph = s->graph,
-        .budget_bytes = s->options->budget_bytes,
-        .seed = s->options->seed,
-        .effort = {.work_limit = s->options->work_limit, .deadline_seconds = s->deadline_seconds},
-        .capacity = n * 8 + 1000,
-        .cost = UINT64_MAX,
-        .smallest_peak_bytes = r->peak_bytes};
-    remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
-    if (remat.effort.work_limit == 0)
-        remat.effort.work_limit = default_remat_work;
-    if (r->peak_bytes <= remat.budget_bytes && r->order_count <= remat.capacity) {
-        memcpy(remat.sequence, r->order, sizeof *r->order * r->order_count);
-        remat.count = r->order_count;
-        remat.cost = r->cost;
-        remat.found_by = r->method;
-    }
-    remat_search(s, &remat, orders, order_count);
-    remat_programs(s, &remat, orders, order_count);
+    struct ul_remat_limits limits = ul_remat_limits_alone;
+    if (s->options->work_limit != 0)
+        limits.search_work = limits.exact_work = limits.exact_more_work = limits.backward_work =
+            s->options->work_limit;
+    struct ul_remat remat = remat_make(s, s->options->budget_bytes, limits.search_work);
+    struct ul_remat_orders orders = orders_make(s);
+    remat.limits = &limits;
+    ul_remat_run(&remat, &orders);
+    s->repeat_bound = remat.repeat_bound;
+    s->misfit_proven = remat.misfit_proven;
     r->stopped_by_time = r->stopped_by_time || remat.effort.stopped_by_time;
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
+    r->why_not = remat.why_not;
+    if (remat.misfit_proven && remat.method == UL_REMAT_BEST)
+        misfit_measure(s);
     if (remat.cost == UINT64_MAX) {
-        remat_exact(s, exact_work << 3);
+        if (remat.method != UL_REMAT_BEST)
+            r->method = ul_method_get(UL_METHOD_REMAT, remat.method)->name;
         return;
     }
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
-    UL_ASSERT(valid);
+    UL_ASSERT(valid && peak <= s->options->budget_bytes);
     sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
     r->optimal_within = remat.proven_within;
-    remat_exact(s, exact_work << 3);
 }
 
 static void verdict_make(struct solver *s)

@@ -26,6 +26,8 @@ struct ul_plan_rung {
 struct ul_plan_ladder {
     struct ul_plan_rung *rungs;
     uint32_t count;
+    const char *remat_name; /* the method of recomputation that was named, or NULL */
+    const char *why_not;    /* where that one did not serve: why, or NULL */
 };
 
 /* The ladder of `problem`, whatever options->budget_bytes says: since it does not depend on a
@@ -39,7 +41,8 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
                      const struct ul_plan_ladder *other, uint32_t variant);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
- * `smallest_budget_bytes`, and `fits` as far as the budget goes. */
+ * `smallest_budget_bytes`, and `fits` as far as the budget goes; what does not fit names the method
+ * of recomputation that was named. */
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung);
 
@@ -68,6 +71,7 @@ struct ul_solve_result {
     uint32_t largest_step;          /* the step that needs lower_bound_bytes */
     bool stopped_by_time;
     const char *method;
+    const char *why_not; /* why the method that was named does not serve, or NULL */
 };
 
 /* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */

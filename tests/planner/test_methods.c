@@ -80,7 +80,7 @@ static void test_orders(void **state)
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
         make_graph(&arena, seed, &graph);
-        for (enum ul_plan_order order = UL_ORDER_BEST; order <= UL_ORDER_ILP; order++) {
+        for (enum ul_plan_order order = UL_ORDER_BEST; order < UL_ORDER_COUNT; order++) {
             struct ul_solve_options options = {.order = order, .work_limit = 1 << 24};
             struct ul_solve_result result = run_twice(&arena, &graph, &options);
             assert_int_equal(result.cost, result.base_cost);
@@ -95,7 +95,7 @@ static void test_orders(void **state)
 static void test_recomputations(void **state)
 {
     (void)state;
-    uint32_t fitted[UL_REMAT_ILP + 1] = {0};
+    uint32_t fitted[UL_REMAT_COUNT] = {0};
     for (uint64_t seed = 0; seed < 12; seed++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
@@ -103,7 +103,7 @@ static void test_recomputations(void **state)
         uint64_t peak, cost, min = UINT64_MAX, proven = UINT64_MAX;
         make_graph(&arena, seed, &graph);
         assert_true(ul_solve_replay(&graph, graph.order, graph.node_count, &peak, &cost));
-        for (enum ul_plan_remat remat = UL_REMAT_BEST; remat <= UL_REMAT_ILP; remat++) {
+        for (enum ul_plan_remat remat = UL_REMAT_BEST; remat < UL_REMAT_COUNT; remat++) {
             struct ul_solve_options options = {
                 .remat = remat, .budget_bytes = peak * 7 / 10, .work_limit = 1 << 16};
             struct ul_solve_result result = run_twice(&arena, &graph, &options);
@@ -124,11 +124,100 @@ static void test_recomputations(void **state)
     assert_true(fitted[UL_REMAT_BEST] >= fitted[UL_REMAT_ILP]);
 }
 
+/* ---- The methods that plans name ---- */
+
+/* Forward steps in a chain and the steps back, each of which reads its forward step's input;
+ * `skips`: every step reads a value of the very first too, so that it is no chain of blocks. */
+static struct ul_problem *make_training(struct ul_arena *arena, uint32_t depth, bool skips)
+{
+    struct ul_problem *problem = ul_problem_new(arena);
+    struct ul_plan_value input = ul_plan_value_make("x", UL_PLAN_INPUTS, 64);
+    uint32_t *forward = UL_NEW_ARRAY(arena, uint32_t, depth + 1);
+    input.live_from_start = true;
+    forward[0] = ul_problem_add_value(problem, &input);
+    uint32_t last = forward[0];
+    for (uint32_t i = 0; i < 2 * depth; i++) {
+        bool back = i >= depth;
+        struct ul_plan_value value =
+            ul_plan_value_make("v", UL_PLAN_ACTIVATIONS, back ? 64 : 1024 + 64 * (i % 3));
+        value.live_to_end = i + 1 == 2 * depth;
+        uint32_t made = ul_problem_add_value(problem, &value);
+        uint32_t reads[3] = {last};
+        struct ul_plan_substep substep = {
+            .reads = reads, .writes = &made, .read_count = 1, .write_count = 1};
+        if (back && !skips)
+            reads[substep.read_count++] = forward[2 * depth - 1 - i];
+        else if (back)
+            reads[substep.read_count++] = forward[i - depth];
+        ul_problem_add_simple_step(problem, "s", 0, 10 + i % 7, &substep);
+        last = made;
+        if (!back)
+            forward[i + 1] = made;
+    }
+    return problem;
+}
+
+static struct ul_plan plan_by(struct ul_arena *arena, const struct ul_problem *problem,
+                              enum ul_plan_remat remat, uint64_t budget_bytes)
+{
+    struct ul_plan plan;
+    struct ul_diag diag = {.status = UL_OK};
+    struct ul_plan_options options = {.remat = remat, .budget_bytes = budget_bytes};
+    enum ul_status status = ul_plan_solve(arena, problem, &options, &plan, &diag);
+    assert_string_equal(diag.text, "");
+    assert_int_equal(status, UL_OK);
+    return plan;
+}
+
+/* A plan within a budget names the engine that made it, and each engine has its own words. */
+static void test_named_methods_run(void **state)
+{
+    (void)state;
+    static const char *const words[UL_REMAT_COUNT] = {[UL_REMAT_GREEDY] = "walk",
+                                                      [UL_REMAT_SEARCH] = "annealed sequence",
+                                                      [UL_REMAT_CHAIN] = "checkpoints on a chain",
+                                                      [UL_REMAT_ILP] = "integer program",
+                                                      [UL_REMAT_EXACT] = "computed and resident"};
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_problem *problem = make_training(&arena, 10, false);
+    uint64_t whole = plan_by(&arena, problem, UL_REMAT_NONE, 0).reserved_bytes[0];
+    uint64_t budget = whole * 7 / 10;
+    struct ul_plan best = plan_by(&arena, problem, UL_REMAT_BEST, budget);
+    assert_true(best.fits && best.cost > best.base_cost);
+    for (enum ul_plan_remat remat = UL_REMAT_NONE; remat < UL_REMAT_COUNT; remat++) {
+        struct ul_plan plan = plan_by(&arena, problem, remat, budget);
+        assert_int_equal(plan.fits, words[remat] != NULL);
+        if (words[remat] == NULL)
+            continue;
+        assert_non_null(strstr(plan.remat_method, words[remat]));
+        assert_true(plan.cost >= plan.base_cost && plan.cost_bound <= best.cost);
+    }
+    ul_arena_done(&arena);
+}
+
+/* What does not apply is not replaced: the plan does not fit, and names the method. */
+static void test_named_method_is_not_replaced(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_problem *problem = make_training(&arena, 10, true);
+    uint64_t budget = plan_by(&arena, problem, UL_REMAT_NONE, 0).reserved_bytes[0] * 9 / 10;
+    assert_true(plan_by(&arena, problem, UL_REMAT_BEST, budget).fits);
+    struct ul_plan plan = plan_by(&arena, problem, UL_REMAT_CHAIN, budget);
+    assert_false(plan.fits);
+    assert_string_equal(plan.remat_method, "chain");
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_recomputations),
+        cmocka_unit_test(test_named_methods_run),
+        cmocka_unit_test(test_named_method_is_not_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static struct ul_remat search(struct ul_arena *arena, const struct ul_solve_grap
                              .smallest_peak_bytes = peak};
     remat.sequence = UL_NEW_ARRAY(arena, uint32_t, remat.capacity);
     const uint32_t *const orders[] = {g->order};
-    ul_remat_search(&remat, orders, 1);
+    ul_remat_search(&remat, &(struct ul_remat_orders){.orders = orders, .count = 1});
     return remat;
 }
 

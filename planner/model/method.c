@@ -1,0 +1,22 @@
+/* The rows of methods as tables. */
+#include "planner/model/method.h"
+
+#include "base/base.h"
+
+#define ROW(constant, name, run, needs, proves) {name, needs, proves},
+static const struct ul_method orders[] = {UL_ORDER_METHODS(ROW)};
+static const struct ul_method remats[] = {UL_REMAT_METHODS(ROW)};
+static const struct ul_method packs[] = {UL_PACK_METHODS(ROW)};
+#undef ROW
+
+const struct ul_method *ul_method_get(enum ul_method_kind kind, uint32_t constant)
+{
+    static const struct {
+        const struct ul_method *rows;
+        uint32_t count;
+    } kinds[] = {[UL_METHOD_ORDER] = {orders, UL_ORDER_COUNT},
+                 [UL_METHOD_REMAT] = {remats, UL_REMAT_COUNT},
+                 [UL_METHOD_PACK] = {packs, UL_PACK_COUNT}};
+    UL_ASSERT(kind <= UL_METHOD_PACK && constant < kinds[kind].count);
+    return &kinds[kind].rows[constant];
+}

@@ -1,0 +1,69 @@
+/* The methods of the planner: one row each.
+ *
+ * Whatever knows a method by its name (options and their help, plans, reports) reads these rows,
+ * and whoever runs methods makes a table of functions of them: a method is its row here and the
+ * file with its function.
+ *
+ *     ROW(constant, name, run, needs, proves)
+ *         run     the function; remat/remat.h says of which type. Methods of order and packing
+ *                 that have none take turns in order/order_run.c and pack/pack.c
+ *         needs   what it applies to, or NULL: anything
+ *         proves  what a proof by it covers, or NULL
+ *
+ * The first row of a kind is the default: all methods of the kind, and the best result wins. */
+#ifndef UL_PLANNER_MODEL_METHOD_H
+#define UL_PLANNER_MODEL_METHOD_H
+
+#include <stdint.h>
+
+#define UL_ORDER_METHODS(ROW)                                                                      \
+    ROW(BEST, "best", NULL, NULL, "orders without recomputation")                                  \
+    ROW(FILE, "file", NULL, NULL, NULL)                                                            \
+    ROW(GREEDY, "greedy", NULL, NULL, NULL)                                                        \
+    ROW(DFS, "dfs", NULL, NULL, NULL)                                                              \
+    ROW(DP, "dp", NULL, NULL, "orders without recomputation")                                      \
+    ROW(BEAM, "beam", NULL, NULL, NULL)                                                            \
+    ROW(SEARCH, "search", NULL, NULL, NULL)                                                        \
+    ROW(ILP, "ilp", NULL, "few steps", "orders without recomputation")
+
+#define UL_REMAT_METHODS(ROW)                                                                      \
+    ROW(BEST, "best", ul_remat_run_best, NULL, "all orders and recomputations")                    \
+    ROW(NONE, "none", ul_remat_run_none, NULL, NULL)                                               \
+    ROW(GREEDY, "greedy", ul_remat_run_greedy, NULL, NULL)                                         \
+    ROW(SEARCH, "search", ul_remat_run_search, NULL, NULL)                                         \
+    ROW(CHAIN, "chain", ul_remat_run_chain,                                                        \
+        "blocks in a chain, each handing on one value, that are read again in the opposite order", \
+        "checkpoints on the chain of blocks")                                                      \
+    ROW(ILP, "ilp", ul_remat_run_ilp, "up to 2000 steps, and programs that are solved",            \
+        "reduced ILP: first runs in this order, none again before backward, each node once "       \
+        "between two first runs")                                                                  \
+    ROW(EXACT, "exact", ul_remat_run_exact, "up to 1024 steps, and few ways to run them",          \
+        "all orders and recomputations")
+
+#define UL_PACK_METHODS(ROW)                                                                       \
+    ROW(BEST, "best", NULL, NULL, "packings of this order")                                        \
+    ROW(NONE, "none", NULL, NULL, NULL)                                                            \
+    ROW(GREEDY, "greedy", NULL, NULL, NULL)                                                        \
+    ROW(EXACT, "exact", NULL, NULL, "packings of this order")
+
+#define UL_ORDER_CONSTANT(constant, ...) UL_ORDER_##constant,
+#define UL_REMAT_CONSTANT(constant, ...) UL_REMAT_##constant,
+#define UL_PACK_CONSTANT(constant, ...) UL_PACK_##constant,
+enum ul_plan_order { UL_ORDER_METHODS(UL_ORDER_CONSTANT) UL_ORDER_COUNT };
+enum ul_plan_remat { UL_REMAT_METHODS(UL_REMAT_CONSTANT) UL_REMAT_COUNT };
+enum ul_plan_pack { UL_PACK_METHODS(UL_PACK_CONSTANT) UL_PACK_COUNT };
+#undef UL_ORDER_CONSTANT
+#undef UL_REMAT_CONSTANT
+#undef UL_PACK_CONSTANT
+
+enum ul_method_kind { UL_METHOD_ORDER, UL_METHOD_REMAT, UL_METHOD_PACK };
+
+struct ul_method {
+    const char *name;
+    const char *needs, *proves; /* or NULL */
+};
+
+/* The row of a method, by its constant. */
+const struct ul_method *ul_method_get(enum ul_method_kind kind, uint32_t constant);
+
+#endif
