@@ -46,12 +46,16 @@ static enum ul_status solve(struct ul_compile *compile)
                              &compile->diag));
         fits = budget == 0 || reserved_of(compile) <= budget;
     }
-    if (fits && !compile->wants_ladder)
-        return UL_OK;
-    UL_TRY(make_ladder(compile));
-    ul_ladder_pick(&compile->ladder, fits ? 0 : budget, &rung);
-    compile->plan = rung.plan;
-    return ul_compile_apply_variant(compile, rung.variant);
+    if (!fits || compile->wants_ladder) {
+        UL_TRY(make_ladder(compile));
+        ul_ladder_pick(&compile->ladder, fits ? 0 : budget, &rung);
+        compile->plan = rung.plan;
+        UL_TRY(ul_compile_apply_variant(compile, rung.variant));
+    }
+    ul_plan_judge(compile->program->problem, budget, &compile->plan);
+    if (budget != 0)
+        ul_bound_cost(compile->program->problem, budget, &compile->plan);
+    return UL_OK;
 }
 
 enum ul_status ul_compile_solve(struct ul_compile *compile)
@@ -96,6 +100,13 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
                        count - MAX_NAMED);
 }
 
+/* What the method of recomputation that was named applies to. */
+static const char *named_needs(const struct ul_compile *compile)
+{
+    const char *needs = ul_method_get(UL_METHOD_REMAT, compile->options.remat)->needs;
+    return needs != NULL ? needs : "a larger budget";
+}
+
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
@@ -118,6 +129,9 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     else
         ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
                        (unsigned long long)floor_bytes);
+    if (compile->ladder.why_not != NULL && compile->ladder.remat_name != NULL)
+        ul_text_printf(&text, "\n--remat %s: %s; it needs %s. Nothing else took its place.",
+                       compile->ladder.remat_name, compile->ladder.why_not, named_needs(compile));
     put_alive(compile, &text);
     bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     ul_text_printf(&text, "\nA smaller batch or shape%s%s and --io caller make it smaller.",

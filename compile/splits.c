@@ -356,13 +356,25 @@ static enum ul_status merge_ladder(struct search *search, uint32_t index)
     return UL_OK;
 }
 
+/* Whether a method of recomputation that was named has a use for the variant: no other may take its
+ * place, and the plans say that it was asked. */
+static bool is_served(struct search *search, struct variant *variant)
+{
+    struct ul_arena *keep = &search->compile->keep;
+    const struct ul_problem *problem = variant->program->problem;
+    if (ul_ladder_refusal(keep, problem, &search->planning, &variant->plan) != NULL)
+        return false;
+    variant->lean.remat_method = variant->plan.remat_method;
+    return true;
+}
+
 /* The smallest of the front and some evenly between are searched for recomputations. */
 static enum ul_status merge_all(struct search *search)
 {
     uint32_t front[MAX_VARIANTS];
     uint32_t count = 0;
     for (uint32_t i = 1; i < search->count; i++) {
-        if (is_in_front(search, i))
+        if (is_in_front(search, i) && is_served(search, &search->variants[i]))
             front[count++] = i;
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -282,6 +282,10 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
                  plan->fits ? plan->packing_proven
                             : report->budget_bytes < ul_report_floor_bytes(report));
     put_key_bool(text, "optimal", plan->optimal);
+    if (plan->cost_bound > 0)
+        put_key_number(text, "cost_bound", plan->cost_bound);
+    if (plan->optimal_within != NULL)
+        put_key_string(text, "optimal_within", plan->optimal_within);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);
     put_key_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
     put_key_number(text, "peak_step", plan->peak_position);

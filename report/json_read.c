@@ -224,7 +224,12 @@ static enum ul_status check_claims(struct reader *reader, struct ul_plan *plan)
     if (plan->lower_bound_bytes > plan->orders_lower_bound_bytes)
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"lower_bound_bytes\" is above \"orders_lower_bound_bytes\"");
-    if (plan->optimal != (reserved == plan->lower_bound_bytes))
+    if (plan->cost_bound > 0 && budget == 0)
+        return ul_diag_set(reader->diag, UL_MISMATCH, "\"cost_bound\" without a budget");
+    if (plan->optimal_within != NULL && (plan->optimal || plan->cost_bound == 0))
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"optimal_within\" beside \"optimal\", or without \"cost_bound\"");
+    if (plan->cost_bound == 0 && plan->optimal != (reserved == plan->lower_bound_bytes))
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"optimal\" contradicts the lower bound and the bytes reserved");
     if (plan->fits != (budget == 0 || reserved <= budget))
@@ -262,6 +267,10 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(get_number(reader, root, "peak_step", UINT32_MAX - 1, &peak));
     UL_TRY(get_number(reader, root, "cost", INT64_MAX, &plan->cost));
     UL_TRY(get_number(reader, root, "base_cost", INT64_MAX, &plan->base_cost));
+    if (json_object_get(root, "cost_bound") != NULL)
+        UL_TRY(get_number(reader, root, "cost_bound", INT64_MAX, &plan->cost_bound));
+    if (json_object_get(root, "optimal_within") != NULL)
+        UL_TRY(get_string(reader, root, "optimal_within", &plan->optimal_within));
     plan->peak_position = (uint32_t)peak;
     plan->fits = json_is_true(json_object_get(root, "fits"));
     plan->packing_proven = json_is_true(json_object_get(root, "proven"));

@@ -1,5 +1,6 @@
 /* The summary of a plan for a terminal: what is reserved, of which kinds, which step makes the
  * peak and which values lie there, and how far from the bounds that is. ASCII, 80 columns. */
+#include "planner/solve/solve.h"
 #include "report/report.h"
 
 #include <inttypes.h>
@@ -248,6 +249,27 @@ static void put_splits(struct ul_text *text, const struct ul_report *report)
         ul_text_printf(text, "      and %u more\n", count - named);
 }
 
+/* Under a budget: how much of the time has to be, and who says so. */
+static void put_cost_bound(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_plan *plan = report->plan;
+    if (plan->cost_bound == 0 || !plan->fits)
+        return;
+    bool is_sum = plan->cost_bound == ul_bound_steps(report->problem);
+    double gap = 100.0 * (double)(plan->cost - plan->cost_bound) / (double)plan->cost_bound;
+    ul_text_printf(text, "No plan of these kernels within the budget takes less time than this");
+    if (plan->cost == plan->cost_bound)
+        ul_text_printf(text, " (%s).\n",
+                       is_sum ? "every step once, the fastest way: checked"
+                              : "by an exact search: the planner's word");
+    else
+        ul_text_printf(text, " less %.2f %% (%s).\n", gap,
+                       is_sum ? "every step once, the fastest way: checked"
+                              : "by an exact search: the planner's word");
+    if (plan->optimal_within != NULL)
+        ul_text_printf(text, "Least time (the planner's word) within: %s.\n", plan->optimal_within);
+}
+
 static void put_bounds(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -262,7 +284,9 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                        plan->orders_lower_bound_bytes,
                        plan->orders_lower_bound_bytes == reserved ? ": none is better" : "");
     ul_text_printf(text, "no order of these kernels is below %" PRIu64 " bytes%s.\n",
-                   plan->lower_bound_bytes, plan->optimal ? ": this plan is optimal" : "");
+                   plan->lower_bound_bytes,
+                   reserved == plan->lower_bound_bytes ? ": none is smaller" : "");
+    put_cost_bound(text, report);
     uint32_t again = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
         again += plan->positions[p].copy > 0 && plan->positions[p].substep == 0;

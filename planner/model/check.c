@@ -646,6 +646,12 @@ static enum ul_status cost_check(const struct checker *c)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
         FAIL(c, "the costs do not add up.");
+    if (c->plan->cost_bound == 0)
+        return UL_OK;
+    if (c->plan->fits && c->plan->cost_bound > cost)
+        FAIL(c, "the bound of the cost is above the cost.");
+    if (c->plan->optimal && !(c->plan->fits && c->plan->cost_bound == cost))
+        FAIL(c, "\"optimal\" contradicts the cost and its bound.");
     return UL_OK;
 }
 

@@ -67,7 +67,12 @@ static void put_head(struct ul_text *text, const struct ul_plan *plan)
                    plan->peak_position);
     ul_text_printf(text, "bound %" PRIu64 " orders %" PRIu64 "\n", plan->lower_bound_bytes,
                    plan->orders_lower_bound_bytes);
-    ul_text_printf(text, "cost %" PRIu64 " base %" PRIu64 "\n", plan->cost, plan->base_cost);
+    ul_text_printf(text, "cost %" PRIu64 " base %" PRIu64, plan->cost, plan->base_cost);
+    if (plan->cost_bound > 0)
+        ul_text_printf(text, " bound %" PRIu64, plan->cost_bound);
+    if (plan->optimal_within != NULL)
+        put_method(text, plan->optimal_within);
+    ul_text_put(text, "\n");
     ul_text_printf(text, "smallest %" PRIu64 "%s%s%s%s\n", plan->smallest_budget_bytes,
                    plan->fits ? " fits" : "", plan->packing_proven ? " proven" : "",
                    plan->optimal ? " optimal" : "", plan->stopped_by_time ? " stopped" : "");
@@ -167,6 +172,11 @@ static enum ul_status parse_head(struct parser *p)
     UL_TRY(ul_scan_end_line(&p->scan));
     UL_TRY(parse_number(p, "cost", &plan->cost));
     UL_TRY(parse_number(p, "base", &plan->base_cost));
+    if (ul_scan_accept_word(&p->scan, "bound"))
+        UL_TRY(ul_scan_u64(&p->scan, &plan->cost_bound));
+    ul_scan_skip_blanks(&p->scan);
+    if (*p->scan.at == '"')
+        UL_TRY(ul_scan_string(&p->scan, &plan->optimal_within));
     UL_TRY(ul_scan_end_line(&p->scan));
     UL_TRY(parse_number(p, "smallest", &plan->smallest_budget_bytes));
     plan->fits = ul_scan_accept_word(&p->scan, "fits");

@@ -387,6 +387,7 @@ static void holder_choose(struct linker *l, uint32_t value)
     bool alone = first_writers(l, value) == 1;
     if (alone && (l->form == UL_PROBLEM_GRAPH_REPEATABLE || l->primary[first] == value ||
                   l->primary[first] == UL_PLAN_NONE)) {
+        l->exact = l->exact && l->nodes[first].size_bytes == 0; /* else they die together */
         l->nodes[first].size_bytes += bytes;
         l->holder[value] = first;
     } else {
@@ -427,6 +428,8 @@ static void repeats_forbid(struct linker *l, uint32_t value)
     }
     if (writers == 0 || (writers == 1 && !there && !at->pinned && !at->never_recompute))
         return;
+    if (l->form == UL_PROBLEM_GRAPH_REPEATABLE && (writers > 1 || at->pinned))
+        l->exact = false; /* a plan may find a way */
     for (uint32_t i = l->touch_first[value]; i <= last_write; i++)
         l->nodes[l->touches[i].node].run_once = true;
 }
@@ -691,7 +694,7 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
                        .scratch = &scratch,
                        .alignment_bytes = alignment_bytes,
                        .form = form,
-                       .exact = form == UL_PROBLEM_GRAPH_SEPARATE};
+                       .exact = true};
     memset(out, 0, sizeof *out);
     steps_assign(&l);
     touches_make(&l);

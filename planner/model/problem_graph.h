@@ -16,7 +16,8 @@ struct ul_problem_graph {
     struct ul_solve_graph graph;
     uint32_t *step_first; /* per node: its steps, node_count + 1 entries; some have none */
     uint32_t *steps;
-    bool exact; /* no order of the steps has a smaller live sum than all orders of the nodes */
+    bool exact; /* no order of the steps (REPEATABLE: and no repeats) has a smaller live sum than
+                   all of the nodes */
 };
 void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *problem,
                            uint64_t alignment_bytes, enum ul_problem_graph_form form,

@@ -103,6 +103,8 @@ void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *eff
                        const struct ul_remat_orders *orders)
 {
     struct ul_arena scratch;
+    if (effort->work < UL_ILP_BRANCH_WORK)
+        return; /* a process for nothing */
     ul_arena_init(&scratch);
     struct programs p = {.remat = remat, .effort = effort};
     p.own = UL_NEW_ARRAY(&scratch, uint32_t, remat->graph->node_count);

@@ -66,6 +66,10 @@ UL_REMAT_METHODS(UL_REMAT_PROTOTYPE)
 extern const struct ul_remat_limits ul_remat_limits_alone;
 /* What a rung of a ladder gives them, of which there are many. */
 extern const struct ul_remat_limits ul_remat_limits_rung;
+/* And a rung of the few that are looked for between two. */
+extern const struct ul_remat_limits ul_remat_limits_between;
+/* Lowers them to so much work of a method; an iteration of a program is a lot of it. */
+void ul_remat_limits_cap(struct ul_remat_limits *limits, uint64_t work);
 /* Runs the method that `remat` names; the last one that ran says why_not. */
 void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders);
 /* All methods on a rung. Its two results are both of use, since which packs better is not known:

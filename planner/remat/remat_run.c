@@ -48,6 +48,39 @@ const struct ul_remat_limits ul_remat_limits_rung = {
                        .cpu_seconds = 60},
 };
 
+const struct ul_remat_limits ul_remat_limits_between = {
+    .exact_work = (uint64_t)1 << 21,
+    .exact_more_work = (uint64_t)1 << 25,
+    .exact_states = (uint32_t)1 << 18,
+    .backward_work = (uint64_t)1 << 21,
+    .backward_states = (uint32_t)1 << 17,
+    .programs = {.work = 4000,
+                 .nodes = 150,
+                 .columns = 4000,
+                 .memory_bytes = (uint64_t)1 << 30,
+                 .cpu_seconds = 30},
+    .named_programs = {.work = 20000,
+                       .nodes = 2000,
+                       .columns = 20000,
+                       .memory_bytes = (uint64_t)2 << 30,
+                       .cpu_seconds = 60},
+};
+
+static void cap(uint64_t *limit, uint64_t work)
+{
+    *limit = work < *limit ? work : *limit;
+}
+
+void ul_remat_limits_cap(struct ul_remat_limits *limits, uint64_t work)
+{
+    enum { ITERATION = 256 };
+    cap(&limits->exact_work, work);
+    cap(&limits->exact_more_work, work);
+    cap(&limits->backward_work, work);
+    cap(&limits->programs.work, work / ITERATION + 1);
+    cap(&limits->named_programs.work, work / ITERATION + 1);
+}
+
 void ul_remat_run_none(struct ul_remat *remat, const struct ul_remat_orders *orders)
 {
     (void)orders;

@@ -15,6 +15,7 @@
  *
  * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
  * for, alone and beside what is live at that step.
+ * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's. */
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
@@ -111,6 +112,12 @@ struct choice {
     uint64_t misfit_bytes; /* no sequence is within so much */
 };
 
+/* Bytes and costs, between rungs; the least values are within. */
+struct box {
+    uint64_t min_bytes, end_bytes;
+    uint64_t min_cost, end_cost;
+};
+
 struct climb {
     struct ul_arena *arena;
     const struct ul_problem *problem;
@@ -124,6 +131,9 @@ struct climb {
     uint64_t *beside;        /* per step: bytes that live in the base plan beside these */
     uint64_t persistent_bytes;
     bool has_alternatives;
+    struct box box; /* what may become a rung */
+    struct ul_remat_limits limits;
+    uint64_t work_limit; /* that the caller gave; 0: none */
     uint64_t rung_work;
     double deadline_seconds; /* 0: none */
     bool stopped_by_time;
@@ -138,6 +148,13 @@ static bool is_promising(const struct climb *c, const struct ul_plan *plan)
             return false;
     }
     return true;
+}
+
+static bool is_in_box(const struct box *box, const struct ul_plan *plan)
+{
+    uint64_t bytes = plan->reserved_bytes[0];
+    return box->min_bytes <= bytes && bytes < box->end_bytes && box->min_cost <= plan->cost &&
+           plan->cost < box->end_cost;
 }
 
 static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint32_t count,
@@ -194,7 +211,8 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
         struct ul_plan_rung rung = {.variant = 0};
         uint32_t place;
         rung.plan = plan;
-        if (status == UL_OK && !refused && plan.fits && rung_place(c->ladder, &rung, &place)) {
+        if (status == UL_OK && !refused && plan.fits && is_in_box(&c->box, &plan) &&
+            rung_place(c->ladder, &rung, &place)) {
             rung.plan = ul_plan_keep(c->arena, c->problem, &plan);
             rung_add(c->arena, c->ladder, &rung);
         }
@@ -379,6 +397,14 @@ static void reach_note(uint64_t *reached_bytes, uint64_t peak_bytes)
     *reached_bytes = peak_bytes < *reached_bytes ? peak_bytes : *reached_bytes;
 }
 
+/* What methods may do on a rung: no more than the caller allows each. */
+static void limits_set(struct climb *c, const struct ul_remat_limits *limits)
+{
+    c->limits = *limits;
+    if (c->work_limit != 0)
+        ul_remat_limits_cap(&c->limits, c->work_limit);
+}
+
 static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, uint64_t limit_bytes)
 {
@@ -387,7 +413,7 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
         .graph = g,
         .budget_bytes = limit_bytes,
         .method = c->options.remat,
-        .limits = &ul_remat_limits_rung,
+        .limits = &c->limits,
         .keeps_order = c->options.order != UL_ORDER_BEST,
         .seed = c->options.seed,
         .effort = {.work_limit = c->rung_work, .deadline_seconds = c->deadline_seconds},
@@ -517,6 +543,52 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
     return rungs_descend(c, r, &r->reached.any_bytes);
 }
 
+/* ---- Between two rungs ---- */
+
+/* The box between the rung that fits and the one before it, or empty where there is none. */
+static struct box box_between(const struct ul_plan_ladder *ladder, uint64_t budget_bytes)
+{
+    uint32_t at = 0;
+    while (at < ladder->count && reserved_of(&ladder->rungs[at]) > budget_bytes)
+        at++;
+    if (at == 0 || at == ladder->count)
+        return (struct box){.min_bytes = 0};
+    const struct ul_plan_rung *below = &ladder->rungs[at], *above = below - 1;
+    return (struct box){.min_bytes = reserved_of(below) + 1,
+                        .end_bytes = reserved_of(above),
+                        .min_cost = above->plan.cost,
+                        .end_cost = below->plan.cost};
+}
+
+/* Halves what lies between two rungs, as far as the budget is in a half, and looks there with more
+ * work. Which limits are tried, and what may become a rung, follows from the rungs around alone: a
+ * plan in the box is dearer than all that larger budgets get, and larger than all that smaller
+ * ones do. So the ladder stays monotone, though not all of it is looked at. */
+static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t budget_bytes)
+{
+    enum { MAX_HALVINGS = 6, RUNGS_A_HALVING = 8 };
+    uint32_t halvings = r->count / RUNGS_A_HALVING + 1;
+    uint64_t passed_bytes = 0; /* nothing was found within so much */
+    halvings = halvings < MAX_HALVINGS ? halvings : MAX_HALVINGS;
+    limits_set(c, &ul_remat_limits_between);
+    for (uint32_t i = 0; i < halvings && !is_late(c); i++) {
+        uint32_t count = c->ladder->count;
+        c->box = box_between(c->ladder, budget_bytes);
+        if (c->box.min_bytes < passed_bytes)
+            c->box.min_bytes = passed_bytes;
+        if (c->box.end_bytes <= c->box.min_bytes + c->options.alignment_bytes)
+            break;
+        uint64_t limit = c->box.min_bytes + (c->box.end_bytes - c->box.min_bytes) / 2;
+        UL_TRY(rung_climb(c, r, limit));
+        if (c->ladder->count > count)
+            continue;
+        if (budget_bytes < limit)
+            break;
+        passed_bytes = limit;
+    }
+    return UL_OK;
+}
+
 /* ---- What the climb starts from ---- */
 
 static void base_order(struct climb *c)
@@ -598,7 +670,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     r->count = rung_count(problem);
 }
 
-static enum ul_status climb_run(struct climb *c)
+static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
 {
     enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
     struct rungs r = {.count = 0};
@@ -610,7 +682,32 @@ static enum ul_status climb_run(struct climb *c)
                        STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
-    return rungs_climb(c, &r);
+    c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
+    limits_set(c, &ul_remat_limits_rung);
+    UL_TRY(rungs_climb(c, &r));
+    return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
+}
+
+const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options, struct ul_plan *plan)
+{
+    struct climb c = {.arena = arena, .problem = problem, .options = *options, .base = plan};
+    struct rungs r = {.count = 0};
+    if (options->remat == UL_REMAT_BEST || options->remat == UL_REMAT_NONE ||
+        problem->step_count == 0)
+        return NULL;
+    ul_plan_options_resolve(&c.options);
+    ul_arena_init(&c.scratch);
+    climb_prepare(&c, &r);
+    limits_set(&c, &ul_remat_limits_rung);
+    c.rung_work = 1 << 24;
+    struct ul_remat remat = remat_make(&c, &c.scratch, &r.alone, r.top_bytes);
+    ul_remat_run(&remat, &(struct ul_remat_orders){
+                             .orders = (const uint32_t *const *)r.alone.orders, .count = 1});
+    if (remat.cost != UINT64_MAX)
+        methods_note(&c, &remat, false, plan);
+    ul_arena_done(&c.scratch);
+    return remat.cost != UINT64_MAX ? NULL : remat.why_not;
 }
 
 enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
@@ -622,6 +719,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     c.options = *options;
     c.options.budget_bytes = 0;
     ul_plan_options_resolve(&c.options);
+    c.work_limit = options->work_limit;
     *ladder = (struct ul_plan_ladder){.count = 0};
     if (c.options.remat != UL_REMAT_BEST && c.options.remat != UL_REMAT_NONE)
         ladder->remat_name = ul_method_get(UL_METHOD_REMAT, c.options.remat)->name;
@@ -635,8 +733,12 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     c.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
-    enum ul_status status = climb_run(&c);
+    enum ul_status status = climb_run(&c, options->budget_bytes);
     ul_arena_done(&c.scratch);
+    if (ladder->remat_name != NULL && ladder->why_not == NULL)
+        ladder->why_not = ul_ladder_refusal(arena, problem, &c.options, &first.plan);
+    if (ladder->remat_name != NULL && ladder->why_not == NULL)
+        ladder->why_not = "it finds nothing within the limit";
     for (uint32_t i = 0; i < ladder->count && c.stopped_by_time; i++)
         ladder->rungs[i].plan.stopped_by_time = true;
     return status;

@@ -118,6 +118,23 @@ static enum ul_status plan_without_budget(struct ul_arena *arena, const struct u
     return UL_OK;
 }
 
+/* The cheapest plan within the budget, where the one without does not fit it. */
+static enum ul_status plan_within(struct ul_arena *arena, const struct ul_problem *problem,
+                                  const struct ul_plan_options *options, struct ul_plan *plan,
+                                  struct ul_diag *diag)
+{
+    struct ul_plan_ladder ladder;
+    struct ul_plan_rung rung;
+    if (plan->reserved_bytes[0] > options->budget_bytes) {
+        UL_TRY(ul_ladder_build(arena, problem, options, plan, &ladder, diag));
+        ul_ladder_pick(&ladder, options->budget_bytes, &rung);
+        *plan = rung.plan;
+    }
+    ul_plan_judge(problem, options->budget_bytes, plan);
+    ul_bound_cost(problem, options->budget_bytes, plan);
+    return UL_OK;
+}
+
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag)
@@ -130,15 +147,7 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
     UL_TRY(plan_without_budget(arena, problem, &resolved, plan, diag));
-    ul_plan_judge(problem, resolved.budget_bytes, plan);
+    ul_plan_judge(problem, 0, plan);
     UL_TRY(ul_plan_check(arena, problem, plan, diag));
-    if (resolved.budget_bytes == 0 || plan->reserved_bytes[0] <= resolved.budget_bytes)
-        return UL_OK;
-    struct ul_plan_ladder ladder;
-    struct ul_plan_rung rung;
-    UL_TRY(ul_ladder_build(arena, problem, &resolved, plan, &ladder, diag));
-    ul_ladder_pick(&ladder, resolved.budget_bytes, &rung);
-    *plan = rung.plan;
-    ul_plan_judge(problem, resolved.budget_bytes, plan);
-    return UL_OK;
+    return resolved.budget_bytes == 0 ? UL_OK : plan_within(arena, problem, &resolved, plan, diag);
 }

@@ -30,12 +30,17 @@ struct ul_plan_ladder {
     const char *why_not;    /* where that one did not serve: why, or NULL */
 };
 
-/* The ladder of `problem`, whatever options->budget_bytes says: since it does not depend on a
- * budget, the first rung that fits one is monotone in it. `base` is what ul_plan_solve made without
- * a budget, or NULL. Each plan has passed ul_plan_check. */
+/* The ladder of `problem`. With options->budget_bytes, more rungs are looked for between the two
+ * that the budget lies between, so that the first rung that fits one is monotone in it. `base` is
+ * what ul_plan_solve made without a budget, or NULL. Each plan has passed ul_plan_check. */
 enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, const struct ul_plan *base,
                                struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
+/* Why the method of recomputation that options name does not apply to the problem at all, though
+ * nothing has to run again in `plan`, which was made without a budget; else NULL, and the plan says
+ * that the method was asked. */
+const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options, struct ul_plan *plan);
 /* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
  * more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
@@ -45,6 +50,14 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
  * of recomputation that was named. */
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung);
+
+/* bound.c */
+
+/* Every step once, each by its cheapest alternative: no plan costs less. */
+uint64_t ul_bound_steps(const struct ul_problem *problem);
+/* Sets cost_bound of a plan made for a budget, and what follows from it: optimal, or that within a
+ * rewriting of the program, and no narrower proof beside these. */
+void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
 
 struct ul_solve_options {
     enum ul_plan_order order;

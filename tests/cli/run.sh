@@ -29,7 +29,7 @@ expect 1 'unknown option --bugdet \(did you mean --budget\?\)' "$ullage" plan --
 expect 1 'unknown option --budjet=64M \(did you mean --budget\?\)' "$ullage" plan --budjet=64M
 expect 1 'unknown option --frobnicate; see' "$ullage" plan --frobnicate
 expect 1 'expected best, direct or winograd \(did you mean winograd\?\)' "$ullage" plan x --conv winigrad
-expect 1 'expected .* or best \(did you mean greedy\?\)' "$ullage" plan x --order gredy
+expect 1 'expected .* or ilp \(did you mean greedy\?\)' "$ullage" plan x --order gredy
 expect 3 'c, cpu and cuda \(did you mean cuda\?\)' "$ullage" plan "$digits" --target cudda
 expect 1 'there is no pass "fues" \(did you mean fuse\?\); there are' \
     "$ullage" plan "$digits" --dim N=1 --stop-after fues
@@ -54,7 +54,7 @@ expect 1 'budget 12parsecs: expected a size' "$ullage" plan "$digits" --budget 1
 expect 1 'power of two' "$ullage" plan "$digits" --dim N=1 --align 3
 expect 1 'power of two from 8' "$ullage" plan "$digits" --dim N=1 --align 4
 expect 0 'needs' "$ullage" plan "$digits" --dim N=1 --align 8
-expect 1 'expected file, greedy' "$ullage" plan "$digits" --order alphabetical
+expect 1 'expected best, file, greedy' "$ullage" plan "$digits" --order alphabetical
 expect 1 'NAME=VALUE' "$ullage" plan "$digits" --dim N
 expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
 expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
@@ -183,6 +183,15 @@ for word in 'peak is at step' 'proven' 'scratch$' '--precision bf16, --weights r
     grep -q -- "$word" out.txt || { echo "FAIL: no '$word' where nothing fits"; failed=1; }
 done
 expect 0 'fits the budget' "$ullage" plan "$digits" --dim N=1 --budget "$bytes"
+expect 0 '"cost_bound": [0-9]' "$ullage" plan "$digits" --dim N=1 --budget "$bytes" --json -
+# a method of recomputation that is named is asked, and never replaced
+for method in greedy search ilp; do
+    expect 0 "\"remat\": \"$method: nothing runs again\"" \
+        "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat $method --json -
+done
+expect 4 'remat chain: its graph is no chain' \
+    "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat chain --json chain.json
+grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
