@@ -3,14 +3,13 @@
  *
  *      step      0    1    2    3
  *      reads n   x         x               step 2 may read and write, where its lowering says so;
- *      writes n            x               a reader at 3, or within a loop that writes, forbids it
+ *      writes n            x               a reader at 3, or within a loop that writes, forbids it,
+ *                                          but not in the other branch of an If
  */
 #include "codegen/program/program_internal.h"
 
 struct donation {
     ul_value_id output, input; /* base values */
-    uint32_t place;
-    uint32_t first_write; /* step; UL_NONE: nothing writes it */
 };
 
 static ul_value_id base_at(const struct ul_graph *graph, const struct ul_program_step *step,
@@ -50,33 +49,50 @@ static uint32_t loop_around(const struct ul_program *program, uint32_t region)
     return loop;
 }
 
-static bool forbids(const struct ul_program *program, uint32_t step,
-                    const struct donation *donation)
+/* Whether both regions lie in branches of one If, and not in the same. */
+static bool exclude(const struct ul_program *program, uint32_t a, uint32_t b)
 {
-    const struct ul_program_step *reader = &program->steps[step];
-    const struct ul_program_step *writer = &program->steps[donation->first_write];
-    uint32_t loop = loop_around(program, writer->region);
-    if (!touches(program->graph, reader, donation->input, false))
-        return false;
-    if (step > donation->first_write ||
-        (loop != UL_PLAN_NONE && loop_around(program, reader->region) == loop))
-        return true;
-    return touches(program->graph, reader, donation->output, true) &&
-           !is_in_place(reader, donation);
+    const struct ul_program_region *regions = program->regions;
+    for (uint32_t x = a; x != UL_PLAN_NONE; x = regions[x].parent) {
+        for (uint32_t y = b; y != UL_PLAN_NONE; y = regions[y].parent) {
+            if (x != y && regions[x].parent == regions[y].parent &&
+                regions[x].kind == UL_PLAN_BRANCH && regions[y].kind == UL_PLAN_BRANCH)
+                return true;
+        }
+    }
+    return false;
 }
 
-static enum ul_status check(struct ul_builder *builder, const struct donation *donation)
+/* A step that reads the input may run when `writer` has written the output. A branch is tested
+ * whether or not the other one ran. */
+static bool forbids(const struct ul_program *program, uint32_t reader, uint32_t writer,
+                    const struct donation *donation)
+{
+    const struct ul_program_step *reads = &program->steps[reader];
+    const struct ul_program_step *writes = &program->steps[writer];
+    bool tests = reads->kind == UL_STEP_TEST;
+    uint32_t region = tests ? program->regions[reads->region].parent : reads->region;
+    uint32_t loop = loop_around(program, writes->region);
+    if (loop != UL_PLAN_NONE && loop_around(program, reads->region) == loop)
+        return true;
+    if (reader == writer)
+        return !is_in_place(reads, donation);
+    return reader > writer && !exclude(program, region, writes->region);
+}
+
+static enum ul_status check_writer(struct ul_builder *builder, uint32_t writer,
+                                   const struct donation *donation)
 {
     const struct ul_program *program = builder->program;
     const struct ul_graph *graph = builder->graph;
-    for (uint32_t s = 0; donation->first_write != UL_NONE && s < program->step_count; s++) {
-        if (forbids(program, s, donation))
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        if (touches(graph, &program->steps[s], donation->input, false) &&
+            forbids(program, s, writer, donation))
             return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                               "%s cannot overwrite %s where it lies: %s (%s) still reads it",
+                               "%s cannot overwrite %s where it lies: %s still reads it",
                                ul_quote(builder->arena, graph->values[donation->output].name),
                                ul_quote(builder->arena, graph->values[donation->input].name),
-                               ul_node_describe(graph, program->steps[s].node, builder->arena),
-                               program->steps[s].op);
+                               ul_node_describe(graph, program->steps[s].node, builder->arena));
     }
     return UL_OK;
 }
@@ -87,16 +103,14 @@ enum ul_status ul_donation_check(struct ul_builder *builder)
     const struct ul_block *root = &builder->graph->blocks[0];
     for (uint32_t i = 0; i < root->output_count; i++) {
         const struct ul_value *output = &builder->graph->values[root->outputs[i]];
-        struct donation donation = {
-            .output = root->outputs[i], .input = output->donor, .first_write = UL_NONE};
+        struct donation donation = {.output = root->outputs[i], .input = output->donor};
         if (output->donor == UL_NONE)
             continue;
         UL_ASSERT(output->view.base == root->outputs[i]);
-        for (uint32_t s = program->step_count; s-- > 0;) {
+        for (uint32_t s = 0; s < program->step_count; s++) {
             if (touches(builder->graph, &program->steps[s], donation.output, true))
-                donation.first_write = s;
+                UL_TRY(check_writer(builder, s, &donation));
         }
-        UL_TRY(check(builder, &donation));
     }
     return UL_OK;
 }

@@ -21,7 +21,7 @@ import tempfile
 
 try:
     import numpy
-    from onnx import parser, save
+    from onnx import TensorProto, parser, save
 except ImportError as error:
     print(f"donate.py: skipped: {error}")
     sys.exit(77)
@@ -66,6 +66,13 @@ regression (float[16,24] x, float[16,8] t, float[24,8] w, float[24,8] m)
   change = Mul (new_m, rate)
   new_w = Sub (w, change)
 }""", {"new_w": "w", "new_m": "m"}),
+    "branch": ("""
+branch (float[8] n, bool c) => (float[8] next) {
+  next = If (c) <
+    then_branch = then () => (float[8] a) { a = Neg (n) },
+    else_branch = otherwise () => (float[8] b) { b = Exp (n) }
+  >
+}""", {"next": "n"}),
 }
 
 # Text, donation, exit code, and what the message must name.
@@ -78,6 +85,14 @@ late (float[8] n) => (float[8] next, float[1] y) {
   late = Sub (n, total)
   y = ReduceMax <keepdims = 1> (late)
 }""", ["next=n"], 3, "late"),
+    # Whether the other branch is taken is asked when this one has written.
+    "flag": ("""
+flag (bool n, float[8] x) => (bool next, float[8] y) {
+  next, y = If (n) <
+    then_branch = then () => (bool a, float[8] p) { a = Not (n) p = Neg (x) },
+    else_branch = otherwise () => (bool b, float[8] q) { b = Not (n) q = Exp (x) }
+  >
+}""", ["next=n"], 3, "still reads it"),
     "product_in_place": ("""
 product (float[8,8] h, float[8,8] w) => (float[8,8] next) { next = MatMul (h, w) }""",
                          ["next=h"], 3, "next"),
@@ -168,8 +183,9 @@ def start_values(model):
     values = {}
     for value in model.graph.input:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        whole = value.type.tensor_type.elem_type == 7
-        values[value.name] = (numpy.full(dims, 40, numpy.int64) if whole else
+        kind = value.type.tensor_type.elem_type
+        values[value.name] = (numpy.full(dims, 40, numpy.int64) if kind == TensorProto.INT64 else
+                              numpy.full(dims, True) if kind == TensorProto.BOOL else
                               numpy.asarray(generator.standard_normal(dims), numpy.float32))
     if "count" in values:
         values["count"] = numpy.asarray(0, numpy.float32)
