@@ -64,7 +64,10 @@ static const struct ul_target_compiler nvcc = {.option = "nvcc",
                                                .toolkit = "the CUDA Toolkit"};
 
 static const struct ul_target targets[] = {
-    {.traits = {.name = "c", .summary = "portable C99, no library", .profile = UL_PROFILE_DEFAULT},
+    {.traits = {.name = "c",
+                .summary = "portable C99, no library",
+                .profile = UL_PROFILE_DEFAULT,
+                .has_rom = true},
      .compiler = &cc,
      .print = print_c,
      .print_schedule = print_schedule_c,
@@ -74,6 +77,7 @@ static const struct ul_target targets[] = {
                 .summary = "C with OpenMP and oneDNN",
                 .profile = UL_PROFILE_DEFAULT,
                 .has_threads = true,
+                .has_rom = true,
                 .channels_last = true},
      .compiler = &cc,
      .open_library = ul_dnnl_open_library,

@@ -136,8 +136,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     ul_text_printf(&text, "\nA smaller batch or shape%s%s and --io caller make it smaller.",
                    is_f32 ? ", --precision bf16" : "",
-                   ul_target_find(compile->options.target)->traits.memory_is_separate
-                       ? ""
-                       : ", --weights rom");
+                   ul_target_find(compile->options.target)->traits.has_rom ? ", --weights rom"
+                                                                           : "");
     return ul_diag_set(&compile->diag, UL_NO_FIT, "%s", text.data);
 }

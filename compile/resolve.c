@@ -49,7 +49,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                                               ? compile->plan_header.alignment_bytes
                                                               : options->align_bytes,
                                            .profile = &compile->profile};
-    if (program->weights_rom && target->traits.memory_is_separate)
+    if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "
                            "use arena (in the program's file) or file (beside it)",

@@ -17,7 +17,8 @@ struct ul_target_traits {
     /* the machine */
     bool has_threads;        /* OpenMP; the plan depends on their number */
     bool memory_is_separate; /* and kernels run beside it, on another processor than the host's: the
-                                plan holds the state of a run, and nothing is read-only data */
+                                plan holds the state of a run */
+    bool has_rom;            /* weights may be read-only data of the program */
     bool finds_libraries;    /* at a program's start, which chooses among what they have: calls are
                                 planned with a bound on their scratch, and may be absent */
 
