@@ -8,15 +8,17 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { DEPTH = 1024 }; /* of parentheses and operands: deeper than any kernel of ours */
+/* More than any kernel of ours has: expressions are walked by recursion. */
+enum { DEPTH = 1024, MAX_OPERATIONS = 4096 };
 
 struct parse {
     struct ul_scan scan;
     struct ul_kernel *kernel;
     unsigned *lines; /* by statement */
     uint32_t line_count, line_capacity;
-    uint64_t id_limit; /* keeps a short text from asking for gigabytes of empty variables */
-    uint32_t depth;
+    uint64_t id_limit;        /* keeps a short text from asking for gigabytes of empty variables */
+    uint32_t depth;           /* of parentheses and operands */
+    uint32_t operation_count; /* of the expression at hand */
 };
 
 static bool is_computed(enum ul_dtype dtype)
@@ -108,6 +110,8 @@ static enum ul_status read_buffer(struct parse *parse, uint32_t *buffer)
 
 static enum ul_status add_operation(struct parse *parse, const struct ul_kx_data *expr, ul_kx *out)
 {
+    if (parse->operation_count++ == MAX_OPERATIONS)
+        return ul_scan_fail(&parse->scan, "an expression of fewer operations");
     *out = ul_kx_as_is(parse->kernel, expr);
     return ul_kx_agrees(parse->kernel, *out)
                ? UL_OK
@@ -254,7 +258,8 @@ static enum ul_status read_expr(struct parse *parse, uint32_t level, ul_kx *out)
 {
     if (parse->depth == DEPTH)
         return ul_scan_fail(&parse->scan, "an expression that is nested less deep");
-    parse->depth++;
+    if (parse->depth++ == 0)
+        parse->operation_count = 0;
     ul_scan_skip_blanks(&parse->scan);
     enum ul_status status = read_infix(parse, level, out);
     parse->depth--;
