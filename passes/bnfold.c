@@ -189,6 +189,7 @@ static const struct ul_tensor *tensor_of(struct ul_graph *graph, const struct ul
 {
     size_t size_bytes = ul_dtype_get(type->dtype)->size_bytes;
     uint64_t count = ul_type_elements(type);
+    UL_ASSERT(count > 0);
     if (memcmp(data, data + size_bytes, (size_t)(count - 1) * size_bytes) == 0)
         return ul_tensor_new_splat(graph->arena, type, data);
     struct ul_tensor *tensor = UL_NEW(graph->arena, struct ul_tensor);
@@ -230,9 +231,13 @@ static void scale_weight(struct bnfold *bnfold, struct ul_node *node, const stru
         run = count / (uint64_t)(old->type.dims[0] * old->type.dims[1]);
     else if (ul_node_get_int(node, "transB", 0) != 0)
         run = (uint64_t)old->type.dims[1];
-    for (uint64_t i = 0; i < count; i += run)
-        scale_run(old->type.dtype, in + i * in_step, in_step,
-                  affine->a[weight_channel(graph, node, i)], run, data + i * size_bytes);
+    UL_ASSERT(run > 0 && count % run == 0);
+    for (uint64_t i = 0; i < count; i += run) {
+        uint32_t channel = weight_channel(graph, node, i);
+        UL_ASSERT(channel < affine->count);
+        scale_run(old->type.dtype, in + i * in_step, in_step, affine->a[channel], run,
+                  data + i * size_bytes);
+    }
     value->tensor = tensor_of(graph, &old->type, data);
 }
 
@@ -307,6 +312,7 @@ static void expand(struct bnfold *bnfold, ul_block_id block, uint32_t at, ul_nod
     struct ul_graph *graph = bnfold->graph;
     struct ul_type type = graph->values[affine->x].type;
     const char *name = graph->nodes[id].name;
+    UL_ASSERT(type.rank >= 2 && type.dims[1] == (int64_t)affine->count);
     ul_value_id a = per_channel_weight(bnfold, ul_arena_printf(graph->arena, "%s.scale", name),
                                        type.dtype, affine->a, affine->count, type.rank - 1);
     ul_value_id b = per_channel_weight(bnfold, ul_arena_printf(graph->arena, "%s.shift", name),

@@ -56,6 +56,7 @@ static void place_operands(struct concat *concat, ul_node_id id)
     int64_t axis = ul_node_get_int(node, "axis", 0);
     axis += axis < 0 ? (int64_t)output->type.rank : 0;
     struct ul_view slice = output->view;
+    UL_ASSERT(axis >= 0 && axis < (int64_t)output->type.rank && slice.base != UL_NONE);
     for (uint32_t i = 0; i < node->input_count; i++) {
         struct ul_value *value = &graph->values[node->inputs[i]];
         int64_t step = value->type.dims[axis] * slice.strides[axis] *

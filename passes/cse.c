@@ -73,6 +73,7 @@ static uint32_t table_mask(uint32_t count)
     uint32_t size = 64;
     while (size < 2 * count && size < (uint32_t)1 << 31)
         size *= 2;
+    UL_ASSERT((size & (size - 1)) == 0);
     return size - 1;
 }
 
@@ -189,6 +190,7 @@ static void replace(struct cse *cse, ul_node_id id, ul_node_id same)
     struct ul_graph *graph = cse->graph;
     const struct ul_node *node = &graph->nodes[id];
     const struct ul_node *kept = &graph->nodes[same];
+    UL_ASSERT(id != same && node->output_count == kept->output_count);
     for (uint32_t i = 0; i < node->output_count; i++) {
         /* Both are outputs of the model: no output may vanish, so only single ones are merged. */
         if (node->output_count > 1 && ul_graph_is_output(graph, node->outputs[i]))
@@ -218,6 +220,7 @@ static void visit(struct cse *cse, ul_node_id id)
             return;
         }
     }
+    UL_ASSERT(cse->entry_count < graph->node_count);
     cse->entries[cse->entry_count] = (struct entry){id, *head};
     *head = cse->entry_count++;
 }

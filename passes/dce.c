@@ -18,6 +18,7 @@ static void mark(struct dce *dce, ul_value_id value)
 {
     if (value == UL_NONE || dce->value_live[value])
         return;
+    UL_ASSERT(dce->work_count < dce->graph->value_count);
     dce->value_live[value] = true;
     dce->work[dce->work_count++] = value;
 }

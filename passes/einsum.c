@@ -70,6 +70,7 @@ static bool read_term(struct term *term, const struct ul_type *type, const char 
         p += dots ? 2 : 0;
     }
     *at = p;
+    UL_ASSERT(term->rank <= type->rank);
     return term->rank == type->rank;
 }
 
@@ -225,7 +226,9 @@ static bool rewrite(struct einsum *e)
         ul_node_become(graph, e->node, UL_OP_MatMul, factors, 2);
         return true;
     }
+    UL_ASSERT(y.count >= 2);
     struct ul_type type = ul_type_make(graph->values[left].type.dtype, y.count, dims);
+    UL_ASSERT(ul_type_elements(&type) == ul_type_elements(&graph->values[node.outputs[0]].type));
     ul_value_id result[2] = {ul_build_value(&build, UL_OP_MatMul, factors, 2, &type)};
     if (joins) {
         result[1] = ul_build_ints(graph, "shape", e->result.rank, e->result.dims);

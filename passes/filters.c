@@ -101,6 +101,7 @@ static const struct ul_tensor *turn(const struct ul_pass *pass, const struct ul_
             }
         }
     }
+    UL_ASSERT(from == (const unsigned char *)tensor->data + ul_type_bytes(&tensor->type));
     return ul_tensor_new(pass->graph->arena, &type, bytes);
 }
 

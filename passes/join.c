@@ -393,56 +393,41 @@ static void make_weights(const struct ul_join *join, struct ul_join_set *set)
                  : UL_NONE;
 }
 
-/* A node before position *at, which then stands behind it. Its output is of the type of `like`,
- * with `columns` as the last dimension. */
-static ul_node_id insert(const struct ul_join *join, const struct ul_join_set *set, uint32_t *at,
-                         enum ul_op op, const char *name, const char *value_name,
-                         const ul_value_id *inputs, uint32_t input_count)
+/* A node as like one of the parts: its output is of the type of theirs, as wide as all of them. */
+static ul_value_id add_joined(const struct ul_join_set *set, struct ul_build *here, enum ul_op op,
+                              const char *value_name, ul_node_id part, const ul_value_id *inputs,
+                              uint32_t input_count)
 {
-    struct ul_graph *graph = join->graph;
-    ul_block_id block = graph->nodes[set->parts[0].product].parent;
-    ul_node_id id = ul_graph_insert_node(graph, block, (*at)++, op, name, input_count, 1);
-    memcpy(graph->nodes[id].inputs, inputs, input_count * sizeof *inputs);
-    struct ul_value *made = &graph->values[graph->nodes[id].outputs[0]];
-    made->name = value_name;
-    made->type = graph->values[set->parts[0].result].type;
-    made->type.dims[made->type.rank - 1] = column_count(set);
-    return id;
+    struct ul_graph *graph = here->graph;
+    struct ul_type type = graph->values[set->parts[0].result].type;
+    type.dims[type.rank - 1] = column_count(set);
+    ul_value_id made = ul_build_value(here, op, inputs, input_count, &type);
+    graph->values[made].name = value_name;
+    graph->nodes[graph->values[made].producer].source = graph->nodes[part].source;
+    return made;
 }
 
 /* The joined weight as the product reads it. */
-static ul_value_id turned_weight(const struct ul_join *join, const struct ul_join_set *set,
-                                 uint32_t *at)
+static ul_value_id turned_weight(const struct ul_join_set *set, struct ul_build *here)
 {
-    struct ul_graph *graph = join->graph;
-    const int64_t perm[2] = {1, 0};
-    const char *name = graph->values[set->weight].name;
-    ul_value_id first = graph->nodes[set->parts[0].product].inputs[1];
-    if (first == set->parts[0].weight)
-        return set->weight;
-    ul_node_id id = insert(join, set, at, UL_OP_Transpose, name, name, &set->weight, 1);
-    ul_node_set_ints(graph, id, "perm", perm, 2);
-    struct ul_type *type = &graph->values[graph->nodes[id].outputs[0]].type;
-    *type = set->weight_tensor->type;
-    type->dims[0] = set->weight_tensor->type.dims[1];
-    type->dims[1] = set->weight_tensor->type.dims[0];
-    return graph->nodes[id].outputs[0];
+    static const int64_t perm[2] = {1, 0};
+    const struct ul_graph *graph = here->graph;
+    here->name = graph->values[set->weight].name;
+    bool is_turned = graph->nodes[set->parts[0].product].inputs[1] != set->parts[0].weight;
+    return is_turned ? ul_build_transpose(here, set->weight, perm) : set->weight;
 }
 
-static void add_split(const struct ul_join *join, struct ul_join_set *set, uint32_t at)
+/* Named as what is before it. */
+static void add_split(struct ul_join_set *set, struct ul_build *here)
 {
-    struct ul_graph *graph = join->graph;
-    int64_t sizes[UL_JOIN_PARTS], count = set->count;
+    struct ul_graph *graph = here->graph;
+    int64_t sizes[UL_JOIN_PARTS];
     for (uint32_t p = 0; p < set->count; p++)
         sizes[p] = set->parts[p].columns;
-    ul_block_id block = graph->nodes[set->parts[0].product].parent;
-    const char *name = graph->nodes[set->sum != UL_NONE ? set->sum : set->product].name;
-    ul_value_id lengths = ul_graph_add_weight(
-        graph, "split", ul_tensor_new_ints(graph->arena, UL_I64, 1, &count, sizes));
-    set->split = ul_graph_insert_node(graph, block, at, UL_OP_Split, name, 2, set->count);
+    const ul_value_id inputs[2] = {set->result, ul_build_ints(graph, "split", set->count, sizes)};
+    UL_ASSERT(set->count >= 2);
+    set->split = ul_build_node(here, UL_OP_Split, inputs, 2, set->count);
     ul_node_set_int(graph, set->split, "axis", -1);
-    graph->nodes[set->split].inputs[0] = set->result;
-    graph->nodes[set->split].inputs[1] = lengths;
     for (uint32_t p = 0; p < set->count; p++) {
         struct ul_value *made = &graph->values[graph->nodes[set->split].outputs[p]];
         made->name = graph->values[set->parts[p].result].name;
@@ -454,30 +439,26 @@ static void build(struct ul_join *join, struct ul_join_set *set)
 {
     struct ul_graph *graph = join->graph;
     ul_node_id first = set->parts[0].product;
-    const struct ul_block *block = &graph->blocks[graph->nodes[first].parent];
-    bool is_gemm = graph->nodes[first].op == UL_OP_Gemm;
-    uint32_t at = 0;
-    while (block->nodes[at] != first)
-        at++;
-    make_weights(join, set);
-    ul_value_id inputs[3] = {set->parts[0].src, turned_weight(join, set, &at), set->bias};
+    const enum ul_op op = graph->nodes[first].op;
     bool has_sum = set->parts[0].sum != UL_NONE;
-    set->product =
-        insert(join, set, &at, graph->nodes[first].op, name_of(join, set, OF_PRODUCTS),
-               name_of(join, set, OF_PRODUCED), inputs, is_gemm && set->bias != UL_NONE ? 3 : 2);
+    make_weights(join, set);
+    struct ul_build here = ul_build_before(graph, first);
+    const ul_value_id inputs[3] = {set->parts[0].src, turned_weight(set, &here), set->bias};
+    here.name = name_of(join, set, OF_PRODUCTS);
+    set->result = add_joined(set, &here, op, name_of(join, set, OF_PRODUCED), first, inputs,
+                             op == UL_OP_Gemm && set->bias != UL_NONE ? 3 : 2);
+    set->product = graph->values[set->result].producer;
     for (uint32_t i = 0; i < graph->nodes[first].attr_count; i++)
         ul_node_set_attr(graph, set->product, &graph->nodes[first].attrs[i]);
-    graph->nodes[set->product].source = graph->nodes[first].source;
-    set->result = graph->nodes[set->product].outputs[0];
     set->sum = UL_NONE;
     if (has_sum) {
-        ul_value_id terms[2] = {set->result, set->bias};
-        set->sum = insert(join, set, &at, UL_OP_Add, name_of(join, set, OF_SUMS),
-                          name_of(join, set, OF_RESULTS), terms, 2);
-        graph->nodes[set->sum].source = graph->nodes[set->parts[0].sum].source;
-        set->result = graph->nodes[set->sum].outputs[0];
+        const ul_value_id terms[2] = {set->result, set->bias};
+        here.name = name_of(join, set, OF_SUMS);
+        set->result = add_joined(set, &here, UL_OP_Add, name_of(join, set, OF_RESULTS),
+                                 set->parts[0].sum, terms, 2);
+        set->sum = graph->values[set->result].producer;
     }
-    add_split(join, set, at);
+    add_split(set, &here);
 }
 
 /* What the joined product stands for goes. */

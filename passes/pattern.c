@@ -25,6 +25,7 @@
 
 void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root)
 {
+    UL_ASSERT(pattern->graph->nodes[root].op != UL_OP_NONE);
     pattern->root = root;
     pattern->member_count = 0;
     pattern->is_full = false;
@@ -121,6 +122,7 @@ void ul_pattern_replace(struct ul_pattern *pattern, enum ul_op op, const ul_valu
                         uint32_t input_count)
 {
     struct ul_graph *graph = pattern->graph;
+    UL_ASSERT(!pattern->is_full && graph->nodes[pattern->root].output_count == 1);
     forget_reads(pattern, &graph->nodes[pattern->root]);
     for (uint32_t m = 0; m < pattern->member_count; m++) {
         forget_reads(pattern, &graph->nodes[pattern->members[m]]);

@@ -239,6 +239,7 @@ static struct mask_facts look_at(const struct attention *a, const struct mask *m
     struct mask_facts facts = {
         .is_causal = by_query && queries == keys, .leaves_a_key = true, .min = -INFINITY};
     bool leaves = false;
+    UL_ASSERT(queries > 0 && keys > 0);
     for (uint64_t i = 0; i < count; i++) {
         int64_t key = (int64_t)(i % (uint64_t)keys);
         int64_t query = (int64_t)(i / (uint64_t)keys % (uint64_t)queries);
@@ -275,7 +276,7 @@ static bool resolve_mask(struct ul_pattern *pattern, struct attention *a, uint32
     *drops = false;
     if (!mask_dims(a, mask, own, &dims))
         return false;
-    if (tensor != NULL && ul_type_elements(own) > 0)
+    if (tensor != NULL && ul_type_elements(own) > 0 && ul_type_elements(&a->scores) > 0)
         facts = look_at(a, mask, tensor);
     bool is_alone = a->mask_count == 1, is_nearest = m + 1 == a->mask_count;
     bool is_low = mask->is_condition ? is_lowest(a, facts.min) : swallows(facts.min);
@@ -287,6 +288,7 @@ static bool resolve_mask(struct ul_pattern *pattern, struct attention *a, uint32
 static bool resolve_masks(struct ul_pattern *pattern, struct attention *a)
 {
     uint32_t kept = 0;
+    UL_ASSERT(a->mask_count <= MASKS);
     for (uint32_t m = 0; m < a->mask_count; m++) {
         bool drops;
         if (!resolve_mask(pattern, a, m, &drops))
@@ -391,6 +393,7 @@ static ul_value_id split_heads(struct ul_pattern *pattern, const struct attentio
                                ul_value_id value, int64_t heads)
 {
     const struct ul_type *own = ul_pattern_type(pattern, value);
+    UL_ASSERT(own->rank >= 2 && heads > 0);
     struct ul_type type = {.dtype = own->dtype, .rank = RANK, .dims = {a->scores.dims[0], heads}};
     memcpy(type.dims + 2, own->dims + own->rank - 2, 2 * sizeof *type.dims);
     return reshaped(pattern, value, &type);
@@ -465,8 +468,10 @@ static void build(struct ul_pattern *pattern, struct attention *a, const int64_t
     const int64_t full[RANK] = {a->scores.dims[0], a->scores.dims[1], a->scores.dims[2],
                                 a->value_depth};
     struct ul_type type = {.dtype = a->scores.dtype, .rank = RANK};
-    for (uint32_t d = 0; d < RANK; d++)
+    for (uint32_t d = 0; d < RANK; d++) {
+        UL_ASSERT(perm[d] >= 0 && perm[d] < RANK);
         type.dims[d] = full[perm[d]];
+    }
     ul_value_id inputs[8] = {UL_NONE, UL_NONE, UL_NONE, UL_NONE,
                              UL_NONE, UL_NONE, UL_NONE, UL_NONE};
     a->q = unscaled(pattern, a, a->q);

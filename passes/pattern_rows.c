@@ -102,6 +102,7 @@ static bool is_norm(const struct ul_pattern *pattern, const struct ul_slots *slo
 {
     const struct ul_type *type = type_of(pattern, slots, 'x');
     struct ul_type reduced = {.dtype = type->dtype, .rank = type->rank};
+    UL_ASSERT(slots->letters['i' - 'a'].number < type->rank);
     for (uint32_t d = 0; d < type->rank; d++)
         reduced.dims[d] = d < slots->letters['i' - 'a'].number ? 1 : type->dims[d];
     return broadcasts(pattern, slots, 's', &reduced) && broadcasts(pattern, slots, 'b', &reduced) &&
@@ -124,6 +125,7 @@ static bool is_rotary(const struct ul_pattern *pattern, const struct ul_slots *s
     const struct ul_type *half = type_of(pattern, slots, 'h'), *type = type_of(pattern, slots, 'x');
     const struct ul_type *turned = type_of(pattern, slots, 't');
     type = half == NULL ? type : half;
+    UL_ASSERT(type != NULL);
     return broadcasts(pattern, slots, 'c', type) && broadcasts(pattern, slots, 's', type) &&
            (turned == NULL || ul_type_equal(turned, type));
 }

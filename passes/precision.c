@@ -93,6 +93,7 @@ static void keep_weight(struct precision *precision, ul_value_id id)
 {
     struct ul_value *value = &precision->graph->values[id];
     unsigned char *facts = &precision->facts[id];
+    UL_ASSERT(value->tensor != NULL);
     if ((value->flags & UL_VALUE_PERSISTENT) != 0 || is_vector(&value->type))
         *facts |= KEPT;
     if (!is_too_large(value->tensor, precision->storage))
@@ -345,6 +346,7 @@ static ul_value_id add_copy(struct precision *precision, ul_block_id block, uint
 {
     struct ul_graph *graph = precision->graph;
     struct ul_build build = {graph, block, at, graph->values[value].name};
+    UL_ASSERT(is_f32(precision, value) && graph->values[value].storage == UL_DTYPE_NONE);
     ul_value_id made = ul_build_copy(&build, value);
     graph->values[made].storage = precision->storage;
     graph->values[made].flags = graph->values[value].flags & UL_VALUE_CHANNELS_LAST;
@@ -383,6 +385,7 @@ enum ul_status ul_pass_precision(struct ul_pass *pass)
         .pass = pass, .graph = graph, .storage = pass->options->precision};
     if (precision.storage == UL_DTYPE_NONE || precision.storage == UL_F32)
         return UL_OK;
+    UL_ASSERT(precision.storage == UL_F16 || precision.storage == UL_BF16);
     precision.order = ul_edit_all_nodes(graph, pass->scratch);
     precision.facts = UL_NEW_ARRAY(pass->scratch, unsigned char, graph->value_count);
     find_kept(&precision);

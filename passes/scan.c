@@ -29,6 +29,7 @@ static ul_node_id transpose(struct ul_build *build, ul_value_id value, uint32_t 
                             uint32_t to)
 {
     int64_t perm[UL_LIMIT_RANK];
+    UL_ASSERT(rank <= UL_LIMIT_RANK && from < rank && to < rank);
     ul_node_id id = ul_build_node(build, UL_OP_Transpose, &value, 1, 1);
     uint32_t next = 0;
     for (uint32_t d = 0; d < rank; d++) {

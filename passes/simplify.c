@@ -98,6 +98,7 @@ static void join_reshapes(struct simplify *simplify, ul_node_id id)
         return;
     const struct ul_type type = *type_of(simplify, node->outputs[0]);
     const char *name = ul_arena_printf(graph->arena, "%s.shape", node->name);
+    UL_ASSERT(ul_type_elements(&type) == ul_type_elements(type_of(simplify, before->inputs[0])));
     const ul_value_id inputs[2] = {before->inputs[0],
                                    ul_build_ints(graph, name, type.rank, type.dims)};
     ul_node_become(graph, id, UL_OP_Reshape, inputs, 2);
@@ -125,8 +126,10 @@ static void join_transposes(struct simplify *simplify, ul_node_id id)
     int64_t both[UL_LIMIT_RANK];
     permutation(before, rank, first);
     permutation(node, rank, second);
-    for (uint32_t d = 0; d < rank; d++)
+    for (uint32_t d = 0; d < rank; d++) {
+        UL_ASSERT(second[d] >= 0 && second[d] < (int64_t)rank);
         both[d] = first[second[d]];
+    }
     node->inputs[0] = before->inputs[0];
     ul_node_set_ints(graph, id, "perm", both, rank);
 }
@@ -142,6 +145,7 @@ static void drop_empty_operands(struct simplify *simplify, struct ul_node *node)
         if (ul_type_elements(type_of(simplify, node->inputs[i])) > 0)
             node->inputs[kept++] = node->inputs[i];
     }
+    UL_ASSERT(kept > 0);
     node->input_count = kept;
 }
 
@@ -157,6 +161,7 @@ static uint32_t matched(const struct simplify *simplify, const struct ul_node *s
 {
     uint32_t at = 0;
     const ul_value_id *inputs = shorter->inputs;
+    UL_ASSERT(shorter->op == UL_OP_Concat && node->op == UL_OP_Concat);
     for (uint32_t i = 0; i < shorter->input_count; i++) {
         if (at == node->input_count)
             return 0;

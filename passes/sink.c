@@ -86,6 +86,7 @@ static ul_node_id follower(const struct sink *sink, ul_value_id value, const str
         ul_type_elements(shape) == 0)
         return UL_NONE;
     const struct ul_value *out = &graph->values[node->outputs[0]];
+    UL_ASSERT(ul_type_known(&out->type));
     if (!ul_type_equal(&out->type, type_of(sink, value)) || out->donor != UL_NONE ||
         (out->flags & UL_VALUE_PERSISTENT) != 0 || ul_graph_is_output(graph, node->outputs[0]))
         return UL_NONE;
@@ -117,6 +118,8 @@ static void change_places(struct sink *sink, ul_node_id reshape, ul_node_id read
     struct ul_graph *graph = sink->graph;
     ul_value_id before = graph->nodes[reshape].inputs[0], after = graph->nodes[reshape].outputs[0];
     const struct ul_type shape = *type_of(sink, before), result = *type_of(sink, after);
+    UL_ASSERT(graph->nodes[reader].output_count == 1);
+    UL_ASSERT(ul_type_elements(&shape) == ul_type_elements(&result));
     struct ul_build build = ul_build_before(graph, reader);
     uint32_t count = graph->nodes[reader].input_count;
     ul_value_id *inputs =
@@ -150,6 +153,7 @@ static bool keeps_order(const struct sink *sink, const struct ul_node *node)
     if (perm == NULL || count != type->rank)
         return false;
     for (uint32_t d = 0; d < count; d++) {
+        UL_ASSERT(perm[d] >= 0 && perm[d] < (int64_t)count);
         if (type->dims[perm[d]] == 1)
             continue;
         if (perm[d] < last)

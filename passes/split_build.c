@@ -238,16 +238,10 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
 {
     struct ul_graph *graph = build->graph;
     struct ul_node old = graph->nodes[origin];
-    ul_node_id id =
-        ul_graph_add_node(graph, build->chain->block, old.op, piece_name(build, old.name),
-                          old.input_count, old.output_count);
-    struct ul_node *node = &graph->nodes[id];
-    node->source = old.source;
-    node->attrs = old.attrs;
-    node->attr_count = old.attr_count;
-    node->group = group_of(build, old.group);
-    for (uint32_t i = 0; i < old.input_count; i++)
-        node->inputs[i] = inputs[i];
+    struct ul_build here = ul_build_last(graph, build->chain->block, "");
+    ul_node_id id = ul_build_like(&here, origin, inputs);
+    graph->nodes[id].name = piece_name(build, old.name);
+    graph->nodes[id].group = group_of(build, old.group);
     for (uint32_t i = 0; i < rule->attr_count; i++)
         ul_node_set_attr(graph, id, &rule->attrs[i]);
     const struct ul_slice *slice = &build->needed.needed[old.outputs[0]];

@@ -95,6 +95,7 @@ static ul_value_id turn_weight(struct rewrite *r, ul_value_id value)
             }
         }
     }
+    UL_ASSERT(at == count);
     int64_t dims[3] = {r->s, r->c, r->t * r->m};
     return add_constant(r, 3, dims, numbers);
 }
@@ -104,6 +105,7 @@ static ul_value_id repeat(struct rewrite *r, ul_value_id value)
 {
     const struct ul_tensor *tensor = r->graph->values[value].tensor;
     int64_t count = r->t * r->m;
+    UL_ASSERT(ul_type_elements(&tensor->type) == (uint64_t)r->m);
     float *numbers = UL_NEW_ARRAY(r->pass->scratch, float, (uint64_t)count);
     for (int64_t i = 0; i < count; i++)
         numbers[i] = (float)ul_tensor_get_float(tensor, (uint64_t)(i % r->m));
@@ -198,6 +200,7 @@ static void rewrite_node(struct rewrite *r, ul_node_id id)
     }
     ul_value_id y = ul_build_reshape(&r->build, product, 4, image);
     y = ul_build_transpose(&r->build, y, to_second);
+    UL_ASSERT(ul_type_equal(&graph->values[y].type, &graph->values[last].type));
     graph->values[y].name = graph->values[last].name;
     struct ul_rewrite rewrite;
     ul_rewrite_init(&rewrite, graph, r->pass->scratch);

@@ -111,6 +111,7 @@ ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop)
 {
     struct ul_graph *graph = pass->graph;
     struct cloner cloner;
+    UL_ASSERT(graph->nodes[loop].block_count == 1);
     cloner_init(&cloner, pass);
     ul_block_id body = graph->nodes[loop].blocks[0];
     ul_block_id saved = ul_graph_add_block(graph, UL_NONE);
@@ -168,6 +169,8 @@ ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_blo
     struct ul_block body = graph->blocks[saved];
     uint32_t rounds = (uint32_t)ul_tensor_get_int(ul_graph_get_constant(graph, node.inputs[0]), 0);
     uint32_t carried = node.input_count - 2;
+    UL_ASSERT(rounds > 0 && rounds <= MAX_ROUNDS);
+    UL_ASSERT(node.output_count >= carried && body.input_count == node.input_count);
     ul_value_id *results =
         UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)rounds * node.output_count);
     ul_value_id *state = ul_arena_copy(pass->scratch, node.inputs + 2, carried * sizeof *state);

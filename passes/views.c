@@ -106,6 +106,8 @@ enum ul_status ul_pass_own(struct ul_pass *pass)
         else
             is_output[value] = true;
     }
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++)
+        UL_ASSERT(graph->values[graph->blocks[0].outputs[i]].kind == UL_VALUE_NODE);
     for (uint32_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].kind != UL_VALUE_DEAD)
             graph->values[v].view = ul_view_own(graph, v);
