@@ -16,9 +16,10 @@ static bool is_recorded(const struct ul_compile *compile, const struct ul_option
 static const char *recorded_value(struct ul_compile *compile, const struct ul_option *row,
                                   uint32_t index)
 {
-    if (row->record == UL_RECORD_NAME)
-        return compile->options.consts.items[index].name;
-    return ul_option_value(&compile->options.base, row, index);
+    const char *value = ul_option_value(&compile->options.base, row, index);
+    if (row->record != UL_RECORD_NAME)
+        return value;
+    return ul_arena_printf(&compile->keep, "%.*s", (int)(strrchr(value, '=') - value), value);
 }
 
 static void describe_options(struct ul_compile *compile)
