@@ -262,16 +262,6 @@ static void greedy_run(const struct ul_pack_problem *problem, double deadline_se
     }
 }
 
-bool ul_pack_exhausted(struct ul_pack_effort *effort)
-{
-    UL_ASSERT(effort->work_limit > 0);
-    if (effort->work >= effort->work_limit)
-        return true;
-    if (effort->deadline_seconds > 0 && ul_clock_seconds() >= effort->deadline_seconds)
-        effort->stopped_by_time = true;
-    return effort->stopped_by_time;
-}
-
 static bool effort_done(struct ul_pack_effort *effort, struct best *best, const char *method)
 {
     if (effort->found) {

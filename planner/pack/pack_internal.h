@@ -38,7 +38,7 @@ struct ul_pack_effort {
 
 enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
 
-/* pack.c */
+/* pack_effort.c */
 
 /* True if the work or the time has run out. */
 bool ul_pack_exhausted(struct ul_pack_effort *effort);

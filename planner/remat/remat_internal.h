@@ -159,7 +159,7 @@ void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, 
 void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *walk, uint64_t start_cost,
                      uint64_t work, uint64_t *random);
 
-/* remat.c */
+/* remat_offer.c */
 
 bool ul_remat_exhausted(struct ul_remat *remat);
 /* Prunes a valid sequence (in its place) and keeps it if it is the cheapest within the budget. */

@@ -726,7 +726,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     if (base != NULL)
         first.plan = *base;
     else
-        UL_TRY(ul_plan_solve(arena, problem, &c.options, &first.plan, diag));
+        UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
     if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
         return UL_OK;

@@ -1,5 +1,5 @@
-/* The planner's pipeline: verify, order, live ranges and aliases, offsets, sums, check; under a
- * budget that the best order exceeds, the ladder of plans that cost more. */
+/* The planner's pipeline without a budget: verify, order, live ranges and aliases, offsets, sums,
+ * check. */
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
 #include "planner/pack/placement.h"
@@ -94,9 +94,9 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
 }
 
 /* The plan of least memory at the least cost. */
-static enum ul_status plan_without_budget(struct ul_arena *arena, const struct ul_problem *problem,
-                                          const struct ul_plan_options *options,
-                                          struct ul_plan *plan, struct ul_diag *diag)
+static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_problem *problem,
+                                      const struct ul_plan_options *options, struct ul_plan *plan,
+                                      struct ul_diag *diag)
 {
     struct ul_order_choice choice;
     ul_order_problem(arena, problem, options, &choice);
@@ -118,26 +118,9 @@ static enum ul_status plan_without_budget(struct ul_arena *arena, const struct u
     return UL_OK;
 }
 
-/* The cheapest plan within the budget, where the one without does not fit it. */
-static enum ul_status plan_within(struct ul_arena *arena, const struct ul_problem *problem,
-                                  const struct ul_plan_options *options, struct ul_plan *plan,
-                                  struct ul_diag *diag)
-{
-    struct ul_plan_ladder ladder;
-    struct ul_plan_rung rung;
-    if (plan->reserved_bytes[0] > options->budget_bytes) {
-        UL_TRY(ul_ladder_build(arena, problem, options, plan, &ladder, diag));
-        ul_ladder_pick(&ladder, options->budget_bytes, &rung);
-        *plan = rung.plan;
-    }
-    ul_plan_judge(problem, options->budget_bytes, plan);
-    ul_bound_cost(problem, options->budget_bytes, plan);
-    return UL_OK;
-}
-
-enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,
-                             const struct ul_plan_options *options, struct ul_plan *plan,
-                             struct ul_diag *diag)
+enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_problem *problem,
+                                      const struct ul_plan_options *options, struct ul_plan *plan,
+                                      struct ul_diag *diag)
 {
     struct ul_plan_options resolved = *options;
     ul_plan_options_resolve(&resolved);
@@ -146,8 +129,7 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
         return ul_diag_set(diag, UL_USAGE, "The alignment must be a power of two up to 1 MiB.");
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
-    UL_TRY(plan_without_budget(arena, problem, &resolved, plan, diag));
+    UL_TRY(best_order_plan(arena, problem, &resolved, plan, diag));
     ul_plan_judge(problem, 0, plan);
-    UL_TRY(ul_plan_check(arena, problem, plan, diag));
-    return resolved.budget_bytes == 0 ? UL_OK : plan_within(arena, problem, &resolved, plan, diag);
+    return ul_plan_check(arena, problem, plan, diag);
 }

@@ -5,7 +5,7 @@
 #include "planner/model/graph.h"
 #include "planner/model/plan.h"
 
-/* plan.c */
+/* plan_within.c */
 
 /* Plans `problem`; the plan has passed ul_plan_check. UL_INVALID: a malformed problem. */
 enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *problem,

@@ -12,6 +12,11 @@ enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem 
                                 const struct ul_plan_options *options, struct ul_plan *plan,
                                 struct ul_diag *diag) UL_MUST_CHECK;
 
+/* A plan as ul_plan_solve makes it where no budget is given; options->budget_bytes says nothing. */
+enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_problem *problem,
+                                      const struct ul_plan_options *options, struct ul_plan *plan,
+                                      struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder_values.c */
 
 /* Fills `to` with a rewriting of `from` (one alternative a step), of the same steps, in which no
