@@ -82,5 +82,6 @@ bool ul_solve_replay(const struct ul_solve_graph *graph, const uint32_t *sequenc
         *cost += graph->cost[sequence[p]];
     *peak_bytes = valid ? replay_peak(&r, &scratch) : 0;
     ul_arena_done(&scratch);
+    UL_ASSERT(!valid || *peak_bytes >= graph->base_bytes);
     return valid;
 }

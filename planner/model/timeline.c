@@ -28,6 +28,7 @@ struct timeline {
 const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
                                             const struct ul_plan_position *position)
 {
+    UL_ASSERT(position->step < problem->step_count);
     return &problem->steps[position->step]
                 .alternatives[position->alternative]
                 .substeps[position->substep];
@@ -35,6 +36,7 @@ const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
 
 uint32_t ul_step_cheapest(const struct ul_plan_step *step)
 {
+    UL_ASSERT(step->alternative_count > 0);
     uint32_t best = 0;
     for (uint32_t i = 1; i < step->alternative_count; i++) {
         if (step->alternatives[i].cost < step->alternatives[best].cost)

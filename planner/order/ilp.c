@@ -35,6 +35,7 @@ struct ul_ilp *ul_ilp_new(struct ul_arena *arena)
 uint32_t ul_ilp_add_column(struct ul_ilp *ilp, double cost, double lower, double upper,
                            bool integer)
 {
+    UL_ASSERT(!(lower > upper));
     UL_GROW(ilp->arena, ilp->columns, ilp->column_count, ilp->column_capacity);
     ilp->columns[ilp->column_count] = (struct ul_ilp_column){cost, lower, upper, 0, integer};
     return ilp->column_count++;
@@ -42,6 +43,7 @@ uint32_t ul_ilp_add_column(struct ul_ilp *ilp, double cost, double lower, double
 
 uint32_t ul_ilp_add_row(struct ul_ilp *ilp, double lower, double upper)
 {
+    UL_ASSERT(!(lower > upper));
     UL_GROW(ilp->arena, ilp->rows, ilp->row_count, ilp->row_capacity);
     ilp->rows[ilp->row_count] = (struct ul_ilp_row){lower, upper, ilp->term_count};
     return ilp->row_count++;
@@ -176,6 +178,7 @@ static int bound_kind(double lower, double upper)
 
 static void problem_make(struct child *c)
 {
+    UL_ASSERT(c->ilp->column_count < INT32_MAX);
     const struct ul_ilp *ilp = c->ilp;
     c->problem = glp_create_prob();
     glp_set_obj_dir(c->problem, GLP_MIN);
@@ -306,6 +309,7 @@ struct parent {
 /* False when the child has ended, or the time has. */
 static bool receive_bytes(struct parent *p, void *data, size_t size_bytes)
 {
+    UL_ASSERT(p->pipe >= 0);
     char *at = data;
     while (size_bytes > 0) {
         struct pollfd waiting = {.fd = p->pipe, .events = POLLIN};

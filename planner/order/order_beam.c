@@ -68,6 +68,7 @@ static void table_grow(struct beam *b, struct ul_arena *scratch)
 static void candidate_add(struct beam *b, struct ul_arena *scratch, uint32_t parent,
                           const struct ul_order_ready *ready)
 {
+    UL_ASSERT(b->table_size > b->candidate_count);
     uint64_t hash = b->now.hash[parent] ^ b->sets.keys[ready->node];
     uint32_t at = (uint32_t)hash & (b->table_size - 1);
     for (; b->table[at] != 0; at = (at + 1) & (b->table_size - 1)) {
@@ -149,6 +150,7 @@ static void level_limit(struct beam *b, uint32_t low, uint32_t high)
 
 static void candidate_keep(struct beam *b, const struct candidate *c, uint32_t depth, uint32_t i)
 {
+    UL_ASSERT(i < b->options->width);
     uint32_t words = b->sets.words;
     uint64_t place = (uint64_t)depth * b->options->width + i;
     uint64_t *set = b->next.set_words + (uint64_t)i * words;
@@ -222,6 +224,7 @@ enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_or
                                     struct ul_effort *effort,
                                     const struct ul_order_beam_options *options, uint32_t *order)
 {
+    UL_ASSERT(options->width > 0);
     struct beam b = {.options = options};
     beam_init(&b, scratch, core);
     for (uint32_t depth = 0; depth < core->node_count; depth++) {

@@ -226,6 +226,7 @@ uint64_t ul_order_core_profile(struct ul_arena *scratch, const struct ul_order_c
         for (uint32_t k = core->touch_first[v]; k < core->touch_first[v + 1]; k++)
             live -= --left[core->touches[k]] == 0 ? core->size_bytes[core->touches[k]] : 0;
     }
+    UL_ASSERT(peak >= core->start_bytes);
     return peak;
 }
 
@@ -323,6 +324,7 @@ static void slice_node(struct ul_order_slicer *s, uint32_t begin, uint32_t end, 
 void ul_order_slice(struct ul_arena *arena, struct ul_order_slicer *slicer, uint32_t begin,
                     uint32_t end, uint64_t start_bytes, struct ul_order_core *slice)
 {
+    UL_ASSERT(begin < end && end <= slicer->core->node_count);
     const struct ul_order_core *core = slicer->core;
     memset(slice, 0, sizeof *slice);
     slice->start_bytes = start_bytes;
@@ -358,6 +360,7 @@ static void preds_reverse(struct ul_arena *arena, const struct ul_order_core *co
 void ul_order_core_reverse(struct ul_arena *arena, const struct ul_order_core *core,
                            struct ul_order_core *reversed)
 {
+    UL_ASSERT(core != reversed);
     uint32_t n = core->node_count;
     struct ul_order_core *r = reversed;
     *r = *core;

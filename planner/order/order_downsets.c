@@ -183,6 +183,7 @@ enum ul_order_outcome ul_order_downsets(struct ul_arena *scratch, const struct u
     if (max < state_limit)
         state_limit = (uint32_t)max;
     struct search s = {.state_limit = state_limit, .upper_bytes = upper_bytes};
+    UL_ASSERT(state_limit > 0);
     ul_order_sets_init(scratch, core, &s.sets);
     search_init(&s, scratch);
     s.states[0] = (struct state){.peak_bytes = larger(*lower_bytes, core->start_bytes),

@@ -91,4 +91,5 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     if (options->order != UL_ORDER_FILE && choice->live_bytes > bound)
         graph_search(&c, &scratch, options);
     ul_arena_done(&scratch);
+    UL_ASSERT(choice->method != NULL);
 }

@@ -97,4 +97,5 @@ void ul_order_windows(const struct ul_order_core *core, struct ul_effort *effort
     ul_arena_init(&scratch);
     *peak_bytes = ul_order_core_profile(&scratch, core, order, NULL, NULL);
     ul_arena_done(&scratch);
+    UL_ASSERT(w.peak_bytes <= *peak_bytes);
 }

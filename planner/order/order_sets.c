@@ -94,6 +94,7 @@ void ul_order_sets_init(struct ul_arena *arena, const struct ul_order_core *core
 
 void ul_order_sets_limit(struct ul_order_sets *sets, uint32_t low, uint32_t high)
 {
+    UL_ASSERT(low >= sets->low && high <= sets->words);
     for (uint32_t w = sets->low; w < low; w++)
         sets->set[w] = UINT64_MAX;
     for (uint32_t w = high; w < sets->high; w++)
@@ -123,6 +124,7 @@ uint32_t ul_order_sets_ready(struct ul_order_sets *sets, const uint64_t *set, ui
         }
     }
     sets->work += 4 * (uint64_t)count;
+    UL_ASSERT(count <= n);
     return count;
 }
 

@@ -68,6 +68,7 @@ bool ul_remat_exact(struct ul_remat *remat, uint64_t work_limit)
                                       .effort = {.work_limit = limits->backward_work}};
     struct ul_remat_exact forward = {.state_limit = limits->exact_states,
                                      .effort = {.work_limit = work_limit}};
+    UL_ASSERT(limits->exact_states > 0);
     return engine_run(remat, ul_remat_backward_run, "search over computed and resident, backwards",
                       backward) ||
            engine_run(remat, ul_remat_exact_run, "search over computed and resident", forward);

@@ -18,6 +18,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 void ul_live_tree_fill(struct ul_live_tree *p, const int64_t *values, uint32_t count)
 {
+    UL_ASSERT(count <= p->leaf_count);
     for (uint32_t i = 0; i < p->leaf_count; i++) {
         p->max[p->leaf_count + i] = i < count ? values[i] : 0;
         p->added[p->leaf_count + i] = 0;
@@ -37,6 +38,7 @@ static void path_renew(struct ul_live_tree *p, uint32_t i)
 
 void ul_live_tree_add(struct ul_live_tree *p, uint32_t begin, uint32_t end, int64_t bytes)
 {
+    UL_ASSERT(end <= p->leaf_count);
     if (begin >= end)
         return;
     uint32_t left = begin + p->leaf_count, right = end + p->leaf_count;
@@ -56,6 +58,7 @@ void ul_live_tree_add(struct ul_live_tree *p, uint32_t begin, uint32_t end, int6
 
 int64_t ul_live_tree_max(const struct ul_live_tree *p, uint32_t begin, uint32_t end)
 {
+    UL_ASSERT(end <= p->leaf_count);
     if (begin >= end)
         return 0;
     int64_t left_max = INT64_MIN, right_max = INT64_MIN;

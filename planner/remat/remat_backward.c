@@ -346,4 +346,5 @@ void ul_remat_backward_run(struct ul_remat_exact *job)
         rung *= open ? 2 : 1;
     }
     ul_arena_done(&scratch);
+    UL_ASSERT(job->sequence == NULL || job->repeat_cost <= job->repeat_limit);
 }

@@ -454,4 +454,5 @@ void ul_remat_exact_run(struct ul_remat_exact *job)
             ladder_run(job, &problem);
     }
     ul_arena_done(&scratch);
+    UL_ASSERT(job->sequence == NULL || job->repeat_cost <= job->repeat_limit);
 }

@@ -43,6 +43,7 @@ struct exact_bound {
 
 struct exact_bound *exact_bound_new(struct ul_arena *arena, const struct exact_problem *problem)
 {
+    UL_ASSERT(problem->count > 0);
     struct exact_bound *b = UL_NEW(arena, struct exact_bound);
     b->problem = problem;
     b->needed = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)problem->count * problem->words);

@@ -163,5 +163,6 @@ bool exact_problem_make(struct ul_arena *arena, const struct ul_solve_graph *gra
     takes_find(problem, graph, bit_of);
     relations_make(problem, graph, bit_of);
     rooms_make(problem);
+    UL_ASSERT(problem->count > 0);
     return true;
 }

@@ -23,6 +23,7 @@ struct block {
 void exact_store_init(struct exact_store *store, struct ul_arena *arena, uint32_t words,
                       uint32_t state_limit)
 {
+    UL_ASSERT(words > 0 && state_limit > 0);
     uint64_t max = (uint64_t)state_limit + 1;
     *store = (struct exact_store){.arena = arena, .words = words, .state_limit = state_limit};
     store->resident = UL_NEW_ARRAY(arena, uint64_t, max * words);
@@ -41,6 +42,7 @@ static bool open_before(const struct exact_open *a, const struct exact_open *b)
 
 void exact_store_push(struct exact_store *store, uint32_t state)
 {
+    UL_ASSERT(state < store->state_count && store->open_count <= store->state_limit);
     struct exact_open entry = {.bound = store->states[state].bound, .state = state};
     entry.done_count = store->groups[store->states[state].group].done_count;
     uint32_t at = store->open_count++;
@@ -189,6 +191,7 @@ uint32_t exact_store_add(struct exact_store *store, const uint64_t *done, uint32
     struct exact_group *group = &store->groups[at];
     if (is_beaten(store, group, resident, cost))
         return UL_PLAN_NONE;
+    UL_ASSERT(store->state_count <= store->state_limit);
     uint32_t state = store->state_count++;
     memcpy(store->resident + (size_t)state * store->words, resident,
            store->words * sizeof *resident);

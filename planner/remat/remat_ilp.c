@@ -608,6 +608,7 @@ static bool form_solve(struct form *f)
 
 bool ul_remat_ilp(struct ul_arena *arena, struct ul_remat_ilp *task)
 {
+    UL_ASSERT(task->order != NULL);
     const struct ul_solve_graph *g = task->graph;
     if (task->budget_bytes <= g->base_bytes || g->node_count > task->node_limit)
         return false;

@@ -164,5 +164,6 @@ uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_byte
         sequence_close(&p);
     }
     ul_arena_done(&scratch);
+    UL_ASSERT(p.count <= count);
     return p.count;
 }

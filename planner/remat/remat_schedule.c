@@ -91,6 +91,7 @@ static void range_add(struct ul_schedule *s, uint32_t begin, uint32_t end, int64
 
 int64_t ul_schedule_max(const struct ul_schedule *s, uint32_t begin, uint32_t end)
 {
+    UL_ASSERT(begin <= end && end <= s->slot_count);
     int64_t max = 0;
     uint32_t mask = (1u << s->block_shift) - 1;
     while (begin < end) {
@@ -120,6 +121,7 @@ static bool is_read(uint32_t touch)
 
 uint32_t ul_schedule_find(const struct ul_schedule *s, uint32_t node, uint32_t slot)
 {
+    UL_ASSERT(node < s->graph->node_count);
     const struct ul_touches *t = &s->touches[node];
     uint32_t low = 0, high = t->count;
     while (low < high) {
@@ -264,6 +266,7 @@ static void step_take(struct ul_schedule *s, uint32_t slot)
 
 bool ul_schedule_insert(struct ul_schedule *s, uint32_t slot, uint32_t v)
 {
+    UL_ASSERT(slot < s->slot_count && v < s->graph->node_count);
     const struct ul_solve_graph *g = s->graph;
     if (s->step_count == s->step_capacity ||
         (g->run_once != NULL && g->run_once[v] && s->run_count[v] > 1))
@@ -280,6 +283,7 @@ bool ul_schedule_insert(struct ul_schedule *s, uint32_t slot, uint32_t v)
 
 bool ul_schedule_remove(struct ul_schedule *s, uint32_t slot)
 {
+    UL_ASSERT(s->node_at[slot] != UL_PLAN_NONE);
     uint32_t v = s->node_at[slot];
     const struct ul_touches *t = &s->touches[v];
     uint32_t at = ul_schedule_find(s, v, slot);
@@ -341,6 +345,7 @@ static void step_move(struct ul_schedule *s, uint32_t from, uint32_t to)
 
 uint32_t ul_schedule_open(struct ul_schedule *s, uint32_t *slot)
 {
+    UL_ASSERT(*slot < s->slot_count);
     uint32_t at = *slot;
     uint32_t low = at;
     while (low > 0 && at - low < REACH && s->node_at[low - 1] == UL_PLAN_NONE)
@@ -371,6 +376,7 @@ uint32_t ul_schedule_open(struct ul_schedule *s, uint32_t *slot)
 
 void ul_schedule_undo(struct ul_schedule *s, uint32_t log_count)
 {
+    UL_ASSERT(log_count <= s->log_count);
     while (s->log_count > log_count) {
         struct ul_edit edit = s->log[--s->log_count];
         if (edit.kind == UL_EDIT_INSERT)
@@ -386,6 +392,7 @@ void ul_schedule_undo(struct ul_schedule *s, uint32_t log_count)
 
 void ul_schedule_init(struct ul_schedule *s, uint32_t step_capacity)
 {
+    UL_ASSERT(step_capacity >= s->graph->node_count);
     uint32_t n = s->graph->node_count;
     s->step_capacity = step_capacity;
     s->block_shift = 4;
@@ -448,5 +455,6 @@ uint32_t ul_schedule_store(const struct ul_schedule *s, uint32_t *sequence)
         if (s->node_at[i] != UL_PLAN_NONE)
             sequence[count++] = s->node_at[i];
     }
+    UL_ASSERT(count == s->step_count);
     return count;
 }

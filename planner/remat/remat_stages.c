@@ -20,6 +20,7 @@ static void readers_make(struct ul_arena *arena, struct ul_stages *s)
 void ul_stages_init(struct ul_arena *arena, const struct ul_solve_graph *graph,
                     const uint32_t *order, struct ul_stages *stages)
 {
+    UL_ASSERT(graph->node_count > 0);
     uint32_t n = graph->node_count;
     *stages = (struct ul_stages){.count = n, .gap = n};
     stages->size_bytes = UL_NEW_ARRAY(arena, uint64_t, n);

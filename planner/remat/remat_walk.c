@@ -444,4 +444,5 @@ void ul_walk_init(struct ul_walk *w, struct ul_arena *arena)
     }
     for (uint32_t d = 0; d <= n; d++)
         w->log_distance[d] = log(1.0 + (double)d);
+    UL_ASSERT(w->peak_position < n);
 }

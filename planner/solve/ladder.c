@@ -76,6 +76,7 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
                      const struct ul_plan_ladder *other, uint32_t variant)
 {
+    UL_ASSERT(ladder != other);
     for (uint32_t i = 0; i < other->count; i++) {
         struct ul_plan_rung rung = other->rungs[i];
         rung.variant = variant;

@@ -217,4 +217,5 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
             remat_run(&s);
     }
     verdict_make(&s);
+    UL_ASSERT(result->lower_bound_bytes <= result->peak_bytes);
 }
