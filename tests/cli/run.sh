@@ -192,6 +192,14 @@ done
 expect 4 'remat chain: its graph is no chain' \
     "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat chain --json chain.json
 grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
+# claims about the cost that contradict each other
+expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget 300000 --json within.json
+expect 0 '^ok' "$ullage" check "$digits" within.json
+sed 's/"cost_bound": /&9/' within.json >bound.json
+expect 6 'bound of the cost is above the cost' "$ullage" check "$digits" bound.json
+sed 's/"cost_bound": [0-9]*/"cost_bound": 1/; s/"optimal": false/"optimal": true/; /"optimal_within"/d' \
+    within.json >claim.json
+expect 6 'contradicts the cost and its bound' "$ullage" check "$digits" claim.json
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
