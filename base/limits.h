@@ -14,5 +14,6 @@
 #define UL_LIMIT_NODE_INPUTS 65536 /* inputs or outputs of one node */
 #define UL_LIMIT_FOLD_ELEMENTS ((uint64_t)1 << 22) /* elements of one folded constant */
 #define UL_LIMIT_FOLD_WORK ((uint64_t)1 << 28)     /* interpreter steps for one folded node */
+#define UL_LIMIT_STREAMS 64                        /* that run beside each other in a plan */
 
 #endif

@@ -79,6 +79,10 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
     if (!is_identifier(emit.prefix))
         return ul_diag_set(&compile->diag, UL_USAGE, "--prefix %s: expected a C identifier",
                            emit.prefix);
+    if (!ul_plan_only_runs(&compile->plan))
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--plan %s: no target runs the plan's transfers and streams yet",
+                           options->plan);
     UL_TRY(compiler_choice(compile, &emit.cc));
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return ul_diag_set(&compile->diag, UL_IO, "%s: cannot make the folder: %s", directory,

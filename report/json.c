@@ -111,29 +111,48 @@ static void put_u64(struct ul_text *text, uint64_t number)
     ul_text_printf(text, "%" PRIu64, number);
 }
 
-static const struct ul_report_step *step_at(const struct ul_report *report, uint32_t position)
+struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
 {
-    return &report->steps[report->plan->positions[position].step];
+    const struct ul_plan_position *at = &report->plan->positions[position];
+    const char *kind = ul_plan_kind_name(at->kind);
+    if (at->kind == UL_PLAN_RUN)
+        return report->steps[at->step];
+    if (at->kind == UL_PLAN_WAIT)
+        return (struct ul_report_step){.name = kind, .op = kind, .node = ""};
+    const char *name = report->values[at->value].name;
+    return (struct ul_report_step){.name = name,
+                                   .op = kind,
+                                   .node = name,
+                                   .moved_bytes = report->problem->values[at->value].size_bytes};
+}
+
+static void put_optional(struct ul_text *text, uint32_t id)
+{
+    if (id == UL_PLAN_NONE)
+        ul_text_put(text, "null");
+    else
+        put_u64(text, id);
 }
 
 static void step_id(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, report->plan->positions[i].step);
+    const struct ul_plan_position *at = &report->plan->positions[i];
+    put_optional(text, at->kind == UL_PLAN_RUN ? at->step : UL_PLAN_NONE);
 }
 
 static void step_name(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    ul_text_put_json(text, step_at(report, i)->name);
+    ul_text_put_json(text, ul_report_step_at(report, i).name);
 }
 
 static void step_op(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    ul_text_put_json(text, step_at(report, i)->op);
+    ul_text_put_json(text, ul_report_step_at(report, i).op);
 }
 
 static void step_node(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    ul_text_put_json(text, step_at(report, i)->node);
+    ul_text_put_json(text, ul_report_step_at(report, i).node);
 }
 
 static void step_alternative(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -144,7 +163,9 @@ static void step_alternative(struct ul_text *text, const struct ul_report *repor
 static void step_implementation(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
     const struct ul_plan_position *at = &report->plan->positions[i];
-    const char *name = report->problem->steps[at->step].alternatives[at->alternative].name;
+    const char *name = at->kind != UL_PLAN_RUN
+                           ? NULL
+                           : report->problem->steps[at->step].alternatives[at->alternative].name;
     ul_text_put_json(text, name != NULL ? name : "");
 }
 
@@ -160,20 +181,42 @@ static void step_copy(struct ul_text *text, const struct ul_report *report, uint
 
 static void step_flops(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, step_at(report, i)->flop_count);
+    put_u64(text, ul_report_step_at(report, i).flop_count);
 }
 
 static void step_moved(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    put_u64(text, step_at(report, i)->moved_bytes);
+    put_u64(text, ul_report_step_at(report, i).moved_bytes);
 }
 
-static void put_optional(struct ul_text *text, uint32_t id)
+static void step_kind(struct ul_text *text, const struct ul_report *report, uint32_t i)
 {
-    if (id == UL_PLAN_NONE)
-        ul_text_put(text, "null");
-    else
-        put_u64(text, id);
+    ul_text_put_json(text, ul_plan_kind_name(report->plan->positions[i].kind));
+}
+
+static void step_stream(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].stream);
+}
+
+static void step_value(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].value);
+}
+
+static void step_space(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].space);
+}
+
+static void step_awaited(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].awaited);
+}
+
+static void step_region(struct ul_text *text, const struct ul_report *report, uint32_t i)
+{
+    put_u64(text, report->plan->positions[i].region);
 }
 
 static void range_value(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -187,7 +230,7 @@ static void range_name(struct ul_text *text, const struct ul_report *report, uin
     if (range->value != UL_PLAN_NONE)
         ul_text_put_json(text, report->values[range->value].name);
     else
-        ul_text_put_json(text, step_at(report, range->begin)->name);
+        ul_text_put_json(text, ul_report_step_at(report, range->begin).name);
 }
 
 static void range_type(struct ul_text *text, const struct ul_report *report, uint32_t i)
@@ -317,7 +360,14 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
         {"part", step_substep},
         {"flops", step_flops},
         {"moved_bytes", step_moved},
+        {"kind", step_kind}, /* from here on: where not all is run on stream 0 */
+        {"stream", step_stream},
+        {"value", step_value},
+        {"space", step_space},
+        {"awaited", step_awaited},
+        {"region", step_region},
     };
+    enum { STEP_COLUMNS = sizeof steps / sizeof *steps, RUN_COLUMNS = 10 };
     static const struct column ranges[] = {
         {"value", range_value},     {"name", range_name},
         {"type", range_type},       {"copy", range_copy},
@@ -358,7 +408,8 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
                 report->plan->space_count);
     ul_text_put(text, ",\n");
-    put_columns(text, report, "steps", steps, sizeof steps / sizeof *steps,
+    put_columns(text, report, "steps", steps,
+                ul_plan_only_runs(report->plan) ? RUN_COLUMNS : STEP_COLUMNS,
                 report->plan->position_count);
     ul_text_put(text, ",\n");
     put_columns(text, report, "ranges", ranges, sizeof ranges / sizeof *ranges - (rounds ? 0 : 1),

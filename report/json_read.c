@@ -120,6 +120,40 @@ static enum ul_status read_column(struct reader *reader, const char *table, cons
     return UL_OK;
 }
 
+/* Columns that a plan has where not all of it is run on stream 0. */
+static enum ul_status read_kinds(struct reader *reader, struct ul_plan *plan)
+{
+    uint64_t *streams, *values, *spaces, *awaited, *regions;
+    uint32_t *count = &plan->position_count;
+    uint64_t max = UINT32_MAX - 1;
+    const json_t *kinds = json_object_get(json_object_get(reader->root, "steps"), "kind");
+    if (kinds == NULL)
+        return UL_OK;
+    UL_TRY(read_column(reader, "steps", "stream", false, max, &streams, count, false));
+    UL_TRY(read_column(reader, "steps", "value", false, max, &values, count, false));
+    UL_TRY(read_column(reader, "steps", "space", false, max, &spaces, count, false));
+    UL_TRY(read_column(reader, "steps", "awaited", false, max, &awaited, count, false));
+    UL_TRY(read_column(reader, "steps", "region", false, max, &regions, count, false));
+    for (uint32_t i = 0; i < *count; i++) {
+        struct ul_plan_position *at = &plan->positions[i];
+        const char *name = json_string_value(json_array_get(kinds, i));
+        uint32_t kind = 0;
+        while (kind < UL_PLAN_KIND_COUNT &&
+               (name == NULL || strcmp(name, ul_plan_kind_name((enum ul_plan_kind)kind)) != 0))
+            kind++;
+        if (kind == UL_PLAN_KIND_COUNT)
+            return ul_diag_set(reader->diag, UL_INVALID, "\"steps\": \"kind\" %u is unknown", i);
+        at->kind = (enum ul_plan_kind)kind;
+        at->step = kind == UL_PLAN_RUN ? at->step : 0;
+        at->stream = (uint32_t)streams[i];
+        at->value = (uint32_t)values[i];
+        at->space = (uint32_t)spaces[i];
+        at->awaited = (uint32_t)awaited[i];
+        at->region = (uint32_t)regions[i];
+    }
+    return UL_OK;
+}
+
 static enum ul_status read_positions(struct reader *reader, const struct ul_problem *problem,
                                      struct ul_plan *plan)
 {
@@ -129,7 +163,7 @@ static enum ul_status read_positions(struct reader *reader, const struct ul_prob
     uint64_t *substeps = NULL;
     uint32_t *count = &plan->position_count;
     uint64_t max = problem->step_count == 0 ? 0 : problem->step_count - 1;
-    UL_TRY(read_column(reader, "steps", "step", false, max, &steps, count, true));
+    UL_TRY(read_column(reader, "steps", "step", true, max, &steps, count, true));
     UL_TRY(read_column(reader, "steps", "copy", false, UINT32_MAX - 1, &copies, count, false));
     UL_TRY(read_column(reader, "steps", "alternative", false, UINT32_MAX - 1, &alternatives, count,
                        false));
@@ -140,7 +174,7 @@ static enum ul_status read_positions(struct reader *reader, const struct ul_prob
                                                        .alternative = (uint32_t)alternatives[i],
                                                        .substep = (uint32_t)substeps[i],
                                                        .copy = (uint32_t)copies[i]};
-    return UL_OK;
+    return read_kinds(reader, plan);
 }
 
 static enum ul_status read_classes(struct reader *reader, struct ul_plan *plan)

@@ -72,6 +72,8 @@ uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
  * all outputs; where splits were no choice, the lower bound of the program. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
 void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
+/* What the plan does at a position; transfers and waits are no steps of the problem. */
+struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
 /* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
 struct ul_report_header {
     const char *model_sha256;

@@ -176,12 +176,12 @@ static void put_peak(struct ul_text *text, const struct ul_report *report)
         return;
     uint32_t *alive;
     uint32_t count = ul_report_alive(report, text->arena, TOP_VALUES, &alive);
-    const struct ul_report_step *step = &report->steps[plan->positions[plan->peak_position].step];
+    struct ul_report_step step = ul_report_step_at(report, plan->peak_position);
     ul_text_printf(text,
                    "\nThe peak is at step %u (of 0 to %u), %s (%.24s).\n"
                    "Beside the weights there live:\n",
-                   plan->peak_position, plan->position_count - 1, fit_name(text->arena, step->node),
-                   step->op);
+                   plan->peak_position, plan->position_count - 1, fit_name(text->arena, step.node),
+                   step.op);
     uint64_t others = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ul_plan_range *range = &plan->ranges[alive[i]];

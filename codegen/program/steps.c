@@ -51,8 +51,6 @@ static void plan_alternatives(struct ul_builder *builder, const struct ul_progra
             .cost = piece_cost(builder, step, i, cost)};
     }
     struct ul_plan_step planned = {.name = step->name,
-                                   .kind =
-                                       step->kind == UL_STEP_COPY ? UL_PLAN_COPY : UL_PLAN_COMPUTE,
                                    .region = region,
                                    .alternatives = alternatives,
                                    .alternative_count = count};

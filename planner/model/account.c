@@ -65,6 +65,49 @@ void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
     rows_fill(arena, plan);
 }
 
+/* ---- Cost ---- */
+
+static uint64_t transfer_cost(const struct ul_problem *problem,
+                              const struct ul_plan_position *position)
+{
+    uint64_t mb = problem->spaces[position->space].bandwidth_mb;
+    uint64_t size_bytes = problem->values[position->value].size_bytes;
+    return mb == 0 ? 0 : ul_size_mul_saturating(size_bytes, 1000) / mb;
+}
+
+static uint64_t position_cost(const struct ul_problem *problem,
+                              const struct ul_plan_position *position)
+{
+    if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
+        return transfer_cost(problem, position);
+    return position->kind == UL_PLAN_RUN && position->substep == 0
+               ? problem->steps[position->step].alternatives[position->alternative].cost
+               : 0;
+}
+
+/* Streams run beside each other: each has a clock, and a wait moves that of stream 0 to when what
+ * it waits for is done. */
+void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, struct ul_plan *plan)
+{
+    uint64_t clocks[UL_LIMIT_STREAMS] = {0};
+    uint64_t *done = UL_NEW_ARRAY(arena, uint64_t, plan->position_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        uint64_t *clock = &clocks[at->stream];
+        *clock = *clock > clocks[0] ? *clock : clocks[0];
+        if (at->kind == UL_PLAN_WAIT && done[at->awaited] > *clock)
+            *clock = done[at->awaited];
+        *clock = ul_size_add_saturating(*clock, position_cost(problem, at));
+        done[p] = *clock;
+    }
+    plan->cost = clocks[0];
+    plan->base_cost = problem->base_cost;
+    for (uint32_t s = 0; s < problem->step_count && problem->base_cost == 0; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        plan->base_cost += step->alternatives[ul_step_cheapest(step)].cost;
+    }
+}
+
 /* ---- The bound over everything ---- */
 
 struct bound {
@@ -138,27 +181,40 @@ uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *pro
     return needs;
 }
 
-uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
-                          uint64_t alignment_bytes)
+/* What is there together before an entry's first step, or after its last. */
+static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *problem,
+                          uint64_t alignment_bytes, uint64_t *persistent)
 {
-    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
-    b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
-    uint64_t persistent = 0;
-    uint64_t at_start = 0;
-    uint64_t at_end = 0;
+    const uint32_t *entries = ul_value_entries(arena, problem);
+    uint64_t *at_start = UL_NEW_ARRAY(arena, uint64_t, problem->region_count);
+    uint64_t *at_end = UL_NEW_ARRAY(arena, uint64_t, problem->region_count);
+    uint64_t max = 0;
     for (uint32_t v = 0; v < problem->value_count; v++) {
         const struct ul_plan_value *value = &problem->values[v];
         uint64_t bytes = ul_size_align_or_die(value->size_bytes, alignment_bytes);
         if (value->space != 0)
             continue;
         if (value->persistent)
-            persistent += bytes;
+            *persistent += bytes;
         else if (value->live_from_start)
-            at_start += bytes;
+            at_start[entries[v]] += bytes;
         if (value->live_to_end && !value->persistent)
-            at_end += bytes;
+            at_end[entries[v]] += bytes;
     }
-    uint64_t max = at_start > at_end ? at_start : at_end;
+    for (uint32_t r = 0; r < problem->region_count; r++) {
+        max = at_start[r] > max ? at_start[r] : max;
+        max = at_end[r] > max ? at_end[r] : max;
+    }
+    return max;
+}
+
+uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                          uint64_t alignment_bytes)
+{
+    struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
+    b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
+    uint64_t persistent = 0;
+    uint64_t max = ends_need(arena, problem, alignment_bytes, &persistent);
     for (uint32_t s = 0; s < problem->step_count; s++) {
         uint64_t need = step_need(&b, &problem->steps[s]);
         max = need > max ? need : max;

@@ -2,7 +2,9 @@
  *
  * Method: each value's content is a sum of keys, one for each write that went into its current
  * copy. A step's read must find exactly the writes that come before the step in file order, so by
- * induction over the positions every step computes what it does in file order. Bytes are safe if
+ * induction over the positions every step computes what it does in file order. A transfer carries
+ * the content over; what another stream does is done when stream 0 waited for it, and until then
+ * nobody writes what it reads, or touches what it writes. Bytes are safe if
  * the lifetimes are long enough (checked against the touches and loops found here), and no two
  * ranges that are live together overlap (a sweep over time with the live ones by address).
  * Shares no code with the planner but the types. */
@@ -10,6 +12,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* A use that may go on up to the position before `done`; only its own stream comes after it. */
+struct use {
+    uint32_t done;
+    uint32_t stream; /* UL_PLAN_NONE: several */
+};
 
 struct checker {
     const struct ul_problem *problem;
@@ -20,8 +28,12 @@ struct checker {
     uint64_t *expected; /* per value: sum of keys of its writers so far, in file order */
     uint64_t **wanted;  /* per step, per distinct read in order of substeps: the sum it must see */
     uint64_t *content;  /* per range */
-    uint32_t *current;  /* per value: its newest copy's range, or UL_PLAN_NONE */
-    uint32_t *first, *last; /* per region: positions [first, last) */
+    uint32_t *current;  /* per value: its newest range in its own space, or UL_PLAN_NONE */
+    uint32_t *begun;    /* per value: the first of its ranges that is still to begin */
+    uint32_t *until;    /* per position: the last one beside which it may run */
+    uint32_t *entry;    /* per value: the entry that alone touches it, or 0 */
+    struct use *readers, *writers; /* per range: the last that used it from another stream */
+    uint32_t *first, *last;        /* per region: positions [first, last) */
 };
 
 #define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
@@ -64,9 +76,14 @@ static bool contains(const uint32_t *ids, uint32_t count, uint32_t id)
     return false;
 }
 
-/* ---- Shape: indexes in range, parts complete, copies counted, regions contiguous ---- */
+/* ---- Positions: indexes in range, runs complete, copies counted, regions contiguous ---- */
 
-static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32_t *runs)
+static bool is_run(const struct checker *c, uint32_t p)
+{
+    return c->plan->positions[p].kind == UL_PLAN_RUN;
+}
+
+static enum ul_status run_shape(const struct checker *c, uint32_t p, uint32_t *runs)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->step >= c->problem->step_count)
@@ -82,14 +99,45 @@ static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32
         runs[at->step]++;
     } else {
         const struct ul_plan_position *before = p > 0 ? at - 1 : NULL;
-        if (before == NULL || before->step != at->step || before->copy != at->copy ||
+        if (before == NULL || before->kind != UL_PLAN_RUN || before->stream != at->stream ||
+            before->step != at->step || before->copy != at->copy ||
             before->alternative != at->alternative || before->substep + 1 != at->substep)
             FAIL(c, "position %u: part %u of step %s does not follow part %u.", p, at->substep,
                  step_name(c, at->step), at->substep - 1);
     }
     bool is_last = at->substep + 1 == step->alternatives[at->alternative].substep_count;
-    if (!is_last && (p + 1 == c->plan->position_count || (at + 1)->substep != at->substep + 1))
+    if (!is_last && (p + 1 == c->plan->position_count || !is_run(c, p + 1) ||
+                     (at + 1)->substep != at->substep + 1))
         FAIL(c, "position %u: step %s stops half-way.", p, step_name(c, at->step));
+    return UL_OK;
+}
+
+/* What always lives has no second copy, and what spans a region stays where it is. */
+static enum ul_status transfer_shape(const struct checker *c, uint32_t p)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    if (at->value >= c->problem->value_count || at->space >= c->problem->space_count)
+        FAIL(c, "position %u: unknown value or space.", p);
+    const struct ul_plan_value *value = &c->problem->values[at->value];
+    if (at->space == value->space || value->persistent || value->span_region != UL_PLAN_NONE)
+        FAIL(c, "position %u: value %s may not move so.", p, value_name(c, at->value));
+    return UL_OK;
+}
+
+static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32_t *runs)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    if (at->stream >= UL_LIMIT_STREAMS || (unsigned)at->kind > UL_PLAN_WAIT)
+        FAIL(c, "position %u: unknown kind or stream.", p);
+    if (at->kind == UL_PLAN_RUN)
+        return run_shape(c, p, runs);
+    if (at->region >= c->problem->region_count ||
+        (at->region != 0 && c->problem->regions[at->region].kind != UL_PLAN_ENTRY))
+        FAIL(c, "position %u: belongs to no entry.", p);
+    if (at->kind != UL_PLAN_WAIT)
+        return transfer_shape(c, p);
+    if (at->stream != 0 || at->awaited >= p || (c->plan->positions[at->awaited]).stream == 0)
+        FAIL(c, "position %u: waits for nothing that another stream does before it.", p);
     return UL_OK;
 }
 
@@ -105,13 +153,18 @@ static enum ul_status positions_check(const struct checker *c)
     return UL_OK;
 }
 
+static uint32_t region_at(const struct checker *c, uint32_t p)
+{
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    return at->kind == UL_PLAN_RUN ? c->problem->steps[at->step].region : at->region;
+}
+
 static enum ul_status regions_check(struct checker *c)
 {
     const struct ul_plan_region *regions = c->problem->regions;
     uint32_t *count = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->region_count);
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
-        uint32_t r = c->problem->steps[c->plan->positions[p].step].region;
-        for (; r != UL_PLAN_NONE; r = regions[r].parent) {
+        for (uint32_t r = region_at(c, p); r != UL_PLAN_NONE; r = regions[r].parent) {
             if (count[r]++ == 0)
                 c->first[r] = p;
             c->last[r] = p + 1;
@@ -123,6 +176,94 @@ static enum ul_status regions_check(struct checker *c)
     }
     return UL_OK;
 }
+
+/* ---- Streams and entries ---- */
+
+/* The entry around a region, or the root. */
+static uint32_t entry_of(const struct checker *c, uint32_t region)
+{
+    while (region != 0 && c->problem->regions[region].kind != UL_PLAN_ENTRY)
+        region = c->problem->regions[region].parent;
+    return region;
+}
+
+static enum ul_status stream_check(struct checker *c, uint32_t p)
+{
+    uint32_t until = c->until[p];
+    if (until == UL_PLAN_NONE)
+        FAIL(c, "position %u: nothing waits for it.", p);
+    if (entry_of(c, region_at(c, p)) != entry_of(c, region_at(c, until)))
+        FAIL(c, "position %u: another entry waits for it.", p);
+    for (uint32_t r = region_at(c, p); r != UL_PLAN_NONE; r = c->problem->regions[r].parent) {
+        enum ul_plan_region_kind kind = c->problem->regions[r].kind;
+        if (until != p && (kind == UL_PLAN_LOOP || kind == UL_PLAN_BRANCH))
+            FAIL(c, "position %u: runs on beside loop or branch %u.", p, r);
+    }
+    return UL_OK;
+}
+
+/* A wait for a position is one for all that its stream has before it. */
+static enum ul_status streams_check(struct checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* per stream: positions from here are not awaited */
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        c->until[p] = plan->positions[p].stream == 0 ? p : UL_PLAN_NONE;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_WAIT)
+            continue;
+        uint32_t stream = plan->positions[at->awaited].stream;
+        for (; seen[stream] <= at->awaited; seen[stream]++) {
+            if (plan->positions[seen[stream]].stream == stream)
+                c->until[seen[stream]] = p;
+        }
+    }
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        UL_TRY(stream_check(c, p));
+    return UL_OK;
+}
+
+static void entry_touch(struct checker *c, const uint32_t *values, uint32_t count, uint32_t entry)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t *at = &c->entry[values[i]];
+        *at = *at == UL_PLAN_NONE || *at == entry ? entry : 0;
+    }
+}
+
+static void entries_fill(struct checker *c)
+{
+    const struct ul_problem *problem = c->problem;
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        c->entry[v] = UL_PLAN_NONE;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
+                entry_touch(c, substep->reads, substep->read_count, entry_of(c, step->region));
+                entry_touch(c, substep->writes, substep->write_count, entry_of(c, step->region));
+            }
+    }
+    for (uint32_t v = 0; v < problem->value_count; v++) {
+        if (c->entry[v] == UL_PLAN_NONE || problem->values[v].persistent)
+            c->entry[v] = 0;
+    }
+}
+
+/* Where a value that is there from the start, or stays to the end, begins and ends. */
+static uint32_t start_of(const struct checker *c, uint32_t value)
+{
+    return c->entry[value] == 0 ? 0 : c->first[c->entry[value]];
+}
+
+static uint32_t end_of(const struct checker *c, uint32_t value)
+{
+    return c->entry[value] == 0 ? c->length : c->last[c->entry[value]];
+}
+
+/* ---- Ranges ---- */
 
 static enum ul_status range_shape(const struct checker *c, uint32_t r)
 {
@@ -141,8 +282,9 @@ static enum ul_status range_shape(const struct checker *c, uint32_t r)
         FAIL(c, "range %u (%s): its offset overflows.", r, name);
     uint64_t alignment = c->plan->alignment_bytes;
     if (scratch) {
-        if (range->begin >= c->plan->position_count || range->end != range->begin + 1)
-            FAIL(c, "range %u: scratch that does not live for one position.", r);
+        if (range->begin >= c->plan->position_count || !is_run(c, range->begin) ||
+            range->end != c->until[range->begin] + 1)
+            FAIL(c, "range %u: scratch that does not live for its position.", r);
         const struct ul_plan_substep *substep = substep_of(c, range->begin);
         if (range->size_bytes != substep->scratch_bytes || range->space != substep->scratch_space ||
             range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE)
@@ -151,12 +293,12 @@ static enum ul_status range_shape(const struct checker *c, uint32_t r)
             alignment = substep->scratch_alignment_bytes;
     } else {
         const struct ul_plan_value *value = &c->problem->values[range->value];
-        if (range->size_bytes != value->size_bytes || range->space != value->space ||
-            range->class != value->class)
-            FAIL(c, "range %u (%s): size, space or class differ from the value's.", r, name);
+        if (range->size_bytes != value->size_bytes || range->class != value->class)
+            FAIL(c, "range %u (%s): size or class differ from the value's.", r, name);
         if (value->alignment_bytes > alignment)
             alignment = value->alignment_bytes;
-        if (value->pinned && range->offset_bytes != value->pinned_offset_bytes)
+        if (value->pinned && range->space == value->space &&
+            range->offset_bytes != value->pinned_offset_bytes)
             FAIL(c, "range %u (%s): is not where it is pinned.", r, name);
     }
     if (range->offset_bytes % alignment != 0)
@@ -177,12 +319,12 @@ static enum ul_status ranges_check(const struct checker *c)
             const struct ul_plan_range *range = &plan->ranges[next];
             if (range->value != v || range->copy != next - plan->value_ranges[v])
                 FAIL(c, "range %u: does not belong to value %s.", next, value_name(c, v));
-            if (range->copy > 0 && range->begin <= (range - 1)->begin)
+            if (range->copy > 0 && range->begin < (range - 1)->begin)
                 FAIL(c, "range %u (%s): copies out of order.", next, value_name(c, v));
         }
     }
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        if (substep_of(c, p)->scratch_bytes == 0)
+        if (!is_run(c, p) || substep_of(c, p)->scratch_bytes == 0)
             continue;
         if (next >= plan->range_count || plan->ranges[next].value != UL_PLAN_NONE ||
             plan->ranges[next].begin != p)
@@ -254,13 +396,50 @@ static bool written_by_run(const struct checker *c, uint32_t position, uint32_t 
     return false;
 }
 
+/* Whether `p` may use the range now: it is live, also while `p` runs on, and what another stream
+ * still does with it is done, or only reads as this does. */
+static enum ul_status range_use(struct checker *c, uint32_t p, uint32_t r, bool writes)
+{
+    const struct ul_plan_range *range = r == UL_PLAN_NONE ? NULL : &c->plan->ranges[r];
+    uint32_t stream = c->plan->positions[p].stream;
+    if (range == NULL || p < range->begin || c->until[p] >= range->end)
+        FAIL(c, "position %u: touches %s, which is not live.", p,
+             range == NULL ? "a value" : value_name(c, range->value));
+    bool busy = c->writers[r].done > p && c->writers[r].stream != stream;
+    busy = busy || (writes && c->readers[r].done > p && c->readers[r].stream != stream);
+    if (busy)
+        FAIL(c, "position %u: touches %s, which another stream still uses.", p,
+             value_name(c, range->value));
+    struct use *use = writes ? &c->writers[r] : &c->readers[r];
+    bool several = use->done > p && use->stream != stream;
+    if (c->until[p] >= use->done && c->until[p] != p)
+        *use = (struct use){c->until[p] + 1, several ? UL_PLAN_NONE : stream};
+    else if (several && c->until[p] != p)
+        use->stream = UL_PLAN_NONE;
+    return UL_OK;
+}
+
+/* The next of the value's ranges begins here, in that space. */
+static enum ul_status range_begin(struct checker *c, uint32_t p, uint32_t value, uint32_t space,
+                                  uint32_t *out)
+{
+    uint32_t r = c->begun[value];
+    if (r >= c->plan->value_ranges[value + 1] || c->plan->ranges[r].begin != p ||
+        c->plan->ranges[r].space != space)
+        FAIL(c, "position %u: makes a copy of %s that has no range.", p, value_name(c, value));
+    c->begun[value]++;
+    *out = r;
+    return UL_OK;
+}
+
 static enum ul_status read_check(struct checker *c, uint32_t p, uint32_t value, uint64_t wanted)
 {
     uint32_t r = c->current[value];
     uint32_t step = c->plan->positions[p].step;
-    if (r == UL_PLAN_NONE || p < c->plan->ranges[r].begin || p >= c->plan->ranges[r].end)
+    if (r == UL_PLAN_NONE)
         FAIL(c, "position %u: step %s reads %s, which is not live.", p, step_name(c, step),
              value_name(c, value));
+    UL_TRY(range_use(c, p, r, false));
     if (written_by_run(c, p, value))
         wanted += key_of(step);
     if (c->content[r] != wanted)
@@ -275,21 +454,23 @@ static enum ul_status write_check(struct checker *c, uint32_t p, uint32_t value,
     uint32_t step = plan->positions[p].step;
     uint32_t r = c->current[value];
     bool again = written_by_run(c, p, value);
-    uint32_t next = r == UL_PLAN_NONE ? plan->value_ranges[value] : r + 1;
+    uint32_t next = c->begun[value];
     bool fresh = next < plan->value_ranges[value + 1] && plan->ranges[next].begin <= p;
     if (fresh && (also_read || again || plan->ranges[next].begin != p) && r != UL_PLAN_NONE)
         FAIL(c, "position %u: a copy of %s begins where none is made.", p, value_name(c, value));
-    if (fresh)
+    if (fresh && plan->ranges[next].space != c->problem->values[value].space)
+        FAIL(c, "position %u: %s is made in a space that is not its own.", p, value_name(c, value));
+    if (fresh) {
         r = c->current[value] = next;
-    if (r == UL_PLAN_NONE || p < plan->ranges[r].begin || p >= plan->ranges[r].end)
-        FAIL(c, "position %u: step %s writes %s, which is not live.", p, step_name(c, step),
-             value_name(c, value));
+        c->begun[value]++;
+    }
+    UL_TRY(range_use(c, p, r, true));
     if (!again)
         c->content[r] += key_of(step);
     return UL_OK;
 }
 
-static enum ul_status position_replay(struct checker *c, uint32_t p, const uint8_t *done)
+static enum ul_status run_replay(struct checker *c, uint32_t p, const uint8_t *done)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     const struct ul_plan_step *step = &c->problem->steps[at->step];
@@ -311,77 +492,138 @@ static enum ul_status position_replay(struct checker *c, uint32_t p, const uint8
     return UL_OK;
 }
 
-static enum ul_status replay_check(struct checker *c)
+/* A save reads the copy that steps see, a load the newest one in the other space. */
+static enum ul_status transfer_replay(struct checker *c, uint32_t p)
 {
-    const struct ul_problem *problem = c->problem;
-    const struct ul_plan *plan = c->plan;
-    uint8_t *done = ul_arena_alloc(c->scratch, problem->step_count);
-    for (uint32_t v = 0; v < problem->value_count; v++) {
-        const struct ul_plan_value *value = &problem->values[v];
-        bool there = value->live_from_start || value->persistent;
-        uint32_t r = plan->value_ranges[v];
-        bool has = r < plan->value_ranges[v + 1];
-        if ((there || value->live_to_end) && !has)
-            FAIL(c, "value %s: has no range.", value_name(c, v));
-        if (there && plan->ranges[r].begin != 0)
-            FAIL(c, "value %s: is not live from the start.", value_name(c, v));
-        if ((value->live_to_end || value->persistent) &&
-            plan->ranges[plan->value_ranges[v + 1] - 1].end != c->length)
-            FAIL(c, "value %s: is not live to the end.", value_name(c, v));
-        if (value->persistent && plan->value_ranges[v + 1] != r + 1)
-            FAIL(c, "value %s: is persistent and has several copies.", value_name(c, v));
-        c->current[v] = there ? r : UL_PLAN_NONE;
+    const struct ul_plan_position *at = &c->plan->positions[p];
+    bool saves = at->kind == UL_PLAN_SAVE;
+    uint32_t own = c->problem->values[at->value].space;
+    uint32_t from = c->current[at->value];
+    uint32_t to = UL_PLAN_NONE;
+    if (!saves) {
+        from = c->begun[at->value];
+        while (from > c->plan->value_ranges[at->value] &&
+               c->plan->ranges[from - 1].space != at->space)
+            from--;
+        from = from > c->plan->value_ranges[at->value] ? from - 1 : UL_PLAN_NONE;
     }
-    wanted_fill(c);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        UL_TRY(position_replay(c, p, done));
-        done[plan->positions[p].step] = 1;
-    }
-    for (uint32_t v = 0; v < problem->value_count; v++) {
-        const struct ul_plan_value *value = &problem->values[v];
-        uint32_t r = c->current[v];
-        if (r != UL_PLAN_NONE && r + 1 != plan->value_ranges[v + 1])
-            FAIL(c, "value %s: has a copy that nothing makes.", value_name(c, v));
-        if ((value->live_to_end || value->persistent) && r != UL_PLAN_NONE &&
-            c->content[r] != c->expected[v])
-            FAIL(c, "value %s: does not end with what it holds in file order.", value_name(c, v));
-    }
+    UL_TRY(range_use(c, p, from, false));
+    UL_TRY(range_begin(c, p, at->value, saves ? at->space : own, &to));
+    UL_TRY(range_use(c, p, to, true));
+    c->content[to] = c->content[from];
+    if (!saves)
+        c->current[at->value] = to;
     return UL_OK;
 }
 
-/* ---- Loops ---- */
+/* What is there before position 0. */
+static enum ul_status start_replay(struct checker *c, uint32_t v)
+{
+    const struct ul_plan *plan = c->plan;
+    const struct ul_plan_value *value = &c->problem->values[v];
+    bool there = value->live_from_start || value->persistent;
+    uint32_t r = plan->value_ranges[v];
+    c->begun[v] = r;
+    c->current[v] = UL_PLAN_NONE;
+    if (!there)
+        return UL_OK;
+    if (r == plan->value_ranges[v + 1])
+        FAIL(c, "value %s: has no range.", value_name(c, v));
+    if (plan->ranges[r].begin > start_of(c, v) || plan->ranges[r].space != value->space)
+        FAIL(c, "value %s: is not live from the start.", value_name(c, v));
+    if (value->persistent && plan->value_ranges[v + 1] != r + 1)
+        FAIL(c, "value %s: is persistent and has several copies.", value_name(c, v));
+    c->current[v] = r;
+    c->begun[v]++;
+    return UL_OK;
+}
 
-static enum ul_status touch_in_loop(const struct checker *c, uint32_t p, uint32_t value)
+static enum ul_status end_replay(const struct checker *c, uint32_t v)
+{
+    const struct ul_plan_value *value = &c->problem->values[v];
+    uint32_t r = c->current[v];
+    if (c->begun[v] != c->plan->value_ranges[v + 1])
+        FAIL(c, "value %s: has a copy that nothing makes.", value_name(c, v));
+    if (!value->live_to_end && !value->persistent)
+        return UL_OK;
+    if (r == UL_PLAN_NONE)
+        FAIL(c, "value %s: has no range.", value_name(c, v));
+    if (c->plan->ranges[r].end < end_of(c, v))
+        FAIL(c, "value %s: is not live to the end.", value_name(c, v));
+    if (c->content[r] != c->expected[v])
+        FAIL(c, "value %s: does not end with what it holds in file order.", value_name(c, v));
+    return UL_OK;
+}
+
+static enum ul_status replay_check(struct checker *c)
+{
+    uint8_t *done = ul_arena_alloc(c->scratch, c->problem->step_count);
+    for (uint32_t v = 0; v < c->problem->value_count; v++)
+        UL_TRY(start_replay(c, v));
+    wanted_fill(c);
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_position *at = &c->plan->positions[p];
+        if (at->kind == UL_PLAN_RUN) {
+            UL_TRY(run_replay(c, p, done));
+            done[at->step] = 1;
+        } else if (at->kind != UL_PLAN_WAIT) {
+            UL_TRY(transfer_replay(c, p));
+        }
+    }
+    for (uint32_t v = 0; v < c->problem->value_count; v++)
+        UL_TRY(end_replay(c, v));
+    return UL_OK;
+}
+
+/* ---- Loops and entries ---- */
+
+/* What a position touches and a loop around it needs in other rounds too lives through the loop;
+ * what an entry leaves for other calls, always, and as one copy. */
+static enum ul_status touch_in_region(const struct checker *c, const struct ul_plan_range *range,
+                                      uint32_t region)
+{
+    enum ul_plan_region_kind kind = c->problem->regions[region].kind;
+    const struct ul_plan_value *v = &c->problem->values[range->value];
+    const uint32_t *ranges = &c->plan->value_ranges[range->value];
+    bool outside = v->persistent || (v->live_from_start && range->copy == 0) ||
+                   (v->live_to_end && range == &c->plan->ranges[c->current[range->value]]);
+    bool inside = range->begin >= c->first[region] && range->end <= c->last[region];
+    bool covers = range->begin <= c->first[region] && range->end >= c->last[region];
+    if (kind == UL_PLAN_LOOP && (outside || !inside) && !covers)
+        FAIL(c, "value %s: crosses loop %u and does not live through it.",
+             value_name(c, range->value), region);
+    if (kind == UL_PLAN_ENTRY && !inside &&
+        (range->begin != 0 || range->end != c->length || ranges[1] - ranges[0] != 1))
+        FAIL(c, "value %s: crosses entry %u and does not always live.", value_name(c, range->value),
+             region);
+    return UL_OK;
+}
+
+static enum ul_status touch_check(const struct checker *c, uint32_t p, uint32_t value)
 {
     const struct ul_plan *plan = c->plan;
     const struct ul_plan_range *range = NULL;
     for (uint32_t r = plan->value_ranges[value]; r < plan->value_ranges[value + 1]; r++) {
-        if (plan->ranges[r].begin <= p && p < plan->ranges[r].end)
+        if (plan->ranges[r].begin <= p && p < plan->ranges[r].end &&
+            plan->ranges[r].space == c->problem->values[value].space)
             range = &plan->ranges[r];
     }
-    uint32_t region = c->problem->steps[plan->positions[p].step].region;
-    const struct ul_plan_value *v = &c->problem->values[value];
-    bool outside = range != NULL &&
-                   (v->persistent || (v->live_from_start && range->copy == 0) ||
-                    (v->live_to_end && range + 1 == &plan->ranges[plan->value_ranges[value + 1]]));
-    for (; range != NULL && region != UL_PLAN_NONE; region = c->problem->regions[region].parent) {
-        bool crosses = outside || range->begin < c->first[region] || range->end > c->last[region];
-        bool covers = range->begin <= c->first[region] && range->end >= c->last[region];
-        if (c->problem->regions[region].kind == UL_PLAN_LOOP && crosses && !covers)
-            FAIL(c, "value %s: crosses loop %u and does not live through it.", value_name(c, value),
-                 region);
-    }
+    uint32_t region = region_at(c, p);
+    for (; range != NULL && region != UL_PLAN_NONE; region = c->problem->regions[region].parent)
+        UL_TRY(touch_in_region(c, range, region));
     return UL_OK;
 }
 
-static enum ul_status loops_check(const struct checker *c)
+static enum ul_status touches_check(const struct checker *c)
 {
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        if (!is_run(c, p))
+            continue;
         const struct ul_plan_substep *substep = substep_of(c, p);
         for (uint32_t i = 0; i < substep->read_count; i++)
-            UL_TRY(touch_in_loop(c, p, substep->reads[i]));
+            UL_TRY(touch_check(c, p, substep->reads[i]));
         for (uint32_t i = 0; i < substep->write_count; i++)
-            UL_TRY(touch_in_loop(c, p, substep->writes[i]));
+            UL_TRY(touch_check(c, p, substep->writes[i]));
     }
     for (uint32_t v = 0; v < c->problem->value_count; v++) {
         uint32_t region = c->problem->values[v].span_region;
@@ -406,11 +648,12 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
     const struct ul_plan_range *from = &c->plan->ranges[to->alias];
     const char *name = value_name(c, to->value);
     if (from->value == UL_PLAN_NONE || from->space != to->space ||
+        from->space != c->problem->values[from->value].space ||
         from->offset_bytes != to->offset_bytes || from->size_bytes < to->size_bytes)
         FAIL(c, "range %u (%s): cannot take over range %u.", r, name, to->alias);
     uint32_t p = to->begin;
     bool option = false;
-    if (p < c->plan->position_count) {
+    if (p < c->plan->position_count && is_run(c, p) && c->until[p] == p) {
         const struct ul_plan_substep *substep = substep_of(c, p);
         for (uint32_t i = 0; i < substep->in_place_count; i++)
             option = option || (substep->in_place[i].output == to->value &&
@@ -418,18 +661,20 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
                                 !contains(substep->writes, substep->write_count, from->value));
     }
     const struct ul_plan_value *input = &c->problem->values[from->value];
-    bool newest = to->alias + 1 == c->plan->value_ranges[from->value + 1];
+    bool newest = to->alias == c->current[from->value];
     bool earlier = from->begin < p || (input->live_from_start && from->copy == 0);
     const struct ul_plan_value *output = &c->problem->values[to->value];
     bool there = output->persistent || (output->live_from_start && to->copy == 0);
     if (!option || !earlier || there || from->end != p + 1 || input->persistent ||
         (input->live_to_end && newest))
         FAIL(c, "range %u (%s): may not be in place of %s.", r, name, value_name(c, from->value));
-    uint32_t region = c->problem->steps[c->plan->positions[p].step].region;
-    for (; region != UL_PLAN_NONE; region = c->problem->regions[region].parent) {
-        if (c->problem->regions[region].kind == UL_PLAN_LOOP &&
-            (from->begin < c->first[region] || input->live_from_start))
-            FAIL(c, "range %u (%s): overwrites %s, which the loop needs again.", r, name,
+    for (uint32_t region = region_at(c, p); region != UL_PLAN_NONE;
+         region = c->problem->regions[region].parent) {
+        enum ul_plan_region_kind kind = c->problem->regions[region].kind;
+        bool before = from->begin < c->first[region];
+        if ((kind == UL_PLAN_LOOP && (before || input->live_from_start)) ||
+            (kind == UL_PLAN_ENTRY && before))
+            FAIL(c, "range %u (%s): overwrites %s, which is needed again.", r, name,
                  value_name(c, from->value));
     }
     return UL_OK;
@@ -627,14 +872,42 @@ static enum ul_status rows_check(const struct checker *c)
     return UL_OK;
 }
 
-static enum ul_status cost_check(const struct checker *c)
+/* What a position takes by itself: a run at its first substep, a transfer by the other space. */
+static uint64_t duration_of(const struct checker *c, const struct ul_plan_position *at)
 {
-    uint64_t cost = 0, base = 0;
+    uint64_t scaled, rate;
+    if (at->kind == UL_PLAN_RUN)
+        return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
+    rate = at->kind == UL_PLAN_WAIT ? 0 : c->problem->spaces[at->space].bandwidth_mb;
+    if (rate == 0)
+        return 0;
+    if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
+        scaled = UINT64_MAX;
+    return scaled / rate;
+}
+
+/* When the last position of stream 0 ends. */
+static uint64_t finish_of(const struct checker *c)
+{
+    uint64_t *end = UL_NEW_ARRAY(c->scratch, uint64_t, c->plan->position_count);
+    uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         const struct ul_plan_position *at = &c->plan->positions[p];
-        cost +=
-            at->substep == 0 ? c->problem->steps[at->step].alternatives[at->alternative].cost : 0;
+        uint64_t begin = stream_end[0];
+        if (stream_end[at->stream] > begin)
+            begin = stream_end[at->stream];
+        if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
+            begin = end[at->awaited];
+        if (!ul_size_add(begin, duration_of(c, at), &end[p]))
+            end[p] = UINT64_MAX;
+        stream_end[at->stream] = end[p];
     }
+    return stream_end[0];
+}
+
+static enum ul_status cost_check(const struct checker *c)
+{
+    uint64_t cost = finish_of(c), base = 0;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
         uint64_t min = UINT64_MAX;
@@ -696,19 +969,33 @@ static uint64_t substep_bytes(const struct checker *c, const struct ul_plan_subs
     return bytes;
 }
 
+/* All that is there when an entry (the root, if there is none) begins, or when it ends. */
+static uint64_t ends_bytes(const struct checker *c, uint64_t *always)
+{
+    uint64_t bytes = 0;
+    *always = 0;
+    for (uint32_t r = 0; r < c->problem->region_count; r++) {
+        uint64_t start = 0, end = 0;
+        for (uint32_t i = 0; i < c->problem->value_count && entry_of(c, r) == r; i++) {
+            const struct ul_plan_value *v = &c->problem->values[i];
+            uint64_t size = v->space == 0 ? rounded(c, v->size_bytes) : 0;
+            *always += r == 0 && v->persistent ? size : 0;
+            if (c->entry[i] != r || v->persistent)
+                continue;
+            start += v->live_from_start ? size : 0;
+            end += v->live_to_end ? size : 0;
+        }
+        bytes = start > bytes ? start : bytes;
+        bytes = end > bytes ? end : bytes;
+    }
+    return bytes;
+}
+
 /* What the neediest step touches, done the least needy way, beside all that is persistent; or all
  * inputs, or all outputs. */
 static enum ul_status bound_check(const struct checker *c)
 {
-    uint64_t always = 0, start = 0, end = 0;
-    for (uint32_t i = 0; i < c->problem->value_count; i++) {
-        const struct ul_plan_value *v = &c->problem->values[i];
-        uint64_t bytes = v->space == 0 ? rounded(c, v->size_bytes) : 0;
-        always += v->persistent ? bytes : 0;
-        start += v->live_from_start && !v->persistent ? bytes : 0;
-        end += v->live_to_end && !v->persistent ? bytes : 0;
-    }
-    uint64_t bound = start > end ? start : end;
+    uint64_t always, bound = ends_bytes(c, &always);
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
         uint64_t min = UINT64_MAX;
@@ -741,13 +1028,20 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     c.wanted = UL_NEW_ARRAY(scratch, uint64_t *, problem->step_count);
     c.content = UL_NEW_ARRAY(scratch, uint64_t, plan->range_count);
     c.current = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    c.begun = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    c.entry = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
+    c.until = UL_NEW_ARRAY(scratch, uint32_t, plan->position_count);
+    c.readers = UL_NEW_ARRAY(scratch, struct use, plan->range_count);
+    c.writers = UL_NEW_ARRAY(scratch, struct use, plan->range_count);
     c.first = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     c.last = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     UL_TRY(positions_check(&c));
     UL_TRY(regions_check(&c));
+    UL_TRY(streams_check(&c));
+    entries_fill(&c);
     UL_TRY(ranges_check(&c));
     UL_TRY(replay_check(&c));
-    UL_TRY(loops_check(&c));
+    UL_TRY(touches_check(&c));
     UL_TRY(bytes_check(&c));
     UL_TRY(live_sum_check(&c));
     UL_TRY(rows_check(&c));

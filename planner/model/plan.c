@@ -10,11 +10,22 @@ void ul_plan_options_resolve(struct ul_plan_options *options)
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
                                                uint32_t position)
 {
-    for (uint32_t r = plan->value_ranges[value + 1]; r-- > plan->value_ranges[value];) {
-        if (plan->ranges[r].begin <= position && position < plan->ranges[r].end)
+    uint32_t first = plan->value_ranges[value]; /* the first is never a saved one */
+    for (uint32_t r = plan->value_ranges[value + 1]; r-- > first;) {
+        if (plan->ranges[r].space == plan->ranges[first].space &&
+            plan->ranges[r].begin <= position && position < plan->ranges[r].end)
             return &plan->ranges[r];
     }
     return NULL;
+}
+
+bool ul_plan_only_runs(const struct ul_plan *plan)
+{
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN || plan->positions[p].stream != 0)
+            return false;
+    }
+    return true;
 }
 
 enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,

@@ -18,19 +18,44 @@ struct ul_plan_options {
     double time_limit_seconds; /* 0: none */
 };
 
-/* One position of the timeline. A step may occur more than once: a recomputation. */
-struct ul_plan_position {
-    uint32_t step;
-    uint32_t alternative;
-    uint32_t substep;
-    uint32_t copy; /* 0 the first time the step runs, 1 the first recomputation, ... */
+enum ul_plan_kind {
+    UL_PLAN_RUN,  /* a substep of a step, which may run more than once: a recomputation */
+    UL_PLAN_SAVE, /* copies a value's bytes from its own space to another, into a new range there */
+    UL_PLAN_LOAD, /* copies them back, from the last range there into a new one of its own space */
+    UL_PLAN_WAIT /* goes on when `awaited`, of another stream, is done, and all of it before that */
 };
 
-/* The bytes of one copy of a value, or of the scratch of one position (value UL_PLAN_NONE).
- * A range reserves size_bytes rounded up to the plan's alignment. */
+enum { UL_PLAN_KIND_COUNT = UL_PLAN_WAIT + 1 };
+const char *ul_plan_kind_name(enum ul_plan_kind kind); /* "run", in plan_text.c */
+
+/* One position of the timeline. Those of stream 0 follow each other. One of another stream begins
+ * when all that stream 0 has before it is done, and all that its own stream has, and runs beside
+ * what follows; all that it touches lives through the wait for it:
+ *
+ *     position   0    1       2    3    4
+ *     stream 0   run          run  wait run
+ *     stream 1        save x
+ *     x          [-----------------)           nobody writes it at 2
+ *     x, saved        [----------------- ...   nobody touches it at 2
+ */
+struct ul_plan_position {
+    enum ul_plan_kind kind;
+    uint32_t stream;      /* of a wait: 0 */
+    uint32_t step;        /* run */
+    uint32_t alternative; /* run */
+    uint32_t substep;     /* run */
+    uint32_t copy;        /* run: 0 the first time the step runs, 1 the first recomputation, ... */
+    uint32_t value;       /* save, load */
+    uint32_t space;       /* save: where to; load: where from */
+    uint32_t awaited;     /* wait: an earlier position */
+    uint32_t region;      /* save, load, wait: the root, or the entry that they belong to */
+};
+
+/* The bytes of one copy of a value, in the space where it resides, or of the scratch of one
+ * position (value UL_PLAN_NONE). A range reserves size_bytes rounded up to the plan's alignment. */
 struct ul_plan_range {
     uint32_t value;
-    uint32_t copy;
+    uint32_t copy;       /* of the value's ranges, in order of `begin` */
     uint32_t begin, end; /* positions */
     uint32_t space;
     uint32_t alias; /* range whose first bytes this one takes over at `begin`, or UL_PLAN_NONE */
@@ -63,7 +88,7 @@ struct ul_plan {
     uint64_t orders_lower_bound_bytes; /* of that sum, over all orders of every step once, by its
                                           cheapest alternative, as far as it is proven */
     uint64_t lower_bound_bytes;        /* over all orders, recomputations, packings */
-    uint64_t cost;                     /* sum over the positions */
+    uint64_t cost;                     /* when stream 0 is done: without others, the sum */
     uint64_t base_cost;                /* the problem's; else every step once, at its cheapest */
     bool fits;                         /* budget and capacities hold */
     bool packing_proven;               /* no packing of these ranges is smaller */
@@ -88,11 +113,13 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
                             const struct ul_plan *plan);
 /* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
+/* Whether the positions are runs of stream 0 and nothing else. */
+bool ul_plan_only_runs(const struct ul_plan *plan);
 /* Fills value_ranges for ranges that were read. UL_INVALID: they are not in order. */
 enum ul_status ul_plan_index_ranges(struct ul_arena *arena, const struct ul_problem *problem,
                                     struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
-/* The range that holds `value` at `position` (the copy that a read there sees), or NULL. Where a
- * position rewrites a value into a fresh copy, that is the newer one. */
+/* The range that holds `value` in its own space at `position` (the copy that a read there sees), or
+ * NULL. Where a position rewrites a value into a fresh copy, that is the newer one. */
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
                                                uint32_t position);
 

@@ -5,6 +5,17 @@
 #include <inttypes.h>
 #include <string.h>
 
+static const char *const kind_names[UL_PLAN_KIND_COUNT] = {[UL_PLAN_RUN] = "run",
+                                                           [UL_PLAN_SAVE] = "save",
+                                                           [UL_PLAN_LOAD] = "load",
+                                                           [UL_PLAN_WAIT] = "wait"};
+
+const char *ul_plan_kind_name(enum ul_plan_kind kind)
+{
+    UL_ASSERT((unsigned)kind < UL_PLAN_KIND_COUNT);
+    return kind_names[kind];
+}
+
 /* ---- Printing ---- */
 
 static void put_rows(struct ul_text *text, const struct ul_plan_rows *rows)
@@ -19,15 +30,28 @@ static void put_rows(struct ul_text *text, const struct ul_plan_rows *rows)
                    rows->holes_bytes);
 }
 
+/* A word and a number, unless it is 0. */
+static void put_number(struct ul_text *text, const char *word, uint32_t number)
+{
+    if (number > 0)
+        ul_text_printf(text, " %s %u", word, number);
+}
+
 static void put_position(struct ul_text *text, const struct ul_plan_position *position, uint32_t id)
 {
-    ul_text_printf(text, "position %u run %u", id, position->step);
-    if (position->alternative > 0)
-        ul_text_printf(text, " alternative %u", position->alternative);
-    if (position->substep > 0)
-        ul_text_printf(text, " substep %u", position->substep);
-    if (position->copy > 0)
-        ul_text_printf(text, " copy %u", position->copy);
+    ul_text_printf(text, "position %u %s", id, ul_plan_kind_name(position->kind));
+    if (position->kind == UL_PLAN_RUN) {
+        ul_text_printf(text, " %u", position->step);
+        put_number(text, "alternative", position->alternative);
+        put_number(text, "substep", position->substep);
+        put_number(text, "copy", position->copy);
+    } else if (position->kind == UL_PLAN_WAIT) {
+        ul_text_printf(text, " %u", position->awaited);
+    } else {
+        ul_text_printf(text, " %u space %u", position->value, position->space);
+    }
+    put_number(text, "region", position->region);
+    put_number(text, "stream", position->stream);
     ul_text_put(text, "\n");
 }
 
@@ -36,12 +60,10 @@ static void put_range(struct ul_text *text, const struct ul_plan_range *range, u
     ul_text_printf(text, "range %u", id);
     if (range->value != UL_PLAN_NONE)
         ul_text_printf(text, " value %u", range->value);
-    if (range->copy > 0)
-        ul_text_printf(text, " copy %u", range->copy);
+    put_number(text, "copy", range->copy);
     ul_text_printf(text, " %s %" PRIu64 " live %u:%u", ul_plan_class_name(range->class),
                    range->size_bytes, range->begin, range->end);
-    if (range->space > 0)
-        ul_text_printf(text, " space %u", range->space);
+    put_number(text, "space", range->space);
     ul_text_printf(text, " at %" PRIu64, range->offset_bytes);
     if (range->alias != UL_PLAN_NONE)
         ul_text_printf(text, " over %u", range->alias);
@@ -187,6 +209,20 @@ static enum ul_status parse_head(struct parser *p)
     return parse_rows(p);
 }
 
+static enum ul_status parse_what(struct parser *p, struct ul_plan_position *position)
+{
+    if (position->kind == UL_PLAN_WAIT)
+        return ul_scan_u32(&p->scan, UL_PLAN_NONE, &position->awaited);
+    if (position->kind != UL_PLAN_RUN) {
+        UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &position->value));
+        return parse_small(p, "space", &position->space);
+    }
+    UL_TRY(ul_scan_u32(&p->scan, UL_PLAN_NONE, &position->step));
+    UL_TRY(parse_option(p, "alternative", &position->alternative));
+    UL_TRY(parse_option(p, "substep", &position->substep));
+    return parse_option(p, "copy", &position->copy);
+}
+
 static enum ul_status parse_position(struct parser *p)
 {
     struct ul_plan *plan = p->plan;
@@ -194,10 +230,15 @@ static enum ul_status parse_position(struct parser *p)
     UL_GROW(p->scan.arena, plan->positions, plan->position_count, p->position_capacity);
     struct ul_plan_position *position = &plan->positions[plan->position_count++];
     memset(position, 0, sizeof *position);
-    UL_TRY(parse_small(p, "run", &position->step));
-    UL_TRY(parse_option(p, "alternative", &position->alternative));
-    UL_TRY(parse_option(p, "substep", &position->substep));
-    UL_TRY(parse_option(p, "copy", &position->copy));
+    uint32_t kind = 0;
+    while (kind < UL_PLAN_KIND_COUNT && !ul_scan_accept_word(&p->scan, kind_names[kind]))
+        kind++;
+    if (kind == UL_PLAN_KIND_COUNT)
+        return ul_scan_fail(&p->scan, "run, save, load or wait");
+    position->kind = (enum ul_plan_kind)kind;
+    UL_TRY(parse_what(p, position));
+    UL_TRY(parse_option(p, "region", &position->region));
+    UL_TRY(parse_option(p, "stream", &position->stream));
     return ul_scan_end_line(&p->scan);
 }
 

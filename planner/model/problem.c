@@ -81,11 +81,8 @@ uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name
 {
     struct ul_plan_alternative alternative = {
         .substeps = substep, .substep_count = 1, .cost = cost};
-    struct ul_plan_step step = {.name = name,
-                                .kind = UL_PLAN_COMPUTE,
-                                .region = region,
-                                .alternatives = &alternative,
-                                .alternative_count = 1};
+    struct ul_plan_step step = {
+        .name = name, .region = region, .alternatives = &alternative, .alternative_count = 1};
     return ul_problem_add_step(problem, &step);
 }
 
@@ -116,6 +113,37 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
         memcpy(list, at->predecessors, sizeof *list * at->predecessor_count);
     list[at->predecessor_count++] = predecessor;
     at->predecessors = list;
+}
+
+static uint32_t entry_around(const struct ul_problem *problem, uint32_t region)
+{
+    while (region != 0 && problem->regions[region].kind != UL_PLAN_ENTRY)
+        region = problem->regions[region].parent;
+    return region;
+}
+
+uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem)
+{
+    uint32_t *entries = UL_NEW_ARRAY(arena, uint32_t, problem->value_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        entries[v] = UL_PLAN_NONE; /* nothing has touched it yet */
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint32_t entry = entry_around(problem, problem->steps[s].region);
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count; a++) {
+            const struct ul_plan_alternative *alternative = &problem->steps[s].alternatives[a];
+            for (uint32_t i = 0; i < alternative->substep_count; i++) {
+                const struct ul_plan_substep *substep = &alternative->substeps[i];
+                for (uint32_t j = 0; j < substep->read_count + substep->write_count; j++) {
+                    uint32_t v = j < substep->read_count ? substep->reads[j]
+                                                         : substep->writes[j - substep->read_count];
+                    entries[v] = entries[v] == UL_PLAN_NONE || entries[v] == entry ? entry : 0;
+                }
+            }
+        }
+    }
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        entries[v] = entries[v] == UL_PLAN_NONE || problem->values[v].persistent ? 0 : entries[v];
+    return entries;
 }
 
 /* ---- verify ---- */
@@ -309,6 +337,8 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     for (uint32_t i = 1; i < problem->region_count && status == UL_OK; i++) {
         if (problem->regions[i].parent >= i)
             status = ul_diag_set(diag, UL_INVALID, "region %u: its parent comes after it.", i);
+        else if (problem->regions[i].kind == UL_PLAN_ENTRY && problem->regions[i].parent != 0)
+            status = ul_diag_set(diag, UL_INVALID, "region %u: an entry inside of another.", i);
     }
     for (uint32_t i = 0; i < problem->value_count && status == UL_OK; i++) {
         status = value_verify(&v, &problem->values[i]);

@@ -42,7 +42,7 @@ struct ul_plan_value {
     uint64_t size_bytes;
     uint64_t alignment_bytes; /* power of two; 0: the default; less than the default: the default */
     enum ul_plan_class class;
-    uint32_t space;       /* index into spaces; 0 is the arena */
+    uint32_t space;       /* where steps touch it: index into spaces; 0 is the arena */
     uint32_t span_region; /* also live through this whole region, or UL_PLAN_NONE */
     bool persistent;      /* live at every position, same bytes in every run */
     bool live_from_start; /* inputs */
@@ -82,16 +82,13 @@ struct ul_plan_alternative {
     uint64_t cost;
 };
 
-enum ul_plan_kind { UL_PLAN_COMPUTE, UL_PLAN_COPY, UL_PLAN_TRANSFER };
-
 /* Precedence follows from the values: in file order, a reader comes after every earlier writer
  * of what it reads, and a writer after every earlier reader of what it writes. Steps that only
  * write one value (the slices of a Concat) are free among themselves. More goes in predecessors.
  */
 struct ul_plan_step {
     const char *name; /* for messages */
-    enum ul_plan_kind kind;
-    uint32_t region; /* innermost region; 0 is the root */
+    uint32_t region;  /* innermost region; 0 is the root */
     const struct ul_plan_alternative *alternatives;
     const uint32_t *predecessors;
     uint32_t alternative_count; /* at least 1 */
@@ -102,8 +99,12 @@ struct ul_plan_step {
  * of all its descendants are contiguous in file order, and stay so in every plan.
  *   branch: a sequence whose sibling branches of one If exclude each other in a run.
  *   loop:   its steps run repeatedly: a value touched both inside and outside of it (carried
- *           values are: they are initialised outside) lives through the whole loop. */
-enum ul_plan_region_kind { UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP };
+ *           values are: they are initialised outside) lives through the whole loop.
+ *   entry:  an entry point, whose parent is the root: a call runs its steps alone. How often and in
+ *           which order the entries are called is open: a value touched inside and outside of one
+ *           lives at every position; start and end of a value touched in one alone are that one's.
+ */
+enum ul_plan_region_kind { UL_PLAN_SEQUENCE, UL_PLAN_BRANCH, UL_PLAN_LOOP, UL_PLAN_ENTRY };
 struct ul_plan_region {
     enum ul_plan_region_kind kind;
     uint32_t parent; /* less than its own id; UL_PLAN_NONE for region 0 */
@@ -111,7 +112,9 @@ struct ul_plan_region {
 
 struct ul_plan_space {
     const char *name;
-    uint64_t capacity_bytes; /* 0: unlimited */
+    uint64_t capacity_bytes; /* of space 0 beside the budget, of others instead; 0: unlimited */
+    uint64_t bandwidth_mb;   /* 10^6 bytes that a transfer to or from it moves in a second, where
+                                cost is nanoseconds; 0: transfers cost nothing */
 };
 
 struct ul_problem {
@@ -147,6 +150,8 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
                               uint64_t capacity_bytes);
 /* `step` must also come after `predecessor`, which has the smaller id. */
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
+/* Per value the entry whose steps alone touch it, or 0; what is persistent is of no entry. */
+uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
 /* Whether `id` is among the ids, such as those of the values that a part reads. */
 bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Every id, size, alignment and region in range, values written before they are read, sums that

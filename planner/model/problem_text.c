@@ -17,8 +17,10 @@ static const char *const class_names[UL_PLAN_CLASS_COUNT] = {
     [UL_PLAN_OUTPUTS] = "outputs",
 };
 
-static const char *const region_names[] = {
-    [UL_PLAN_SEQUENCE] = "sequence", [UL_PLAN_BRANCH] = "branch", [UL_PLAN_LOOP] = "loop"};
+static const char *const region_names[] = {[UL_PLAN_SEQUENCE] = "sequence",
+                                           [UL_PLAN_BRANCH] = "branch",
+                                           [UL_PLAN_LOOP] = "loop",
+                                           [UL_PLAN_ENTRY] = "entry"};
 enum { REGION_KIND_COUNT = sizeof region_names / sizeof *region_names };
 
 const char *ul_plan_class_name(enum ul_plan_class class)
@@ -125,6 +127,7 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
         ul_text_printf(text, "space %u", i);
         put_name(text, problem->spaces[i].name);
         put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
+        put_number(text, "bandwidth", problem->spaces[i].bandwidth_mb, 0);
         ul_text_put(text, "\n");
     }
     for (uint32_t i = 1; i < problem->region_count; i++)
@@ -285,7 +288,7 @@ static enum ul_status parse_region(struct parser *p)
     while (kind < REGION_KIND_COUNT && !ul_scan_accept_word(&p->scan, region_names[kind]))
         kind++;
     if (kind == REGION_KIND_COUNT)
-        return ul_scan_fail(&p->scan, "sequence, branch or loop");
+        return ul_scan_fail(&p->scan, "sequence, branch, loop or entry");
     UL_TRY(ul_scan_expect(&p->scan, "in"));
     UL_TRY(ul_scan_u32(&p->scan, p->problem->region_count, &parent));
     ul_problem_add_region(p->problem, (enum ul_plan_region_kind)kind, parent);
@@ -299,10 +302,10 @@ static enum ul_status parse_space(struct parser *p, uint32_t id)
     UL_TRY(parse_id(p, id));
     UL_TRY(parse_name(p, &space.name));
     UL_TRY(parse_number(p, "capacity", &space.capacity_bytes));
+    UL_TRY(parse_number(p, "bandwidth", &space.bandwidth_mb));
     if (id > 0)
         ul_problem_add_space(p->problem, space.name, space.capacity_bytes);
-    else
-        p->problem->spaces[0] = space;
+    p->problem->spaces[id] = space;
     return ul_scan_end_line(&p->scan);
 }
 

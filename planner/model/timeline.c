@@ -20,9 +20,13 @@ struct timeline {
     const struct ul_problem *problem;
     struct ul_plan *plan;
     struct ul_arena scratch;
-    uint32_t *copies; /* per value: copies so far */
-    uint32_t *taken;  /* per range: the range that took its bytes over, or UL_PLAN_NONE */
-    uint32_t *loop_begin, *loop_end; /* per region: its positions */
+    uint32_t *until;   /* per position: the last one beside which it may still run */
+    uint32_t *copies;  /* per value: copies that were written so far */
+    uint32_t *counts;  /* per value: its ranges so far, loaded and saved ones too */
+    uint32_t *current; /* per value: which of them is the newest in its own space */
+    uint32_t *entry;   /* per value: the entry that alone touches it, or 0 */
+    uint32_t *taken;   /* per range: the range that took its bytes over, or UL_PLAN_NONE */
+    uint32_t *region_begin, *region_end; /* per region: its positions */
 };
 
 const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
@@ -78,37 +82,93 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
     ul_timeline_sequence(arena, problem, steps, problem->step_count, NULL, plan);
 }
 
-/* The copy of `value` that a write at `position` goes to: a recomputation that does not read the
- * value makes a fresh one. */
-static uint32_t written_copy(const struct ul_plan_substep *substep,
-                             const struct ul_plan_position *position, uint32_t copies,
-                             uint32_t value)
+/* ---- Ranges from positions ---- */
+
+static uint32_t timeline_length(const struct ul_plan *plan)
 {
-    if (copies == 0)
-        return 0;
-    if (position->copy < copies || ul_ids_have(substep->reads, substep->read_count, value))
-        return copies - 1;
-    return position->copy;
+    return plan->position_count > 0 ? plan->position_count : 1;
 }
 
-/* How many copies of each value the positions make; those that exist from the start have one. */
-static void copies_count(struct timeline *t)
+/* What another stream does ends with the first wait for it or for what follows it there. */
+static void until_fill(struct timeline *t)
 {
-    const struct ul_problem *problem = t->problem;
-    for (uint32_t v = 0; v < problem->value_count; v++) {
-        const struct ul_plan_value *value = &problem->values[v];
-        t->copies[v] = value->live_from_start || value->live_to_end || value->persistent;
-    }
-    for (uint32_t p = 0; p < t->plan->position_count; p++) {
-        const struct ul_plan_position *position = &t->plan->positions[p];
-        const struct ul_plan_substep *substep = ul_substep_at(problem, position);
-        for (uint32_t i = 0; i < substep->write_count; i++) {
-            uint32_t v = substep->writes[i];
-            uint32_t copy = written_copy(substep, position, t->copies[v], v);
-            if (copy >= t->copies[v])
-                t->copies[v] = copy + 1;
+    const struct ul_plan *plan = t->plan;
+    t->until = UL_NEW_ARRAY(&t->scratch, uint32_t, plan->position_count);
+    for (uint32_t p = 0; p < plan->position_count; p++)
+        t->until[p] = plan->positions[p].stream == 0 ? p : timeline_length(plan) - 1;
+    uint32_t awaited[UL_LIMIT_STREAMS] = {0}; /* per stream: all before this */
+    for (uint32_t w = 0; w < plan->position_count; w++) {
+        if (plan->positions[w].kind != UL_PLAN_WAIT)
+            continue;
+        uint32_t last = plan->positions[w].awaited;
+        uint32_t stream = plan->positions[last].stream;
+        UL_ASSERT(last < w && stream < UL_LIMIT_STREAMS);
+        for (; awaited[stream] <= last; awaited[stream]++) {
+            if (plan->positions[awaited[stream]].stream == stream)
+                t->until[awaited[stream]] = w;
         }
     }
+}
+
+static bool there_from_start(const struct ul_plan_value *value)
+{
+    return value->live_from_start || value->persistent;
+}
+
+static void counts_reset(struct timeline *t)
+{
+    for (uint32_t v = 0; v < t->problem->value_count; v++) {
+        t->copies[v] = t->counts[v] = there_from_start(&t->problem->values[v]);
+        t->current[v] = 0;
+    }
+}
+
+/* Which range a write goes to: a first write and a recomputation that does not read the value make
+ * a fresh one. */
+static uint32_t range_written(struct timeline *t, const struct ul_plan_position *position,
+                              const struct ul_plan_substep *substep, uint32_t value)
+{
+    if (t->copies[value] == 0 || (position->copy >= t->copies[value] &&
+                                  !ul_ids_have(substep->reads, substep->read_count, value))) {
+        t->copies[value]++;
+        t->current[value] = t->counts[value]++;
+    }
+    return t->current[value];
+}
+
+/* How many ranges the positions make. */
+static void ranges_count(struct timeline *t)
+{
+    counts_reset(t);
+    for (uint32_t p = 0; p < t->plan->position_count; p++) {
+        const struct ul_plan_position *position = &t->plan->positions[p];
+        if (position->kind == UL_PLAN_SAVE || position->kind == UL_PLAN_LOAD)
+            t->counts[position->value]++;
+        if (position->kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_plan_substep *substep = ul_substep_at(t->problem, position);
+        for (uint32_t i = 0; i < substep->write_count; i++)
+            range_written(t, position, substep, substep->writes[i]);
+    }
+    for (uint32_t v = 0; v < t->problem->value_count; v++)
+        t->counts[v] += t->counts[v] == 0 && t->problem->values[v].live_to_end;
+}
+
+static bool has_scratch(const struct timeline *t, const struct ul_plan_position *position)
+{
+    return position->kind == UL_PLAN_RUN && ul_substep_at(t->problem, position)->scratch_bytes > 0;
+}
+
+static struct ul_plan_range range_of_value(const struct timeline *t, uint32_t value, uint32_t copy)
+{
+    const struct ul_plan_value *of = &t->problem->values[value];
+    return (struct ul_plan_range){.value = value,
+                                  .copy = copy,
+                                  .begin = UL_PLAN_NONE,
+                                  .space = of->space,
+                                  .alias = UL_PLAN_NONE,
+                                  .class = of->class,
+                                  .size_bytes = of->size_bytes};
 }
 
 static uint32_t ranges_new(struct timeline *t, struct ul_arena *arena)
@@ -119,70 +179,87 @@ static uint32_t ranges_new(struct timeline *t, struct ul_arena *arena)
     uint32_t count = 0;
     for (uint32_t v = 0; v < problem->value_count; v++) {
         plan->value_ranges[v] = count;
-        count += t->copies[v];
+        count += t->counts[v];
     }
     plan->value_ranges[problem->value_count] = count;
     uint32_t scratch_count = 0;
     for (uint32_t p = 0; p < plan->position_count; p++)
-        scratch_count += ul_substep_at(problem, &plan->positions[p])->scratch_bytes > 0;
+        scratch_count += has_scratch(t, &plan->positions[p]);
     plan->range_count = count + scratch_count;
     plan->ranges = UL_NEW_ARRAY(arena, struct ul_plan_range, plan->range_count);
     for (uint32_t v = 0; v < problem->value_count; v++) {
         for (uint32_t r = plan->value_ranges[v]; r < plan->value_ranges[v + 1]; r++)
-            plan->ranges[r] = (struct ul_plan_range){.value = v,
-                                                     .copy = r - plan->value_ranges[v],
-                                                     .begin = UL_PLAN_NONE,
-                                                     .space = problem->values[v].space,
-                                                     .alias = UL_PLAN_NONE,
-                                                     .class = problem->values[v].class,
-                                                     .size_bytes = problem->values[v].size_bytes};
+            plan->ranges[r] = range_of_value(t, v, r - plan->value_ranges[v]);
     }
     return count;
 }
 
-static void range_touch(struct ul_plan_range *range, uint32_t position)
+static void range_touch(struct timeline *t, uint32_t value, uint32_t index, uint32_t position)
 {
+    struct ul_plan_range *range = &t->plan->ranges[t->plan->value_ranges[value] + index];
     if (range->begin == UL_PLAN_NONE)
         range->begin = position;
-    if (range->end <= position)
-        range->end = position + 1;
+    if (range->end <= t->until[position])
+        range->end = t->until[position] + 1;
 }
 
-/* Calls range_touch for everything that each position touches, and makes the scratch ranges. */
-static void ranges_touch(struct timeline *t, uint32_t next_scratch)
+static void run_touch(struct timeline *t, uint32_t p)
 {
-    struct ul_plan *plan = t->plan;
-    for (uint32_t v = 0; v < t->problem->value_count; v++)
-        t->copies[v] = t->problem->values[v].live_from_start || t->problem->values[v].persistent;
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
-        for (uint32_t i = 0; i < substep->read_count; i++) {
-            uint32_t v = substep->reads[i];
-            if (t->copies[v] > 0)
-                range_touch(&plan->ranges[plan->value_ranges[v] + t->copies[v] - 1], p);
-        }
-        for (uint32_t i = 0; i < substep->write_count; i++) {
-            uint32_t v = substep->writes[i];
-            uint32_t copy = written_copy(substep, &plan->positions[p], t->copies[v], v);
-            if (copy >= t->copies[v])
-                t->copies[v] = copy + 1;
-            range_touch(&plan->ranges[plan->value_ranges[v] + copy], p);
-        }
-        if (substep->scratch_bytes > 0)
-            plan->ranges[next_scratch++] =
-                (struct ul_plan_range){.value = UL_PLAN_NONE,
-                                       .begin = p,
-                                       .end = p + 1,
-                                       .space = substep->scratch_space,
-                                       .alias = UL_PLAN_NONE,
-                                       .class = UL_PLAN_SCRATCH,
-                                       .size_bytes = substep->scratch_bytes};
+    const struct ul_plan_position *position = &t->plan->positions[p];
+    const struct ul_plan_substep *substep = ul_substep_at(t->problem, position);
+    for (uint32_t i = 0; i < substep->read_count; i++) {
+        if (t->counts[substep->reads[i]] > 0)
+            range_touch(t, substep->reads[i], t->current[substep->reads[i]], p);
+    }
+    for (uint32_t i = 0; i < substep->write_count; i++) {
+        uint32_t index = range_written(t, position, substep, substep->writes[i]);
+        range_touch(t, substep->writes[i], index, p);
     }
 }
 
-static uint32_t timeline_length(const struct ul_plan *plan)
+/* The new range of a save lies in the other space, that of a load is the one that steps see. */
+static void transfer_touch(struct timeline *t, uint32_t p)
 {
-    return plan->position_count > 0 ? plan->position_count : 1;
+    const struct ul_plan_position *position = &t->plan->positions[p];
+    uint32_t v = position->value;
+    struct ul_plan_range *ranges = t->plan->ranges + t->plan->value_ranges[v];
+    uint32_t from = t->current[v];
+    if (position->kind == UL_PLAN_LOAD) {
+        from = t->counts[v];
+        while (from > 0 && ranges[from - 1].space != position->space)
+            from--;
+        from -= from > 0;
+        t->current[v] = t->counts[v];
+    } else {
+        ranges[t->counts[v]].space = position->space;
+    }
+    if (from < t->counts[v])
+        range_touch(t, v, from, p);
+    range_touch(t, v, t->counts[v]++, p);
+}
+
+/* Lets everything that a position touches live through it, and makes the scratch ranges. */
+static void ranges_touch(struct timeline *t, uint32_t next_scratch)
+{
+    struct ul_plan *plan = t->plan;
+    counts_reset(t);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *position = &plan->positions[p];
+        if (position->kind == UL_PLAN_RUN)
+            run_touch(t, p);
+        else if (position->kind != UL_PLAN_WAIT)
+            transfer_touch(t, p);
+        if (!has_scratch(t, position))
+            continue;
+        const struct ul_plan_substep *substep = ul_substep_at(t->problem, position);
+        plan->ranges[next_scratch++] = (struct ul_plan_range){.value = UL_PLAN_NONE,
+                                                              .begin = p,
+                                                              .end = t->until[p] + 1,
+                                                              .space = substep->scratch_space,
+                                                              .alias = UL_PLAN_NONE,
+                                                              .class = UL_PLAN_SCRATCH,
+                                                              .size_bytes = substep->scratch_bytes};
+    }
 }
 
 static void flags_apply(struct timeline *t)
@@ -191,21 +268,22 @@ static void flags_apply(struct timeline *t)
     for (uint32_t v = 0; v < t->problem->value_count; v++) {
         const struct ul_plan_value *value = &t->problem->values[v];
         uint32_t first = plan->value_ranges[v];
-        uint32_t end = plan->value_ranges[v + 1];
-        if (first == end)
+        if (first == plan->value_ranges[v + 1])
             continue;
         struct ul_plan_range *range = &plan->ranges[first];
-        if (value->live_from_start || value->persistent || range->begin == UL_PLAN_NONE)
-            range->begin = 0;
+        struct ul_plan_range *last = &plan->ranges[first + t->current[v]];
+        bool inside = t->entry[v] != 0;
+        if (there_from_start(value) || range->begin == UL_PLAN_NONE)
+            range->begin = inside ? t->region_begin[t->entry[v]] : 0;
         if (range->end <= range->begin)
             range->end = range->begin + 1;
         if (value->live_to_end || value->persistent)
-            plan->ranges[end - 1].end = timeline_length(plan);
-        if (value->span_region != UL_PLAN_NONE && t->loop_end[value->span_region] > 0) {
-            if (range->begin > t->loop_begin[value->span_region])
-                range->begin = t->loop_begin[value->span_region];
-            if (plan->ranges[end - 1].end < t->loop_end[value->span_region])
-                plan->ranges[end - 1].end = t->loop_end[value->span_region];
+            last->end = inside ? t->region_end[t->entry[v]] : timeline_length(plan);
+        if (value->span_region != UL_PLAN_NONE && t->region_end[value->span_region] > 0) {
+            if (range->begin > t->region_begin[value->span_region])
+                range->begin = t->region_begin[value->span_region];
+            if (last->end < t->region_end[value->span_region])
+                last->end = t->region_end[value->span_region];
         }
     }
 }
@@ -213,64 +291,70 @@ static void flags_apply(struct timeline *t)
 /* Whether the first copy is there before position 0, or the last one after the end. */
 static bool there_before(const struct timeline *t, const struct ul_plan_range *range)
 {
-    const struct ul_plan_value *value = &t->problem->values[range->value];
-    return range->copy == 0 && (value->live_from_start || value->persistent);
+    return range->copy == 0 && there_from_start(&t->problem->values[range->value]);
 }
 
 static bool there_after(const struct timeline *t, const struct ul_plan_range *range)
 {
     const struct ul_plan_value *value = &t->problem->values[range->value];
-    const uint32_t *first = &t->plan->value_ranges[range->value];
-    return range->copy + 1 == first[1] - first[0] && (value->live_to_end || value->persistent);
+    return range->copy == t->current[range->value] && (value->live_to_end || value->persistent);
 }
+
+/* ---- Regions ---- */
 
 static void regions_locate(struct timeline *t)
 {
     const struct ul_plan_region *regions = t->problem->regions;
     for (uint32_t r = 0; r < t->problem->region_count; r++)
-        t->loop_begin[r] = UL_PLAN_NONE;
+        t->region_begin[r] = UL_PLAN_NONE;
     for (uint32_t p = 0; p < t->plan->position_count; p++) {
-        uint32_t r = t->problem->steps[t->plan->positions[p].step].region;
+        const struct ul_plan_position *position = &t->plan->positions[p];
+        uint32_t r = position->kind == UL_PLAN_RUN ? t->problem->steps[position->step].region
+                                                   : position->region;
         for (; r != UL_PLAN_NONE; r = regions[r].parent) {
-            if (t->loop_begin[r] == UL_PLAN_NONE)
-                t->loop_begin[r] = p;
-            t->loop_end[r] = p + 1;
+            if (t->region_begin[r] == UL_PLAN_NONE)
+                t->region_begin[r] = p;
+            t->region_end[r] = p + 1;
         }
     }
 }
 
 /* Stretches the range of one touch over every loop around `position` that it crosses. Inner loops
- * come first, so that an outer one sees the stretched range. */
+ * come first, so that an outer one sees the stretched range. What crosses an entry, whose calls
+ * come in any order, always lives. */
 static void range_stretch(struct timeline *t, uint32_t value, uint32_t position)
 {
     struct ul_plan *plan = t->plan;
-    struct ul_plan_range *range = NULL;
-    for (uint32_t r = plan->value_ranges[value]; r < plan->value_ranges[value + 1]; r++) {
-        if (plan->ranges[r].begin <= position && position < plan->ranges[r].end)
-            range = &plan->ranges[r];
-    }
-    if (range == NULL)
+    const struct ul_plan_range *found = ul_plan_find_range(plan, value, position);
+    if (found == NULL)
         return;
+    struct ul_plan_range *range = &plan->ranges[found - plan->ranges];
     uint32_t region = t->problem->steps[plan->positions[position].step].region;
     for (; region != UL_PLAN_NONE; region = t->problem->regions[region].parent) {
-        uint32_t begin = t->loop_begin[region];
-        uint32_t end = t->loop_end[region];
-        if (t->problem->regions[region].kind != UL_PLAN_LOOP ||
-            (range->begin >= begin && range->end <= end && !there_before(t, range) &&
-             !there_after(t, range)))
-            continue;
-        range->begin = range->begin < begin ? range->begin : begin;
-        range->end = range->end > end ? range->end : end;
+        enum ul_plan_region_kind kind = t->problem->regions[region].kind;
+        uint32_t begin = t->region_begin[region];
+        uint32_t end = t->region_end[region];
+        bool inside = range->begin >= begin && range->end <= end;
+        if (kind == UL_PLAN_LOOP && (!inside || there_before(t, range) || there_after(t, range))) {
+            range->begin = range->begin < begin ? range->begin : begin;
+            range->end = range->end > end ? range->end : end;
+        } else if (kind == UL_PLAN_ENTRY && !inside) {
+            range->begin = 0;
+            range->end = timeline_length(plan);
+        }
     }
 }
 
-static void loops_apply(struct timeline *t)
+static void regions_apply(struct timeline *t)
 {
     struct ul_plan *plan = t->plan;
     bool any = false;
     for (uint32_t r = 0; r < t->problem->region_count; r++)
-        any = any || t->problem->regions[r].kind == UL_PLAN_LOOP;
+        any = any || t->problem->regions[r].kind == UL_PLAN_LOOP ||
+              t->problem->regions[r].kind == UL_PLAN_ENTRY;
     for (uint32_t p = 0; any && p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
         const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
         for (uint32_t i = 0; i < substep->read_count; i++)
             range_stretch(t, substep->reads[i], p);
@@ -278,6 +362,8 @@ static void loops_apply(struct timeline *t)
             range_stretch(t, substep->writes[i], p);
     }
 }
+
+/* ---- Takeovers ---- */
 
 /* The range of `value` that begins at `position`, or UL_PLAN_NONE. */
 static uint32_t range_born(const struct ul_plan *plan, uint32_t value, uint32_t position)
@@ -301,14 +387,17 @@ static uint32_t range_dying(const struct timeline *t, uint32_t value, uint32_t p
     return UL_PLAN_NONE;
 }
 
-/* Whether a loop around `position` runs it again and needs then what came in from before it. */
+/* Whether a loop or entry around `position` runs it again and needs then what came in from before
+ * it. */
 static bool needed_again(const struct timeline *t, uint32_t position, uint32_t range)
 {
     uint32_t region = t->problem->steps[t->plan->positions[position].step].region;
     for (; region != UL_PLAN_NONE; region = t->problem->regions[region].parent) {
+        bool before = t->plan->ranges[range].begin < t->region_begin[region];
+        if (t->problem->regions[region].kind == UL_PLAN_ENTRY && before)
+            return true;
         if (t->problem->regions[region].kind == UL_PLAN_LOOP &&
-            (there_before(t, &t->plan->ranges[range]) ||
-             t->plan->ranges[range].begin < t->loop_begin[region]))
+            (before || there_before(t, &t->plan->ranges[range])))
             return true;
     }
     return false;
@@ -346,6 +435,8 @@ static void aliases_choose(struct timeline *t, enum ul_alias_mode mode)
     for (uint32_t r = 0; r < plan->range_count; r++)
         t->taken[r] = UL_PLAN_NONE;
     for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN || plan->positions[p].stream != 0)
+            continue;
         const struct ul_plan_substep *substep = ul_substep_at(t->problem, &plan->positions[p]);
         for (uint32_t i = 0; i < substep->in_place_count; i++)
             option_apply(t, mode, p, substep, &substep->in_place[i]);
@@ -358,14 +449,18 @@ void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
     struct timeline t = {.problem = problem, .plan = plan};
     ul_arena_init(&t.scratch);
     t.copies = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->value_count);
-    t.loop_begin = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
-    t.loop_end = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
-    copies_count(&t);
+    t.counts = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->value_count);
+    t.current = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->value_count);
+    t.region_begin = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
+    t.region_end = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
+    t.entry = ul_value_entries(&t.scratch, problem);
+    until_fill(&t);
+    ranges_count(&t);
     uint32_t first_scratch = ranges_new(&t, arena);
     ranges_touch(&t, first_scratch);
     regions_locate(&t);
     flags_apply(&t);
-    loops_apply(&t);
+    regions_apply(&t);
     if (mode != UL_ALIAS_NONE)
         aliases_choose(&t, mode);
     ul_arena_done(&t.scratch);

@@ -30,6 +30,9 @@ void ul_timeline_positions(struct ul_arena *arena, const struct ul_problem *prob
 
 /* The live sums: peak_position, order_lower_bound_bytes and the class and alignment rows. */
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan);
+/* The cost of the plan's positions, and what it is compared with. */
+void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
+                     struct ul_plan *plan);
 /* A bound over all orders, recomputations and packings: what one position needs by itself. */
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);

@@ -8,21 +8,6 @@
 
 #include <string.h>
 
-static void costs_sum(const struct ul_problem *problem, struct ul_plan *plan)
-{
-    plan->cost = 0;
-    plan->base_cost = problem->base_cost;
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        if (at->substep == 0)
-            plan->cost += problem->steps[at->step].alternatives[at->alternative].cost;
-    }
-    for (uint32_t s = 0; s < problem->step_count && problem->base_cost == 0; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        plan->base_cost += step->alternatives[ul_step_cheapest(step)].cost;
-    }
-}
-
 /* One candidate: ranges, offsets and sums for the positions that `plan` already has. */
 static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_problem *problem,
                                      const struct ul_plan_options *options, enum ul_alias_mode mode,
@@ -73,7 +58,7 @@ enum ul_status ul_plan_complete(struct ul_arena *arena, const struct ul_problem 
         if (plan_better(&other, plan))
             *plan = other;
     }
-    costs_sum(problem, plan);
+    ul_account_cost(arena, problem, plan);
     plan->lower_bound_bytes = ul_account_bound(arena, problem, options->alignment_bytes);
     UL_ASSERT(plan->lower_bound_bytes <= plan->order_lower_bound_bytes);
     plan->optimal = plan->reserved_bytes[0] == plan->lower_bound_bytes;

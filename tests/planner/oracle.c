@@ -12,7 +12,9 @@ struct machine {
     uint64_t **memory;     /* per space, or per value in the reference */
     uint64_t *cell_counts; /* as memory */
     uint64_t garbage;
-    bool broken; /* something is not where it should be */
+    bool broken;   /* something is not where it should be */
+    bool is_late;  /* what another stream does is done when it is waited for, not when it begins */
+    bool *pending; /* per position: begun by another stream, and not done */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b)
@@ -293,6 +295,10 @@ static bool position_is_sound(const struct ul_problem *problem, const struct ul_
                               uint32_t p)
 {
     const struct ul_plan_position *at = &plan->positions[p];
+    if (at->kind != UL_PLAN_RUN)
+        return at->kind == UL_PLAN_WAIT
+                   ? at->awaited < p
+                   : at->value < problem->value_count && at->space < problem->space_count;
     if (at->step >= problem->step_count ||
         at->alternative >= problem->steps[at->step].alternative_count)
         return false;
@@ -302,9 +308,9 @@ static bool position_is_sound(const struct ul_problem *problem, const struct ul_
     bool more = p + 1 < plan->position_count;
     const struct ul_plan_position *next = at + 1;
     if (at->substep + 1 < substeps)
-        return more && next->step == at->step && next->alternative == at->alternative &&
-               next->substep == at->substep + 1;
-    return !more || next->substep == 0;
+        return more && next->kind == UL_PLAN_RUN && next->step == at->step &&
+               next->alternative == at->alternative && next->substep == at->substep + 1;
+    return !more || next->kind != UL_PLAN_RUN || next->substep == 0;
 }
 
 static bool range_is_sound(const struct ul_problem *problem, const struct ul_plan *plan, uint32_t r)
@@ -314,7 +320,8 @@ static bool range_is_sound(const struct ul_problem *problem, const struct ul_pla
     if (range->space >= problem->space_count)
         return false;
     if (range->value == UL_PLAN_NONE) {
-        if (range->begin >= plan->position_count || range->class != UL_PLAN_SCRATCH)
+        if (range->begin >= plan->position_count || range->class != UL_PLAN_SCRATCH ||
+            plan->positions[range->begin].kind != UL_PLAN_RUN)
             return false;
         const struct ul_plan_position *at = &plan->positions[range->begin];
         const struct ul_plan_substep *substep =
@@ -329,9 +336,10 @@ static bool range_is_sound(const struct ul_problem *problem, const struct ul_pla
     const struct ul_plan_value *value = &problem->values[range->value];
     if (value->alignment_bytes > alignment)
         alignment = value->alignment_bytes;
-    return range->offset_bytes % alignment == 0 && range->space == value->space &&
+    bool own = range->space == value->space;
+    return range->offset_bytes % alignment == 0 && (own || range->copy > 0) &&
            range->size_bytes == value->size_bytes && range->class == value->class &&
-           (!value->pinned || range->offset_bytes == value->pinned_offset_bytes);
+           (!value->pinned || !own || range->offset_bytes == value->pinned_offset_bytes);
 }
 
 static bool plan_is_sound(const struct ul_problem *problem, const struct ul_plan *plan)
@@ -347,18 +355,92 @@ static bool plan_is_sound(const struct ul_problem *problem, const struct ul_plan
     return true;
 }
 
-static void position_run(struct machine *m, uint32_t p, uint32_t round)
+static struct run run_at(const struct machine *m, uint32_t p, uint32_t round)
 {
     const struct ul_plan_position *at = &m->plan->positions[p];
     const struct ul_plan_alternative *alternative =
         &m->problem->steps[at->step].alternatives[at->alternative];
-    struct run run = {.step = at->step,
-                      .position = p,
-                      .round = round,
-                      .substep_index = at->substep,
-                      .substep_count = alternative->substep_count,
-                      .substep = &alternative->substeps[at->substep]};
-    substep_run(m, &run);
+    return (struct run){.step = at->step,
+                        .position = p,
+                        .round = round,
+                        .substep_index = at->substep,
+                        .substep_count = alternative->substep_count,
+                        .substep = &alternative->substeps[at->substep]};
+}
+
+/* The newest range of a value that is live in a space; `fresh`: that begins at the position. */
+static uint64_t *copy_at(struct machine *m, uint32_t value, uint32_t space, uint32_t position,
+                         bool fresh)
+{
+    const struct ul_plan *plan = m->plan;
+    for (uint32_t r = plan->value_ranges[value + 1]; r-- > plan->value_ranges[value];) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        if (range->space == space && range->begin <= position && position < range->end &&
+            (range->begin == position || !fresh))
+            return cells_at(m, space, range->offset_bytes, m->problem->values[value].size_bytes);
+    }
+    m->broken = true;
+    return NULL;
+}
+
+static void transfer_run(struct machine *m, uint32_t p, bool only_destroys)
+{
+    const struct ul_plan_position *at = &m->plan->positions[p];
+    const struct ul_plan_value *value = &m->problem->values[at->value];
+    bool saves = at->kind == UL_PLAN_SAVE;
+    uint64_t *from = copy_at(m, at->value, saves ? value->space : at->space, p, false);
+    uint64_t *to = copy_at(m, at->value, saves ? at->space : value->space, p, true);
+    if (only_destroys)
+        destroy(m, to, cells_of(value->size_bytes));
+    else if (from != NULL && to != NULL)
+        memmove(to, from, cells_of(value->size_bytes) * CELL_BYTES);
+}
+
+static void work_run(struct machine *m, uint32_t p, uint32_t round)
+{
+    if (m->plan->positions[p].kind == UL_PLAN_RUN) {
+        struct run run = run_at(m, p, round);
+        substep_run(m, &run);
+    } else {
+        transfer_run(m, p, false);
+    }
+}
+
+/* Until it is done, what another stream writes may hold anything. */
+static void work_begin(struct machine *m, uint32_t p, uint32_t round)
+{
+    m->pending[p] = true;
+    if (m->plan->positions[p].kind == UL_PLAN_RUN) {
+        struct run run = run_at(m, p, round);
+        scratch_destroy(m, run.substep, p);
+        outputs_destroy(m, &run);
+    } else {
+        transfer_run(m, p, true);
+    }
+}
+
+static void position_run(struct machine *m, uint32_t p, uint32_t round)
+{
+    const struct ul_plan_position *at = &m->plan->positions[p];
+    if (at->kind != UL_PLAN_WAIT) {
+        if (at->stream != 0 && m->is_late)
+            work_begin(m, p, round);
+        else
+            work_run(m, p, round);
+        return;
+    }
+    for (uint32_t q = 0; q <= at->awaited; q++) {
+        if (m->pending[q] && m->plan->positions[q].stream == m->plan->positions[at->awaited].stream)
+            work_run(m, q, round);
+        m->pending[q] =
+            m->pending[q] && m->plan->positions[q].stream != m->plan->positions[at->awaited].stream;
+    }
+}
+
+static uint32_t region_at(const struct machine *m, uint32_t p)
+{
+    const struct ul_plan_position *at = &m->plan->positions[p];
+    return at->kind == UL_PLAN_RUN ? m->problem->steps[at->step].region : 0;
 }
 
 /* A loop that stands in two places is none. */
@@ -368,12 +450,10 @@ static bool positions_run(struct machine *m)
     const struct ul_plan *plan = m->plan;
     bool *entered = UL_NEW_ARRAY(&m->scratch, bool, problem->region_count);
     for (uint32_t p = 0; p < plan->position_count;) {
-        uint32_t step = plan->positions[p].step;
-        uint32_t region = problem->steps[step].region;
-        bool loop = is_loop(problem, step);
+        uint32_t region = region_at(m, p);
+        bool loop = problem->regions[region].kind == UL_PLAN_LOOP;
         uint32_t end = p + 1;
-        while (loop && end < plan->position_count &&
-               problem->steps[plan->positions[end].step].region == region)
+        while (loop && end < plan->position_count && region_at(m, end) == region)
             end++;
         if (loop && entered[region])
             return false;
@@ -403,13 +483,12 @@ static bool ends_as_wanted(struct machine *m)
     return !m->broken;
 }
 
-bool oracle_accepts(const struct oracle *oracle, const struct ul_plan *plan)
+static bool run_accepts(const struct oracle *oracle, const struct ul_plan *plan, bool is_late)
 {
     const struct ul_problem *problem = oracle->problem;
-    struct machine m = {.oracle = oracle, .problem = problem, .plan = plan};
-    if (!plan_is_sound(problem, plan))
-        return false;
+    struct machine m = {.oracle = oracle, .problem = problem, .plan = plan, .is_late = is_late};
     ul_arena_init(&m.scratch);
+    m.pending = UL_NEW_ARRAY(&m.scratch, bool, plan->position_count);
     m.memory = UL_NEW_ARRAY(&m.scratch, uint64_t *, problem->space_count);
     m.cell_counts = UL_NEW_ARRAY(&m.scratch, uint64_t, problem->space_count);
     for (uint32_t s = 0; s < problem->space_count; s++) {
@@ -421,4 +500,10 @@ bool oracle_accepts(const struct oracle *oracle, const struct ul_plan *plan)
     bool same = positions_run(&m) && ends_as_wanted(&m);
     ul_arena_done(&m.scratch);
     return same;
+}
+
+bool oracle_accepts(const struct oracle *oracle, const struct ul_plan *plan)
+{
+    return plan_is_sound(oracle->problem, plan) && run_accepts(oracle, plan, false) &&
+           run_accepts(oracle, plan, true);
 }
