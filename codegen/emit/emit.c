@@ -17,18 +17,16 @@ static uint32_t index_in(const ul_value_id *values, uint32_t count, ul_value_id 
     return UL_NONE;
 }
 
-static struct ul_emit_place callers_place(const struct ul_emitter *emitter, ul_value_id base)
+/* What is overwritten where it lies is one buffer, given as an output, for it is written. */
+static struct ul_emit_place callers_place(const struct ul_emitter *emitter,
+                                          const struct ul_program_place *place)
 {
-    const struct ul_graph *graph = emitter->program->graph;
-    const struct ul_block *block = &graph->blocks[0];
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        if (graph->values[block->outputs[i]].donor == base) /* one buffer, which is written */
-            return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = i};
-    }
-    uint32_t input = index_in(block->inputs, block->input_count, base);
-    if (input != UL_NONE)
+    const struct ul_block *block = &emitter->program->graph->blocks[0];
+    uint32_t input = index_in(block->inputs, block->input_count, place->value);
+    if (input != UL_NONE && place->kind != UL_PLACE_DONATED)
         return (struct ul_emit_place){.space = UL_EMIT_INPUT, .index = input};
-    uint32_t output = index_in(block->outputs, block->output_count, base);
+    uint32_t output = index_in(block->outputs, block->output_count,
+                               place->kind == UL_PLACE_DONATED ? place->output : place->value);
     UL_ASSERT(output != UL_NONE);
     return (struct ul_emit_place){.space = UL_EMIT_OUTPUT, .index = output};
 }
@@ -45,7 +43,7 @@ struct ul_emit_place ul_emit_place(const struct ul_emitter *emitter, uint32_t pl
         range = &plan->ranges[plan->value_ranges[place]];
     }
     if (range->space == UL_PROGRAM_CALLER)
-        return callers_place(emitter, emitter->program->places[place].value);
+        return callers_place(emitter, &emitter->program->places[place]);
     return (struct ul_emit_place){.space =
                                       range->space == UL_PROGRAM_ROM ? UL_EMIT_ROM : UL_EMIT_ARENA,
                                   .offset_bytes = range->offset_bytes};

@@ -17,7 +17,7 @@
 static bool is_stored(const struct ul_program *program, uint32_t place)
 {
     const struct ul_program_place *info = &program->places[place];
-    if (info->kind != UL_PLACE_VALUE)
+    if (info->kind != UL_PLACE_VALUE && info->kind != UL_PLACE_DONATED)
         return false;
     const struct ul_value *value = &program->graph->values[info->value];
     return value->kind == UL_VALUE_WEIGHT && ul_type_elements(&value->type) > 0;

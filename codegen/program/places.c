@@ -29,10 +29,23 @@ static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, u
 {
     struct ul_program *program = builder->program;
     UL_GROW(builder->arena, program->places, program->place_count, program->place_capacity);
-    program->places[program->place_count] = (struct ul_program_place){.kind = kind, .value = value};
+    program->places[program->place_count] =
+        (struct ul_program_place){.kind = kind, .value = value, .output = UL_NONE};
     uint32_t id = ul_problem_add_value(program->problem, planned);
     UL_ASSERT(id == program->place_count);
     return program->place_count++;
+}
+
+/* An output lies where its donor does. */
+static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
+{
+    uint32_t id = ul_place_of(builder, builder->graph->values[output].donor);
+    struct ul_program_place *place = &builder->program->places[id];
+    UL_ASSERT(place->kind == UL_PLACE_VALUE);
+    place->kind = UL_PLACE_DONATED;
+    place->output = output;
+    builder->program->value_places[output] = id;
+    return id;
 }
 
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
@@ -44,10 +57,8 @@ uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
         return program->value_places[base];
     const struct ul_value *info = &graph->values[base];
     UL_ASSERT(info->view.base == base);
-    if (info->donor != UL_NONE) { /* it lies where that does */
-        program->value_places[base] = ul_place_of(builder, info->donor);
-        return program->value_places[base];
-    }
+    if (info->donor != UL_NONE)
+        return place_donate(builder, base);
     const struct ul_pack *pack = program->packs[base];
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(graph, base),

@@ -32,7 +32,8 @@ struct ul_program_kernel {
 };
 
 enum ul_place_kind {
-    UL_PLACE_VALUE,     /* a base value of the graph, and what overwrites it where it lies */
+    UL_PLACE_VALUE,     /* a base value of the graph */
+    UL_PLACE_DONATED,   /* one that an output of the model overwrites where it lies */
     UL_PLACE_TEMPORARY, /* a copy of a value, between two steps */
     UL_PLACE_STATE      /* books of the program or of a library, kept through all runs */
 };
@@ -41,7 +42,8 @@ enum ul_place_kind {
  * space and how many they are. */
 struct ul_program_place {
     enum ul_place_kind kind;
-    ul_value_id value; /* that lies there first, or the like of which does; UL_NONE: of a state */
+    ul_value_id value;  /* that lies there first, or the like of which does; UL_NONE: of a state */
+    ul_value_id output; /* that overwrites it; UL_NONE: none does */
 };
 
 /* An address: bytes of a place, `stride_bytes` further on for every round of the loop region `loop`
