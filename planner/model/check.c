@@ -4,41 +4,16 @@
  * copy. A step's read must find exactly the writes that come before the step in file order, so by
  * induction over the positions every step computes what it does in file order. A transfer carries
  * the content over; what another stream does is done when stream 0 waited for it, and until then
- * nobody writes what it reads, or touches what it writes. Bytes are safe if
- * the lifetimes are long enough (checked against the touches and loops found here), and no two
- * ranges that are live together overlap (a sweep over time with the live ones by address).
+ * nobody writes what it reads, or touches what it writes. Bytes are safe if the lifetimes are long
+ * enough (checked against the touches and loops found here), and no two ranges that are live
+ * together overlap (a sweep over time with the live ones by address).
  * Shares no code with the planner but the types. */
-#include "planner/model/plan.h"
+#include "planner/model/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A use that may go on up to the position before `done`; only its own stream comes after it. */
-struct use {
-    uint32_t done;
-    uint32_t stream; /* UL_PLAN_NONE: several */
-};
-
-struct checker {
-    const struct ul_problem *problem;
-    const struct ul_plan *plan;
-    struct ul_arena *scratch;
-    struct ul_diag *diag;
-    uint32_t length;    /* positions, at least 1 */
-    uint64_t *expected; /* per value: sum of keys of its writers so far, in file order */
-    uint64_t **wanted;  /* per step, per distinct read in order of substeps: the sum it must see */
-    uint64_t *content;  /* per range */
-    uint32_t *current;  /* per value: its newest range in its own space, or UL_PLAN_NONE */
-    uint32_t *begun;    /* per value: the first of its ranges that is still to begin */
-    uint32_t *until;    /* per position: the last one beside which it may run */
-    uint32_t *entry;    /* per value: the entry that alone touches it, or 0 */
-    struct use *readers, *writers; /* per range: the last that used it from another stream */
-    uint32_t *first, *last;        /* per region: positions [first, last) */
-};
-
-#define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
-
-static const char *value_name(const struct checker *c, uint32_t value)
+static const char *value_name(const struct ul_checker *c, uint32_t value)
 {
     if (value == UL_PLAN_NONE)
         return "scratch";
@@ -46,7 +21,7 @@ static const char *value_name(const struct checker *c, uint32_t value)
     return name != NULL ? name : "(unnamed)";
 }
 
-static const char *step_name(const struct checker *c, uint32_t step)
+static const char *step_name(const struct ul_checker *c, uint32_t step)
 {
     const char *name = c->problem->steps[step].name;
     return name != NULL ? name : "(unnamed)";
@@ -61,29 +36,20 @@ static uint64_t key_of(uint32_t step)
     return x ^ (x >> 31);
 }
 
-static const struct ul_plan_substep *substep_of(const struct checker *c, uint32_t position)
+static const struct ul_plan_substep *substep_of(const struct ul_checker *c, uint32_t position)
 {
     const struct ul_plan_position *at = &c->plan->positions[position];
     return &c->problem->steps[at->step].alternatives[at->alternative].substeps[at->substep];
 }
 
-static bool contains(const uint32_t *ids, uint32_t count, uint32_t id)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (ids[i] == id)
-            return true;
-    }
-    return false;
-}
-
 /* ---- Positions: indexes in range, runs complete, copies counted, regions contiguous ---- */
 
-static bool is_run(const struct checker *c, uint32_t p)
+static bool is_run(const struct ul_checker *c, uint32_t p)
 {
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-static enum ul_status run_shape(const struct checker *c, uint32_t p, uint32_t *runs)
+static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->step >= c->problem->step_count)
@@ -113,7 +79,7 @@ static enum ul_status run_shape(const struct checker *c, uint32_t p, uint32_t *r
 }
 
 /* What always lives has no second copy, and what spans a region stays where it is. */
-static enum ul_status transfer_shape(const struct checker *c, uint32_t p)
+static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->value >= c->problem->value_count || at->space >= c->problem->space_count)
@@ -124,7 +90,7 @@ static enum ul_status transfer_shape(const struct checker *c, uint32_t p)
     return UL_OK;
 }
 
-static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32_t *runs)
+static enum ul_status position_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->stream >= UL_LIMIT_STREAMS || (unsigned)at->kind > UL_PLAN_WAIT)
@@ -141,7 +107,7 @@ static enum ul_status position_shape(const struct checker *c, uint32_t p, uint32
     return UL_OK;
 }
 
-static enum ul_status positions_check(const struct checker *c)
+static enum ul_status positions_check(const struct ul_checker *c)
 {
     uint32_t *runs = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->step_count);
     for (uint32_t p = 0; p < c->plan->position_count; p++)
@@ -153,13 +119,13 @@ static enum ul_status positions_check(const struct checker *c)
     return UL_OK;
 }
 
-static uint32_t region_at(const struct checker *c, uint32_t p)
+static uint32_t region_at(const struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     return at->kind == UL_PLAN_RUN ? c->problem->steps[at->step].region : at->region;
 }
 
-static enum ul_status regions_check(struct checker *c)
+static enum ul_status regions_check(struct ul_checker *c)
 {
     const struct ul_plan_region *regions = c->problem->regions;
     uint32_t *count = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->region_count);
@@ -179,20 +145,12 @@ static enum ul_status regions_check(struct checker *c)
 
 /* ---- Streams and entries ---- */
 
-/* The entry around a region, or the root. */
-static uint32_t entry_of(const struct checker *c, uint32_t region)
-{
-    while (region != 0 && c->problem->regions[region].kind != UL_PLAN_ENTRY)
-        region = c->problem->regions[region].parent;
-    return region;
-}
-
-static enum ul_status stream_check(struct checker *c, uint32_t p)
+static enum ul_status stream_check(struct ul_checker *c, uint32_t p)
 {
     uint32_t until = c->until[p];
     if (until == UL_PLAN_NONE)
         FAIL(c, "position %u: nothing waits for it.", p);
-    if (entry_of(c, region_at(c, p)) != entry_of(c, region_at(c, until)))
+    if (ul_checker_entry(c, region_at(c, p)) != ul_checker_entry(c, region_at(c, until)))
         FAIL(c, "position %u: another entry waits for it.", p);
     for (uint32_t r = region_at(c, p); r != UL_PLAN_NONE; r = c->problem->regions[r].parent) {
         enum ul_plan_region_kind kind = c->problem->regions[r].kind;
@@ -203,7 +161,7 @@ static enum ul_status stream_check(struct checker *c, uint32_t p)
 }
 
 /* A wait for a position is one for all that its stream has before it. */
-static enum ul_status streams_check(struct checker *c)
+static enum ul_status streams_check(struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
     uint32_t seen[UL_LIMIT_STREAMS] = {0}; /* per stream: positions from here are not awaited */
@@ -224,7 +182,8 @@ static enum ul_status streams_check(struct checker *c)
     return UL_OK;
 }
 
-static void entry_touch(struct checker *c, const uint32_t *values, uint32_t count, uint32_t entry)
+static void entry_touch(struct ul_checker *c, const uint32_t *values, uint32_t count,
+                        uint32_t entry)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t *at = &c->entry[values[i]];
@@ -232,7 +191,7 @@ static void entry_touch(struct checker *c, const uint32_t *values, uint32_t coun
     }
 }
 
-static void entries_fill(struct checker *c)
+static void entries_fill(struct ul_checker *c)
 {
     const struct ul_problem *problem = c->problem;
     for (uint32_t v = 0; v < problem->value_count; v++)
@@ -242,8 +201,10 @@ static void entries_fill(struct checker *c)
         for (uint32_t a = 0; a < step->alternative_count; a++)
             for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
                 const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
-                entry_touch(c, substep->reads, substep->read_count, entry_of(c, step->region));
-                entry_touch(c, substep->writes, substep->write_count, entry_of(c, step->region));
+                entry_touch(c, substep->reads, substep->read_count,
+                            ul_checker_entry(c, step->region));
+                entry_touch(c, substep->writes, substep->write_count,
+                            ul_checker_entry(c, step->region));
             }
     }
     for (uint32_t v = 0; v < problem->value_count; v++) {
@@ -253,19 +214,19 @@ static void entries_fill(struct checker *c)
 }
 
 /* Where a value that is there from the start, or stays to the end, begins and ends. */
-static uint32_t start_of(const struct checker *c, uint32_t value)
+static uint32_t start_of(const struct ul_checker *c, uint32_t value)
 {
     return c->entry[value] == 0 ? 0 : c->first[c->entry[value]];
 }
 
-static uint32_t end_of(const struct checker *c, uint32_t value)
+static uint32_t end_of(const struct ul_checker *c, uint32_t value)
 {
     return c->entry[value] == 0 ? c->length : c->last[c->entry[value]];
 }
 
 /* ---- Ranges ---- */
 
-static enum ul_status range_shape(const struct checker *c, uint32_t r)
+static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
 {
     const struct ul_plan_range *range = &c->plan->ranges[r];
     bool scratch = range->value == UL_PLAN_NONE;
@@ -307,7 +268,7 @@ static enum ul_status range_shape(const struct checker *c, uint32_t r)
 }
 
 /* Value ranges first, by (value, copy), then scratch by position, one for each that asks. */
-static enum ul_status ranges_check(const struct checker *c)
+static enum ul_status ranges_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
     uint32_t next = 0;
@@ -341,7 +302,7 @@ static enum ul_status ranges_check(const struct checker *c)
 /* ---- Replay ---- */
 
 /* What each read of each step must see: the keys of all earlier writers in file order. */
-static void wanted_fill(struct checker *c)
+static void wanted_fill(struct ul_checker *c)
 {
     const struct ul_problem *problem = c->problem;
     uint64_t *mark = UL_NEW_ARRAY(c->scratch, uint64_t, problem->value_count);
@@ -385,12 +346,12 @@ static uint64_t wanted_index(const struct ul_plan_step *step, const struct ul_pl
 }
 
 /* Whether an earlier substep of the same run wrote `value`: its key is then in the content. */
-static bool written_by_run(const struct checker *c, uint32_t position, uint32_t value)
+static bool written_by_run(const struct ul_checker *c, uint32_t position, uint32_t value)
 {
     uint32_t substep = c->plan->positions[position].substep;
     for (uint32_t back = 1; back <= substep; back++) {
         const struct ul_plan_substep *earlier = substep_of(c, position - back);
-        if (contains(earlier->writes, earlier->write_count, value))
+        if (ul_checker_has(earlier->writes, earlier->write_count, value))
             return true;
     }
     return false;
@@ -398,7 +359,7 @@ static bool written_by_run(const struct checker *c, uint32_t position, uint32_t 
 
 /* Whether `p` may use the range now: it is live, also while `p` runs on, and what another stream
  * still does with it is done, or only reads as this does. */
-static enum ul_status range_use(struct checker *c, uint32_t p, uint32_t r, bool writes)
+static enum ul_status range_use(struct ul_checker *c, uint32_t p, uint32_t r, bool writes)
 {
     const struct ul_plan_range *range = r == UL_PLAN_NONE ? NULL : &c->plan->ranges[r];
     uint32_t stream = c->plan->positions[p].stream;
@@ -410,17 +371,17 @@ static enum ul_status range_use(struct checker *c, uint32_t p, uint32_t r, bool 
     if (busy)
         FAIL(c, "position %u: touches %s, which another stream still uses.", p,
              value_name(c, range->value));
-    struct use *use = writes ? &c->writers[r] : &c->readers[r];
+    struct ul_checker_use *use = writes ? &c->writers[r] : &c->readers[r];
     bool several = use->done > p && use->stream != stream;
     if (c->until[p] >= use->done && c->until[p] != p)
-        *use = (struct use){c->until[p] + 1, several ? UL_PLAN_NONE : stream};
+        *use = (struct ul_checker_use){c->until[p] + 1, several ? UL_PLAN_NONE : stream};
     else if (several && c->until[p] != p)
         use->stream = UL_PLAN_NONE;
     return UL_OK;
 }
 
 /* The next of the value's ranges begins here, in that space. */
-static enum ul_status range_begin(struct checker *c, uint32_t p, uint32_t value, uint32_t space,
+static enum ul_status range_begin(struct ul_checker *c, uint32_t p, uint32_t value, uint32_t space,
                                   uint32_t *out)
 {
     uint32_t r = c->begun[value];
@@ -432,7 +393,7 @@ static enum ul_status range_begin(struct checker *c, uint32_t p, uint32_t value,
     return UL_OK;
 }
 
-static enum ul_status read_check(struct checker *c, uint32_t p, uint32_t value, uint64_t wanted)
+static enum ul_status read_check(struct ul_checker *c, uint32_t p, uint32_t value, uint64_t wanted)
 {
     uint32_t r = c->current[value];
     uint32_t step = c->plan->positions[p].step;
@@ -448,7 +409,7 @@ static enum ul_status read_check(struct checker *c, uint32_t p, uint32_t value, 
     return UL_OK;
 }
 
-static enum ul_status write_check(struct checker *c, uint32_t p, uint32_t value, bool also_read)
+static enum ul_status write_check(struct ul_checker *c, uint32_t p, uint32_t value, bool also_read)
 {
     const struct ul_plan *plan = c->plan;
     uint32_t step = plan->positions[p].step;
@@ -470,7 +431,7 @@ static enum ul_status write_check(struct checker *c, uint32_t p, uint32_t value,
     return UL_OK;
 }
 
-static enum ul_status run_replay(struct checker *c, uint32_t p, const uint8_t *done)
+static enum ul_status run_replay(struct ul_checker *c, uint32_t p, const uint8_t *done)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     const struct ul_plan_step *step = &c->problem->steps[at->step];
@@ -485,15 +446,16 @@ static enum ul_status run_replay(struct checker *c, uint32_t p, const uint8_t *d
         UL_TRY(read_check(c, p, substep->reads[i], c->wanted[at->step][index + i]));
     for (uint32_t i = 0; i < substep->write_count; i++) {
         uint32_t value = substep->writes[i];
-        if (contains(substep->writes, i, value))
+        if (ul_checker_has(substep->writes, i, value))
             continue;
-        UL_TRY(write_check(c, p, value, contains(substep->reads, substep->read_count, value)));
+        UL_TRY(
+            write_check(c, p, value, ul_checker_has(substep->reads, substep->read_count, value)));
     }
     return UL_OK;
 }
 
 /* A save reads the copy that steps see, a load the newest one in the other space. */
-static enum ul_status transfer_replay(struct checker *c, uint32_t p)
+static enum ul_status transfer_replay(struct ul_checker *c, uint32_t p)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     bool saves = at->kind == UL_PLAN_SAVE;
@@ -517,7 +479,7 @@ static enum ul_status transfer_replay(struct checker *c, uint32_t p)
 }
 
 /* What is there before position 0. */
-static enum ul_status start_replay(struct checker *c, uint32_t v)
+static enum ul_status start_replay(struct ul_checker *c, uint32_t v)
 {
     const struct ul_plan *plan = c->plan;
     const struct ul_plan_value *value = &c->problem->values[v];
@@ -538,7 +500,7 @@ static enum ul_status start_replay(struct checker *c, uint32_t v)
     return UL_OK;
 }
 
-static enum ul_status end_replay(const struct checker *c, uint32_t v)
+static enum ul_status end_replay(const struct ul_checker *c, uint32_t v)
 {
     const struct ul_plan_value *value = &c->problem->values[v];
     uint32_t r = c->current[v];
@@ -555,7 +517,7 @@ static enum ul_status end_replay(const struct checker *c, uint32_t v)
     return UL_OK;
 }
 
-static enum ul_status replay_check(struct checker *c)
+static enum ul_status replay_check(struct ul_checker *c)
 {
     uint8_t *done = ul_arena_alloc(c->scratch, c->problem->step_count);
     for (uint32_t v = 0; v < c->problem->value_count; v++)
@@ -579,7 +541,7 @@ static enum ul_status replay_check(struct checker *c)
 
 /* What a position touches and a loop around it needs in other rounds too lives through the loop;
  * what an entry leaves for other calls, always, and as one copy. */
-static enum ul_status touch_in_region(const struct checker *c, const struct ul_plan_range *range,
+static enum ul_status touch_in_region(const struct ul_checker *c, const struct ul_plan_range *range,
                                       uint32_t region)
 {
     enum ul_plan_region_kind kind = c->problem->regions[region].kind;
@@ -599,7 +561,7 @@ static enum ul_status touch_in_region(const struct checker *c, const struct ul_p
     return UL_OK;
 }
 
-static enum ul_status touch_check(const struct checker *c, uint32_t p, uint32_t value)
+static enum ul_status touch_check(const struct ul_checker *c, uint32_t p, uint32_t value)
 {
     const struct ul_plan *plan = c->plan;
     const struct ul_plan_range *range = NULL;
@@ -614,7 +576,7 @@ static enum ul_status touch_check(const struct checker *c, uint32_t p, uint32_t 
     return UL_OK;
 }
 
-static enum ul_status touches_check(const struct checker *c)
+static enum ul_status touches_check(const struct ul_checker *c)
 {
     for (uint32_t p = 0; p < c->plan->position_count; p++) {
         if (!is_run(c, p))
@@ -640,7 +602,7 @@ static enum ul_status touches_check(const struct checker *c)
 
 /* ---- Bytes ---- */
 
-static enum ul_status alias_check(const struct checker *c, uint32_t r)
+static enum ul_status alias_check(const struct ul_checker *c, uint32_t r)
 {
     const struct ul_plan_range *to = &c->plan->ranges[r];
     if (to->alias == UL_PLAN_NONE)
@@ -656,9 +618,10 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
     if (p < c->plan->position_count && is_run(c, p) && c->until[p] == p) {
         const struct ul_plan_substep *substep = substep_of(c, p);
         for (uint32_t i = 0; i < substep->in_place_count; i++)
-            option = option || (substep->in_place[i].output == to->value &&
-                                substep->in_place[i].input == from->value &&
-                                !contains(substep->writes, substep->write_count, from->value));
+            option =
+                option || (substep->in_place[i].output == to->value &&
+                           substep->in_place[i].input == from->value &&
+                           !ul_checker_has(substep->writes, substep->write_count, from->value));
     }
     const struct ul_plan_value *input = &c->problem->values[from->value];
     bool newest = to->alias == c->current[from->value];
@@ -683,7 +646,7 @@ static enum ul_status alias_check(const struct checker *c, uint32_t r)
 /* The sweep below sees what a handover leaves from the position after it on: two outputs in place
  * of one input would overwrite each other at the position itself, and never meet there if one of
  * them is not used later. */
-static enum ul_status aliases_check(const struct checker *c)
+static enum ul_status aliases_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
     uint32_t *taker = UL_NEW_ARRAY(c->scratch, uint32_t, plan->range_count);
@@ -717,14 +680,8 @@ static int entry_compare(const void *a, const void *b)
     return x->range < y->range ? -1 : x->range > y->range;
 }
 
-static uint64_t padded(const struct checker *c, uint32_t r)
-{
-    uint64_t mask = c->plan->alignment_bytes - 1;
-    return (c->plan->ranges[r].size_bytes + mask) & ~mask;
-}
-
 /* Index of the first live range at or above `offset`. */
-static uint32_t live_find(const struct checker *c, const uint32_t *live, uint32_t count,
+static uint32_t live_find(const struct ul_checker *c, const uint32_t *live, uint32_t count,
                           uint64_t offset)
 {
     uint32_t low = 0;
@@ -738,16 +695,18 @@ static uint32_t live_find(const struct checker *c, const uint32_t *live, uint32_
     return low;
 }
 
-static enum ul_status live_insert(const struct checker *c, uint32_t *live, uint32_t *count,
+static enum ul_status live_insert(const struct ul_checker *c, uint32_t *live, uint32_t *count,
                                   uint32_t r)
 {
     const struct ul_plan_range *range = &c->plan->ranges[r];
     uint32_t at = live_find(c, live, *count, range->offset_bytes);
     uint32_t clash = UL_PLAN_NONE;
-    if (at < *count && c->plan->ranges[live[at]].offset_bytes < range->offset_bytes + padded(c, r))
+    if (at < *count &&
+        c->plan->ranges[live[at]].offset_bytes < range->offset_bytes + ul_checker_range_bytes(c, r))
         clash = live[at];
     if (at > 0 &&
-        c->plan->ranges[live[at - 1]].offset_bytes + padded(c, live[at - 1]) > range->offset_bytes)
+        c->plan->ranges[live[at - 1]].offset_bytes + ul_checker_range_bytes(c, live[at - 1]) >
+            range->offset_bytes)
         clash = live[at - 1];
     if (clash != UL_PLAN_NONE)
         FAIL(c, "ranges %u (%s) and %u (%s) overlap at position %u.", clash,
@@ -760,7 +719,7 @@ static enum ul_status live_insert(const struct checker *c, uint32_t *live, uint3
 }
 
 /* A range in place of another occupies bytes of its own from the position after the handover. */
-static enum ul_status space_sweep(const struct checker *c, uint32_t space, struct entry *begins,
+static enum ul_status space_sweep(const struct ul_checker *c, uint32_t space, struct entry *begins,
                                   struct entry *ends, uint32_t *live)
 {
     uint32_t count = 0;
@@ -789,7 +748,7 @@ static enum ul_status space_sweep(const struct checker *c, uint32_t space, struc
     return UL_OK;
 }
 
-static enum ul_status bytes_check(const struct checker *c)
+static enum ul_status bytes_check(const struct ul_checker *c)
 {
     const struct ul_plan *plan = c->plan;
     struct entry *begins = UL_NEW_ARRAY(c->scratch, struct entry, plan->range_count);
@@ -800,8 +759,9 @@ static enum ul_status bytes_check(const struct checker *c)
         UL_TRY(space_sweep(c, space, begins, ends, live));
         uint64_t top = 0;
         for (uint32_t r = 0; r < plan->range_count; r++) {
-            if (plan->ranges[r].space == space && plan->ranges[r].offset_bytes + padded(c, r) > top)
-                top = plan->ranges[r].offset_bytes + padded(c, r);
+            if (plan->ranges[r].space == space &&
+                plan->ranges[r].offset_bytes + ul_checker_range_bytes(c, r) > top)
+                top = plan->ranges[r].offset_bytes + ul_checker_range_bytes(c, r);
         }
         if (top != plan->reserved_bytes[space])
             FAIL(c, "space %u: reserves %llu bytes, but its ranges need %llu.", space,
@@ -813,212 +773,10 @@ static enum ul_status bytes_check(const struct checker *c)
     return UL_OK;
 }
 
-/* ---- Sums ---- */
-
-static enum ul_status live_sum_check(const struct checker *c)
-{
-    const struct ul_plan *plan = c->plan;
-    uint64_t *delta = UL_NEW_ARRAY(c->scratch, uint64_t, (uint64_t)c->length + 1);
-    for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
-        if (range->space != 0 || begin >= range->end)
-            continue;
-        delta[begin] += padded(c, r);
-        delta[range->end] -= padded(c, r);
-    }
-    uint64_t sum = 0, max = 0;
-    uint32_t peak = 0;
-    for (uint32_t p = 0; p < c->length; p++) {
-        sum += delta[p];
-        if (sum > max) {
-            max = sum;
-            peak = p;
-        }
-    }
-    if (max != plan->order_lower_bound_bytes || peak != plan->peak_position)
-        FAIL(c, "the largest live sum is %llu at position %u, not %llu at %u.",
-             (unsigned long long)max, peak, (unsigned long long)plan->order_lower_bound_bytes,
-             plan->peak_position);
-    return UL_OK;
-}
-
-static enum ul_status rows_check(const struct checker *c)
-{
-    const struct ul_plan *plan = c->plan;
-    uint64_t by_class[UL_PLAN_CLASS_COUNT] = {0};
-    uint64_t alignment = 0, total = plan->rows.holes_bytes + plan->rows.alignment_bytes;
-    for (uint32_t r = 0; r < plan->range_count; r++) {
-        const struct ul_plan_range *range = &plan->ranges[r];
-        bool handover = range->alias != UL_PLAN_NONE && range->begin == plan->peak_position;
-        if (range->space != 0 || plan->peak_position < range->begin ||
-            plan->peak_position >= range->end)
-            continue;
-        const struct ul_plan_range *bytes = handover ? &plan->ranges[range->alias] : range;
-        by_class[range->class] += bytes->size_bytes;
-        alignment += padded(c, (uint32_t)(bytes - plan->ranges)) - bytes->size_bytes;
-        if (handover) {
-            by_class[bytes->class] -= bytes->size_bytes;
-            alignment -= padded(c, range->alias) - bytes->size_bytes;
-        }
-    }
-    bool same = alignment == plan->rows.alignment_bytes;
-    for (uint32_t k = 0; k < UL_PLAN_CLASS_COUNT; k++) {
-        same = same && by_class[k] == plan->rows.class_bytes[k];
-        total += plan->rows.class_bytes[k];
-    }
-    if (!same || total != plan->reserved_bytes[0])
-        FAIL(c, "the rows do not add up to what is reserved.");
-    return UL_OK;
-}
-
-/* What a position takes by itself: a run at its first substep, a transfer by the other space. */
-static uint64_t duration_of(const struct checker *c, const struct ul_plan_position *at)
-{
-    uint64_t scaled, rate;
-    if (at->kind == UL_PLAN_RUN)
-        return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
-    rate = at->kind == UL_PLAN_WAIT ? 0 : c->problem->spaces[at->space].bandwidth_mb;
-    if (rate == 0)
-        return 0;
-    if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
-        scaled = UINT64_MAX;
-    return scaled / rate;
-}
-
-/* When the last position of stream 0 ends. */
-static uint64_t finish_of(const struct checker *c)
-{
-    uint64_t *end = UL_NEW_ARRAY(c->scratch, uint64_t, c->plan->position_count);
-    uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
-    for (uint32_t p = 0; p < c->plan->position_count; p++) {
-        const struct ul_plan_position *at = &c->plan->positions[p];
-        uint64_t begin = stream_end[0];
-        if (stream_end[at->stream] > begin)
-            begin = stream_end[at->stream];
-        if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
-            begin = end[at->awaited];
-        if (!ul_size_add(begin, duration_of(c, at), &end[p]))
-            end[p] = UINT64_MAX;
-        stream_end[at->stream] = end[p];
-    }
-    return stream_end[0];
-}
-
-static enum ul_status cost_check(const struct checker *c)
-{
-    uint64_t cost = finish_of(c), base = 0;
-    for (uint32_t s = 0; s < c->problem->step_count; s++) {
-        const struct ul_plan_step *step = &c->problem->steps[s];
-        uint64_t min = UINT64_MAX;
-        for (uint32_t a = 0; a < step->alternative_count; a++)
-            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
-        base += min;
-    }
-    if (c->problem->base_cost != 0)
-        base = c->problem->base_cost;
-    if (cost != c->plan->cost || base != c->plan->base_cost)
-        FAIL(c, "the costs do not add up.");
-    if (c->plan->cost_bound == 0)
-        return UL_OK;
-    if (c->plan->fits && c->plan->cost_bound > cost)
-        FAIL(c, "the bound of the cost is above the cost.");
-    if (c->plan->optimal && !(c->plan->fits && c->plan->cost_bound == cost))
-        FAIL(c, "\"optimal\" contradicts the cost and its bound.");
-    return UL_OK;
-}
-
-/* ---- The bound over all plans ---- */
-
-static uint64_t rounded(const struct checker *c, uint64_t size_bytes)
-{
-    uint64_t mask = c->plan->alignment_bytes - 1;
-    return (size_bytes + mask) & ~mask;
-}
-
-/* Whether a value is counted where a part touches it: outputs that may lie in an input are free,
- * what always lives is counted elsewhere, and so is what the part has touched before. */
-static bool counts_in_substep(const struct checker *c, const struct ul_plan_substep *substep,
-                              uint32_t touched)
-{
-    bool is_read = touched < substep->read_count;
-    uint32_t value =
-        is_read ? substep->reads[touched] : substep->writes[touched - substep->read_count];
-    const struct ul_plan_value *v = &c->problem->values[value];
-    if (v->space != 0 || v->persistent)
-        return false;
-    for (uint32_t i = 0; i < substep->in_place_count; i++) {
-        if (substep->in_place[i].output == value)
-            return false;
-    }
-    if (is_read)
-        return !contains(substep->reads, touched, value);
-    return !contains(substep->reads, substep->read_count, value) &&
-           !contains(substep->writes, touched - substep->read_count, value);
-}
-
-static uint64_t substep_bytes(const struct checker *c, const struct ul_plan_substep *substep)
-{
-    uint64_t bytes = substep->scratch_space == 0 ? rounded(c, substep->scratch_bytes) : 0;
-    for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
-        uint32_t value =
-            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
-        if (counts_in_substep(c, substep, i))
-            bytes += rounded(c, c->problem->values[value].size_bytes);
-    }
-    return bytes;
-}
-
-/* All that is there when an entry (the root, if there is none) begins, or when it ends. */
-static uint64_t ends_bytes(const struct checker *c, uint64_t *always)
-{
-    uint64_t bytes = 0;
-    *always = 0;
-    for (uint32_t r = 0; r < c->problem->region_count; r++) {
-        uint64_t start = 0, end = 0;
-        for (uint32_t i = 0; i < c->problem->value_count && entry_of(c, r) == r; i++) {
-            const struct ul_plan_value *v = &c->problem->values[i];
-            uint64_t size = v->space == 0 ? rounded(c, v->size_bytes) : 0;
-            *always += r == 0 && v->persistent ? size : 0;
-            if (c->entry[i] != r || v->persistent)
-                continue;
-            start += v->live_from_start ? size : 0;
-            end += v->live_to_end ? size : 0;
-        }
-        bytes = start > bytes ? start : bytes;
-        bytes = end > bytes ? end : bytes;
-    }
-    return bytes;
-}
-
-/* What the neediest step touches, done the least needy way, beside all that is persistent; or all
- * inputs, or all outputs. */
-static enum ul_status bound_check(const struct checker *c)
-{
-    uint64_t always, bound = ends_bytes(c, &always);
-    for (uint32_t s = 0; s < c->problem->step_count; s++) {
-        const struct ul_plan_step *step = &c->problem->steps[s];
-        uint64_t min = UINT64_MAX;
-        for (uint32_t a = 0; a < step->alternative_count; a++) {
-            uint64_t max = 0;
-            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
-                uint64_t bytes = substep_bytes(c, &step->alternatives[a].substeps[i]);
-                max = bytes > max ? bytes : max;
-            }
-            min = max < min ? max : min;
-        }
-        bound = min > bound ? min : bound;
-    }
-    if (c->plan->lower_bound_bytes != always + bound)
-        FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
-             (unsigned long long)c->plan->lower_bound_bytes);
-    return UL_OK;
-}
-
 enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *problem,
                              const struct ul_plan *plan, struct ul_diag *diag)
 {
-    struct checker c = {.problem = problem, .plan = plan, .scratch = scratch, .diag = diag};
+    struct ul_checker c = {.problem = problem, .plan = plan, .scratch = scratch, .diag = diag};
     c.length = plan->position_count > 0 ? plan->position_count : 1;
     if (plan->space_count != problem->space_count || plan->alignment_bytes == 0 ||
         (plan->alignment_bytes & (plan->alignment_bytes - 1)) != 0 ||
@@ -1031,8 +789,8 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     c.begun = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
     c.entry = UL_NEW_ARRAY(scratch, uint32_t, problem->value_count);
     c.until = UL_NEW_ARRAY(scratch, uint32_t, plan->position_count);
-    c.readers = UL_NEW_ARRAY(scratch, struct use, plan->range_count);
-    c.writers = UL_NEW_ARRAY(scratch, struct use, plan->range_count);
+    c.readers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);
+    c.writers = UL_NEW_ARRAY(scratch, struct ul_checker_use, plan->range_count);
     c.first = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     c.last = UL_NEW_ARRAY(scratch, uint32_t, problem->region_count);
     UL_TRY(positions_check(&c));
@@ -1043,8 +801,5 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     UL_TRY(replay_check(&c));
     UL_TRY(touches_check(&c));
     UL_TRY(bytes_check(&c));
-    UL_TRY(live_sum_check(&c));
-    UL_TRY(rows_check(&c));
-    UL_TRY(cost_check(&c));
-    return bound_check(&c);
+    return ul_checker_sums(&c);
 }

@@ -136,7 +136,7 @@ enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t 
 enum ul_status ul_positions_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                   struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
 
-/* check.c: shares no code with the rest of the folder. */
+/* check.c, check_sums.c: share no code with the rest of the folder. */
 
 /* Replays the plan symbolically: every step runs, after what it needs, and finds the right value
  * in its bytes; nothing overlaps or exceeds its space; the sums add up. UL_MISMATCH otherwise,

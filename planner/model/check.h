@@ -1,0 +1,45 @@
+/* What the files of the checker share, and nobody else. */
+#ifndef UL_PLANNER_MODEL_CHECK_H
+#define UL_PLANNER_MODEL_CHECK_H
+
+#include "planner/model/plan.h"
+
+/* A use that may go on up to the position before `done`; only its own stream comes after it. */
+struct ul_checker_use {
+    uint32_t done;
+    uint32_t stream; /* UL_PLAN_NONE: several */
+};
+
+struct ul_checker {
+    const struct ul_problem *problem;
+    const struct ul_plan *plan;
+    struct ul_arena *scratch;
+    struct ul_diag *diag;
+    uint32_t length;    /* positions, at least 1 */
+    uint64_t *expected; /* per value: sum of keys of its writers so far, in file order */
+    uint64_t **wanted;  /* per step, per distinct read in order of substeps: the sum it must see */
+    uint64_t *content;  /* per range */
+    uint32_t *current;  /* per value: its newest range in its own space, or UL_PLAN_NONE */
+    uint32_t *begun;    /* per value: the first of its ranges that is still to begin */
+    uint32_t *until;    /* per position: the last one beside which it may run */
+    uint32_t *entry;    /* per value: the entry that alone touches it, or 0 */
+    struct ul_checker_use *readers,
+        *writers;           /* per range: the last that used it from another stream */
+    uint32_t *first, *last; /* per region: positions [first, last) */
+};
+
+#define FAIL(c, ...) return ul_diag_set((c)->diag, UL_MISMATCH, __VA_ARGS__)
+
+/* check_sums.c */
+
+bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
+/* The entry around a region, or the root. */
+uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region);
+/* A size, and that of a range, up to a multiple of the plan's alignment. */
+uint64_t ul_checker_round(const struct ul_checker *c, uint64_t size_bytes);
+uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range);
+/* Whether what the plan says of its bytes, cost and bound is so; its ranges are known to be well
+ * formed. */
+enum ul_status ul_checker_sums(const struct ul_checker *c) UL_MUST_CHECK;
+
+#endif

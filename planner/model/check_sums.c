@@ -1,0 +1,234 @@
+/* The checker's second half: the sums, the costs and the bound that a plan says of itself. */
+#include "planner/model/check.h"
+
+bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
+uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
+{
+    while (region != 0 && c->problem->regions[region].kind != UL_PLAN_ENTRY)
+        region = c->problem->regions[region].parent;
+    return region;
+}
+
+uint64_t ul_checker_round(const struct ul_checker *c, uint64_t size_bytes)
+{
+    uint64_t mask = c->plan->alignment_bytes - 1;
+    return (size_bytes + mask) & ~mask;
+}
+
+uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range)
+{
+    return ul_checker_round(c, c->plan->ranges[range].size_bytes);
+}
+
+/* ---- Bytes ---- */
+
+static enum ul_status live_sum_check(const struct ul_checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint64_t *delta = UL_NEW_ARRAY(c->scratch, uint64_t, (uint64_t)c->length + 1);
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        uint32_t begin = range->begin + (range->alias != UL_PLAN_NONE);
+        if (range->space != 0 || begin >= range->end)
+            continue;
+        delta[begin] += ul_checker_range_bytes(c, r);
+        delta[range->end] -= ul_checker_range_bytes(c, r);
+    }
+    uint64_t sum = 0, max = 0;
+    uint32_t peak = 0;
+    for (uint32_t p = 0; p < c->length; p++) {
+        sum += delta[p];
+        if (sum > max) {
+            max = sum;
+            peak = p;
+        }
+    }
+    if (max != plan->order_lower_bound_bytes || peak != plan->peak_position)
+        FAIL(c, "the largest live sum is %llu at position %u, not %llu at %u.",
+             (unsigned long long)max, peak, (unsigned long long)plan->order_lower_bound_bytes,
+             plan->peak_position);
+    return UL_OK;
+}
+
+static enum ul_status rows_check(const struct ul_checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint64_t by_class[UL_PLAN_CLASS_COUNT] = {0};
+    uint64_t alignment = 0, total = plan->rows.holes_bytes + plan->rows.alignment_bytes;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        bool handover = range->alias != UL_PLAN_NONE && range->begin == plan->peak_position;
+        if (range->space != 0 || plan->peak_position < range->begin ||
+            plan->peak_position >= range->end)
+            continue;
+        const struct ul_plan_range *bytes = handover ? &plan->ranges[range->alias] : range;
+        by_class[range->class] += bytes->size_bytes;
+        alignment +=
+            ul_checker_range_bytes(c, (uint32_t)(bytes - plan->ranges)) - bytes->size_bytes;
+        if (handover) {
+            by_class[bytes->class] -= bytes->size_bytes;
+            alignment -= ul_checker_range_bytes(c, range->alias) - bytes->size_bytes;
+        }
+    }
+    bool same = alignment == plan->rows.alignment_bytes;
+    for (uint32_t k = 0; k < UL_PLAN_CLASS_COUNT; k++) {
+        same = same && by_class[k] == plan->rows.class_bytes[k];
+        total += plan->rows.class_bytes[k];
+    }
+    if (!same || total != plan->reserved_bytes[0])
+        FAIL(c, "the rows do not add up to what is reserved.");
+    return UL_OK;
+}
+
+/* What a position takes by itself: a run at its first substep, a transfer by the other space. */
+static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
+{
+    uint64_t scaled, rate;
+    if (at->kind == UL_PLAN_RUN)
+        return at->substep > 0 ? 0 : c->problem->steps[at->step].alternatives[at->alternative].cost;
+    rate = at->kind == UL_PLAN_WAIT ? 0 : c->problem->spaces[at->space].bandwidth_mb;
+    if (rate == 0)
+        return 0;
+    if (!ul_size_mul(c->problem->values[at->value].size_bytes, 1000, &scaled))
+        scaled = UINT64_MAX;
+    return scaled / rate;
+}
+
+/* When the last position of stream 0 ends. */
+static uint64_t finish_of(const struct ul_checker *c)
+{
+    uint64_t *end = UL_NEW_ARRAY(c->scratch, uint64_t, c->plan->position_count);
+    uint64_t stream_end[UL_LIMIT_STREAMS] = {0};
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_position *at = &c->plan->positions[p];
+        uint64_t begin = stream_end[0];
+        if (stream_end[at->stream] > begin)
+            begin = stream_end[at->stream];
+        if (at->kind == UL_PLAN_WAIT && end[at->awaited] > begin)
+            begin = end[at->awaited];
+        if (!ul_size_add(begin, duration_of(c, at), &end[p]))
+            end[p] = UINT64_MAX;
+        stream_end[at->stream] = end[p];
+    }
+    return stream_end[0];
+}
+
+static enum ul_status cost_check(const struct ul_checker *c)
+{
+    uint64_t cost = finish_of(c), base = 0;
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        uint64_t min = UINT64_MAX;
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
+        base += min;
+    }
+    if (c->problem->base_cost != 0)
+        base = c->problem->base_cost;
+    if (cost != c->plan->cost || base != c->plan->base_cost)
+        FAIL(c, "the costs do not add up.");
+    if (c->plan->cost_bound == 0)
+        return UL_OK;
+    if (c->plan->fits && c->plan->cost_bound > cost)
+        FAIL(c, "the bound of the cost is above the cost.");
+    if (c->plan->optimal && !(c->plan->fits && c->plan->cost_bound == cost))
+        FAIL(c, "\"optimal\" contradicts the cost and its bound.");
+    return UL_OK;
+}
+
+/* ---- The bound over all plans ---- */
+
+/* Whether a value is counted where a part touches it: outputs that may lie in an input are free,
+ * what always lives is counted elsewhere, and so is what the part has touched before. */
+static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_substep *substep,
+                              uint32_t touched)
+{
+    bool is_read = touched < substep->read_count;
+    uint32_t value =
+        is_read ? substep->reads[touched] : substep->writes[touched - substep->read_count];
+    const struct ul_plan_value *v = &c->problem->values[value];
+    if (v->space != 0 || v->persistent)
+        return false;
+    for (uint32_t i = 0; i < substep->in_place_count; i++) {
+        if (substep->in_place[i].output == value)
+            return false;
+    }
+    if (is_read)
+        return !ul_checker_has(substep->reads, touched, value);
+    return !ul_checker_has(substep->reads, substep->read_count, value) &&
+           !ul_checker_has(substep->writes, touched - substep->read_count, value);
+}
+
+static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep)
+{
+    uint64_t bytes = substep->scratch_space == 0 ? ul_checker_round(c, substep->scratch_bytes) : 0;
+    for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
+        uint32_t value =
+            i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
+        if (counts_in_substep(c, substep, i))
+            bytes += ul_checker_round(c, c->problem->values[value].size_bytes);
+    }
+    return bytes;
+}
+
+/* All that is there when an entry (the root, if there is none) begins, or when it ends. */
+static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
+{
+    uint64_t bytes = 0;
+    *always = 0;
+    for (uint32_t r = 0; r < c->problem->region_count; r++) {
+        uint64_t start = 0, end = 0;
+        for (uint32_t i = 0; i < c->problem->value_count && ul_checker_entry(c, r) == r; i++) {
+            const struct ul_plan_value *v = &c->problem->values[i];
+            uint64_t size = v->space == 0 ? ul_checker_round(c, v->size_bytes) : 0;
+            *always += r == 0 && v->persistent ? size : 0;
+            if (c->entry[i] != r || v->persistent)
+                continue;
+            start += v->live_from_start ? size : 0;
+            end += v->live_to_end ? size : 0;
+        }
+        bytes = start > bytes ? start : bytes;
+        bytes = end > bytes ? end : bytes;
+    }
+    return bytes;
+}
+
+/* What the neediest step touches, done the least needy way, beside all that is persistent; or all
+ * inputs, or all outputs. */
+static enum ul_status bound_check(const struct ul_checker *c)
+{
+    uint64_t always, bound = ends_bytes(c, &always);
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        const struct ul_plan_step *step = &c->problem->steps[s];
+        uint64_t min = UINT64_MAX;
+        for (uint32_t a = 0; a < step->alternative_count; a++) {
+            uint64_t max = 0;
+            for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
+                uint64_t bytes = substep_bytes(c, &step->alternatives[a].substeps[i]);
+                max = bytes > max ? bytes : max;
+            }
+            min = max < min ? max : min;
+        }
+        bound = min > bound ? min : bound;
+    }
+    if (c->plan->lower_bound_bytes != always + bound)
+        FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
+             (unsigned long long)c->plan->lower_bound_bytes);
+    return UL_OK;
+}
+
+enum ul_status ul_checker_sums(const struct ul_checker *c)
+{
+    UL_TRY(live_sum_check(c));
+    UL_TRY(rows_check(c));
+    UL_TRY(cost_check(c));
+    return bound_check(c);
+}
