@@ -29,6 +29,8 @@ enum ul_op_flag {
     UL_OP_GROWS = 1u << 9,     /* its results easily leave the range of f16 where inputs do not */
     UL_OP_MULTIPLIES = 1u << 10, /* adds up products of inputs 0 and 1: libraries and tensor cores
                                     want both stored alike */
+    UL_OP_POINTWISE = 1u << 11,  /* what has the output's shape is read at the output's index alone:
+                                    of elementwise ones that is so anyway */
     UL_OP_RESHAPES = 1u << 12,   /* the elements of input 0 in their order, in other dimensions */
     UL_OP_JOINS = 1u << 13       /* its inputs side by side; each may lie in the output already */
 };

@@ -14,7 +14,7 @@
  * Left undone: choosing single operands; layouts that would make slices dense. */
 #include "ir/op.h"
 #include "ir/view.h"
-#include "passes/passes_internal.h"
+#include "passes/steps.h"
 
 #include <string.h>
 
@@ -85,7 +85,7 @@ static uint64_t lay_out(struct concat *concat)
     }
     ul_views_compute(graph, &concat->order, concat->needs, concat->fixed,
                      !ul_pass_is_disabled(concat->pass, "views"));
-    uint64_t peak = ul_live_peak(graph, &concat->order, &concat->scratch);
+    uint64_t peak = ul_steps_peak_bytes(graph, &concat->scratch);
     ul_arena_reset(&concat->scratch);
     return peak;
 }
@@ -105,9 +105,12 @@ static void choose(struct concat *concat)
     bool *alone = UL_NEW_ARRAY(concat->pass->scratch, bool, concat->count);
     if (concat->count > 0)
         memcpy(alone, concat->enabled, concat->count * sizeof *alone);
-    for (uint32_t c = 0; c < concat->count; c++)
+    bool all = single;
+    for (uint32_t c = 0; c < concat->count; c++) {
+        all = all && concat->enabled[c];
         concat->enabled[c] = true;
-    if (lay_out(concat) > best) {
+    }
+    if (!all && lay_out(concat) > best) {
         if (concat->count > 0)
             memcpy(concat->enabled, alone, concat->count * sizeof *alone);
         (void)lay_out(concat);

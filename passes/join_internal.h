@@ -2,7 +2,7 @@
 #ifndef UL_JOIN_INTERNAL_H
 #define UL_JOIN_INTERNAL_H
 
-#include "passes/passes_internal.h"
+#include "passes/steps.h"
 
 enum { UL_JOIN_PARTS = 16 }; /* of a set, at most */
 
@@ -39,13 +39,10 @@ struct ul_join {
 /* What the rows behind make of a graph. */
 struct ul_join_future {
     struct ul_graph graph;
-    struct ul_node_list order;
-    struct ul_live live;
-    uint64_t *need_bytes; /* per position: the live sum and the scratch of the library's call */
+    struct ul_steps steps;
+    struct ul_live *live; /* with the scratch of the library's calls */
     uint64_t peak_bytes;
     uint32_t call_count;
-    bool *is_call;         /* per node */
-    uint32_t *group_sizes; /* per group */
 };
 enum ul_status ul_join_dry_run(const struct ul_join *join,
                                struct ul_join_future *future) UL_MUST_CHECK;

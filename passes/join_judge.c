@@ -12,51 +12,30 @@
 
 /* ---- What will be ---- */
 
-/* Nodes [begin, end) of the order are one step: its call, if it is one. */
-static void find_call(const struct ul_pass *pass, struct ul_join_future *future, uint32_t begin,
-                      uint32_t end, const bool *escapes)
-{
-    const struct ul_passes_options *options = pass->options;
-    const ul_node_id *nodes = &future->order.nodes[begin];
-    uint32_t position = future->live.positions[nodes[0]];
-    uint64_t scratch_bytes = 0;
-    if (ul_node_is_view(&future->graph, nodes[0]) ||
-        !options->is_call(options->library, &future->graph, nodes, end - begin, escapes,
-                          &scratch_bytes))
-        return;
-    future->call_count++;
-    future->need_bytes[position] = ul_size_add_or_die(future->need_bytes[position], scratch_bytes);
-    for (uint32_t n = begin; n < end; n++)
-        future->is_call[future->order.nodes[n]] = true;
-}
-
 enum ul_status ul_join_dry_run(const struct ul_join *join, struct ul_join_future *future)
 {
     const struct ul_pass *pass = join->pass;
-    struct ul_graph *graph = &future->graph;
     *future = (struct ul_join_future){.peak_bytes = 0};
-    UL_TRY(ul_pass_dry_run(pass, pass->graph, graph));
-    future->order = ul_edit_all_nodes(graph, pass->scratch);
-    ul_live_find(graph, &future->order, NULL, pass->scratch, &future->live);
-    future->need_bytes = ul_arena_copy(pass->scratch, future->live.sums_bytes,
-                                       future->live.position_count * sizeof(uint64_t));
-    future->is_call = UL_NEW_ARRAY(pass->scratch, bool, graph->node_count);
-    future->group_sizes = UL_NEW_ARRAY(pass->scratch, uint32_t, graph->node_count);
-    const bool *escapes = ul_live_escapes(graph, &future->order, pass->scratch);
-    for (uint32_t begin = 0, end; begin < future->order.count; begin = end) {
-        uint32_t group = graph->nodes[future->order.nodes[begin]].group;
-        for (end = begin + 1; group != UL_NONE && end < future->order.count &&
-                              graph->nodes[future->order.nodes[end]].group == group;)
-            end++;
-        if (group != UL_NONE)
-            future->group_sizes[group] += end - begin;
-        if (pass->options->is_call != NULL)
-            find_call(pass, future, begin, end, escapes);
-    }
-    for (uint32_t p = 0; p < future->live.position_count; p++)
-        if (future->need_bytes[p] > future->peak_bytes)
-            future->peak_bytes = future->need_bytes[p];
+    UL_TRY(ul_pass_dry_run(pass, pass->graph, &future->graph));
+    ul_steps_init(&future->steps, &future->graph, NULL, pass->options, pass->scratch);
+    future->live = ul_steps_live(&future->steps);
+    future->peak_bytes = ul_live_bytes(future->live, ul_live_peak(future->live));
+    for (uint32_t s = 0; s < future->steps.step_count; s++)
+        future->call_count += future->steps.steps[s].is_call;
     return UL_OK;
+}
+
+/* The step that computes the node, or NULL. */
+static const struct ul_step *step_of(const struct ul_join_future *future, ul_node_id node)
+{
+    uint32_t step = future->steps.step_of[node];
+    return step == UL_NONE ? NULL : &future->steps.steps[step];
+}
+
+static bool is_call(const struct ul_join_future *future, ul_node_id node)
+{
+    const struct ul_step *step = step_of(future, node);
+    return step != NULL && step->is_call;
 }
 
 /* ---- Judging ---- */
@@ -71,8 +50,8 @@ struct judge {
 
 static uint32_t group_size(const struct ul_join_future *future, ul_node_id node)
 {
-    uint32_t group = future->graph.nodes[node].group;
-    return group == UL_NONE ? 1 : future->group_sizes[group];
+    const struct ul_step *step = step_of(future, node);
+    return step == NULL ? 1 : step->node_count;
 }
 
 /* More is computed with the product, or its sum, than those two. */
@@ -97,7 +76,7 @@ static void judge_part(const struct judge *judge, const struct ul_join_set *set,
                        struct ul_join_part *part, ul_value_id result)
 {
     if (is_fused(judge->before, part) ||
-        (judge->before->is_call[part->product] && !judge->after->is_call[set->product]) ||
+        (is_call(judge->before, part->product) && !is_call(judge->after, set->product)) ||
         !ul_node_is_view(&judge->after->graph, set->split) ||
         !same_storage(judge, part->result, result) ||
         !same_storage(judge, part->weight, set->weight) ||
@@ -124,9 +103,9 @@ static bool copies_more(const struct judge *judge, ul_node_id id, uint32_t input
 static void judge_readers(struct judge *judge)
 {
     const struct ul_graph *before = &judge->before->graph;
-    const struct ul_node_list *order = &judge->before->order;
-    for (uint32_t n = 0; n < order->count; n++) {
-        ul_node_id id = order->nodes[n];
+    struct ul_node_list order = ul_edit_all_nodes(before, judge->join->pass->scratch);
+    for (uint32_t n = 0; n < order.count; n++) {
+        ul_node_id id = order.nodes[n];
         const struct ul_node *node = &before->nodes[id];
         for (uint32_t i = 0; i < node->input_count; i++) {
             uint32_t s = node->inputs[i] == UL_NONE ? UL_NONE : judge->set_of[node->inputs[i]];
@@ -135,8 +114,9 @@ static void judge_readers(struct judge *judge)
             uint32_t p = judge->part_of[node->inputs[i]];
             if (copies_more(judge, id, i))
                 judge->join->sets[s].parts[p].leaves = true;
-            if (id < judge->node_count && judge->after->live.positions[id] > judge->set_ends[s])
-                judge->set_ends[s] = judge->after->live.positions[id];
+            uint32_t end = id < judge->node_count ? judge->after->steps.step_of[id] : UL_NONE;
+            if (end != UL_NONE && end > judge->set_ends[s])
+                judge->set_ends[s] = end;
             for (uint32_t k = 0; i == 0 && ul_node_is_view(before, id) && k < node->output_count;
                  k++) {
                 judge->set_of[node->outputs[k]] = s;
@@ -152,8 +132,8 @@ static void judge_bytes(const struct judge *judge)
     for (uint32_t s = 0; s < judge->join->set_count; s++) {
         struct ul_join_set *set = &judge->join->sets[s];
         bool needs_more = false;
-        for (uint32_t p = after->live.positions[set->product]; p <= judge->set_ends[s]; p++)
-            needs_more = needs_more || after->need_bytes[p] > judge->before->peak_bytes;
+        for (uint32_t p = after->steps.step_of[set->product]; p <= judge->set_ends[s]; p++)
+            needs_more = needs_more || ul_live_bytes(after->live, p) > judge->before->peak_bytes;
         for (uint32_t p = 0; needs_more && p < set->count; p++)
             set->parts[p].leaves = true;
     }
@@ -176,7 +156,7 @@ static bool is_explained(const struct judge *judge)
     for (uint32_t s = 0; s < judge->join->set_count; s++)
         fewer += judge->join->sets[s].count - 1;
     return after->peak_bytes <= before->peak_bytes &&
-           after->live.position_count + fewer <= before->live.position_count &&
+           after->steps.step_count + fewer <= before->steps.step_count &&
            after->call_count + fewer >= before->call_count;
 }
 

@@ -80,33 +80,4 @@ uint32_t *ul_views_needs(const struct ul_graph *graph, struct ul_arena *arena);
 void ul_views_compute(struct ul_graph *graph, const struct ul_node_list *order,
                       const uint32_t *needs, const bool *fixed, bool movements);
 
-/* live.c */
-
-/* Sums of bytes of base values alive at once, weights not counted: about what the planner finds for
- * this order before alignment, holes and scratch. Nodes of one group are one step, and what only
- * the group uses has no bytes. */
-struct ul_live {
-    uint32_t position_count;
-    uint32_t peak;        /* the first position of the largest sum */
-    uint64_t *sums_bytes; /* per position */
-    uint32_t *positions;  /* per node; a node without a kernel has that of what comes next */
-};
-/* Which bases may be taken over, by what the kernels of `graph` allow; holds for pieces of its
- * nodes as well. */
-struct ul_live_facts {
-    const struct ul_graph *graph;
-    const struct ul_split_facts *kernels;
-};
-/* `facts` NULL: elementwise nodes take over operands. */
-void ul_live_find(const struct ul_graph *graph, const struct ul_node_list *order,
-                  const struct ul_live_facts *facts, struct ul_arena *scratch,
-                  struct ul_live *found);
-/* Per value: is it read outside of the group that makes it? True of what no node makes and is read.
- */
-bool *ul_live_escapes(const struct ul_graph *graph, const struct ul_node_list *order,
-                      struct ul_arena *scratch);
-/* The largest of the sums. */
-uint64_t ul_live_peak(const struct ul_graph *graph, const struct ul_node_list *order,
-                      struct ul_arena *scratch);
-
 #endif

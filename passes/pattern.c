@@ -19,6 +19,7 @@
  * normalisation whose factors were multiplied out (x * a + (b - mean * a)). */
 #include "ir/infer.h"
 #include "passes/pattern_internal.h"
+#include "passes/steps.h"
 
 #include <math.h>
 #include <string.h>
@@ -282,8 +283,7 @@ static enum ul_status peak_of(const struct ul_pass *pass, const struct ul_graph 
 {
     struct ul_graph copy;
     UL_TRY(ul_pass_dry_run(pass, graph, &copy));
-    struct ul_node_list order = ul_edit_all_nodes(&copy, pass->scratch);
-    *peak_bytes = ul_live_peak(&copy, &order, pass->scratch);
+    *peak_bytes = ul_steps_peak_bytes(&copy, pass->scratch);
     return UL_OK;
 }
 

@@ -14,7 +14,7 @@
 #define UL_SPLIT_H
 
 #include "ir/split_rule.h"
-#include "passes/passes_internal.h"
+#include "passes/steps.h"
 
 /* "FIRST..LAST:AXIS:COUNT" as it was read. */
 struct ul_split {
@@ -50,9 +50,6 @@ enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *
                                    struct ul_split_chain *chain) UL_MUST_CHECK;
 /* Reads the split's axis and compares the number of pieces with what lies along it. */
 enum ul_status ul_split_set_axis(struct ul_pass *pass, struct ul_split_chain *chain) UL_MUST_CHECK;
-/* Nodes of one group, or a node alone: the end of the step that begins at nodes[begin]. */
-uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
-                           uint32_t begin);
 
 /* split_needed.c */
 

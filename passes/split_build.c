@@ -325,7 +325,7 @@ static enum ul_status build_piece(struct build *build, int64_t begin, int64_t en
     build->slice_count = build->node_count = 0;
     build->group_from = UL_NONE;
     for (uint32_t at = 0, after; at < chain->node_count; at = after) {
-        after = ul_split_step_end(graph, chain->nodes, chain->node_count, at);
+        after = ul_steps_end(graph, chain->nodes, chain->node_count, at);
         UL_TRY(copy_step(build, chain->nodes + at, after - at));
     }
     for (uint32_t i = 0; i < chain->output_count; i++) {

@@ -35,16 +35,6 @@ const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node)
     return NULL;
 }
 
-uint32_t ul_split_step_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
-                           uint32_t begin)
-{
-    uint32_t group = graph->nodes[nodes[begin]].group;
-    uint32_t end = begin + 1;
-    while (group != UL_NONE && end < count && graph->nodes[nodes[end]].group == group)
-        end++;
-    return end;
-}
-
 /* Calls for what a node or anything nested in it reads: whether one of the values is marked, or,
  * with `mark`, marks them all. */
 static bool visit_reads(const struct ul_graph *graph, ul_node_id id, bool *marks, bool mark)
@@ -88,7 +78,7 @@ static void mark_forward(struct ul_pass *pass, struct ul_split_chain *chain)
     bool *values = UL_NEW_ARRAY(pass->scratch, bool, graph->value_count);
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
         bool reached = false;
-        end = ul_split_step_end(graph, block->nodes, block->node_count, begin);
+        end = ul_steps_end(graph, block->nodes, block->node_count, begin);
         for (uint32_t n = begin; n < end; n++)
             reached = block->nodes[n] == chain->split->first ||
                       visit_reads(graph, block->nodes[n], values, false) || reached;
@@ -109,7 +99,7 @@ static void keep_backward(struct ul_pass *pass, struct ul_split_chain *chain)
     uint32_t step_count = 0;
     for (uint32_t begin = 0; begin < block->node_count; step_count++) {
         begins[step_count] = begin;
-        begin = ul_split_step_end(graph, block->nodes, block->node_count, begin);
+        begin = ul_steps_end(graph, block->nodes, block->node_count, begin);
     }
     begins[step_count] = block->node_count;
     for (uint32_t s = step_count; s-- > 0;) {

@@ -63,14 +63,24 @@ struct state {
     uint32_t text_count;
 };
 
-static struct ul_live find_live(const struct ul_split_search *search, const struct ul_graph *graph,
-                                struct ul_arena *scratch)
+/* The account of a graph with pieces, by what the kernels of the whole allow. */
+struct account {
+    struct ul_steps steps;
+    const struct ul_live *live;
+    uint32_t peak; /* step */
+    uint64_t peak_bytes;
+};
+
+static struct account find_account(const struct ul_split_search *search,
+                                   const struct ul_graph *graph, struct ul_arena *scratch)
 {
-    struct ul_live live;
-    struct ul_live_facts facts = {.graph = search->whole, .kernels = search->facts};
-    struct ul_node_list order = ul_edit_all_nodes(graph, scratch);
-    ul_live_find(graph, &order, &facts, scratch, &live);
-    return live;
+    struct account account;
+    struct ul_step_facts facts = {.graph = search->whole, .kernels = search->facts};
+    ul_steps_init(&account.steps, graph, &facts, NULL, scratch);
+    account.live = ul_steps_live(&account.steps);
+    account.peak = ul_live_peak(account.live);
+    account.peak_bytes = ul_live_bytes(account.live, account.peak);
+    return account;
 }
 
 /* ---- One split on a copy ---- */
@@ -103,12 +113,13 @@ static uint64_t extra_cost(const struct ul_split_search *search, const struct ul
 /* The sums at the pieces keep the target, and no other grows beyond the largest before. */
 static bool keeps_target(struct state *state, const struct ul_graph *graph)
 {
-    struct ul_live live = find_live(state->search, graph, &state->scratch);
+    struct account account = find_account(state->search, graph, &state->scratch);
     for (uint32_t n = state->graph.node_count; n < graph->node_count; n++) {
-        if (!ul_node_is_view(graph, n) && live.sums_bytes[live.positions[n]] > state->target_bytes)
+        uint32_t step = account.steps.step_of[n];
+        if (step != UL_NONE && ul_live_bytes(account.live, step) > state->target_bytes)
             return false;
     }
-    return live.sums_bytes[live.peak] <= state->live_bytes;
+    return account.peak_bytes <= state->live_bytes;
 }
 
 static const char *choice_text(const struct state *state, const struct choice *choice,
@@ -180,7 +191,7 @@ static bool find_steps(struct state *state, ul_node_id node)
     bool passed = false;
     state->first_count = state->last_count = 0;
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
-        end = ul_split_step_end(graph, block->nodes, block->node_count, begin);
+        end = ul_steps_end(graph, block->nodes, block->node_count, begin);
         bool here = false;
         for (uint32_t n = begin; n < end; n++)
             here = here || block->nodes[n] == node;
@@ -376,13 +387,12 @@ static bool drop_near(struct state *state, uint32_t side)
 /* The node at the peak, which is noted; UL_NONE where the target is reached. */
 static ul_node_id find_peak(struct state *state)
 {
-    struct ul_live live = find_live(state->search, &state->graph, &state->scratch);
+    struct account account = find_account(state->search, &state->graph, &state->scratch);
     ul_node_id node = UL_NONE;
-    state->live_bytes = live.position_count == 0 ? 0 : live.sums_bytes[live.peak];
+    state->live_bytes = account.peak_bytes;
     for (uint32_t n = 0; state->live_bytes > state->target_bytes && n < state->graph.node_count;
          n++) {
-        if (state->graph.nodes[n].op != UL_OP_NONE && live.positions[n] == live.peak &&
-            !ul_node_is_view(&state->graph, n))
+        if (account.steps.step_of[n] == account.peak)
             node = n;
     }
     ul_arena_reset(&state->scratch);
@@ -432,8 +442,7 @@ uint64_t ul_split_search_live_bytes(const struct ul_split_search *search)
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    struct ul_live live = find_live(search, search->whole, &scratch);
-    uint64_t bytes = live.position_count == 0 ? 0 : live.sums_bytes[live.peak];
+    uint64_t bytes = find_account(search, search->whole, &scratch).peak_bytes;
     ul_arena_done(&scratch);
     return bytes;
 }

@@ -23,7 +23,7 @@ static const char small[] = "graph \"small\"\n"
 /* Attention with deep heads, beside which the result of a Gelu in parts is small where it is fused.
  */
 static const char two_peaks[] = "graph \"two_peaks\"\n"
-                                "input %0 \"x\" f32[1,200]\n"
+                                "input %0 \"x\" f32[1,400]\n"
                                 "input %1 \"q\" f32[1,2,4,64]\n"
                                 "input %2 \"k\" f32[1,2,64,4]\n"
                                 "input %3 \"v\" f32[1,2,4,64]\n"

@@ -1,0 +1,237 @@
+/* Which nodes one kernel can compute (ir/lower.h), whatever it costs:
+ *
+ *      Mul -> Relu -> Conv -> Add -> Relu -> ...
+ *      [ in its loads ] [anchor] [ in its stores ]
+ *
+ * - at most one node is no map: the anchor;
+ * - behind the anchor: elementwise nodes of exactly its output's shape;
+ * - in front of it: cheap elementwise nodes that nothing else reads, one operand of full shape;
+ * - maps alone: all results of one shape, and what is inlined is loaded about once per element;
+ * - what is a call of the target's library alone, stays one. */
+#include <string.h>
+
+#include "ir/view.h"
+#include "passes/fuse_internal.h"
+
+enum { MAX_FRONT = 8 }; /* nodes in front of an anchor: its loads repeat them */
+
+static const struct ul_type *type_of(const struct ul_fuse *fuse, ul_value_id value)
+{
+    return &fuse->graph->values[value].type;
+}
+
+static bool is_elementwise(const struct ul_node *node)
+{
+    return (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 && node->output_count == 1;
+}
+
+/* Worth computing again for each load. */
+static bool is_cheap(const struct ul_node *node)
+{
+    static const char *const costly[] = {"exp", "log", "sin",  "cos", "tan",
+                                         "erf", "pow", "sqrt", "mod", "tanh"};
+    const struct ul_op_info *row = ul_op_get(node->op);
+    if ((row->flags & UL_OP_COSTLY_MAP) != 0)
+        return false;
+    for (size_t i = 0; row->expression != NULL && i < sizeof costly / sizeof *costly; i++) {
+        if (strstr(row->expression, costly[i]) != NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool same_dims(const struct ul_type *a, const struct ul_type *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* ---- Behind the anchor ---- */
+
+/* What `value` hangs on: the anchor's output itself, or what its maker in the group hangs on. */
+static ul_value_id hangs_on(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
+                            ul_value_id value)
+{
+    uint32_t index = ul_fuse_member(trial, ul_fuse_maker(fuse, value));
+    if (index == UL_FUSE_NEVER)
+        return UL_NONE;
+    return index == trial->anchor ? value : trial->hang[index];
+}
+
+/* A member that hangs on the anchor computes at the anchor's very index. */
+static bool check_hanging(const struct ul_fuse *fuse, struct ul_fuse_trial *trial, uint32_t member)
+{
+    const struct ul_node *node = ul_fuse_node(fuse, trial->members[member]);
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        ul_value_id input = node->inputs[k];
+        ul_value_id hang = input == UL_NONE ? UL_NONE : hangs_on(fuse, trial, input);
+        if (hang == UL_NONE)
+            continue;
+        if (member == trial->anchor || !is_elementwise(node) ||
+            (trial->hang[member] != UL_NONE && trial->hang[member] != hang) ||
+            !same_dims(type_of(fuse, input), type_of(fuse, node->outputs[0])) ||
+            !same_dims(type_of(fuse, hang), type_of(fuse, node->outputs[0])))
+            return false;
+        trial->hang[member] = hang;
+    }
+    return true;
+}
+
+/* Each of the anchor's elements is final where it is stored. */
+static bool stores_once(const struct ul_fuse *fuse, const struct ul_node *anchor)
+{
+    if ((ul_op_get(anchor->op)->flags & UL_OP_COMBINES) != 0)
+        return false;
+    /* A Concat passes over what is in its place already. */
+    for (uint32_t i = 0; anchor->op == UL_OP_Concat && i < anchor->input_count; i++) {
+        if (ul_concat_is_placed(fuse->graph, anchor, i))
+            return false;
+    }
+    return true;
+}
+
+static bool check_behind(const struct ul_fuse *fuse, struct ul_fuse_trial *trial)
+{
+    bool any = false;
+    if (trial->anchor == UL_FUSE_NEVER)
+        return true;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (!check_hanging(fuse, trial, i))
+            return false;
+        any = any || trial->hang[i] != UL_NONE;
+    }
+    return !any || stores_once(fuse, ul_fuse_node(fuse, trial->members[trial->anchor]));
+}
+
+/* ---- In front of it ---- */
+
+static bool has_full_operand(const struct ul_fuse *fuse, const struct ul_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] != UL_NONE &&
+            same_dims(type_of(fuse, node->inputs[i]), type_of(fuse, node->outputs[0])))
+            return true;
+    }
+    return false;
+}
+
+static bool can_be_front(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
+                         uint32_t member)
+{
+    const struct ul_node *node = ul_fuse_node(fuse, trial->members[member]);
+    return is_elementwise(node) && is_cheap(node) && has_full_operand(fuse, node) &&
+           trial->hang[member] == UL_NONE && !fuse->escapes[node->outputs[0]];
+}
+
+/* Makers of what the anchor reads, found backwards. */
+static bool check_front(const struct ul_fuse *fuse, struct ul_fuse_trial *trial)
+{
+    uint32_t count = 0;
+    for (uint32_t i = trial->anchor == UL_FUSE_NEVER ? 0 : trial->count; i-- > 0;) {
+        const struct ul_node *node = ul_fuse_node(fuse, trial->members[i]);
+        if (i != trial->anchor && !trial->front[i])
+            continue;
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            uint32_t made = ul_fuse_member(trial, ul_fuse_maker(fuse, node->inputs[k]));
+            if (made == UL_FUSE_NEVER)
+                continue;
+            if (node->op == UL_OP_Concat && ul_concat_is_placed(fuse->graph, node, k))
+                return false; /* it must be stored: the Concat passes over it */
+            if (trial->front[made])
+                continue;
+            if (!can_be_front(fuse, trial, made) || ++count > MAX_FRONT)
+                return false;
+            trial->front[made] = true;
+        }
+    }
+    return true;
+}
+
+/* ---- Neither ---- */
+
+/* A map inlined into another: loaded at most about once per element. */
+static bool loads_once(const struct ul_fuse *fuse, const struct ul_node *user, ul_value_id value)
+{
+    const struct ul_node *made_by = &fuse->graph->nodes[fuse->graph->values[value].producer];
+    uint64_t elements = ul_type_elements(type_of(fuse, value));
+    uint64_t loads = 0;
+    for (uint32_t i = 0; i < user->output_count; i++)
+        loads += ul_type_elements(type_of(fuse, user->outputs[i]));
+    if (is_elementwise(user))
+        return same_dims(type_of(fuse, value), type_of(fuse, user->outputs[0]));
+    return is_cheap(made_by) && loads <= elements;
+}
+
+/* Results of maps that are neither in front of the anchor nor behind it: all of one shape. With an
+ * anchor there must be none, but side chains that end in nodes behind it. */
+static bool check_results(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    const struct ul_type *result = NULL;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *node = ul_fuse_node(fuse, trial->members[i]);
+        if (i == trial->anchor || trial->hang[i] != UL_NONE || trial->front[i])
+            continue;
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            ul_value_id output = node->outputs[k];
+            if (output == UL_NONE || !fuse->escapes[output])
+                continue;
+            if (trial->anchor != UL_FUSE_NEVER ||
+                (result != NULL && !same_dims(result, type_of(fuse, output))))
+                return false;
+            result = type_of(fuse, output);
+        }
+    }
+    return true;
+}
+
+static bool check_inlined(const struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    for (uint32_t i = 0; i < trial->count; i++) {
+        const struct ul_node *user = ul_fuse_node(fuse, trial->members[i]);
+        if (i == trial->anchor || trial->front[i])
+            continue;
+        for (uint32_t k = 0; k < user->input_count; k++) {
+            uint32_t made = ul_fuse_member(trial, ul_fuse_maker(fuse, user->inputs[k]));
+            if (made != UL_FUSE_NEVER && made != trial->anchor && trial->hang[made] == UL_NONE &&
+                !loads_once(fuse, user, user->inputs[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool ul_fuse_is_legal(struct ul_fuse *fuse, struct ul_fuse_trial *trial)
+{
+    UL_ASSERT(trial->count > 1);
+    if (!check_behind(fuse, trial))
+        return false;
+    ul_fuse_mark_escapes(fuse, trial);
+    return check_front(fuse, trial) && check_results(fuse, trial) && check_inlined(fuse, trial);
+}
+
+/* ---- Calls of a library ---- */
+
+static bool is_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial)
+{
+    const struct ul_passes_options *options = fuse->pass->options;
+    ul_node_id nodes[UL_FUSE_NODES];
+    for (uint32_t i = 0; i < trial->count; i++)
+        nodes[i] = fuse->block->nodes[trial->members[i]];
+    ul_fuse_mark_escapes(fuse, trial);
+    return options->is_call(options->library, fuse->graph, nodes, trial->count, fuse->escapes,
+                            NULL);
+}
+
+bool ul_fuse_loses_call(struct ul_fuse *fuse, const struct ul_fuse_trial *trial,
+                        const uint32_t *groups, uint32_t count)
+{
+    struct ul_fuse_trial alone;
+    UL_ASSERT(count > 1);
+    if (fuse->pass->options->is_call == NULL || trial->anchor == UL_FUSE_NEVER)
+        return false;
+    for (uint32_t g = 0; g < count; g++) {
+        if (ul_fuse_trial_init(fuse, &alone, &groups[g], 1) && alone.anchor != UL_FUSE_NEVER &&
+            is_call(fuse, &alone))
+            return !is_call(fuse, trial);
+    }
+    return false;
+}
