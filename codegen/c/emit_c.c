@@ -289,7 +289,14 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                          const struct ul_plan *plan, const struct ul_emit_options *options,
                          const char *directory, struct ul_diag *diag)
 {
-    static const struct ul_emit_language language = {.runs_on_host = true,
+    static const struct ul_emit_file files[] = {{.name = "model.c", .put = put_model_c},
+                                                {.name = "model.h", .put = put_model_h},
+                                                {.name = "main.c", .put = ul_emit_main_c},
+                                                {.name = "Makefile", .put = put_makefile},
+                                                {.name = "rom.S", .put = put_rom, .is_rom = true},
+                                                {.name = NULL}};
+    static const struct ul_emit_language language = {.files = files,
+                                                     .runs_on_host = true,
                                                      .put_mark = put_mark,
                                                      .put_step = put_step,
                                                      .put_branch = put_branch,
@@ -297,20 +304,5 @@ enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *progra
                                                      .put_libraries = ul_emit_c_put_library,
                                                      .put_runner = put_runner,
                                                      .takes_file = takes_file};
-    struct ul_emitter emitter = {.arena = arena,
-                                 .program = program,
-                                 .plan = plan,
-                                 .options = options,
-                                 .diag = diag,
-                                 .language = &language};
-    ul_emit_find_scratch(&emitter);
-    ul_emit_find_calls(&emitter);
-    UL_TRY(ul_emit_weights(&emitter, directory));
-    UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));
-    UL_TRY(ul_emit_text(&emitter, directory, "model.h", put_model_h));
-    UL_TRY(ul_emit_text(&emitter, directory, "main.c", ul_emit_main_c));
-    UL_TRY(ul_emit_text(&emitter, directory, "Makefile", put_makefile));
-    if (program->options.weights_rom)
-        UL_TRY(ul_emit_text(&emitter, directory, "rom.S", put_rom));
-    return ul_emit_runtime(&emitter, directory);
+    return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

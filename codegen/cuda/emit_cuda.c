@@ -330,26 +330,17 @@ enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *pro
                             const struct ul_plan *plan, const struct ul_emit_options *options,
                             const char *directory, struct ul_diag *diag)
 {
-    static const struct ul_emit_language language = {.put_mark = put_mark,
+    static const struct ul_emit_file files[] = {
+        {.name = "kernels.cu", .put = put_kernels_cu}, {.name = "model.c", .put = put_model_c},
+        {.name = "model.h", .put = put_model_h},       {.name = "main.c", .put = ul_emit_main_c},
+        {.name = "Makefile", .put = put_makefile},     {.name = NULL}};
+    static const struct ul_emit_language language = {.files = files,
+                                                     .put_mark = put_mark,
                                                      .put_step = put_step,
                                                      .put_branch = put_branch,
                                                      .put_buffer = put_buffer,
                                                      .put_libraries = ul_emit_cuda_put_libraries,
                                                      .put_runner = put_runner,
                                                      .takes_file = takes_file};
-    struct ul_emitter emitter = {.arena = arena,
-                                 .program = program,
-                                 .plan = plan,
-                                 .options = options,
-                                 .diag = diag,
-                                 .language = &language};
-    ul_emit_find_scratch(&emitter);
-    ul_emit_find_calls(&emitter);
-    UL_TRY(ul_emit_weights(&emitter, directory));
-    UL_TRY(ul_emit_text(&emitter, directory, "kernels.cu", put_kernels_cu));
-    UL_TRY(ul_emit_text(&emitter, directory, "model.c", put_model_c));
-    UL_TRY(ul_emit_text(&emitter, directory, "model.h", put_model_h));
-    UL_TRY(ul_emit_text(&emitter, directory, "main.c", ul_emit_main_c));
-    UL_TRY(ul_emit_text(&emitter, directory, "Makefile", put_makefile));
-    return ul_emit_runtime(&emitter, directory);
+    return ul_emit_folder(arena, &language, program, plan, options, directory, diag);
 }

@@ -277,14 +277,3 @@ void ul_emit_main_c(struct ul_emitter *emitter)
                    "    return ul_program_main(&%s_model, argc, argv);\n}\n",
                    emitter->options->prefix);
 }
-
-enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
-                            void (*put)(struct ul_emitter *))
-{
-    struct ul_text text;
-    ul_text_init(&text, emitter->arena);
-    emitter->text = &text;
-    put(emitter);
-    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
-    return ul_file_write(path, text.data, text.length, emitter->diag);
-}

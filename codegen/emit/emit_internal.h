@@ -14,9 +14,17 @@ struct ul_emit_place {
 };
 
 struct ul_emitter;
+/* A generated file of the folder. */
+struct ul_emit_file {
+    const char *name;
+    void (*put)(struct ul_emitter *emitter);
+    bool is_rom; /* only where weights are read-only data */
+};
+
 /* How a target says a step; what is around the steps is the same for all. */
 struct ul_emit_language {
-    bool runs_on_host; /* the steps of an entry point are a function of the host's */
+    const struct ul_emit_file *files; /* the last one has no name */
+    bool runs_on_host;                /* the steps of an entry point are a function of the host's */
     /* What announces the step, on a line of its own, before the step. */
     void (*put_mark)(struct ul_emitter *emitter, const struct ul_program_step *step,
                      uint32_t position);
@@ -88,9 +96,6 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose);
  * the arena or context. */
 const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
 void ul_emit_main_c(struct ul_emitter *emitter);
-/* Writes the file `name` as `put` puts it. */
-enum ul_status ul_emit_text(struct ul_emitter *emitter, const char *directory, const char *name,
-                            void (*put)(struct ul_emitter *)) UL_MUST_CHECK;
 
 /* emit_calls.c: the tables of a program's library calls, and what targets say one with. */
 /* Numbers the calls that the plan runs; before anything is emitted. */
@@ -119,5 +124,12 @@ enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory
  * packed is no splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
                          void (*visit)(struct ul_emitter *, ul_value_id));
+
+/* emit_folder.c */
+/* Writes the folder: weights, the language's files, the runtime's. */
+enum ul_status ul_emit_folder(struct ul_arena *arena, const struct ul_emit_language *language,
+                              const struct ul_program *program, const struct ul_plan *plan,
+                              const struct ul_emit_options *options, const char *directory,
+                              struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif
