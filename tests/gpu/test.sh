@@ -45,7 +45,7 @@ cat "$work/table"
 # A runtime that allocates in its runs: by what is free, and by CUPTI.
 leaks() {
     local line
-    sed -i 's/^    context->memory.run_count++;/    void *more; (void)cudaMalloc(\&more, 4 << 20);\n&/' \
+    sed -i 's/^    context->memory.run_count += runs;/    void *more; (void)cudaMalloc(\&more, 4 << 20);\n&/' \
         "$work/pack.work/runtime/ul_cuda_run.cu"
     rm "$work/pack.work/models/lstm.fp32/program" "$work/pack.work/runtime/ul_cuda_run.o"
     "$here/run.sh" --jobs 2 --timeout 300 --keep --filter '^lstm.fp32$' "$work/pack.tar.gz" \
