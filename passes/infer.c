@@ -46,6 +46,7 @@ static enum ul_status fail(struct infer *infer, ul_node_id node, enum ul_status 
 static void normalise_splat(struct infer *infer, ul_value_id id)
 {
     const struct ul_tensor *tensor = infer->graph->values[id].tensor;
+    UL_ASSERT(tensor != NULL);
     uint64_t size_bytes = ul_dtype_get(tensor->type.dtype)->size_bytes;
     uint64_t count = ul_type_elements(&tensor->type);
     if (tensor->data == NULL || count <= 1)
@@ -59,6 +60,7 @@ static void normalise_splat(struct infer *infer, ul_value_id id)
 
 static bool is_single_use(const struct infer *infer, ul_value_id value)
 {
+    UL_ASSERT(value != UL_NONE);
     return value < infer->uses_count && infer->uses[value] == 1;
 }
 
@@ -153,6 +155,7 @@ static bool fold(struct infer *infer, ul_node_id id)
 /* Outputs that are known become weights and the node goes, if that is all of them. */
 static void finalize(struct infer *infer, ul_node_id id)
 {
+    UL_ASSERT(infer->graph->nodes[id].output_count > 0);
     struct ul_graph *graph = infer->graph;
     struct ul_node *node = &graph->nodes[id];
     uint32_t known = 0;
@@ -176,6 +179,7 @@ static void finalize(struct infer *infer, ul_node_id id)
 
 static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with)
 {
+    UL_ASSERT(value != with);
     struct ul_rewrite rewrite;
     ul_rewrite_init(&rewrite, infer->graph, infer->pass->scratch);
     ul_rewrite_replace(&rewrite, value, with);
@@ -188,6 +192,7 @@ static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with
 static void inline_branch(struct infer *infer, ul_block_id block_id, uint32_t at, ul_node_id id,
                           ul_block_id branch_id)
 {
+    UL_ASSERT(branch_id != block_id && infer->graph->blocks[block_id].nodes[at] == id);
     struct ul_graph *graph = infer->graph;
     struct ul_block *branch = &graph->blocks[branch_id];
     struct ul_block *block = &graph->blocks[block_id];

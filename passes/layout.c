@@ -74,6 +74,7 @@ static bool can_be_last(const struct layout *layout, ul_value_id id)
 
 static ul_value_id head_of(const struct layout *layout, ul_value_id value)
 {
+    UL_ASSERT(value < layout->graph->value_count);
     while (layout->parents[value] != value) {
         layout->parents[value] = layout->parents[layout->parents[value]];
         value = layout->parents[value];
@@ -147,6 +148,7 @@ static void find_regions(struct layout *layout, struct ul_arena *scratch)
 
 static void set_region(struct layout *layout, ul_value_id head, bool last)
 {
+    UL_ASSERT(head_of(layout, head) == head);
     struct ul_graph *graph = layout->graph;
     for (uint32_t i = layout->first_member[head]; i < layout->first_member[head + 1]; i++) {
         ul_value_id value = layout->members[i];

@@ -43,6 +43,7 @@ static const char *piece_name(const struct build *build, const char *name)
 
 static void note_node(struct build *build, ul_node_id node, ul_node_id origin)
 {
+    UL_ASSERT(node < build->graph->node_count);
     UL_GROW(build->pass->scratch, build->nodes, build->node_count, build->node_capacity);
     uint32_t count = build->node_count;
     UL_GROW(build->pass->scratch, build->origins, count, build->origin_capacity);
@@ -55,6 +56,7 @@ static void note_node(struct build *build, ul_node_id node, ul_node_id origin)
 /* Elements [begin, ..) along the axis of what lies at `view`. */
 static void move_view(uint32_t element_bytes, uint32_t axis, int64_t begin, struct ul_view *view)
 {
+    UL_ASSERT(begin >= 0);
     view->offset_bytes += begin * view->strides[axis] * (int64_t)element_bytes;
 }
 
@@ -63,6 +65,7 @@ static void view_outputs(struct ul_graph *graph, ul_node_id id)
 {
     const struct ul_node *node = &graph->nodes[id];
     ul_view_fn *hook = ul_op_get(node->op)->view;
+    UL_ASSERT(hook != NULL);
     const struct ul_view *input = &graph->values[node->inputs[0]].view;
     bool all = true;
     struct ul_view view;
@@ -135,6 +138,7 @@ static ul_value_id add_index(struct build *build, int64_t index)
 static ul_value_id cut_splat(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_tensor *tensor = build->graph->values[value].tensor;
+    UL_ASSERT(slice->begin < slice->end && tensor->data == NULL);
     struct ul_type type = tensor->type;
     type.dims[slice->axis] = slice->end - slice->begin;
     ul_value_id made =
@@ -173,6 +177,7 @@ static ul_value_id slice_of(struct build *build, ul_value_id value, const struct
     const struct ul_type *type = &build->graph->values[value].type;
     if (slice->axis == UL_NONE || (slice->begin == 0 && slice->end == type->dims[slice->axis]))
         return value;
+    UL_ASSERT(slice->begin >= 0 && slice->end <= type->dims[slice->axis]);
     for (uint32_t i = 0; i < build->slice_count; i++) {
         const struct slice *old = &build->slices[i];
         if (old->value == value && old->slice.axis == slice->axis &&

@@ -43,6 +43,7 @@ static void rows_fill(struct ul_arena *scratch, struct ul_plan *plan)
 
 void ul_account_live(struct ul_arena *arena, struct ul_plan *plan)
 {
+    UL_ASSERT(plan->alignment_bytes > 0);
     uint32_t length = plan->position_count > 0 ? plan->position_count : 1;
     uint64_t *change = UL_NEW_ARRAY(arena, uint64_t, (uint64_t)length + 1);
     for (uint32_t r = 0; r < plan->range_count; r++) {
@@ -169,6 +170,7 @@ static uint64_t step_need(struct bound *b, const struct ul_plan_step *step)
 uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
                             uint64_t alignment_bytes)
 {
+    UL_ASSERT(alignment_bytes > 0);
     struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
     b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
     uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
@@ -211,6 +213,7 @@ static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *probl
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes)
 {
+    UL_ASSERT(alignment_bytes > 0);
     struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
     b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
     uint64_t persistent = 0;

@@ -10,6 +10,7 @@ void ul_plan_options_resolve(struct ul_plan_options *options)
 const struct ul_plan_range *ul_plan_find_range(const struct ul_plan *plan, uint32_t value,
                                                uint32_t position)
 {
+    UL_ASSERT(plan->value_ranges != NULL);
     uint32_t first = plan->value_ranges[value]; /* the first is never a saved one */
     for (uint32_t r = plan->value_ranges[value + 1]; r-- > first;) {
         if (plan->ranges[r].space == plan->ranges[first].space &&
@@ -51,6 +52,7 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
                             const struct ul_plan *plan)
 {
     struct ul_plan kept = *plan;
+    UL_ASSERT(plan->space_count == problem->space_count);
     kept.positions =
         ul_arena_copy(arena, plan->positions, plan->position_count * sizeof *plan->positions);
     kept.ranges = ul_arena_copy(arena, plan->ranges, plan->range_count * sizeof *plan->ranges);
@@ -63,6 +65,7 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
 
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
 {
+    UL_ASSERT(plan->space_count == problem->space_count);
     plan->fits = budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;

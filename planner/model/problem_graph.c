@@ -688,6 +688,7 @@ void ul_problem_graph_make(struct ul_arena *arena, const struct ul_problem *prob
                            uint64_t alignment_bytes, enum ul_problem_graph_form form,
                            struct ul_problem_graph *out)
 {
+    UL_ASSERT(alignment_bytes > 0);
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct linker l = {.problem = problem,

@@ -53,6 +53,7 @@ void ul_timeline_sequence(struct ul_arena *arena, const struct ul_problem *probl
                           const uint32_t *steps, uint32_t step_count, const uint32_t *alternatives,
                           struct ul_plan *plan)
 {
+    UL_ASSERT(step_count >= problem->step_count);
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint32_t *runs = UL_NEW_ARRAY(&scratch, uint32_t, problem->step_count);

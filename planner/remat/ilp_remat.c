@@ -102,6 +102,7 @@ static void own_improve(struct programs *p)
 void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
                        const struct ul_remat_orders *orders)
 {
+    UL_ASSERT(orders->count > 0);
     struct ul_arena scratch;
     if (effort->work < UL_ILP_BRANCH_WORK)
         return; /* a process for nothing */

@@ -21,6 +21,7 @@ static uint64_t limit_of(uint64_t current, uint64_t base, double progress, uint6
 void ul_remat_anneal(struct ul_remat *remat, struct ul_walk *w, uint64_t start_cost, uint64_t work,
                      uint64_t *random)
 {
+    UL_ASSERT(w->graph == remat->graph);
     enum { MAX_MOVES = 4 };
     uint32_t n = w->graph->node_count;
     uint64_t from = remat->effort.work;

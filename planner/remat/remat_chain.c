@@ -549,6 +549,7 @@ static bool turn_try(struct chain *c, uint32_t turn)
 
 bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
 {
+    UL_ASSERT(order != NULL);
     const struct ul_solve_graph *graph = remat->graph;
     struct ul_arena scratch;
     ul_arena_init(&scratch);

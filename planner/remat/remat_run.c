@@ -89,6 +89,7 @@ void ul_remat_run_none(struct ul_remat *remat, const struct ul_remat_orders *ord
 
 void ul_remat_run_chain(struct ul_remat *remat, const struct ul_remat_orders *orders)
 {
+    UL_ASSERT(orders->count > 0);
     bool is_chain = false;
     for (uint32_t i = 0; i < orders->count; i++)
         is_chain = ul_remat_chain(remat, orders->orders[i]) || is_chain;
@@ -101,6 +102,7 @@ void ul_remat_run_chain(struct ul_remat *remat, const struct ul_remat_orders *or
 /* The programs start from what the searches find, and have to improve on it or prove it. */
 void ul_remat_run_ilp(struct ul_remat *remat, const struct ul_remat_orders *orders)
 {
+    UL_ASSERT(orders->count > 0);
     uint64_t before = remat->cost;
     ul_remat_search(remat, orders);
     uint64_t start = remat->cost;

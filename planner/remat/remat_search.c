@@ -404,6 +404,7 @@ static void anneal_once(struct annealer *a, double hot, double cold, uint64_t wo
 void ul_remat_anneal_sequence(struct ul_remat *remat, const uint32_t *sequence, uint32_t count,
                               struct ul_heat heat, uint64_t work, uint64_t *random)
 {
+    UL_ASSERT(count >= remat->graph->node_count);
     const struct ul_solve_graph *g = remat->graph;
     struct ul_arena scratch;
     ul_arena_init(&scratch);

@@ -359,6 +359,7 @@ bool ul_walk_run(struct ul_walk *w)
 {
     const struct ul_solve_graph *g = w->graph;
     walk_reset(w);
+    UL_ASSERT(w->count == 0);
     if (w->live_bytes > w->budget_bytes)
         return false;
     for (uint32_t p = 0; p < g->node_count; p++) {

@@ -192,6 +192,7 @@ static void step_rewrite(struct splitter *s, uint32_t step)
 
 bool ul_ladder_values(struct ul_arena *arena, const struct ul_problem *from, struct ul_problem *to)
 {
+    UL_ASSERT(from != to);
     struct splitter s = {.arena = arena, .from = from, .to = to};
     bool any = false;
     s.writers = UL_NEW_ARRAY(arena, uint32_t, from->value_count);

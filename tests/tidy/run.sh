@@ -60,6 +60,14 @@ gone=$(comm -13 <(echo "$named") <(echo "$may"))
 twice=$(grep -oE '1u << [0-9]+' ir/op.h | sort | uniq -d)
 [ -z "$twice" ] || fail "ir/op.h has two flags of one bit: $twice"
 
+# What goes into a function and what comes out is asserted: 15 times for 100 functions at least.
+for folder in planner codegen passes; do
+    functions=$(git ls-files "$folder/*.c" | xargs grep -hc '^{$' | awk '{ n += $1 } END { print n }')
+    asserts=$(git ls-files "$folder/*.c" | xargs grep -ho 'UL_ASSERT(' | wc -l)
+    [ $((100 * asserts)) -ge $((15 * functions)) ] ||
+        fail "$folder/ has $asserts asserts in $functions functions: at least 15 for 100"
+done
+
 # Memory comes from base/arena.c alone; frees of what a library allocated are no allocation.
 grep -nE '\b(malloc|calloc|realloc|strdup|strndup|asprintf)\(' \
     $(git ls-files 'base/*.c' 'frontend/*.c' 'ir/*.c' 'passes/*.c' 'planner/*.c' 'codegen/*.c' \
