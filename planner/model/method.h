@@ -5,8 +5,8 @@
  * file with its function.
  *
  *     ROW(constant, name, run, needs, proves)
- *         run     the function; remat/remat.h says of which type. Methods of order and packing
- *                 that have none take turns in order/order_run.c and pack/pack.c
+ *         run     the function; order/order_internal.h, remat/remat.h and pack/pack_internal.h
+ *                 say of which types
  *         needs   what it applies to, or NULL: anything
  *         proves  what a proof by it covers, or NULL
  *
@@ -17,14 +17,14 @@
 #include <stdint.h>
 
 #define UL_ORDER_METHODS(ROW)                                                                      \
-    ROW(BEST, "best", NULL, NULL, "orders without recomputation")                                  \
-    ROW(FILE, "file", NULL, NULL, NULL)                                                            \
-    ROW(GREEDY, "greedy", NULL, NULL, NULL)                                                        \
-    ROW(DFS, "dfs", NULL, NULL, NULL)                                                              \
-    ROW(DP, "dp", NULL, NULL, "orders without recomputation")                                      \
-    ROW(BEAM, "beam", NULL, NULL, NULL)                                                            \
-    ROW(SEARCH, "search", NULL, NULL, NULL)                                                        \
-    ROW(ILP, "ilp", NULL, "few steps", "orders without recomputation")
+    ROW(BEST, "best", ul_order_run_best, NULL, "orders without recomputation")                     \
+    ROW(FILE, "file", ul_order_run_file, NULL, NULL)                                               \
+    ROW(GREEDY, "greedy", ul_order_run_greedy, NULL, NULL)                                         \
+    ROW(DFS, "dfs", ul_order_run_dfs, NULL, NULL)                                                  \
+    ROW(DP, "dp", ul_order_run_dp, NULL, "orders without recomputation")                           \
+    ROW(BEAM, "beam", ul_order_run_beam, NULL, NULL)                                               \
+    ROW(SEARCH, "search", ul_order_run_search, NULL, NULL)                                         \
+    ROW(ILP, "ilp", ul_order_run_ilp, "few steps", "orders without recomputation")
 
 #define UL_REMAT_METHODS(ROW)                                                                      \
     ROW(BEST, "best", ul_remat_run_best, NULL, "all orders and recomputations")                    \
@@ -41,10 +41,10 @@
         "all orders and recomputations")
 
 #define UL_PACK_METHODS(ROW)                                                                       \
-    ROW(BEST, "best", NULL, NULL, "packings of this order")                                        \
-    ROW(NONE, "none", NULL, NULL, NULL)                                                            \
-    ROW(GREEDY, "greedy", NULL, NULL, NULL)                                                        \
-    ROW(EXACT, "exact", NULL, NULL, "packings of this order")
+    ROW(BEST, "best", ul_pack_run_best, NULL, "packings of this order")                            \
+    ROW(NONE, "none", ul_pack_run_greedy, NULL, NULL)                                              \
+    ROW(GREEDY, "greedy", ul_pack_run_greedy, NULL, NULL)                                          \
+    ROW(EXACT, "exact", ul_pack_run_exact, NULL, "packings of this order")
 
 #define UL_ORDER_CONSTANT(constant, ...) UL_ORDER_##constant,
 #define UL_REMAT_CONSTANT(constant, ...) UL_REMAT_##constant,

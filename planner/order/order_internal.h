@@ -18,6 +18,7 @@
 
 #include "planner/model/effort.h"
 #include "planner/model/graph.h"
+#include "planner/model/method.h"
 
 enum { UL_ORDER_OPEN = 1, UL_ORDER_STAYS = 2 };
 
@@ -212,5 +213,39 @@ enum ul_order_outcome ul_order_beam(struct ul_arena *scratch, const struct ul_or
  * it is within enough_bytes, when nothing helps, or when effort is spent. */
 void ul_order_windows(const struct ul_order_core *core, struct ul_effort *effort,
                       uint64_t enough_bytes, uint32_t *order, uint64_t *peak_bytes);
+
+/* order_run.c: what a method of order works on, the parts of a graph between two waists. */
+
+struct ul_order_part {
+    struct ul_order_core core;
+    uint32_t begin;            /* its first position */
+    uint32_t *order;           /* the best, of the core's nodes */
+    uint64_t first_peak_bytes; /* of the published order */
+    uint64_t peak_bytes;
+    uint64_t lower_bytes;
+    const char *method;
+};
+
+struct ul_order_runner {
+    struct ul_arena scratch;
+    struct ul_order_run *run;
+    struct ul_effort effort;
+    struct ul_order_core core;
+    struct ul_order_part *parts;
+    uint32_t part_count, part_capacity;
+    uint64_t lower_bytes; /* of all orders, so far */
+};
+
+/* order_methods.c */
+
+/* What parts name that keep the published order. */
+extern const char ul_order_published[];
+struct ul_order_part *ul_order_largest_part(const struct ul_order_runner *r);
+
+/* The rows of orders: each improves the orders of the parts, as far as the effort goes. */
+typedef void ul_order_method(struct ul_order_runner *r);
+#define UL_ORDER_PROTOTYPE(constant, name, run, ...) ul_order_method run;
+UL_ORDER_METHODS(UL_ORDER_PROTOTYPE)
+#undef UL_ORDER_PROTOTYPE
 
 #endif

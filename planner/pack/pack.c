@@ -1,15 +1,10 @@
-/* The packer's entry: checks the buffers, bounds the arena from below, runs the methods from the
- * cheapest to the dearest and keeps the best.
- *
- * Methods: first-fit in several orders, stopped early when one meets the bound; repair of the best
- * for large instances; and the exact search, which may also raise the bound. */
+/* The packer's entry: checks the buffers, bounds the arena from below, and has the method that is
+ * asked for look for offsets. */
 #include "planner/model/effort.h"
-#include "planner/pack/pack_exact.h"
+#include "planner/model/method.h"
 #include "planner/pack/pack_internal.h"
 
 #include <string.h>
-
-static const uint64_t default_work = 1u << 26;
 
 static enum ul_status buffer_verify(const struct ul_pack_buffer *buffer, uint32_t index,
                                     uint64_t *total_bytes, struct ul_diag *diag)
@@ -221,105 +216,10 @@ static enum ul_status pinned_verify(const struct ul_pack_problem *problem, struc
     return UL_OK;
 }
 
-/* ---- Methods ---- */
-
-struct best {
-    uint64_t *offset_bytes;
-    uint64_t *trial_bytes;
-    uint64_t arena_bytes;
-    uint64_t target_bytes; /* nothing below is worth looking for */
-    uint32_t buffer_count;
-    const char *method;
-};
-
-static uint64_t options_work(const struct ul_pack_options *options)
-{
-    return options->work_limit != 0 ? options->work_limit : default_work;
-}
-
-static bool best_offer(struct best *best, uint64_t arena_bytes, const char *method)
-{
-    if (arena_bytes < best->arena_bytes) {
-        uint64_t *swap = best->offset_bytes;
-        best->offset_bytes = best->trial_bytes;
-        best->trial_bytes = swap;
-        best->arena_bytes = arena_bytes;
-        best->method = method;
-    }
-    return best->arena_bytes <= best->target_bytes;
-}
-
-static void greedy_run(const struct ul_pack_problem *problem, double deadline_seconds,
-                       struct best *best)
-{
-    static const uint64_t max_work = 1u << 26; /* huge instances get fewer orders */
-    uint64_t work = 0;
-    for (uint32_t order = 0; order < UL_PACK_GREEDY_ORDERS && work < max_work; order++) {
-        uint64_t arena_bytes = ul_pack_greedy(problem, order, best->trial_bytes, &work);
-        if (best_offer(best, arena_bytes, ul_pack_greedy_name(order)) ||
-            (deadline_seconds > 0 && ul_clock_seconds() >= deadline_seconds))
-            return;
-    }
-}
-
-static bool effort_done(struct ul_pack_effort *effort, struct best *best, const char *method)
-{
-    if (effort->found) {
-        memcpy(best->offset_bytes, effort->offset_bytes,
-               sizeof *best->offset_bytes * best->buffer_count);
-        best->arena_bytes = effort->arena_bytes;
-        best->method = method;
-    }
-    UL_ASSERT(best->arena_bytes >= effort->arena_bytes);
-    effort->found = false;
-    return effort->arena_bytes <= effort->target_bytes || ul_pack_exhausted(effort);
-}
-
-/* Small instances are searched, those too large for it repaired; in between, and where the search
- * does not see the instance as it is, repair comes first. */
-static void efforts_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
-                        struct ul_pack_effort *effort, struct best *best)
-{
-    enum { SMALL = 400 };
-    static const uint64_t max_work = (uint64_t)480 << 20, a_little = 1u << 22;
-    bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
-    bool plain = true;
-    for (uint32_t b = 0; b < problem->buffer_count; b++)
-        plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
-    if (large || !plain || problem->buffer_count > SMALL) {
-        uint64_t allowed =
-            options_work(options) / 4 < a_little ? options_work(options) / 4 : a_little;
-        if (large)
-            allowed = options->time_limit_seconds > 0 ? UINT64_MAX : max_work;
-        ul_pack_repair(problem, effort, allowed);
-        if (effort_done(effort, best, "repair"))
-            return;
-    }
-    if (!large)
-        ul_pack_exact(problem, effort);
-    effort_done(effort, best, "exact search");
-}
-
-static void exact_run(struct ul_pack_problem *problem, const struct ul_pack_options *options,
-                      double deadline_seconds, struct best *best, struct ul_pack_result *result)
-{
-    memcpy(best->trial_bytes, best->offset_bytes, sizeof *best->trial_bytes * best->buffer_count);
-    struct ul_pack_effort effort = {.deadline_seconds = deadline_seconds,
-                                    .capacity_bytes = options->capacity_bytes,
-                                    .target_bytes = best->target_bytes,
-                                    .work_limit = options_work(options),
-                                    .arena_bytes = best->arena_bytes,
-                                    .bound_bytes = problem->bound_bytes,
-                                    .offset_bytes = best->trial_bytes};
-    efforts_run(problem, options, &effort, best);
-    UL_ASSERT(effort.bound_bytes >= problem->bound_bytes);
-    problem->bound_bytes = effort.bound_bytes;
-    result->work = effort.work;
-    result->stopped_by_time = effort.stopped_by_time;
-}
+/* ---- The result ---- */
 
 static void result_fill(const struct ul_pack_problem *problem,
-                        const struct ul_pack_options *options, const struct best *best,
+                        const struct ul_pack_options *options, const struct ul_pack_best *best,
                         struct ul_pack_result *result)
 {
     result->arena_bytes = best->arena_bytes;
@@ -338,7 +238,10 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag)
 {
-    UL_ASSERT(buffers != NULL || buffer_count == 0);
+#define RUN(constant, name, run, ...) run,
+    static ul_pack_method *const methods[] = {UL_PACK_METHODS(RUN)};
+#undef RUN
+    UL_ASSERT((buffers != NULL || buffer_count == 0) && options->method < UL_PACK_COUNT);
     double deadline = ul_deadline_after(options->time_limit_seconds);
     uint64_t total_bytes = 0;
     for (uint32_t b = 0; b < buffer_count; b++)
@@ -348,18 +251,19 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
     pieces_make(&problem);
     UL_TRY(pinned_verify(&problem, diag));
     bounds_make(&problem);
-    struct best best = {.offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
-                        .trial_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
-                        .arena_bytes = UINT64_MAX,
-                        .target_bytes = problem.bound_bytes,
-                        .buffer_count = buffer_count};
+    struct ul_pack_best best = {.offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
+                                .trial_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
+                                .arena_bytes = UINT64_MAX,
+                                .target_bytes = problem.bound_bytes,
+                                .buffer_count = buffer_count};
     if (options->capacity_bytes > best.target_bytes)
         best.target_bytes = options->capacity_bytes;
-    greedy_run(&problem, deadline, &best);
     memset(result, 0, sizeof *result);
-    bool exact = options->method == UL_PACK_BEST || options->method == UL_PACK_EXACT;
-    if (exact && best.arena_bytes > best.target_bytes)
-        exact_run(&problem, options, deadline, &best, result);
+    methods[options->method](&(struct ul_pack_job){.problem = &problem,
+                                                   .options = options,
+                                                   .deadline_seconds = deadline,
+                                                   .best = &best,
+                                                   .result = result});
     for (uint32_t b = 0; b < buffer_count; b++)
         buffers[b].offset_bytes = best.offset_bytes[b];
     result_fill(&problem, options, &best, result);

@@ -3,6 +3,7 @@
 #ifndef UL_PACK_INTERNAL_H
 #define UL_PACK_INTERNAL_H
 
+#include "planner/model/method.h"
 #include "planner/pack/pack.h"
 
 struct ul_pack_piece {
@@ -35,6 +36,31 @@ struct ul_pack_effort {
     bool found;              /* something better than the best known */
     bool stopped_by_time;
 };
+
+/* The best packing so far. */
+struct ul_pack_best {
+    uint64_t *offset_bytes;
+    uint64_t *trial_bytes;
+    uint64_t arena_bytes;
+    uint64_t target_bytes; /* nothing below is worth looking for */
+    uint32_t buffer_count;
+    const char *method;
+};
+
+/* What a method of packing is given. */
+struct ul_pack_job {
+    struct ul_pack_problem *problem; /* its bound may rise */
+    const struct ul_pack_options *options;
+    double deadline_seconds;
+    struct ul_pack_best *best;
+    struct ul_pack_result *result; /* gets the work, and whether time stopped it */
+};
+
+/* The rows of packing: each improves on the best packing, as far as the effort goes. */
+typedef void ul_pack_method(struct ul_pack_job *job);
+#define UL_PACK_PROTOTYPE(constant, name, run, ...) ul_pack_method run;
+UL_PACK_METHODS(UL_PACK_PROTOTYPE)
+#undef UL_PACK_PROTOTYPE
 
 enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
 
