@@ -25,19 +25,16 @@ static bool is_elementwise(const struct ul_node *node)
     return (ul_op_get(node->op)->flags & UL_OP_ELEMENTWISE) != 0 && node->output_count == 1;
 }
 
+/* A Concat: it passes over what is in its place already. */
+static bool joins(const struct ul_node *node)
+{
+    return (ul_op_get(node->op)->flags & UL_OP_JOINS) != 0;
+}
+
 /* Worth computing again for each load. */
 static bool is_cheap(const struct ul_node *node)
 {
-    static const char *const costly[] = {"exp", "log", "sin",  "cos", "tan",
-                                         "erf", "pow", "sqrt", "mod", "tanh"};
-    const struct ul_op_info *row = ul_op_get(node->op);
-    if ((row->flags & UL_OP_COSTLY_MAP) != 0)
-        return false;
-    for (size_t i = 0; row->expression != NULL && i < sizeof costly / sizeof *costly; i++) {
-        if (strstr(row->expression, costly[i]) != NULL)
-            return false;
-    }
-    return true;
+    return (ul_op_get(node->op)->flags & UL_OP_COSTLY_MAP) == 0;
 }
 
 static bool same_dims(const struct ul_type *a, const struct ul_type *b)
@@ -82,7 +79,7 @@ static bool stores_once(const struct ul_fuse *fuse, const struct ul_node *anchor
     if ((ul_op_get(anchor->op)->flags & UL_OP_COMBINES) != 0)
         return false;
     /* A Concat passes over what is in its place already. */
-    for (uint32_t i = 0; anchor->op == UL_OP_Concat && i < anchor->input_count; i++) {
+    for (uint32_t i = 0; joins(anchor) && i < anchor->input_count; i++) {
         if (ul_concat_is_placed(fuse->graph, anchor, i))
             return false;
     }
@@ -134,7 +131,7 @@ static bool check_front(const struct ul_fuse *fuse, struct ul_fuse_trial *trial)
             uint32_t made = ul_fuse_member(trial, ul_fuse_maker(fuse, node->inputs[k]));
             if (made == UL_FUSE_NEVER)
                 continue;
-            if (node->op == UL_OP_Concat && ul_concat_is_placed(fuse->graph, node, k))
+            if (joins(node) && ul_concat_is_placed(fuse->graph, node, k))
                 return false; /* it must be stored: the Concat passes over it */
             if (trial->front[made])
                 continue;

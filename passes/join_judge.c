@@ -5,6 +5,7 @@
  * is dissolved that is no call of the library where a part was one, or that lives through a step
  * that needs more bytes, with the call's scratch, than any did. Should there be more steps or fewer
  * calls than the sets explain, nothing is joined. */
+#include "ir/op.h"
 #include "ir/view.h"
 #include "passes/join_internal.h"
 
@@ -93,7 +94,7 @@ static bool copies_more(const struct judge *judge, ul_node_id id, uint32_t input
         return false;
     if (after->nodes[id].op != node->op)
         return true;
-    if (node->op == UL_OP_Concat)
+    if ((ul_op_get(node->op)->flags & UL_OP_JOINS) != 0)
         return ul_concat_is_placed(before, node, input) &&
                !ul_concat_is_placed(after, &after->nodes[id], input);
     return ul_node_is_view(before, id) && !ul_node_is_view(after, id);
