@@ -89,6 +89,10 @@ static enum ul_status pack(struct ul_cli_job *job)
     UL_TRY(ul_pack_solve(&job->compile.scratch, table.buffers, table.count, &packing, &result,
                          &job->compile.diag));
     UL_TRY(write_results(job, &table, &result, ul_clock_seconds() - start));
+    if (result.fits && result.why_not != NULL)
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
+                           "--pack %s: %s. Nothing else took its place.",
+                           ul_method_get(UL_METHOD_PACK, options->pack)->name, result.why_not);
     if (result.fits)
         return UL_OK;
     return ul_diag_set(&job->compile.diag, UL_NO_FIT,

@@ -115,6 +115,11 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                              const struct ul_solve_result *result, uint64_t budget_bytes)
 {
     enum ul_plan_remat remat = job->compile.options.remat;
+    if (result->order_why_not != NULL)
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
+                           "--order %s: %s. Nothing else took its place.",
+                           ul_method_get(UL_METHOD_ORDER, job->compile.options.order)->name,
+                           result->order_why_not);
     if (!result->proven && remat != UL_REMAT_BEST && result->why_not != NULL)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                            "--remat %s: %s; no schedule within %llu bytes was found (not proven)",
@@ -242,6 +247,7 @@ static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_prob
     UL_TRY(write_plan(job, &plan, ul_clock_seconds() - start));
     if (plan.fits)
         return UL_OK;
+    UL_TRY(ul_plan_require_methods(&planning, &plan, &compile->diag));
     return ul_diag_set(&compile->diag, UL_NO_FIT,
                        "no plan within %llu bytes was found; the smallest budget known to work is "
                        "%llu",

@@ -113,6 +113,8 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     uint64_t reserved = reserved_of(compile);
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    UL_TRY(ul_plan_require_methods(&planning, &compile->plan, &compile->diag));
     if (budget == 0 || reserved <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);

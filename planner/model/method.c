@@ -3,11 +3,14 @@
 
 #include "base/base.h"
 
-#define ROW(constant, name, run, needs, proves) {name, needs, proves},
-static const struct ul_method orders[] = {UL_ORDER_METHODS(ROW)};
+#define ORDER(constant, name, run, needs, proves)                                                  \
+    {name, needs, proves, name ": no order below the file's"},
+#define ROW(constant, name, run, needs, proves) {name, needs, proves, NULL},
+static const struct ul_method orders[] = {UL_ORDER_METHODS(ORDER)};
 static const struct ul_method remats[] = {UL_REMAT_METHODS(ROW)};
 static const struct ul_method packs[] = {UL_PACK_METHODS(ROW)};
 #undef ROW
+#undef ORDER
 
 const struct ul_method *ul_method_get(enum ul_method_kind kind, uint32_t constant)
 {

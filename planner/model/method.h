@@ -44,7 +44,7 @@
     ROW(BEST, "best", ul_pack_run_best, NULL, "packings of this order")                            \
     ROW(NONE, "none", ul_pack_run_greedy, NULL, NULL)                                              \
     ROW(GREEDY, "greedy", ul_pack_run_greedy, NULL, NULL)                                          \
-    ROW(EXACT, "exact", ul_pack_run_exact, NULL, "packings of this order")
+    ROW(EXACT, "exact", ul_pack_run_exact, "up to 2000 buffers", "packings of this order")
 
 #define UL_ORDER_CONSTANT(constant, ...) UL_ORDER_##constant,
 #define UL_REMAT_CONSTANT(constant, ...) UL_REMAT_##constant,
@@ -61,6 +61,7 @@ enum ul_method_kind { UL_METHOD_ORDER, UL_METHOD_REMAT, UL_METHOD_PACK };
 struct ul_method {
     const char *name;
     const char *needs, *proves; /* or NULL */
+    const char *keeps_file;     /* what a plan says where an order is the file's after all */
 };
 
 /* The row of a method, by its constant. */

@@ -1,5 +1,6 @@
 /* What any plan can be asked. */
 #include "planner/model/plan.h"
+#include "planner/model/method.h"
 
 void ul_plan_options_resolve(struct ul_plan_options *options)
 {
@@ -72,4 +73,20 @@ void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, stru
         if (capacity != 0 && plan->reserved_bytes[s] > capacity)
             plan->fits = false;
     }
+    if (plan->order_why_not != NULL || plan->pack_why_not != NULL)
+        plan->fits = false;
+}
+
+enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
+                                       const struct ul_plan *plan, struct ul_diag *diag)
+{
+    static const char text[] = "--%s %s: %s. Nothing else took its place.";
+    if (plan->order_why_not != NULL)
+        return ul_diag_set(diag, UL_NO_FIT, text, "order",
+                           ul_method_get(UL_METHOD_ORDER, options->order)->name,
+                           plan->order_why_not);
+    if (plan->pack_why_not != NULL)
+        return ul_diag_set(diag, UL_NO_FIT, text, "pack",
+                           ul_method_get(UL_METHOD_PACK, options->pack)->name, plan->pack_why_not);
+    return UL_OK;
 }

@@ -101,6 +101,9 @@ struct ul_plan {
     const char *order_method;
     const char *remat_method;
     const char *pack_method;
+    /* Why a method of order, or of packing, that was named does not serve, or NULL. */
+    const char *order_why_not;
+    const char *pack_why_not;
 };
 
 /* Fills a zeroed options struct's defaults in, for printing; solve does it by itself. */
@@ -111,8 +114,13 @@ void ul_plan_options_resolve(struct ul_plan_options *options);
 /* A copy of `plan` in `arena`, for a plan that outlives the arena that it was made in. */
 struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan *plan);
-/* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold. */
+/* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold, and methods that
+ * were named serve. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
+/* UL_NO_FIT with why, where a method of order or packing that was named does not serve. */
+enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
+                                       const struct ul_plan *plan,
+                                       struct ul_diag *diag) UL_MUST_CHECK;
 /* Whether the positions are runs of stream 0 and nothing else. */
 bool ul_plan_only_runs(const struct ul_plan *plan);
 /* Fills value_ranges for ranges that were read. UL_INVALID: they are not in order. */

@@ -21,6 +21,7 @@ struct ul_order_run {
     uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
     uint64_t work;
     const char *method_name;
+    const char *why_not; /* why the method that was named finds no order, or NULL */
     bool stopped_by_time;
 };
 void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
@@ -32,6 +33,8 @@ struct ul_order_choice {
     uint64_t live_bytes;         /* its largest live sum, in-place options taken */
     uint64_t orders_lower_bytes; /* no order is proven to have a smaller one than this */
     const char *method;
+    const char *why_not; /* why the method that was named finds no order, or NULL */
+    bool is_file;        /* the file order */
     bool stopped_by_time;
 };
 /* The order of the smallest live sum found; the file order unless another is strictly better. */

@@ -340,9 +340,18 @@ void ul_order_run_dfs(struct ul_order_runner *r)
     cheap_run(r, false, true);
 }
 
+/* Where a method settles nothing and finds nothing, it says why. */
+static void refuse_unsettled(struct ul_order_runner *r, const char *why_not)
+{
+    const struct ul_order_part *part = ul_order_largest_part(r);
+    if (part != NULL && is_open(r, part) && part->method == ul_order_published)
+        r->run->why_not = why_not;
+}
+
 void ul_order_run_dp(struct ul_order_runner *r)
 {
     largest_first(r, part_dp);
+    refuse_unsettled(r, "it is out of work or states before it finds or proves an order");
 }
 
 void ul_order_run_beam(struct ul_order_runner *r)
@@ -358,6 +367,7 @@ void ul_order_run_search(struct ul_order_runner *r)
 void ul_order_run_ilp(struct ul_order_runner *r)
 {
     largest_first(r, part_ilp);
+    refuse_unsettled(r, "its programs are too large, or not solved within their work");
 }
 
 void ul_order_run_best(struct ul_order_runner *r)

@@ -3,6 +3,7 @@
  * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
  * true live sum of its steps, so that no approximation of the graph can make a plan worse. */
 #include "planner/model/effort.h"
+#include "planner/model/method.h"
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 #include "planner/order/order.h"
@@ -45,6 +46,7 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
     if (bytes < c->choice->live_bytes) {
         c->choice->live_bytes = bytes;
         c->choice->method = method;
+        c->choice->is_file = false;
         memcpy(c->choice->steps, steps, count * sizeof *steps);
     }
     ul_arena_done(&scratch);
@@ -68,6 +70,7 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
     ul_order_run(scratch, &run);
     candidate_offer(c, run.order, run.method_name);
     c->choice->stopped_by_time = run.stopped_by_time;
+    c->choice->why_not = run.why_not;
     if (graph.exact && run.lower_bytes > c->choice->orders_lower_bytes)
         c->choice->orders_lower_bytes = run.lower_bytes;
     UL_ASSERT(c->choice->orders_lower_bytes <= c->choice->live_bytes);
@@ -80,7 +83,11 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     ul_arena_init(&scratch);
     struct chooser c = {
         .problem = problem, .alignment_bytes = options->alignment_bytes, .choice = choice};
-    choice->method = "file";
+    const struct ul_method *named = ul_method_get(UL_METHOD_ORDER, options->order);
+    bool any = options->order == UL_ORDER_BEST || options->order == UL_ORDER_FILE;
+    choice->method = any ? "file" : named->keeps_file;
+    choice->is_file = true;
+    choice->why_not = NULL;
     choice->steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
     for (uint32_t s = 0; s < problem->step_count; s++)
         choice->steps[s] = s;
@@ -90,6 +97,8 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     choice->stopped_by_time = false;
     if (options->order != UL_ORDER_FILE && choice->live_bytes > bound)
         graph_search(&c, &scratch, options);
+    if (choice->why_not != NULL)
+        choice->method = named->name;
     ul_arena_done(&scratch);
     UL_ASSERT(choice->method != NULL);
 }

@@ -121,6 +121,7 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
     ul_arena_init(&r.scratch);
     run->order = ul_arena_copy(arena, run->graph->order, n * sizeof *run->order);
     run->method_name = ul_order_published;
+    run->why_not = NULL;
     bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
     UL_ASSERT(valid);
     ul_order_core_make(&r.scratch, run->graph, run->graph->order, &r.core);
@@ -132,7 +133,9 @@ void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
         valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
         UL_ASSERT(valid && run->peak_bytes <= published);
         if (run->peak_bytes < published && run->method_name == ul_order_published)
-            run->method_name = "published order, sources late";
+            run->method_name = run->method == UL_ORDER_BEST
+                                   ? "published order, sources late"
+                                   : ul_method_get(UL_METHOD_ORDER, run->method)->keeps_file;
     }
     run->lower_bytes = r.lower_bytes;
     run->work = r.effort.work;

@@ -38,6 +38,7 @@ struct ul_pack_result {
     bool stopped_by_time;
     uint64_t work;
     const char *method;
+    const char *why_not; /* why the method that was named does not serve, or NULL */
 };
 
 /* pack.c */

@@ -111,7 +111,27 @@ void ul_pack_run_best(struct ul_pack_job *job)
     effort_end(job, &effort);
 }
 
+/* First-fit is where it starts from: it has to improve on that or prove it. */
 void ul_pack_run_exact(struct ul_pack_job *job)
 {
-    ul_pack_run_best(job);
+    struct ul_pack_best *best = job->best;
+    ul_pack_run_greedy(job);
+    best->method = "exact search: first-fit meets the bound";
+    if (best->arena_bytes <= best->target_bytes)
+        return;
+    uint64_t start = best->arena_bytes;
+    if (job->problem->buffer_count <= UL_PACK_EXACT_BUFFERS) {
+        struct ul_pack_effort effort = effort_begin(job);
+        ul_pack_exact(job->problem, &effort);
+        effort_done(&effort, best, "exact search");
+        effort_end(job, &effort);
+        if (best->arena_bytes == start)
+            best->method = "exact search: nothing below first-fit";
+    }
+    if (best->arena_bytes == start && best->arena_bytes > job->problem->bound_bytes) {
+        best->method = ul_method_get(UL_METHOD_PACK, UL_PACK_EXACT)->name;
+        job->result->why_not = job->problem->buffer_count <= UL_PACK_EXACT_BUFFERS
+                                   ? "it is out of work before it finds or proves a packing"
+                                   : "there are too many buffers for it";
+    }
 }

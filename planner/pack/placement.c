@@ -170,6 +170,7 @@ static enum ul_status space_place(struct placement *l, const struct ul_plan_opti
     offsets_store(l, space);
     if (space == 0) {
         plan->pack_method = options->pack == UL_PACK_NONE ? "none" : result.method;
+        plan->pack_why_not = result.why_not;
         plan->packing_proven = result.optimal && options->pack != UL_PACK_NONE;
         plan->stopped_by_time = plan->stopped_by_time || result.stopped_by_time;
     }

@@ -79,6 +79,8 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
     UL_ASSERT(ladder != other);
     for (uint32_t i = 0; i < other->count; i++) {
         struct ul_plan_rung rung = other->rungs[i];
+        if (rung.plan.order_why_not != NULL || rung.plan.pack_why_not != NULL)
+            continue;
         rung.variant = variant;
         rung_add(arena, ladder, &rung);
     }
@@ -174,6 +176,7 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
     enum ul_plan_remat method = c->options.remat;
     plan->remat_method = again && found != NULL ? found->found_by : "none";
     plan->order_method = c->base->order_method;
+    plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
     if (!again && found != NULL && method != UL_REMAT_BEST)
         plan->remat_method = ul_arena_printf(c->arena, "%s: nothing runs again",

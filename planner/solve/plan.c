@@ -73,6 +73,7 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
 {
     ul_timeline_positions(arena, problem, choice->steps, plan);
     plan->order_method = choice->method;
+    plan->order_why_not = choice->why_not;
     plan->stopped_by_time = choice->stopped_by_time;
     plan->remat_method = "none";
     return ul_plan_complete(arena, problem, options, plan, diag);
@@ -88,7 +89,7 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     UL_TRY(order_plan(arena, problem, options, &choice, plan, diag));
     uint64_t orders_lower_bytes = choice.orders_lower_bytes;
     plan->orders_lower_bound_bytes = orders_lower_bytes;
-    if (strcmp(choice.method, "file") == 0)
+    if (choice.is_file)
         return UL_OK;
     /* What packs worse than the file order is no gain. */
     struct ul_plan_options file = *options;
@@ -97,8 +98,11 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     ul_order_problem(arena, problem, &file, &choice);
     if (plan->reserved_bytes[0] > choice.live_bytes)
         UL_TRY(order_plan(arena, problem, options, &choice, &other, diag));
-    if (other.ranges != NULL && !plan_better(plan, &other))
+    if (other.ranges != NULL && !plan_better(plan, &other)) {
         *plan = other;
+        if (options->order != UL_ORDER_BEST)
+            plan->order_method = ul_method_get(UL_METHOD_ORDER, options->order)->keeps_file;
+    }
     plan->orders_lower_bound_bytes = orders_lower_bytes;
     return UL_OK;
 }

@@ -62,7 +62,13 @@ static void orders_run(struct solver *s)
     ul_order_run(s->arena, &run);
     s->order_bound_bytes = run.lower_bytes;
     s->result->stopped_by_time = run.stopped_by_time;
+    uint64_t before = s->result->peak_bytes;
     order_offer(s, run.order, run.method_name);
+    if (s->options->order == UL_ORDER_BEST || s->result->peak_bytes < before)
+        return;
+    const struct ul_method *named = ul_method_get(UL_METHOD_ORDER, s->options->order);
+    s->result->method = run.why_not != NULL ? named->name : named->keeps_file;
+    s->result->order_why_not = run.why_not;
 }
 
 /* What a node needs by itself bounds every order and every recomputation. */
@@ -181,7 +187,7 @@ static void verdict_make(struct solver *s)
     uint64_t budget = s->options->budget_bytes;
     r->recomputes = r->order_count - s->graph->node_count;
     r->cost_bound = r->base_cost + s->repeat_bound;
-    r->fits = budget == 0 || r->peak_bytes <= budget;
+    r->fits = (budget == 0 || r->peak_bytes <= budget) && r->order_why_not == NULL;
     r->proven = r->fits || budget < r->lower_bound_bytes || s->misfit_proven;
     if (budget == 0) {
         r->optimal = r->peak_bytes == r->lower_bound_bytes;

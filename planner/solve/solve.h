@@ -84,7 +84,8 @@ struct ul_solve_result {
     uint32_t largest_step;          /* the step that needs lower_bound_bytes */
     bool stopped_by_time;
     const char *method;
-    const char *why_not; /* why the method that was named does not serve, or NULL */
+    const char *why_not;       /* why the method that was named does not serve, or NULL */
+    const char *order_why_not; /* the same of orders */
 };
 
 /* solve_json.c: planner/README.md has the format. UL_INVALID with what is wrong. */

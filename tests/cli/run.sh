@@ -192,6 +192,19 @@ done
 expect 4 'remat chain: its graph is no chain' \
     "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat chain --json chain.json
 grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
+# nor is an order or a packing that is named
+for method in greedy dfs dp beam search ilp; do
+    expect 0 "\"order\": \"$method: no order below the file's\"" \
+        "$ullage" plan "$digits" --dim N=1 --order $method --json -
+done
+expect 0 '"pack": "greedy by' "$ullage" plan "$digits" --dim N=1 --pack greedy --json -
+expect 0 '"pack": "exact search' "$ullage" plan "$digits" --dim N=1 --pack exact --json -
+awk 'BEGIN { print "id,lower,upper,size"; x = 1
+             for (i = 0; i < 2100; i++) { x = x * 16807 % 2147483647; b = x % 500
+                 print i "," b "," b + 1 + x % 37 "," 1 + x % 91 } }' >many.csv
+expect 4 'pack exact: there are too many buffers' "$ullage" pack many.csv --pack exact --json many.json
+grep -q '"method": "exact"' many.json || fail 'many.json'
+expect 0 'greedy' "$ullage" pack many.csv --pack greedy
 # claims about the cost that contradict each other
 expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget 300000 --json within.json
 expect 0 '^ok' "$ullage" check "$digits" within.json

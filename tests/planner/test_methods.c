@@ -1,5 +1,6 @@
 /* Every method of order and of recomputation by itself: never worse than the published order, the
  * same bytes every time, sequences that replay to what is said of them. */
+#include "planner/pack/pack.h"
 #include "planner/solve/solve.h"
 #include "random.h"
 
@@ -211,6 +212,120 @@ static void test_named_method_is_not_replaced(void **state)
     ul_arena_done(&arena);
 }
 
+/* Values that are large until the step after shrinks them; in the file, all large ones come first.
+ */
+static struct ul_problem *make_wide(struct ul_arena *arena, uint32_t width)
+{
+    struct ul_problem *problem = ul_problem_new(arena);
+    struct ul_plan_value input = ul_plan_value_make("x", UL_PLAN_INPUTS, 64);
+    input.live_from_start = true;
+    uint32_t x = ul_problem_add_value(problem, &input);
+    uint32_t *large = UL_NEW_ARRAY(arena, uint32_t, width);
+    for (uint32_t i = 0; i < 2 * width; i++) {
+        bool shrinks = i >= width;
+        struct ul_plan_value value =
+            ul_plan_value_make("v", UL_PLAN_ACTIVATIONS, shrinks ? 64 : 4096);
+        value.live_to_end = shrinks;
+        uint32_t made = ul_problem_add_value(problem, &value);
+        struct ul_plan_substep substep = {.reads = shrinks ? &large[i - width] : &x,
+                                          .writes = &made,
+                                          .read_count = 1,
+                                          .write_count = 1};
+        ul_problem_add_simple_step(problem, "s", 0, 10, &substep);
+        if (!shrinks)
+            large[i] = made;
+    }
+    return problem;
+}
+
+static struct ul_plan plan_with(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options)
+{
+    struct ul_plan plan;
+    struct ul_diag diag = {.status = UL_OK};
+    enum ul_status status = ul_plan_solve(arena, problem, options, &plan, &diag);
+    assert_string_equal(diag.text, "");
+    assert_int_equal(status, UL_OK);
+    return plan;
+}
+
+/* Each order that is named says so in its own words, with an order below the file's. */
+static void test_named_orders_run(void **state)
+{
+    (void)state;
+    static const char *const words[UL_ORDER_COUNT] = {
+        [UL_ORDER_GREEDY] = "greedy",  [UL_ORDER_DFS] = "depth-first",
+        [UL_ORDER_DP] = "downsets",    [UL_ORDER_BEAM] = "beam",
+        [UL_ORDER_SEARCH] = "windows", [UL_ORDER_ILP] = "integer program"};
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_problem *wide = make_wide(&arena, 4);
+    struct ul_plan_options options = {.order = UL_ORDER_FILE};
+    uint64_t file_bytes = plan_with(&arena, wide, &options).reserved_bytes[0];
+    for (options.order = UL_ORDER_GREEDY; options.order < UL_ORDER_COUNT; options.order++) {
+        struct ul_plan plan = plan_with(&arena, wide, &options);
+        assert_non_null(strstr(plan.order_method, words[options.order]));
+        assert_true(plan.fits && plan.reserved_bytes[0] < file_bytes);
+    }
+    ul_arena_done(&arena);
+}
+
+/* No order is below that of a chain; a search that has no work to do anything finds none. */
+static void test_named_orders_are_not_replaced(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_problem *chain = make_training(&arena, 4, false);
+    struct ul_plan_options options = {.order = UL_ORDER_DP};
+    struct ul_plan plan = plan_with(&arena, chain, &options);
+    assert_true(plan.fits);
+    assert_string_equal(plan.order_method, "dp: no order below the file's");
+    options.work_limit = 1;
+    struct ul_diag diag = {.status = UL_OK};
+    plan = plan_with(&arena, make_wide(&arena, 8), &options);
+    assert_false(plan.fits);
+    assert_string_equal(plan.order_method, "dp");
+    assert_int_equal(ul_plan_require_methods(&options, &plan, &diag), UL_NO_FIT);
+    assert_non_null(strstr(diag.text, "--order dp: it is out of work"));
+    ul_arena_done(&arena);
+}
+
+static void test_named_packings(void **state)
+{
+    (void)state;
+    uint32_t searched = 0, refused = 0;
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        enum { COUNT = 24 };
+        struct ul_arena arena;
+        struct ul_diag diag = {.status = UL_OK};
+        struct ul_pack_buffer buffers[COUNT] = {{.begin = 0}};
+        uint64_t random = seed;
+        ul_arena_init(&arena);
+        for (uint32_t b = 0; b < COUNT; b++) {
+            buffers[b].begin = random_below(&random, 20);
+            buffers[b].end = buffers[b].begin + 1 + random_below(&random, 9);
+            buffers[b].size_bytes = 1 + random_below(&random, 30);
+        }
+        for (uint32_t work = 0; work < 2; work++) {
+            struct ul_pack_options options = {.method = UL_PACK_GREEDY, .work_limit = work};
+            struct ul_pack_result first, exact;
+            assert_int_equal(ul_pack_solve(&arena, buffers, COUNT, &options, &first, &diag), UL_OK);
+            assert_non_null(strstr(first.method, "greedy"));
+            assert_null(first.why_not);
+            options.method = UL_PACK_EXACT;
+            assert_int_equal(ul_pack_solve(&arena, buffers, COUNT, &options, &exact, &diag), UL_OK);
+            assert_non_null(strstr(exact.method, exact.why_not == NULL ? "exact search" : "exact"));
+            assert_true(exact.arena_bytes <= first.arena_bytes);
+            assert_true(exact.optimal == (exact.why_not == NULL));
+            searched += exact.arena_bytes < first.arena_bytes;
+            refused += exact.why_not != NULL;
+        }
+        ul_arena_done(&arena);
+    }
+    assert_true(searched > 0 && refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +333,9 @@ int main(void)
         cmocka_unit_test(test_recomputations),
         cmocka_unit_test(test_named_methods_run),
         cmocka_unit_test(test_named_method_is_not_replaced),
+        cmocka_unit_test(test_named_orders_run),
+        cmocka_unit_test(test_named_orders_are_not_replaced),
+        cmocka_unit_test(test_named_packings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
