@@ -10,52 +10,47 @@ static uint64_t reserved_of(const struct ul_compile *compile)
     return compile->plan.reserved_bytes[0];
 }
 
-/* The ladder below the plan without a budget, which compile->plan is. */
-static enum ul_status make_ladder(struct ul_compile *compile)
-{
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
-    UL_TRY(ul_ladder_build(&compile->keep, compile->program->problem, &planning, &compile->plan,
-                           &compile->ladder, &compile->diag));
-    return ul_compile_merge_splits(compile, &compile->plan);
-}
-
 /* Larger weights for faster convolutions are the first thing to give up. */
-static enum ul_status build_direct(struct ul_compile *compile)
+static enum ul_status build_direct(void *context, const struct ul_plan *plan,
+                                   const struct ul_problem **problem)
 {
+    struct ul_compile *compile = context;
     struct ul_program_options options = compile->program->options;
+    if (!ul_program_has_winograd(compile->program) || options.conv != UL_CONV_BEST)
+        return UL_OK;
+    compile->winograd_bytes = plan->reserved_bytes[0];
     options.conv = UL_CONV_DIRECT;
     compile->options.conv = UL_CONV_DIRECT; /* for the plan to name */
-    return ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
-                            &compile->diag);
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag));
+    *problem = compile->program->problem;
+    return UL_OK;
+}
+
+static enum ul_status merge_splits(void *context, const struct ul_plan *plan,
+                                   struct ul_plan_ladder *ladder)
+{
+    struct ul_compile *compile = context;
+    UL_ASSERT(ladder == &compile->ladder);
+    return ul_compile_merge_splits(compile, plan);
+}
+
+static enum ul_status apply_variant(void *context, uint32_t variant,
+                                    const struct ul_problem **problem)
+{
+    struct ul_compile *compile = context;
+    UL_TRY(ul_compile_apply_variant(compile, variant));
+    *problem = compile->program->problem;
+    return UL_OK;
 }
 
 static enum ul_status solve(struct ul_compile *compile)
 {
-    struct ul_plan_options free = ul_compile_planning(&compile->options);
-    uint64_t budget = compile->options.budget_bytes;
-    struct ul_plan_rung rung;
-    free.budget_bytes = 0;
-    UL_TRY(ul_plan_solve(&compile->keep, compile->program->problem, &free, &compile->plan,
-                         &compile->diag));
-    bool fits = budget == 0 || reserved_of(compile) <= budget;
-    if ((!fits || compile->wants_ladder) && ul_program_has_winograd(compile->program) &&
-        compile->program->options.conv == UL_CONV_BEST) {
-        compile->winograd_bytes = reserved_of(compile);
-        UL_TRY(build_direct(compile));
-        UL_TRY(ul_plan_solve(&compile->keep, compile->program->problem, &free, &compile->plan,
-                             &compile->diag));
-        fits = budget == 0 || reserved_of(compile) <= budget;
-    }
-    if (!fits || compile->wants_ladder) {
-        UL_TRY(make_ladder(compile));
-        ul_ladder_pick(&compile->ladder, fits ? 0 : budget, &rung);
-        compile->plan = rung.plan;
-        UL_TRY(ul_compile_apply_variant(compile, rung.variant));
-    }
-    ul_plan_judge(compile->program->problem, budget, &compile->plan);
-    if (budget != 0)
-        ul_bound_cost(compile->program->problem, budget, &compile->plan);
-    return UL_OK;
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan_variants variants = {
+        .context = compile, .lighten = build_direct, .merge = merge_splits, .apply = apply_variant};
+    return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
+                          compile->wants_ladder, &compile->plan, &compile->ladder, &compile->diag);
 }
 
 enum ul_status ul_compile_solve(struct ul_compile *compile)

@@ -3,20 +3,47 @@
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 
-/* The cheapest plan within the budget, where the one without does not fit it. */
-static enum ul_status plan_within(struct ul_arena *arena, const struct ul_problem *problem,
-                                  const struct ul_plan_options *options, struct ul_plan *plan,
-                                  struct ul_diag *diag)
+static bool fits_bytes(const struct ul_plan *plan, uint64_t budget_bytes)
 {
-    struct ul_plan_ladder ladder;
+    return budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
+}
+
+/* The ladder below `plan`, the one without a budget, and its rung within the budget. */
+static enum ul_status ladder_pick(struct ul_arena *arena, const struct ul_problem **problem,
+                                  const struct ul_plan_options *options,
+                                  const struct ul_plan_variants *variants, struct ul_plan *plan,
+                                  struct ul_plan_ladder *ladder, struct ul_diag *diag)
+{
     struct ul_plan_rung rung;
-    if (plan->reserved_bytes[0] > options->budget_bytes) {
-        UL_TRY(ul_ladder_build(arena, problem, options, plan, &ladder, diag));
-        ul_ladder_pick(&ladder, options->budget_bytes, &rung);
-        *plan = rung.plan;
+    bool fits = fits_bytes(plan, options->budget_bytes);
+    UL_TRY(ul_ladder_build(arena, *problem, options, plan, ladder, diag));
+    if (variants->merge != NULL)
+        UL_TRY(variants->merge(variants->context, plan, ladder));
+    ul_ladder_pick(ladder, fits ? 0 : options->budget_bytes, &rung);
+    *plan = rung.plan;
+    UL_ASSERT(rung.variant == 0 || variants->apply != NULL);
+    return rung.variant == 0 ? UL_OK : variants->apply(variants->context, rung.variant, problem);
+}
+
+enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options,
+                              const struct ul_plan_variants *variants, bool wants_ladder,
+                              struct ul_plan *plan, struct ul_plan_ladder *ladder,
+                              struct ul_diag *diag)
+{
+    uint64_t budget = options->budget_bytes;
+    const struct ul_problem *planned = problem;
+    UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
+    if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, budget))) {
+        UL_TRY(variants->lighten(variants->context, plan, &planned));
+        if (planned != problem)
+            UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
     }
-    ul_plan_judge(problem, options->budget_bytes, plan);
-    ul_bound_cost(problem, options->budget_bytes, plan);
+    if (wants_ladder || !fits_bytes(plan, budget))
+        UL_TRY(ladder_pick(arena, &planned, options, variants, plan, ladder, diag));
+    ul_plan_judge(planned, budget, plan);
+    if (budget != 0)
+        ul_bound_cost(planned, budget, plan);
     return UL_OK;
 }
 
@@ -24,8 +51,7 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag)
 {
-    struct ul_plan_options resolved = *options;
-    ul_plan_options_resolve(&resolved);
-    UL_TRY(ul_plan_without_budget(arena, problem, &resolved, plan, diag));
-    return resolved.budget_bytes == 0 ? UL_OK : plan_within(arena, problem, &resolved, plan, diag);
+    static const struct ul_plan_variants none = {.context = NULL};
+    struct ul_plan_ladder ladder;
+    return ul_plan_within(arena, problem, options, &none, false, plan, &ladder, diag);
 }

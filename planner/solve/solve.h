@@ -51,6 +51,30 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung);
 
+/* plan_within.c: the policy of a budget. */
+
+/* What a caller that can rewrite its program adds; each may be NULL. */
+struct ul_plan_variants {
+    void *context;
+    /* Where a ladder is due: another form of the program to plan instead, or *problem as it is. */
+    enum ul_status (*lighten)(void *context, const struct ul_plan *plan,
+                              const struct ul_problem **problem);
+    /* Merges the ladders of rewritings into that of the program, which begins with its plan. */
+    enum ul_status (*merge)(void *context, const struct ul_plan *plan,
+                            struct ul_plan_ladder *ladder);
+    /* Makes the program that of the variant that was picked. */
+    enum ul_status (*apply)(void *context, uint32_t variant, const struct ul_problem **problem);
+};
+
+/* Plans within options->budget_bytes: the plan without a budget where that fits, or else the
+ * cheapest rung within it, with the bound of its cost. `wants_ladder`: the ladder is made anyway.
+ */
+enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
+                              const struct ul_plan_options *options,
+                              const struct ul_plan_variants *variants, bool wants_ladder,
+                              struct ul_plan *plan, struct ul_plan_ladder *ladder,
+                              struct ul_diag *diag) UL_MUST_CHECK;
+
 /* bound.c */
 
 /* Every step once, each by its cheapest alternative: no plan costs less. */
