@@ -1,5 +1,6 @@
 /* The table of options, and the lists of words that some of them take. */
 #include "compile/compile.h"
+#include "planner/model/effort.h"
 
 struct word {
     const char *word;
@@ -39,6 +40,9 @@ WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},
       {"found", UL_CUDNN_FOUND})
 
+/* A number of a header in a help text. */
+#define UL_OPTION_TEXT(number) UL_OPTION_LETTERS(number)
+#define UL_OPTION_LETTERS(number) #number
 static const struct ul_option rows[] = {
 #define UL_OPTION(type, field, ...)                                                                \
     {.offset = offsetof(struct ul_compile_options, field), __VA_ARGS__},

@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What searches do where nobody says: for an order (and 4096 for each step), for a packing, for a
+ * rung of a ladder (less for each step beyond 400). Plain numbers, since --help prints them. */
+#define UL_WORK_ORDER 67108864
+#define UL_WORK_PACK 67108864
+#define UL_WORK_RUNG 16777216
+
 struct ul_effort {
     uint64_t work, work_limit;
     double deadline_seconds; /* 0: none */

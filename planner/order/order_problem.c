@@ -12,7 +12,6 @@
 
 /* Less than a search asked for by itself would do: most graphs are proven long before. */
 enum { WORK_PER_NODE = 1 << 12 };
-static const uint64_t default_work = (uint64_t)1 << 26;
 
 struct chooser {
     const struct ul_problem *problem;
@@ -59,7 +58,7 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
     ul_problem_graph_make(scratch, c->problem, options->alignment_bytes, UL_PROBLEM_GRAPH_SEPARATE,
                           &graph);
     c->graph = &graph;
-    uint64_t work = default_work + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
+    uint64_t work = UL_WORK_ORDER + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
     struct ul_order_run run = {.graph = &graph.graph,
                                .method = options->order,
                                .seed = options->seed,

@@ -7,11 +7,9 @@
 
 #include <string.h>
 
-static const uint64_t default_work = 1u << 26;
-
 static uint64_t options_work(const struct ul_pack_options *options)
 {
-    return options->work_limit != 0 ? options->work_limit : default_work;
+    return options->work_limit != 0 ? options->work_limit : UL_WORK_PACK;
 }
 
 static bool best_offer(struct ul_pack_best *best, uint64_t arena_bytes, const char *method)

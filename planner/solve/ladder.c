@@ -17,6 +17,7 @@
  * for, alone and beside what is live at that step.
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's. */
+#include "planner/model/effort.h"
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
 #include "planner/remat/remat.h"
@@ -676,13 +677,13 @@ static void climb_prepare(struct climb *c, struct rungs *r)
 
 static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
 {
-    enum { SEARCH_WORK = 1 << 24, STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
+    enum { STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->rung_work = c->options.work_limit;
     uint32_t count = c->problem->step_count;
     if (c->rung_work == 0)
-        c->rung_work = (uint64_t)SEARCH_WORK * SMALL / (count < SMALL ? SMALL : count) +
+        c->rung_work = (uint64_t)UL_WORK_RUNG * SMALL / (count < SMALL ? SMALL : count) +
                        STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;

@@ -166,6 +166,19 @@ def check_sweep(ullage, model, options, folder, rungs):
             break
 
 
+def check_problem(ullage, model, options, folder, budgets):
+    """The planner alone, on the problem in text, finds nothing cheaper than the compiler does."""
+    run([ullage, "plan", model, "--print-problem", "problem.txt", "--json", "-"] + options, folder)
+    for budget in budgets:
+        run([ullage, "plan", model, "--budget", str(budget), "--json", "plan.json"] + options, folder)
+        run([ullage, "solve", "problem.txt", "--budget", str(budget), "--json", "alone.json"], folder, 0, 4)
+        plan, alone = load(folder, "plan.json"), load(folder, "alone.json")
+        if alone["fits"] and plan["cost"] > alone["cost"]:
+            raise RuntimeError(f"budget {budget}: costs {plan['cost']}, {alone['cost']} alone")
+        if not plan["cost_bound"] <= plan["cost"]:
+            raise RuntimeError(f"budget {budget}: costs {plan['cost']}, below its bound")
+
+
 def check(ullage, target, threads, model, folder, must_repeat):
     options = ["--target", target] + (["--threads", threads] if threads else [])
     options += ["--no-pass", "split"] if must_repeat else []
@@ -177,6 +190,8 @@ def check(ullage, target, threads, model, folder, must_repeat):
         check_program(ullage, model, options, folder, budget, references) for budget in budgets
     )
     check_sweep(ullage, model, options, folder, rungs)
+    if must_repeat:
+        check_problem(ullage, model, options, folder, budgets)
     if must_repeat and again == 0:
         raise RuntimeError("no step was run again")
     first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
