@@ -1,23 +1,6 @@
 /* The operator table: every row of every family, from ir/ops/all.def. */
 
-#include "ir/ops/attention.h"
-#include "ir/ops/control.h"
-#include "ir/ops/conv.h"
-#include "ir/ops/elementwise.h"
-#include "ir/ops/loss.h"
-#include "ir/ops/matmul.h"
-#include "ir/ops/movement.h"
-#include "ir/ops/norm.h"
-#include "ir/ops/optimizer.h"
-#include "ir/ops/pool.h"
-#include "ir/ops/quant.h"
-#include "ir/ops/random.h"
-#include "ir/ops/reduce.h"
-#include "ir/ops/rnn.h"
-#include "ir/ops/scatter.h"
-#include "ir/ops/signal.h"
-#include "ir/ops/sort.h"
-#include "ir/ops/vision.h"
+#include "ir/ops/hooks.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* Hooks of the attention family. */
+/* What the hooks of the attention family share. */
 #ifndef UL_OPS_ATTENTION_H
 #define UL_OPS_ATTENTION_H
 
-#include "ir/op.h"
+#include "ir/ops/hooks.h"
 
 enum ul_attention_input {
     UL_ATTENTION_Q,
@@ -32,9 +32,5 @@ struct ul_attention {
 /* attention_shape.c: NULL, or what is wrong. `types` are those of the inputs, NULL where absent. */
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS]);
-
-ul_infer_fn ul_infer_attention, ul_infer_rotary, ul_infer_turn;
-ul_lower_fn ul_lower_attention, ul_lower_turn;
-ul_map_fn ul_map_rotary;
 
 #endif

@@ -3,7 +3,7 @@
  * ONNX leaves floats out of an integer's range undefined; here they saturate, NaN gives 0, and
  * only 4-bit integers wrap, as ONNX's node tests have it. Integers wrap. Floats are rounded to
  * nearest even, once, also when the kernel goes on computing in f32. */
-#include "ir/ops/elementwise.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
@@ -42,7 +42,7 @@ static ul_kx cast_to_four_bits(struct ul_kernel *kernel, enum ul_dtype dtype, ul
     return ul_kx_binary(kernel, UL_KX_SUB, bits, eight);
 }
 
-ul_kx ul_cast_build(struct ul_kernel *kernel, enum ul_dtype dtype, bool saturate, ul_kx x)
+static ul_kx build_cast(struct ul_kernel *kernel, enum ul_dtype dtype, bool saturate, ul_kx x)
 {
     enum ul_dtype compute = ul_compute_dtype(dtype);
     if (dtype == UL_U4 || dtype == UL_I4)
@@ -62,7 +62,7 @@ ul_kx ul_map_cast(struct ul_lower *lower, ul_node_id node, uint32_t output, cons
     const struct ul_type *from = ul_lower_input_type(lower, node, 0);
     const struct ul_type *to = ul_lower_output_type(lower, node, output);
     ul_kx x = ul_lower_load(lower, info->inputs[0], index);
-    return from->dtype == to->dtype ? x : ul_cast_build(lower->kernel, to->dtype, saturate, x);
+    return from->dtype == to->dtype ? x : build_cast(lower->kernel, to->dtype, saturate, x);
 }
 
 enum ul_status ul_infer_bit_cast(struct ul_infer *infer)
@@ -130,7 +130,7 @@ static ul_kx bit_cast_16(struct ul_kernel *kernel, enum ul_dtype from, enum ul_d
         return f16_from_bits(kernel, x);
     if (to == UL_BF16)
         return ul_kx_bitcast(kernel, UL_F32, u32_op(kernel, UL_KX_SHL, x, 16));
-    return ul_cast_build(kernel, to, true, x);
+    return build_cast(kernel, to, true, x);
 }
 
 ul_kx ul_map_bit_cast(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
@@ -144,5 +144,5 @@ ul_kx ul_map_bit_cast(struct ul_lower *lower, ul_node_id node, uint32_t output, 
         return ul_kx_bitcast(lower->kernel, to, x);
     if (ul_dtype_get(to)->size_bytes == 2)
         return bit_cast_16(lower->kernel, from, to, x);
-    return ul_cast_build(lower->kernel, to, true, x);
+    return build_cast(lower->kernel, to, true, x);
 }

@@ -1,5 +1,5 @@
 /* Concat: one loop nest for each input, so that every copy is contiguous and free of tests. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

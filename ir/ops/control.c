@@ -1,5 +1,5 @@
-#include "ir/ops/control.h"
 #include "ir/infer.h"
+#include "ir/ops/hooks.h"
 
 enum ul_status ul_infer_control(struct ul_infer *infer)
 {

@@ -1,11 +1,9 @@
-/* Hooks of the conv family. */
+/* What the hooks of the conv family share. */
 #ifndef UL_OPS_CONV_H
 #define UL_OPS_CONV_H
 
 #include "ir/geometry.h"
-#include "ir/infer.h"
-#include "ir/lower.h"
-#include "ir/op.h"
+#include "ir/ops/hooks.h"
 
 /* conv_lower.c: what changes between Conv and its quantised forms. */
 struct ul_conv_operands {
@@ -30,13 +28,5 @@ enum ul_status ul_conv_check_bias(const struct ul_infer *infer, const struct ul_
                                   uint32_t bias_input) UL_MUST_CHECK;
 ul_kx ul_conv_add_bias(struct ul_lower *lower, ul_node_id node, uint32_t bias_input, ul_kx channel,
                        ul_kx sum);
-
-/* conv_split.c */
-ul_split_rule_fn ul_split_rule_conv, ul_split_rule_conv_transpose, ul_split_rule_qlinear_conv;
-
-ul_infer_fn ul_infer_conv, ul_infer_conv_transpose, ul_infer_deform_conv;
-ul_infer_fn ul_infer_conv_integer, ul_infer_qlinear_conv;
-ul_lower_fn ul_lower_conv, ul_lower_conv_transpose, ul_lower_deform_conv;
-ul_lower_fn ul_lower_conv_integer, ul_lower_qlinear_conv;
 
 #endif

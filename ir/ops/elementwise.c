@@ -1,6 +1,6 @@
 /* Shape rules of elementwise operators. They take exactly the element types that ONNX gives each
  * operator, so that a kernel never meets one that it has no arithmetic for. */
-#include "ir/ops/elementwise.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/ops/require.h"
 

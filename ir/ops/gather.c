@@ -1,6 +1,6 @@
 /* Operators that read where the data says. Such an index is clamped and reported at run time;
  * negative ones count from the end. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

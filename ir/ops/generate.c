@@ -1,5 +1,5 @@
 /* Tensors that follow from shapes, coordinates and a few numbers. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

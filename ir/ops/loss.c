@@ -3,7 +3,7 @@
  * The loss of one target is -log p[class] * weight[class], 0 where the class is ignore_index; the
  * result is each of them, their sum, or their sum divided by that of the weights. Targets are
  * handled in parallel; a sum goes through scratch, so that its order is fixed. */
-#include "ir/ops/loss.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

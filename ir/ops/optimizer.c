@@ -1,5 +1,5 @@
 /* Adagrad, Adam and Momentum, as the operators' specification states them. */
-#include "ir/ops/optimizer.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

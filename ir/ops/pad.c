@@ -1,6 +1,6 @@
 /* Pad and CenterCropPad. A negative pad crops; what reflects, repeats or wraps is what is left
  * after cropping. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

@@ -1,5 +1,5 @@
 /* Operators that change the order of dimensions. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

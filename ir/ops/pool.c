@@ -5,7 +5,8 @@
  * dimensions loop over the range of taps that is inside, and for each tap of a dimension that is
  * lanes the range of lanes for which it is inside is computed, so that inner loops have neither
  * branches nor clamps. */
-#include "ir/ops/pool.h"
+#include "ir/geometry.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

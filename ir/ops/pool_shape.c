@@ -1,5 +1,6 @@
 /* Shapes of pooling: reading the window attributes, which nobody has checked yet. */
-#include "ir/ops/pool.h"
+#include "ir/geometry.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/ops/check.h"
 

@@ -1,7 +1,8 @@
 /* Parts of pooling: along batch and channels, or along a spatial dimension with the rows around it
  * that the windows reach; the padding stays at the outer parts. Taps are visited in order, and
  * those outside never, so that a part combines what the whole does. */
-#include "ir/ops/pool.h"
+#include "ir/geometry.h"
+#include "ir/ops/hooks.h"
 
 static void set_pads(struct ul_split_rule *split, const struct ul_pool *pool, uint32_t d,
                      int64_t begin, int64_t end)

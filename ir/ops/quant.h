@@ -1,15 +1,11 @@
-/* Hooks of the quant family, and quantisation as expressions.
+/* Quantisation as expressions.
  *
  * A value x is kept as round(x / scale) + zero, ties to even, saturated to the type.
  */
 #ifndef UL_OPS_QUANT_H
 #define UL_OPS_QUANT_H
 
-#include "ir/lower.h"
-#include "ir/op.h"
-#include "ir/split_rule.h"
-
-/* quant.c */
+#include "ir/ops/hooks.h"
 
 /* The integers that scaled values are kept in: 4, 8 and 16 bits. Sets their range. */
 bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
@@ -18,12 +14,5 @@ bool ul_quant_range(enum ul_dtype dtype, int64_t *low, int64_t *high);
 ul_kx ul_quantize(struct ul_kernel *kernel, ul_kx x, ul_kx zero, enum ul_dtype dtype);
 /* The only element of a scalar or of a tensor with one element. */
 ul_kx ul_lower_load_scalar(struct ul_lower *lower, ul_value_id value);
-
-ul_infer_fn ul_infer_quantize, ul_infer_dequantize, ul_infer_dynamic_quantize;
-ul_map_fn ul_map_quantize, ul_map_dequantize;
-ul_lower_fn ul_lower_dynamic_quantize;
-
-/* quant_linear.c: QuantizeLinear and DequantizeLinear. */
-bool ul_split_rule_quantize(struct ul_split_rule *split);
 
 #endif

@@ -1,24 +1,8 @@
-/* Hooks of the random family. Numbers are counter-based: a draw is a function of the node's seed
- * and the element's position, so recomputing it, or another order, gives the same number. */
+/* What the hooks of the random family share. */
 #ifndef UL_OPS_RANDOM_H
 #define UL_OPS_RANDOM_H
 
-#include "ir/kernel.h"
-#include "ir/op.h"
-
-/* random.c */
-
-ul_infer_fn ul_infer_random, ul_infer_random_like, ul_infer_bernoulli, ul_infer_multinomial;
-ul_map_fn ul_map_random_uniform, ul_map_random_normal, ul_map_bernoulli;
-ul_lower_fn ul_lower_multinomial;
-
-/* dropout.c */
-
-ul_infer_fn ul_infer_dropout;
-ul_map_fn ul_map_dropout;
-ul_view_fn ul_view_dropout;
-
-/* random.c: what dropout.c shares */
+#include "ir/ops/hooks.h"
 
 /* The seed of a node: its attribute's bits, or a hash of an output's name. */
 int64_t ul_random_seed(const struct ul_graph *graph, const struct ul_node *node);

@@ -1,10 +1,8 @@
-/* Hooks of the reduce family, and the reduction that pooling over everything shares. */
+/* The reduction that pooling over everything shares. */
 #ifndef UL_OPS_REDUCE_H
 #define UL_OPS_REDUCE_H
 
-#include "ir/infer.h"
-#include "ir/lower.h"
-#include "ir/split_rule.h"
+#include "ir/ops/hooks.h"
 
 /* What a reduction does: after(combine of before(x) over the set). */
 enum ul_reduce_first { UL_REDUCE_ZERO, UL_REDUCE_ONE, UL_REDUCE_LOWEST, UL_REDUCE_HIGHEST };
@@ -29,32 +27,5 @@ ul_kx ul_reduce_first_value(struct ul_kernel *kernel, enum ul_reduce_first first
 /* |x|^p and the p-th root, with the cheap forms for 1 and 2. */
 ul_kx ul_reduce_power(struct ul_kernel *kernel, ul_kx x, double p);
 ul_kx ul_reduce_root(struct ul_kernel *kernel, ul_kx x, double p);
-
-/* reduce.c */
-enum ul_status ul_infer_reduce(struct ul_infer *infer);
-enum ul_status ul_infer_reduce_extreme(struct ul_infer *infer);
-void ul_lower_reduce_sum(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_mean(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_max(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_min(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_prod(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_l1(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_l2(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_log_sum(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_log_sum_exp(struct ul_lower *lower, ul_node_id node);
-void ul_lower_reduce_sum_square(struct ul_lower *lower, ul_node_id node);
-
-/* reduce_arg.c */
-enum ul_status ul_infer_arg(struct ul_infer *infer);
-void ul_lower_arg_max(struct ul_lower *lower, ul_node_id node);
-void ul_lower_arg_min(struct ul_lower *lower, ul_node_id node);
-
-/* reduce_scan.c */
-enum ul_status ul_infer_scan_sum(struct ul_infer *infer);
-void ul_lower_cum_sum(struct ul_lower *lower, ul_node_id node);
-void ul_lower_cum_prod(struct ul_lower *lower, ul_node_id node);
-
-/* reduce_split.c */
-bool ul_split_rule_reduce(struct ul_split_rule *split);
 
 #endif

@@ -1,5 +1,5 @@
 /* Expand and Tile: elements that stand in the output more than once. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

@@ -1,12 +1,11 @@
-/* Hooks of the rnn family, and what its cells share.
+/* What the cells of the rnn family share.
  *
  * Units: elements. Invariant of a struct ul_rnn: the shapes of all inputs fit together.
  */
 #ifndef UL_OPS_RNN_H
 #define UL_OPS_RNN_H
 
-#include "ir/kernel.h"
-#include "ir/op.h"
+#include "ir/ops/hooks.h"
 
 #define UL_RNN_FUNCTIONS 3 /* activation functions of one direction, at most */
 
@@ -55,8 +54,5 @@ const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
 /* rnn_function.c: function(clipped x). */
 ul_kx ul_rnn_apply(struct ul_kernel *kernel, const struct ul_rnn *rnn,
                    const struct ul_rnn_function *function, ul_kx x);
-
-ul_infer_fn ul_infer_rnn; /* of all three */
-ul_lower_fn ul_lower_rnn, ul_lower_gru, ul_lower_lstm;
 
 #endif

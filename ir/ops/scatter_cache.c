@@ -1,7 +1,7 @@
 /* TensorScatter, the update of a key-value cache: a map, since where the update lies is one window
  * per sample. An element is either the cache's own at the same index, which makes it in place, or
  * the update's. */
-#include "ir/ops/scatter.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

@@ -1,7 +1,7 @@
 /* MaxUnpool: zeros, and each element at the place that MaxPool took it from. Places are counted in
  * the shape that the window attributes imply; a larger output_shape holds it in its first corner,
  * as in the reference. */
-#include "ir/ops/scatter.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

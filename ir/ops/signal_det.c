@@ -1,6 +1,6 @@
 /* Det: the determinant by LU decomposition with partial pivoting, of a copy in scratch, one matrix
  * after the other. */
-#include "ir/ops/signal.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

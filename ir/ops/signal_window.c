@@ -1,5 +1,5 @@
 /* Window functions and the mel weight matrix: maps of the index, in f64. */
-#include "ir/ops/signal.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/check.h"

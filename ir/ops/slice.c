@@ -1,5 +1,5 @@
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
-#include "ir/ops/movement.h"
+#include "ir/ops/hooks.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"

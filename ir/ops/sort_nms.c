@@ -1,6 +1,6 @@
 /* NonMaxSuppression: how many boxes survive depends on the data, so its output has no size before
  * the run. The row exists to say so. */
-#include "ir/ops/sort.h"
+#include "ir/ops/hooks.h"
 
 enum ul_status ul_infer_non_max_suppression(struct ul_infer *infer)
 {

@@ -1,33 +1,8 @@
-/* Hooks of the vision family, and what its files share: float arithmetic and taps. */
+/* What the files of the vision family share: float arithmetic and taps. */
 #ifndef UL_OPS_VISION_H
 #define UL_OPS_VISION_H
 
-#include "ir/lower.h"
-#include "ir/op.h"
-#include "ir/split_rule.h"
-
-/* resize.c (what is asked for), resize_lower.c (how it is computed) */
-
-ul_infer_fn ul_infer_resize;
-ul_lower_fn ul_lower_resize;
-
-/* grid_sample.c: GridSample, AffineGrid */
-
-ul_infer_fn ul_infer_grid_sample, ul_infer_affine_grid;
-ul_lower_fn ul_lower_grid_sample;
-ul_map_fn ul_map_affine_grid;
-
-/* roi.c: RoiAlign, MaxRoiPool */
-
-ul_infer_fn ul_infer_roi_align, ul_infer_max_roi_pool;
-ul_lower_fn ul_lower_roi_align, ul_lower_max_roi_pool;
-
-/* col2im.c */
-
-ul_infer_fn ul_infer_col2im;
-ul_lower_fn ul_lower_col2im;
-
-/* taps.c */
+#include "ir/ops/hooks.h"
 
 /* f32, or f64 where an element needs more digits. */
 enum ul_dtype ul_taps_dtype(enum ul_dtype stored);
@@ -54,8 +29,5 @@ ul_kx ul_taps_sum(struct ul_lower *lower, ul_value_id value, const struct ul_tap
 ul_kx ul_kx_addf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_mulf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_divf(struct ul_kernel *kernel, ul_kx a, double b);
-
-/* resize.c */
-bool ul_split_rule_resize(struct ul_split_rule *split);
 
 #endif
