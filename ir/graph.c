@@ -253,6 +253,16 @@ bool ul_graph_is_output(const struct ul_graph *graph, ul_value_id value)
     return false;
 }
 
+/* A weight of the model, in whatever block it is read. */
+static ul_value_id find_weight(const struct ul_graph *graph, const char *name)
+{
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].kind == UL_VALUE_WEIGHT && strcmp(graph->values[v].name, name) == 0)
+            return v;
+    }
+    return UL_NONE;
+}
+
 static ul_value_id find_named(const struct ul_graph *graph, const ul_value_id *values,
                               uint32_t count, const char *name)
 {
@@ -269,10 +279,12 @@ enum ul_status ul_graph_donate(struct ul_graph *graph, const char *output, const
     const struct ul_block *block = &graph->blocks[0];
     ul_value_id out = find_named(graph, block->outputs, block->output_count, output);
     ul_value_id in = find_named(graph, block->inputs, block->input_count, input);
+    if (in == UL_NONE)
+        in = find_weight(graph, input);
     if (out == UL_NONE || in == UL_NONE)
         return ul_diag_set(diag, UL_USAGE, "--donate %s=%s: there is no %s %s",
                            ul_quote(graph->arena, output), ul_quote(graph->arena, input),
-                           out == UL_NONE ? "output" : "input",
+                           out == UL_NONE ? "output" : "input or weight",
                            ul_quote(graph->arena, out == UL_NONE ? output : input));
     if (graph->values[out].donor != UL_NONE || (graph->values[in].flags & UL_VALUE_PERSISTENT) != 0)
         return ul_diag_set(

@@ -53,7 +53,7 @@ struct ul_value {
                                  its base's; UL_DTYPE_NONE: as type.dtype */
     ul_node_id producer;      /* of a node output, or the owner of a block argument */
     uint32_t producer_output; /* which output or argument */
-    ul_value_id donor;        /* an output that overwrites this input, else UL_NONE */
+    ul_value_id donor;        /* an output that overwrites this input or weight, else UL_NONE */
     const struct ul_tensor *tensor;
     struct ul_view view; /* valid from the views pass on; view.base == UL_NONE before */
 };

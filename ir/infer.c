@@ -47,8 +47,8 @@ const struct ul_type *ul_infer_input(const struct ul_infer *infer, uint32_t inpu
 
 const struct ul_tensor *ul_infer_tensor(const struct ul_infer *infer, uint32_t input)
 {
-    const struct ul_value *value = input_value(infer, input);
-    return value == NULL ? NULL : value->tensor;
+    bool is_there = input_value(infer, input) != NULL;
+    return is_there ? ul_graph_get_constant(infer->graph, infer->node->inputs[input]) : NULL;
 }
 
 enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const int64_t **values,
@@ -60,13 +60,14 @@ enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const
     if (value == NULL)
         return UL_OK;
     const char *name = ul_quote(infer->scratch, value->name);
-    if (value->tensor == NULL)
+    const struct ul_tensor *tensor = ul_infer_tensor(infer, input);
+    if (tensor == NULL)
         return ul_infer_unsupported(infer,
                                     "input %u (%s) must be known at compile time, since a shape "
                                     "depends on it; fix the model's input that it comes from "
                                     "with --const NAME=FILE",
                                     (unsigned)input, name);
-    const struct ul_type *type = &value->tensor->type;
+    const struct ul_type *type = &tensor->type;
     if (!ul_dtype_get(type->dtype)->is_integer)
         return ul_infer_invalid(infer, "input %u (%s) must hold integers, but is %s",
                                 (unsigned)input, name, ul_dtype_get(type->dtype)->name);
@@ -77,7 +78,7 @@ enum ul_status ul_infer_ints(const struct ul_infer *infer, uint32_t input, const
                                 (unsigned)UL_LIMIT_NODE_INPUTS);
     int64_t *out = UL_NEW_ARRAY(infer->scratch, int64_t, elements);
     for (uint64_t i = 0; i < elements; i++)
-        out[i] = ul_tensor_get_int(value->tensor, i);
+        out[i] = ul_tensor_get_int(tensor, i);
     *values = out;
     *count = (uint32_t)elements;
     return UL_OK;

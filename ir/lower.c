@@ -148,8 +148,8 @@ static ul_kx narrow(struct ul_lower *lower, enum ul_dtype dtype, ul_kx x)
 static bool immediate(struct ul_lower *lower, ul_value_id value, ul_kx *x)
 {
     const struct ul_value *info = value_get(lower, value);
-    const struct ul_tensor *tensor = info->tensor;
-    if (tensor == NULL || (info->flags & UL_VALUE_PERSISTENT) != 0)
+    const struct ul_tensor *tensor = ul_graph_get_constant(lower->graph, value);
+    if (tensor == NULL)
         return false;
     if (tensor->data != NULL && ul_type_elements(&tensor->type) != 1)
         return false;

@@ -7,8 +7,14 @@
  *
  *      next = n + 1; y = n * 2             y = n * 2; next = n + 1      (next overwrites n)
  *
+ * Donations may want each other to be first; then the smaller output is copied over its input at
+ * the end:
+ *
+ *      p = a - b; q = a + b                t = a + b; p = a - b; q = t  (p overwrites a, q b)
+ *
  * Left undone: a reader that needs the new value itself (next - n) stays behind it. Fusion may make
  * one kernel of both; else the program is refused (codegen/program/donation.c). */
+#include "ir/build.h"
 #include "ir/view.h"
 #include "passes/passes_internal.h"
 
@@ -96,8 +102,9 @@ static void add_readers(struct order *order, ul_value_id output, uint32_t needs_
     }
 }
 
-/* Nodes in their old order, each as soon as all that it waits for has come. */
-static void sort(struct order *order)
+/* Nodes in their old order, each as soon as all that it waits for has come. False: some wait for
+ * each other in a circle. */
+static bool sort(struct order *order, ul_node_id *nodes)
 {
     uint32_t total = order->block->node_count;
     uint32_t *waits = UL_NEW_ARRAY(order->scratch, uint32_t, total);
@@ -125,12 +132,9 @@ static void sort(struct order *order)
             }
         }
     }
-    if (count < total) /* donations wait for each other in a circle */
-        return;
-    ul_node_id *nodes = UL_NEW_ARRAY(order->scratch, ul_node_id, total);
-    for (uint32_t i = 0; i < total; i++)
+    for (uint32_t i = 0; i < count; i++)
         nodes[i] = order->block->nodes[sorted[i]];
-    memcpy(order->block->nodes, nodes, total * sizeof *nodes);
+    return count == total;
 }
 
 /* Both must have the same elements: known since types are. */
@@ -147,6 +151,51 @@ static enum ul_status check_type(const struct ul_pass *pass, const struct ul_val
     return ul_diag_set(pass->diag, UL_USAGE, "--donate %s=%s: %s",
                        ul_quote(pass->scratch, output->name), ul_quote(pass->scratch, input->name),
                        text.data);
+}
+
+/* The output is made in bytes of its own, and copied over the input when all else is done. */
+static void add_copy(struct ul_graph *graph, uint32_t index)
+{
+    ul_value_id value = graph->blocks[0].outputs[index];
+    struct ul_build build = ul_build_last(graph, 0, graph->values[value].name);
+    ul_value_id copy = ul_build_copy(&build, value);
+    graph->values[copy].view = ul_view_own(graph, copy);
+    graph->values[copy].donor = graph->values[value].donor;
+    graph->values[value].donor = UL_NONE;
+    graph->blocks[0].outputs[index] = copy;
+}
+
+/* The edges of all donations, largest first: a copy costs their bytes. One that would have nodes
+ * wait for each other needs a copy. */
+static void order_donations(struct order *order, bool *copied)
+{
+    const struct ul_block *block = order->block;
+    uint32_t needs_count = order->edge_count;
+    bool *done = UL_NEW_ARRAY(order->scratch, bool, block->output_count);
+    ul_node_id *nodes = UL_NEW_ARRAY(order->scratch, ul_node_id, block->node_count);
+    for (;;) {
+        uint32_t next = UL_NONE;
+        uint64_t max_bytes = 0;
+        for (uint32_t i = 0; i < block->output_count; i++) {
+            uint64_t bytes = ul_value_bytes(order->graph, block->outputs[i]);
+            bool open = order->graph->values[block->outputs[i]].donor != UL_NONE && !done[i];
+            if (open && (next == UL_NONE || bytes > max_bytes)) {
+                next = i;
+                max_bytes = bytes;
+            }
+        }
+        if (next == UL_NONE)
+            break;
+        uint32_t before_count = order->edge_count;
+        add_readers(order, block->outputs[next], needs_count);
+        done[next] = true;
+        copied[next] = !sort(order, nodes);
+        if (copied[next])
+            order->edge_count = before_count;
+    }
+    bool sorted = sort(order, nodes);
+    UL_ASSERT(sorted);
+    memcpy(order->block->nodes, nodes, block->node_count * sizeof *nodes);
 }
 
 enum ul_status ul_pass_donate(struct ul_pass *pass)
@@ -169,11 +218,11 @@ enum ul_status ul_pass_donate(struct ul_pass *pass)
         order.position[block->nodes[p]] = p;
     for (uint32_t p = 0; p < block->node_count; p++)
         add_needs(&order, block->nodes[p], p);
-    uint32_t needs_count = order.edge_count;
-    for (uint32_t i = 0; i < block->output_count; i++) {
-        if (graph->values[block->outputs[i]].donor != UL_NONE)
-            add_readers(&order, block->outputs[i], needs_count);
+    bool *copied = UL_NEW_ARRAY(pass->scratch, bool, block->output_count);
+    order_donations(&order, copied);
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+        if (copied[i])
+            add_copy(graph, i);
     }
-    sort(&order);
     return UL_OK;
 }

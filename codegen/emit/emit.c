@@ -237,9 +237,10 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         ul_emit_comment(text, info->name);
         ul_text_put(text, " ");
         ul_type_print(text, &info->type);
-        if (info->donor != UL_NONE)
-            ul_text_printf(text, ", overwrites input %u",
-                           index_in(block->inputs, block->input_count, info->donor));
+        if (info->donor != UL_NONE) {
+            ul_text_put(text, ", overwrites ");
+            ul_emit_comment(text, emitter->program->graph->values[info->donor].name);
+        }
         ul_text_put(text, "\n");
     }
     ul_text_printf(text,

@@ -65,8 +65,8 @@ static void put_dims(struct ul_emitter *emitter, const char *name, const ul_valu
     }
 }
 
-/* Of an input 1 + the number of the output that overwrites it; of such an output, 1 + that of the
- * input; 0: neither. */
+/* As in ul_model.h: of an input 1 + the number of the output that overwrites it; of such an output,
+ * 1 + that of the input, or UL_DONATED_WEIGHT; 0: neither. */
 static uint32_t donation_partner(const struct ul_graph *graph, ul_value_id value)
 {
     const struct ul_block *root = &graph->blocks[0];
@@ -78,7 +78,8 @@ static uint32_t donation_partner(const struct ul_graph *graph, ul_value_id value
         if (graph->values[root->outputs[i]].donor == value)
             return i + 1;
     }
-    return 0;
+    const uint32_t weight = UINT32_MAX; /* UL_DONATED_WEIGHT */
+    return graph->values[value].donor != UL_NONE ? weight : 0;
 }
 
 static void put_tensors(struct ul_emitter *emitter, const char *name, const ul_value_id *values,

@@ -105,7 +105,7 @@ static bool is_true(const struct ul_graph *graph, ul_value_id value)
 {
     if (value == UL_NONE)
         return true;
-    const struct ul_tensor *tensor = graph->values[value].tensor;
+    const struct ul_tensor *tensor = ul_graph_get_constant(graph, value);
     return tensor != NULL && ul_tensor_get_int(tensor, 0) != 0;
 }
 

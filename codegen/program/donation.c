@@ -107,6 +107,13 @@ enum ul_status ul_donation_check(struct ul_builder *builder)
         if (output->donor == UL_NONE)
             continue;
         UL_ASSERT(output->view.base == root->outputs[i]);
+        if (builder->options->weights_rom &&
+            builder->graph->values[donation.input].kind == UL_VALUE_WEIGHT)
+            return ul_diag_set(
+                builder->diag, UL_UNSUPPORTED,
+                "%s cannot overwrite %s: --weights rom has read-only data of it",
+                ul_quote(builder->arena, output->name),
+                ul_quote(builder->arena, builder->graph->values[donation.input].name));
         for (uint32_t s = 0; s < program->step_count; s++) {
             if (touches(builder->graph, &program->steps[s], donation.output, true))
                 UL_TRY(check_writer(builder, s, &donation));

@@ -170,7 +170,7 @@ static uint32_t order_flags(struct ul_lower *lower, ul_node_id node, uint32_t ax
     enum { MAX_PLACES = 1 << 24 };
     ul_value_id indexes = ul_check_node(lower, node)->inputs[INDEXES];
     const struct places p = {.data = ul_lower_input_type(lower, node, DATA),
-                             .indexes = lower->graph->values[indexes].tensor,
+                             .indexes = ul_graph_get_constant(lower->graph, indexes),
                              .axis = axis,
                              .depth = depth};
     uint64_t place_count = 1;

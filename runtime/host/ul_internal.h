@@ -291,13 +291,16 @@ int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, uns
 int ul_session_open(struct ul_session *s, uint64_t margin_bytes);
 /* Fills the arena and its margins, and sets the model up again. */
 int ul_session_reload(struct ul_session *s, unsigned char fill);
+/* The same where runs change weights: they are those of the file again. */
+int ul_session_renew(struct ul_session *s);
 void ul_session_close(struct ul_session *s);
 /* Where an input or output lives now: in the arena or in a buffer of the session. */
 void *ul_session_input(const struct ul_session *s, uint32_t index);
 void *ul_session_output(const struct ul_session *s, uint32_t index);
-/* Inputs that are overwritten where they lie: what goes on from run to run. */
+/* Inputs or weights that are overwritten where they lie: what goes on from run to run. */
 bool ul_session_has_state(const struct ul_session *s);
-/* Gives those what lies in their places on the host; before the first run, and to begin anew. */
+/* Gives such inputs what lies in their places on the host; before the first run, and to begin anew.
+ */
 int ul_session_set_up(struct ul_session *s);
 /* One run on what lies in the inputs' places. A data fault gives exit code 2, but in the modes that
    choose their own inputs, where it only counts. */

@@ -78,6 +78,14 @@ int ul_session_reload(struct ul_session *s, unsigned char fill)
     return status == UL_EXIT_OK ? load(s) : status;
 }
 
+int ul_session_renew(struct ul_session *s)
+{
+    bool changes = false;
+    for (uint32_t i = 0; i < s->model->output_count; i++)
+        changes = changes || s->model->outputs[i].donated == UL_DONATED_WEIGHT;
+    return changes ? ul_session_reload(s, 0) : UL_EXIT_OK;
+}
+
 /* Buffers for the tensors that do not live in the arena; `shared`, unless NULL, are those of the
    inputs, in which outputs lie that overwrite them. */
 static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *tensors,
@@ -207,8 +215,8 @@ void *ul_session_output(const struct ul_session *s, uint32_t index)
 
 bool ul_session_has_state(const struct ul_session *s)
 {
-    for (uint32_t i = 0; i < s->model->input_count; i++)
-        if (s->model->inputs[i].donated != 0)
+    for (uint32_t i = 0; i < s->model->output_count; i++)
+        if (s->model->outputs[i].donated != 0)
             return true;
     return false;
 }

@@ -294,7 +294,9 @@ static int run_set(struct ul_session *s, const char *directory, struct totals *t
 {
     bool by_name;
     uint32_t used;
-    int status = names_match(s, directory, "input", s->model->input_count, &by_name);
+    int status = totals->set_count > 0 ? ul_session_renew(s) : UL_EXIT_OK;
+    if (status == UL_EXIT_OK)
+        status = names_match(s, directory, "input", s->model->input_count, &by_name);
     if (status == UL_EXIT_OK)
         status = use_files(s, directory, "input", by_name, decode_input, totals, &used);
     if (status == UL_EXIT_OK)

@@ -122,8 +122,12 @@ struct ul_rt_tensor {
     enum ul_space space; /* UL_SPACE_ARENA: it lives at offset_bytes; else in the caller's buffer */
     uint64_t offset_bytes;
     uint32_t donated; /* of an input: 1 + the output that overwrites it where it lies; of such an
-                         output: 1 + that input; 0: neither */
+                         output: 1 + that input, or UL_DONATED_WEIGHT; 0: neither */
 };
+
+/* The output overwrites a weight: it lies in the arena with any --io, is what the weights file says
+   after init, and changed by each run. */
+#define UL_DONATED_WEIGHT UINT32_MAX
 
 struct ul_pack; /* ul_call.h */
 
