@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,16 +70,37 @@ static void on_abort(int signal_number)
     _exit(UL_INTERNAL);
 }
 
+/* A file that is opened later must not take the number of a standard stream that is closed: what
+ * is printed would go there. Writing to a stream opened so fails, as it would when closed. */
+static void open_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
+/* What was printed must have arrived. */
+static enum ul_status finish_output(struct ul_diag *diag)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return UL_OK;
+    return ul_diag_set(diag, UL_IO, "standard output cannot be written");
+}
+
 int main(int argc, char **argv)
 {
     struct ul_cli_job job;
     signal(SIGABRT, on_abort);
+    open_standard_streams();
     if (argc < 2) {
         ul_cli_help_all(stderr, commands, COMMAND_COUNT);
         return UL_USAGE;
     }
     ul_cli_job_init(&job);
     enum ul_status status = run(&job, argc - 1, argv + 1);
+    if (status == UL_OK)
+        status = finish_output(&job.compile.diag);
     if (status != UL_OK)
         fprintf(stderr, "ullage: error: %s\n", job.compile.diag.text);
     ul_cli_job_done(&job);

@@ -154,6 +154,18 @@ enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
  * prints goes to the file `capture` unless that is NULL. A stop (Ctrl-C) goes to all that the
  * program started; then this one ends by it as soon as no temporary folder is left. */
 int ul_process_run(const char *const *argv, const char *capture);
+/* A folder that is to come into being whole, or not at all, is written beside its place, or inside
+ * where it exists; stops wait meanwhile. `status` says whether all was written. */
+struct ul_staging {
+    const char *directory; /* the place */
+    const char *path;      /* where to write */
+    bool exists;           /* the place did before */
+    bool is_held;          /* stops waited before */
+};
+enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
+                                struct ul_staging *staging, struct ul_diag *diag) UL_MUST_CHECK;
+enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *staging,
+                              enum ul_status status, struct ul_diag *diag) UL_MUST_CHECK;
 /* A fresh folder below TMPDIR. From here to ul_temporary_remove a stop waits. */
 enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
                                  struct ul_diag *diag) UL_MUST_CHECK;

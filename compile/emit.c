@@ -3,7 +3,6 @@
 #include "codegen/emit/emit.h"
 #include "compile/compile_internal.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,12 +82,12 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--plan %s: no target runs the plan's transfers and streams yet",
                            options->plan);
+    struct ul_staging staging;
     UL_TRY(compiler_choice(compile, &emit.cc));
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return ul_diag_set(&compile->diag, UL_IO, "%s: cannot make the folder: %s", directory,
-                           strerror(errno));
-    return compile->program->options.target->emit(&compile->keep, compile->program, &compile->plan,
-                                                  &emit, directory, &compile->diag);
+    UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
+    enum ul_status status = compile->program->options.target->emit(
+        &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);
+    return ul_staging_end(&compile->keep, &staging, status, &compile->diag);
 }
 
 /* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C

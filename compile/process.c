@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include "compile/compile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -24,20 +25,36 @@ static void stop_signals(sigset_t *signals)
     }
 }
 
+/* From here on a Ctrl-C waits, and so does the end by a pipe that nobody reads. Whether they
+ * waited before. */
+static bool hold_stops(void)
+{
+    sigset_t stops, before;
+    stop_signals(&stops);
+    sigaddset(&stops, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &stops, &before);
+    return sigismember(&before, SIGPIPE) == 1;
+}
+
+/* A stop that waited ends the program now. */
+static void release_stops(void)
+{
+    sigset_t stops;
+    stop_signals(&stops);
+    sigaddset(&stops, SIGPIPE);
+    sigprocmask(SIG_UNBLOCK, &stops, NULL);
+}
+
 enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
                                  struct ul_diag *diag)
 {
     const char *base = getenv("TMPDIR");
-    char *path = ul_arena_printf(arena, "%s/ullage.XXXXXX", base != NULL ? base : "/tmp");
+    bool is_set = base != NULL && base[0] != '\0';
+    char *path = ul_arena_printf(arena, "%s/ullage.XXXXXX", is_set ? base : "/tmp");
     if (mkdtemp(path) == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot make a temporary folder: %s", path,
                            strerror(errno));
-    /* From here to the removal of the folder a Ctrl-C waits, and so does the end by a pipe that
-     * nobody reads; a child that runs gets it at once. */
-    sigset_t stops;
-    stop_signals(&stops);
-    sigaddset(&stops, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &stops, NULL);
+    (void)hold_stops(); /* a child that runs gets them at once */
     *directory = path;
     return UL_OK;
 }
@@ -58,11 +75,70 @@ void ul_tree_remove(const char *directory)
 
 void ul_temporary_remove(const char *directory)
 {
-    sigset_t stops;
     ul_tree_remove(directory);
-    stop_signals(&stops);
-    sigaddset(&stops, SIGPIPE);
-    sigprocmask(SIG_UNBLOCK, &stops, NULL); /* one that waited ends the program now */
+    release_stops();
+}
+
+enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
+                                struct ul_staging *staging, struct ul_diag *diag)
+{
+    size_t length = strlen(directory);
+    struct stat info;
+    while (length > 1 && directory[length - 1] == '/')
+        length--;
+    staging->directory = ul_arena_printf(arena, "%.*s", (int)length, directory);
+    bool exists = stat(staging->directory, &info) == 0;
+    char *path =
+        ul_arena_printf(arena, exists ? "%s/.ullage.XXXXXX" : "%s.XXXXXX", staging->directory);
+    staging->is_held = hold_stops();
+    staging->exists = exists;
+    staging->path = path;
+    if (mkdtemp(path) != NULL)
+        return UL_OK;
+    ul_diag_set(diag, UL_IO, "%s: cannot write the folder: %s", directory, strerror(errno));
+    if (!staging->is_held)
+        release_stops();
+    return UL_IO;
+}
+
+/* Each file replaces the one of its name; what else lies in the folder stays. */
+static bool move_files(struct ul_arena *arena, const struct ul_staging *staging)
+{
+    struct dirent **entries;
+    int count = scandir(staging->path, &entries, NULL, alphasort);
+    bool moved = count >= 0;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        const char *from = ul_arena_printf(arena, "%s/%s", staging->path, name);
+        const char *to = ul_arena_printf(arena, "%s/%s", staging->directory, name);
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+            moved = moved && rename(from, to) == 0;
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return moved;
+}
+
+enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *staging,
+                              enum ul_status status, struct ul_diag *diag)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    bool moved = status != UL_OK;
+    if (status == UL_OK && staging->exists)
+        moved = move_files(arena, staging);
+    else if (status == UL_OK)
+        moved = chmod(staging->path, 0777 & ~mask) == 0 &&
+                rename(staging->path, staging->directory) == 0;
+    if (!moved)
+        status = ul_diag_set(diag, UL_IO, "%s: cannot write the folder: %s", staging->directory,
+                             strerror(errno));
+    if (status != UL_OK || staging->exists)
+        ul_tree_remove(staging->path);
+    if (!staging->is_held)
+        release_stops();
+    return status;
 }
 
 static void on_child(int number)

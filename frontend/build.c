@@ -150,12 +150,12 @@ static enum ul_status start_node(struct ul_builder *builder, const Onnx__NodePro
     if (node->op == NULL || node->op[0] == '\0')
         return ul_diag_set(builder->diag, UL_INVALID, "node %s names no operator",
                            ul_quote(builder->scratch, ul_builder_name(builder, node->name)));
+    if (node->name[0] == '\0' && proto->n_output > 0)
+        node->name = proto->output[0];
     if (proto->n_input > UL_LIMIT_NODE_INPUTS || proto->n_output > UL_LIMIT_NODE_INPUTS)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED, "%s: more than %d inputs or outputs",
                            ul_builder_describe(builder, node->name, node->op),
                            UL_LIMIT_NODE_INPUTS);
-    if (node->name[0] == '\0' && proto->n_output > 0)
-        node->name = proto->output[0];
     node->version = ul_opsets_version(builder->opsets, node->domain);
     if (node->version == 0 && node->domain[0] == '\0' && ul_function_find(builder, proto) == NULL)
         return ul_diag_set(builder->diag, UL_INVALID,
@@ -252,6 +252,29 @@ static enum ul_status bind_results(struct ul_old_node *node, struct ul_scope *sc
     return UL_OK;
 }
 
+uint64_t ul_builder_used_bytes(const struct ul_builder *builder)
+{
+    return builder->graph->arena->used_bytes + builder->scratch->used_bytes;
+}
+
+uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder)
+{
+    return builder->inlined_bytes + ul_builder_used_bytes(builder) - builder->inlined_from_bytes;
+}
+
+/* A few kilobytes of functions that call functions stand for millions of nodes. */
+static enum ul_status check_inlined(const struct ul_builder *builder,
+                                    const struct ul_old_node *node)
+{
+    if (builder->active_count == 0 || ul_builder_inlined_bytes(builder) <= UL_LIMIT_INLINED_BYTES)
+        return UL_OK;
+    return ul_diag_set(builder->diag, UL_UNSUPPORTED,
+                       "%s: the calls of the model's functions stand for so many nodes that these "
+                       "take over %s of memory; export the model with fewer calls",
+                       ul_builder_describe(builder, node->name, node->op),
+                       ul_size_format(builder->scratch, UL_LIMIT_INLINED_BYTES));
+}
+
 static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodeProto *proto,
                                  struct ul_scope *scope)
 {
@@ -264,6 +287,7 @@ static enum ul_status build_node(struct ul_builder *builder, const Onnx__NodePro
                            UL_LIMIT_NODES, UL_LIMIT_VALUES);
     builder->scope = scope;
     UL_TRY(start_node(builder, proto, &node));
+    UL_TRY(check_inlined(builder, &node));
     const Onnx__FunctionProto *function = ul_function_find(builder, proto);
     if (function != NULL) {
         UL_TRY(ul_function_inline(builder, function, proto, &node));

@@ -114,9 +114,11 @@ struct ul_builder {
     const struct ul_scope *scope;
     const struct ul_bindings *bindings;
     const struct ul_opsets *opsets;
-    const char *prefix;  /* of names inside inlined functions, "" outside */
-    uint32_t depth;      /* of nested graphs and functions together */
-    uint32_t call_count; /* inlined so far */
+    const char *prefix;          /* of names inside inlined functions, "" outside */
+    uint32_t depth;              /* of nested graphs and functions together */
+    uint32_t call_count;         /* inlined so far */
+    uint64_t inlined_bytes;      /* of memory, by calls that are finished */
+    uint64_t inlined_from_bytes; /* memory in use before the outermost active call */
     uint32_t active_count;
     const Onnx__FunctionProto *active[UL_LIMIT_NESTING]; /* functions being inlined */
     uint32_t sequence_count, sequence_capacity;
@@ -178,6 +180,9 @@ enum ul_status ul_order_nodes(struct ul_builder *builder, size_t node_count,
 /* build.c */
 enum ul_status ul_build_graph(struct ul_builder *builder, const Onnx__GraphProto *proto,
                               struct ul_scope *scope) UL_MUST_CHECK;
+/* Memory in use now; memory that inlined functions took, those being inlined included. */
+uint64_t ul_builder_used_bytes(const struct ul_builder *builder);
+uint64_t ul_builder_inlined_bytes(const struct ul_builder *builder);
 enum ul_status ul_build_nodes(struct ul_builder *builder, size_t node_count,
                               Onnx__NodeProto *const *nodes, struct ul_scope *scope) UL_MUST_CHECK;
 /* A name seen from a scope, UL_ABSENT for a function's input that was not given, or UL_NONE. */

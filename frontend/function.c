@@ -132,6 +132,8 @@ static enum ul_status enter(struct ul_builder *builder, const struct ul_old_node
                            "%s: the model calls its functions more than %u times, counting calls "
                            "inside them",
                            ul_builder_describe(builder, node->name, node->op), UL_LIMIT_CALLS);
+    if (builder->active_count == 0)
+        builder->inlined_from_bytes = ul_builder_used_bytes(builder);
     builder->active[builder->active_count++] = function;
     builder->depth++;
     return UL_OK;
@@ -198,5 +200,7 @@ enum ul_status ul_function_inline(struct ul_builder *builder, const Onnx__Functi
     builder->prefix = saved.prefix;
     builder->depth = saved.depth;
     builder->active_count = saved.active_count;
+    if (builder->active_count == 0)
+        builder->inlined_bytes = ul_builder_inlined_bytes(builder);
     return bind_outputs(builder, function, node, &scope);
 }

@@ -95,9 +95,15 @@ ul_value_id ul_old_const_int(struct ul_old_node *node, enum ul_dtype dtype, int6
 
 ul_value_id ul_old_const_float(struct ul_old_node *node, enum ul_dtype dtype, double value)
 {
+    const struct ul_dtype_info *info = ul_dtype_get(dtype);
     unsigned char element[16] = {0};
+    if (!info->is_float && !info->is_integer && dtype != UL_BOOL) {
+        ul_old_problem(node, ul_arena_printf(node->builder->scratch, "takes no %s", info->name));
+        dtype = UL_F32;
+        info = ul_dtype_get(dtype);
+    }
     struct ul_type type = ul_type_make(dtype, 0, NULL);
-    if (ul_dtype_get(dtype)->is_float)
+    if (info->is_float)
         ul_element_put_float(element, dtype, value);
     else
         ul_element_put_int(element, dtype, (int64_t)value);

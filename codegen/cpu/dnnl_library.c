@@ -91,6 +91,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
                                                  .isa = isas[row].name,
                                                  .march = isas[row].march,
                                                  .state_bytes = 8, /* a pointer */
+                                                 .max_dim = INT32_MAX,
                                                  .context = opened,
                                                  .answer = ul_dnnl_answer,
                                                  .answer_piece = ul_piece_answer,

@@ -63,6 +63,7 @@ struct chooser {
     bool *is_plain;      /* per base: something reads it as it is stored */
     uint32_t *last_read; /* per base: the last position that reads it */
     uint32_t position;
+    ul_node_id too_long; /* has an axis that the library cannot count; UL_NONE: none */
     /* Of ul_calls_can_split: */
     ul_node_id first;
     bool sure, unproven;
@@ -139,9 +140,25 @@ static bool is_shared(const struct chooser *chooser, const struct ul_group_call 
     return chooser->last_read[base] > position;
 }
 
-static bool answer(const struct chooser *chooser, ul_node_id node, struct ul_group_call *call,
-                   bool pack)
+/* Libraries that count an axis in 32 bits divide by zero, or hang, where it is longer. */
+static bool counts_axes(const struct ul_target_library *library, const struct ul_call *call)
 {
+    const struct ul_call_tensor *tensors[] = {&call->src, &call->weights, &call->dst};
+    for (size_t i = 0; library->max_dim > 0 && i < sizeof tensors / sizeof *tensors; i++) {
+        for (uint32_t d = 0; d < tensors[i]->rank; d++) {
+            if (tensors[i]->dims[d] > library->max_dim)
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool answer(struct chooser *chooser, ul_node_id node, struct ul_group_call *call, bool pack)
+{
+    if (!counts_axes(chooser->library, &call->call)) {
+        chooser->too_long = node;
+        return false;
+    }
     if (chooser->whole == NULL)
         return chooser->library->answer(chooser->library->context, call, pack);
     return pack && ul_whole_answer(chooser->whole, chooser->library, chooser->graph, node,
@@ -210,7 +227,7 @@ bool ul_library_supports(const void *library, const struct ul_graph *graph, cons
     struct ul_group_call call;
     if ((requested->runs_always && may_be_passed_over(graph, nodes[0])) ||
         !ul_group_call_make(graph, nodes, count, escapes, true, &call) ||
-        !requested->answer(requested->context, &call, true))
+        !counts_axes(requested, &call.call) || !requested->answer(requested->context, &call, true))
         return false;
     if (scratch_bytes != NULL)
         *scratch_bytes = call.call.scratch_bytes;
@@ -278,20 +295,28 @@ static void chooser_init(struct chooser *chooser)
     note_block(chooser, 0);
 }
 
-void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     const struct ul_target_library *library, const struct ul_whole *whole,
-                     struct ul_calls *calls)
+enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
+                               const bool *escapes, const struct ul_target_library *library,
+                               const struct ul_whole *whole, struct ul_calls *calls,
+                               struct ul_diag *diag)
 {
     struct chooser chooser = {.arena = arena,
                               .graph = graph,
                               .library = library,
                               .escapes = escapes,
                               .whole = whole,
-                              .calls = calls};
+                              .calls = calls,
+                              .too_long = UL_NONE};
     chooser_init(&chooser);
     if (library == NULL)
-        return;
+        return UL_OK;
     each_group(&chooser, choose_group);
+    if (chooser.too_long != UL_NONE)
+        return ul_diag_set(diag, UL_UNSUPPORTED,
+                           "%s: has an axis of over %lld elements, more than %s counts; split the "
+                           "axis in the model, or compile for target c",
+                           ul_node_describe(graph, chooser.too_long, arena),
+                           (long long)library->max_dim, library->name);
     mark_edges(&chooser);
     do {
         calls->changed = false;
@@ -299,6 +324,7 @@ void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const
         each_group(&chooser, mark_readers);
         each_group(&chooser, give_way);
     } while (calls->changed);
+    return UL_OK;
 }
 
 /* ---- pieces ---- */
@@ -323,6 +349,7 @@ bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, 
                               .whole = whole,
                               .calls = &calls,
                               .first = first,
+                              .too_long = UL_NONE,
                               .sure = true,
                               .unproven = true};
     if (library->chosen_at_start)

@@ -88,9 +88,11 @@ struct ul_calls {
 /* How often its body runs does not depend on data. */
 bool ul_loop_is_counted(const struct ul_graph *graph, const struct ul_node *loop);
 /* Chooses the calls of a graph with groups; `library` NULL: none. `whole`: of the graph before it
- * was split, whose choice stands; or NULL. */
-void ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph, const bool *escapes,
-                     const struct ul_target_library *library, const struct ul_whole *whole,
-                     struct ul_calls *calls);
+ * was split, whose choice stands; or NULL. UL_UNSUPPORTED where an axis is longer than the library
+ * can count. */
+enum ul_status ul_calls_choose(struct ul_arena *arena, const struct ul_graph *graph,
+                               const bool *escapes, const struct ul_target_library *library,
+                               const struct ul_whole *whole, struct ul_calls *calls,
+                               struct ul_diag *diag) UL_MUST_CHECK;
 
 #endif

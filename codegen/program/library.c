@@ -72,8 +72,8 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
         return false;
     out->call.kind = transposed ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
     out->call.group_count = (uint32_t)conv.groups;
-    out->product_count =
-        (uint64_t)(conv.batch * conv.in_channels * conv.out_channels * conv.groups);
+    const int64_t channels[] = {conv.batch, conv.in_channels, conv.out_channels, conv.groups};
+    out->product_count = ul_describe_products(1, 4, channels);
     for (uint32_t d = 0; d < conv.spatial; d++) {
         int64_t reach = (conv.kernel[d] - 1) * conv.dilation[d] + 1;
         out->call.steps[d] = conv.stride[d];
@@ -82,7 +82,8 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
         out->call.pads[conv.spatial + d] =
             transposed ? (conv.in[d] - 1) * conv.stride[d] + reach - conv.pad_begin[d] - conv.out[d]
                        : conv.pad_end[d];
-        out->product_count *= (uint64_t)(conv.kernel[d] * (transposed ? conv.in[d] : conv.out[d]));
+        const int64_t window[] = {conv.kernel[d], transposed ? conv.in[d] : conv.out[d]};
+        out->product_count = ul_describe_products(out->product_count, 2, window);
     }
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
@@ -135,9 +136,9 @@ static bool describe_pool(struct ul_describer *describer, const struct ul_node *
         return false;
     }
     out->args[UL_CALL_SRC] = node->inputs[0];
-    out->product_count = (uint64_t)(x->dims[0] * x->dims[1]);
-    for (uint32_t d = 0; d < pool.count; d++)
-        out->product_count *= (uint64_t)(pool.kernel[d] * pool.out[d]);
+    out->product_count = ul_describe_products(1, 2, x->dims);
+    out->product_count = ul_describe_products(out->product_count, pool.count, pool.kernel);
+    out->product_count = ul_describe_products(out->product_count, pool.count, pool.out);
     return describe_window(&out->call, &pool) &&
            ul_describe_tensor(describer->graph, node->inputs[0], &out->call.src);
 }

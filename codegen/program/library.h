@@ -18,6 +18,7 @@ struct ul_target_library {
     const char *march;     /* what a C compiler takes after -march= for it; NULL: any */
     uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
     bool adds_from_afar;   /* a residual may lie elsewhere than the result */
+    int64_t max_dim;       /* elements along an axis; 0: any */
     bool runs_always;      /* a step that a run may pass over cannot be a call */
     bool chosen_at_start;  /* a program's start may find nothing that runs a call: a kernel of ours
                               stands beside each */

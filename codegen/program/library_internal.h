@@ -24,6 +24,9 @@ bool ul_describe_tensor(const struct ul_graph *graph, ul_value_id value,
 /* Strides of axes with one element as a dense tensor has them; of three axes and more, dense
  * channels-last where it is that, or dense row-major. */
 void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind);
+/* `count` times all the dimensions, bounded so that twice as much
+ * still counts. */
+uint64_t ul_describe_products(uint64_t count, uint32_t rank, const int64_t *dims);
 
 /* library_matmul.c: false: no call */
 bool ul_describe_matmul(struct ul_describer *describer, const struct ul_node *node);

@@ -74,8 +74,8 @@ bool ul_describe_matmul(struct ul_describer *describer, const struct ul_node *no
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
     widen(&out->call.src, out->call.dst.rank, matmul.a_is_vector, false);
     widen(&out->call.weights, out->call.dst.rank, matmul.b_is_vector, true);
-    out->product_count =
-        ul_type_elements(&matmul.batch) * (uint64_t)(matmul.rows * matmul.columns * matmul.depth);
+    const int64_t dims[] = {matmul.rows, matmul.columns, matmul.depth};
+    out->product_count = ul_describe_products(ul_type_elements(&matmul.batch), 3, dims);
     return true;
 }
 
@@ -107,8 +107,9 @@ bool ul_describe_gemm(struct ul_describer *describer, const struct ul_node *node
         transpose(&out->call.src);
     if (ul_node_get_int(node, "transB", 0) != 0)
         transpose(&out->call.weights);
-    out->product_count =
-        (uint64_t)(out->call.src.dims[0] * out->call.src.dims[1] * out->call.weights.dims[1]);
+    const int64_t dims[] = {out->call.src.dims[0], out->call.src.dims[1],
+                            out->call.weights.dims[1]};
+    out->product_count = ul_describe_products(1, 3, dims);
     if (alpha != 1 && !ul_describe_linear(describer, alpha, 0))
         return false;
     return !adds || ul_describe_add(describer, node->inputs[2]);

@@ -64,3 +64,13 @@ void ul_describe_finalize(struct ul_call_tensor *tensor, enum ul_call_kind kind)
             reach = tensor->strides[d] * tensor->dims[d];
     }
 }
+
+uint64_t ul_describe_products(uint64_t count, uint32_t rank, const int64_t *dims)
+{
+    const uint64_t max = UINT64_MAX / 4; /* room for two operations a product */
+    for (uint32_t d = 0; d < rank; d++) {
+        UL_ASSERT(dims[d] >= 0);
+        count = ul_size_mul_saturating(count, (uint64_t)dims[d]);
+    }
+    return count < max ? count : max;
+}

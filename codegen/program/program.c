@@ -40,8 +40,8 @@ static enum ul_status build(struct ul_builder *builder)
     const struct ul_block *root = &graph->blocks[0];
     builder->escapes = ul_group_escapes(graph, builder->arena);
     apply_whole(builder);
-    ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
-                    builder->whole, &builder->calls);
+    UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
+                           builder->whole, &builder->calls, builder->diag));
     ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
     builder->program->packs = builder->calls.packs;
     for (uint32_t i = 0; i < root->input_count; i++)

@@ -391,7 +391,56 @@ for signal in TERM INT HUP; do
         { echo "FAIL: $signal ended compile with $got after $SECONDS s"; failed=1; }
 done
 
+# a stop or a full disk while --emit writes: the folder is whole or not there
+for pause in 0.02 0.05 0.1 0.2 0.4; do
+    timeout -s TERM $pause "$ullage" compile "$digits" --dim N=1 --target c --emit stopped 2>/dev/null
+    [ ! -e stopped ] || make -s -C stopped -n program >/dev/null || fail "--emit left a part behind"
+    rm -rf stopped
+done
+full() { (trap '' XFSZ && ulimit -f 8 && exec "$@"); }
+expect 5 'weights.bin: cannot write' full "$ullage" compile "$digits" --dim N=1 --target c --emit full
+[ ! -e full ] || fail "--emit left a part behind on a full disk"
+mkdir full
+expect 5 'cannot write' full "$ullage" compile "$digits" --dim N=1 --target c --emit full
+[ -z "$(ls -A full)" ] || fail "--emit left a part behind in a folder: $(ls -A full)"
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit full/
+expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --target c --emit full
+make -s -C full -n program >/dev/null || fail "--emit into a folder that exists"
+left=$(echo full/.[!.]* full.* stopped*)
+[ "$left" = 'full/.[!.]* full.* stopped*' ] || fail "--emit left $left"
+
+# what is printed must arrive, and goes nowhere else
+printf 'id,lower,upper,size\na,0,2,8\n' >one.csv
+for command in "plan $digits --dim N=1" "inspect $digits" "pack one.csv" \
+    "check $digits abacus.json" "solve --help" --help --version help 'help plan'; do
+    # shellcheck disable=SC2086
+    to() { "$ullage" $command >"$1"; }
+    expect 5 'standard output cannot be written' to /dev/full
+    # shellcheck disable=SC2086
+    closed() { "$ullage" $command >&-; }
+    expect 5 'standard output cannot be written' closed
+done
+expect 5 'standard output' bash -c '"$@" >&-' - "$ullage" plan "$digits" --dim N=1 --json closed.json
+[ -z "$(grep -v '^[{}" ]' closed.json | head -1)" ] || fail "text went into the JSON"
+
+# sizes past what a library counts, and none at all
+for name in product gemm; do
+    for dim in M K N; do
+        rest=$(for other in M K N; do [ $other = $dim ] || echo "--dim $other=2"; done)
+        # shellcheck disable=SC2086
+        expect 3 '"y" .*(MatMul|Gemm).*axis of over 2147483647' "$ullage" plan --target cpu \
+            "$here/../frontend/cases/${name}_dims.onnx" --dim $dim=4294967296 $rest
+    done
+done
+expect 3 '"y" .*Conv.*axis of over' "$ullage" plan --target cpu \
+    "$here/../frontend/cases/window_dims.onnx" --dim L=2147483648
+expect 0 'needs' "$ullage" plan --target c "$here/../frontend/cases/window_dims.onnx" \
+    --dim L=2147483648
+expect 1 'dim N=0: expected NAME=N, N at least 1' "$ullage" plan "$digits" --dim N=0
+TMPDIR='' expect 0 'reserves' compile "$digits" --dim N=1 --target c -o program
+
 # nothing is left behind
+rm program
 left=$(ls tmp)
 [ -z "$left" ] || { echo "FAIL: left in TMPDIR: $left"; failed=1; }
 [ -e program ] && { echo "FAIL: a failed compile left a program"; failed=1; }

@@ -447,10 +447,58 @@ def not_models():
     write("if_without_else", model(graph([half], [X, tensor_type("c", [], TensorProto.BOOL)], [Y])))
 
 
+def hostile():
+    # Element types that old operators took for numbers.
+    words, complexes = TensorProto.STRING, TensorProto.COMPLEX64
+
+    def typed(name, node, dtype, opset):
+        ends = [tensor_type("x", [4], dtype)], [tensor_type("y", None, dtype)]
+        write(name, model(graph([node], *ends), opset=opset, domains=["com.microsoft"]))
+
+    typed("clip_strings", helper.make_node("Clip", ["x"], ["y"], min=0.0), words, 6)
+    typed("pad_complex", helper.make_node("Pad", ["x"], ["y"], pads=[1, 1]), complexes, 2)
+    typed("dropout_strings", helper.make_node("Dropout", ["x"], ["y"], ratio=0.5), words, 7)
+    typed("quick_gelu_complex",
+          helper.make_node("QuickGelu", ["x"], ["y"], domain="com.microsoft"), complexes, 17)
+    hot = helper.make_node("OneHot", ["x", "depth", "values"], ["y"])
+    write("one_hot_strings", model(graph(
+        [hot], [tensor_type("x", [4], words)], [tensor_type("y", None)],
+        [weight("depth", np.int64(3)), weight("values", np.float32([0, 1]))]), opset=9))
+
+    # A kilobyte that stands for 10^8 nodes.
+    def level(at):
+        op, domain = ("Exp", "") if at == 0 else (f"f{at - 1}", "d")
+        names = ["x"] + [f"t{i}" for i in range(9)] + ["y"]
+        nodes = [helper.make_node(op, [a], [b], domain=domain) for a, b in zip(names, names[1:])]
+        imports = [helper.make_opsetid("", 21), helper.make_opsetid("d", 1)]
+        return helper.make_function("d", f"f{at}", ["x"], ["y"], nodes, imports)
+
+    call = helper.make_node("f7", ["x"], ["y"], domain="d")
+    write("function_bomb", model(graph([call], [X], [Y]), functions=[level(i) for i in range(8)],
+                                 domains=["d"]))
+    outputs = [f"y{i}" for i in range(4097)]
+    write("split_outputs", model(graph(
+        [helper.make_node("Split", ["x"], outputs, num_outputs=4097)],
+        [tensor_type("x", [4097])], [tensor_type("y0", None)])))
+    # Sizes past what the libraries count; the tests of the command line give them.
+    write("product_dims", model(graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [tensor_type("x", ["M", "K"]), tensor_type("w", ["K", "N"])], [tensor_type("y", None)])),
+          ["--dim", "M=2", "--dim", "K=3", "--dim", "N=2"])
+    write("gemm_dims", model(graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"])],
+        [tensor_type("x", ["M", "K"]), tensor_type("w", ["K", "N"])], [tensor_type("y", None)])),
+          ["--dim", "M=2", "--dim", "K=3", "--dim", "N=2"])
+    write("window_dims", model(graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])],
+        [tensor_type("x", [1, 1, "L"]), tensor_type("w", [1, 1, 3])], [tensor_type("y", None)])),
+          ["--dim", "L=5"])
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     for part in (external, constants, typed_fields, bad_tensors, functions, order, control, dims,
-                 unsupported, sequences, sources, not_models):
+                 unsupported, sequences, sources, not_models, hostile):
         part()
 
 
