@@ -77,8 +77,7 @@ static enum ul_status pack(struct ul_cli_job *job)
     struct ul_pack_options packing = {.method = options->pack,
                                       .capacity_bytes = job->options.capacity_bytes,
                                       .work_limit = default_work,
-                                      .time_limit_seconds = options->time_limit_seconds,
-                                      .seed = options->seed};
+                                      .time_limit_seconds = options->time_limit_seconds};
     if (packing.method == UL_PACK_NONE)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "--pack none: there is nothing to do then");

@@ -30,9 +30,9 @@ WORDS(io_words, {"arena", UL_IO_ARENA}, {"caller", UL_IO_CALLER})
 #define ORDER_WORD(constant, name, ...) {name, UL_ORDER_##constant},
 #define REMAT_WORD(constant, name, ...) {name, UL_REMAT_##constant},
 #define PACK_WORD(constant, name, ...) {name, UL_PACK_##constant},
-WORDS(order_words, UL_ORDER_METHODS(ORDER_WORD))
-WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD))
-WORDS(pack_words, UL_PACK_METHODS(PACK_WORD))
+WORDS(order_words, UL_ORDER_METHODS(ORDER_WORD, ORDER_WORD))
+WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD, REMAT_WORD))
+WORDS(pack_words, UL_PACK_METHODS(PACK_WORD, PACK_WORD))
 WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
       {"bf16", UL_PRECISION_BF16})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},

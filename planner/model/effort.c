@@ -36,6 +36,26 @@ bool ul_effort_spent(struct ul_effort *effort)
     return effort->stopped_by_time || effort->work >= effort->work_limit;
 }
 
+struct ul_effort_turn ul_effort_begin_turn(struct ul_effort *effort, uint32_t share)
+{
+    UL_ASSERT(share > 0 && effort->work_limit > 0);
+    struct ul_effort_turn whole = {.work_limit = effort->work_limit,
+                                   .deadline_seconds = effort->deadline_seconds};
+    effort->work_limit = effort->work + (effort->work_limit - effort->work) / share;
+    if (effort->deadline_seconds > 0) {
+        double now = ul_clock_seconds();
+        effort->deadline_seconds = now + (effort->deadline_seconds - now) / share;
+    }
+    return whole;
+}
+
+void ul_effort_end_turn(struct ul_effort *effort, struct ul_effort_turn whole)
+{
+    effort->work_limit = whole.work_limit;
+    effort->deadline_seconds = whole.deadline_seconds;
+    effort->stopped_by_time = false; /* of the turn; the next look at the clock tells */
+}
+
 uint64_t ul_seed_next(uint64_t *state)
 {
     uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);

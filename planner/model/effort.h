@@ -18,9 +18,16 @@
 struct ul_effort {
     uint64_t work, work_limit;
     double deadline_seconds; /* 0: none */
+    uint64_t seed;           /* of its random numbers */
     uint32_t look_every;     /* how many questions the clock is read for; 0 is 1 */
     uint32_t looks;
     bool stopped_by_time;
+};
+
+/* The limits of all, while a method has its turn within lower ones. */
+struct ul_effort_turn {
+    uint64_t work_limit;
+    double deadline_seconds;
 };
 
 /* The wall clock: the only place where a search reads it. */
@@ -31,6 +38,9 @@ double ul_deadline_after(double seconds);
 double ul_deadline_left(double deadline_seconds);
 /* Whether the work or the time has run out. */
 bool ul_effort_spent(struct ul_effort *effort);
+/* Gives what follows one of `share` parts of the work and the time that are left. */
+struct ul_effort_turn ul_effort_begin_turn(struct ul_effort *effort, uint32_t share);
+void ul_effort_end_turn(struct ul_effort *effort, struct ul_effort_turn whole);
 
 /* The next of the random numbers that follow from *state. */
 uint64_t ul_seed_next(uint64_t *state);

@@ -29,6 +29,9 @@ struct ul_solve_graph {
 
 /* replay.c */
 
+/* What every node costs once. */
+uint64_t ul_solve_base_cost(const struct ul_solve_graph *graph);
+
 /* Replays a sequence by the definition: false if a step runs before its inputs were made. */
 bool ul_solve_replay(const struct ul_solve_graph *graph, const uint32_t *sequence, uint32_t count,
                      uint64_t *peak_bytes, uint64_t *cost);

@@ -3,14 +3,16 @@
 
 #include "base/base.h"
 
-#define ORDER(constant, name, run, needs, proves)                                                  \
+#define ORDER_ROW(constant, name, run, turns, needs, proves)                                       \
     {name, needs, proves, name ": no order below the file's"},
-#define ROW(constant, name, run, needs, proves) {name, needs, proves, NULL},
-static const struct ul_method orders[] = {UL_ORDER_METHODS(ORDER)};
-static const struct ul_method remats[] = {UL_REMAT_METHODS(ROW)};
-static const struct ul_method packs[] = {UL_PACK_METHODS(ROW)};
+#define WORD(constant, name, needs, proves) {name, needs, proves, NULL},
+#define ROW(constant, name, run, turns, needs, proves) {name, needs, proves, NULL},
+static const struct ul_method orders[] = {UL_ORDER_METHODS(WORD, ORDER_ROW)};
+static const struct ul_method remats[] = {UL_REMAT_METHODS(WORD, ROW)};
+static const struct ul_method packs[] = {UL_PACK_METHODS(WORD, ROW)};
 #undef ROW
-#undef ORDER
+#undef WORD
+#undef ORDER_ROW
 
 const struct ul_method *ul_method_get(enum ul_method_kind kind, uint32_t constant)
 {

@@ -1,57 +1,72 @@
 /* The methods of the planner: one row each.
  *
  * Whatever knows a method by its name (options and their help, plans, reports) reads these rows,
- * and whoever runs methods makes a table of functions of them: a method is its row here and the
- * file with its function.
+ * and so does what runs them: the one that is named, or, by default, all that join, of which the
+ * best result wins. A method is its row here and the file with its function.
  *
- *     ROW(constant, name, run, needs, proves)
+ *     ROW(constant, name, run, turns, needs, proves)
  *         run     the function; order/order_internal.h, remat/remat.h and pack/pack_internal.h
  *                 say of which types
+ *         turns   when it joins where no method is named, or UL_TURN_NONE
  *         needs   what it applies to, or NULL: anything
  *         proves  what a proof by it covers, or NULL
- *
- * The first row of a kind is the default: all methods of the kind, and the best result wins. */
+ *     WORD(constant, name, needs, proves)
+ *         no method of its own: all that join (the first of a kind, which is the default), or none
+ */
 #ifndef UL_PLANNER_MODEL_METHOD_H
 #define UL_PLANNER_MODEL_METHOD_H
 
 #include <stdint.h>
 
-#define UL_ORDER_METHODS(ROW)                                                                      \
-    ROW(BEST, "best", ul_order_run_best, NULL, "orders without recomputation")                     \
-    ROW(FILE, "file", ul_order_run_file, NULL, NULL)                                               \
-    ROW(GREEDY, "greedy", ul_order_run_greedy, NULL, NULL)                                         \
-    ROW(DFS, "dfs", ul_order_run_dfs, NULL, NULL)                                                  \
-    ROW(DP, "dp", ul_order_run_dp, NULL, "orders without recomputation")                           \
-    ROW(BEAM, "beam", ul_order_run_beam, NULL, NULL)                                               \
-    ROW(SEARCH, "search", ul_order_run_search, NULL, NULL)                                         \
-    ROW(ILP, "ilp", ul_order_run_ilp, "few steps", "orders without recomputation")
+/* Methods run in these turns, and within one in the order of their rows. */
+enum ul_method_turn {
+    UL_TURN_NONE = 0,
+    UL_TURN_FIRST = 1,  /* what is cheap, or settles small problems at once */
+    UL_TURN_START = 2,  /* finds what searches go on from */
+    UL_TURN_SEARCH = 4, /* of an order: in rounds that cost ever more */
+    UL_TURN_AFTER = 8,  /* goes on from what those found */
+    UL_TURN_LAST = 16,  /* with what work there is left */
+};
 
-#define UL_REMAT_METHODS(ROW)                                                                      \
-    ROW(BEST, "best", ul_remat_run_best, NULL, "all orders and recomputations")                    \
-    ROW(NONE, "none", ul_remat_run_none, NULL, NULL)                                               \
-    ROW(GREEDY, "greedy", ul_remat_run_greedy, NULL, NULL)                                         \
-    ROW(SEARCH, "search", ul_remat_run_search, NULL, NULL)                                         \
-    ROW(CHAIN, "chain", ul_remat_run_chain,                                                        \
+#define UL_ORDER_METHODS(WORD, ROW)                                                                \
+    WORD(BEST, "best", NULL, "orders without recomputation")                                       \
+    WORD(FILE, "file", NULL, NULL)                                                                 \
+    ROW(GREEDY, "greedy", ul_order_run_greedy, UL_TURN_FIRST, NULL, NULL)                          \
+    ROW(DFS, "dfs", ul_order_run_dfs, UL_TURN_FIRST, NULL, NULL)                                   \
+    ROW(DP, "dp", ul_order_run_dp, UL_TURN_SEARCH, NULL, "orders without recomputation")           \
+    ROW(BEAM, "beam", ul_order_run_beam, UL_TURN_SEARCH, NULL, NULL)                               \
+    ROW(SEARCH, "search", ul_order_run_search, UL_TURN_SEARCH, NULL, NULL)                         \
+    ROW(ILP, "ilp", ul_order_run_ilp, UL_TURN_NONE, "few steps", "orders without recomputation")
+
+#define UL_REMAT_METHODS(WORD, ROW)                                                                \
+    WORD(BEST, "best", NULL, "all orders and recomputations")                                      \
+    WORD(NONE, "none", NULL, NULL)                                                                 \
+    ROW(GREEDY, "greedy", ul_remat_run_greedy, UL_TURN_NONE, NULL, NULL)                           \
+    ROW(SEARCH, "search", ul_remat_run_search, UL_TURN_SEARCH, NULL, NULL)                         \
+    ROW(CHAIN, "chain", ul_remat_run_chain, UL_TURN_START,                                         \
         "blocks in a chain, each handing on one value, that are read again in the opposite order", \
         "checkpoints on the chain of blocks")                                                      \
-    ROW(ILP, "ilp", ul_remat_run_ilp, "up to 2000 steps, and programs that are solved",            \
+    ROW(ILP, "ilp", ul_remat_run_ilp, UL_TURN_AFTER,                                               \
+        "up to 2000 steps, and programs that are solved",                                          \
         "reduced ILP: first runs in this order, none again before backward, each node once "       \
         "between two first runs")                                                                  \
-    ROW(EXACT, "exact", ul_remat_run_exact, "up to 1024 steps, and few ways to run them",          \
-        "all orders and recomputations")
+    ROW(EXACT, "exact", ul_remat_run_exact, UL_TURN_FIRST | UL_TURN_LAST,                          \
+        "up to 1024 steps, and few ways to run them", "all orders and recomputations")
 
-#define UL_PACK_METHODS(ROW)                                                                       \
-    ROW(BEST, "best", ul_pack_run_best, NULL, "packings of this order")                            \
-    ROW(NONE, "none", ul_pack_run_greedy, NULL, NULL)                                              \
-    ROW(GREEDY, "greedy", ul_pack_run_greedy, NULL, NULL)                                          \
-    ROW(EXACT, "exact", ul_pack_run_exact, "up to 2000 buffers", "packings of this order")
+#define UL_PACK_METHODS(WORD, ROW)                                                                 \
+    WORD(BEST, "best", NULL, "packings of this order")                                             \
+    ROW(NONE, "none", ul_pack_run_greedy, UL_TURN_NONE, NULL, NULL)                                \
+    ROW(GREEDY, "greedy", ul_pack_run_greedy, UL_TURN_FIRST, NULL, NULL)                           \
+    ROW(REPAIR, "repair", ul_pack_run_repair, UL_TURN_AFTER, NULL, NULL)                           \
+    ROW(EXACT, "exact", ul_pack_run_exact, UL_TURN_AFTER, "up to 2000 buffers",                    \
+        "packings of this order")
 
 #define UL_ORDER_CONSTANT(constant, ...) UL_ORDER_##constant,
 #define UL_REMAT_CONSTANT(constant, ...) UL_REMAT_##constant,
 #define UL_PACK_CONSTANT(constant, ...) UL_PACK_##constant,
-enum ul_plan_order { UL_ORDER_METHODS(UL_ORDER_CONSTANT) UL_ORDER_COUNT };
-enum ul_plan_remat { UL_REMAT_METHODS(UL_REMAT_CONSTANT) UL_REMAT_COUNT };
-enum ul_plan_pack { UL_PACK_METHODS(UL_PACK_CONSTANT) UL_PACK_COUNT };
+enum ul_plan_order { UL_ORDER_METHODS(UL_ORDER_CONSTANT, UL_ORDER_CONSTANT) UL_ORDER_COUNT };
+enum ul_plan_remat { UL_REMAT_METHODS(UL_REMAT_CONSTANT, UL_REMAT_CONSTANT) UL_REMAT_COUNT };
+enum ul_plan_pack { UL_PACK_METHODS(UL_PACK_CONSTANT, UL_PACK_CONSTANT) UL_PACK_COUNT };
 #undef UL_ORDER_CONSTANT
 #undef UL_REMAT_CONSTANT
 #undef UL_PACK_CONSTANT

@@ -85,3 +85,12 @@ bool ul_solve_replay(const struct ul_solve_graph *graph, const uint32_t *sequenc
     UL_ASSERT(!valid || *peak_bytes >= graph->base_bytes);
     return valid;
 }
+
+uint64_t ul_solve_base_cost(const struct ul_solve_graph *graph)
+{
+    uint64_t sum = 0;
+    UL_ASSERT(graph->node_count == 0 || graph->cost != NULL);
+    for (uint32_t v = 0; v < graph->node_count; v++)
+        sum += graph->cost[v];
+    return sum;
+}

@@ -2,6 +2,7 @@
 #ifndef UL_PLANNER_ORDER_ORDER_H
 #define UL_PLANNER_ORDER_ORDER_H
 
+#include "planner/model/effort.h"
 #include "planner/model/graph.h"
 #include "planner/model/plan.h"
 
@@ -11,18 +12,15 @@
 struct ul_order_run {
     const struct ul_solve_graph *graph;
     enum ul_plan_order method;
-    uint64_t seed;
-    uint64_t work_limit;     /* counted visits of nodes; 0: the default */
-    double deadline_seconds; /* 0: none */
+    struct ul_effort effort; /* work in visits of nodes; a limit of 0: the default */
     uint64_t enough_bytes;   /* an order within this ends the search */
     /* out */
     uint32_t *order; /* the published one unless another is better */
     uint64_t peak_bytes;
     uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
-    uint64_t work;
     const char *method_name;
-    const char *why_not; /* why the method that was named finds no order, or NULL */
-    bool stopped_by_time;
+    const char *why_not;  /* why the method that was named finds no order, or NULL */
+    bool stopped_by_time; /* before the peak was proven */
 };
 void ul_order_run(struct ul_arena *arena, struct ul_order_run *run);
 

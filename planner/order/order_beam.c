@@ -44,14 +44,6 @@ static bool candidate_before(const struct candidate *a, const struct candidate *
     return a->hash < b->hash;
 }
 
-static uint64_t noise_of(const struct beam *b, uint64_t hash)
-{
-    if (b->options->noise_bytes == 0)
-        return 0;
-    uint64_t x = (hash ^ b->options->seed) * UINT64_C(0x9E3779B97F4A7C15);
-    return (x ^ (x >> 32)) % b->options->noise_bytes;
-}
-
 static void table_grow(struct beam *b, struct ul_arena *scratch)
 {
     b->table_size *= 2;
@@ -76,12 +68,11 @@ static void candidate_add(struct beam *b, struct ul_arena *scratch, uint32_t par
             return;
     }
     UL_GROW(scratch, b->candidates, b->candidate_count, b->candidate_capacity);
-    b->candidates[b->candidate_count++] =
-        (struct candidate){.key = ready->step.after_bytes + noise_of(b, hash),
-                           .live_bytes = ready->step.after_bytes,
-                           .hash = hash,
-                           .parent = parent,
-                           .node = ready->node};
+    b->candidates[b->candidate_count++] = (struct candidate){.key = ready->step.after_bytes,
+                                                             .live_bytes = ready->step.after_bytes,
+                                                             .hash = hash,
+                                                             .parent = parent,
+                                                             .node = ready->node};
     b->table[at] = b->candidate_count;
     if (2 * b->candidate_count > b->table_size)
         table_grow(b, scratch);

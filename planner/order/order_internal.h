@@ -197,8 +197,6 @@ enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_ord
 struct ul_order_beam_options {
     uint32_t width;
     uint64_t upper_bytes; /* the peak to stay below */
-    uint64_t seed;        /* of the noise on what sets are judged by */
-    uint64_t noise_bytes; /* 0: none */
 };
 /* The order found among the `width` most promising sets of every length: IMPROVED if it is below
  * the bound, UNKNOWN if effort is spent or sets were dropped for width, PROVEN if none was (but
@@ -224,28 +222,35 @@ struct ul_order_part {
     uint64_t peak_bytes;
     uint64_t lower_bytes;
     const char *method;
+    bool backwards_fails; /* the last beam backwards found nothing */
 };
 
 struct ul_order_runner {
     struct ul_arena scratch;
     struct ul_order_run *run;
-    struct ul_effort effort;
     struct ul_order_core core;
     struct ul_order_part *parts;
     uint32_t part_count, part_capacity;
     uint64_t lower_bytes; /* of all orders, so far */
+    bool is_named;        /* one method alone, with all of the effort */
 };
 
 /* order_methods.c */
 
 /* What parts name that keep the published order. */
 extern const char ul_order_published[];
-struct ul_order_part *ul_order_largest_part(const struct ul_order_runner *r);
+/* Whether a smaller peak of the part may be had, and would be of use. */
+bool ul_order_is_open(const struct ul_order_runner *r, const struct ul_order_part *part);
 
-/* The rows of orders: each improves the orders of the parts, as far as the effort goes. */
-typedef void ul_order_method(struct ul_order_runner *r);
+/* The rows of orders: one round on a part, which improves its order as far as the effort goes, and
+ * costs more than the round before. Cheap ones, which join first, have one round; the others one
+ * more after UL_ORDER_ROUNDS, with all that is left. False where no order of it is better. */
+enum { UL_ORDER_ROUNDS = 5 };
+typedef bool ul_order_method(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round);
+#define UL_ORDER_NO_PROTOTYPE(...)
 #define UL_ORDER_PROTOTYPE(constant, name, run, ...) ul_order_method run;
-UL_ORDER_METHODS(UL_ORDER_PROTOTYPE)
+UL_ORDER_METHODS(UL_ORDER_NO_PROTOTYPE, UL_ORDER_PROTOTYPE)
 #undef UL_ORDER_PROTOTYPE
+#undef UL_ORDER_NO_PROTOTYPE
 
 #endif

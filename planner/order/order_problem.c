@@ -59,13 +59,12 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
                           &graph);
     c->graph = &graph;
     uint64_t work = UL_WORK_ORDER + (uint64_t)graph.graph.node_count * WORK_PER_NODE;
-    struct ul_order_run run = {.graph = &graph.graph,
-                               .method = options->order,
-                               .seed = options->seed,
-                               .work_limit = options->work_limit != 0 ? options->work_limit : work,
-                               /* half of a time limit is left to the packing */
-                               .deadline_seconds =
-                                   ul_deadline_after(options->time_limit_seconds / 2)};
+    struct ul_order_run run = {
+        .graph = &graph.graph,
+        .method = options->order,
+        .effort = {.work_limit = options->work_limit != 0 ? options->work_limit : work,
+                   /* half of a time limit is left to the packing */
+                   .deadline_seconds = ul_deadline_after(options->time_limit_seconds / 2)}};
     ul_order_run(scratch, &run);
     candidate_offer(c, run.order, run.method_name);
     c->choice->stopped_by_time = run.stopped_by_time;

@@ -3,8 +3,10 @@
  * Problem: an order of every node once with the least peak, and a proof where there is one.
  * Method: a node that every other one comes before or after is a waist: all orders pass through
  * the same set there, so what lies between two waists is a problem of its own, and the peak is the
- * largest of theirs. Every part starts from the published order; then the method that is asked for
- * works on the parts. Parts whose published order is good enough keep it. */
+ * largest of theirs. Every part starts from the published order; then the method that is named
+ * works on the parts, or all in turn: cheap ones on every part that is too large, the others on the
+ * part with the largest peak, in rounds that cost ever more, until none is above what is proven.
+ * Parts whose published order is good enough keep it. */
 #include "planner/model/method.h"
 #include "planner/order/order.h"
 #include "planner/order/order_internal.h"
@@ -84,12 +86,98 @@ static void parts_make(struct ul_order_runner *r)
     UL_ASSERT(begin == n);
 }
 
+/* ---- Methods ---- */
+
+#define WORD(constant, name, ...) {UL_TURN_NONE, NULL},
+#define ROW(constant, name, run, turns, ...) {turns, run},
+static const struct {
+    unsigned turns;
+    ul_order_method *run;
+} rows[] = {UL_ORDER_METHODS(WORD, ROW)};
+#undef ROW
+#undef WORD
+
+/* Whether the row runs in this turn: all that join, or the one that is named, which may have no
+ * turn. */
+static bool row_joins(const struct ul_order_runner *r, uint32_t row, enum ul_method_turn turn)
+{
+    unsigned turns = rows[row].turns;
+    UL_ASSERT(turn == UL_TURN_FIRST || turn == UL_TURN_SEARCH);
+    if (!r->is_named)
+        return (turns & turn) != 0;
+    return row == r->run->method && (turn == UL_TURN_FIRST) == ((turns & UL_TURN_FIRST) != 0);
+}
+
+static struct ul_order_part *largest_part(const struct ul_order_runner *r)
+{
+    struct ul_order_part *largest = NULL;
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        if (largest == NULL || r->parts[i].peak_bytes > largest->peak_bytes)
+            largest = &r->parts[i];
+    }
+    return largest;
+}
+
+/* Looks at every part that is too large with what is cheap. */
+static void cheap_run(struct ul_order_runner *r)
+{
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        struct ul_order_part *part = &r->parts[i];
+        if (!ul_order_is_open(r, part))
+            continue;
+        r->run->effort.work += part->core.pred_first[part->core.node_count];
+        for (uint32_t m = 0; m < UL_ORDER_COUNT; m++) {
+            if (row_joins(r, m, UL_TURN_FIRST))
+                rows[m].run(r, part, 0);
+        }
+    }
+}
+
+static void part_search(struct ul_order_runner *r, struct ul_order_part *part)
+{
+    for (uint32_t round = 0; round <= UL_ORDER_ROUNDS; round++) {
+        for (uint32_t m = 0; m < UL_ORDER_COUNT; m++) {
+            if (!row_joins(r, m, UL_TURN_SEARCH))
+                continue;
+            if (!ul_order_is_open(r, part) || ul_effort_spent(&r->run->effort) ||
+                !rows[m].run(r, part, round))
+                return;
+        }
+    }
+}
+
+/* The part with the largest peak, again and again. */
+static void largest_first(struct ul_order_runner *r)
+{
+    for (uint32_t i = 0; i < r->part_count; i++) {
+        struct ul_order_part *part = largest_part(r);
+        if (!ul_order_is_open(r, part) || ul_effort_spent(&r->run->effort))
+            return;
+        part_search(r, part);
+        if (ul_order_is_open(r, part))
+            return; /* the peak stays here, whatever the others do */
+    }
+}
+
+/* What is named for its proof, and neither proves nor finds anything, says so. */
+static void methods_run(struct ul_order_runner *r)
+{
+    cheap_run(r);
+    largest_first(r);
+    const struct ul_order_part *part = largest_part(r);
+    if (r->is_named && part != NULL && ul_order_is_open(r, part) &&
+        part->method == ul_order_published &&
+        ul_method_get(UL_METHOD_ORDER, r->run->method)->proves != NULL)
+        r->run->why_not = "it is out of work, or the graph is too large for it, before it finds or "
+                          "proves an order";
+}
+
 /* ---- The whole ---- */
 
 /* Every part that the peak allows keeps its published order. */
 static void result_make(struct ul_order_runner *r)
 {
-    const struct ul_order_part *largest = ul_order_largest_part(r);
+    const struct ul_order_part *largest = largest_part(r);
     uint32_t n = r->core.node_count;
     uint32_t *order = UL_NEW_ARRAY(&r->scratch, uint32_t, n);
     uint64_t first_peak_bytes = 0;
@@ -106,40 +194,50 @@ static void result_make(struct ul_order_runner *r)
     ul_order_core_expand(&r->scratch, r->run->graph, &r->core, order, r->run->order);
 }
 
+/* What the order is called where the published one is not as good, but no part says why. */
+static void result_name(const struct ul_order_runner *r, uint64_t published_bytes)
+{
+    struct ul_order_run *run = r->run;
+    UL_ASSERT(run->peak_bytes <= published_bytes);
+    if (run->peak_bytes < published_bytes && run->method_name == ul_order_published)
+        run->method_name = r->is_named ? ul_method_get(UL_METHOD_ORDER, run->method)->keeps_file
+                                       : "published order, sources late";
+}
+
+static void parts_run(struct ul_order_run *run)
+{
+    struct ul_order_runner r = {
+        .run = run, .lower_bytes = run->lower_bytes, .is_named = run->method != UL_ORDER_BEST};
+    uint32_t n = run->graph->node_count;
+    uint64_t cost, published_bytes = run->peak_bytes;
+    ul_arena_init(&r.scratch);
+    ul_order_core_make(&r.scratch, run->graph, run->graph->order, &r.core);
+    parts_make(&r);
+    methods_run(&r);
+    if (r.part_count > 0) {
+        result_make(&r);
+        bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
+        UL_ASSERT(valid);
+        result_name(&r, published_bytes);
+    }
+    run->lower_bytes = r.lower_bytes;
+    run->stopped_by_time = run->peak_bytes > r.lower_bytes && ul_effort_spent(&run->effort) &&
+                           run->effort.stopped_by_time;
+    ul_arena_done(&r.scratch);
+}
+
 void ul_order_run(struct ul_arena *arena, struct ul_order_run *run)
 {
-#define RUN(constant, name, run, ...) run,
-    static ul_order_method *const methods[] = {UL_ORDER_METHODS(RUN)};
-#undef RUN
     UL_ASSERT(run->method < UL_ORDER_COUNT);
-    struct ul_order_runner r = {.run = run, .lower_bytes = run->lower_bytes};
     uint32_t n = run->graph->node_count;
     uint64_t cost;
-    r.effort.work_limit =
-        run->work_limit != 0 ? run->work_limit : default_work + (uint64_t)n * WORK_PER_NODE;
-    r.effort.deadline_seconds = run->deadline_seconds;
-    ul_arena_init(&r.scratch);
+    if (run->effort.work_limit == 0)
+        run->effort.work_limit = default_work + (uint64_t)n * WORK_PER_NODE;
     run->order = ul_arena_copy(arena, run->graph->order, n * sizeof *run->order);
     run->method_name = ul_order_published;
     run->why_not = NULL;
     bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
     UL_ASSERT(valid);
-    ul_order_core_make(&r.scratch, run->graph, run->graph->order, &r.core);
-    parts_make(&r);
-    methods[run->method](&r);
-    if (r.part_count > 0) {
-        uint64_t published = run->peak_bytes;
-        result_make(&r);
-        valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
-        UL_ASSERT(valid && run->peak_bytes <= published);
-        if (run->peak_bytes < published && run->method_name == ul_order_published)
-            run->method_name = run->method == UL_ORDER_BEST
-                                   ? "published order, sources late"
-                                   : ul_method_get(UL_METHOD_ORDER, run->method)->keeps_file;
-    }
-    run->lower_bytes = r.lower_bytes;
-    run->work = r.effort.work;
-    run->stopped_by_time =
-        run->peak_bytes > r.lower_bytes && ul_effort_spent(&r.effort) && r.effort.stopped_by_time;
-    ul_arena_done(&r.scratch);
+    if (run->method != UL_ORDER_FILE)
+        parts_run(run);
 }

@@ -73,21 +73,11 @@ struct event {
     uint64_t change_bytes; /* modulo 2^64 */
 };
 
-static void events_sort(struct event *events, struct event *spare, uint32_t count)
+static bool event_before(const struct event *a, const struct event *b)
 {
-    for (uint32_t width = 1; width < count; width *= 2) {
-        for (uint32_t at = 0; at < count; at += 2 * width) {
-            uint32_t middle = at + width < count ? at + width : count;
-            uint32_t end = middle + width < count ? middle + width : count;
-            uint32_t i = at, j = middle;
-            for (uint32_t k = at; k < end; k++)
-                spare[k] = i < middle && (j == end || events[i].time <= events[j].time)
-                               ? events[i++]
-                               : events[j++];
-        }
-        memcpy(events, spare, sizeof *events * count);
-    }
+    return a->time < b->time;
 }
+UL_PACK_SORT(events_sort, struct event, event_before)
 
 /* Distinct times with the live sum from each until the next; returns how many. */
 static uint32_t sums_make(const struct ul_pack_problem *problem, struct ul_arena *scratch,
@@ -218,29 +208,54 @@ static enum ul_status pinned_verify(const struct ul_pack_problem *problem, struc
 
 /* ---- The result ---- */
 
-static void result_fill(const struct ul_pack_problem *problem,
-                        const struct ul_pack_options *options, const struct ul_pack_best *best,
-                        struct ul_pack_result *result)
+static void result_fill(const struct ul_pack_job *job, struct ul_pack_result *result)
 {
-    result->arena_bytes = best->arena_bytes;
-    result->lower_bound_bytes = problem->bound_bytes;
-    result->method = best->method;
-    result->optimal = result->arena_bytes == result->lower_bound_bytes;
-    result->fits = options->capacity_bytes == 0 || result->arena_bytes <= options->capacity_bytes;
-    if (options->capacity_bytes == 0)
-        result->proven = result->optimal;
-    else
-        result->proven = result->fits || problem->bound_bytes > options->capacity_bytes;
+    uint64_t bound = job->problem->bound_bytes, capacity = job->options->capacity_bytes;
+    bool fits = capacity == 0 || job->arena_bytes <= capacity;
+    bool optimal = job->arena_bytes == bound;
+    *result = (struct ul_pack_result){.arena_bytes = job->arena_bytes,
+                                      .lower_bound_bytes = bound,
+                                      .optimal = optimal,
+                                      .fits = fits,
+                                      .proven = capacity == 0 ? optimal : fits || bound > capacity,
+                                      .stopped_by_time = job->effort.stopped_by_time,
+                                      .work = job->effort.work,
+                                      .method = job->method,
+                                      .why_not = job->why_not};
     UL_ASSERT(result->arena_bytes >= result->lower_bound_bytes);
+}
+
+/* The rows that join, one after the other, until the best packing is good enough; or the one that
+ * is named, after those that give it a packing to start from. */
+static void methods_run(struct ul_pack_job *job)
+{
+#define WORD(constant, name, ...) {UL_TURN_NONE, NULL},
+#define ROW(constant, name, run, turns, ...) {turns, run},
+    static const struct {
+        unsigned turns;
+        ul_pack_method *run;
+    } rows[] = {UL_PACK_METHODS(WORD, ROW)};
+#undef ROW
+#undef WORD
+    enum ul_plan_pack named = job->options->method;
+    UL_ASSERT(named < UL_PACK_COUNT);
+    for (uint32_t m = 0; m < UL_PACK_COUNT; m++) {
+        bool starts = rows[m].turns == UL_TURN_FIRST && rows[named].turns != UL_TURN_FIRST &&
+                      rows[named].run != rows[m].run;
+        bool joins = rows[m].turns != UL_TURN_NONE && named == UL_PACK_BEST;
+        bool settled = job->arena_bytes <= job->target_bytes ||
+                       (job->arena_bytes != UINT64_MAX && ul_effort_spent(&job->effort));
+        if (m == named && rows[m].run != NULL)
+            rows[m].run(job, true);
+        else if ((joins || starts) && !settled)
+            rows[m].run(job, false);
+    }
 }
 
 enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buffers,
                              uint32_t buffer_count, const struct ul_pack_options *options,
                              struct ul_pack_result *result, struct ul_diag *diag)
 {
-#define RUN(constant, name, run, ...) run,
-    static ul_pack_method *const methods[] = {UL_PACK_METHODS(RUN)};
-#undef RUN
     UL_ASSERT((buffers != NULL || buffer_count == 0) && options->method < UL_PACK_COUNT);
     double deadline = ul_deadline_after(options->time_limit_seconds);
     uint64_t total_bytes = 0;
@@ -251,21 +266,18 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
     pieces_make(&problem);
     UL_TRY(pinned_verify(&problem, diag));
     bounds_make(&problem);
-    struct ul_pack_best best = {.offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
-                                .trial_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count),
-                                .arena_bytes = UINT64_MAX,
-                                .target_bytes = problem.bound_bytes,
-                                .buffer_count = buffer_count};
-    if (options->capacity_bytes > best.target_bytes)
-        best.target_bytes = options->capacity_bytes;
-    memset(result, 0, sizeof *result);
-    methods[options->method](&(struct ul_pack_job){.problem = &problem,
-                                                   .options = options,
-                                                   .deadline_seconds = deadline,
-                                                   .best = &best,
-                                                   .result = result});
+    uint64_t work_limit = options->work_limit != 0 ? options->work_limit : UL_WORK_PACK;
+    struct ul_pack_job job = {.problem = &problem,
+                              .options = options,
+                              .effort = {.work_limit = work_limit, .deadline_seconds = deadline},
+                              .target_bytes = problem.bound_bytes,
+                              .arena_bytes = UINT64_MAX,
+                              .offset_bytes = UL_NEW_ARRAY(arena, uint64_t, buffer_count)};
+    if (options->capacity_bytes > job.target_bytes)
+        job.target_bytes = options->capacity_bytes;
+    methods_run(&job);
     for (uint32_t b = 0; b < buffer_count; b++)
-        buffers[b].offset_bytes = best.offset_bytes[b];
-    result_fill(&problem, options, &best, result);
+        buffers[b].offset_bytes = job.offset_bytes[b];
+    result_fill(&job, result);
     return UL_OK;
 }

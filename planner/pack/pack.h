@@ -26,7 +26,6 @@ struct ul_pack_options {
     uint64_t capacity_bytes;   /* 0: minimise; else the first packing within it ends the search */
     uint64_t work_limit;       /* counted placements; 0: the default */
     double time_limit_seconds; /* 0: none */
-    uint64_t seed;
 };
 
 struct ul_pack_result {

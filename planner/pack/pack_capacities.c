@@ -4,7 +4,7 @@
  * Method: one rung at the least capacity worth having, one a part of the way down to it from the
  * best packing known, a smaller part whenever nothing is found. On each rung one repair that is
  * anchored in the largest section and one that is not; the first ends sooner, and gets more. */
-#include "planner/pack/pack_exact.h"
+#include "planner/pack/pack_internal.h"
 
 #include <string.h>
 
@@ -19,8 +19,7 @@ struct level {
 };
 
 struct capacities {
-    const struct ul_pack_problem *problem;
-    struct ul_pack_effort *effort;
+    struct ul_pack_job *job;
     struct level levels[LEVELS];
     uint64_t share; /* the nearer rung lies this part of the way below the best */
 };
@@ -39,36 +38,35 @@ static void level_open(struct capacities *l, struct level *level, uint64_t capac
     level_close(level);
     ul_arena_init(&level->arena);
     for (uint32_t i = 0; i < LANES; i++)
-        level->repairs[i] = ul_pack_repair_new(&level->arena, l->problem, capacity_bytes,
-                                               l->effort->offset_bytes, i == 0);
+        level->repairs[i] = ul_pack_repair_new(&level->arena, l->job->problem, capacity_bytes,
+                                               l->job->offset_bytes, i == 0);
     level->capacity_bytes = capacity_bytes;
     level->open = true;
 }
 
 static void packing_accept(struct capacities *l, const uint64_t *offset_bytes)
 {
-    const struct ul_pack_problem *problem = l->problem;
+    const struct ul_pack_problem *problem = l->job->problem;
     uint64_t top = 0;
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         uint64_t end = offset_bytes[b] + problem->buffers[b].size_bytes;
         top = end > top ? end : top;
     }
-    if (top >= l->effort->arena_bytes)
+    if (top >= l->job->arena_bytes)
         return;
-    memcpy(l->effort->offset_bytes, offset_bytes, sizeof *offset_bytes * problem->buffer_count);
-    l->effort->arena_bytes = top;
-    l->effort->found = true;
+    memcpy(l->job->offset_bytes, offset_bytes, sizeof *offset_bytes * problem->buffer_count);
+    l->job->arena_bytes = top;
 }
 
 /* True if something better was found. */
 static bool level_run(struct capacities *l, struct level *level)
 {
-    for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(l->effort); i++) {
+    for (uint32_t i = 0; i < LANES && !ul_effort_spent(&l->job->effort); i++) {
         if (level->repairs[i] == NULL)
             continue;
         uint64_t work = i == 0 ? ANCHORED_SHARE * slice : slice;
         enum ul_pack_outcome outcome =
-            ul_pack_repair_run(level->repairs[i], work, &l->effort->work);
+            ul_pack_repair_run(level->repairs[i], work, &l->job->effort.work);
         if (outcome == UL_PACK_REFUTED)
             level->repairs[i] = NULL;
         if (outcome != UL_PACK_FOUND)
@@ -82,21 +80,22 @@ static bool level_run(struct capacities *l, struct level *level)
 
 static void levels_set(struct capacities *l)
 {
-    uint64_t above = l->effort->arena_bytes - l->effort->target_bytes;
+    uint64_t above = l->job->arena_bytes - l->job->target_bytes;
     uint64_t below = above / l->share;
-    level_open(l, &l->levels[0], l->effort->target_bytes);
-    level_open(l, &l->levels[1], l->effort->arena_bytes - (below > 0 ? below : 1));
+    level_open(l, &l->levels[0], l->job->target_bytes);
+    level_open(l, &l->levels[1], l->job->arena_bytes - (below > 0 ? below : 1));
 }
 
-void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort *effort,
-                    uint64_t max_work)
+/* Goes on until the target is met or that much work is done. */
+static void capacities_run(struct ul_pack_job *job, uint64_t max_work)
 {
     enum { FIRST_PART = 2, LAST_PART = 4096 };
     static const uint64_t patience = 1u << 24;
-    struct capacities l = {.problem = problem, .effort = effort, .share = FIRST_PART};
+    struct capacities l = {.job = job, .share = FIRST_PART};
+    struct ul_effort *effort = &job->effort;
     uint64_t started_at = effort->work;
     uint64_t changed_at = effort->work;
-    while (effort->arena_bytes > effort->target_bytes && !ul_pack_exhausted(effort) &&
+    while (job->arena_bytes > job->target_bytes && !ul_effort_spent(effort) &&
            effort->work - started_at < max_work) {
         levels_set(&l);
         uint64_t before = effort->work;
@@ -114,4 +113,30 @@ void ul_pack_repair(const struct ul_pack_problem *problem, struct ul_pack_effort
     }
     for (uint32_t i = 0; i < LEVELS; i++)
         level_close(&l.levels[i]);
+}
+
+/* By itself where the exact search does not see the instance as it is, or takes long; alone where
+ * that does not serve at all. */
+void ul_pack_run_repair(struct ul_pack_job *job, bool is_named)
+{
+    enum { SMALL = 400 };
+    static const uint64_t max_work = (uint64_t)480 << 20, a_little = 1u << 22;
+    const struct ul_pack_problem *problem = job->problem;
+    bool large = problem->buffer_count > UL_PACK_EXACT_BUFFERS;
+    bool plain = true;
+    for (uint32_t b = 0; b < problem->buffer_count; b++)
+        plain = plain && !problem->buffers[b].pinned && problem->buffers[b].gap_count == 0;
+    if (!is_named && !large && plain && problem->buffer_count <= SMALL)
+        return;
+    uint64_t before = job->arena_bytes;
+    uint64_t quarter = job->effort.work_limit / 4;
+    uint64_t allowed = quarter < a_little ? quarter : a_little;
+    if (large || is_named)
+        allowed = job->options->time_limit_seconds > 0 ? UINT64_MAX : max_work;
+    capacities_run(job, allowed);
+    UL_ASSERT(job->arena_bytes <= before && job->arena_bytes >= problem->bound_bytes);
+    if (job->arena_bytes < before)
+        job->method = "repair";
+    else if (is_named)
+        job->method = "repair: no packing below first-fit";
 }

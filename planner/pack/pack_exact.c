@@ -10,7 +10,6 @@
  * A packing found removes the rungs at or above it; a refutation those at or below it and raises
  * the bound.
  * A single dive at the bound comes first. */
-#include "planner/pack/pack_exact.h"
 #include "planner/pack/pack_search.h"
 
 #include <stdlib.h>
@@ -33,14 +32,12 @@ struct level {
 };
 
 struct exact {
-    const struct ul_pack_problem *problem;
-    struct ul_pack_effort *state;
+    struct ul_pack_job *job;
     struct ul_pack_sections sections;
     struct ul_arena arena;
     struct level levels[LEVELS];
     int32_t low, high; /* units: the least capacity still possible, and one that is reached */
     uint64_t patience; /* work without a change after which a nearer rung is set */
-    uint64_t best_bytes;
 };
 
 /* ---- Settling: offsets in bytes from a packing in units ---- */
@@ -71,11 +68,11 @@ static void offsets_finalize(struct exact *x, const int32_t *offsets)
         order[i] = (struct settled){offsets[i], i};
     qsort(order, s->count, sizeof *order, settled_compare);
     uint64_t *floor = UL_NEW_ARRAY(&scratch, uint64_t, s->section_count);
-    uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, x->problem->buffer_count);
+    uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, x->job->problem->buffer_count);
     uint64_t top = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         uint32_t at = order[i].buffer;
-        const struct ul_pack_buffer *buffer = &x->problem->buffers[s->id[at]];
+        const struct ul_pack_buffer *buffer = &x->job->problem->buffers[s->id[at]];
         uint64_t offset = 0;
         for (int32_t t = s->begin[at]; t < s->end[at]; t++)
             offset = floor[t] > offset ? floor[t] : offset;
@@ -93,12 +90,10 @@ static void offsets_finalize(struct exact *x, const int32_t *offsets)
         uint64_t end = offset + buffer->size_bytes;
         top = end > top ? end : top;
     }
-    UL_ASSERT(top >= x->problem->bound_bytes);
-    if (top < x->best_bytes) {
-        x->best_bytes = top;
-        x->state->found = true;
-        x->state->arena_bytes = top;
-        memcpy(x->state->offset_bytes, trial, sizeof *trial * x->problem->buffer_count);
+    UL_ASSERT(top >= x->job->problem->bound_bytes);
+    if (top < x->job->arena_bytes) {
+        x->job->arena_bytes = top;
+        memcpy(x->job->offset_bytes, trial, sizeof *trial * x->job->problem->buffer_count);
     }
     ul_arena_done(&scratch);
 }
@@ -115,7 +110,7 @@ static int32_t offsets_height(const struct exact *x, const int32_t *offsets)
 
 static bool settled_enough(const struct exact *x)
 {
-    return x->low >= x->high || x->best_bytes <= x->state->target_bytes;
+    return x->low >= x->high || x->job->arena_bytes <= x->job->target_bytes;
 }
 
 static void level_close(struct level *level)
@@ -174,7 +169,7 @@ static struct level *level_highest(struct exact *x)
 static void capacities_set(struct exact *x, bool impatient)
 {
     int32_t last = x->high - 1;
-    if (x->state->capacity_bytes != 0) {
+    if (x->job->options->capacity_bytes != 0) {
         level_open(x, last);
         return;
     }
@@ -210,10 +205,10 @@ static bool search_finish(struct exact *x, const struct level *level,
 static bool level_run(struct exact *x, struct level *level)
 {
     UL_ASSERT(level != NULL && level->open);
-    for (uint32_t i = 0; i < LANES && !ul_pack_exhausted(x->state); i++) {
+    for (uint32_t i = 0; i < LANES && !ul_effort_spent(&x->job->effort); i++) {
         uint64_t slice = lane_shares[i] * level->slice;
         struct ul_pack_search *search = level->searches[i];
-        enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->state->work);
+        enum ul_pack_outcome outcome = ul_pack_search_run(search, slice, &x->job->effort.work);
         if (search_finish(x, level, search, outcome))
             return true;
     }
@@ -251,16 +246,16 @@ static bool capacities_turn(struct exact *x)
 
 static void capacities_run(struct exact *x)
 {
-    uint64_t changed_at = x->state->work;
+    uint64_t changed_at = x->job->effort.work;
     x->patience = min_patience;
     capacities_set(x, false);
-    while (!settled_enough(x) && !ul_pack_exhausted(x->state)) {
+    while (!settled_enough(x) && !ul_effort_spent(&x->job->effort)) {
         bool changed = capacities_turn(x);
-        uint64_t since = x->state->work - changed_at;
+        uint64_t since = x->job->effort.work - changed_at;
         bool impatient = !changed && since > x->patience;
         if (changed) {
             x->patience = 2 * since > min_patience ? 2 * since : min_patience;
-            changed_at = x->state->work;
+            changed_at = x->job->effort.work;
         } else if (impatient) {
             x->patience *= 2;
         }
@@ -275,15 +270,15 @@ static void capacities_run(struct exact *x)
 /* One dive for each order at this capacity, until one arrives. */
 static void dives_at(struct exact *x, int32_t capacity)
 {
-    for (uint32_t key = 0; key < UL_PACK_KEYS && !ul_pack_exhausted(x->state) && !settled_enough(x);
-         key++) {
+    for (uint32_t key = 0;
+         key < UL_PACK_KEYS && !ul_effort_spent(&x->job->effort) && !settled_enough(x); key++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
         struct ul_pack_search *search =
             ul_pack_search_new(&arena, &x->sections, capacity, key, true);
         enum ul_pack_outcome outcome = UL_PACK_OPEN;
-        while (outcome == UL_PACK_OPEN && !ul_pack_exhausted(x->state))
-            outcome = ul_pack_search_run(search, longest_slice, &x->state->work);
+        while (outcome == UL_PACK_OPEN && !ul_effort_spent(&x->job->effort))
+            outcome = ul_pack_search_run(search, longest_slice, &x->job->effort.work);
         if (outcome == UL_PACK_FOUND) {
             const int32_t *offsets = ul_pack_search_offsets(search);
             offsets_finalize(x, offsets);
@@ -296,29 +291,58 @@ static void dives_at(struct exact *x, int32_t capacity)
     }
 }
 
-void ul_pack_exact(const struct ul_pack_problem *problem, struct ul_pack_effort *state)
+static void search_run(struct ul_pack_job *job)
 {
+    struct ul_pack_problem *problem = job->problem;
     struct exact *x = UL_NEW(problem->arena, struct exact);
-    x->problem = problem;
-    x->state = state;
-    x->best_bytes = state->arena_bytes;
+    uint64_t capacity = job->options->capacity_bytes;
+    x->job = job;
     ul_arena_init(&x->arena);
     if (ul_pack_sections_make(&x->arena, problem, &x->sections)) {
         uint64_t unit = x->sections.unit_bytes;
-        uint64_t high = (state->arena_bytes + unit - 1) / unit;
-        if (state->capacity_bytes != 0 && state->capacity_bytes / unit + 1 < high)
-            high = state->capacity_bytes / unit + 1;
+        uint64_t high = (job->arena_bytes + unit - 1) / unit;
+        if (capacity != 0 && capacity / unit + 1 < high)
+            high = capacity / unit + 1;
         x->high = high < INT32_MAX / 2 ? (int32_t)high : INT32_MAX / 2;
         x->low = x->sections.bound;
         if (x->high <= x->low && !x->sections.exact)
             x->high = x->low + 1;
-        if (state->capacity_bytes == 0)
+        if (capacity == 0)
             dives_at(x, x->low);
         capacities_run(x);
         uint64_t bound = (uint64_t)x->low * unit;
-        if (x->sections.exact && bound > state->bound_bytes)
-            state->bound_bytes = bound;
+        if (x->sections.exact && bound > problem->bound_bytes)
+            problem->bound_bytes = bound;
     }
     ul_arena_done(&x->arena);
-    UL_ASSERT(state->bound_bytes <= state->arena_bytes);
+    UL_ASSERT(problem->bound_bytes <= job->arena_bytes);
+}
+
+/* What it came to, where it alone was asked: it has to improve on first-fit or to prove it. */
+static void result_name(struct ul_pack_job *job, bool is_better)
+{
+    bool large = job->problem->buffer_count > UL_PACK_EXACT_BUFFERS;
+    if (is_better)
+        return;
+    job->method = "exact search: nothing below first-fit";
+    if (job->arena_bytes <= job->problem->bound_bytes)
+        return;
+    job->method = ul_method_get(UL_METHOD_PACK, UL_PACK_EXACT)->name;
+    job->why_not = large ? "there are too many buffers for it"
+                         : "it is out of work before it finds or proves a packing";
+}
+
+/* An instance that cannot be brought into the search's form stays as it came. */
+void ul_pack_run_exact(struct ul_pack_job *job, bool is_named)
+{
+    uint64_t before = job->arena_bytes;
+    bool meets = before <= job->target_bytes;
+    if (!meets && job->problem->buffer_count <= UL_PACK_EXACT_BUFFERS)
+        search_run(job);
+    if (job->arena_bytes < before)
+        job->method = "exact search";
+    if (is_named && meets)
+        job->method = "exact search: first-fit meets the bound";
+    else if (is_named)
+        result_name(job, job->arena_bytes < before);
 }

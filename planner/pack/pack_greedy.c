@@ -26,15 +26,10 @@ struct greedy {
     uint64_t *offset_bytes;
 };
 
-static const char *const order_names[UL_PACK_GREEDY_ORDERS] = {
-    "greedy by size",     "greedy by section total", "greedy by area",
-    "greedy by lifetime", "greedy by begin",         "greedy by end"};
-
-const char *ul_pack_greedy_name(uint32_t order)
-{
-    UL_ASSERT(order < UL_PACK_GREEDY_ORDERS);
-    return order_names[order];
-}
+enum { ORDERS = 6 };
+static const char *const order_names[ORDERS] = {"greedy by size",  "greedy by section total",
+                                                "greedy by area",  "greedy by lifetime",
+                                                "greedy by begin", "greedy by end"};
 
 static void forbidden_sort(struct forbidden *a, int64_t count)
 {
@@ -128,25 +123,11 @@ static bool key_before(const struct key *a, const struct key *b)
     return a->buffer < b->buffer;
 }
 
-/* A merge sort: stable by construction and independent of the C library. */
-static void keys_sort(struct key *keys, struct key *spare, uint32_t count)
-{
-    for (uint32_t width = 1; width < count; width *= 2) {
-        for (uint32_t at = 0; at < count; at += 2 * width) {
-            uint32_t middle = at + width < count ? at + width : count;
-            uint32_t end = middle + width < count ? middle + width : count;
-            uint32_t i = at, j = middle;
-            for (uint32_t k = at; k < end; k++)
-                spare[k] = i < middle && (j == end || !key_before(&keys[j], &keys[i])) ? keys[i++]
-                                                                                       : keys[j++];
-        }
-        memcpy(keys, spare, sizeof *keys * count);
-    }
-}
+UL_PACK_SORT(keys_sort, struct key, key_before)
 
 static uint64_t key_of(const struct ul_pack_problem *problem, uint32_t buffer, uint32_t order)
 {
-    UL_ASSERT(order < UL_PACK_GREEDY_ORDERS && buffer < problem->buffer_count);
+    UL_ASSERT(order < ORDERS && buffer < problem->buffer_count);
     const struct ul_pack_buffer *at = &problem->buffers[buffer];
     uint64_t lifetime = at->end - at->begin;
     switch (order) {
@@ -181,8 +162,10 @@ static struct key *keys_make(struct greedy *g, uint32_t order)
     return keys;
 }
 
-uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
-                        uint64_t *offset_bytes, uint64_t *work)
+/* In the given one of the orders, pinned buffers first. Returns the arena's size; adds the pairs of
+ * overlapping buffers that it looked at, which is what its time grows with, to *work. */
+static uint64_t buffers_place(const struct ul_pack_problem *problem, uint32_t order,
+                              uint64_t *offset_bytes, uint64_t *work)
 {
     struct greedy g = {.problem = problem, .offset_bytes = offset_bytes};
     ul_arena_init(&g.scratch);
@@ -205,4 +188,26 @@ uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
     ul_arena_done(&g.scratch);
     UL_ASSERT(top >= problem->bound_bytes);
     return top;
+}
+
+void ul_pack_run_greedy(struct ul_pack_job *job, bool is_named)
+{
+    static const uint64_t max_work = 1u << 26; /* huge instances get fewer orders */
+    struct ul_arena scratch;
+    uint32_t count = job->problem->buffer_count;
+    uint64_t work = 0;
+    (void)is_named;
+    ul_arena_init(&scratch);
+    uint64_t *trial = UL_NEW_ARRAY(&scratch, uint64_t, count);
+    for (uint32_t order = 0; order < ORDERS && work < max_work; order++) {
+        uint64_t arena_bytes = buffers_place(job->problem, order, trial, &work);
+        if (arena_bytes < job->arena_bytes) {
+            memcpy(job->offset_bytes, trial, count * sizeof *trial);
+            job->arena_bytes = arena_bytes;
+            job->method = order_names[order];
+        }
+        if (job->arena_bytes <= job->target_bytes || ul_effort_spent(&job->effort))
+            break;
+    }
+    ul_arena_done(&scratch);
 }

@@ -3,6 +3,9 @@
 #ifndef UL_PACK_INTERNAL_H
 #define UL_PACK_INTERNAL_H
 
+#include <string.h>
+
+#include "planner/model/effort.h"
 #include "planner/model/method.h"
 #include "planner/pack/pack.h"
 
@@ -23,51 +26,49 @@ struct ul_pack_problem {
     uint32_t peak_time;           /* when the live sum is largest, first */
 };
 
-/* What the methods that take their time share with the driver. */
-struct ul_pack_effort {
-    uint64_t capacity_bytes; /* 0: minimise */
-    uint64_t target_bytes;   /* nothing below is worth looking for */
-    uint64_t work_limit;     /* element visits */
-    double deadline_seconds; /* of the wall clock; 0: none */
-    uint64_t arena_bytes;    /* in: the best known; out: the best found */
-    uint64_t bound_bytes;    /* in and out: what is proven to be needed */
-    uint64_t *offset_bytes;  /* in and out: of that packing */
-    uint64_t work;           /* used so far */
-    bool found;              /* something better than the best known */
-    bool stopped_by_time;
-};
-
-/* The best packing so far. */
-struct ul_pack_best {
-    uint64_t *offset_bytes;
-    uint64_t *trial_bytes;
-    uint64_t arena_bytes;
-    uint64_t target_bytes; /* nothing below is worth looking for */
-    uint32_t buffer_count;
-    const char *method;
-};
-
-/* What a method of packing is given. */
+/* What the methods improve on: the best packing so far. */
 struct ul_pack_job {
-    struct ul_pack_problem *problem; /* its bound may rise */
+    struct ul_pack_problem *problem; /* a proof raises its bound */
     const struct ul_pack_options *options;
-    double deadline_seconds;
-    struct ul_pack_best *best;
-    struct ul_pack_result *result; /* gets the work, and whether time stopped it */
+    struct ul_effort effort; /* of the methods that take their time; work in visits of elements */
+    uint64_t target_bytes;   /* nothing below is worth looking for */
+    uint64_t arena_bytes;    /* UINT64_MAX: there is none yet */
+    uint64_t *offset_bytes;
+    const char *method;  /* that found it */
+    const char *why_not; /* why the method that was named does not serve, or NULL */
 };
 
-/* The rows of packing: each improves on the best packing, as far as the effort goes. */
-typedef void ul_pack_method(struct ul_pack_job *job);
+/* The rows of packing: each improves on the best packing, as far as the effort goes. `is_named`: it
+ * runs alone, from what first-fit gives, and says of itself what it came to. */
+typedef void ul_pack_method(struct ul_pack_job *job, bool is_named);
+#define UL_PACK_NO_PROTOTYPE(...)
 #define UL_PACK_PROTOTYPE(constant, name, run, ...) ul_pack_method run;
-UL_PACK_METHODS(UL_PACK_PROTOTYPE)
+UL_PACK_METHODS(UL_PACK_NO_PROTOTYPE, UL_PACK_PROTOTYPE)
 #undef UL_PACK_PROTOTYPE
+#undef UL_PACK_NO_PROTOTYPE
+
+/* A merge sort: stable by construction, and independent of the C library. */
+#define UL_PACK_SORT(sort, type, is_before)                                                        \
+    static void sort(type *items, type *spare, uint32_t count)                                     \
+    {                                                                                              \
+        for (uint32_t width = 1; width < count; width *= 2) {                                      \
+            for (uint32_t at = 0; at < count; at += 2 * width) {                                   \
+                uint32_t middle = at + width < count ? at + width : count;                         \
+                uint32_t end = middle + width < count ? middle + width : count;                    \
+                uint32_t i = at, j = middle;                                                       \
+                for (uint32_t k = at; k < end; k++)                                                \
+                    spare[k] = i < middle && (j == end || !is_before(&items[j], &items[i]))        \
+                                   ? items[i++]                                                    \
+                                   : items[j++];                                                   \
+            }                                                                                      \
+            memcpy(items, spare, sizeof *items *count);                                            \
+        }                                                                                          \
+    }
+
+/* Instances with more are not searched. */
+enum { UL_PACK_EXACT_BUFFERS = 2000 };
 
 enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
-
-/* pack_effort.c */
-
-/* True if the work or the time has run out. */
-bool ul_pack_exhausted(struct ul_pack_effort *effort);
 
 /* pack_placed.c */
 
@@ -88,17 +89,6 @@ void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer);
 void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer);
 /* The placed pieces that overlap the query's lifetime. */
 void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_piece *query);
-
-/* pack_greedy.c */
-
-enum { UL_PACK_GREEDY_ORDERS = 6 };
-
-/* First-fit in the given one of UL_PACK_GREEDY_ORDERS orders, pinned buffers first. Returns the
- * arena's size; adds the pairs of overlapping buffers that it looked at, which is what its time
- * grows with, to *work. */
-uint64_t ul_pack_greedy(const struct ul_pack_problem *problem, uint32_t order,
-                        uint64_t *offset_bytes, uint64_t *work);
-const char *ul_pack_greedy_name(uint32_t order);
 
 /* pack_repair.c */
 

@@ -94,21 +94,11 @@ static void block_add(struct ul_pack_repair *r, const struct ul_pack_piece *quer
     r->blocks[r->block_count++] = block;
 }
 
-static void edges_sort(struct edge *edges, struct edge *spare, uint32_t count)
+static bool edge_before(const struct edge *a, const struct edge *b)
 {
-    for (uint32_t width = 1; width < count; width *= 2) {
-        for (uint32_t at = 0; at < count; at += 2 * width) {
-            uint32_t middle = at + width < count ? at + width : count;
-            uint32_t end = middle + width < count ? middle + width : count;
-            uint32_t i = at, j = middle;
-            for (uint32_t k = at; k < end; k++)
-                spare[k] = i < middle && (j == end || edges[i].offset <= edges[j].offset)
-                               ? edges[i++]
-                               : edges[j++];
-        }
-        memcpy(edges, spare, sizeof *edges * count);
-    }
+    return a->offset < b->offset;
 }
+UL_PACK_SORT(edges_sort, struct edge, edge_before)
 
 static void edges_make(struct ul_pack_repair *r)
 {

@@ -136,20 +136,7 @@ static bool key_before(const struct rank_key *a, const struct rank_key *b)
     return a->id < b->id;
 }
 
-static void keys_sort(struct rank_key *keys, struct rank_key *spare, uint32_t count)
-{
-    for (uint32_t width = 1; width < count; width *= 2) {
-        for (uint32_t at = 0; at < count; at += 2 * width) {
-            uint32_t middle = at + width < count ? at + width : count;
-            uint32_t end = middle + width < count ? middle + width : count;
-            uint32_t i = at, j = middle;
-            for (uint32_t k = at; k < end; k++)
-                spare[k] = i < middle && (j == end || !key_before(&keys[j], &keys[i])) ? keys[i++]
-                                                                                       : keys[j++];
-        }
-        memcpy(keys, spare, sizeof *keys * count);
-    }
-}
+UL_PACK_SORT(keys_sort, struct rank_key, key_before)
 
 static int32_t largest_rest(const struct ul_pack_search *s, int32_t begin, int32_t end)
 {

@@ -159,8 +159,7 @@ static enum ul_status space_place(struct placement *l, const struct ul_plan_opti
     }
     struct ul_pack_options pack = {.method = options->pack,
                                    .work_limit = options->work_limit,
-                                   .time_limit_seconds = options->time_limit_seconds,
-                                   .seed = options->seed};
+                                   .time_limit_seconds = options->time_limit_seconds};
     struct ul_pack_result result;
     uint32_t other_count;
     uint64_t bottom = bottom_fill(l, &other_count);

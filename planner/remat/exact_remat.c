@@ -6,14 +6,6 @@
 
 enum { CLOCK_LOOKS = 1024 }; /* the engines ask often */
 
-static uint64_t base_cost(const struct ul_solve_graph *graph)
-{
-    uint64_t sum = 0;
-    for (uint32_t v = 0; v < graph->node_count; v++)
-        sum += graph->cost[v];
-    return sum;
-}
-
 /* Keeps what an engine found; its sequence is dropped where it is longer than there is room. */
 static void sequence_keep(struct ul_remat *remat, const struct ul_remat_exact *job,
                           const char *method)
@@ -39,7 +31,7 @@ static bool engine_run(struct ul_remat *remat, void (*engine)(struct ul_remat_ex
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     bool fits = remat->cost != UINT64_MAX;
-    uint64_t base = base_cost(remat->graph);
+    uint64_t base = ul_solve_base_cost(remat->graph);
     job.graph = remat->graph;
     job.arena = &scratch;
     job.budget_bytes = remat->budget_bytes;
@@ -61,7 +53,8 @@ static bool engine_run(struct ul_remat *remat, void (*engine)(struct ul_remat_ex
     return job.outcome == UL_REMAT_NONE_CHEAPER || job.outcome == UL_REMAT_OPTIMAL;
 }
 
-bool ul_remat_exact(struct ul_remat *remat, uint64_t work_limit)
+/* Both, the one from the start with so much work; true if that settles it. */
+static bool engines_run(struct ul_remat *remat, uint64_t work_limit)
 {
     const struct ul_remat_limits *limits = remat->limits;
     struct ul_remat_exact backward = {.state_limit = limits->backward_states,
@@ -74,11 +67,18 @@ bool ul_remat_exact(struct ul_remat *remat, uint64_t work_limit)
            engine_run(remat, ul_remat_exact_run, "search over computed and resident", forward);
 }
 
-void ul_remat_run_exact(struct ul_remat *remat, const struct ul_remat_orders *orders)
+/* By itself it does not run where an order was named: it has its own. */
+bool ul_remat_run_exact(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                        enum ul_method_turn turn)
 {
+    const struct ul_remat_limits *limits = remat->limits;
     (void)orders;
-    bool settled = ul_remat_exact(remat, remat->limits->exact_more_work);
-    if (remat->cost == UINT64_MAX)
+    if (turn != UL_TURN_NONE && remat->keeps_order)
+        return false;
+    bool is_first = turn == UL_TURN_FIRST;
+    bool settled = engines_run(remat, is_first ? limits->exact_work : limits->exact_more_work);
+    if (turn == UL_TURN_NONE && remat->cost == UINT64_MAX)
         remat->why_not = settled ? "no order and no recomputation is small enough"
                                  : "it finds nothing within its work, or the graph is too large";
+    return settled;
 }

@@ -13,7 +13,7 @@
 
 struct programs {
     struct ul_remat *remat;
-    const struct ul_remat_effort *effort;
+    const struct ul_remat_programs *limits;
     uint64_t work;
     uint32_t *own; /* the best sequence's order of first runs */
 };
@@ -40,18 +40,18 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
     struct ul_remat_hint hint = {remat->sequence, remat->count};
     double seconds = ul_deadline_left(remat->effort.deadline_seconds);
     *proven = false;
-    if (seconds < 0 || p->work >= p->effort->work)
+    if (seconds < 0 || p->work >= p->limits->work)
         return false;
-    struct ul_ilp_limits limits = {.work = p->effort->work - p->work,
-                                   .memory_bytes = p->effort->memory_bytes,
-                                   .cpu_seconds = p->effort->cpu_seconds,
+    struct ul_ilp_limits limits = {.work = p->limits->work - p->work,
+                                   .memory_bytes = p->limits->memory_bytes,
+                                   .cpu_seconds = p->limits->cpu_seconds,
                                    .wall_seconds = seconds};
     struct ul_remat_ilp task = {.graph = remat->graph,
                                 .order = order,
                                 .budget_bytes = remat->budget_bytes,
                                 .cutoff_cost = remat->cost,
-                                .node_limit = p->effort->nodes,
-                                .column_limit = p->effort->columns,
+                                .node_limit = p->limits->nodes,
+                                .column_limit = p->limits->columns,
                                 .hints = &hint,
                                 .hint_count = hint_radius > 0 && remat->cost != UINT64_MAX,
                                 .hint_radius = hint_radius,
@@ -99,15 +99,16 @@ static void own_improve(struct programs *p)
     }
 }
 
-void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
-                       const struct ul_remat_orders *orders)
+/* Improves on what `remat` holds, its deadline being a limit of them all. */
+static void programs_run(struct ul_remat *remat, const struct ul_remat_programs *limits,
+                         const struct ul_remat_orders *orders)
 {
     UL_ASSERT(orders->count > 0);
     struct ul_arena scratch;
-    if (effort->work < UL_ILP_BRANCH_WORK)
+    if (limits->work < UL_ILP_BRANCH_WORK)
         return; /* a process for nothing */
     ul_arena_init(&scratch);
-    struct programs p = {.remat = remat, .effort = effort};
+    struct programs p = {.remat = remat, .limits = limits};
     p.own = UL_NEW_ARRAY(&scratch, uint32_t, remat->graph->node_count);
     for (uint32_t i = 0; i < orders->count && remat->cost == UINT64_MAX; i++)
         whole_run(&p, orders->orders[i]);
@@ -121,4 +122,33 @@ void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *eff
             own_improve(&p);
     }
     ul_arena_done(&scratch);
+}
+
+/* Where they are named, programs start from what the searches find, and have to improve on it or
+ * prove it. */
+static void alone_run(struct ul_remat *remat, const struct ul_remat_orders *orders)
+{
+    uint64_t before = remat->cost;
+    ul_remat_search(remat, orders);
+    uint64_t start = remat->cost;
+    programs_run(remat, &remat->limits->named_programs, orders);
+    if (remat->cost == UINT64_MAX) {
+        remat->why_not = "neither searches nor programs find anything within the limit";
+    } else if (remat->cost == start && remat->proven_within == NULL && start < before) {
+        remat->cost = UINT64_MAX; /* a search's, not the programs' */
+        remat->why_not = "its programs are too large, or not solved within their work";
+    } else if (remat->cost == start) {
+        remat->found_by = "integer program that proves a search's sequence";
+    }
+}
+
+bool ul_remat_run_ilp(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                      enum ul_method_turn turn)
+{
+    UL_ASSERT(orders->count > 0 && remat->limits != NULL);
+    if (turn == UL_TURN_NONE)
+        alone_run(remat, orders);
+    else
+        programs_run(remat, &remat->limits->programs, orders);
+    return false;
 }

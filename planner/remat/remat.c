@@ -125,7 +125,7 @@ static void budget_find(struct ul_remat *remat, const uint32_t *order, struct ul
 {
     enum { STEPS = 9, ANNEALED_STEPS = 5 };
     uint32_t n = remat->graph->node_count;
-    uint64_t random = remat->seed;
+    uint64_t random = remat->effort.seed;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct finder f = {.remat = remat, .walks = walks, .walk_count = walk_count, .count = n};
@@ -150,7 +150,7 @@ static void anneal_all(struct ul_remat *remat, struct ul_walk *walks, const stru
 {
     enum { ROUNDS = 4 };
     static const uint64_t max_work = 400000000;
-    uint64_t random = remat->seed;
+    uint64_t random = remat->effort.seed;
     /* Short annealings first, on all orders; then longer ones. */
     uint64_t left = remat->effort.work < remat->effort.work_limit
                         ? remat->effort.work_limit - remat->effort.work
@@ -188,10 +188,8 @@ static void sequences_anneal(struct ul_remat *remat, const uint32_t *const *orde
                              uint32_t order_count)
 {
     uint64_t start = remat->effort.work;
-    uint64_t random = remat->seed + start; /* a second call goes other ways */
-    uint64_t base = 0;
-    for (uint32_t v = 0; v < remat->graph->node_count; v++)
-        base += remat->graph->cost[v];
+    uint64_t random = remat->effort.seed + start; /* a second call goes other ways */
+    uint64_t base = ul_solve_base_cost(remat->graph);
     uint64_t share = 30000000 + 250000 * (uint64_t)remat->graph->node_count;
     uint64_t improved = start; /* the work at which the best was last improved */
     for (uint32_t round = 0; !ul_remat_exhausted(remat) && remat->cost > base; round++) {
@@ -234,17 +232,23 @@ static void searches_run(struct ul_remat *remat, const struct ul_remat_orders *o
     ul_arena_done(&scratch);
 }
 
-void ul_remat_run_greedy(struct ul_remat *remat, const struct ul_remat_orders *orders)
-{
-    searches_run(remat, orders, true, false);
-}
-
-void ul_remat_run_search(struct ul_remat *remat, const struct ul_remat_orders *orders)
-{
-    searches_run(remat, orders, false, true);
-}
-
 void ul_remat_search(struct ul_remat *remat, const struct ul_remat_orders *orders)
 {
     searches_run(remat, orders, true, true);
+}
+
+bool ul_remat_run_greedy(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                         enum ul_method_turn turn)
+{
+    UL_ASSERT(turn == UL_TURN_NONE);
+    searches_run(remat, orders, true, false);
+    return false;
+}
+
+/* Among others it goes on from walks. */
+bool ul_remat_run_search(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                         enum ul_method_turn turn)
+{
+    searches_run(remat, orders, turn != UL_TURN_NONE, true);
+    return false;
 }

@@ -7,7 +7,7 @@
 #include "planner/model/plan.h"
 
 /* How much the integer programs may take. */
-struct ul_remat_effort {
+struct ul_remat_programs {
     uint64_t work;           /* of all of them, as planner/order/ilp.h counts it */
     uint32_t nodes, columns; /* larger programs are not tried */
     uint64_t memory_bytes;   /* of the solver */
@@ -22,8 +22,8 @@ struct ul_remat_limits {
     uint32_t exact_states;
     uint64_t backward_work;
     uint32_t backward_states;
-    struct ul_remat_effort programs;       /* beside other methods */
-    struct ul_remat_effort named_programs; /* where they are named */
+    struct ul_remat_programs programs;       /* beside other methods */
+    struct ul_remat_programs named_programs; /* where they are named */
 };
 
 struct ul_remat {
@@ -33,7 +33,6 @@ struct ul_remat {
     const struct ul_remat_limits *limits;
     bool keeps_order; /* an order was named: methods that choose their own do not run by themselves
                        */
-    uint64_t seed;
     struct ul_effort effort;
     bool first_ends; /* the first sequence within the budget ends the search */
     /* out; in: a sequence within the budget, if cost says so */
@@ -54,11 +53,15 @@ struct ul_remat_orders {
     uint32_t count;
 };
 
-/* A method: improves on what `remat` holds, or says why it does not serve. */
-typedef void ul_remat_method(struct ul_remat *remat, const struct ul_remat_orders *orders);
+/* A method in one of its turns, or alone (UL_TURN_NONE), which then says why it does not serve:
+ * improves on what `remat` holds. True where that settles it: nothing costs less. */
+typedef bool ul_remat_method(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                             enum ul_method_turn turn);
+#define UL_REMAT_NO_PROTOTYPE(...)
 #define UL_REMAT_PROTOTYPE(constant, name, run, ...) ul_remat_method run;
-UL_REMAT_METHODS(UL_REMAT_PROTOTYPE)
+UL_REMAT_METHODS(UL_REMAT_NO_PROTOTYPE, UL_REMAT_PROTOTYPE)
 #undef UL_REMAT_PROTOTYPE
+#undef UL_REMAT_NO_PROTOTYPE
 
 /* remat_run.c */
 
@@ -70,7 +73,10 @@ extern const struct ul_remat_limits ul_remat_limits_rung;
 extern const struct ul_remat_limits ul_remat_limits_between;
 /* Lowers them to so much work of a method; an iteration of a program is a lot of it. */
 void ul_remat_limits_cap(struct ul_remat_limits *limits, uint64_t work);
-/* Runs the method that `remat` names; the last one that ran says why_not. */
+/* The methods that join in this turn; true where one settles it. */
+bool ul_remat_run_turn(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                       enum ul_method_turn turn);
+/* Runs the method that `remat` names, or all in their turns; the last one that ran says why_not. */
 void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders);
 /* All methods on a rung. Its two results are both of use, since which packs better is not known:
  * that of the searches, and a cheaper one of the other methods, if they find one. */
@@ -81,23 +87,6 @@ void ul_remat_run_rung(struct ul_remat *searched, struct ul_remat *cheaper,
 
 /* The cheapest sequence that walks and annealing find, the first runs in one of the orders. */
 void ul_remat_search(struct ul_remat *remat, const struct ul_remat_orders *orders);
-
-/* remat_chain.c */
-
-/* Offers the best checkpoints on the chain of blocks that `order` runs through; false if it runs
- * through none. */
-bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order);
-
-/* ilp_remat.c */
-
-/* Improves on what `remat` holds by integer programs, its deadline being a limit of them all. */
-void ul_remat_programs(struct ul_remat *remat, const struct ul_remat_effort *effort,
-                       const struct ul_remat_orders *orders);
-
-/* exact_remat.c */
-
-/* The exact searches, the one from the start with so much work; true if that settles it. */
-bool ul_remat_exact(struct ul_remat *remat, uint64_t work_limit);
 
 /* remat_exact.c: over all orders and recomputations. */
 

@@ -547,7 +547,9 @@ static bool turn_try(struct chain *c, uint32_t turn)
     return is_chain;
 }
 
-bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
+/* Offers the best checkpoints on the chain of blocks that `order` runs through; false if it runs
+ * through none. */
+static bool order_try(struct ul_remat *remat, const uint32_t *order)
 {
     UL_ASSERT(order != NULL);
     const struct ul_solve_graph *graph = remat->graph;
@@ -563,4 +565,18 @@ bool ul_remat_chain(struct ul_remat *remat, const uint32_t *order)
         is_chain = turn_try(&c, widest) || is_chain;
     ul_arena_done(&scratch);
     return is_chain;
+}
+
+bool ul_remat_run_chain(struct ul_remat *remat, const struct ul_remat_orders *orders,
+                        enum ul_method_turn turn)
+{
+    UL_ASSERT(orders->count > 0);
+    bool is_chain = false;
+    for (uint32_t i = 0; i < orders->count; i++)
+        is_chain = order_try(remat, orders->orders[i]) || is_chain;
+    if (turn == UL_TURN_NONE && remat->cost == UINT64_MAX)
+        remat->why_not = is_chain ? "no checkpoints on its chain of blocks are small enough"
+                                  : "its graph is no chain of blocks that are read again in the "
+                                    "opposite order";
+    return false;
 }

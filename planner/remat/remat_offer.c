@@ -22,5 +22,6 @@ void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, 
     remat->cost = cost;
     remat->count = count;
     remat->found_by = method;
+    remat->proven_within = NULL; /* that was of a dearer one */
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
 }

@@ -414,17 +414,17 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
                                   const struct choice *choice, uint64_t limit_bytes)
 {
     const struct ul_solve_graph *g = &choice->graph.graph;
-    struct ul_remat remat = {
-        .graph = g,
-        .budget_bytes = limit_bytes,
-        .method = c->options.remat,
-        .limits = &c->limits,
-        .keeps_order = c->options.order != UL_ORDER_BEST,
-        .seed = c->options.seed,
-        .effort = {.work_limit = c->rung_work, .deadline_seconds = c->deadline_seconds},
-        .capacity = g->node_count * 8 + 1000,
-        .cost = UINT64_MAX,
-        .smallest_peak_bytes = limit_bytes};
+    struct ul_remat remat = {.graph = g,
+                             .budget_bytes = limit_bytes,
+                             .method = c->options.remat,
+                             .limits = &c->limits,
+                             .keeps_order = c->options.order != UL_ORDER_BEST,
+                             .effort = {.work_limit = c->rung_work,
+                                        .deadline_seconds = c->deadline_seconds,
+                                        .seed = c->options.seed},
+                             .capacity = g->node_count * 8 + 1000,
+                             .cost = UINT64_MAX,
+                             .smallest_peak_bytes = limit_bytes};
     remat.sequence = UL_NEW_ARRAY(scratch, uint32_t, remat.capacity);
     return remat;
 }

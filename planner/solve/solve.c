@@ -52,13 +52,12 @@ static bool settled(const struct solver *s)
 
 static void orders_run(struct solver *s)
 {
-    struct ul_order_run run = {.graph = s->graph,
-                               .method = s->options->order,
-                               .seed = s->options->seed,
-                               .work_limit = s->options->work_limit,
-                               .deadline_seconds = s->deadline_seconds,
-                               .enough_bytes = s->options->budget_bytes,
-                               .lower_bytes = s->order_bound_bytes};
+    struct ul_order_run run = {
+        .graph = s->graph,
+        .method = s->options->order,
+        .effort = {.work_limit = s->options->work_limit, .deadline_seconds = s->deadline_seconds},
+        .enough_bytes = s->options->budget_bytes,
+        .lower_bytes = s->order_bound_bytes};
     ul_order_run(s->arena, &run);
     s->order_bound_bytes = run.lower_bytes;
     s->result->stopped_by_time = run.stopped_by_time;
@@ -83,8 +82,8 @@ static void bounds_make(struct solver *s)
             s->result->lower_bound_bytes = need;
             s->result->largest_step = v;
         }
-        s->result->base_cost += g->cost[v];
     }
+    s->result->base_cost = ul_solve_base_cost(g);
     s->order_bound_bytes = s->result->lower_bound_bytes;
 }
 
@@ -126,16 +125,16 @@ static struct ul_remat_orders orders_make(struct solver *s)
 
 static struct ul_remat remat_make(struct solver *s, uint64_t budget_bytes, uint64_t work_limit)
 {
-    struct ul_remat remat = {
-        .graph = s->graph,
-        .budget_bytes = budget_bytes,
-        .method = s->options->remat,
-        .keeps_order = s->options->order != UL_ORDER_BEST,
-        .seed = s->options->seed,
-        .effort = {.work_limit = work_limit, .deadline_seconds = s->deadline_seconds},
-        .capacity = s->graph->node_count * 8 + 1000,
-        .cost = UINT64_MAX,
-        .smallest_peak_bytes = s->result->peak_bytes};
+    struct ul_remat remat = {.graph = s->graph,
+                             .budget_bytes = budget_bytes,
+                             .method = s->options->remat,
+                             .keeps_order = s->options->order != UL_ORDER_BEST,
+                             .effort = {.work_limit = work_limit,
+                                        .deadline_seconds = s->deadline_seconds,
+                                        .seed = s->options->seed},
+                             .capacity = s->graph->node_count * 8 + 1000,
+                             .cost = UINT64_MAX,
+                             .smallest_peak_bytes = s->result->peak_bytes};
     remat.sequence = UL_NEW_ARRAY(s->arena, uint32_t, remat.capacity);
     return remat;
 }
@@ -146,7 +145,8 @@ static void smallest_measure(struct solver *s)
     struct ul_solve_result *r = s->result;
     struct ul_remat remat = remat_make(s, r->lower_bound_bytes, smallest_work);
     struct ul_remat_orders orders = orders_make(s);
-    ul_remat_search(&remat, &orders);
+    remat.limits = &ul_remat_limits_alone;
+    ul_remat_run_turn(&remat, &orders, UL_TURN_SEARCH);
     r->smallest_budget_bytes = remat.smallest_peak_bytes;
     r->stopped_by_time = r->stopped_by_time || remat.effort.stopped_by_time;
 }

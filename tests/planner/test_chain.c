@@ -137,7 +137,9 @@ static struct ul_remat chain_run(struct ul_arena *arena, const struct ul_solve_g
                              .capacity = graph->node_count * 8 + 1000,
                              .cost = UINT64_MAX};
     remat.sequence = UL_NEW_ARRAY(arena, uint32_t, remat.capacity);
-    ul_remat_chain(&remat, graph->order);
+    const uint32_t *const orders[] = {graph->order};
+    ul_remat_run_chain(&remat, &(struct ul_remat_orders){.orders = orders, .count = 1},
+                       UL_TURN_NONE);
     return remat;
 }
 

@@ -318,6 +318,12 @@ static void test_named_packings(void **state)
             assert_non_null(strstr(exact.method, exact.why_not == NULL ? "exact search" : "exact"));
             assert_true(exact.arena_bytes <= first.arena_bytes);
             assert_true(exact.optimal == (exact.why_not == NULL));
+            options.method = UL_PACK_REPAIR;
+            struct ul_pack_result repair;
+            assert_int_equal(ul_pack_solve(&arena, buffers, COUNT, &options, &repair, &diag),
+                             UL_OK);
+            assert_int_equal(strncmp(repair.method, "repair", strlen("repair")), 0);
+            assert_true(repair.arena_bytes <= first.arena_bytes && repair.why_not == NULL);
             searched += exact.arena_bytes < first.arena_bytes;
             refused += exact.why_not != NULL;
         }

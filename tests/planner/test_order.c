@@ -286,7 +286,7 @@ static void test_orders_are_the_best_there_are(void **state)
         assert_true(ul_solve_replay(&graph, graph.order, n, &peak, &cost));
         uint64_t published = peak;
         for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_SEARCH; method++) {
-            struct ul_order_run run = {.graph = &graph, .method = method, .seed = seed};
+            struct ul_order_run run = {.graph = &graph, .method = method};
             ul_order_run(&arena, &run);
             assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
             assert_int_equal(peak, run.peak_bytes);
@@ -312,7 +312,7 @@ static void test_orders_are_the_same_every_time(void **state)
         ul_arena_init(&arena);
         struct ul_solve_graph graph;
         make_graph(&arena, seed, 60, &graph);
-        struct ul_order_run first = {.graph = &graph, .work_limit = 1 << 20, .seed = seed};
+        struct ul_order_run first = {.graph = &graph, .effort = {.work_limit = 1 << 20}};
         struct ul_order_run second = first;
         ul_order_run(&arena, &first);
         ul_order_run(&arena, &second);
@@ -350,7 +350,7 @@ static void test_both_ways_and_parts_agree(void **state)
         assert_int_equal(twice.start_bytes, core.start_bytes);
         uint64_t min = core_min(&arena, &core);
         assert_int_equal(core_min(&arena, &reversed), min);
-        struct ul_order_run run = {.graph = &graph, .seed = seed};
+        struct ul_order_run run = {.graph = &graph};
         ul_order_run(&arena, &run);
         assert_int_equal(run.peak_bytes, min);
         assert_int_equal(run.lower_bytes, min);
@@ -372,7 +372,7 @@ static void test_orders_of_larger_graphs_are_valid(void **state)
         assert_true(ul_solve_replay(&graph, graph.order, n, &published, &cost));
         for (enum ul_plan_order method = UL_ORDER_BEST; method <= UL_ORDER_SEARCH; method++) {
             struct ul_order_run run = {
-                .graph = &graph, .method = method, .seed = seed, .work_limit = 300000};
+                .graph = &graph, .method = method, .effort = {.work_limit = 300000}};
             ul_order_run(&arena, &run);
             assert_true(ul_solve_replay(&graph, run.order, n, &peak, &cost));
             assert_int_equal(peak, run.peak_bytes);
