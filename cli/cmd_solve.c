@@ -28,6 +28,15 @@ static void put_flag(struct ul_text *text, const char *key, bool flag)
     ul_text_printf(text, "  \"%s\": %s,\n", key, flag ? "true" : "false");
 }
 
+/* Cost, what it would be at least, and what is proven of it: of a sequence and of a plan. */
+static void put_cost(struct ul_text *text, uint64_t cost, uint64_t base_cost, bool optimal)
+{
+    put_number(text, "cost", cost);
+    put_number(text, "base_cost", base_cost);
+    ul_text_printf(text, "  \"overhead\": %.9g,\n", ratio(cost - base_cost, base_cost));
+    put_flag(text, "optimal", optimal);
+}
+
 static void put_json(struct ul_text *text, const struct ul_solve_result *result, bool has_budget,
                      double seconds)
 {
@@ -35,12 +44,8 @@ static void put_json(struct ul_text *text, const struct ul_solve_result *result,
     put_number(text, "peak_bytes", result->peak_bytes);
     put_number(text, "order_peak_bytes", result->order_peak_bytes);
     put_number(text, "lower_bound_bytes", result->lower_bound_bytes);
-    put_number(text, "cost", result->cost);
-    put_number(text, "base_cost", result->base_cost);
-    ul_text_printf(text, "  \"overhead\": %.9g,\n",
-                   ratio(result->cost - result->base_cost, result->base_cost));
+    put_cost(text, result->cost, result->base_cost, result->optimal);
     put_number(text, "recomputes", result->recomputes);
-    put_flag(text, "optimal", result->optimal);
     ul_text_put(text, "  \"optimal_within\": ");
     if (result->optimal_within != NULL)
         ul_text_put_json(text, result->optimal_within);
@@ -60,16 +65,20 @@ static void put_json(struct ul_text *text, const struct ul_solve_result *result,
     ul_text_put(text, "]\n}\n");
 }
 
+static void print_cost(uint64_t cost, uint64_t base_cost)
+{
+    printf("cost         %llu (%.4f %% above %llu)", (unsigned long long)cost,
+           100.0 * ratio(cost - base_cost, base_cost), (unsigned long long)base_cost);
+}
+
 static void print_summary(const struct ul_solve_graph *graph, const struct ul_solve_result *result,
                           double seconds)
 {
     printf("peak         %llu bytes (published order %llu, bound %llu)\n",
            (unsigned long long)result->peak_bytes, (unsigned long long)result->order_peak_bytes,
            (unsigned long long)result->lower_bound_bytes);
-    printf("cost         %llu (%.4f %% above %llu), %u of %u nodes run again\n",
-           (unsigned long long)result->cost,
-           100.0 * ratio(result->cost - result->base_cost, result->base_cost),
-           (unsigned long long)result->base_cost, result->recomputes, graph->node_count);
+    print_cost(result->cost, result->base_cost);
+    printf(", %u of %u nodes run again\n", result->recomputes, graph->node_count);
     printf("method       %s, %.3f s%s%s%s%s\n", result->method, seconds,
            result->stopped_by_time ? ", stopped by the time limit" : "",
            result->optimal ? ", proven optimal" : "",
@@ -185,11 +194,7 @@ static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, doub
     put_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
     put_number(text, "orders_lower_bound_bytes", plan->orders_lower_bound_bytes);
     put_number(text, "lower_bound_bytes", plan->lower_bound_bytes);
-    put_number(text, "cost", plan->cost);
-    put_number(text, "base_cost", plan->base_cost);
-    ul_text_printf(text, "  \"overhead\": %.9g,\n",
-                   ratio(plan->cost - plan->base_cost, plan->base_cost));
-    put_flag(text, "optimal", plan->optimal);
+    put_cost(text, plan->cost, plan->base_cost, plan->optimal);
     put_flag(text, "fits", plan->fits);
     put_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
     ul_text_put(text, "  \"method\": {\"order\": ");
@@ -205,9 +210,8 @@ static void print_plan_summary(const struct ul_plan *plan, double seconds)
 {
     printf("reserved     %llu bytes (bound %llu)\n", (unsigned long long)plan->reserved_bytes[0],
            (unsigned long long)plan->lower_bound_bytes);
-    printf("cost         %llu (%.4f %% above %llu)\n", (unsigned long long)plan->cost,
-           100.0 * ratio(plan->cost - plan->base_cost, plan->base_cost),
-           (unsigned long long)plan->base_cost);
+    print_cost(plan->cost, plan->base_cost);
+    printf("\n");
     printf("method       order %s, recomputation %s, packing %s; %.3f s%s%s\n", plan->order_method,
            plan->remat_method, plan->pack_method, seconds,
            plan->stopped_by_time ? ", stopped by the time limit" : "",

@@ -35,31 +35,19 @@ struct draft {
 };
 
 struct search {
-    struct ul_remat_exact *job;
+    struct exact_search *states; /* their sets: what is not open, what is not wanted */
     const struct exact_problem *problem;
-    struct ul_arena *arena;
-    struct exact_store store; /* its sets: what is not open, what is not wanted */
     uint64_t *not_open, *not_wanted;
-    uint16_t *runs;
-    uint32_t run_count, run_capacity;
     struct draft base, next, trial;
-    uint64_t limit; /* schedules whose repeats cost as much are not wanted */
-    uint32_t best;  /* the state of the cheapest schedule found */
 };
-
-/* Out of states, work or time. */
-static bool is_over(struct search *s)
-{
-    return s->store.state_count >= s->job->state_limit || ul_effort_spent(&s->job->effort);
-}
 
 /* ---- Drafts ---- */
 
 static void draft_init(struct search *s, struct draft *d)
 {
-    d->open = UL_NEW_ARRAY(s->arena, uint64_t, s->problem->words);
-    d->wanted = UL_NEW_ARRAY(s->arena, uint64_t, s->problem->words);
-    d->runs = UL_NEW_ARRAY(s->arena, uint16_t, s->problem->count + 1);
+    d->open = UL_NEW_ARRAY(s->states->arena, uint64_t, s->problem->words);
+    d->wanted = UL_NEW_ARRAY(s->states->arena, uint64_t, s->problem->words);
+    d->runs = UL_NEW_ARRAY(s->states->arena, uint16_t, s->problem->count + 1);
 }
 
 static void draft_copy(const struct search *s, struct draft *to, const struct draft *from)
@@ -101,7 +89,7 @@ static bool has_room(const struct search *s, const struct draft *d, uint32_t bit
 static bool is_ready(struct search *s, const struct draft *d, uint32_t bit)
 {
     const struct exact_problem *p = s->problem;
-    s->job->effort.work++;
+    s->states->job->effort.work++;
     return set_has(d->open, bit) &&
            !set_meets(p->users + (size_t)bit * p->words, d->open, p->words);
 }
@@ -136,7 +124,7 @@ static uint32_t chain_next(struct search *s, const struct draft *d, uint32_t las
         for (uint64_t left = inputs[i]; left != 0; left &= left - 1) {
             uint32_t bit = i * 64 + word_lowest(left);
             if (!is_ready(s, &s->trial, bit) || !has_room(s, &s->trial, bit) ||
-                (set_has(d->wanted, bit) && d->cost + p->repeat[bit] < s->limit))
+                (set_has(d->wanted, bit) && d->cost + p->repeat[bit] < s->states->limit))
                 continue;
             uint64_t bytes = bytes_before(s, &s->trial, bit);
             if (bytes < best_bytes) {
@@ -192,32 +180,22 @@ static void state_keep(struct search *s, const struct draft *d)
         s->not_open[i] = ~d->open[i];
         s->not_wanted[i] = ~d->wanted[i];
     }
-    uint32_t at = exact_store_add(&s->store, s->not_open, d->done_count, s->not_wanted, d->cost);
-    if (at == UL_PLAN_NONE)
-        return;
-    struct exact_state *state = &s->store.states[at];
-    state->bound = d->cost;
-    state->parent = d->parent;
-    state->runs = s->run_count;
-    state->run_count = (uint16_t)d->run_count;
-    for (uint32_t i = 0; i < d->run_count; i++) {
-        UL_GROW(s->arena, s->runs, s->run_count, s->run_capacity);
-        s->runs[s->run_count++] = d->runs[i];
-    }
-    if (d->done_count < s->problem->count) {
-        exact_store_push(&s->store, at);
-    } else {
-        s->limit = d->cost;
-        s->best = at;
-    }
+    exact_search_keep(s->states, &(struct exact_draft){.done = s->not_open,
+                                                       .resident = s->not_wanted,
+                                                       .cost = d->cost,
+                                                       .bound = d->cost,
+                                                       .done_count = d->done_count,
+                                                       .parent = d->parent,
+                                                       .runs = d->runs,
+                                                       .run_count = d->run_count});
 }
 
 static void state_load(const struct search *s, struct draft *d, uint32_t at)
 {
     const struct exact_problem *p = s->problem;
-    const struct exact_state *state = &s->store.states[at];
-    const struct exact_group *group = &s->store.groups[state->group];
-    const uint64_t *not_wanted = s->store.resident + (size_t)at * p->words;
+    const struct exact_state *state = &s->states->store.states[at];
+    const struct exact_group *group = &s->states->store.groups[state->group];
+    const uint64_t *not_wanted = s->states->store.resident + (size_t)at * p->words;
     for (uint32_t i = 0; i < p->words; i++) {
         d->open[i] = ~group->done[i];
         d->wanted[i] = ~not_wanted[i];
@@ -238,31 +216,34 @@ static void run_try(struct search *s, uint32_t bit, bool first)
     draft_run(s, &s->next, bit, first);
     while (draft_force(s, &s->next))
         continue;
-    if (s->next.cost < s->limit && !is_over(s))
+    if (s->next.cost < s->states->limit && !exact_search_is_over(s->states))
         state_keep(s, &s->next);
 }
 
-static void state_expand(struct search *s, uint32_t at)
+static void state_expand(void *engine, uint32_t at)
 {
+    struct search *s = engine;
     const struct exact_problem *p = s->problem;
     const struct draft *d = &s->base;
     state_load(s, &s->base, at);
-    for (uint32_t i = p->count; i-- > 0 && !is_over(s);) {
+    for (uint32_t i = p->count; i-- > 0 && !exact_search_is_over(s->states);) {
         uint32_t bit = p->ranked[i];
         bool first = is_ready(s, d, bit);
-        if (!first && (!set_has(d->wanted, bit) || p->repeat[bit] >= s->limit - d->cost))
+        if (!first && (!set_has(d->wanted, bit) || p->repeat[bit] >= s->states->limit - d->cost))
             continue;
         if (has_room(s, d, bit))
             run_try(s, bit, first);
     }
 }
 
-static void search_init(struct search *s)
+static void *search_begin(struct exact_search *states)
 {
-    const struct exact_problem *p = s->problem;
-    exact_store_init(&s->store, s->arena, p->words, s->job->state_limit);
-    s->not_open = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
-    s->not_wanted = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
+    struct search *s = UL_NEW(states->arena, struct search);
+    const struct exact_problem *p = states->problem;
+    s->states = states;
+    s->problem = p;
+    s->not_open = UL_NEW_ARRAY(states->arena, uint64_t, p->words);
+    s->not_wanted = UL_NEW_ARRAY(states->arena, uint64_t, p->words);
     draft_init(s, &s->base);
     draft_init(s, &s->next);
     draft_init(s, &s->trial);
@@ -272,58 +253,13 @@ static void search_init(struct search *s)
     while (draft_force(s, &s->next))
         continue;
     state_keep(s, &s->next);
+    return s;
 }
 
 /* ---- The whole ---- */
 
-/* The runs from a state on, as nodes of the graph. */
-static void sequence_write(struct search *s, uint32_t best)
-{
-    struct ul_remat_exact *job = s->job;
-    uint32_t count = 0;
-    for (uint32_t at = best; at != UL_PLAN_NONE; at = s->store.states[at].parent)
-        count += s->store.states[at].run_count;
-    job->sequence = UL_NEW_ARRAY(job->arena, uint32_t, count);
-    job->count = 0;
-    for (uint32_t at = best; at != UL_PLAN_NONE; at = s->store.states[at].parent) {
-        const struct exact_state *state = &s->store.states[at];
-        for (uint32_t i = state->run_count; i-- > 0;)
-            job->sequence[job->count++] = s->problem->node[s->runs[state->runs + i]];
-    }
-}
-
-/* One search for schedules below `limit`. */
-static void rung_run(struct ul_remat_exact *job, const struct exact_problem *problem,
-                     uint64_t limit)
-{
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    struct search s = {.job = job, .problem = problem, .arena = &scratch, .limit = limit};
-    s.best = UL_PLAN_NONE;
-    search_init(&s);
-    uint64_t open_bound = 0;
-    while (!is_over(&s)) {
-        uint32_t at = exact_store_pop(&s.store);
-        if (at == UL_PLAN_NONE || s.store.states[at].bound >= s.limit)
-            break;
-        open_bound = s.store.states[at].bound;
-        job->expanded++;
-        state_expand(&s, at);
-        job->effort.work += s.store.looked / 64;
-        s.store.looked = 0;
-    }
-    bool finished = !is_over(&s);
-    job->states += s.store.state_count;
-    uint64_t bound = finished ? s.limit : open_bound;
-    job->repeat_bound = bound > job->repeat_bound ? bound : job->repeat_bound;
-    job->outcome = finished ? UL_REMAT_NONE_CHEAPER : UL_REMAT_UNKNOWN;
-    if (s.best != UL_PLAN_NONE) {
-        sequence_write(&s, s.best);
-        job->repeat_cost = s.limit;
-        job->outcome = finished ? UL_REMAT_OPTIMAL : UL_REMAT_IMPROVED;
-    }
-    ul_arena_done(&scratch);
-}
+static const struct exact_engine from_end = {
+    .begin = search_begin, .expand = state_expand, .is_backwards = true};
 
 void ul_remat_backward_run(struct ul_remat_exact *job)
 {
@@ -341,7 +277,7 @@ void ul_remat_backward_run(struct ul_remat_exact *job)
     uint64_t rung = open ? p.cost_sum / FIRST_SHARE + 1 : 0;
     while (open) {
         rung = rung < limit && rung <= p.cost_sum ? rung : limit;
-        rung_run(job, &p, rung);
+        exact_search_run(job, &p, rung, &from_end);
         open = job->outcome == UL_REMAT_NONE_CHEAPER && rung < limit;
         rung *= open ? 2 : 1;
     }

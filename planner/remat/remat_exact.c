@@ -22,73 +22,23 @@
 
 #include <string.h>
 
-/* A state in the making. */
-struct draft {
-    uint64_t *done, *resident;
-    uint64_t live_bytes, cost, bound;
-    uint32_t done_count;
-    uint32_t parent;
-    uint16_t *runs;
-    uint32_t run_count;
-};
-
 struct search {
-    struct ul_remat_exact *job;
-    struct exact_problem problem;
+    struct exact_search *states;
+    const struct exact_problem *problem;
     struct exact_bound *bound;
-    struct ul_arena *arena;
-    struct exact_store store;
-    uint16_t *runs;
-    uint32_t run_count, run_capacity;
-    struct draft base, draft;
+    struct exact_draft base, draft;
     uint32_t *droppable;
     uint32_t droppable_count;
     uint32_t *dropped;
     uint64_t *useful, *useful_base;
     uint32_t run_now; /* the step for which room is made */
     bool takes;       /* it takes over its input's bytes, which is dropped there */
-    uint64_t limit;   /* schedules whose repeats cost as much are not wanted */
-    uint32_t best;    /* the state of the cheapest schedule found */
 };
 
-/* Out of states, work or time. */
-static bool is_over(struct search *s)
+static void draft_copy(const struct search *s, struct exact_draft *to,
+                       const struct exact_draft *from)
 {
-    return s->store.state_count >= s->job->state_limit || ul_effort_spent(&s->job->effort);
-}
-
-static void state_keep(struct search *s, const struct draft *d)
-{
-    uint32_t at = exact_store_add(&s->store, d->done, d->done_count, d->resident, d->cost);
-    if (at == UL_PLAN_NONE)
-        return;
-    struct exact_state *state = &s->store.states[at];
-    state->bound = d->bound;
-    state->parent = d->parent;
-    state->runs = s->run_count;
-    state->run_count = (uint16_t)d->run_count;
-    for (uint32_t i = 0; i < d->run_count; i++) {
-        UL_GROW(s->arena, s->runs, s->run_count, s->run_capacity);
-        s->runs[s->run_count++] = d->runs[i];
-    }
-    if (d->done_count < s->problem.count) {
-        exact_store_push(&s->store, at);
-    } else if (d->cost < s->limit) {
-        s->limit = d->cost;
-        s->best = at;
-    }
-}
-
-static void draft_init(struct search *s, struct draft *d)
-{
-    d->done = UL_NEW_ARRAY(s->arena, uint64_t, s->problem.words);
-    d->resident = UL_NEW_ARRAY(s->arena, uint64_t, s->problem.words);
-    d->runs = UL_NEW_ARRAY(s->arena, uint16_t, s->problem.count + 1);
-}
-
-static void draft_copy(const struct search *s, struct draft *to, const struct draft *from)
-{
-    size_t bytes = s->problem.words * sizeof *to->done;
+    size_t bytes = s->problem->words * sizeof *to->done;
     memcpy(to->done, from->done, bytes);
     memcpy(to->resident, from->resident, bytes);
     to->live_bytes = from->live_bytes;
@@ -99,16 +49,16 @@ static void draft_copy(const struct search *s, struct draft *to, const struct dr
     to->run_count = 0;
 }
 
-static void draft_drop(const struct search *s, struct draft *d, uint32_t bit)
+static void draft_drop(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
     set_remove(d->resident, bit);
-    d->live_bytes -= s->problem.size[bit];
+    d->live_bytes -= s->problem->size[bit];
 }
 
 /* Runs `bit`, for which there is room, and drops what nothing to come descends from. */
-static void draft_run(const struct search *s, struct draft *d, uint32_t bit)
+static void draft_run(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     bool first = !set_has(d->done, bit);
     d->runs[d->run_count++] = (uint16_t)bit;
     set_add(d->resident, bit);
@@ -131,17 +81,17 @@ static void draft_run(const struct search *s, struct draft *d, uint32_t bit)
     }
 }
 
-static bool is_ready(const struct search *s, const struct draft *d, uint32_t bit)
+static bool is_ready(const struct search *s, const struct exact_draft *d, uint32_t bit)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     return !set_has(d->resident, bit) &&
            set_within(p->inputs + (size_t)bit * p->words, d->resident, p->words);
 }
 
 /* Whether it is the first run and the last use of an input that it may take over. */
-static bool is_last_use(const struct search *s, struct draft *d, uint32_t bit)
+static bool is_last_use(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     if (p->taken[bit] == 0 || set_has(d->done, bit))
         return false;
     set_add(d->done, bit);
@@ -151,15 +101,15 @@ static bool is_last_use(const struct search *s, struct draft *d, uint32_t bit)
 }
 
 /* What a run needs beside what is resident, without dropping anything that is of use. */
-static uint64_t step_bytes(const struct search *s, struct draft *d, uint32_t bit)
+static uint64_t step_bytes(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
-    return s->problem.step[bit] - (is_last_use(s, d, bit) ? s->problem.taken[bit] : 0);
+    return s->problem->step[bit] - (is_last_use(s, d, bit) ? s->problem->taken[bit] : 0);
 }
 
 /* Whether the first run of `bit`, ready and with room, may be made at once and alone. */
-static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
+static bool is_forced(const struct search *s, struct exact_draft *d, uint32_t bit)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
     if (p->size[bit] == 0 || set_within(p->after + (size_t)bit * p->words, d->done, p->words))
         return true;
@@ -177,29 +127,29 @@ static bool is_forced(const struct search *s, struct draft *d, uint32_t bit)
         }
     }
     set_remove(d->done, bit);
-    return freed >= p->size[bit] && d->bound + min >= s->limit;
+    return freed >= p->size[bit] && d->bound + min >= s->states->limit;
 }
 
 /* Raises the draft's bound; false once that reaches the cutoff. */
-static bool draft_bound(struct search *s, struct draft *d)
+static bool draft_bound(struct search *s, struct exact_draft *d)
 {
     struct exact_sets sets = {d->done, d->resident};
-    if (d->cost >= s->limit || d->bound >= s->limit)
+    if (d->cost >= s->states->limit || d->bound >= s->states->limit)
         return false;
     uint64_t floor = d->bound > d->cost ? d->bound - d->cost : 0;
-    uint64_t rest =
-        exact_bound_get(s->bound, sets, floor, s->limit - d->cost, &s->job->effort.work);
+    uint64_t rest = exact_bound_get(s->bound, sets, floor, s->states->limit - d->cost,
+                                    &s->states->job->effort.work);
     if (d->cost + rest > d->bound)
         d->bound = d->cost + rest;
-    return d->bound < s->limit;
+    return d->bound < s->states->limit;
 }
 
 /* Drops what no schedule below the cutoff has a use for. */
-static void draft_clear(struct search *s, struct draft *d)
+static void draft_clear(struct search *s, struct exact_draft *d)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     struct exact_sets sets = {d->done, d->resident};
-    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful);
+    exact_bound_useful(s->bound, sets, s->states->limit - d->cost, s->useful);
     for (uint32_t i = 0; i < p->words; i++) {
         for (uint64_t left = d->resident[i] & ~s->useful[i]; left != 0; left &= left - 1)
             draft_drop(s, d, i * 64 + word_lowest(left));
@@ -207,9 +157,9 @@ static void draft_clear(struct search *s, struct draft *d)
 }
 
 /* Makes what is forced after a run, and keeps the state if it is below the cutoff. */
-static void draft_finalize(struct search *s, struct draft *d)
+static void draft_finalize(struct search *s, struct exact_draft *d)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     if (!draft_bound(s, d))
         return;
     for (uint32_t at = 0; at < p->count; at++) {
@@ -223,8 +173,8 @@ static void draft_finalize(struct search *s, struct draft *d)
         at = UINT32_MAX;
     }
     draft_clear(s, d);
-    if (!is_over(s))
-        state_keep(s, d);
+    if (!exact_search_is_over(s->states))
+        exact_search_keep(s->states, d);
 }
 
 /* Whether the values dropped yet and one of `size` bytes more free `wanted` bytes, and would
@@ -232,7 +182,7 @@ static void draft_finalize(struct search *s, struct draft *d)
 static bool is_wasteful(const struct search *s, uint32_t count, uint64_t size, uint64_t wanted)
 {
     for (uint32_t i = 0; i < count && size >= wanted; i++) {
-        if (s->problem.size[s->dropped[i]] <= size - wanted)
+        if (s->problem->size[s->dropped[i]] <= size - wanted)
             return true;
     }
     return false;
@@ -247,13 +197,13 @@ static bool room_is_payable(const struct search *s, uint32_t from, uint64_t want
         return true;
     return s->base.cost + exact_bound_room(s->bound, sets, s->run_now, s->droppable + from,
                                            s->droppable_count - from, wanted) <
-           s->limit;
+           s->states->limit;
 }
 
 /* Drops smallest sets of the droppable values from `from` on until `wanted` bytes are free. */
 static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t wanted)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     if (wanted == 0) {
         draft_copy(s, &s->draft, &s->base);
         draft_run(s, &s->draft, s->run_now);
@@ -262,7 +212,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
         draft_finalize(s, &s->draft);
         return;
     }
-    for (uint32_t i = from; i < s->droppable_count && !is_over(s); i++) {
+    for (uint32_t i = from; i < s->droppable_count && !exact_search_is_over(s->states); i++) {
         uint32_t bit = s->droppable[i];
         uint64_t size = p->size[bit];
         if (is_wasteful(s, count, size, wanted))
@@ -282,7 +232,7 @@ static void drops_try(struct search *s, uint32_t from, uint32_t count, uint64_t 
 /* Runs `bit`, which needs that many bytes, with whatever dropped makes room. */
 static void run_within(struct search *s, uint32_t bit, uint64_t need)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     const uint64_t *inputs = p->inputs + (size_t)bit * p->words;
     s->run_now = bit;
     s->droppable_count = 0;
@@ -301,7 +251,7 @@ static void run_within(struct search *s, uint32_t bit, uint64_t need)
 
 static void run_try(struct search *s, uint32_t bit)
 {
-    const struct exact_problem *p = &s->problem;
+    const struct exact_problem *p = s->problem;
     uint64_t need = s->base.live_bytes + step_bytes(s, &s->base, bit);
     s->takes = false;
     run_within(s, bit, need);
@@ -310,13 +260,14 @@ static void run_try(struct search *s, uint32_t bit)
         run_within(s, bit, need - p->taken[bit]);
 }
 
-static void state_load(const struct search *s, struct draft *d, uint32_t at)
+static void state_load(const struct search *s, struct exact_draft *d, uint32_t at)
 {
-    const struct exact_problem *p = &s->problem;
-    const struct exact_state *state = &s->store.states[at];
-    const struct exact_group *group = &s->store.groups[state->group];
+    const struct exact_problem *p = s->problem;
+    const struct exact_state *state = &s->states->store.states[at];
+    const struct exact_group *group = &s->states->store.groups[state->group];
     memcpy(d->done, group->done, p->words * sizeof *d->done);
-    memcpy(d->resident, s->store.resident + (size_t)at * p->words, p->words * sizeof *d->resident);
+    memcpy(d->resident, s->states->store.resident + (size_t)at * p->words,
+           p->words * sizeof *d->resident);
     d->cost = state->cost;
     d->bound = state->bound;
     d->done_count = group->done_count;
@@ -326,13 +277,14 @@ static void state_load(const struct search *s, struct draft *d, uint32_t at)
         d->live_bytes += set_has(d->resident, bit) ? p->size[bit] : 0;
 }
 
-static void state_expand(struct search *s, uint32_t at)
+static void state_expand(void *engine, uint32_t at)
 {
-    const struct exact_problem *p = &s->problem;
-    struct draft *d = &s->base;
+    struct search *s = engine;
+    const struct exact_problem *p = s->problem;
+    struct exact_draft *d = &s->base;
     state_load(s, d, at);
     struct exact_sets sets = {d->done, d->resident};
-    exact_bound_useful(s->bound, sets, s->limit - d->cost, s->useful_base);
+    exact_bound_useful(s->bound, sets, s->states->limit - d->cost, s->useful_base);
     for (uint32_t i = 0; i < p->count; i++) {
         uint32_t bit = p->ranked[i];
         if (!is_ready(s, d, bit))
@@ -343,68 +295,21 @@ static void state_expand(struct search *s, uint32_t at)
     }
 }
 
-static void search_init(struct search *s)
+static void *search_begin(struct exact_search *states)
 {
-    struct exact_problem *p = &s->problem;
-    exact_store_init(&s->store, s->arena, p->words, s->job->state_limit);
-    s->bound = exact_bound_new(s->arena, p);
-    s->droppable = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
-    s->dropped = UL_NEW_ARRAY(s->arena, uint32_t, p->count);
-    s->useful = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
-    s->useful_base = UL_NEW_ARRAY(s->arena, uint64_t, p->words);
-    draft_init(s, &s->base);
-    draft_init(s, &s->draft);
-}
-
-/* The runs that lead to a state, as nodes of the graph. */
-static void sequence_write(struct search *s, uint32_t at)
-{
-    struct ul_remat_exact *job = s->job;
-    uint32_t count = 0;
-    for (uint32_t i = at; i != UL_PLAN_NONE; i = s->store.states[i].parent)
-        count += s->store.states[i].run_count;
-    job->sequence = UL_NEW_ARRAY(job->arena, uint32_t, count);
-    job->count = count;
-    for (; at != UL_PLAN_NONE; at = s->store.states[at].parent) {
-        const struct exact_state *state = &s->store.states[at];
-        for (uint32_t i = state->run_count; i-- > 0;)
-            job->sequence[--count] = s->problem.node[s->runs[state->runs + i]];
-    }
-}
-
-/* One search for schedules below `limit`. */
-static void rung_run(struct ul_remat_exact *job, const struct exact_problem *problem,
-                     uint64_t limit)
-{
-    struct ul_arena scratch;
-    ul_arena_init(&scratch);
-    struct search s = {.job = job, .arena = &scratch, .problem = *problem, .limit = limit};
-    s.best = UL_PLAN_NONE;
-    search_init(&s);
-    s.draft.parent = UL_PLAN_NONE;
-    draft_finalize(&s, &s.draft);
-    uint64_t open_bound = 0;
-    while (!is_over(&s)) {
-        uint32_t at = exact_store_pop(&s.store);
-        if (at == UL_PLAN_NONE || s.store.states[at].bound >= s.limit)
-            break;
-        open_bound = s.store.states[at].bound;
-        job->expanded++;
-        state_expand(&s, at);
-        job->effort.work += s.store.looked / 64;
-        s.store.looked = 0;
-    }
-    bool finished = !is_over(&s);
-    job->states += s.store.state_count;
-    uint64_t bound = finished ? s.limit : open_bound;
-    job->repeat_bound = bound > job->repeat_bound ? bound : job->repeat_bound;
-    job->outcome = finished ? UL_REMAT_NONE_CHEAPER : UL_REMAT_UNKNOWN;
-    if (s.best != UL_PLAN_NONE) {
-        sequence_write(&s, s.best);
-        job->repeat_cost = s.limit;
-        job->outcome = finished ? UL_REMAT_OPTIMAL : UL_REMAT_IMPROVED;
-    }
-    ul_arena_done(&scratch);
+    struct search *s = UL_NEW(states->arena, struct search);
+    const struct exact_problem *p = states->problem;
+    s->states = states;
+    s->problem = p;
+    s->bound = exact_bound_new(states->arena, p);
+    s->droppable = UL_NEW_ARRAY(states->arena, uint32_t, p->count);
+    s->dropped = UL_NEW_ARRAY(states->arena, uint32_t, p->count);
+    s->useful = UL_NEW_ARRAY(states->arena, uint64_t, p->words);
+    s->useful_base = UL_NEW_ARRAY(states->arena, uint64_t, p->words);
+    exact_draft_init(states, &s->base);
+    exact_draft_init(states, &s->draft);
+    draft_finalize(s, &s->draft);
+    return s;
 }
 
 /* What every schedule's repeats cost. */
@@ -421,6 +326,8 @@ static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_proble
     return min;
 }
 
+static const struct exact_engine from_start = {.begin = search_begin, .expand = state_expand};
+
 /* Low cutoffs first: they make the search small, and prove that nothing is below. */
 static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *problem)
 {
@@ -433,7 +340,7 @@ static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *p
         uint64_t rung = job->repeat_bound + step;
         if (rung >= limit || rung > problem->cost_sum)
             rung = limit;
-        rung_run(job, problem, rung);
+        exact_search_run(job, problem, rung, &from_start);
         if (job->outcome != UL_REMAT_NONE_CHEAPER || rung == limit)
             return;
         step *= 2;

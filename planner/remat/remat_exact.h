@@ -8,7 +8,7 @@
 #ifndef UL_REMAT_EXACT_H
 #define UL_REMAT_EXACT_H
 
-#include "planner/model/graph.h"
+#include "planner/remat/remat.h"
 
 /* More than any sum of costs: what is not possible at all. */
 #define EXACT_NEVER ((uint64_t)1 << 62)
@@ -158,5 +158,45 @@ uint32_t exact_store_add(struct exact_store *store, const uint64_t *done, uint32
 void exact_store_push(struct exact_store *store, uint32_t state);
 /* The open state of the least bound, the longest run of these; UL_PLAN_NONE if none is left. */
 uint32_t exact_store_pop(struct exact_store *store);
+
+/* remat_exact_search.c: the loop over states, which both searches share. */
+
+/* One search for schedules below `limit`. */
+struct exact_search {
+    struct ul_remat_exact *job;
+    const struct exact_problem *problem;
+    struct ul_arena *arena;
+    struct exact_store store;
+    uint16_t *runs;
+    uint32_t run_count, run_capacity;
+    uint64_t limit; /* schedules whose repeats cost as much are not wanted */
+    uint32_t best;  /* the state of the cheapest schedule found */
+};
+
+/* A state in the making: what its sets are for, the engine knows. */
+struct exact_draft {
+    uint64_t *done, *resident;
+    uint64_t live_bytes, cost, bound;
+    uint32_t done_count;
+    uint32_t parent;
+    uint16_t *runs;
+    uint32_t run_count;
+};
+
+struct exact_engine {
+    /* The engine's own state, with the first states kept in the store. */
+    void *(*begin)(struct exact_search *search);
+    void (*expand)(void *engine, uint32_t state);
+    bool is_backwards; /* a state's runs come before those of the one that it was reached from */
+};
+
+void exact_draft_init(const struct exact_search *search, struct exact_draft *draft);
+/* Out of states, work or time. */
+bool exact_search_is_over(struct exact_search *search);
+/* Takes over the state, unless another one beats it. */
+void exact_search_keep(struct exact_search *search, const struct exact_draft *draft);
+/* The whole search: sets the job's outcome, bound and sequence. */
+void exact_search_run(struct ul_remat_exact *job, const struct exact_problem *problem,
+                      uint64_t limit, const struct exact_engine *engine);
 
 #endif
