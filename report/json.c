@@ -327,6 +327,8 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_bool(text, "optimal", plan->optimal);
     if (plan->cost_bound > 0)
         put_key_number(text, "cost_bound", plan->cost_bound);
+    if (plan->cost_bound_method != NULL)
+        put_key_string(text, "cost_bound_method", plan->cost_bound_method);
     if (plan->optimal_within != NULL)
         put_key_string(text, "optimal_within", plan->optimal_within);
     put_key_bool(text, "stopped_by_time", plan->stopped_by_time);

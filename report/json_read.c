@@ -303,6 +303,8 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(get_number(reader, root, "base_cost", INT64_MAX, &plan->base_cost));
     if (json_object_get(root, "cost_bound") != NULL)
         UL_TRY(get_number(reader, root, "cost_bound", INT64_MAX, &plan->cost_bound));
+    if (json_object_get(root, "cost_bound_method") != NULL)
+        UL_TRY(get_string(reader, root, "cost_bound_method", &plan->cost_bound_method));
     if (json_object_get(root, "optimal_within") != NULL)
         UL_TRY(get_string(reader, root, "optimal_within", &plan->optimal_within));
     plan->peak_position = (uint32_t)peak;

@@ -253,19 +253,18 @@ static void put_splits(struct ul_text *text, const struct ul_report *report)
 static void put_cost_bound(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
+    const char *method = plan->cost_bound_method;
     if (plan->cost_bound == 0 || !plan->fits)
         return;
-    bool is_sum = plan->cost_bound == ul_bound_steps(report->problem);
     double gap = 100.0 * (double)(plan->cost - plan->cost_bound) / (double)plan->cost_bound;
-    ul_text_printf(text, "No plan of these kernels within the budget takes less time than this");
-    if (plan->cost == plan->cost_bound)
-        ul_text_printf(text, " (%s).\n",
-                       is_sum ? "every step once, the fastest way: checked"
-                              : "by an exact search: the planner's word");
+    ul_text_put(text, "No plan of these kernels within the budget takes less time than this");
+    if (plan->cost > plan->cost_bound)
+        ul_text_printf(text, " less %.2f %%", gap);
+    if (plan->cost_bound <= ul_bound_steps(report->problem))
+        ul_text_put(text, " (every step once, the fastest way: checked).\n");
     else
-        ul_text_printf(text, " less %.2f %% (%s).\n", gap,
-                       is_sum ? "every step once, the fastest way: checked"
-                              : "by an exact search: the planner's word");
+        ul_text_printf(text, " (%s: the planner's word).\n",
+                       method != NULL ? method : "no method is named");
     if (plan->optimal_within != NULL)
         ul_text_printf(text, "Least time (the planner's word) within: %s.\n", plan->optimal_within);
 }

@@ -93,6 +93,7 @@ struct ul_plan {
     bool fits;                         /* budget and capacities hold */
     bool packing_proven;               /* no packing of these ranges is smaller */
     uint64_t cost_bound;               /* under a budget: no plan within it costs less; else 0 */
+    const char *cost_bound_method;     /* what proved of it more than every step once, or NULL */
     bool optimal;                      /* reserved_bytes[0] equals lower_bound_bytes, or, under a
                                           budget, the plan fits and costs no more than cost_bound */
     const char *optimal_within;        /* what a narrower proof of the cost covers, or NULL */

@@ -92,6 +92,10 @@ static void put_head(struct ul_text *text, const struct ul_plan *plan)
     ul_text_printf(text, "cost %" PRIu64 " base %" PRIu64, plan->cost, plan->base_cost);
     if (plan->cost_bound > 0)
         ul_text_printf(text, " bound %" PRIu64, plan->cost_bound);
+    if (plan->cost_bound_method != NULL) {
+        ul_text_put(text, " by");
+        put_method(text, plan->cost_bound_method);
+    }
     if (plan->optimal_within != NULL)
         put_method(text, plan->optimal_within);
     ul_text_put(text, "\n");
@@ -196,6 +200,8 @@ static enum ul_status parse_head(struct parser *p)
     UL_TRY(parse_number(p, "base", &plan->base_cost));
     if (ul_scan_accept_word(&p->scan, "bound"))
         UL_TRY(ul_scan_u64(&p->scan, &plan->cost_bound));
+    if (ul_scan_accept_word(&p->scan, "by"))
+        UL_TRY(ul_scan_string(&p->scan, &plan->cost_bound_method));
     ul_scan_skip_blanks(&p->scan);
     if (*p->scan.at == '"')
         UL_TRY(ul_scan_string(&p->scan, &plan->optimal_within));

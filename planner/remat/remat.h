@@ -105,7 +105,8 @@ struct ul_remat_exact {
     struct ul_effort effort;
     /* out */
     enum ul_remat_outcome outcome;
-    uint64_t repeat_bound; /* what the repeats cost at least */
+    uint64_t repeat_bound;    /* what the repeats cost at least */
+    const char *bound_method; /* that proved it, or NULL where it is 0 */
     uint32_t *sequence;
     uint32_t count;
     uint64_t repeat_cost; /* of the sequence */

@@ -258,8 +258,10 @@ static void *search_begin(struct exact_search *states)
 
 /* ---- The whole ---- */
 
-static const struct exact_engine from_end = {
-    .begin = search_begin, .expand = state_expand, .is_backwards = true};
+static const struct exact_engine from_end = {.begin = search_begin,
+                                             .expand = state_expand,
+                                             .name = "exact search from the end",
+                                             .is_backwards = true};
 
 void ul_remat_backward_run(struct ul_remat_exact *job)
 {
@@ -269,6 +271,7 @@ void ul_remat_backward_run(struct ul_remat_exact *job)
     struct exact_problem p;
     job->outcome = UL_REMAT_UNKNOWN;
     job->repeat_bound = 0;
+    job->bound_method = NULL;
     uint64_t limit = job->repeat_limit < EXACT_NEVER ? job->repeat_limit : EXACT_NEVER;
     bool served = exact_problem_make(&scratch, job->graph, job->budget_bytes, &p);
     bool open = served && !p.impossible && limit > 0;

@@ -326,7 +326,8 @@ static uint64_t root_bound(struct ul_remat_exact *job, const struct exact_proble
     return min;
 }
 
-static const struct exact_engine from_start = {.begin = search_begin, .expand = state_expand};
+static const struct exact_engine from_start = {
+    .begin = search_begin, .expand = state_expand, .name = "exact search from the start"};
 
 /* Low cutoffs first: they make the search small, and prove that nothing is below. */
 static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *problem)
@@ -336,6 +337,7 @@ static void ladder_run(struct ul_remat_exact *job, const struct exact_problem *p
     uint64_t step = limit < EXACT_NEVER && limit > min ? (limit - min) / 8 : min / 8;
     step = step > problem->cost_unit ? step : problem->cost_unit;
     job->repeat_bound = min < limit ? min : limit;
+    job->bound_method = min > 0 ? "values that the neediest steps leave no room for" : NULL;
     for (;;) {
         uint64_t rung = job->repeat_bound + step;
         if (rung >= limit || rung > problem->cost_sum)
@@ -354,6 +356,7 @@ void ul_remat_exact_run(struct ul_remat_exact *job)
     struct exact_problem problem;
     job->outcome = UL_REMAT_UNKNOWN;
     job->repeat_bound = 0;
+    job->bound_method = NULL;
     if (exact_problem_make(&scratch, job->graph, job->budget_bytes, &problem)) {
         if (problem.impossible)
             job->outcome = UL_REMAT_NONE_CHEAPER;

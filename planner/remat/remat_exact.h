@@ -187,6 +187,7 @@ struct exact_engine {
     /* The engine's own state, with the first states kept in the store. */
     void *(*begin)(struct exact_search *search);
     void (*expand)(void *engine, uint32_t state);
+    const char *name;
     bool is_backwards; /* a state's runs come before those of the one that it was reached from */
 };
 

@@ -60,16 +60,20 @@ static void sequence_write(struct exact_search *search, bool is_backwards)
     UL_ASSERT(written == count);
 }
 
-static void result_write(struct exact_search *search, uint64_t open_bound, bool is_backwards)
+static void result_write(struct exact_search *search, uint64_t open_bound,
+                         const struct exact_engine *engine)
 {
     struct ul_remat_exact *job = search->job;
     bool finished = !exact_search_is_over(search);
     uint64_t bound = finished ? search->limit : open_bound;
     job->states += search->store.state_count;
-    job->repeat_bound = bound > job->repeat_bound ? bound : job->repeat_bound;
+    if (bound > job->repeat_bound) {
+        job->repeat_bound = bound;
+        job->bound_method = engine->name;
+    }
     job->outcome = finished ? UL_REMAT_NONE_CHEAPER : UL_REMAT_UNKNOWN;
     if (search->best != UL_PLAN_NONE) {
-        sequence_write(search, is_backwards);
+        sequence_write(search, engine->is_backwards);
         job->repeat_cost = search->limit;
         job->outcome = finished ? UL_REMAT_OPTIMAL : UL_REMAT_IMPROVED;
     }
@@ -96,6 +100,6 @@ void exact_search_run(struct ul_remat_exact *job, const struct exact_problem *pr
         job->effort.work += search.store.looked / 64;
         search.store.looked = 0;
     }
-    result_write(&search, open_bound, engine->is_backwards);
+    result_write(&search, open_bound, engine);
     ul_arena_done(&scratch);
 }

@@ -54,9 +54,14 @@ static bool step_relax(struct ul_arena *arena, struct ul_plan_step *step)
     return true;
 }
 
+struct repeats {
+    uint64_t cost;
+    const char *method; /* or NULL where cost is 0 */
+};
+
 /* What repeats cost at least, for no more than `limit`. */
-static uint64_t repeats_bound(struct ul_arena *arena, const struct ul_problem *problem,
-                              uint64_t alignment_bytes, uint64_t budget_bytes, uint64_t limit)
+static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_problem *problem,
+                                    uint64_t alignment_bytes, uint64_t budget_bytes, uint64_t limit)
 {
     struct ul_problem relaxed = *problem;
     struct ul_problem_graph graph;
@@ -64,7 +69,7 @@ static uint64_t repeats_bound(struct ul_arena *arena, const struct ul_problem *p
         ul_arena_copy(arena, problem->steps, problem->step_count * sizeof *problem->steps);
     for (uint32_t s = 0; s < relaxed.step_count; s++) {
         if (!step_relax(arena, &relaxed.steps[s]))
-            return 0;
+            return (struct repeats){.cost = 0};
     }
     ul_problem_graph_make(arena, &relaxed, alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &graph);
     struct ul_remat_exact job = {.graph = &graph.graph,
@@ -75,12 +80,15 @@ static uint64_t repeats_bound(struct ul_arena *arena, const struct ul_problem *p
                                  .effort = {.work_limit = EXACT_WORK}};
     struct ul_remat_exact backwards = job;
     if (!graph.exact)
-        return 0;
+        return (struct repeats){.cost = 0};
     ul_remat_backward_run(&backwards);
-    if (backwards.outcome == UL_REMAT_NONE_CHEAPER || backwards.outcome == UL_REMAT_OPTIMAL)
-        return backwards.repeat_bound;
-    ul_remat_exact_run(&job);
-    return job.repeat_bound > backwards.repeat_bound ? job.repeat_bound : backwards.repeat_bound;
+    bool settled =
+        backwards.outcome == UL_REMAT_NONE_CHEAPER || backwards.outcome == UL_REMAT_OPTIMAL;
+    if (!settled)
+        ul_remat_exact_run(&job);
+    const struct ul_remat_exact *best =
+        job.repeat_bound > backwards.repeat_bound ? &job : &backwards;
+    return (struct repeats){.cost = best->repeat_bound, .method = best->bound_method};
 }
 
 uint64_t ul_bound_steps(const struct ul_problem *problem)
@@ -102,14 +110,18 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
     struct ul_arena scratch;
     UL_ASSERT(budget_bytes > 0);
     plan->cost_bound = ul_bound_steps(problem);
+    plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
     if (plan->fits && plan->cost > plan->cost_bound) {
         ul_arena_init(&scratch);
-        plan->cost_bound += repeats_bound(&scratch, problem, plan->alignment_bytes, budget_bytes,
-                                          plan->cost - plan->cost_bound);
+        struct repeats repeats = repeats_bound(&scratch, problem, plan->alignment_bytes,
+                                               budget_bytes, plan->cost - plan->cost_bound);
+        plan->cost_bound += repeats.cost;
+        plan->cost_bound_method = repeats.cost > 0 ? repeats.method : NULL;
         ul_arena_done(&scratch);
     }
     UL_ASSERT(plan->cost_bound <= plan->cost);
+    UL_ASSERT((plan->cost_bound_method != NULL) == (plan->cost_bound > ul_bound_steps(problem)));
     bool is_least = plan->fits && plan->cost == plan->cost_bound;
     plan->optimal = is_least && problem->base_cost == 0;
     if (is_least || !plan->fits)
