@@ -318,12 +318,14 @@ static uint32_t first_writers(const struct linker *l, uint32_t value)
 }
 
 /* Whether an in-place option of step node `node` could let `out` take over `in`'s bytes. */
-static bool option_viable(const struct linker *l, const struct ul_plan_in_place *option)
+static bool option_viable(const struct linker *l, const struct ul_plan_substep *substep,
+                          const struct ul_plan_in_place *option)
 {
     const struct ul_plan_value *out = &l->problem->values[option->output];
     const struct ul_plan_value *in = &l->problem->values[option->input];
     return out->space == in->space && out->size_bytes <= in->size_bytes && !out->pinned &&
            !out->live_from_start && !out->persistent && !in->persistent && !in->live_to_end &&
+           !ul_ids_have(substep->writes, substep->write_count, option->input) &&
            moving_bytes(l, option->output) > 0 && moving_bytes(l, option->input) > 0;
 }
 
@@ -331,7 +333,8 @@ static bool has_option(const struct linker *l, const struct ul_plan_substep *sub
                        uint32_t value)
 {
     for (uint32_t i = 0; i < substep->in_place_count; i++) {
-        if (substep->in_place[i].output == value && option_viable(l, &substep->in_place[i]))
+        if (substep->in_place[i].output == value &&
+            option_viable(l, substep, &substep->in_place[i]))
             return true;
     }
     return false;
@@ -525,6 +528,22 @@ static void inputs_gate(struct linker *l)
 
 /* ---- In place ---- */
 
+/* Whether an earlier option, which comes first, may give the input to a smaller output. */
+static bool goes_elsewhere(const struct linker *l, const struct ul_plan_substep *substep,
+                           uint32_t option)
+{
+    const struct ul_plan_in_place *at = &substep->in_place[option];
+    UL_ASSERT(option < substep->in_place_count);
+    for (uint32_t i = 0; i < option; i++) {
+        const struct ul_plan_in_place *other = &substep->in_place[i];
+        if (other->input == at->input && other->output != at->output &&
+            option_viable(l, substep, other) &&
+            moving_bytes(l, other->output) < moving_bytes(l, at->output))
+            return true;
+    }
+    return false;
+}
+
 /* The option that the node takes: one whose input nobody else reads if there is such a one (it
  * dies there in every order), else the first. */
 static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint32_t step)
@@ -540,7 +559,7 @@ static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint3
         uint64_t out_bytes = moving_bytes(l, substep->in_place[i].output);
         uint64_t in_bytes = moving_bytes(l, substep->in_place[i].input);
         uint32_t input = l->holder[substep->in_place[i].input];
-        if (!option_viable(l, &substep->in_place[i]) || input == node)
+        if (!option_viable(l, substep, &substep->in_place[i]) || input == node)
             continue;
         viable++;
         l->exact = l->exact && l->holder[substep->in_place[i].output] == node;
@@ -548,7 +567,7 @@ static void in_place_choose(struct linker *l, const uint32_t *only_reader, uint3
         uint64_t min = l->nodes[input].size_bytes;
         min = l->nodes[node].size_bytes < min ? l->nodes[node].size_bytes : min;
         if (l->holder[substep->in_place[i].output] != node || min > out_bytes || certain ||
-            in_bytes < out_bytes)
+            in_bytes < out_bytes || goes_elsewhere(l, substep, i))
             continue;
         certain = only_reader[input] == node;
         if (certain || l->nodes[node].in_place == UL_PLAN_NONE)

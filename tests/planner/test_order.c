@@ -107,10 +107,11 @@ static void test_problem_graphs_keep_live_sums(void **state)
 {
     (void)state;
     uint32_t exact = 0;
-    for (uint64_t seed = 0; seed < 4000; seed++) {
+    for (uint64_t seed = 0; seed < 6000; seed++) {
         struct ul_arena arena;
         ul_arena_init(&arena);
-        struct ul_problem *problem = random_problem(&arena, seed, 14);
+        struct ul_problem *problem = seed % 2 == 0 ? random_problem(&arena, seed, 14)
+                                                   : random_problem_more(&arena, seed, 14);
         uint64_t unread = unread_bytes(&arena, problem);
         struct ul_plan_options options = {.alignment_bytes = 64};
         struct ul_order_choice choice;
