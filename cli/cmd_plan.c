@@ -45,15 +45,14 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
         return UL_OK;
     UL_TRY(write_table(job, "-", ul_report_put_ladder_text));
     if (job->compile.winograd_bytes > 0)
-        printf("Without a budget: %llu bytes, with convolutions by Winograd's method where it is "
-               "faster.\nIts larger weights are the first thing that a budget takes (--conv).\n",
-               (unsigned long long)job->compile.winograd_bytes);
+        printf("The first has convolutions by Winograd's method where it is faster.\n"
+               "Its larger weights are the first thing that a budget takes (--conv).\n");
     return UL_OK;
 }
 
 /* ---- one plan ---- */
 
-/* What there is to plan, before a budget asks for other programs. */
+/* What was planned: of the program that a budget has chosen, with its splits. */
 static enum ul_status write_problem(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
@@ -93,8 +92,8 @@ static enum ul_status plan(struct ul_cli_job *job)
         ul_cli_print(&text);
         return UL_OK;
     }
-    UL_TRY(write_problem(job));
     UL_TRY(ul_compile_plan(compile));
+    UL_TRY(write_problem(job));
     if (job->options.sweep)
         return write_sweep(job);
     UL_TRY(write_plan(job));

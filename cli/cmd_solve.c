@@ -165,8 +165,12 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "-o is for the plan of a problem in text; a graph's order is written "
                            "by --json");
-    UL_TRY(read_graph(job, &graph));
     const struct ul_compile_options *given = &job->compile.options;
+    if (given->align_bytes != 0 || given->pack != UL_PACK_BEST)
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "--align and --pack are for a problem in text: nothing of a graph is "
+                           "packed");
+    UL_TRY(read_graph(job, &graph));
     struct ul_solve_options solving = {.order = given->order,
                                        .remat = given->remat,
                                        .seed = given->seed,

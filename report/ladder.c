@@ -12,16 +12,17 @@ static uint32_t recomputed_steps(const struct ul_plan *plan)
     return count;
 }
 
-static double overhead_of(const struct ul_plan *plan)
-{
-    if (plan->base_cost == 0)
-        return 0;
-    return ((double)plan->cost - (double)plan->base_cost) / (double)plan->base_cost;
-}
-
 static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32_t i)
 {
     return &ladder->rungs[i].plan;
+}
+
+/* Of the first plan: later ones may be of another form of the program. */
+static double overhead_at(const struct ul_plan_ladder *ladder, uint32_t i)
+{
+    double base = (double)plan_at(ladder, 0)->base_cost;
+    UL_ASSERT(i < ladder->count);
+    return base > 0 ? ((double)plan_at(ladder, i)->cost - base) / base : 0;
 }
 
 static struct ul_report_splits splits_at(const struct ul_report *report,
@@ -46,7 +47,7 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
         uint64_t reserved = plan->reserved_bytes[0];
         ul_text_printf(text, "  %19" PRIu64 "  %10.2f %%  %8.3f %%  %12u  %6u   %s\n", reserved,
                        largest == 0 ? 100.0 : 100.0 * (double)reserved / (double)largest,
-                       100.0 * overhead_of(plan), recomputed_steps(plan),
+                       100.0 * overhead_at(ladder, i), recomputed_steps(plan),
                        splits_at(report, ladder, i).count, plan->remat_method);
     }
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
@@ -67,7 +68,7 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
         ul_text_printf(
             text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,%s,%s,%s\r\n",
             plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost, plan->base_cost,
-            overhead_of(plan), recomputed_steps(plan), splits_at(report, ladder, i).count,
+            overhead_at(ladder, i), recomputed_steps(plan), splits_at(report, ladder, i).count,
             plan->order_method, plan->remat_method, plan->pack_method);
     }
 }
@@ -89,7 +90,7 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
                        ", \"cost\": %" PRIu64 ", \"base_cost\": %" PRIu64
                        ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"splits\": [",
                        i == 0 ? "" : ",", plan->reserved_bytes[0], plan->lower_bound_bytes,
-                       plan->cost, plan->base_cost, overhead_of(plan), recomputed_steps(plan));
+                       plan->cost, plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan));
         struct ul_report_splits splits = splits_at(report, ladder, i);
         for (uint32_t k = 0; k < splits.count; k++) {
             ul_text_put(text, k == 0 ? "" : ", ");

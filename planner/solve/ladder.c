@@ -87,6 +87,17 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
     }
 }
 
+void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                    const struct ul_plan *plan)
+{
+    struct ul_plan_ladder rest = *ladder;
+    UL_ASSERT(rest.count > 0);
+    ladder->count = 0;
+    rung_add(arena, ladder, &(struct ul_plan_rung){.plan = *plan});
+    for (uint32_t i = 0; i < rest.count; i++)
+        rung_add(arena, ladder, &rest.rungs[i]);
+}
+
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
                     struct ul_plan_rung *rung)
 {

@@ -34,13 +34,18 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
     uint64_t budget = options->budget_bytes;
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
+    const struct ul_plan first = *plan;
+    bool is_lighter = false;
     if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, budget))) {
         UL_TRY(variants->lighten(variants->context, plan, &planned));
-        if (planned != problem)
+        is_lighter = planned != problem;
+        if (is_lighter)
             UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
     }
     if (wants_ladder || !fits_bytes(plan, budget))
         UL_TRY(ladder_pick(arena, &planned, options, variants, plan, ladder, diag));
+    if (is_lighter && ladder->count > 0)
+        ul_ladder_lead(arena, ladder, &first);
     ul_plan_judge(planned, budget, plan);
     if (budget != 0)
         ul_bound_cost(planned, budget, plan);

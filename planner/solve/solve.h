@@ -45,6 +45,10 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
  * more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
                      const struct ul_plan_ladder *other, uint32_t variant);
+/* Puts `plan` before all others: the plan without a budget of a form of the program that the ladder
+ * gave up. Rungs that it leaves no use for go. */
+void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
+                    const struct ul_plan *plan);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
  * `smallest_budget_bytes`, and `fits` as far as the budget goes; what does not fit names the method
  * of recomputation that was named. */
@@ -67,7 +71,8 @@ struct ul_plan_variants {
 };
 
 /* Plans within options->budget_bytes: the plan without a budget where that fits, or else the
- * cheapest rung within it, with the bound of its cost. `wants_ladder`: the ladder is made anyway.
+ * cheapest rung within it, with the bound of its cost. `wants_ladder`: the ladder is made anyway,
+ * `plan` is of the form of the program that it is of, and its first rung the plan without a budget.
  */
 enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options,

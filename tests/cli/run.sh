@@ -171,8 +171,13 @@ sed 's/"model": "-"/"model": "digits.onnx"/' stdout.json | cmp - plan.json ||
 cmp plan.json with.json || fail "--print-problem changed the plan"
 grep -q '^problem 1$' problem.txt || fail "--print-problem: $(head -1 problem.txt)"
 "$ullage" plan "$digits" --dim N=1 --print-problem - 2>/dev/null | cmp - problem.txt || fail "--print-problem -"
-"$ullage" plan "$digits" --dim N=1 --print-problem again.txt --budget 1000 >/dev/null 2>&1
-cmp again.txt problem.txt || fail "the problem depends on the budget, or is not written on exit 4"
+# under a budget, that of the program that was chosen, also on exit 4
+for budget in 36000 1000; do
+    "$ullage" plan "$digits" --dim N=1 --budget $budget --print-problem again.txt --json again.json >/dev/null 2>&1
+    expect 0 '^ok: ' "$ullage" check again.txt again.json
+done
+expect 0 '^reserved ' "$ullage" solve problem.txt --align 128 --pack greedy
+expect 1 "nothing of a graph is" "$ullage" solve "$digits" --pack greedy
 expect 1 'print-problem ./mine.onnx would destroy' sh -c 'cp "$2" mine.onnx; "$1" plan mine.onnx --print-problem ./mine.onnx' - "$ullage" "$digits"
 expect 1 'unknown option --print-problem' "$ullage" compile "$digits" --print-problem x
 

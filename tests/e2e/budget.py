@@ -3,11 +3,17 @@
 calls of libraries whose order of sums is their own), and stay within their values.
 
     budget.py --run ULLAGE [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
+    budget.py --run ULLAGE --alone [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
 
 Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
 down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
 several of them must reserve no more, pass --guard, --memory and `check`, and give the bits of the
 program without any reuse. Below the smallest budget, exit code 4 and plan.json say so.
+
+With --alone no programs are made: at budgets between the smallest and the plan without one, the
+planner alone, on the problem that `plan --budget --print-problem` writes, finds nothing cheaper
+than the compiler did, and the compiler's plan is one of that problem. The models are the networks
+and files that are named, or all networks of models/.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -168,22 +174,43 @@ def check_sweep(ullage, model, options, folder, rungs):
 
 def check_problem(ullage, model, options, folder, budgets):
     """The planner alone, on the problem in text, finds nothing cheaper than the compiler does."""
-    run([ullage, "plan", model, "--print-problem", "problem.txt", "--json", "-"] + options, folder)
     for budget in budgets:
-        run([ullage, "plan", model, "--budget", str(budget), "--json", "plan.json"] + options, folder)
+        run([ullage, "plan", model, "--budget", str(budget), "--print-problem", "problem.txt",
+             "--json", "plan.json"] + options, folder)  # fmt: skip
+        run([ullage, "check", "problem.txt", "plan.json"], folder)
         run([ullage, "solve", "problem.txt", "--budget", str(budget), "--json", "alone.json"], folder, 0, 4)
         plan, alone = load(folder, "plan.json"), load(folder, "alone.json")
         if alone["fits"] and plan["cost"] > alone["cost"]:
             raise RuntimeError(f"budget {budget}: costs {plan['cost']}, {alone['cost']} alone")
-        if not plan["cost_bound"] <= plan["cost"]:
+        if not 0 < plan["cost_bound"] <= plan["cost"]:
             raise RuntimeError(f"budget {budget}: costs {plan['cost']}, below its bound")
+        if not isinstance(plan["optimal"], bool) or plan["optimal"] and "optimal_within" in plan:
+            raise RuntimeError(f"budget {budget}: contradicts itself about what is optimal")
 
 
-def check(ullage, target, threads, model, folder, must_repeat):
-    options = ["--target", target] + (["--threads", threads] if threads else [])
-    options += ["--no-pass", "split"] if must_repeat else []
+def sweep(ullage, model, options, folder):
+    """The plans of the ladder; the first is the plan without a budget."""
     run([ullage, "plan", model, "--sweep", "--json", "ladder.json"] + options, folder)
-    rungs = load(folder, "ladder.json")["plans"]
+    run([ullage, "plan", model, "--json", "free.json"] + options, folder)
+    rungs, free = load(folder, "ladder.json")["plans"], load(folder, "free.json")
+    for key in ("reserved_bytes", "cost", "base_cost"):
+        if rungs[0][key] != free[key]:
+            raise RuntimeError(f"the first plan of the sweep is not the one without a budget: {key}")
+    return rungs
+
+
+def check_alone(ullage, options, model, folder):
+    rungs = sweep(ullage, model, options, folder)
+    first, last = rungs[0]["reserved_bytes"], rungs[-1]["reserved_bytes"]
+    budgets = sorted({last + (first - last) * quarter // 4 for quarter in range(4)})
+    check_problem(ullage, model, options, folder, budgets)
+    print(f"ok {os.path.basename(model)}: {first} to {last} bytes, {len(rungs)} plans, as cheap as "
+          f"alone at {len(budgets)} budgets")  # fmt: skip
+
+
+def check(ullage, target, options, model, folder, must_repeat):
+    options = options + (["--no-pass", "split"] if must_repeat else [])
+    rungs = sweep(ullage, model, options, folder)
     references = References(ullage, model, options, folder)
     budgets = sorted({rungs[i]["reserved_bytes"] for i in (0, 1 % len(rungs), len(rungs) // 2, -1)})
     again = max(
@@ -202,26 +229,33 @@ def check(ullage, target, threads, model, folder, must_repeat):
 def main():
     parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parse.add_argument("--run", metavar="ULLAGE", required=True)
+    parse.add_argument("--alone", action="store_true")
     parse.add_argument("--target", default="c")
     parse.add_argument("--threads")
     parse.add_argument("--small", metavar="NAME", action="append", default=[])
     parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
     args = parse.parse_args()
     ullage = os.path.abspath(args.run)
+    options = ["--target", args.target] + (["--threads", args.threads] if args.threads else [])
+    make = os.path.join(ROOT, "models", "make.py")
+    if args.alone and not args.small and not args.models:
+        args.small = run([sys.executable, make, "--list"], ROOT).split()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="ullage-budget-") as work:
         jobs = [(os.path.abspath(model), False) for model in args.models]
-        for name, body in CHEAP.items():
+        for name, body in CHEAP.items() if not args.alone else ():
             jobs.append((os.path.join(work, name + ".onnx"), True))
             save(parser.parse_model(HEAD + body), jobs[-1][0])
         for name in args.small:
             jobs.append((os.path.join(work, name + ".onnx"), False))
-            make = os.path.join(ROOT, "models", "make.py")
             run([sys.executable, make, name, "--small", "-o", jobs[-1][0]], work)
         for model, must_repeat in jobs:
             try:
                 with tempfile.TemporaryDirectory(prefix="ullage-budget-") as folder:
-                    check(ullage, args.target, args.threads, model, folder, must_repeat)
+                    if args.alone:
+                        check_alone(ullage, options, model, folder)
+                    else:
+                        check(ullage, args.target, options, model, folder, must_repeat)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
                 print(f"FAIL {os.path.basename(model)}: {error}")
                 failed += 1
