@@ -47,17 +47,16 @@ struct search {
     struct variant *variants; /* variant 0 is that of the compile */
     uint64_t steps;
     struct question question;
-    double deadline_seconds; /* 0: none */
-    bool stopped_by_time;
+    struct ul_effort effort; /* the deadline of all */
 };
 
 /* Hands what is left of a time limit to the next part of the search; false: nothing is. */
 static bool has_time(struct search *search)
 {
-    if (search->deadline_seconds <= 0)
+    if (search->effort.deadline_seconds <= 0)
         return true;
-    search->planning.time_limit_seconds = search->deadline_seconds - ul_clock_seconds();
-    search->stopped_by_time = search->stopped_by_time || search->planning.time_limit_seconds <= 0;
+    search->planning.time_limit_seconds = ul_deadline_left(search->effort.deadline_seconds);
+    search->effort.stopped_by_time |= search->planning.time_limit_seconds <= 0;
     return search->planning.time_limit_seconds > 0;
 }
 
@@ -412,8 +411,7 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
     if (is_disabled(compile) || free_plan->position_count == 0)
         return UL_OK;
     search.planning.budget_bytes = 0;
-    if (search.planning.time_limit_seconds > 0)
-        search.deadline_seconds = ul_clock_seconds() + search.planning.time_limit_seconds;
+    search.effort.deadline_seconds = ul_deadline_after(search.planning.time_limit_seconds);
     search.variants = UL_NEW_ARRAY(&compile->keep, struct variant, MAX_VARIANTS);
     search.variants[0] =
         (struct variant){.graph = compile->graph, .program = compile->program, .plan = *free_plan};
@@ -430,7 +428,7 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
         splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
                                               .texts = search.variants[i].splits.items};
     compile->report.variants = splits;
-    for (uint32_t i = 0; search.stopped_by_time && i < compile->ladder.count; i++)
+    for (uint32_t i = 0; search.effort.stopped_by_time && i < compile->ladder.count; i++)
         compile->ladder.rungs[i].plan.stopped_by_time = true;
     for (uint32_t i = 1; i < search.count; i++)
         ul_arena_done(&search.variants[i].arena);

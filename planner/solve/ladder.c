@@ -148,10 +148,8 @@ struct climb {
     bool has_alternatives;
     struct box box; /* what may become a rung */
     struct ul_remat_limits limits;
-    uint64_t work_limit; /* that the caller gave; 0: none */
-    uint64_t rung_work;
-    double deadline_seconds; /* 0: none */
-    bool stopped_by_time;
+    uint64_t work_limit;     /* that the caller gave; 0: none */
+    struct ul_effort effort; /* of a rung's searches, and the deadline of all */
 };
 
 /* Whether a plan of so many live bytes and that cost could still be a rung. */
@@ -430,9 +428,7 @@ static struct ul_remat remat_make(struct climb *c, struct ul_arena *scratch,
                              .method = c->options.remat,
                              .limits = &c->limits,
                              .keeps_order = c->options.order != UL_ORDER_BEST,
-                             .effort = {.work_limit = c->rung_work,
-                                        .deadline_seconds = c->deadline_seconds,
-                                        .seed = c->options.seed},
+                             .effort = c->effort,
                              .capacity = g->node_count * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = limit_bytes};
@@ -525,11 +521,11 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
 /* Only where a time limit was given; what is left of it is for the packing. */
 static bool is_late(struct climb *c)
 {
-    if (c->deadline_seconds > 0) {
-        c->options.time_limit_seconds = ul_deadline_left(c->deadline_seconds);
-        c->stopped_by_time = c->stopped_by_time || c->options.time_limit_seconds < 0;
+    if (c->effort.deadline_seconds > 0) {
+        c->options.time_limit_seconds = ul_deadline_left(c->effort.deadline_seconds);
+        c->effort.stopped_by_time = c->effort.stopped_by_time || c->options.time_limit_seconds < 0;
     }
-    return c->stopped_by_time;
+    return c->effort.stopped_by_time;
 }
 
 /* Down in even steps from *reached_bytes, each from where the last one came to; the steps get
@@ -691,11 +687,11 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     enum { STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
-    c->rung_work = c->options.work_limit;
+    c->effort.work_limit = c->options.work_limit;
     uint32_t count = c->problem->step_count;
-    if (c->rung_work == 0)
-        c->rung_work = (uint64_t)UL_WORK_RUNG * SMALL / (count < SMALL ? SMALL : count) +
-                       STEP_WORK * (uint64_t)count;
+    if (c->effort.work_limit == 0)
+        c->effort.work_limit = (uint64_t)UL_WORK_RUNG * SMALL / (count < SMALL ? SMALL : count) +
+                               STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
     c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
@@ -708,6 +704,7 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
                               const struct ul_plan_options *options, struct ul_plan *plan)
 {
     struct climb c = {.arena = arena, .problem = problem, .options = *options, .base = plan};
+    c.effort.seed = options->seed;
     struct rungs r = {.count = 0};
     if (options->remat == UL_REMAT_BEST || options->remat == UL_REMAT_NONE ||
         problem->step_count == 0)
@@ -716,7 +713,7 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     ul_arena_init(&c.scratch);
     climb_prepare(&c, &r);
     limits_set(&c, &ul_remat_limits_rung);
-    c.rung_work = 1 << 24;
+    c.effort.work_limit = 1 << 24;
     struct ul_remat remat = remat_make(&c, &c.scratch, &r.alone, r.top_bytes);
     ul_remat_run(&remat, &(struct ul_remat_orders){
                              .orders = (const uint32_t *const *)r.alone.orders, .count = 1});
@@ -733,6 +730,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
     struct ul_plan_rung first = {.variant = 0};
     c.options = *options;
+    c.effort.seed = options->seed;
     c.options.budget_bytes = 0;
     ul_plan_options_resolve(&c.options);
     c.work_limit = options->work_limit;
@@ -746,7 +744,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     rung_add(arena, ladder, &first);
     if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
         return UL_OK;
-    c.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
+    c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
     enum ul_status status = climb_run(&c, options->budget_bytes);
@@ -755,7 +753,7 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         ladder->why_not = ul_ladder_refusal(arena, problem, &c.options, &first.plan);
     if (ladder->remat_name != NULL && ladder->why_not == NULL)
         ladder->why_not = "it finds nothing within the limit";
-    for (uint32_t i = 0; i < ladder->count && c.stopped_by_time; i++)
+    for (uint32_t i = 0; i < ladder->count && c.effort.stopped_by_time; i++)
         ladder->rungs[i].plan.stopped_by_time = true;
     return status;
 }

@@ -13,7 +13,7 @@ struct solver {
     const struct ul_solve_graph *graph;
     const struct ul_solve_options *options;
     struct ul_solve_result *result;
-    double deadline_seconds;
+    struct ul_effort effort;    /* the deadline and the seed of all methods */
     uint64_t order_bound_bytes; /* of every order without recomputation */
     uint64_t repeat_bound;      /* what repeats cost at least */
     bool misfit_proven;         /* over all orders and recomputations */
@@ -52,12 +52,12 @@ static bool settled(const struct solver *s)
 
 static void orders_run(struct solver *s)
 {
-    struct ul_order_run run = {
-        .graph = s->graph,
-        .method = s->options->order,
-        .effort = {.work_limit = s->options->work_limit, .deadline_seconds = s->deadline_seconds},
-        .enough_bytes = s->options->budget_bytes,
-        .lower_bytes = s->order_bound_bytes};
+    struct ul_order_run run = {.graph = s->graph,
+                               .method = s->options->order,
+                               .effort = {.work_limit = s->options->work_limit,
+                                          .deadline_seconds = s->effort.deadline_seconds},
+                               .enough_bytes = s->options->budget_bytes,
+                               .lower_bytes = s->order_bound_bytes};
     ul_order_run(s->arena, &run);
     s->order_bound_bytes = run.lower_bytes;
     s->result->stopped_by_time = run.stopped_by_time;
@@ -99,7 +99,7 @@ static void misfit_measure(struct solver *s)
                                      .repeat_limit = UINT64_MAX,
                                      .state_limit = ul_remat_limits_alone.exact_states,
                                      .effort = {.work_limit = ul_remat_limits_alone.exact_work / 4,
-                                                .deadline_seconds = s->deadline_seconds}};
+                                                .deadline_seconds = s->effort.deadline_seconds}};
         ul_remat_exact_run(&job);
         uint64_t peak = UINT64_MAX, cost;
         bool found = job.sequence != NULL &&
@@ -130,8 +130,8 @@ static struct ul_remat remat_make(struct solver *s, uint64_t budget_bytes, uint6
                              .method = s->options->remat,
                              .keeps_order = s->options->order != UL_ORDER_BEST,
                              .effort = {.work_limit = work_limit,
-                                        .deadline_seconds = s->deadline_seconds,
-                                        .seed = s->options->seed},
+                                        .deadline_seconds = s->effort.deadline_seconds,
+                                        .seed = s->effort.seed},
                              .capacity = s->graph->node_count * 8 + 1000,
                              .cost = UINT64_MAX,
                              .smallest_peak_bytes = s->result->peak_bytes};
@@ -207,7 +207,8 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
 {
     struct solver s = {.arena = arena, .graph = graph, .options = options, .result = result};
     memset(result, 0, sizeof *result);
-    s.deadline_seconds = ul_deadline_after(options->time_limit_seconds);
+    s.effort = (struct ul_effort){
+        .deadline_seconds = ul_deadline_after(options->time_limit_seconds), .seed = options->seed};
     result->peak_bytes = UINT64_MAX;
     result->smallest_budget_bytes = UINT64_MAX;
     order_offer(&s, graph->order, "published order");
