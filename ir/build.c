@@ -91,6 +91,28 @@ ul_value_id ul_build_transpose(struct ul_build *build, ul_value_id value, const 
     return made;
 }
 
+ul_value_id ul_build_slice(struct ul_build *build, ul_value_id value, uint32_t axis, int64_t begin,
+                           int64_t end)
+{
+    struct ul_graph *graph = build->graph;
+    struct ul_type type = graph->values[value].type;
+    UL_ASSERT(axis < type.rank && 0 <= begin && begin <= end && end <= type.dims[axis]);
+    type.dims[axis] = end - begin;
+    const int64_t at = axis;
+    const ul_value_id inputs[4] = {value, ul_build_ints(graph, "", 1, &begin),
+                                   ul_build_ints(graph, "", 1, &end),
+                                   ul_build_ints(graph, "", 1, &at)};
+    return ul_build_value(build, UL_OP_Slice, inputs, 4, &type);
+}
+
+ul_value_id ul_build_concat(struct ul_build *build, const ul_value_id *values, uint32_t count,
+                            int64_t axis, const struct ul_type *type)
+{
+    ul_value_id made = ul_build_value(build, UL_OP_Concat, values, count, type);
+    ul_node_set_int(build->graph, build->graph->values[made].producer, "axis", axis);
+    return made;
+}
+
 ul_value_id ul_build_copy(struct ul_build *build, ul_value_id value)
 {
     return ul_build_value(build, UL_OP_Identity, &value, 1, &build->graph->values[value].type);

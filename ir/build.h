@@ -38,6 +38,12 @@ ul_value_id ul_build_reshape(struct ul_build *build, ul_value_id value, uint32_t
                              const int64_t *dims);
 /* Dimension d of the result is dimension perm[d] of `value`. */
 ul_value_id ul_build_transpose(struct ul_build *build, ul_value_id value, const int64_t *perm);
+/* Elements [begin, end) of `value` along an axis. */
+ul_value_id ul_build_slice(struct ul_build *build, ul_value_id value, uint32_t axis, int64_t begin,
+                           int64_t end);
+/* `type`: as ul_build_value has it. */
+ul_value_id ul_build_concat(struct ul_build *build, const ul_value_id *values, uint32_t count,
+                            int64_t axis, const struct ul_type *type);
 ul_value_id ul_build_copy(struct ul_build *build, ul_value_id value);
 
 /* Constants: a vector of i64, and `rank` dimensions of one element that is `number`. */

@@ -147,13 +147,10 @@ static ul_kx narrow(struct ul_lower *lower, enum ul_dtype dtype, ul_kx x)
 /* The element when it is a number known now. */
 static bool immediate(struct ul_lower *lower, ul_value_id value, ul_kx *x)
 {
-    const struct ul_value *info = value_get(lower, value);
     const struct ul_tensor *tensor = ul_graph_get_constant(lower->graph, value);
-    if (tensor == NULL)
+    if (tensor == NULL || (tensor->data != NULL && ul_type_elements(&tensor->type) != 1))
         return false;
-    if (tensor->data != NULL && ul_type_elements(&tensor->type) != 1)
-        return false;
-    enum ul_dtype compute = ul_compute_dtype(info->type.dtype);
+    enum ul_dtype compute = ul_compute_dtype(tensor->type.dtype);
     if (ul_dtype_get(compute)->is_float)
         *x = ul_kx_float(lower->kernel, compute, ul_tensor_get_float(tensor, 0));
     else

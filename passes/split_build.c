@@ -20,7 +20,8 @@ struct build {
     struct ul_pass *pass;
     struct ul_graph *graph;
     const struct ul_split_chain *chain;
-    const bool *is_view; /* per node of the chain: it needed no kernel */
+    const bool *is_view;  /* per node of the chain: it needed no kernel */
+    struct ul_build here; /* behind the chain's last node */
     struct ul_split_needed needed;
     int64_t piece;
     ul_value_id *copies; /* per value of the graph before: its copy of this piece, or UL_NONE */
@@ -121,17 +122,16 @@ static void lay_out(const struct build *build)
 
 /* ---- Inputs ---- */
 
+static void own_bytes(struct ul_graph *graph, ul_value_id value)
+{
+    graph->values[value].view = ul_view_own(graph, value);
+}
+
 static ul_value_id add_constant(struct build *build, const struct ul_tensor *tensor)
 {
     ul_value_id value = ul_graph_add_weight(build->graph, "", tensor);
-    build->graph->values[value].view = ul_view_own(build->graph, value);
+    own_bytes(build->graph, value);
     return value;
-}
-
-static ul_value_id add_index(struct build *build, int64_t index)
-{
-    int64_t one = 1;
-    return add_constant(build, ul_tensor_new_ints(build->graph->arena, UL_I64, 1, &one, &index));
 }
 
 /* A weight of equal elements has no bytes to be viewed: a smaller one takes its place. */
@@ -156,14 +156,11 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
     const char *name = graph->values[value].name;
     /* A slice of what the piece itself has made keeps that name. */
     name = value < build->value_count ? piece_name(build, name) : name;
-    ul_node_id id = ul_graph_add_node(graph, build->chain->block, UL_OP_Slice, name, 4, 1);
-    ul_value_id inputs[4] = {value, add_index(build, slice->begin), add_index(build, slice->end),
-                             add_index(build, slice->axis)};
-    for (uint32_t i = 0; i < 4; i++)
-        graph->nodes[id].inputs[i] = inputs[i];
-    ul_value_id made = graph->nodes[id].outputs[0];
-    graph->values[made].type = graph->values[value].type;
-    graph->values[made].type.dims[slice->axis] = slice->end - slice->begin;
+    build->here.name = name;
+    ul_value_id made = ul_build_slice(&build->here, value, slice->axis, slice->begin, slice->end);
+    ul_node_id id = graph->values[made].producer;
+    for (uint32_t i = 1; i < graph->nodes[id].input_count; i++)
+        own_bytes(graph, graph->nodes[id].inputs[i]);
     graph->values[made].storage = graph->values[value].storage;
     view_outputs(graph, id);
     note_node(build, id, UL_NONE);
@@ -243,8 +240,7 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
 {
     struct ul_graph *graph = build->graph;
     struct ul_node old = graph->nodes[origin];
-    struct ul_build here = ul_build_last(graph, build->chain->block, "");
-    ul_node_id id = ul_build_like(&here, origin, inputs);
+    ul_node_id id = ul_build_like(&build->here, origin, inputs);
     graph->nodes[id].name = piece_name(build, old.name);
     graph->nodes[id].group = group_of(build, old.group);
     for (uint32_t i = 0; i < rule->attr_count; i++)
@@ -259,7 +255,7 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
         graph->values[made].name = piece_name(build, graph->values[old.outputs[i]].name);
         graph->values[made].flags = graph->values[old.outputs[i]].flags;
         graph->values[made].storage = graph->values[old.outputs[i]].storage;
-        graph->values[made].view = ul_view_own(graph, made);
+        own_bytes(graph, made);
         build->copies[old.outputs[i]] = made;
     }
     note_node(build, id, origin);
@@ -350,15 +346,12 @@ static void join(struct build *build, uint32_t output)
 {
     struct ul_graph *graph = build->graph;
     ul_value_id whole = build->chain->outputs[output];
-    struct ul_value *value = &graph->values[whole];
-    ul_node_id producer = value->producer;
-    uint32_t place = value->producer_output;
-    ul_node_id id = ul_graph_add_node(graph, build->chain->block, UL_OP_Concat, value->name,
-                                      build->piece_count, 1);
-    ul_value_id fresh = graph->nodes[id].outputs[0];
-    ul_node_set_int(graph, id, "axis", build->chain->axis);
-    for (uint32_t i = 0; i < build->piece_count; i++)
-        graph->nodes[id].inputs[i] = build->results[output * build->piece_count + i];
+    ul_node_id producer = graph->values[whole].producer;
+    uint32_t place = graph->values[whole].producer_output;
+    build->here.name = graph->values[whole].name;
+    ul_value_id fresh = ul_build_concat(&build->here, &build->results[output * build->piece_count],
+                                        build->piece_count, build->chain->axis, NULL);
+    ul_node_id id = graph->values[fresh].producer;
     /* The two values change places: the node that goes takes the fresh one with it. */
     graph->nodes[id].outputs[0] = whole;
     graph->nodes[producer].outputs[place] = fresh;
@@ -367,28 +360,6 @@ static void join(struct build *build, uint32_t output)
     graph->values[fresh].producer = producer;
     graph->values[fresh].producer_output = place;
     UL_ASSERT(ul_node_is_view(graph, id));
-}
-
-/* The block's nodes before the chain's last, the pieces (which were added at the end), the rest. */
-static void reorder(struct build *build, uint32_t old_count)
-{
-    const struct ul_split_chain *chain = build->chain;
-    struct ul_block *block = &build->graph->blocks[chain->block];
-    ul_node_id *order = UL_NEW_ARRAY(build->pass->scratch, ul_node_id, block->node_count);
-    uint32_t count = 0;
-    uint32_t at = 0;
-    bool passed = false;
-    for (; at < old_count && !passed; at++) {
-        passed = block->nodes[at] == chain->nodes[chain->node_count - 1];
-        order[count++] = block->nodes[at];
-    }
-    for (uint32_t n = old_count; n < block->node_count; n++)
-        order[count++] = block->nodes[n];
-    for (; at < old_count; at++)
-        order[count++] = block->nodes[at];
-    UL_ASSERT(passed && count == block->node_count);
-    for (uint32_t n = 0; n < count; n++)
-        block->nodes[n] = order[n];
 }
 
 static uint32_t last_group(const struct ul_graph *graph)
@@ -406,8 +377,10 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     struct ul_graph *graph = pass->graph;
     int64_t wanted = chain->split->piece_count;
     int64_t size = (chain->extent + wanted - 1) / wanted;
-    struct build build = {.pass = pass, .graph = graph, .chain = chain};
-    uint32_t old_count = graph->blocks[chain->block].node_count;
+    struct build build = {.pass = pass,
+                          .graph = graph,
+                          .chain = chain,
+                          .here = ul_build_after(graph, chain->nodes[chain->node_count - 1])};
     /* All pieces but the last are of one size, and so have their kernels in common. */
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
     build.value_count = chain->value_count;
@@ -428,7 +401,6 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     }
     for (uint32_t i = 0; i < chain->output_count; i++)
         join(&build, i);
-    reorder(&build, old_count);
     for (uint32_t n = 0; n < chain->node_count; n++)
         ul_graph_remove_node(graph, chain->nodes[n]);
     ul_graph_sweep(graph);
