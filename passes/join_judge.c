@@ -27,7 +27,7 @@ enum ul_status ul_join_dry_run(const struct ul_join *join, struct ul_join_future
 }
 
 /* The step that computes the node, or NULL. */
-static const struct ul_step *step_of(const struct ul_join_future *future, ul_node_id node)
+static const struct ul_graph_step *step_of(const struct ul_join_future *future, ul_node_id node)
 {
     uint32_t step = future->steps.step_of[node];
     return step == UL_NONE ? NULL : &future->steps.steps[step];
@@ -35,7 +35,7 @@ static const struct ul_step *step_of(const struct ul_join_future *future, ul_nod
 
 static bool is_call(const struct ul_join_future *future, ul_node_id node)
 {
-    const struct ul_step *step = step_of(future, node);
+    const struct ul_graph_step *step = step_of(future, node);
     return step != NULL && step->is_call;
 }
 
@@ -51,7 +51,7 @@ struct judge {
 
 static uint32_t group_size(const struct ul_join_future *future, ul_node_id node)
 {
-    const struct ul_step *step = step_of(future, node);
+    const struct ul_graph_step *step = step_of(future, node);
     return step == NULL ? 1 : step->node_count;
 }
 

@@ -77,7 +77,7 @@ static uint32_t add_region(struct ul_steps *steps, enum ul_plan_region_kind kind
 /* The step of these nodes; what it touches is copied. */
 static void add_substep(struct ul_steps *steps, const ul_node_id *nodes, uint32_t count,
                         uint32_t region, const struct ul_plan_substep *substep,
-                        const struct ul_step *step)
+                        const struct ul_graph_step *step)
 {
     uint32_t id = steps->step_count++;
     UL_ASSERT(id < steps->step_capacity);
@@ -104,7 +104,7 @@ static void add_step(struct ul_steps *steps, const ul_node_id *nodes, uint32_t c
 {
     const struct ul_passes_options *target = steps->target;
     struct ul_plan_substep substep = ul_steps_touch(steps, nodes, count);
-    struct ul_step step = {.node_count = count};
+    struct ul_graph_step step = {.node_count = count};
     uint64_t scratch_bytes = 0;
     step.is_call = target != NULL && target->is_call != NULL &&
                    target->is_call(target->library, steps->graph, nodes, count, steps->escapes,
@@ -119,7 +119,7 @@ static void add_edge(struct ul_steps *steps, ul_node_id node, uint32_t region,
                      uint32_t to_count)
 {
     struct ul_plan_substep substep = ul_steps_copy(steps, from, from_count, to, to_count);
-    add_substep(steps, &node, 1, region, &substep, &(struct ul_step){.node_count = 0});
+    add_substep(steps, &node, 1, region, &substep, &(struct ul_graph_step){.node_count = 0});
 }
 
 static void add_block(struct ul_steps *steps, ul_block_id id, uint32_t region);
@@ -193,7 +193,7 @@ void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
         steps->step_capacity += graph->blocks[b].node_count + MAX_EDGES;
     steps->substeps = UL_NEW_ARRAY(arena, struct ul_plan_substep, steps->step_capacity);
     steps->region_of = UL_NEW_ARRAY(arena, uint32_t, steps->step_capacity);
-    steps->steps = UL_NEW_ARRAY(arena, struct ul_step, steps->step_capacity);
+    steps->steps = UL_NEW_ARRAY(arena, struct ul_graph_step, steps->step_capacity);
     for (uint32_t i = 0; i < block->input_count; i++)
         (void)ul_steps_value(steps, base_of(graph, block->inputs[i]));
     add_block(steps, 0, add_region(steps, UL_PLAN_SEQUENCE, UL_PLAN_NONE));

@@ -20,7 +20,7 @@ struct ul_step_facts {
     const struct ul_split_facts *kernels;
 };
 
-struct ul_step {
+struct ul_graph_step {
     uint32_t node_count; /* 0: what a node with blocks does at their edges */
     bool is_call;        /* of the target's library, where that was asked for */
 };
@@ -41,7 +41,7 @@ struct ul_steps {
     struct ul_plan_region *regions;
     struct ul_plan_substep *substeps; /* per step, as are these */
     uint32_t *region_of;
-    struct ul_step *steps;
+    struct ul_graph_step *steps;
     uint32_t *step_of;  /* per node: its step, or UL_NONE: a view, or removed */
     uint32_t *value_of; /* per base: the planner's value, or UL_NONE */
     /* What the step that was asked for last touches. */

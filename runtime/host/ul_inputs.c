@@ -109,7 +109,7 @@ static int missing(const struct ul_session *s)
 
 int ul_inputs_fill(struct ul_session *s, bool random_rest)
 {
-    const struct ul_options *options = s->options;
+    const struct ul_run_options *options = s->options;
     for (uint32_t i = 0; i < s->model->input_count; i++) {
         const struct ul_assignment *given = find_given(s, i);
         int status = UL_EXIT_OK;

@@ -49,12 +49,12 @@ enum ul_exit {
     UL_EXIT_INTERNAL = 70
 };
 
-struct ul_options;
+struct ul_run_options;
 
 struct ul_session {
     const char *program; /* how it was called, for messages */
     const struct ul_model *model;
-    const struct ul_options *options;
+    const struct ul_run_options *options;
     unsigned char *block; /* the one allocation: margin, arena, margin */
     unsigned char *arena;
     uint64_t mapped_bytes; /* of the block, where it is pages of its own; else it is of the heap */
@@ -202,7 +202,7 @@ struct ul_assignment {
     uint32_t tensor;
 };
 
-struct ul_options {
+struct ul_run_options {
     enum ul_mode mode;
     struct ul_assignment *inputs;
     uint32_t input_count;
@@ -231,8 +231,9 @@ struct ul_options {
     uint64_t iterations;
 };
 
-int ul_options_parse(const struct ul_session *s, struct ul_options *options, int argc, char **argv);
-void ul_options_done(struct ul_options *options);
+int ul_options_parse(const struct ul_session *s, struct ul_run_options *options, int argc,
+                     char **argv);
+void ul_options_done(struct ul_run_options *options);
 void ul_options_help(const struct ul_session *s, FILE *out);
 
 /* ---- ul_pages.c ---- */

@@ -93,7 +93,7 @@ static uint64_t margin_bytes(const struct ul_session *s)
 
 static int run_options(struct ul_session *s, int argc, char **argv)
 {
-    struct ul_options options;
+    struct ul_run_options options;
     int status = ul_options_parse(s, &options, argc, argv);
     s->options = &options;
     if (status == UL_EXIT_OK && options.mode == UL_MODE_VERSION) {

@@ -215,7 +215,7 @@ static int parse_device(const struct ul_session *s, const char *value, uint32_t 
     return status;
 }
 
-static int set_mode(const struct ul_session *s, struct ul_options *options, enum ul_mode mode)
+static int set_mode(const struct ul_session *s, struct ul_run_options *options, enum ul_mode mode)
 {
     if (options->mode != UL_MODE_RUN && options->mode != mode)
         return ul_error(s, UL_EXIT_USAGE,
@@ -224,7 +224,8 @@ static int set_mode(const struct ul_session *s, struct ul_options *options, enum
     return UL_EXIT_OK;
 }
 
-static int assign_input(const struct ul_session *s, struct ul_options *options, const char *value)
+static int assign_input(const struct ul_session *s, struct ul_run_options *options,
+                        const char *value)
 {
     struct ul_assignment *next = &options->inputs[options->input_count];
     char shown[UL_SHOWN_BYTES];
@@ -239,7 +240,7 @@ static int assign_input(const struct ul_session *s, struct ul_options *options, 
     return UL_EXIT_OK;
 }
 
-static int apply(const struct ul_session *s, struct ul_options *options, const struct row *row,
+static int apply(const struct ul_session *s, struct ul_run_options *options, const struct row *row,
                  const char *value)
 {
     switch (row->option) {
@@ -322,7 +323,7 @@ static bool is_standard(const char *path)
 }
 
 /* Standard input and standard output serve one purpose each. */
-static int check_streams(const struct ul_session *s, const struct ul_options *options)
+static int check_streams(const struct ul_session *s, const struct ul_run_options *options)
 {
     int in_count = 0, out_count = options->print ? 1 : 0;
     for (uint32_t i = 0; i < options->input_count; i++)
@@ -339,7 +340,7 @@ static int check_streams(const struct ul_session *s, const struct ul_options *op
     return UL_EXIT_OK;
 }
 
-static int check(const struct ul_session *s, struct ul_options *options)
+static int check(const struct ul_session *s, struct ul_run_options *options)
 {
     bool outputs =
         options->output_dir != NULL || options->output_npz != NULL || options->output_count != 0;
@@ -366,7 +367,8 @@ static int check(const struct ul_session *s, struct ul_options *options)
 }
 
 /* "--name value" and "--name=value". */
-static int parse_one(const struct ul_session *s, struct ul_options *options, char **argv, int *at)
+static int parse_one(const struct ul_session *s, struct ul_run_options *options, char **argv,
+                     int *at)
 {
     const char *text = argv[*at];
     char shown[UL_SHOWN_BYTES];
@@ -388,7 +390,8 @@ static int parse_one(const struct ul_session *s, struct ul_options *options, cha
     return ul_error(s, UL_EXIT_USAGE, "unknown argument %s (see --help)", ul_shown(shown, text));
 }
 
-int ul_options_parse(const struct ul_session *s, struct ul_options *options, int argc, char **argv)
+int ul_options_parse(const struct ul_session *s, struct ul_run_options *options, int argc,
+                     char **argv)
 {
     size_t room = (size_t)argc + 1;
     int status = UL_EXIT_OK;
@@ -409,7 +412,7 @@ int ul_options_parse(const struct ul_session *s, struct ul_options *options, int
     return status == UL_EXIT_OK ? check(s, options) : status;
 }
 
-void ul_options_done(struct ul_options *options)
+void ul_options_done(struct ul_run_options *options)
 {
     free(options->inputs);
     free(options->outputs);

@@ -75,7 +75,7 @@ static int write_directory(const struct ul_session *s, const char *directory)
 
 int ul_outputs_write(const struct ul_session *s)
 {
-    const struct ul_options *options = s->options;
+    const struct ul_run_options *options = s->options;
     int status = UL_EXIT_OK;
     if (options->output_dir != NULL)
         status = write_directory(s, options->output_dir);

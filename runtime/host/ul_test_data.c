@@ -155,7 +155,7 @@ static int decode_input(struct ul_session *s, const char *path, const struct ul_
 }
 
 /* One element. Returns whether it is within tolerance. */
-static bool compare_float(const struct ul_options *options, double got, double want,
+static bool compare_float(const struct ul_run_options *options, double got, double want,
                           struct comparison *c)
 {
     if (isfinite(want))
@@ -198,7 +198,7 @@ static double norm_error(const struct comparison *c)
 static struct comparison compare(const struct ul_session *s, const struct ul_rt_tensor *tensor,
                                  const void *got, const void *want)
 {
-    const struct ul_options *options = s->options;
+    const struct ul_run_options *options = s->options;
     struct comparison c = {0};
     c.element_count = ul_element_count(tensor->rank, tensor->dims);
     c.is_float = ul_type_find(tensor->type)->kind == 'f';

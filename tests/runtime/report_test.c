@@ -11,7 +11,7 @@ static const struct ul_library library = {
 static const struct ul_device device;
 
 /* One failure; what names a file goes to standard error with its path. */
-static void say(const struct ul_model *model, const struct ul_options *options,
+static void say(const struct ul_model *model, const struct ul_run_options *options,
                 struct ul_weights_file *file, struct ul_failure failure)
 {
     struct ul_session session = {.program = "p", .model = model, .options = options};
@@ -23,7 +23,7 @@ int main(void)
 {
     static const struct ul_model host = {.library = &library, .thread_count = 2};
     static const struct ul_model remote = {.library = &library, .device = &device};
-    static const struct ul_options options = {.tune = "a\ntune", .choices = "a\nfile"};
+    static const struct ul_run_options options = {.tune = "a\ntune", .choices = "a\nfile"};
     static struct ul_weights_file file = {.path = "a\nweights"};
     static struct ul_weights_file broken = {.path = "weights", .error = 2};
     for (int result = 1; result <= (int)UL_DATA_FAULT; result++) {
