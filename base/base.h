@@ -115,8 +115,6 @@ void ul_arena_fail_after(uint64_t block_count);
 
 bool ul_size_add(uint64_t a, uint64_t b, uint64_t *out) UL_MUST_CHECK;
 bool ul_size_mul(uint64_t a, uint64_t b, uint64_t *out) UL_MUST_CHECK;
-/* Rounds up to a multiple of `alignment`, a power of two. */
-bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out) UL_MUST_CHECK;
 /* UINT64_MAX on overflow: for costs, which only compare. */
 uint64_t ul_size_add_saturating(uint64_t a, uint64_t b);
 uint64_t ul_size_mul_saturating(uint64_t a, uint64_t b);

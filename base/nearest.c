@@ -12,8 +12,8 @@ enum { MAX_LETTERS = 32 }; /* longer words are near nothing */
 
 static uint32_t min3(uint32_t a, uint32_t b, uint32_t c)
 {
-    uint32_t least = a < b ? a : b;
-    return least < c ? least : c;
+    uint32_t min = a < b ? a : b;
+    return min < c ? min : c;
 }
 
 static uint32_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)

@@ -15,14 +15,6 @@ bool ul_size_mul(uint64_t a, uint64_t b, uint64_t *out)
     return a == 0 || b <= UINT64_MAX / a;
 }
 
-bool ul_size_align(uint64_t size, uint64_t alignment, uint64_t *out)
-{
-    UL_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);
-    uint64_t mask = alignment - 1;
-    *out = (size + mask) & ~mask;
-    return size <= UINT64_MAX - mask;
-}
-
 uint64_t ul_size_add_saturating(uint64_t a, uint64_t b)
 {
     uint64_t sum;
@@ -53,10 +45,10 @@ uint64_t ul_size_add_or_die(uint64_t a, uint64_t b)
 
 uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment)
 {
-    uint64_t aligned;
-    bool fits = ul_size_align(size, alignment, &aligned);
-    UL_ASSERT(fits);
-    return aligned;
+    UL_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);
+    uint64_t mask = alignment - 1;
+    UL_ASSERT(size <= UINT64_MAX - mask);
+    return (size + mask) & ~mask;
 }
 
 static bool unit_parse(const char *unit, unsigned *shift)

@@ -41,12 +41,17 @@ static const struct ul_cli_command *find_command(struct ul_cli_job *job, const c
     return NULL;
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 /* What the words after the program's name ask for. */
 static enum ul_status run(struct ul_cli_job *job, int argc, char **argv)
 {
     const char *first = argv[0];
-    bool asks = strcmp(first, "help") == 0;
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || (asks && argc == 1)) {
+    bool asks = is_help(first);
+    if (asks && (argc == 1 || is_help(argv[1]))) {
         ul_cli_help_all(stdout, commands, COMMAND_COUNT);
         return UL_OK;
     }

@@ -18,7 +18,7 @@ struct ul_measured_step {
 struct ul_measured {
     uint32_t step_count;
     struct ul_measured_step *steps; /* in execution order */
-    double run_ns;                  /* the least latency of a run without a clock between steps */
+    double run_ns;                  /* the minimum latency of a run without a clock between steps */
 };
 
 enum ul_measure_program {

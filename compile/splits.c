@@ -29,7 +29,7 @@ struct variant {
     struct ul_graph graph;
     struct ul_program *program;
     struct ul_plan plan; /* without a budget */
-    struct ul_plan lean; /* of steps that take the least scratch, whatever that costs */
+    struct ul_plan lean; /* of steps that take the minimum of scratch, whatever that costs */
     struct ul_texts splits;
 };
 
@@ -87,7 +87,7 @@ static enum ul_status split_graph(struct ul_graph *graph, const struct ul_texts 
     return status;
 }
 
-/* The alternative of a step that takes the least scratch, the first of those. */
+/* The alternative of a step that takes the minimum of scratch, the first of those. */
 static uint32_t leanest_of(const struct ul_plan_step *step)
 {
     uint32_t leanest = 0;

@@ -68,7 +68,7 @@ void ul_ks_store(struct ul_kernel *kernel, uint32_t buffer, ul_kx index, ul_kx v
 void ul_ks_break(struct ul_kernel *kernel);
 /* Opens a loop over [0, count); returns the i64 variable. Close with ul_ks_end. */
 ul_kx ul_ks_for(struct ul_kernel *kernel, int64_t count, uint32_t flags);
-/* The count is an expression whose value stays within [0, most]. */
+/* The count is an expression whose value stays within [0, max]. */
 ul_kx ul_ks_for_expr(struct ul_kernel *kernel, ul_kx count, int64_t max, uint32_t flags);
 void ul_ks_if(struct ul_kernel *kernel, ul_kx condition);
 void ul_ks_else(struct ul_kernel *kernel);

@@ -7,7 +7,7 @@
  *          b1[4 * v0 + v1] = ...       the same time store to one place
  *
  * An index is followed through names as a sum of loop variables times constants. Where it is that,
- * and every round of the loops runs, its least and largest value are met: outside of the buffer is
+ * and every round of the loops runs, its minimum and maximum are met: outside of the buffer is
  * an error. Of any other index only its range is known, which may be too wide: it is an error when
  * all of it is outside. Left undone: whether accesses behind a condition, or within bounds of an
  * operand, stay inside. */

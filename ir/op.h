@@ -48,7 +48,7 @@ typedef void ul_lower_fn(struct ul_lower *lower, ul_node_id node);
 typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                         const struct ul_view *input, struct ul_view *view);
 
-/* Fills the answer in; false where parts along that axis cannot be computed apart. A part's
+/* Fills the answer in; false where slices along that axis cannot be computed apart. A slice's
  * elements must be formed exactly as those of the whole are: the same numbers are combined by the
  * same operations in the same order. */
 typedef bool ul_split_rule_fn(struct ul_split_rule *split);

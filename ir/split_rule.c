@@ -1,6 +1,6 @@
-/* Parts of nodes: which part of its inputs a node needs for a part of its outputs. The operators'
- * own rules are hooks of their rows; here are the rule of elementwise operators and what hooks are
- * written with. */
+/* Slices of nodes: which slice of its inputs a node needs for a slice of its outputs. The
+ * operators' own rules are hooks of their rows; here are the rule of elementwise operators and what
+ * hooks are written with. */
 #include "ir/split_rule.h"
 #include "ir/op.h"
 #include "ir/view.h"

@@ -1,4 +1,4 @@
-/* What a node takes of its inputs to compute a part of its outputs; what such rules are written
+/* What a node takes of its inputs to compute a slice of its outputs; what such rules are written
  * with. */
 #ifndef UL_IR_SPLIT_RULE_H
 #define UL_IR_SPLIT_RULE_H
@@ -11,7 +11,7 @@ struct ul_slice {
     int64_t begin, end;
 };
 
-/* What a node takes to compute a part of its outputs, and how its attributes change then. */
+/* What a node takes to compute a slice of its outputs, and how its attributes change then. */
 enum { UL_SPLIT_RULE_ATTRS = 4 };
 struct ul_split_rule {
     const struct ul_graph *graph;
@@ -35,10 +35,10 @@ bool ul_node_split(struct ul_split_rule *split);
 /* What hooks are written with. Takes [begin, end) of `axis` of an input that is there. */
 void ul_split_rule_read(struct ul_split_rule *split, uint32_t input, uint32_t axis, int64_t begin,
                         int64_t end);
-/* The same part of the axis that lies as far from the last one as the output's, unless that is
+/* The same slice of the axis that lies as far from the last one as the output's, unless that is
  * broadcast or missing. */
 void ul_split_rule_read_broadcast(struct ul_split_rule *split, uint32_t input);
-/* The part's value of an attribute. */
+/* The slice's value of an attribute. */
 void ul_split_rule_set_ints(struct ul_split_rule *split, const char *name, const int64_t *values,
                             uint32_t count);
 void ul_split_rule_set_int(struct ul_split_rule *split, const char *name, int64_t value);
@@ -52,10 +52,10 @@ void ul_split_rule_widen(struct ul_split_rule *split, int64_t block);
 struct ul_split_rule_window {
     int64_t stride, reach, pad_begin, in; /* of the whole; reach: from a window's first element to
                                              behind its last */
-    int64_t low, high, slice_begin, slice_end; /* pads of the part */
+    int64_t low, high, slice_begin, slice_end; /* pads of the slice */
 };
 bool ul_split_rule_window(const struct ul_split_rule *split, struct ul_split_rule_window *window);
-/* A part of extent 1 along `axis` of the value that loops follow is looped over in another way
+/* A slice of extent 1 along `axis` of the value that loops follow is looped over in another way
  * where no dimension inside of it is longer than 1 (ir/ops/lanes.h), and sums may then be formed in
  * another order. */
 bool ul_split_rule_keeps_lanes(const struct ul_split_rule *split, ul_value_id value, uint32_t axis);

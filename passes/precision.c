@@ -16,7 +16,7 @@
  *   bias is stored as the product that it is added to where the target's library wants it so;
  * - results that are added to one another in memory (scatter with a reduction);
  * - weights with finite numbers that would become infinite, and what is computed elementwise with
- *   such a weight (masks of -1e9, or of the least f32);
+ *   such a weight (masks of -1e9, or of the lowest f32);
  * - for f16: results of operators that grow (Exp, Pow), and of those that make floats of integers
  *   beyond its range (the sums of integer products, before they are scaled).
  *

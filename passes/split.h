@@ -1,7 +1,7 @@
-/* Partial execution: the parts of passes/split*.c. For these files alone.
+/* Partial execution: what passes/split*.c share. For these files alone.
  *
  * A chain is what lies on the ways from one step to another; a step is a node or a group of nodes
- * that one kernel computes. Its results are cut along one axis into pieces, and the chain is
+ * that one kernel computes. Its results are split along one axis into pieces, and the chain is
  * copied once for each piece:
  *
  *      a -> F -> .. -> L -> b        Slice(a) -> F1 -> .. -> L1 --+
@@ -60,10 +60,10 @@ struct ul_split_needed {
 };
 void ul_split_needed_init(struct ul_pass *pass, const struct ul_split_chain *chain,
                           struct ul_split_needed *needed);
-/* The parts of all of the chain's values that outputs [begin, end) need. */
+/* The slices of all of the chain's values that outputs [begin, end) need. */
 enum ul_status ul_split_find_needed(struct ul_pass *pass, int64_t begin, int64_t end,
                                     struct ul_split_needed *needed) UL_MUST_CHECK;
-/* Asks the node's row about its part; room for the answer comes from `arena`. */
+/* Asks the node's row about its slice; room for the answer comes from `arena`. */
 bool ul_split_apply_rule(const struct ul_graph *graph, const struct ul_split_needed *needed,
                          ul_node_id node, struct ul_arena *arena, struct ul_split_rule *rule);
 

@@ -3,8 +3,8 @@
  *
  * Groups stay what they are, each piece having its own, so that a piece's kernel computes an
  * element by the very expression that the whole kernel has. A copied node names the one that it
- * was copied from ("ul_part_of") and which part of it it is ("ul_part_at": axis of the result and
- * first element): the program compares how both form their sums. */
+ * was copied from ("ul_piece_of") and which slice of it it is ("ul_piece_at": axis of the result
+ * and first element): the program compares how both form their sums. */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -167,8 +167,8 @@ static ul_value_id add_slice(struct build *build, ul_value_id value, const struc
     return made;
 }
 
-/* The value that stands for `part` of `value`, a value of the chain's copy or from outside, in
- * this piece. `part` counts from the value's own first element. */
+/* The value that stands for `slice` of `value`, a value of the chain's copy or from outside, in
+ * this piece. `slice` counts from the value's own first element. */
 static ul_value_id slice_of(struct build *build, ul_value_id value, const struct ul_slice *slice)
 {
     const struct ul_type *type = &build->graph->values[value].type;
@@ -188,7 +188,7 @@ static ul_value_id slice_of(struct build *build, ul_value_id value, const struct
     return made;
 }
 
-/* What stands for input `input` of a node of the chain, of which the piece takes `part`. */
+/* What stands for input `input` of a node of the chain, of which the piece takes `slice`. */
 static ul_value_id input_of(struct build *build, ul_node_id node, uint32_t input,
                             const struct ul_split_rule *rule)
 {
@@ -218,7 +218,7 @@ static uint32_t group_of(struct build *build, uint32_t from)
     return build->group;
 }
 
-/* Types follow from the rules; that they are the parts expected is the rows' promise. */
+/* Types follow from the rules; that they are the slices expected is the rows' promise. */
 static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id origin)
 {
     struct ul_graph *graph = build->graph;
@@ -229,7 +229,7 @@ static enum ul_status infer_copy(struct build *build, ul_node_id id, ul_node_id 
         const struct ul_slice *slice = &build->needed.needed[from];
         wanted.dims[slice->axis] = slice->end - slice->begin;
         if (!ul_type_equal(&wanted, &graph->values[graph->nodes[id].outputs[i]].type))
-            return ul_diag_set(build->pass->diag, UL_INTERNAL, "a part of %s has another shape",
+            return ul_diag_set(build->pass->diag, UL_INTERNAL, "a piece of %s has another shape",
                                ul_node_describe(graph, origin, build->pass->scratch));
     }
     return UL_OK;
@@ -247,8 +247,8 @@ static enum ul_status copy_node(struct build *build, ul_node_id origin, const ul
         ul_node_set_attr(graph, id, &rule->attrs[i]);
     const struct ul_slice *slice = &build->needed.needed[old.outputs[0]];
     int64_t at[2] = {slice->axis, slice->begin};
-    ul_node_set_int(graph, id, "ul_part_of", (int64_t)origin);
-    ul_node_set_ints(graph, id, "ul_part_at", at, 2);
+    ul_node_set_int(graph, id, "ul_piece_of", (int64_t)origin);
+    ul_node_set_ints(graph, id, "ul_piece_at", at, 2);
     UL_TRY(infer_copy(build, id, origin));
     for (uint32_t i = 0; i < old.output_count; i++) {
         ul_value_id made = graph->nodes[id].outputs[i];

@@ -1,4 +1,4 @@
-/* Which part of every value of a chain one piece computes: found backwards from the piece's
+/* Which slice of every value of a chain one piece computes: found backwards from the piece's
  * results, each operator saying what it takes of its inputs. A value with several readers is
  * computed once, as far as any of them reads; where another is content with less, it gets a slice
  * of it. So rows around a window (the halo) are computed by two pieces: that is what a split
@@ -16,7 +16,7 @@ bool ul_split_apply_rule(const struct ul_graph *graph, const struct ul_split_nee
     return ul_node_split(rule);
 }
 
-/* Adds what a reader needs to what others do; false where they cut it along different axes. */
+/* Adds what a reader needs to what others do; false where they split it along different axes. */
 static bool widen(struct ul_slice *slice, const struct ul_slice *more)
 {
     if (slice->axis == UL_NONE) {
@@ -45,7 +45,7 @@ static bool is_inside(const struct ul_graph *graph, const struct ul_split_chain 
            chain->inside[graph->values[value].producer];
 }
 
-/* The outputs of a node are computed together: all get the part of the widest. */
+/* The outputs of a node are computed together: all get the slice of the widest. */
 static bool join_outputs(const struct ul_graph *graph, const struct ul_node *node,
                          struct ul_slice *needed)
 {

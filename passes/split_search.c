@@ -1,6 +1,6 @@
 /* Splits that bring the live sum of a graph down to a target.
  *
- * Problem: which chains to cut, along which axis, into how many pieces. Method: while the largest
+ * Problem: which chains to split, along which axis, into how many pieces. Method: while the largest
  * live sum is above the target, the step at which it occurs needs a split. Every chain from one of
  * the steps before it to one of those behind it, along every axis but the last, into ever more
  * pieces until that suffices, is built on a copy of the graph and measured: the sums at its pieces
@@ -92,7 +92,7 @@ static uint64_t extra_cost(const struct ul_split_search *search, const struct ul
 {
     double cost = 0;
     for (uint32_t n = before->node_count; n < graph->node_count; n++) {
-        int64_t origin = ul_node_get_int(&graph->nodes[n], "ul_part_of", -1);
+        int64_t origin = ul_node_get_int(&graph->nodes[n], "ul_piece_of", -1);
         if (origin < 0 || origin >= search->whole->node_count ||
             search->facts->node_costs[origin] == 0)
             continue;
@@ -284,7 +284,7 @@ static void try_chain(struct state *state, uint32_t before, uint32_t behind, str
     struct ul_split_chain chain;
     state->search->visits += 3 * (uint64_t)state->graph.node_count;
     bool found = ul_split_find_chain(&pass, &split, &chain) == UL_OK;
-    /* A piece is not cut again. */
+    /* A piece is not split again. */
     for (uint32_t n = 0; found && n < chain.node_count; n++)
         found = chain.nodes[n] < state->search->whole->node_count;
     found = found && ends_bytes(&state->graph, &chain, &state->scratch) <= state->target_bytes;
@@ -403,7 +403,7 @@ static ul_node_id find_peak(struct state *state)
 static bool fix_peak(struct state *state, ul_node_id node)
 {
     if (node >= state->search->whole->node_count || state->text_count == MAX_SPLITS)
-        return false; /* a piece is not cut again */
+        return false; /* a piece is not split again */
     struct choice choice = find_choice(state, node);
     for (uint32_t side = 1; choice.piece_count == 0 && side <= MAX_SIDE; side *= 2) {
         if (!drop_near(state, side))

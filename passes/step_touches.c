@@ -84,7 +84,7 @@ static ul_value_id origin_of(const struct ul_steps *steps, ul_value_id id)
         return id;
     if (value->kind != UL_VALUE_NODE)
         return UL_NONE;
-    int64_t from = ul_node_get_int(&steps->graph->nodes[value->producer], "ul_part_of", -1);
+    int64_t from = ul_node_get_int(&steps->graph->nodes[value->producer], "ul_piece_of", -1);
     if (from < 0 || from >= whole->node_count)
         return UL_NONE;
     return whole->nodes[from].outputs[value->producer_output];

@@ -14,7 +14,7 @@
  * their number: the layout that one of its implementations prefers for four threads may be served
  * by none for three. So the question is put again as the program will put it, with the layout
  * given, for every number of threads up to the planned one; what is left without an implementation
- * for one of them is passed over, and the scratch is the most that any of them needs.
+ * for one of them is passed over, and the scratch is the maximum that any of them needs.
  *
  * Answers are kept: fusion asks about the same groups many times. */
 #include "codegen/cpu/dnnl_internal.h"

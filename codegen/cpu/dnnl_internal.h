@@ -54,14 +54,14 @@ bool ul_piece_answer(void *dnnl, const struct ul_piece *piece, struct ul_group_c
 
 /* trial.c */
 
-/* A call that may compute a part of another one: some rows along an axis of dst. That of all other
+/* A call that may compute a piece of another one: some rows along an axis of dst. That of all other
  * tensors is the same, but that weights have it as an axis of a batch alone. */
 struct ul_trial {
-    const struct ul_call *whole, *part;
+    const struct ul_call *whole, *piece;
     uint32_t axis;
 };
 
-/* Computes the part on numbers that are the same in every row; a hash of the bits of each row of
+/* Computes the piece on numbers that are the same in every row; a hash of the bits of each row of
  * dst. False: it cannot be run. */
 bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes);
 /* Bytes that a run takes. */

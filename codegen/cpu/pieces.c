@@ -1,4 +1,4 @@
-/* Pieces of calls: whether the library computes a part of a call with the bits of the whole.
+/* Pieces of calls: whether the library computes a piece of a call with the bits of the whole.
  *
  * Problem: chains are computed in pieces to keep a budget (passes/split.c), and a piece must have
  * the bits that the whole has. Method: a piece is a call of the same implementation on the same
@@ -33,7 +33,7 @@ struct rows {
     uint64_t *hashes;
 };
 
-/* A call that was cut. */
+/* A call that was split. */
 struct whole {
     struct rows rows;
     struct whole *next;
@@ -57,53 +57,53 @@ struct ul_pieces {
 /* ---- what can be compared ---- */
 
 /* Tensors that differ in their rows alone. */
-static bool is_alike(const struct ul_call_tensor *part, const struct ul_call_tensor *whole,
+static bool is_alike(const struct ul_call_tensor *piece, const struct ul_call_tensor *whole,
                      uint32_t axis)
 {
     /* Results of 16 bits hide what their sums were: nothing is shown by comparing them. */
-    bool alike = part->rank == whole->rank && whole->type == UL_CALL_F32;
+    bool alike = piece->rank == whole->rank && whole->type == UL_CALL_F32;
     for (uint32_t d = 0; alike && d < whole->rank; d++)
-        alike = part->dims[d] == whole->dims[d] || (d == axis && part->dims[d] < whole->dims[d]);
+        alike = piece->dims[d] == whole->dims[d] || (d == axis && piece->dims[d] < whole->dims[d]);
     return alike;
 }
 
 /* A residual may be added in the place of the result, or as an operand. */
-static bool has_same_posts(const struct ul_call *part, const struct ul_call *whole, uint32_t axis)
+static bool has_same_posts(const struct ul_call *piece, const struct ul_call *whole, uint32_t axis)
 {
-    bool same = part->post_count == whole->post_count;
-    for (uint32_t i = 0; same && i < part->post_count; i++) {
-        const struct ul_post *a = &part->posts[i], *b = &whole->posts[i];
+    bool same = piece->post_count == whole->post_count;
+    for (uint32_t i = 0; same && i < piece->post_count; i++) {
+        const struct ul_post *a = &piece->posts[i], *b = &whole->posts[i];
         bool adds = (a->kind == UL_POST_ADD || a->kind == UL_POST_SUM) &&
                     (b->kind == UL_POST_ADD || b->kind == UL_POST_SUM);
         same = (a->kind == b->kind || adds) && a->alpha == b->alpha && a->beta == b->beta &&
-               is_alike(a->kind == UL_POST_SUM ? &part->dst : &a->tensor,
+               is_alike(a->kind == UL_POST_SUM ? &piece->dst : &a->tensor,
                         b->kind == UL_POST_SUM ? &whole->dst : &b->tensor, axis);
     }
     return same;
 }
 
-/* The axis of the result that is cut (the first where none is) is one along which nothing is added,
- * and the calls are otherwise alike. */
-static bool find_axis(const struct ul_call *part, const struct ul_call *whole, uint32_t *axis)
+/* The axis of the result that is split (the first where none is) is one along which nothing is
+ * added, and the calls are otherwise alike. */
+static bool find_axis(const struct ul_call *piece, const struct ul_call *whole, uint32_t *axis)
 {
     uint32_t rank = whole->dst.rank;
     bool is_product = whole->kind == UL_CALL_MATMUL;
     bool adds_channels = whole->kind == UL_CALL_CONVOLUTION || whole->kind == UL_CALL_DECONVOLUTION;
-    if (part->kind != whole->kind || part->dst.rank != rank)
+    if (piece->kind != whole->kind || piece->dst.rank != rank)
         return false;
     *axis = 0;
     for (uint32_t d = rank; d-- > 0;)
-        *axis = part->dst.dims[d] != whole->dst.dims[d] ? d : *axis;
+        *axis = piece->dst.dims[d] != whole->dst.dims[d] ? d : *axis;
     bool batch = is_product && *axis + 2 < rank;
     if ((is_product && *axis + 1 == rank) || (adds_channels && *axis == 1))
         return false;
-    return part->group_count == whole->group_count &&
-           memcmp(part->window, whole->window, sizeof part->window) == 0 &&
-           memcmp(part->steps, whole->steps, sizeof part->steps) == 0 &&
-           memcmp(part->dilations, whole->dilations, sizeof part->dilations) == 0 &&
-           is_alike(&part->dst, &whole->dst, *axis) && is_alike(&part->src, &whole->src, *axis) &&
-           is_alike(&part->weights, &whole->weights, batch ? *axis : UL_NONE) &&
-           is_alike(&part->bias, &whole->bias, UL_NONE) && has_same_posts(part, whole, *axis);
+    return piece->group_count == whole->group_count &&
+           memcmp(piece->window, whole->window, sizeof piece->window) == 0 &&
+           memcmp(piece->steps, whole->steps, sizeof piece->steps) == 0 &&
+           memcmp(piece->dilations, whole->dilations, sizeof piece->dilations) == 0 &&
+           is_alike(&piece->dst, &whole->dst, *axis) && is_alike(&piece->src, &whole->src, *axis) &&
+           is_alike(&piece->weights, &whole->weights, batch ? *axis : UL_NONE) &&
+           is_alike(&piece->bias, &whole->bias, UL_NONE) && has_same_posts(piece, whole, *axis);
 }
 
 /* ---- trials ---- */
@@ -117,7 +117,7 @@ static bool may_try(const struct ul_pieces *pieces, const struct rows *rows)
 /* Whether the rows' bits are there, finding them out at the first time. */
 static bool has_bits(struct ul_dnnl *dnnl, struct rows *rows, const struct ul_call *whole)
 {
-    struct ul_trial trial = {.whole = whole, .part = &rows->call, .axis = rows->axis};
+    struct ul_trial trial = {.whole = whole, .piece = &rows->call, .axis = rows->axis};
     if (!rows->tried && may_try(dnnl->pieces, rows)) {
         dnnl->pieces->product_count += rows->product_count;
         rows->hashes =

@@ -1,13 +1,13 @@
-/* Lets oneDNN compute a call, or a part of one, and says which bits came out.
+/* Lets oneDNN compute a call, or a piece of one, and says which bits came out.
  *
  * Problem: the library says nothing of the order in which it adds, and that decides the bits of a
  * sum. But the order does not depend on the numbers that are added. Method: the call runs, on this
  * machine and with the planned number of threads, on numbers that are the same in every row of the
- * axis that is cut; the bits of each row of the result become a hash. A part with the hashes of the
- * whole adds in the whole's order, as far as anybody can tell from thousands of rounded sums:
+ * axis that is split; the bits of each row of the result become a hash. A piece with the hashes of
+ * the whole adds in the whole's order, as far as anybody can tell from thousands of rounded sums:
  *
  *      whole    h0 h1 h1 h1 h1 h1 h1 h2     rows at the edges have padding
- *      part              h1 h1 h1           the same bits, as in any other place where h1 is
+ *      piece              h1 h1 h1           the same bits, as in any other place where h1 is
  *
  * Weights of one channel are infinite where there is padding, since an implementation may leave
  * the padding out of its sums or multiply it as zeros, which makes a NaN there.
@@ -128,7 +128,7 @@ static uint64_t mix_at(uint64_t seed, uint64_t number)
     return mix(seed + number * 0x9e3779b97f4a7c15u);
 }
 
-/* From `least` on, over `range`; infinite from a number on. */
+/* From `min` on, over `range`; infinite from a number on. */
 struct source {
     uint64_t seed, infinite_from;
     float min, range;
@@ -201,7 +201,7 @@ static float *bind(struct run *run, int arg, uint64_t size_bytes)
 
 static void bind_all(struct run *run, const_dnnl_primitive_desc_t offer)
 {
-    const struct ul_call *call = run->trial->part;
+    const struct ul_call *call = run->trial->piece;
     struct ul_call_tensor src = seen(call, &call->src, call->src_copy_bytes);
     struct ul_call_tensor dst = seen(call, &call->dst, call->dst_copy_bytes);
     const dnnl_memory_desc_t *scratch =
@@ -272,7 +272,7 @@ static struct source weight_source(const struct run *run)
 static void fill_weights(struct run *run)
 {
     const struct ul_trial *trial = run->trial;
-    const struct ul_call *call = trial->part;
+    const struct ul_call *call = trial->piece;
     struct source source = weight_source(run);
     struct lanes lanes;
     /* Products of batches have weights by the batch. */
@@ -300,7 +300,7 @@ static void fill_weights(struct run *run)
 static void fill_post(struct run *run, uint32_t index, const struct ul_call_tensor *dst)
 {
     const struct ul_trial *trial = run->trial;
-    const struct ul_post *post = &trial->part->posts[index];
+    const struct ul_post *post = &trial->piece->posts[index];
     const struct ul_call_tensor *tensor = post->kind == UL_POST_SUM ? dst : &post->tensor;
     struct source source = source_of(run, POSTS + index);
     struct lanes lanes;
@@ -313,7 +313,7 @@ static void fill_post(struct run *run, uint32_t index, const struct ul_call_tens
 static void run_round(struct run *run)
 {
     const struct ul_trial *trial = run->trial;
-    const struct ul_call *call = trial->part;
+    const struct ul_call *call = trial->piece;
     struct ul_call_tensor src = seen(call, &call->src, call->src_copy_bytes);
     struct ul_call_tensor dst = seen(call, &call->dst, call->dst_copy_bytes);
     struct source source = source_of(run, SRC);
@@ -336,7 +336,7 @@ static void run_round(struct run *run)
     hash_rows(run->dst, &lanes, trial->axis, seed_of(run, SRC), run->hashes);
 }
 
-/* As many for the parts as for the whole. */
+/* As many for the pieces as for the whole. */
 static uint64_t round_count(const struct ul_trial *trial)
 {
     const struct ul_call *whole = trial->whole;
@@ -352,7 +352,7 @@ static uint64_t round_count(const struct ul_trial *trial)
 static bool run_offer(void *context, const_dnnl_primitive_desc_t offer)
 {
     struct run *run = context;
-    if (strcmp(ul_dnnl_offer_name(offer), run->trial->part->implementation) != 0)
+    if (strcmp(ul_dnnl_offer_name(offer), run->trial->piece->implementation) != 0)
         return false;
     run->good = dnnl_stream_create(&run->stream, run->dnnl->engine, dnnl_stream_default_flags) ==
                     dnnl_success &&
@@ -371,7 +371,7 @@ static bool run_offer(void *context, const_dnnl_primitive_desc_t offer)
 
 bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *hashes)
 {
-    UL_ASSERT(trial->part->implementation != NULL && trial->axis < trial->part->dst.rank);
+    UL_ASSERT(trial->piece->implementation != NULL && trial->axis < trial->piece->dst.rank);
     struct run run = {.dnnl = dnnl, .trial = trial, .hashes = hashes};
     int dynamic = omp_get_dynamic();
     /* In a smaller team the library's products leave out what a missing thread would have done. */
@@ -379,7 +379,7 @@ bool ul_trial_run(struct ul_dnnl *dnnl, const struct ul_trial *trial, uint64_t *
         return false;
     omp_set_dynamic(0);
     ul_arena_init(&run.arena);
-    bool found = ul_dnnl_each_offer(dnnl, trial->part, false, run_offer, &run);
+    bool found = ul_dnnl_each_offer(dnnl, trial->piece, false, run_offer, &run);
     ul_arena_done(&run.arena);
     omp_set_dynamic(dynamic);
     return found && run.good;

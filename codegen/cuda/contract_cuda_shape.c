@@ -3,7 +3,7 @@
  * Large problems are cut into tiles of sums, the more sums to a thread the larger: a thread with
  * 8 x 8 sums reads 16 elements of shared memory for 64 products, one with 4 x 4 reads 8 for 16; but
  * there have to be as many tiles as keep a device busy, and where there are few, groups of threads
- * share the k of a small tile. The choice takes the least of what a simple model of a device
+ * share the k of a small tile. The choice takes the minimum of what a simple model of a device
  * predicts. Where even small tiles are few, k is cut into contractions of their own. What is tiny
  * or irregular has a thread for each sum, long sums of two vectors have a warp each.
  */
@@ -65,7 +65,7 @@ static void join_uses(struct ul_contract_cuda_plan *plan, struct ul_arena *arena
     }
 }
 
-/* Is the expression always within +- most? */
+/* Is the expression always within +- max? */
 static bool is_within(const struct ul_kernel *kernel, ul_kx x, int64_t max)
 {
     int64_t value;
@@ -213,7 +213,7 @@ static int mma_bytes(const struct ul_contract_plan *base, const struct ul_contra
     return 2 * max(2 * stage, warps * 16 * (tile->thread_n + 4) * 2);
 }
 
-/* The tile of least cycles that fits the shared memory that every device has. */
+/* The tile of minimum cycles that fits the shared memory that every device has. */
 static void choose_tile(struct ul_contract_cuda_plan *plan,
                         const struct ul_contract_cuda_tile *tiles, uint32_t count, double peak,
                         int (*bytes_of)(const struct ul_contract_plan *base,

@@ -78,7 +78,8 @@ void ul_emit_string(struct ul_text *text, const char *string)
 }
 
 /* An untrusted name inside a comment: nothing in it ends the comment or the line. */
-void ul_emit_comment(struct ul_text *text, const char *name)
+/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
+static void emit_comment(struct ul_text *text, const char *name)
 {
     enum { MAX_COLUMNS = 100 };
     for (int i = 0; name[i] != '\0' && i < MAX_COLUMNS; i++) {
@@ -164,7 +165,7 @@ static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t ind
     ul_text_printf(emitter->text, "%*s", (int)(4 * indent), "");
     emitter->language->put_mark(emitter, step, position);
     ul_text_printf(emitter->text, " /* %s ", step->op);
-    ul_emit_comment(emitter->text, emitter->program->graph->nodes[step->node].name);
+    emit_comment(emitter->text, emitter->program->graph->nodes[step->node].name);
     ul_text_printf(emitter->text, " */\n%*s", (int)(4 * indent), "");
     emitter->language->put_step(emitter, step, position, indent);
 }
@@ -234,12 +235,12 @@ void ul_emit_header_begin(struct ul_emitter *emitter, const char *purpose)
         const struct ul_value *info = &emitter->program->graph->values[value];
         ul_text_printf(text, " *   %s %u: ", input ? "input" : "output",
                        input ? i : i - block->input_count);
-        ul_emit_comment(text, info->name);
+        emit_comment(text, info->name);
         ul_text_put(text, " ");
         ul_type_print(text, &info->type);
         if (info->donor != UL_NONE) {
             ul_text_put(text, ", overwrites ");
-            ul_emit_comment(text, emitter->program->graph->values[info->donor].name);
+            emit_comment(text, emitter->program->graph->values[info->donor].name);
         }
         ul_text_put(text, "\n");
     }

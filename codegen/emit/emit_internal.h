@@ -78,8 +78,6 @@ void ul_emit_string(struct ul_text *text, const char *string);
 void ul_emit_address(struct ul_emitter *emitter, const struct ul_program_address *address,
                      uint32_t position);
 
-/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
-void ul_emit_comment(struct ul_text *text, const char *name);
 /* The positions [*begin, *end) of an entry point's steps in the plan. */
 void ul_emit_entry_span(const struct ul_emitter *emitter, uint32_t entry, uint32_t *begin,
                         uint32_t *end);

@@ -140,7 +140,7 @@ static bool set_strip(const struct ul_contract_plan *plan, struct ul_window *win
     if (columns->count > max || columns->reach > max || rows->reach > max)
         return false;
     window->pitch = columns->count + columns->reach;
-    /* planes * (strip + reach) * pitch + strip * pitch <= most */
+    /* planes * (strip + reach) * pitch + strip * pitch <= max */
     int64_t fit = (max / window->pitch - planes * rows->reach) / (planes + 1);
     if (fit < 1)
         return false;

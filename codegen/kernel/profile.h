@@ -34,7 +34,7 @@ struct ul_profile {
     struct ul_profile_level levels[UL_PROFILE_LEVELS];
 };
 
-/* The most that a step may cost, in nanoseconds: sums over any program stay in range. */
+/* The maximum cost of a step, in nanoseconds: sums over any program stay in range. */
 #define UL_PROFILE_MAX_NS ((uint64_t)1 << 39)
 /* What a step reads and writes, each byte of an argument once. Weights were last used a whole run
  * ago: the memory that holds all of them is where they are. */

@@ -20,12 +20,12 @@ void ul_whole_init(struct ul_whole *whole, struct ul_arena *arena, const struct 
 
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node)
 {
-    return ul_node_find_attr(&graph->nodes[node], "ul_part_of") != NULL;
+    return ul_node_find_attr(&graph->nodes[node], "ul_piece_of") != NULL;
 }
 
 uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node)
 {
-    int64_t origin = ul_node_get_int(&graph->nodes[node], "ul_part_of", (int64_t)node);
+    int64_t origin = ul_node_get_int(&graph->nodes[node], "ul_piece_of", (int64_t)node);
     if (whole == NULL || origin < 0 || origin >= whole->program->graph->node_count)
         return UL_NONE;
     return whole->steps[origin];
@@ -45,7 +45,7 @@ static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
                          const struct ul_program *whole, const struct ul_program_step *step)
 {
     uint32_t count = 0;
-    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_part_at", &count);
+    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_piece_at", &count);
     const struct ul_value *result = &whole->graph->values[step->views[UL_CALL_DST]];
     UL_ASSERT(count == 0 || (count == 2 && at[0] < result->type.rank));
     return count == 0 ? 0 : at[1] * result->view.strides[at[0]];

@@ -97,7 +97,7 @@ static ul_value_id weights_of(const struct chooser *chooser, const struct ul_gro
     return chooser->graph->values[call->args[UL_CALL_WEIGHTS]].view.base;
 }
 
-/* Adds what a call would save; a weight is as good as the least of its calls. */
+/* Adds what a call would save; a weight is as good as the worst of its calls. */
 static void judge(struct chooser *chooser, const struct ul_group_call *group)
 {
     const struct ul_call *call = &group->call;

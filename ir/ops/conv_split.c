@@ -1,13 +1,13 @@
-/* Parts of convolutions: along the batch, or along a spatial dimension with the rows around it that
- * the kernel reaches; the padding stays at the outer parts. Channels are not cut: the weights would
- * have to be.
+/* Slices of convolutions: along the batch, or along a spatial dimension with the rows around it
+ * that the kernel reaches; the padding stays at the outer slices. Channels are not split: the
+ * weights would have to be.
  *
  * The products of a sum keep their order, since k runs over (channel, kernel position) whatever the
- * part; a position in the padding of the whole is in the padding of the part. */
+ * slice; a position in the padding of the whole is in the padding of the slice. */
 #include "ir/ops/conv.h"
 #include "ir/split_rule.h"
 
-/* The part's own pads; those of the other dimensions as they are. */
+/* The slice's own pads; those of the other dimensions as they are. */
 static void set_pads(struct ul_split_rule *split, const struct ul_conv *conv, uint32_t d,
                      int64_t begin, int64_t end)
 {
@@ -54,7 +54,7 @@ bool ul_split_rule_qlinear_conv(struct ul_split_rule *split)
     return split_conv(split, 3);
 }
 
-/* Output o takes inputs i with 0 <= o + pad - i * stride <= (kernel - 1) * dilation. The part's
+/* Output o takes inputs i with 0 <= o + pad - i * stride <= (kernel - 1) * dilation. The slice's
  * first input becomes its input 0, which moves the outputs by `low * stride`. */
 bool ul_split_rule_conv_transpose(struct ul_split_rule *split)
 {

@@ -103,7 +103,7 @@ void ul_moments_spread(struct ul_moments *m, bool centred)
     m->spread = average(m, centred ? load_centred_square : load_square);
 }
 
-ul_kx ul_moments_inverse(const struct ul_moments *m, double epsilon)
+static ul_kx inverse(const struct ul_moments *m, double epsilon)
 {
     struct ul_kernel *k = m->lanes.lower->kernel;
     ul_kx sum = ul_kx_add(k, ul_lanes_get(&m->lanes, m->spread), ul_kx_float(k, m->dtype, epsilon));
@@ -114,6 +114,6 @@ ul_kx ul_moments_inverse(const struct ul_moments *m, double epsilon)
 void ul_moments_invert(struct ul_moments *m, double epsilon)
 {
     ul_lanes_begin(&m->lanes);
-    ul_lanes_set(&m->lanes, m->spread, ul_moments_inverse(m, epsilon));
+    ul_lanes_set(&m->lanes, m->spread, inverse(m, epsilon));
     ul_lanes_end(&m->lanes);
 }

@@ -27,9 +27,7 @@ ul_kx ul_moments_load(const struct ul_moments *m, ul_kx *index);
 void ul_moments_mean(struct ul_moments *m);
 /* About the mean when `centred`, else about 0. */
 void ul_moments_spread(struct ul_moments *m, bool centred);
-/* 1 / sqrt(spread + epsilon), between begin and end. */
-ul_kx ul_moments_inverse(const struct ul_moments *m, double epsilon);
-/* Replaces spread by that, for all lanes. */
+/* Replaces spread by 1 / sqrt(spread + epsilon), for all lanes. */
 void ul_moments_invert(struct ul_moments *m, double epsilon);
 
 #endif

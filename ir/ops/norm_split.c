@@ -1,9 +1,9 @@
-/* Parts of normalisations: along every dimension that no statistic is taken over. */
+/* Slices of normalisations: along every dimension that no statistic is taken over. */
 #include "ir/ops/norm.h"
 
 #include "ir/ops/check.h"
 
-/* The same part of the input; the statistics of a set are formed as in the whole. */
+/* The same slice of the input; the statistics of a set are formed as in the whole. */
 static bool read_same(struct ul_split_rule *split)
 {
     if (!ul_split_rule_keeps_lanes(split, split->node->outputs[0], split->output.axis))

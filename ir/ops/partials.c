@@ -37,7 +37,7 @@ static int64_t root_of(int64_t n)
     return root;
 }
 
-/* The first number in [least, 2 * least] that divides `n`, or the least that makes no more parts
+/* The first number in [min, 2 * min] that divides `n`, or `min` that makes no more parts
  * than it does. */
 static int64_t near_divisor(int64_t n, int64_t min)
 {

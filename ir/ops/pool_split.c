@@ -1,6 +1,6 @@
-/* Parts of pooling: along batch and channels, or along a spatial dimension with the rows around it
- * that the windows reach; the padding stays at the outer parts. Taps are visited in order, and
- * those outside never, so that a part combines what the whole does. */
+/* Slices of pooling: along batch and channels, or along a spatial dimension with the rows around it
+ * that the windows reach; the padding stays at the outer slices. Taps are visited in order, and
+ * those outside never, so that a slice combines what the whole does. */
 #include "ir/geometry.h"
 #include "ir/ops/hooks.h"
 
@@ -44,7 +44,7 @@ bool ul_split_rule_pool(struct ul_split_rule *split)
                                           .in = pool.in[d]};
     if (!ul_split_rule_window(split, &window))
         return false;
-    /* What hangs over the padding does not count, while the part's padding would. */
+    /* What hangs over the padding does not count, while the slice's padding would. */
     if (ul_node_get_int(node, "count_include_pad", 0) != 0 && hangs_over(&pool, d))
         return false;
     bool ceil_mode = ul_node_get_int(node, "ceil_mode", 0) != 0;

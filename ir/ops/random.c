@@ -183,7 +183,7 @@ enum ul_status ul_infer_multinomial(struct ul_infer *infer)
     return UL_OK;
 }
 
-/* exp(x[batch, class] - most), which is 0 for a NaN. */
+/* exp(x[batch, class] - max), which is 0 for a NaN. */
 static ul_kx class_weight(struct ul_lower *lower, ul_value_id input, ul_kx batch, ul_kx class_index,
                           ul_kx max)
 {

@@ -35,8 +35,7 @@ struct ul_checker {
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
 /* The entry around a region, or the root. */
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region);
-/* A size, and that of a range, up to a multiple of the plan's alignment. */
-uint64_t ul_checker_round(const struct ul_checker *c, uint64_t size_bytes);
+/* The size of a range, up to a multiple of the plan's alignment. */
 uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range);
 /* Whether what the plan says of its bytes, cost and bound is so; its ranges are known to be well
  * formed. */

@@ -17,7 +17,7 @@ uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region)
     return region;
 }
 
-uint64_t ul_checker_round(const struct ul_checker *c, uint64_t size_bytes)
+static uint64_t round_up(const struct ul_checker *c, uint64_t size_bytes)
 {
     uint64_t mask = c->plan->alignment_bytes - 1;
     return (size_bytes + mask) & ~mask;
@@ -25,7 +25,7 @@ uint64_t ul_checker_round(const struct ul_checker *c, uint64_t size_bytes)
 
 uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range)
 {
-    return ul_checker_round(c, c->plan->ranges[range].size_bytes);
+    return round_up(c, c->plan->ranges[range].size_bytes);
 }
 
 /* ---- Bytes ---- */
@@ -169,12 +169,12 @@ static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_s
 
 static uint64_t substep_bytes(const struct ul_checker *c, const struct ul_plan_substep *substep)
 {
-    uint64_t bytes = substep->scratch_space == 0 ? ul_checker_round(c, substep->scratch_bytes) : 0;
+    uint64_t bytes = substep->scratch_space == 0 ? round_up(c, substep->scratch_bytes) : 0;
     for (uint32_t i = 0; i < substep->read_count + substep->write_count; i++) {
         uint32_t value =
             i < substep->read_count ? substep->reads[i] : substep->writes[i - substep->read_count];
         if (counts_in_substep(c, substep, i))
-            bytes += ul_checker_round(c, c->problem->values[value].size_bytes);
+            bytes += round_up(c, c->problem->values[value].size_bytes);
     }
     return bytes;
 }
@@ -188,7 +188,7 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
         uint64_t start = 0, end = 0;
         for (uint32_t i = 0; i < c->problem->value_count && ul_checker_entry(c, r) == r; i++) {
             const struct ul_plan_value *v = &c->problem->values[i];
-            uint64_t size = v->space == 0 ? ul_checker_round(c, v->size_bytes) : 0;
+            uint64_t size = v->space == 0 ? round_up(c, v->size_bytes) : 0;
             *always += r == 0 && v->persistent ? size : 0;
             if (c->entry[i] != r || v->persistent)
                 continue;

@@ -15,7 +15,7 @@ const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
 /* Fills ranges, value_ranges and alias decisions of `plan` from its positions. */
 void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
                        enum ul_alias_mode mode, struct ul_plan *plan);
-/* The alternative of the least cost, the first of several. */
+/* The alternative of minimum cost, the first of several. */
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The positions of `steps`, which may name a step more than once: every run after the first is a
  * recomputation. Per step the alternative, or NULL: the cheapest. */

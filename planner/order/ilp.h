@@ -47,7 +47,7 @@ struct ul_ilp_limits {
 
 enum ul_ilp_outcome {
     UL_ILP_UNKNOWN,    /* out of a limit, perhaps with `values` */
-    UL_ILP_OPTIMAL,    /* `values` is a solution of the least cost */
+    UL_ILP_OPTIMAL,    /* `values` is a solution of minimum cost */
     UL_ILP_INFEASIBLE, /* there is none */
 };
 

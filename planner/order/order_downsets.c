@@ -1,6 +1,6 @@
 /* The order of the smallest peak, by search over downsets.
  *
- * Problem: an order of all nodes of a core, each once, that makes the largest live sum least.
+ * Problem: an order of all nodes of a core, each once, that minimises the largest live sum.
  * Method: a state is the set of nodes that have run (a downset); its live sum f does not depend on
  * the order that led to it. Best first by the largest sum on the way, deepest first among equals,
  * each set once: the first complete set is optimal, and the value of the state that is due next

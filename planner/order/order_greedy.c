@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct entry {
-    int64_t growth; /* bytes after less bytes before; the least first */
+    int64_t growth; /* bytes after less bytes before; the smallest first */
     uint32_t node;  /* breaks ties: nodes are numbered along an order */
 };
 

@@ -1,7 +1,7 @@
 /* The order of the smallest peak as an integer program: the cross-check of the search over sets,
  * with which it shares nothing but the core.
  *
- * Problem: an order of a core's nodes, each once, that makes the largest live sum least.
+ * Problem: an order of a core's nodes, each once, that minimises the largest live sum.
  * Method: is there an order that stays below a bound? Asked with ever lower bounds, each just
  * below the peak of the order that the last answer gave, until there is none.
  *   done[v][t]    node v is at position t or before it: 0 or 1, never falls, t + 1 of them are 1;

@@ -1,6 +1,6 @@
 /* The methods of order, on each part of a graph by itself.
  *
- * Problem: an order of every node once with the least peak, and a proof where there is one.
+ * Problem: an order of every node once with the minimum peak, and a proof where there is one.
  * Method: a node that every other one comes before or after is a waist: all orders pass through
  * the same set there, so what lies between two waists is a problem of its own, and the peak is the
  * largest of theirs. Every part starts from the published order; then the method that is named

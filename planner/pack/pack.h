@@ -31,7 +31,7 @@ struct ul_pack_options {
 struct ul_pack_result {
     uint64_t arena_bytes;       /* highest end of a buffer */
     uint64_t lower_bound_bytes; /* of any packing */
-    bool optimal;               /* arena_bytes is proven to be the least */
+    bool optimal;               /* arena_bytes is proven to be the minimum */
     bool fits;                  /* arena_bytes <= capacity, or no capacity */
     bool proven;                /* `fits` (or optimality, without a capacity) is not in doubt */
     bool stopped_by_time;

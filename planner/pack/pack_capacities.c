@@ -1,7 +1,7 @@
 /* Runs repairs until the packing fits, or the work is used up.
  *
  * Problem: a repair neither ends nor proves; which capacity should it try?
- * Method: one rung at the least capacity worth having, one a part of the way down to it from the
+ * Method: one rung at the smallest capacity worth having, one a part of the way down to it from the
  * best packing known, a smaller part whenever nothing is found. On each rung one repair that is
  * anchored in the largest section and one that is not; the first ends sooner, and gets more. */
 #include "planner/pack/pack_internal.h"

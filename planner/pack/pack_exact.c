@@ -1,7 +1,7 @@
 /* Runs exact searches until the packing is proven optimal, fits, or the work is used up.
  *
  * Problem: no single order suits every instance: each finds some packings at once and loses
- * itself on others; and no single capacity suits the search for the least one, since a capacity
+ * itself on others; and no single capacity suits the search for the smallest one, since a capacity
  * far below the optimum, or just below it, may take for ever to refute.
  * Method: a ladder of capacities between the bound and the best packing known. One rung is always
  * the bound: instances often reach it. The others lie below what has been found, the nearer the
@@ -36,7 +36,7 @@ struct exact {
     struct ul_pack_sections sections;
     struct ul_arena arena;
     struct level levels[LEVELS];
-    int32_t low, high; /* units: the least capacity still possible, and one that is reached */
+    int32_t low, high; /* units: the smallest capacity still possible, and one that is reached */
     uint64_t patience; /* work without a change after which a nearer rung is set */
 };
 

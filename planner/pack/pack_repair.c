@@ -11,7 +11,7 @@
  *
  * A buffer's weight is its size, times one more for every time that it had to wait: what is hard
  * to place becomes dear to move (the breakout rule of Morris, AAAI 1993).
- * The least cost lies at the bottom or the top, or right above or below something placed; two
+ * The minimum cost lies at the bottom or the top, or right above or below something placed; two
  * sweeps over the intervals of offsets that the placed pieces forbid find it.
  *
  * Anchored, the buffers of the largest section are stacked without a gap, in the order in which

@@ -7,15 +7,15 @@
  * before it that it overlaps. So the search places buffers in that order, each on its floor.
  *
  * What follows from a buffer v going next, at offset o, for a buffer u that stays behind:
- *   - u's floor f is the least it can reach. If f < o (or f = o and u ranks before v), u cannot
+ *   - u's floor f is the lowest it can reach. If f < o (or f = o and u ranks before v), u cannot
  *     end on f, so something unplaced, itself at o or above, lies under it: u's offset is at
- *     least o plus the least size that overlaps u. That is its `lower` bound.
+ *     lowest o plus the minimum size that overlaps u. That is its `lower` bound.
  *   - Some unplaced buffer at o or above must keep u from f, so o < f + size of u: candidates at
- *     or above the least such end are dominated.
- *   - The unplaced buffers of a section need their sizes' sum above the least offset that any
+ *     or above the lowest such end are dominated.
+ *   - The unplaced buffers of a section need their sizes' sum above the lowest offset that any
  *     of them can have. A section watches two that still have room for that; only when one is
  *     placed or pushed up does it look for others. The branch dies if there is none, and what
- *     cannot be the lowest goes above the least end of those that can.
+ *     cannot be the lowest goes above the lowest end of those that can.
  *   - Of equal buffers, the one with the smaller id goes first.
  *   - Where no unplaced buffer crosses from one section to the next, both sides are problems of
  *     their own: neither is searched again because the other failed. Ranks are made afresh from
@@ -73,7 +73,7 @@ struct ul_pack_search {
     int32_t *floor;   /* per buffer */
     int32_t *reach;   /* per buffer: its least offset in the subproblem, at least its floor */
     int32_t *rank;    /* per buffer */
-    int32_t *rise;    /* per buffer: the least size that overlaps it */
+    int32_t *rise;    /* per buffer: the minimum size that overlaps it */
     int32_t *latest;  /* per buffer: its largest offset */
     int32_t *rest;    /* per section: unplaced units */
     int32_t *links;   /* per section: unplaced buffers that go on into the next */
@@ -203,7 +203,7 @@ static void ranks_make(struct ul_pack_search *s, const struct subproblem *subpro
     s->work += 4 * (uint64_t)count;
 }
 
-/* The two least sizes of each section give each buffer the least that is not its own. */
+/* The two smallest sizes of each section give each buffer the minimum that is not its own. */
 static void rises_make(struct ul_pack_search *s, const struct subproblem *subproblem)
 {
     const struct ul_pack_sections *in = s->sections;
@@ -374,7 +374,7 @@ static bool section_raise(struct ul_pack_search *s, int32_t t, int32_t room, int
 
 /* Two unplaced buffers of section `t` that can still lie low enough for all of it to fit are
  * watched. Once they are not both left, the branch is dead if nothing else has room, and if
- * something has, the least of their ends pushes the others up. */
+ * something has, the lowest of their ends pushes the others up. */
 static bool section_holds(struct ul_pack_search *s, int32_t t, bool *raised)
 {
     const struct ul_pack_sections *in = s->sections;

@@ -1,7 +1,7 @@
 /* Recomputation under a budget: the methods, one after the other.
  *
  * Problem: given orders of all nodes and a budget for the live sum, repeat nodes so that the
- * budget holds, at the least cost.
+ * budget holds, at minimum cost.
  * Method: walks in many variants (remat_walk.c), then walks with annealed weights
  * (remat_anneal.c) or annealed whole sequences (remat_search.c). Every result is pruned
  * (remat_prune.c) and replayed before it is kept. When nothing fits, the budget is raised until

@@ -142,7 +142,7 @@ static void fixed_find(struct chain *c)
     }
 }
 
-/* The least over all cuts after each value's last forward reader. */
+/* The minimum over all cuts after each value's last forward reader. */
 static void turns_find(struct chain *c)
 {
     const struct ul_stages *s = &c->stages;

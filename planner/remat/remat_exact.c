@@ -1,7 +1,7 @@
 /* The cheapest schedule within a budget, over all orders and all recomputations.
  *
  * Problem: run every node at least once, repeat any node anywhere, never hold more than the
- * budget; the cost of the repeats is to be least.
+ * budget; the cost of the repeats is to be minimal.
  * Method: best first (A*) over states: what has run at least once, and what is resident.
  *  - A resident value is dropped only when the next run does not fit, and then a smallest set of
  *    values is; every schedule can be put so, since holding more is never worse.

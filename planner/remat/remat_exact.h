@@ -1,5 +1,5 @@
 /* What the files of the exact search for recomputation share: the problem as bit sets, and the
- * least that a state must still pay.
+ * a lower bound of what a state must still pay.
  *
  * Invariants: values are bits, numbered by the cost of a repeat per byte, the cheapest first, so
  * that a walk over the bits of a set meets them as a greedy knapsack would. A set is `words` words.
@@ -156,7 +156,7 @@ uint32_t exact_store_add(struct exact_store *store, const uint64_t *done, uint32
                          const uint64_t *resident, uint64_t cost);
 /* Opens a state by its bound. */
 void exact_store_push(struct exact_store *store, uint32_t state);
-/* The open state of the least bound, the longest run of these; UL_PLAN_NONE if none is left. */
+/* The open state of the lowest bound, the longest run of these; UL_PLAN_NONE if none is left. */
 uint32_t exact_store_pop(struct exact_store *store);
 
 /* remat_exact_search.c: the loop over states, which both searches share. */

@@ -1,4 +1,4 @@
-/* The least that the repeats after a state must cost.
+/* A lower bound of what the repeats after a state must cost.
  *
  * Problem: a state is what has run and what is resident; what must be paid at least?
  * Method: a value that has run, is gone and is read by a first run to come must run again, and so

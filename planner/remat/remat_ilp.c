@@ -1,7 +1,7 @@
 /* Recomputation under a budget as an integer program, in a reduced form.
  *
  * Problem: the first runs keep the order they have; which values are kept, and which nodes are run
- * again before which first run, so that the live sum stays within the budget at the least cost?
+ * again before which first run, so that the live sum stays within the budget at minimum cost?
  * Method: stage t runs the t-th node for the first time, and before it, in the same order, what is
  * run again:
  *   rerun[t][i]   node i runs (again) in stage t

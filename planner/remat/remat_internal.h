@@ -31,7 +31,7 @@ uint32_t ul_remat_prune(const struct ul_solve_graph *graph, uint64_t budget_byte
 /* remat_walk.c */
 
 /* How a walk values what it may drop: weight + cost_power log cost - bytes_power log bytes -
- * distance_power log distance to the next use; the least goes. */
+ * distance_power log distance to the next use; the minimum goes. */
 struct ul_walk_mode {
     double cost_power, bytes_power, distance_power;
     double target_before, target_after; /* share of the budget that it drops down to, before and
@@ -61,7 +61,7 @@ struct ul_walk {
     double *value; /* the score but for the distance */
     uint8_t *state;
     uint32_t *locks;
-    uint32_t *heap, *heap_at; /* what may be dropped, least key first; heap_at: place + 1 */
+    uint32_t *heap, *heap_at; /* what may be dropped, lowest key first; heap_at: place + 1 */
     double *key;              /* a lower bound of the score, renewed when it comes to the top */
     uint32_t heap_count;
     uint32_t *frame_node, *frame_next;

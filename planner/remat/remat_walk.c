@@ -4,9 +4,9 @@
  * to repeat.
  * Method: before a node runs, what it needs and what was dropped is run again, from what is still
  * there; what is needed at once is locked. When the budget is full, the unlocked value of the
- * least score goes (ul_walk_mode); those dropped needlessly, once enough is free, stay. Scores
+ * lowest score goes (ul_walk_mode); those dropped needlessly, once enough is free, stay. Scores
  * only grow while a value waits for its next use, so that a heap of old scores, renewed at the
- * top, finds the least in logarithmic time.
+ * top, finds the minimum in logarithmic time.
  * A node that may run once, and what can only be made from such a value after it is gone, is kept
  * while anybody may need it.
  * Source of the score: Kirisame et al., "Dynamic Tensor Rematerialization" (ICLR 2021), with the

@@ -4,7 +4,7 @@
  * Method: every step runs once, by an alternative that costs no less than its cheapest. What
  * repeats have to cost beside that is bounded by the exact searches (remat_exact.c,
  * remat_backward.c) on the abstract graph of a problem that is no harder: each step costs its
- * cheapest alternative's time and takes the least scratch of any.
+ * cheapest alternative's time and takes the minimum scratch of all.
  * Left undone: problems whose graph may say more bytes than a plan needs (values that several
  * steps write, steps that make several values, regions); there steps alone are counted. */
 #include "planner/model/problem_graph.h"
@@ -30,7 +30,7 @@ static bool is_alike(const struct ul_plan_alternative *a, const struct ul_plan_a
             memcmp(x->in_place, y->in_place, x->in_place_count * sizeof *x->in_place) == 0);
 }
 
-/* Makes one alternative of a step's: the least cost and the least scratch of all. */
+/* Makes one alternative of a step's: the minimum cost and the minimum scratch of all. */
 static bool step_relax(struct ul_arena *arena, struct ul_plan_step *step)
 {
     struct ul_plan_alternative *relaxed = UL_NEW(arena, struct ul_plan_alternative);

@@ -79,7 +79,7 @@ static enum ul_status order_plan(struct ul_arena *arena, const struct ul_problem
     return ul_plan_complete(arena, problem, options, plan, diag);
 }
 
-/* The plan of least memory at the least cost. */
+/* The plan of minimum memory, and of those at minimum cost. */
 static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_problem *problem,
                                       const struct ul_plan_options *options, struct ul_plan *plan,
                                       struct ul_diag *diag)

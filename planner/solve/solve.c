@@ -112,7 +112,7 @@ static void misfit_measure(struct solver *s)
     r->smallest_budget_bytes = high;
 }
 
-/* The orders to start from: that of the least peak may need fewer repeats than the published one.
+/* The orders to start from: that of minimum peak may need fewer repeats than the published one.
  */
 static struct ul_remat_orders orders_make(struct solver *s)
 {

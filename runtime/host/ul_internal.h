@@ -317,8 +317,6 @@ void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved, b
 
 /* ---- ul_outputs.c ---- */
 int ul_outputs_write(const struct ul_session *s);
-/* A file name for output `index`, unique in the model: no separators, no leading dot. */
-void ul_outputs_name(const struct ul_session *s, uint32_t index, char buffer[UL_SHOWN_BYTES]);
 
 /* ---- one file per mode ---- */
 void ul_print_outputs(const struct ul_session *s, FILE *out);

@@ -34,7 +34,7 @@ static bool same_name(const char *a, const char *b)
 
 /* Two outputs whose names become the same get their number behind a '+', which no other name has.
  */
-void ul_outputs_name(const struct ul_session *s, uint32_t index, char buffer[UL_SHOWN_BYTES])
+static void output_name(const struct ul_session *s, uint32_t index, char buffer[UL_SHOWN_BYTES])
 {
     char other[UL_SHOWN_BYTES];
     sanitise(s->model->outputs[index].name, buffer);
@@ -65,7 +65,7 @@ static int write_directory(const struct ul_session *s, const char *directory)
     int status = make_directory(s, directory);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < s->model->output_count; i++) {
         char name[UL_SHOWN_BYTES], path[UL_PATH_BYTES];
-        ul_outputs_name(s, i, name);
+        output_name(s, i, name);
         if (snprintf(path, sizeof path, "%s/%s.npy", directory, name) >= (int)sizeof path)
             return ul_error(s, UL_EXIT_IO, "the path of --output-dir is too long");
         status = ul_npy_write(s, path, &s->model->outputs[i], ul_session_output(s, i));

@@ -21,6 +21,7 @@ done
 expect 0 'usage: ullage pack' "$ullage" help pack
 expect 0 'usage: ullage plan' "$ullage" plan -h
 expect 0 'usage: ullage COMMAND' "$ullage" -h
+expect 0 'usage: ullage COMMAND' "$ullage" help help
 expect 1 'no command frobnicate' "$ullage" help frobnicate
 # what is meant by a word that nearly is one; nothing where none is near
 expect 1 'no command complie \(did you mean compile\?\); see ullage --help$' "$ullage" complie

@@ -118,11 +118,11 @@ static void another_order_of_sums(void **state)
     uint64_t hashes[ROWS] = {0}, again[ROWS] = {0}, others[ROWS] = {0};
     begin(&fixture, ROWS, &call);
     struct ul_call other = call.call;
-    struct ul_trial trial = {.whole = &call.call, .part = &call.call, .axis = 2};
+    struct ul_trial trial = {.whole = &call.call, .piece = &call.call, .axis = 2};
     assert_true(ul_trial_run(fixture.dnnl, &trial, hashes));
     assert_true(ul_trial_run(fixture.dnnl, &trial, again));
     other.implementation = "ref:any";
-    trial.part = &other;
+    trial.piece = &other;
     assert_true(ul_trial_run(fixture.dnnl, &trial, others));
     assert_memory_equal(hashes, again, sizeof hashes);
     for (uint32_t r = 0; r < ROWS; r++)
