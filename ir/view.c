@@ -158,3 +158,26 @@ bool ul_node_is_view(const struct ul_graph *graph, ul_node_id id)
     }
     return true;
 }
+
+bool *ul_graph_escapes(const struct ul_graph *graph, struct ul_arena *arena)
+{
+    bool *escapes = UL_NEW_ARRAY(arena, bool, graph->value_count);
+    for (uint32_t b = 0; b < graph->block_count; b++) {
+        const struct ul_block *block = &graph->blocks[b];
+        for (uint32_t i = 0; i < block->output_count; i++)
+            escapes[block->outputs[i]] = true;
+        for (uint32_t n = 0; n < block->node_count; n++) {
+            const struct ul_node *node = &graph->nodes[block->nodes[n]];
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                if (node->inputs[i] == UL_NONE)
+                    continue;
+                const struct ul_value *input = &graph->values[node->inputs[i]];
+                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
+                            graph->nodes[input->producer].group == node->group;
+                if (!same || ul_node_is_view(graph, block->nodes[n]))
+                    escapes[node->inputs[i]] = true;
+            }
+        }
+    }
+    return escapes;
+}

@@ -29,5 +29,8 @@ struct ul_view ul_concat_slice(const struct ul_graph *graph, const struct ul_nod
                                uint32_t input);
 /* An operand of a Concat that the concat pass has had produced in its slice of the output. */
 bool ul_concat_is_placed(const struct ul_graph *graph, const struct ul_node *node, uint32_t input);
+/* Per value: does anything outside of its group need it: a node of another group, a view of it, or
+ * a block? */
+bool *ul_graph_escapes(const struct ul_graph *graph, struct ul_arena *arena);
 
 #endif

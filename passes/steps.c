@@ -27,33 +27,6 @@ static ul_value_id base_of(const struct ul_graph *graph, ul_value_id value)
 
 /* ---- What leaves its group ---- */
 
-static void mark_escapes(const struct ul_graph *graph, const struct ul_node *node, bool *escapes)
-{
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i] == UL_NONE)
-            continue;
-        const struct ul_value *input = &graph->values[node->inputs[i]];
-        if (input->kind != UL_VALUE_NODE || node->group == UL_NONE ||
-            graph->nodes[input->producer].group != node->group)
-            escapes[node->inputs[i]] = true;
-    }
-}
-
-bool *ul_steps_escapes(const struct ul_graph *graph, struct ul_arena *arena)
-{
-    bool *escapes = UL_NEW_ARRAY(arena, bool, graph->value_count);
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        const struct ul_block *block = &graph->blocks[b];
-        if (b > 0 && block->owner == UL_NONE)
-            continue;
-        for (uint32_t i = 0; i < block->output_count; i++)
-            escapes[block->outputs[i]] = true;
-        for (uint32_t n = 0; n < block->node_count; n++)
-            mark_escapes(graph, &graph->nodes[block->nodes[n]], escapes);
-    }
-    return escapes;
-}
-
 /* ---- The steps of a block ---- */
 
 uint32_t ul_steps_end(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count,
@@ -184,7 +157,7 @@ void ul_steps_init(struct ul_steps *steps, const struct ul_graph *graph,
 {
     const struct ul_block *block = &graph->blocks[0];
     *steps = (struct ul_steps){.graph = graph, .facts = facts, .target = target, .arena = arena};
-    steps->escapes = ul_steps_escapes(graph, arena);
+    steps->escapes = ul_graph_escapes(graph, arena);
     steps->step_of = UL_NEW_ARRAY(arena, uint32_t, graph->node_count);
     steps->value_of = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
     memset(steps->step_of, 0xFF, graph->node_count * sizeof *steps->step_of);

@@ -29,30 +29,6 @@ uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *bloc
     return count;
 }
 
-/* A value leaves its group when a node of another group, a view of it, or a block needs it. */
-bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena)
-{
-    bool *escapes = UL_NEW_ARRAY(arena, bool, graph->value_count);
-    for (uint32_t b = 0; b < graph->block_count; b++) {
-        const struct ul_block *block = &graph->blocks[b];
-        for (uint32_t i = 0; i < block->output_count; i++)
-            escapes[block->outputs[i]] = true;
-        for (uint32_t n = 0; n < block->node_count; n++) {
-            const struct ul_node *node = &graph->nodes[block->nodes[n]];
-            for (uint32_t i = 0; i < node->input_count; i++) {
-                if (node->inputs[i] == UL_NONE)
-                    continue;
-                const struct ul_value *input = &graph->values[node->inputs[i]];
-                bool same = input->kind == UL_VALUE_NODE && node->group != UL_NONE &&
-                            graph->nodes[input->producer].group == node->group;
-                if (!same || ul_node_is_view(graph, block->nodes[n]))
-                    escapes[node->inputs[i]] = true;
-            }
-        }
-    }
-    return escapes;
-}
-
 struct chooser {
     struct ul_arena *arena;
     const struct ul_graph *graph;
@@ -345,7 +321,7 @@ bool ul_calls_can_split(struct ul_arena *scratch, const struct ul_graph *graph, 
     struct chooser chooser = {.arena = scratch,
                               .graph = graph,
                               .library = library,
-                              .escapes = ul_group_escapes(graph, scratch),
+                              .escapes = ul_graph_escapes(graph, scratch),
                               .whole = whole,
                               .calls = &calls,
                               .first = first,

@@ -76,9 +76,6 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
 uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *block, uint32_t *at,
                        ul_node_id *nodes);
 
-/* Per value: something outside of its group needs it: another group, a view or a block. */
-bool *ul_group_escapes(const struct ul_graph *graph, struct ul_arena *arena);
-
 struct ul_calls {
     struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
     const struct ul_pack **packs;   /* by value: how a weight is stored; NULL: plain */
