@@ -124,8 +124,6 @@ uint64_t ul_size_add_or_die(uint64_t a, uint64_t b);
 uint64_t ul_size_align_or_die(uint64_t size, uint64_t alignment);
 /* "64MiB", "64M" (both binary), "1GB" is refused, "65536". False when it is not a size. */
 bool ul_size_parse(const char *text, uint64_t *out) UL_MUST_CHECK;
-/* "12.3 MiB" into the arena. */
-const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
 
 /* text.c: a growable string in an arena, for IR text, generated code and reports. */
 
@@ -135,6 +133,9 @@ struct ul_text {
     size_t length;
     size_t capacity;
 };
+
+/* "12.3 MiB" into the arena. */
+const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
 
 void ul_text_init(struct ul_text *text, struct ul_arena *arena);
 void ul_text_put(struct ul_text *text, const char *string);

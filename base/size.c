@@ -93,14 +93,3 @@ bool ul_size_parse(const char *text, uint64_t *out)
     uint64_t part = (uint64_t)((double)fraction / (double)scale * (double)unit);
     return ul_size_mul(whole, unit, &whole) && ul_size_add(whole, part, out);
 }
-
-const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
-{
-    if (bytes < 1024)
-        return ul_arena_printf(arena, "%llu B", (unsigned long long)bytes);
-    if (bytes < 1024 * 1024)
-        return ul_arena_printf(arena, "%.2f KiB", (double)bytes / 1024.0);
-    if (bytes < (uint64_t)10 * 1024 * 1024 * 1024)
-        return ul_arena_printf(arena, "%.2f MiB", (double)bytes / (1024.0 * 1024.0));
-    return ul_arena_printf(arena, "%.2f GiB", (double)bytes / (1024.0 * 1024.0 * 1024.0));
-}

@@ -149,3 +149,14 @@ void ul_text_put_float(struct ul_text *text, double value, bool narrow)
     if (strpbrk(number, ".en") == NULL)
         ul_text_put(text, ".0");
 }
+
+const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
+{
+    if (bytes < 1024)
+        return ul_arena_printf(arena, "%llu B", (unsigned long long)bytes);
+    if (bytes < 1024 * 1024)
+        return ul_arena_printf(arena, "%.2f KiB", (double)bytes / 1024.0);
+    if (bytes < (uint64_t)10 * 1024 * 1024 * 1024)
+        return ul_arena_printf(arena, "%.2f MiB", (double)bytes / (1024.0 * 1024.0));
+    return ul_arena_printf(arena, "%.2f GiB", (double)bytes / (1024.0 * 1024.0 * 1024.0));
+}

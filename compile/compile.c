@@ -38,12 +38,6 @@ enum ul_status ul_compile_set(struct ul_compile *compile, const char *name, cons
     return ul_option_set(&compile->options.base, row, value, &compile->diag);
 }
 
-void ul_compile_progress(const struct ul_compile *compile, const char *what)
-{
-    if (compile->progress != NULL)
-        compile->progress(compile->progress_context, what);
-}
-
 /* ---- load ---- */
 
 static void list_dims(struct ul_compile *compile, struct ul_frontend_options *frontend)

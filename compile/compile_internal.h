@@ -4,7 +4,7 @@
 
 #include "compile/compile.h"
 
-/* compile.c: tells the caller what is going on; NULL: it is done. */
+/* progress.c: tells the caller what is going on; NULL: it is done. */
 void ul_compile_progress(const struct ul_compile *compile, const char *what);
 
 /* resolve.c: what the program is built for, from the options; fills in those that were left open

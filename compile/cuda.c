@@ -33,12 +33,12 @@ static bool has_cudnn(struct ul_arena *arena, const char *root)
                      "libcudnn.so.9"));
 }
 
-/* In the toolkit that nvcc is of, or where the system keeps what it was given as packages. What has
- * headers in its own folder links what they declare by itself: tests/cuda_emulation/nvcc. */
+/* In the toolkit that the compiler is of, or where the system keeps what it was given as packages.
+ * A compiler that has headers in its own folder links what they declare by itself. */
 static bool finds_cudnn(struct ul_compile *compile)
 {
-    const char *nvcc = ul_compile_command_path(compile);
-    char *real = nvcc != NULL ? realpath(nvcc, NULL) : NULL;
+    const char *command = ul_compile_command_path(compile);
+    char *real = command != NULL ? realpath(command, NULL) : NULL;
     if (real == NULL)
         return false;
     char *slash = strrchr(real, '/');

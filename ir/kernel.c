@@ -777,11 +777,6 @@ ul_kx ul_ks_name(struct ul_kernel *kernel, ul_kx value)
     return ul_kx_var(kernel, stmt.var);
 }
 
-ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
-{
-    return ul_ks_name(kernel, ul_ks_share(kernel, value));
-}
-
 uint32_t ul_ks_var(struct ul_kernel *kernel, enum ul_dtype dtype, ul_kx first)
 {
     UL_ASSERT(ul_kx_dtype(kernel, first) == dtype);

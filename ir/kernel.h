@@ -242,7 +242,7 @@ struct ul_kernel {
     struct ul_kx_data *exprs;
     uint32_t *expr_table; /* hash table of the consing */
     uint32_t expr_table_size;
-    struct ul_kx_mark *marks; /* scratch of ul_ks_share */
+    struct ul_kx_mark *marks; /* scratch of ul_ks_let */
     uint32_t mark_capacity, mark_epoch;
     uint32_t stmt_count, stmt_capacity;
     struct ul_ks_data *stmts;

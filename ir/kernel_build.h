@@ -100,9 +100,7 @@ void ul_ks_attend(struct ul_kernel *kernel, const struct ul_attend *attend);
 /* tile.c: cuts nests that move elements from one order in memory to another into blocks. */
 void ul_ks_tile(struct ul_kernel *kernel);
 
-/* share.c: names the parts of an expression that it uses more than once. */
-ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value);
-/* kernel.c, for share.c: the expression `id` over other operands. */
+/* For share.c: the expression `id` over other operands. */
 ul_kx ul_kx_rebuild(struct ul_kernel *kernel, ul_kx id, ul_kx a, ul_kx b, ul_kx c);
 
 /* kernel_eval.c: interprets a kernel. `buffers[i]` are the bytes of buffer i's base (INPUT and

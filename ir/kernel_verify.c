@@ -683,31 +683,3 @@ enum ul_status ul_kernel_verify(const struct ul_kernel *kernel, struct ul_arena 
         *broken = v.statement;
     return status;
 }
-
-enum ul_status ul_kernel_check_text(const struct ul_kernel *kernel, struct ul_arena *scratch,
-                                    struct ul_diag *diag)
-{
-    struct ul_kernel again;
-    struct ul_text first, second;
-    ul_text_init(&first, scratch);
-    ul_text_init(&second, scratch);
-    ul_kernel_print(&first, kernel);
-    UL_TRY(ul_kernel_parse(&again, scratch, first.data, diag));
-    ul_kernel_print(&second, &again);
-    if (strcmp(first.data, second.data) == 0)
-        return UL_OK;
-    return ul_diag_set(diag, UL_INTERNAL, "the kernel's text does not survive a round trip");
-}
-
-void ul_kernel_verify_or_die(const struct ul_kernel *kernel, bool check_text,
-                             struct ul_arena *scratch, const char *maker)
-{
-    struct ul_diag diag = {.status = UL_OK};
-    enum ul_status status = ul_kernel_verify(kernel, scratch, NULL, &diag);
-    if (status == UL_OK && check_text)
-        status = ul_kernel_check_text(kernel, scratch, &diag);
-    if (status == UL_OK)
-        return;
-    ul_diag_prefix(&diag, maker);
-    ul_assert_fail(diag.text, __FILE__, __LINE__);
-}

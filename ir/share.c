@@ -71,9 +71,14 @@ static ul_kx rebuild(struct ul_kernel *kernel, ul_kx id)
     return built;
 }
 
-ul_kx ul_ks_share(struct ul_kernel *kernel, ul_kx value)
+static ul_kx share(struct ul_kernel *kernel, ul_kx value)
 {
     marks_grow(kernel);
     kernel->mark_epoch++;
     return count_uses(kernel, value) ? rebuild(kernel, value) : value;
+}
+
+ul_kx ul_ks_let(struct ul_kernel *kernel, ul_kx value)
+{
+    return ul_ks_name(kernel, share(kernel, value));
 }

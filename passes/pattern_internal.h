@@ -25,7 +25,7 @@ struct ul_pattern {
     bool may_match_more; /* such a one was taken */
 };
 
-/* pattern.c */
+/* pattern_match.c */
 
 /* Forgets the members. */
 void ul_pattern_begin(struct ul_pattern *pattern, ul_node_id root);

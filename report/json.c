@@ -5,68 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *ul_report_row_name(uint32_t row)
-{
-    static const char *const others[UL_REPORT_ROW_COUNT - UL_PLAN_CLASS_COUNT] = {
-        "alignment", "holes", "unaccounted"};
-    UL_ASSERT(row < UL_REPORT_ROW_COUNT);
-    return row < UL_PLAN_CLASS_COUNT ? ul_plan_class_name((enum ul_plan_class)row)
-                                     : others[row - UL_PLAN_CLASS_COUNT];
-}
-
-uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
-{
-    const struct ul_plan_rows *rows = &report->plan->rows;
-    if (row < UL_PLAN_CLASS_COUNT)
-        return rows->class_bytes[row];
-    if (row == UL_PLAN_CLASS_COUNT)
-        return rows->alignment_bytes;
-    if (row == UL_PLAN_CLASS_COUNT + 1)
-        return rows->holes_bytes;
-    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
-    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
-        sum += rows->class_bytes[i];
-    return report->plan->reserved_bytes[0] - sum;
-}
-
-const char *ul_report_option(const struct ul_report *report, const char *name)
-{
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        if (strcmp(report->options[i].name, name) == 0)
-            return report->options[i].value;
-    }
-    return NULL;
-}
-
-/* Whether other programs, with steps computed in pieces, were no choice. */
-static bool is_only_program(const struct ul_report *report)
-{
-    for (uint32_t i = 0; i < report->option_count; i++) {
-        const struct ul_report_option *option = &report->options[i];
-        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
-            return true;
-    }
-    return false;
-}
-
-uint64_t ul_report_floor_bytes(const struct ul_report *report)
-{
-    const struct ul_problem *problem = report->problem;
-    uint64_t always = 0, start = 0, end = 0;
-    if (is_only_program(report))
-        return report->plan->lower_bound_bytes;
-    for (uint32_t i = 0; i < problem->value_count; i++) {
-        const struct ul_plan_value *value = &problem->values[i];
-        uint64_t bytes = value->space == 0 ? ul_size_align_or_die(value->size_bytes,
-                                                                  report->plan->alignment_bytes)
-                                           : 0;
-        always += value->persistent ? bytes : 0;
-        start += value->live_from_start && !value->persistent ? bytes : 0;
-        end += value->live_to_end && !value->persistent ? bytes : 0;
-    }
-    return always + (start > end ? start : end);
-}
-
 static void put_key_string(struct ul_text *text, const char *key, const char *value)
 {
     ul_text_printf(text, "  \"%s\": ", key);
@@ -109,21 +47,6 @@ static void put_columns(struct ul_text *text, const struct ul_report *report, co
 static void put_u64(struct ul_text *text, uint64_t number)
 {
     ul_text_printf(text, "%" PRIu64, number);
-}
-
-struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
-{
-    const struct ul_plan_position *at = &report->plan->positions[position];
-    const char *kind = ul_plan_kind_name(at->kind);
-    if (at->kind == UL_PLAN_RUN)
-        return report->steps[at->step];
-    if (at->kind == UL_PLAN_WAIT)
-        return (struct ul_report_step){.name = kind, .op = kind, .node = ""};
-    const char *name = report->values[at->value].name;
-    return (struct ul_report_step){.name = name,
-                                   .op = kind,
-                                   .node = name,
-                                   .moved_bytes = report->problem->values[at->value].size_bytes};
 }
 
 static void put_optional(struct ul_text *text, uint32_t id)

@@ -58,6 +58,8 @@ struct ul_report {
     const struct ul_report_splits *variants; /* per variant of a ladder; NULL: there is but one */
 };
 
+/* facts.c */
+
 /* The value of the first option of that name, or NULL. */
 const char *ul_report_option(const struct ul_report *report, const char *name);
 
@@ -66,14 +68,19 @@ enum { UL_REPORT_ROW_COUNT = UL_PLAN_CLASS_COUNT + 3 };
 const char *ul_report_row_name(uint32_t row);
 uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row);
 
-/* json.c: the text of plan.json (report/README.md). */
-
 /* What every program of this model needs, however its steps are split: weights, with all inputs or
- * all outputs; where splits were no choice, the lower bound of the program. */
+ * all outputs of an entry point; where splits were no choice, the lower bound of the program. */
 uint64_t ul_report_floor_bytes(const struct ul_report *report);
-void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 /* What the plan does at a position; transfers and waits are no steps of the problem. */
 struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position);
+/* Ranges alive at the peak other than weights, of an alias chain its newest member; the `wanted`
+ * biggest first, in order. Returns how many there are. */
+uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                         uint32_t **alive);
+
+/* json.c: the text of plan.json (report/README.md). */
+
+void ul_report_put_json(struct ul_text *text, const struct ul_report *report);
 /* Reads a plan back onto `problem`; options and hash are returned for the caller to compare. */
 struct ul_report_header {
     const char *model_sha256;
@@ -106,11 +113,6 @@ uint64_t ul_report_precision_bytes(const struct ul_report *report, struct ul_are
 
 /* text.c: the summary for the terminal, under 40 lines of at most 80 columns. */
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report);
-
-/* Ranges alive at the peak other than weights, of an alias chain its newest member; the `wanted`
- * biggest first, in order. Returns how many there are. */
-uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
-                         uint32_t **alive);
 
 /* ladder.c: one row a plan, from the plan without a budget to the smallest. */
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,

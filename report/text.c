@@ -132,43 +132,6 @@ static void put_precision(struct ul_text *text, const struct ul_report *report)
                        fit_name(text->arena, name), precision);
 }
 
-/* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
-static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t count,
-                          uint32_t wanted)
-{
-    for (uint32_t place = 0; place < count && place < wanted; place++) {
-        uint32_t best = place;
-        for (uint32_t i = place + 1; i < count; i++) {
-            if (plan->ranges[alive[i]].size_bytes > plan->ranges[alive[best]].size_bytes)
-                best = i;
-        }
-        uint32_t chosen = alive[best];
-        memmove(alive + place + 1, alive + place, (best - place) * sizeof *alive);
-        alive[place] = chosen;
-    }
-}
-
-uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
-                         uint32_t **alive)
-{
-    const struct ul_plan *plan = report->plan;
-    bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
-    uint32_t count = 0;
-    *alive = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
-    for (uint32_t i = 0; i < plan->range_count; i++) {
-        if (plan->ranges[i].alias != UL_PLAN_NONE && plan->ranges[i].begin <= plan->peak_position)
-            taken_over[plan->ranges[i].alias] = true;
-    }
-    for (uint32_t i = 0; i < plan->range_count; i++) {
-        const struct ul_plan_range *range = &plan->ranges[i];
-        if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
-            range->class != UL_PLAN_WEIGHTS && !taken_over[i])
-            (*alive)[count++] = i;
-    }
-    biggest_first(plan, *alive, count, wanted);
-    return count;
-}
-
 static void put_peak(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;

@@ -26,6 +26,7 @@ struct mma_shape {
 struct attend_out {
     const struct ul_attend *attend;
     int64_t processors; /* of the device, as attention counts them */
+    int64_t max_bytes;  /* shared, of a block of the device */
     struct ul_contract_printer printer;
     struct ul_contract_plan scores[2], values[2];
     const char *kind; /* on tensor cores: of elements; else NULL */
@@ -112,7 +113,7 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
         bool is_padded = 4 * blocks * block > 5 * ceil_to(queries, 16);
         size_mma(to, shape);
         if (!is_padded && blocks >= (shape->min_blocks * to->processors + heads - 1) / heads &&
-            to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= UL_DEVICE_SHARED_BYTES)
+            to->attend->keys >= shape->min_keys && to->grid.shared_bytes <= to->max_bytes)
             return queries_of(shape);
     }
 }
@@ -121,20 +122,20 @@ static int64_t choose_mma(struct attend_out *to, int64_t heads)
  * once: then what counts is how long one takes. */
 static int64_t size_threads(struct attend_out *to, int64_t heads)
 {
-    int64_t bytes = UL_DEVICE_SHARED_BYTES + 1;
+    int64_t bytes = to->max_bytes + 1;
     int64_t blocks = ceil_to(to->attend->queries, FEW_QUERIES) / FEW_QUERIES;
     bool is_few = to->attend->queries <= FEW_QUERIES || blocks <= to->processors / heads;
     to->depth = ceil_to(to->attend->size, 16);
     to->width = ceil_to(to->attend->value_size, 32);
-    for (to->rows = is_few ? 2 : 4; bytes > UL_DEVICE_SHARED_BYTES; to->rows /= 2) {
+    for (to->rows = is_few ? 2 : 4; bytes > to->max_bytes; to->rows /= 2) {
         int64_t pitch = 16 * to->rows + 4, out = (pitch - 4) * (to->width + 4);
         int64_t kv = larger(to->depth * 36, 32 * (to->width + 4));
         bytes = 4 * larger(to->depth * pitch + kv + 32 * pitch, out);
-        if (bytes <= UL_DEVICE_SHARED_BYTES)
+        if (bytes <= to->max_bytes)
             break;
     }
     to->grid.shared_bytes = (uint32_t)bytes;
-    UL_ASSERT(to->rows > 0 && bytes <= UL_DEVICE_SHARED_BYTES);
+    UL_ASSERT(to->rows > 0 && bytes <= to->max_bytes);
     return 16 * to->rows;
 }
 
@@ -171,6 +172,7 @@ static void init(struct attend_out *to, const struct ul_kernel *kernel,
     ul_arena_init(&to->arena);
     to->attend = attend;
     to->processors = ul_attend_cuda_processors(device);
+    to->max_bytes = device->shared_bytes;
     to->kind = kind_of(kernel, attend);
     to->coordinate = "int32_t";
     for (uint32_t i = 0; i < attend->part_count; i++) {

@@ -222,7 +222,7 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
     double min_cycles = 0;
     for (uint32_t i = 0; i < count; i++) {
         double cycles = cycles_of(plan, &tiles[i], peak);
-        if (bytes_of(&plan->base, &tiles[i]) > UL_DEVICE_SHARED_BYTES ||
+        if (bytes_of(&plan->base, &tiles[i]) > (int)plan->device->shared_bytes ||
             (min_cycles > 0 && cycles >= min_cycles))
             continue;
         min_cycles = plan->cycles = cycles;
@@ -230,7 +230,7 @@ static void choose_tile(struct ul_contract_cuda_plan *plan,
     }
     UL_ASSERT(plan->cycles > 0);
     plan->grid.shared_bytes = (uint32_t)bytes_of(&plan->base, &plan->tile);
-    UL_ASSERT(plan->grid.shared_bytes <= UL_DEVICE_SHARED_BYTES);
+    UL_ASSERT(plan->grid.shared_bytes <= plan->device->shared_bytes);
     plan->grid.tile_count =
         divide_up(plan->base.m, plan->tile.m) * divide_up(plan->base.n, plan->tile.n);
 }

@@ -9,7 +9,7 @@ struct ul_emit_options {
     const char *model_sha256; /* hex */
     const char *plan_sha256;  /* hex */
     const char *runtime_dir;  /* where the runtime's files are */
-    const char *cc;           /* for the Makefile: the C compiler, or nvcc */
+    const char *cc;           /* for the Makefile: the target's compiler */
     const char *cflags;
     const char *march; /* "native", or NULL: none */
     /* Where the target's library is: "" or " -I...", "" or " -L..." */

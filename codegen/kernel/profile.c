@@ -30,8 +30,8 @@
              [UL_WORK_VECTOR] = 1e3 * (f32) / 2,   [UL_WORK_SPECIAL] = 1e3 * (f32) / (special),    \
              [UL_WORK_SCALAR] = 1e3 * (f32) / 16},                                                 \
         .overhead_ns = 1500, .memory_bytes = (memory_gib)*GIB,                                     \
-        .device = {.processors = (processors_), .launch_cycles = 4000}, .level_count = 1,          \
-        .levels = {                                                                                \
+        .device = {.processors = (processors_), .launch_cycles = 4000, .shared_bytes = 49152},     \
+        .level_count = 1, .levels = {                                                              \
             {.capacity_bytes = UINT64_MAX, .rate = (gigabytes)}                                    \
         }                                                                                          \
     }

@@ -17,9 +17,8 @@ enum { UL_PROFILE_LEVELS = 8 };
 struct ul_profile_device {
     uint32_t processors;    /* multiprocessors; 0: nobody said */
     uint32_t launch_cycles; /* of theirs, from the end of one kernel to results of the next */
+    uint32_t shared_bytes;  /* that a block of threads has without asking for more */
 };
-/* Of a block: what every such device gives without being asked, and so no fact of one. */
-enum { UL_DEVICE_SHARED_BYTES = 49152 };
 
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
  * the kinds of work, and bytes / rate of their levels; plus the overhead of a step. */

@@ -104,7 +104,7 @@ static enum ul_status read_count(struct reader *reader, const json_t *object, co
     return UL_OK;
 }
 
-/* Of a graphics processor; older files have none. */
+/* Of a graphics processor; older files have none. Its shared memory is what all of them have. */
 static enum ul_status read_device(struct reader *reader)
 {
     struct ul_profile_device *device = &reader->profile->device;
@@ -112,7 +112,9 @@ static enum ul_status read_device(struct reader *reader)
     if (object == NULL)
         return UL_OK;
     UL_TRY(read_count(reader, object, "processors", 4096, &device->processors));
-    return read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles);
+    UL_TRY(read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles));
+    device->shared_bytes = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE)->device.shared_bytes;
+    return UL_OK;
 }
 
 static enum ul_status read_level(struct reader *reader, const json_t *item, uint32_t index)

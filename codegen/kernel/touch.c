@@ -131,7 +131,7 @@ void ul_touch_loops(struct ul_touched *t, const struct ul_kernel *kernel, const 
     for (uint32_t i = 0; i < count; i++) {
         uint8_t bit = rounds[i] > 1 ? (uint8_t)(1u << i) : 0;
         t->levels[kernel->stmts[loops[i]].var] = bit;
-        t->all |= bit;
+        t->all = (uint8_t)(t->all | bit);
     }
     do {
         t->changed = false;

@@ -102,18 +102,12 @@ rotation (float[8,100] a, float[8,100] b, float[8,100] x)
   sum = ReduceMax <axes = [1], keepdims = 1> (a)
   r = Add (a, sum)
 }""", {"p": "a", "q": "b", "r": "x"}),
-    "shift": ("""
-shift (float[64] x, float[64] a, float[64] b) => (float[64] next_a, float[64] next_b, float[64] y) {
-  next_a = Identity (x)
-  next_b = Identity (a)
-  y = Add (a, b)
-}""", {"next_a": "a", "next_b": "b"}),
 }
 
 # Inputs of the models above that are initializers in the program with donation: weights that are
 # updated where they lie.
-LEARNED = {"regression_weights": ("regression", ["w", "m"]), "mean_weights": ("mean", ["speed"]),
-           "butterfly_weights": ("butterfly", ["b"]), "carried_weights": ("carried", ["n"])}
+LEARNED = {"regression_weights": ("regression", ["w", "m"]),
+           "carried_weights": ("carried", ["n"])}
 
 # Outputs that are made elsewhere first, since donations wait for each other.
 COPIED = {"rotation": ["r"]}

@@ -126,9 +126,34 @@ static void test_unknown_kinds_are_refused(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* The inputs of one entry point, or its outputs; never those of two. */
+static void test_entries_have_floors_of_their_own(void **state)
+{
+    static const char text[] = "problem 1\n"
+                               "region 1 entry in 0\n"
+                               "region 2 entry in 0\n"
+                               "value 0 \"x\" inputs 640 from-start\n"
+                               "value 1 \"y\" outputs 64 to-end\n"
+                               "value 2 \"u\" inputs 320 from-start\n"
+                               "value 3 \"v\" outputs 1280 to-end\n"
+                               "value 4 \"w\" weights 128 persistent\n"
+                               "step 0 \"y\" region 1\n  alternative\n"
+                               "    substep reads 0 4 writes 1\n"
+                               "step 1 \"v\" region 2\n  alternative\n"
+                               "    substep reads 2 4 writes 3\n";
+    struct fixture f = {.plan = {.alignment_bytes = 64}};
+    (void)state;
+    ul_arena_init(&f.arena);
+    assert_int_equal(ul_problem_parse(&f.arena, text, strlen(text), &f.problem, &f.diag), UL_OK);
+    const struct ul_report report = {.problem = f.problem, .plan = &f.plan};
+    assert_int_equal(ul_report_floor_bytes(&report), 128 + 1280);
+    ul_arena_done(&f.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_entries_have_floors_of_their_own),
         cmocka_unit_test(test_transfers_are_columns),
         cmocka_unit_test(test_plans_of_runs_alone_say_no_more),
         cmocka_unit_test(test_unknown_kinds_are_refused),

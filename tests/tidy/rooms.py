@@ -2,7 +2,8 @@
 """Includes and calls between the rooms of a folder go down alone, and files do not call in circles.
 
 usage: rooms.py BUILD_DIR: run in the root of the tree; nm says what the objects of BUILD_DIR define
-and call. What lies in a folder itself is above its rooms."""
+and need, objdump what their code calls: a function in a table is not called by the table's file.
+What lies in a folder itself is above its rooms."""
 
 import collections
 import pathlib
@@ -32,12 +33,45 @@ ROOMS = {
 }
 # Emitted programs are made of them: nothing here has all of their objects.
 WITHOUT_OBJECTS = {"runtime"}
+# Where the objects of a folder's files are, if not in the library of its name.
+OBJECTS = {"cli": "cli/CMakeFiles/ullage.dir"}
+# Folders without rooms, whose files do not call in circles either.
+FLAT = ["base", "ir", "passes", "frontend", "compile", "report", "cli"]
+# Circles that are one idea in several files. Goes when one of its files leaves it.
+CIRCLES = {
+    # a sum over lanes may be made of partial sums, each a sum over lanes
+    "ir": ["ops/lanes.c ops/partials.c"],
+    "passes": [
+        # whether products are joined is judged by a dry run of the pipeline behind
+        "join.c join_judge.c passes.c",
+        # rows of text name steps in C, which stand beside the rows
+        "pattern_rows.c pattern_text.c",
+    ],
+    # nodes hold graphs, functions hold nodes, and old operators are built as nodes anew
+    "frontend": [
+        "attribute.c build.c describe.c function.c inputs.c load.c old_node.c order.c sequence.c"
+        " upgrade.c upgrade_microsoft.c upgrade_nn.c"
+    ],
+}
+
+
+def read_calls(path):
+    """The names that the code of an object refers to."""
+    listing = subprocess.run(["objdump", "-r", path], capture_output=True, text=True, check=True)
+    names, in_code = set(), False
+    for line in listing.stdout.splitlines():
+        words = line.split()
+        if line.startswith("RELOCATION RECORDS FOR"):
+            in_code = words[-1].startswith("[.text")
+        elif in_code and len(words) == 3:
+            names.add(re.split(r"[-+@]", words[2])[0])
+    return names
 
 
 def read_objects(build, folder):
-    """By file: the names that it defines, and those that it needs."""
-    defined, needed = {}, collections.defaultdict(set)
-    root = build / "CMakeFiles" / f"ul_{folder}.dir" / folder
+    """By file: the names that it defines, those that it needs, and those that its code needs."""
+    defined, needed, called = {}, collections.defaultdict(set), {}
+    root = build / OBJECTS.get(folder, f"CMakeFiles/ul_{folder}.dir/{folder}")
     for path in sorted(root.rglob("*.o")):
         name = str(path.relative_to(root))[: -len(".o")]
         if not pathlib.Path(folder, name).exists():  # of an earlier build
@@ -49,7 +83,8 @@ def read_objects(build, folder):
                 defined[words[-1]] = name
             elif words[-2] == "U":
                 needed[name].add(words[-1])
-    return defined, needed
+        called[name] = needed[name] & read_calls(path)
+    return defined, needed, called
 
 
 def find_circles(calls):
@@ -101,7 +136,7 @@ def check_includes(folder, rooms):
 
 
 def check_calls(build, folder, rooms):
-    defined, needed = read_objects(build, folder)
+    defined, needed, called = read_objects(build, folder)
     calls = collections.defaultdict(set)
     wrong = [] if needed else [f"{folder}: no objects in {build}"]
     for caller in sorted(needed):
@@ -109,11 +144,14 @@ def check_calls(build, folder, rooms):
             callee = defined.get(name, caller)
             if callee == caller:
                 continue
-            calls[caller].add(callee)
-            if not may_use(rooms, caller, callee):
+            if name in called[caller]:
+                calls[caller].add(callee)
+            if rooms and not may_use(rooms, caller, callee):
                 wrong.append(f"{folder}/{caller} calls {name} of {folder}/{callee}")
-    for circle in find_circles(calls):
-        wrong.append(f"files call in a circle: {folder}/ {' '.join(circle)}")
+    circles = {" ".join(circle) for circle in find_circles(calls)}
+    known = set(CIRCLES.get(folder, []))
+    wrong += [f"files call in a circle: {folder}/ {circle}" for circle in sorted(circles - known)]
+    wrong += [f"no circle any more: {folder}/ {circle}" for circle in sorted(known - circles)]
     return wrong
 
 
@@ -124,6 +162,8 @@ def main():
         wrong += check_includes(folder, rooms)
         if folder not in WITHOUT_OBJECTS:
             wrong += check_calls(build, folder, rooms)
+    for folder in FLAT:
+        wrong += check_calls(build, folder, {})
     for line in wrong:
         print(f"FAIL: {line}")
     return 1 if wrong else 0

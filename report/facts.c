@@ -1,0 +1,126 @@
+/* What the forms of a report read off its plan. */
+#include "report/report.h"
+
+#include <string.h>
+
+const char *ul_report_row_name(uint32_t row)
+{
+    static const char *const others[UL_REPORT_ROW_COUNT - UL_PLAN_CLASS_COUNT] = {
+        "alignment", "holes", "unaccounted"};
+    UL_ASSERT(row < UL_REPORT_ROW_COUNT);
+    return row < UL_PLAN_CLASS_COUNT ? ul_plan_class_name((enum ul_plan_class)row)
+                                     : others[row - UL_PLAN_CLASS_COUNT];
+}
+
+uint64_t ul_report_row_bytes(const struct ul_report *report, uint32_t row)
+{
+    const struct ul_plan_rows *rows = &report->plan->rows;
+    if (row < UL_PLAN_CLASS_COUNT)
+        return rows->class_bytes[row];
+    if (row == UL_PLAN_CLASS_COUNT)
+        return rows->alignment_bytes;
+    if (row == UL_PLAN_CLASS_COUNT + 1)
+        return rows->holes_bytes;
+    uint64_t sum = rows->alignment_bytes + rows->holes_bytes;
+    for (uint32_t i = 0; i < UL_PLAN_CLASS_COUNT; i++)
+        sum += rows->class_bytes[i];
+    return report->plan->reserved_bytes[0] - sum;
+}
+
+const char *ul_report_option(const struct ul_report *report, const char *name)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, name) == 0)
+            return report->options[i].value;
+    }
+    return NULL;
+}
+
+/* Whether other programs, with steps computed in pieces, were no choice. */
+static bool is_only_program(const struct ul_report *report)
+{
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        const struct ul_report_option *option = &report->options[i];
+        if (strcmp(option->name, "no-pass") == 0 && strcmp(option->value, "split") == 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t ul_report_floor_bytes(const struct ul_report *report)
+{
+    const struct ul_problem *problem = report->problem;
+    uint64_t always = 0, max = 0;
+    if (is_only_program(report))
+        return report->plan->lower_bound_bytes;
+    const uint32_t *entries = ul_value_entries(problem->arena, problem);
+    uint64_t *start = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
+    uint64_t *end = UL_NEW_ARRAY(problem->arena, uint64_t, problem->region_count);
+    for (uint32_t i = 0; i < problem->value_count; i++) {
+        const struct ul_plan_value *value = &problem->values[i];
+        uint64_t bytes = value->space == 0 ? ul_size_align_or_die(value->size_bytes,
+                                                                  report->plan->alignment_bytes)
+                                           : 0;
+        always += value->persistent ? bytes : 0;
+        start[entries[i]] += value->live_from_start && !value->persistent ? bytes : 0;
+        end[entries[i]] += value->live_to_end && !value->persistent ? bytes : 0;
+    }
+    /* Each entry point has a start and an end of its own. */
+    for (uint32_t r = 0; r < problem->region_count; r++) {
+        max = start[r] > max ? start[r] : max;
+        max = end[r] > max ? end[r] : max;
+    }
+    return always + max;
+}
+
+struct ul_report_step ul_report_step_at(const struct ul_report *report, uint32_t position)
+{
+    const struct ul_plan_position *at = &report->plan->positions[position];
+    const char *kind = ul_plan_kind_name(at->kind);
+    if (at->kind == UL_PLAN_RUN)
+        return report->steps[at->step];
+    if (at->kind == UL_PLAN_WAIT)
+        return (struct ul_report_step){.name = kind, .op = kind, .node = ""};
+    const char *name = report->values[at->value].name;
+    return (struct ul_report_step){.name = name,
+                                   .op = kind,
+                                   .node = name,
+                                   .moved_bytes = report->problem->values[at->value].size_bytes};
+}
+
+/* Moves the `wanted` biggest of `alive` to its front, in order; ties by index. */
+static void biggest_first(const struct ul_plan *plan, uint32_t *alive, uint32_t count,
+                          uint32_t wanted)
+{
+    for (uint32_t place = 0; place < count && place < wanted; place++) {
+        uint32_t best = place;
+        for (uint32_t i = place + 1; i < count; i++) {
+            if (plan->ranges[alive[i]].size_bytes > plan->ranges[alive[best]].size_bytes)
+                best = i;
+        }
+        uint32_t chosen = alive[best];
+        memmove(alive + place + 1, alive + place, (best - place) * sizeof *alive);
+        alive[place] = chosen;
+    }
+}
+
+uint32_t ul_report_alive(const struct ul_report *report, struct ul_arena *arena, uint32_t wanted,
+                         uint32_t **alive)
+{
+    const struct ul_plan *plan = report->plan;
+    bool *taken_over = UL_NEW_ARRAY(arena, bool, plan->range_count);
+    uint32_t count = 0;
+    *alive = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        if (plan->ranges[i].alias != UL_PLAN_NONE && plan->ranges[i].begin <= plan->peak_position)
+            taken_over[plan->ranges[i].alias] = true;
+    }
+    for (uint32_t i = 0; i < plan->range_count; i++) {
+        const struct ul_plan_range *range = &plan->ranges[i];
+        if (range->begin <= plan->peak_position && plan->peak_position < range->end &&
+            range->class != UL_PLAN_WEIGHTS && !taken_over[i])
+            (*alive)[count++] = i;
+    }
+    biggest_first(plan, *alive, count, wanted);
+    return count;
+}
