@@ -9,8 +9,13 @@
  * An index is followed through names as a sum of loop variables times constants. Where it is that,
  * and every round of the loops runs, its minimum and maximum are met: outside of the buffer is
  * an error. Of any other index only its range is known, which may be too wide: it is an error when
- * all of it is outside. Left undone: whether accesses behind a condition, or within bounds of an
- * operand, stay inside. */
+ * all of it is outside.
+ *
+ *      for v0 < 8                      a condition on one loop variable narrows its values, and so
+ *        if v0 + 1 < 8                 does a bound of an operand: here 0 to 6 are met
+ *          b1[v0] = b0[v0 + 1]
+ *
+ * Left undone: accesses behind any other condition, or where a loop may have been left. */
 #include "ir/kernel_build.h"
 #include "ir/kernel_text.h"
 
@@ -21,13 +26,22 @@ enum { TERMS = 24, DEPTH = 2 * UL_LIMIT_NESTING };
 /* What is known of a variable in scope. */
 enum var_state { VAR_UNKNOWN, VAR_PAST, VAR_NAME, VAR_LOOP, VAR_MUTABLE };
 
+/* What a variable could be before a condition narrowed it. */
+struct narrowed {
+    uint32_t var;
+    int64_t low, high;
+};
+
 struct verify {
     const struct ul_kernel *kernel;
     struct ul_diag *diag;
     struct ul_arena *scratch;
-    uint8_t *states;      /* by variable: enum var_state */
-    bool *is_whole;       /* by variable of a loop: all of its range is met */
-    ul_kx *values;        /* by variable that names: of what */
+    uint8_t *states;        /* by variable: enum var_state */
+    bool *is_whole;         /* by variable of a loop: all of its range is met */
+    ul_kx *values;          /* by variable that names: of what */
+    int64_t *lows, *highs;  /* by variable of a loop: what it may be here */
+    struct narrowed *trail; /* undone behind their conditions */
+    uint32_t trail_count, trail_capacity;
     uint64_t *var_loops;  /* by variable: loops that its value hangs on, by their depth */
     uint64_t *expr_loops; /* by expression of the statement at hand, the same */
     uint32_t *seen;       /* by expression: the statement that looked at it last, plus 1 */
@@ -241,12 +255,14 @@ static void reach_expr(const struct verify *v, struct reach *reach, ul_kx id, in
 static void reach_close(const struct verify *v, struct reach *reach)
 {
     for (uint32_t i = 0; i < reach->count; i++) {
-        const struct ul_kernel_var *var = &v->kernel->vars[reach->vars[i]];
+        uint32_t id = reach->vars[i];
+        const struct ul_kernel_var *var = &v->kernel->vars[id];
+        bool is_loop = v->states[id] == VAR_LOOP;
         if (reach->factors[i] == 0)
             continue;
-        reach->is_met =
-            reach->is_met && v->states[reach->vars[i]] == VAR_LOOP && v->is_whole[reach->vars[i]];
-        reach_move(reach, reach->factors[i], var->low, var->high);
+        reach->is_met = reach->is_met && is_loop && v->is_whole[id];
+        reach_move(reach, reach->factors[i], is_loop ? v->lows[id] : var->low,
+                   is_loop ? v->highs[id] : var->high);
     }
 }
 
@@ -355,6 +371,8 @@ static enum ul_status declare_index(struct verify *v, uint32_t var, int64_t coun
         return fail(v, "has a variable that cannot count");
     if (count > 0 && count - 1 > info->high)
         return fail(v, "counts beyond the range of its variable");
+    v->lows[var] = info->low;
+    v->highs[var] = info->high;
     v->is_whole[var] = is_whole && count > 0 && info->high == count - 1;
     uint64_t bit = (uint64_t)1 << (v->depth < 63 ? v->depth : 63);
     v->var_loops[var] = bit;
@@ -385,7 +403,7 @@ static bool holds_break(const struct ul_kernel *kernel, ul_ks first)
 
 /* What stands inside of loops, and is undone behind them. */
 struct inside {
-    uint32_t scope_count, depth, conditions;
+    uint32_t scope_count, depth, conditions, trail_count;
     uint64_t parallel;
     bool is_empty, in_sequential;
 };
@@ -395,6 +413,7 @@ static struct inside enter(const struct verify *v)
     return (struct inside){.scope_count = v->scope_count,
                            .depth = v->depth,
                            .conditions = v->conditions,
+                           .trail_count = v->trail_count,
                            .parallel = v->parallel,
                            .is_empty = v->is_empty,
                            .in_sequential = v->in_sequential};
@@ -403,11 +422,77 @@ static struct inside enter(const struct verify *v)
 static void leave(struct verify *v, const struct inside *inside)
 {
     leave_scope(v, inside->scope_count);
+    while (v->trail_count > inside->trail_count) {
+        const struct narrowed *old = &v->trail[--v->trail_count];
+        v->lows[old->var] = old->low;
+        v->highs[old->var] = old->high;
+    }
     v->depth = inside->depth;
     v->conditions = inside->conditions;
     v->parallel = inside->parallel;
     v->is_empty = inside->is_empty;
     v->in_sequential = inside->in_sequential;
+}
+
+/* ---- Conditions ---- */
+
+static int64_t divide_down(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* The sum is in [low, high] from here on. What is not a sum of one loop variable may be anything:
+ * it narrows nothing, and what stands behind it may not run. */
+static void narrow(struct verify *v, const struct reach *sum, int64_t low, int64_t high)
+{
+    uint32_t at = UL_NONE;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sum->count; i++) {
+        at = sum->factors[i] != 0 ? i : at;
+        count += sum->factors[i] != 0;
+    }
+    bool is_fixed = sum->is_known && sum->low == sum->high && sum->low > -UL_KX_RANGE_MAX &&
+                    sum->low < UL_KX_RANGE_MAX;
+    if (!is_fixed || count != 1 || v->states[sum->vars[at]] != VAR_LOOP) {
+        v->conditions++;
+        return;
+    }
+    uint32_t var = sum->vars[at];
+    int64_t factor = sum->factors[at];
+    int64_t below = factor > 0 ? low - sum->low : sum->low - high;
+    int64_t above = factor > 0 ? high - sum->low : sum->low - low;
+    factor = factor > 0 ? factor : -factor;
+    below = -divide_down(-below, factor);
+    above = divide_down(above, factor);
+    UL_GROW(v->scratch, v->trail, v->trail_count, v->trail_capacity);
+    v->trail[v->trail_count++] = (struct narrowed){var, v->lows[var], v->highs[var]};
+    v->lows[var] = below > v->lows[var] ? below : v->lows[var];
+    v->highs[var] = above < v->highs[var] ? above : v->highs[var];
+    v->conditions += v->lows[var] > v->highs[var]; /* it never runs */
+}
+
+/* What follows runs where the condition is `wanted`. */
+static void assume(struct verify *v, ul_kx id, bool wanted)
+{
+    const struct ul_kx_data *expr = &v->kernel->exprs[id];
+    struct reach sum = {.is_known = true, .is_met = true};
+    if (expr->op == UL_KX_NOT) {
+        assume(v, expr->a, !wanted);
+    } else if (expr->op == (wanted ? UL_KX_AND : UL_KX_OR) && expr->dtype == UL_BOOL) {
+        assume(v, expr->a, wanted);
+        assume(v, expr->b, wanted);
+    } else if ((expr->op == UL_KX_LT || expr->op == UL_KX_LE ||
+                expr->op == (wanted ? UL_KX_EQ : UL_KX_NE)) &&
+               ul_kx_dtype(v->kernel, expr->a) == UL_I64) {
+        reach_expr(v, &sum, expr->a, 1, 0);
+        reach_expr(v, &sum, expr->b, -1, 0);
+        bool is_less = expr->op == UL_KX_LT || expr->op == UL_KX_LE;
+        int64_t edge = expr->op == UL_KX_LT ? -1 : 0;
+        int64_t low = is_less && wanted ? -UL_KX_RANGE_MAX : is_less ? edge + 1 : 0;
+        narrow(v, &sum, low, is_less && !wanted ? UL_KX_RANGE_MAX : edge);
+    } else {
+        v->conditions++;
+    }
 }
 
 static enum ul_status check_attend(struct verify *v, const struct ul_attend *attend);
@@ -425,7 +510,7 @@ static enum ul_status check_for(struct verify *v, const struct ul_ks_data *stmt)
     bool can_break = !is_parallel && holds_break(v->kernel, stmt->body);
     struct inside inside = enter(v);
     UL_TRY(declare_index(v, stmt->var, count, is_constant && !can_break, is_parallel));
-    v->conditions += can_break || count <= 0;
+    v->conditions += count <= 0;
     v->is_empty = v->is_empty || (is_constant && count <= 0);
     v->in_sequential = !is_parallel;
     UL_TRY(check_list(v, stmt->body));
@@ -442,9 +527,10 @@ static enum ul_status check_if(struct verify *v, const struct ul_ks_data *stmt)
 {
     struct inside inside = enter(v);
     UL_TRY(use(v, stmt->value, UL_BOOL));
-    v->conditions++;
+    assume(v, stmt->value, true);
     UL_TRY(check_list(v, stmt->body));
-    leave_scope(v, inside.scope_count);
+    leave(v, &inside);
+    assume(v, stmt->value, false);
     UL_TRY(check_list(v, stmt->orelse));
     leave(v, &inside);
     return UL_OK;
@@ -488,21 +574,34 @@ static enum ul_status check_store(struct verify *v, const struct ul_ks_data *stm
 
 /* ---- Contractions ---- */
 
-/* Within bounds an index may reach further than it is followed. */
-static enum ul_status check_affine(struct verify *v, const struct ul_contraction *contraction,
-                                   const struct ul_affine *affine, uint32_t buffer)
+static struct reach reach_affine(const struct verify *v, const struct ul_contraction *contraction,
+                                 const struct ul_affine *affine)
 {
     struct reach reach = {.is_known = true, .is_met = true};
-    UL_TRY(use(v, affine->base, UL_I64));
-    if (buffer == UL_NONE)
-        return UL_OK;
     reach_expr(v, &reach, affine->base, 1, 0);
     for (uint32_t i = 0; i < UL_CONTRACT_DIMS; i++) {
         if (affine->strides[i] != 0)
             reach_var(&reach, contraction->vars[i], affine->strides[i]);
     }
+    return reach;
+}
+
+/* Where the operand is read: within its bounds alone. */
+static enum ul_status check_bounded(struct verify *v, const struct ul_contraction *contraction,
+                                    const struct ul_operand *operand)
+{
+    struct inside inside = enter(v);
+    UL_TRY(use(v, operand->at.base, UL_I64));
+    for (uint32_t i = 0; i < operand->bound_count; i++) {
+        UL_TRY(use(v, operand->bounds[i].at.base, UL_I64));
+        struct reach bound = reach_affine(v, contraction, &operand->bounds[i].at);
+        narrow(v, &bound, 0, operand->bounds[i].extent - 1);
+    }
+    struct reach reach = reach_affine(v, contraction, &operand->at);
     reach_close(v, &reach);
-    return check_reach(v, &reach, buffer);
+    UL_TRY(check_reach(v, &reach, operand->buffer));
+    leave(v, &inside);
+    return UL_OK;
 }
 
 static enum ul_status check_operand(struct verify *v, const struct ul_contraction *contraction,
@@ -515,10 +614,7 @@ static enum ul_status check_operand(struct verify *v, const struct ul_contractio
     const struct ul_buffer *buffer = &kernel->buffers[operand->buffer];
     if (buffer->role != UL_BUFFER_INPUT && !v->is_written[operand->buffer])
         return fail(v, "has an operand that is not yet stored");
-    UL_TRY(check_affine(v, contraction, &operand->at,
-                        operand->bound_count == 0 ? operand->buffer : UL_NONE));
-    for (uint32_t i = 0; i < operand->bound_count; i++)
-        UL_TRY(check_affine(v, contraction, &operand->bounds[i].at, UL_NONE));
+    UL_TRY(check_bounded(v, contraction, operand));
     if (operand->transform == UL_NONE)
         return UL_OK;
     uint32_t scope_count = v->scope_count;
@@ -645,6 +741,10 @@ static enum ul_status check_list(struct verify *v, ul_ks first)
         if (id >= v->kernel->stmt_count)
             return fail(v, "is followed by one that the kernel does not have");
         UL_TRY(check_statement(v, id));
+        /* The rest may not run, here and, until the loop is left, around. */
+        const struct ul_ks_data *stmt = &v->kernel->stmts[id];
+        v->conditions += stmt->kind == UL_KS_IF && (holds_break(v->kernel, stmt->body) ||
+                                                    holds_break(v->kernel, stmt->orelse));
     }
     return UL_OK;
 }
@@ -672,6 +772,8 @@ enum ul_status ul_kernel_verify(const struct ul_kernel *kernel, struct ul_arena 
     struct verify v = {.kernel = kernel, .scratch = scratch, .diag = diag, .statement = UL_NONE};
     v.states = UL_NEW_ARRAY(scratch, uint8_t, kernel->var_count);
     v.is_whole = UL_NEW_ARRAY(scratch, bool, kernel->var_count);
+    v.lows = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count);
+    v.highs = UL_NEW_ARRAY(scratch, int64_t, kernel->var_count);
     v.values = UL_NEW_ARRAY(scratch, ul_kx, kernel->var_count);
     v.var_loops = UL_NEW_ARRAY(scratch, uint64_t, kernel->var_count);
     v.scope = UL_NEW_ARRAY(scratch, uint32_t, kernel->var_count);

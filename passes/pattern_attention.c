@@ -542,12 +542,11 @@ static bool is_closed(const struct ul_pattern *pattern, const struct attention *
 
 bool ul_pattern_attention(struct ul_pattern *pattern, ul_node_id root)
 {
-    enum ul_op op = pattern->graph->nodes[id].op;
-    if (op != UL_OP_Transpose && op != UL_OP_MatMul)
-        return false;
     const struct ul_node *node = &pattern->graph->nodes[root];
     int64_t perm[RANK];
     struct attention a = {.scale = 1};
+    if (node->op != UL_OP_Transpose && node->op != UL_OP_MatMul)
+        return false;
     ul_pattern_begin(pattern, root);
     const struct ul_node *last = node;
     if (node->op == UL_OP_Transpose)

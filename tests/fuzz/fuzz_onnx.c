@@ -1,14 +1,9 @@
 /* Fuzzes the importer, the shape rules and the passes: any bytes either give a graph that verifies
- * and goes through all passes, or an error with a message.
- *
- * As a libFuzzer program (ULLAGE_FUZZ) it takes that program's options; else it replays the files
- * and folders that it is given.
- */
-#define _POSIX_C_SOURCE 200809L
+ * and goes through all passes, or an error with a message. */
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 
-#include <stdlib.h>
+#include "fuzz.h"
 
 /* Every open dimension gets a size, so that shape inference has something to work on: the first
  * load lists them. */
@@ -30,14 +25,6 @@ static void close_shapes(const struct ul_onnx_model *model, struct ul_frontend_s
     options->shapes = shapes;
 }
 
-static void require(bool holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "fuzz_onnx: %s\n", what);
-    abort();
-}
-
 /* The passes take what the frontend accepted: they finish, or say why not. */
 static void run_passes(struct ul_graph *graph)
 {
@@ -47,12 +34,10 @@ static void run_passes(struct ul_graph *graph)
     ul_arena_init(&scratch);
     graph->check_text = true;
     enum ul_status status = ul_passes_run(graph, &scratch, &options, &diag);
-    require(status == diag.status, "the passes failed without a message");
-    require(status != UL_INTERNAL, diag.text);
+    fuzz_require(status == diag.status, "the passes failed without a message");
+    fuzz_require(status != UL_INTERNAL, diag.text);
     ul_arena_done(&scratch);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -65,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ul_arena_init(&arena);
     enum ul_status status =
         ul_frontend_load_bytes(&graph, &arena, data, size, NULL, &options, &model, &diag);
-    require(status == diag.status, "status and message differ");
+    fuzz_require(status == diag.status, "status and message differ");
     if (status == UL_USAGE) {
         diag = (struct ul_diag){0};
         close_shapes(&model, shapes, &options);
@@ -73,58 +58,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         status = ul_frontend_load_bytes(&graph, &arena, data, size, NULL, &options, &model, &diag);
     }
     if (status == UL_OK) {
-        require(ul_graph_verify(&graph, &diag) == UL_OK, diag.text);
+        fuzz_require(ul_graph_verify(&graph, &diag) == UL_OK, diag.text);
         run_passes(&graph);
     }
     ul_model_done(&model);
     ul_arena_done(&arena);
     return 0;
 }
-
-#ifndef ULLAGE_FUZZ
-#include <dirent.h>
-#include <sys/stat.h>
-
-static int replay(const char *path)
-{
-    struct ul_arena arena;
-    struct ul_file file;
-    struct ul_diag diag = {0};
-    ul_arena_init(&arena);
-    enum ul_status status = ul_file_map(&file, &arena, path, &diag);
-    if (status == UL_OK) {
-        (void)LLVMFuzzerTestOneInput(file.data, (size_t)file.size_bytes);
-        ul_file_unmap(&file);
-    } else {
-        fprintf(stderr, "%s\n", diag.text);
-    }
-    ul_arena_done(&arena);
-    return (int)status;
-}
-
-int main(int argc, char **argv)
-{
-    int result = UL_OK;
-    unsigned count = 0;
-    for (int i = 1; i < argc; i++) {
-        DIR *folder = opendir(argv[i]);
-        if (folder == NULL) {
-            result |= replay(argv[i]);
-            count++;
-            continue;
-        }
-        for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-            char path[UL_LIMIT_PATH_BYTES];
-            struct stat info;
-            snprintf(path, sizeof path, "%s/%s", argv[i], entry->d_name);
-            if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
-                continue;
-            result |= replay(path);
-            count++;
-        }
-        closedir(folder);
-    }
-    printf("%u files replayed\n", count);
-    return result;
-}
-#endif
