@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define SAMPLE_LIMIT 200000
+#define SAMPLE_LIMIT 50000
 #define PROFILE_RUNS_MIN 3
 #define PROFILE_SAMPLE_LIMIT (UINT64_C(1) << 20) /* of all steps together */
 #define PROFILE_SECONDS 1.0
@@ -59,7 +59,7 @@ static double now(void)
 }
 
 /* What goes on from run to run does so here. */
-static int one_run(struct ul_session *s, const unsigned char *inputs, ul_step_hook *hook,
+static int one_run(struct ul_session *s, const struct ul_saved *inputs, ul_step_hook *hook,
                    void *context)
 {
     if (s->model->device == NULL) /* else they are copied from where they are */
@@ -67,7 +67,7 @@ static int one_run(struct ul_session *s, const unsigned char *inputs, ul_step_ho
     return ul_session_run(s, hook, context);
 }
 
-static int warm_up(struct ul_session *s, const unsigned char *inputs)
+static int warm_up(struct ul_session *s, const struct ul_saved *inputs)
 {
     double end = now() + s->options->warmup_seconds;
     int status = UL_EXIT_OK;
@@ -92,7 +92,7 @@ static void add_sample(struct bench *bench, double seconds)
     }
 }
 
-static int measure(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+static int measure(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
     double begin = now(), before = begin, after = begin;
     int status = UL_EXIT_OK;
@@ -118,7 +118,7 @@ static void time_step(void *context, uint32_t step)
     bench->since = now();
 }
 
-static int measure_steps(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+static int measure_steps(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
     double end = now() + fmin(PROFILE_SECONDS, s->options->duration_seconds);
     int status = UL_EXIT_OK;
@@ -389,7 +389,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_close(json, ']');
 }
 
-static int bench_prepared(struct ul_session *s, struct bench *bench, const unsigned char *inputs)
+static int bench_prepared(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
     const char *json = s->options->json;
     bool json_alone = json != NULL && strcmp(json, "-") == 0;
@@ -431,7 +431,8 @@ int ul_bench(struct ul_session *s)
     int status = ul_inputs_fill(s, true);
     if (status != UL_EXIT_OK)
         return status;
-    unsigned char *inputs = ul_inputs_save(s);
+    struct ul_saved inputs;
+    bool saved = ul_inputs_save(s, &inputs) == UL_EXIT_OK;
     bench.s = s;
     bench.samples = malloc(SAMPLE_LIMIT * sizeof *bench.samples);
     if (s->options->profile) {
@@ -443,14 +444,14 @@ int ul_bench(struct ul_session *s)
     bench.step_min = calloc(step_room, sizeof *bench.step_min);
     bench.order = calloc(step_room, sizeof *bench.order);
     bool got = new_parts(&bench);
-    if (!got || inputs == NULL || bench.samples == NULL || bench.step_seconds == NULL ||
+    if (!got || !saved || bench.samples == NULL || bench.step_seconds == NULL ||
         bench.step_samples == NULL || bench.step_min == NULL || bench.order == NULL)
         status = ul_out_of_memory(s, SAMPLE_LIMIT * sizeof *bench.samples);
     else
         status = ul_session_set_up(s);
     if (status == UL_EXIT_OK)
-        status = bench_prepared(s, &bench, inputs);
-    free(inputs);
+        status = bench_prepared(s, &bench, &inputs);
+    ul_inputs_forget(&inputs);
     free(bench.samples);
     for (int part = 0; part < PART_COUNT; part++)
         free(bench.parts[part]);

@@ -280,7 +280,7 @@ static void fill_at_start(struct guard *guard)
     fill(guard, begin, model->arena_bytes);
 }
 
-static int run_watched(struct ul_session *s, struct guard *guard, const unsigned char *inputs)
+static int run_watched(struct ul_session *s, struct guard *guard, const struct ul_saved *inputs)
 {
     int status = ul_session_reload(s, guard->fill);
     if (status != UL_EXIT_OK)
@@ -397,7 +397,7 @@ static int judge(const struct ul_session *s, const struct guard *guard)
     return UL_EXIT_OK;
 }
 
-static int run_all(struct ul_session *s, struct guard *guard, const unsigned char *inputs)
+static int run_all(struct ul_session *s, struct guard *guard, const struct ul_saved *inputs)
 {
     static const unsigned char fills[2] = {0xff, 0x55}; /* NaN and -1; 1.5e13 and a large number */
     int status = UL_EXIT_OK;
@@ -449,7 +449,8 @@ int ul_guard(struct ul_session *s)
     int status = ul_inputs_fill(s, true);
     if (status != UL_EXIT_OK)
         return status;
-    unsigned char *inputs = ul_inputs_save(s);
+    struct ul_saved inputs;
+    bool saved = ul_inputs_save(s, &inputs) == UL_EXIT_OK;
     uint32_t *spare = malloc(room * sizeof *spare);
     guard.s = s;
     guard.model = s->model;
@@ -457,14 +458,14 @@ int ul_guard(struct ul_session *s)
     if (s->model->device != NULL)
         guard.mirror = malloc((size_t)block_bytes(s));
     guard.by_offset = malloc(room * sizeof *guard.by_offset);
-    if (inputs == NULL || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL ||
+    if (!saved || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL ||
         (s->model->device != NULL && guard.mirror == NULL)) {
         status = ul_out_of_memory(s, block_bytes(s));
     } else {
         sort_ranges(&guard, spare);
-        status = run_all(s, &guard, inputs);
+        status = run_all(s, &guard, &inputs);
     }
-    free(inputs);
+    ul_inputs_forget(&inputs);
     free(spare);
     free(guard.shadow);
     free(guard.mirror);

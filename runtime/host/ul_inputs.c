@@ -1,10 +1,13 @@
 /* Inputs from files or at random, read straight into the place from which the model takes them. */
+#define _XOPEN_SOURCE 700 /* pread */
 #include "ul_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAGIC_BYTES 6
 
@@ -125,29 +128,83 @@ int ul_inputs_fill(struct ul_session *s, bool random_rest)
     return UL_EXIT_OK;
 }
 
-unsigned char *ul_inputs_save(const struct ul_session *s)
+/* ---- copies ---- */
+
+#define SAVED_LIMIT_BYTES 65536 /* of copies that are held in memory */
+
+static bool save_to_file(const struct ul_session *s, struct ul_saved *saved)
 {
-    uint64_t total_bytes = 0;
-    for (uint32_t i = 0; i < s->model->input_count; i++)
-        total_bytes += s->model->inputs[i].size_bytes;
-    unsigned char *saved = malloc((size_t)total_bytes + 1);
-    unsigned char *at = saved;
-    if (saved == NULL) {
-        ul_out_of_memory(s, total_bytes);
-        return NULL;
+    saved->file = tmpfile();
+    if (saved->file == NULL)
+        return false;
+    bool good = setvbuf(saved->file, NULL, _IONBF, 0) == 0;
+    for (uint32_t i = 0; good && i < s->model->input_count; i++) {
+        size_t size_bytes = (size_t)s->model->inputs[i].size_bytes;
+        good = fwrite(ul_session_input(s, i), 1, size_bytes, saved->file) == size_bytes;
     }
+    if (!good) {
+        fclose(saved->file);
+        saved->file = NULL;
+    }
+    return good;
+}
+
+int ul_inputs_save(const struct ul_session *s, struct ul_saved *saved)
+{
+    memset(saved, 0, sizeof *saved);
+    for (uint32_t i = 0; i < s->model->input_count; i++)
+        saved->size_bytes += s->model->inputs[i].size_bytes;
+    if (saved->size_bytes > SAVED_LIMIT_BYTES && save_to_file(s, saved))
+        return UL_EXIT_OK;
+    saved->bytes = malloc((size_t)saved->size_bytes + 1);
+    if (saved->bytes == NULL)
+        return ul_out_of_memory(s, saved->size_bytes);
+    unsigned char *at = saved->bytes;
     for (uint32_t i = 0; i < s->model->input_count; i++) {
         memcpy(at, ul_session_input(s, i), (size_t)s->model->inputs[i].size_bytes);
         at += s->model->inputs[i].size_bytes;
     }
-    return saved;
+    return UL_EXIT_OK;
 }
 
-void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved, bool state)
+/* A part of the file that was written cannot fail to be read but by a defect of the disk. */
+static void restore_part(const struct ul_saved *saved, uint64_t at, void *target,
+                         uint64_t size_bytes)
 {
-    for (uint32_t i = 0; i < s->model->input_count; i++) {
-        if (state || s->model->inputs[i].donated == 0)
-            memcpy(ul_session_input(s, i), saved, (size_t)s->model->inputs[i].size_bytes);
-        saved += s->model->inputs[i].size_bytes;
+    unsigned char *bytes = target;
+    while (size_bytes > 0) {
+        size_t chunk = size_bytes < ((size_t)1 << 30) ? (size_t)size_bytes : (size_t)1 << 30;
+        ssize_t got = pread(fileno(saved->file), bytes, chunk, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            fputs("the copies of the inputs cannot be read back\n", stderr);
+            abort();
+        }
+        bytes += got;
+        at += (uint64_t)got;
+        size_bytes -= (uint64_t)got;
     }
+}
+
+void ul_inputs_restore(const struct ul_session *s, const struct ul_saved *saved, bool state)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < s->model->input_count; i++) {
+        uint64_t size_bytes = s->model->inputs[i].size_bytes;
+        bool restored = state || s->model->inputs[i].donated == 0;
+        if (restored && saved->bytes != NULL)
+            memcpy(ul_session_input(s, i), saved->bytes + at, (size_t)size_bytes);
+        else if (restored)
+            restore_part(saved, at, ul_session_input(s, i), size_bytes);
+        at += size_bytes;
+    }
+}
+
+void ul_inputs_forget(struct ul_saved *saved)
+{
+    if (saved->file != NULL)
+        fclose(saved->file);
+    free(saved->bytes);
+    memset(saved, 0, sizeof *saved);
 }

@@ -310,10 +310,18 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
 /* ---- ul_inputs.c ---- */
 /* Fills inputs from the options; those that are not given are random when allowed. */
 int ul_inputs_fill(struct ul_session *s, bool random_rest);
-/* Copies of all inputs, for what runs more than once: save once, restore before each. `state`:
-   those too that go on from run to run. */
-unsigned char *ul_inputs_save(const struct ul_session *s);
-void ul_inputs_restore(const struct ul_session *s, const unsigned char *saved, bool state);
+/* Copies of all inputs, for what runs more than once: save once, restore before each, forget at the
+   end. Large ones lie in a file that has no name: what runs often takes no more memory than what
+   runs once. */
+struct ul_saved {
+    unsigned char *bytes; /* or NULL: */
+    FILE *file;
+    uint64_t size_bytes;
+};
+int ul_inputs_save(const struct ul_session *s, struct ul_saved *saved);
+/* `state`: those too that go on from run to run. */
+void ul_inputs_restore(const struct ul_session *s, const struct ul_saved *saved, bool state);
+void ul_inputs_forget(struct ul_saved *saved);
 
 /* ---- ul_outputs.c ---- */
 int ul_outputs_write(const struct ul_session *s);

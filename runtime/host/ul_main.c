@@ -36,16 +36,16 @@ static int print_version(const struct ul_session *s)
 static int run_repeated(struct ul_session *s)
 {
     uint64_t count = s->options->repeat;
-    unsigned char *inputs = count > 1 ? ul_inputs_save(s) : NULL;
-    if (count > 1 && inputs == NULL)
-        return UL_EXIT_NO_FIT;
-    int status = ul_session_set_up(s);
+    struct ul_saved inputs = {0};
+    int status = count > 1 ? ul_inputs_save(s, &inputs) : UL_EXIT_OK;
+    if (status == UL_EXIT_OK)
+        status = ul_session_set_up(s);
     for (uint64_t i = 0; status == UL_EXIT_OK && i < count; i++) {
         if (i > 0)
-            ul_inputs_restore(s, inputs, false);
+            ul_inputs_restore(s, &inputs, false);
         status = ul_session_run(s, NULL, NULL);
     }
-    free(inputs);
+    ul_inputs_forget(&inputs);
     return status;
 }
 

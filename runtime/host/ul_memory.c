@@ -64,7 +64,7 @@ static uint64_t count_changed(const unsigned char *bytes, uint64_t size_bytes, u
 }
 
 /* One run from a filled block, with the weights loaded anew. */
-static int run_filled(struct ul_session *s, struct memory *memory, const unsigned char *inputs,
+static int run_filled(struct ul_session *s, struct memory *memory, const struct ul_saved *inputs,
                       unsigned char fill)
 {
     uint64_t arena_bytes = s->model->arena_bytes;
@@ -162,19 +162,18 @@ static void count_rows(struct memory *memory)
 /* Pages of the arena, of the library's heap and code, of files (program and libraries), of what
    --memory itself needs, and what is left: relocations, stacks, the C library. */
 static void count_resident(const struct ul_session *s, struct memory *memory,
-                           const unsigned char *inputs)
+                           const struct ul_saved *inputs)
 {
     struct ul_resident all = ul_pages_resident();
-    uint64_t arena_bytes = s->model->arena_bytes, saved_bytes = 0;
+    uint64_t arena_bytes = s->model->arena_bytes;
+    uint64_t saved_bytes = inputs->bytes != NULL ? inputs->size_bytes : 0;
     struct ul_resident arena = ul_pages_of(s->arena, arena_bytes);
-    for (uint32_t i = 0; i < s->model->input_count; i++)
-        saved_bytes += s->model->inputs[i].size_bytes;
     uint64_t *now = memory->now_bytes;
     now[IN_ARENA] = arena.anonymous_bytes + arena.file_bytes;
     now[IN_LIBRARY] = memory->library_bytes;
     now[IN_FILES] = all.file_bytes > arena.file_bytes ? all.file_bytes - arena.file_bytes : 0;
     now[IN_CHECKS] = ul_pages_of(memory->touched, arena_bytes + 1).anonymous_bytes +
-                     ul_pages_of(inputs, saved_bytes).anonymous_bytes +
+                     ul_pages_of(inputs->bytes, saved_bytes).anonymous_bytes +
                      ul_pages_of(s->block, s->margin_bytes).anonymous_bytes +
                      ul_pages_of(s->arena + arena_bytes, s->margin_bytes).anonymous_bytes;
     uint64_t known_bytes = arena.anonymous_bytes + now[IN_LIBRARY] + now[IN_CHECKS];
@@ -288,7 +287,7 @@ static int repeat_runs(struct ul_session *s)
 }
 
 static void measure_process(struct ul_session *s, struct memory *memory,
-                            const unsigned char *inputs)
+                            const struct ul_saved *inputs)
 {
     struct rusage usage;
     memory->library_bytes = s->library_bytes;
@@ -300,7 +299,7 @@ static void measure_process(struct ul_session *s, struct memory *memory,
         memory->resident_bytes = (uint64_t)usage.ru_maxrss * 1024;
 }
 
-static int measure(struct ul_session *s, struct memory *memory, const unsigned char *inputs)
+static int measure(struct ul_session *s, struct memory *memory, const struct ul_saved *inputs)
 {
     const char *json = s->options->json;
     int status = s->model->device != NULL ? repeat_runs(s) : UL_EXIT_OK;
@@ -336,17 +335,17 @@ int ul_memory(struct ul_session *s)
     int status = ul_inputs_fill(s, true);
     if (status != UL_EXIT_OK)
         return status;
-    unsigned char *inputs = ul_inputs_save(s);
+    struct ul_saved inputs;
+    bool saved = ul_inputs_save(s, &inputs) == UL_EXIT_OK;
     memory.model = s->model;
     memory.touched = calloc((size_t)s->model->arena_bytes + 1, 1);
     if (s->model->device != NULL)
         memory.fetched = malloc((size_t)s->model->arena_bytes + 1);
-    if (inputs == NULL || memory.touched == NULL ||
-        (s->model->device != NULL && memory.fetched == NULL))
+    if (!saved || memory.touched == NULL || (s->model->device != NULL && memory.fetched == NULL))
         status = ul_out_of_memory(s, s->model->arena_bytes);
     else
-        status = measure(s, &memory, inputs);
-    free(inputs);
+        status = measure(s, &memory, &inputs);
+    ul_inputs_forget(&inputs);
     free(memory.touched);
     free(memory.fetched);
     return status;

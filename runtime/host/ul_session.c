@@ -26,7 +26,8 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
-/* What only the making of primitives needed is given back before the weights come. */
+/* What only the making of primitives needed is given back before the weights come, and what only
+   loading these needed before the model runs. */
 static bool make_ready(struct ul_session *s, const struct ul_weights_source *source,
                        struct ul_failure *failure)
 {
@@ -38,7 +39,9 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
         return false;
     if (model->library != NULL)
         release(s);
-    return ul_run_end_init(model, s->arena, threads, source, failure) == UL_OK;
+    bool good = ul_run_end_init(model, s->arena, threads, source, failure) == UL_OK;
+    ul_pages_release();
+    return good;
 }
 
 static int load(struct ul_session *s)
@@ -177,6 +180,8 @@ static void close_on_host(struct ul_session *s)
             free(s->outputs[i]);
     free(s->inputs);
     free(s->outputs);
+    if (s->ready && s->model->library != NULL)
+        ul_pages_release(); /* the arena is still there while the library's code gives back */
     unload(s);
     if (s->mapped_bytes != 0)
         munmap(s->block, (size_t)s->mapped_bytes);
