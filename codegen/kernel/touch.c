@@ -129,9 +129,9 @@ void ul_touch_loops(struct ul_touched *t, const struct ul_kernel *kernel, const 
     UL_ASSERT(count > 0 && kernel->stmts[loops[0]].kind == UL_KS_FOR);
     touched_init(t, kernel, arena);
     for (uint32_t i = 0; i < count; i++) {
-        uint8_t bit = rounds[i] > 1 ? (uint8_t)(1u << i) : 0;
+        uint8_t bit = (uint8_t)(rounds[i] > 1 ? 1u << i : 0);
         t->levels[kernel->stmts[loops[i]].var] = bit;
-        t->all = (uint8_t)(t->all | bit);
+        t->all |= bit;
     }
     do {
         t->changed = false;
