@@ -33,7 +33,9 @@ struct verification {
     const char **names; /* of the model's inputs, by position */
     bool *fixed;        /* made constant in this attempt */
     const char *program;
-    bool quantizes; /* the model rounds to integers */
+    bool quantizes;        /* the model rounds to integers */
+    enum ul_dtype least;   /* float type of fewest bits that the model computes in */
+    const char *reference; /* for the verdict */
 };
 
 static const char *set_file(struct verification *verification, const char *kind, uint32_t number)
@@ -84,6 +86,17 @@ static bool quantizes(const struct ul_graph *graph)
     return false;
 }
 
+static enum ul_dtype least_float(const struct ul_graph *graph)
+{
+    enum ul_dtype least = UL_F32;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        enum ul_dtype dtype = graph->values[v].type.dtype;
+        if (dtype == UL_BF16 || (dtype == UL_F16 && least == UL_F32))
+            least = dtype;
+    }
+    return least;
+}
+
 static enum ul_status make_program(struct verification *verification, struct ul_compile *compile,
                                    const char *program)
 {
@@ -109,6 +122,7 @@ static enum ul_status build_attempt(struct verification *verification,
     enum ul_status status = make_program(verification, &compile, program);
     *diag = compile.diag;
     verification->quantizes = quantizes(&compile.graph);
+    verification->least = least_float(&compile.graph);
     ul_compile_done(&compile);
     return status;
 }
@@ -198,20 +212,22 @@ static enum ul_status link_data(struct verification *verification, const char *f
     return UL_OK;
 }
 
-/* What is stored in less than f32, or multiplied so; NULL: nothing. */
-static const char *rounded(const struct ul_compile_options *options)
+/* What is stored in less than f32, or multiplied so, by the options or the model itself; NULL:
+ * nothing. */
+static const char *rounded(const struct verification *verification)
 {
-    static const char *const names[] = {
-        [UL_PRECISION_F32] = NULL, [UL_PRECISION_F16] = "fp16", [UL_PRECISION_BF16] = "bf16"};
-    if (options->precision != UL_PRECISION_F32)
-        return names[options->precision];
+    const struct ul_compile_options *options = &verification->outer->compile.options;
+    if (options->precision == UL_PRECISION_BF16 || verification->least == UL_BF16)
+        return "bf16";
+    if (options->precision == UL_PRECISION_F16 || verification->least == UL_F16)
+        return "fp16";
     return options->tf32 ? "tf32" : NULL;
 }
 
 /* What is no defect, for the end of a message. */
 static const char *excuse(const struct verification *verification)
 {
-    if (!verification->quantizes || rounded(&verification->outer->compile.options) == NULL)
+    if (!verification->quantizes || rounded(verification) == NULL)
         return "";
     return "\nThe model quantizes: a value that less than f32 moves over a boundary is a whole "
            "step "
@@ -223,13 +239,15 @@ static const char *excuse(const struct verification *verification)
  * Recorded data is judged element by element. Against another runtime on random inputs, which sums
  * in another order, what is next to zero may differ: there the norm counts as well, and wherever
  * less than f32 is stored or multiplied. The limits are those of runtime/ul_test_data.c. */
-static double norm_limit(const struct ul_cli_job *job, bool is_random)
+static double norm_limit(const struct verification *verification)
 {
-    const char *less = rounded(&job->compile.options);
-    if (ul_cli_is_said(job, "norm"))
-        return job->options.norm;
-    if (less == NULL)
-        return is_random ? 1e-4 : 0;
+    const char *less = rounded(verification);
+    if (ul_cli_is_said(verification->outer, "norm"))
+        return verification->outer->options.norm;
+    if (less == NULL && !verification->is_random)
+        return 0;
+    if (less == NULL) /* a sum in another order may lie on the other side of a rounding */
+        return verification->quantizes ? 5e-3 : 1e-4;
     return strcmp(less, "bf16") == 0 ? 3e-2 : 5e-3;
 }
 
@@ -250,7 +268,7 @@ static enum ul_status run_on_data(struct verification *verification)
     UL_TRY(link_data(verification, folder));
     const char *rtol = ul_arena_printf(&outer->compile.keep, "%.17g", rtol_of(outer));
     const char *atol = ul_arena_printf(&outer->compile.keep, "%.17g", atol_of(outer));
-    double limit = norm_limit(outer, verification->is_random);
+    double limit = norm_limit(verification);
     const char *norm =
         limit > 0 ? ul_arena_printf(&outer->compile.keep, "--norm-limit=%.17g", limit) : NULL;
     const char *const argv[] = {
@@ -321,7 +339,17 @@ static const char *directory_of(struct ul_arena *arena, const char *path)
     return slash == NULL ? "." : ul_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
-/* Reads what the file says of its inputs; that it may not compile as it is does not matter yet. */
+static bool takes_tensors(const struct ul_onnx_model *model)
+{
+    for (uint32_t i = 0; i < model->input_count; i++) {
+        if (strcmp(model->inputs[i].kind, "tensor") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Reads what the file says of its inputs; that it may not compile as it is does not matter yet,
+ * where the data is tensors. */
 static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
 {
     struct ul_frontend_options none = {.dim_count = 0};
@@ -330,7 +358,8 @@ static enum ul_status describe_model(struct ul_cli_job *job, const char *path)
     compile->loaded = true;
     enum ul_status status =
         ul_frontend_load(&compile->graph, &compile->keep, path, &none, &compile->model, &diag);
-    if (status == UL_OK || status == UL_USAGE || compile->model.input_count > 0)
+    if (status == UL_OK || status == UL_USAGE ||
+        (compile->model.input_count > 0 && takes_tensors(&compile->model)))
         return UL_OK;
     compile->diag = diag;
     return status;
@@ -346,8 +375,9 @@ struct difference {
 };
 
 static struct difference difference(const struct ul_tensor *got, const struct ul_tensor *want,
-                                    const struct ul_cli_job *job)
+                                    const struct verification *verification)
 {
+    const struct ul_cli_job *job = verification->outer;
     double rtol = rtol_of(job);
     double atol = atol_of(job);
     struct difference all = {.max = 0};
@@ -367,7 +397,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
         }
     }
     all.norm = apart_squares <= 0 ? 0 : sqrt(apart_squares / want_squares); /* NaN stays */
-    all.is_near = !exact && all.norm <= norm_limit(job, true);
+    all.is_near = !exact && all.norm <= norm_limit(verification);
     return all;
 }
 
@@ -382,7 +412,7 @@ static enum ul_status compare_file(struct verification *verification, const char
     if (!ul_type_equal(&got->type, &want->type))
         return ul_diag_set(&job->compile.diag, UL_MISMATCH,
                            "%s: output %s has another type or shape", job->files.items[0], name);
-    struct difference all = difference(got, want, job);
+    struct difference all = difference(got, want, verification);
     bool right = all.wrong == 0 || all.is_near;
     printf("%s: largest difference %.3g, norm error %.3g, %llu of %llu elements outside the "
            "tolerance%s\n",
@@ -459,13 +489,16 @@ static struct ul_compile_options plain_options(struct ul_compile *compile)
     return plain;
 }
 
-static enum ul_status verify_unplanned(struct verification *verification)
+static enum ul_status verify_unplanned(struct verification *verification, const char *why)
 {
     struct ul_cli_job *job = verification->outer;
     const char *reference = ul_arena_printf(&job->compile.keep, "%s/reference", verification->work);
     struct ul_compile_options plain = plain_options(&job->compile);
-    printf("no test data and no onnxruntime: comparing with the model compiled for target c "
-           "without passes and without reuse of memory\n");
+    printf("no test data, and %s: comparing with the model compiled for target c without passes "
+           "and without reuse of memory\n",
+           why);
+    verification->is_random = true;
+    verification->reference = "itself without passes and reuse of memory, on random inputs";
     UL_TRY(build_attempt(verification, &job->compile.options, ATTEMPT_PLAIN, verification->program,
                          &job->compile.diag));
     UL_TRY(build_attempt(verification, &plain, ATTEMPT_PLAIN, reference, &job->compile.diag));
@@ -482,71 +515,93 @@ static const char *script_path(struct ul_arena *arena)
 }
 
 /* Random inputs and onnxruntime's outputs by a script that is no part of the compiler's needs. */
-static int run_onnxruntime(struct verification *verification, const char *folder,
-                           const char *printed)
+static int run_onnxruntime(struct verification *verification, const char *python,
+                           const char *folder, const char *printed)
 {
     struct ul_cli_job *job = verification->outer;
-    const char *python = getenv("ULLAGE_PYTHON");
     const struct ul_options *options = &job->compile.options.base;
-    const struct ul_option *const sizes[] = {ul_option_find(options->table, "dim"),
-                                             ul_option_find(options->table, "shape")};
-    const char **argv = UL_NEW_ARRAY(&job->compile.keep, const char *,
-                                     ul_option_value_count(options, sizes[0]) +
-                                         ul_option_value_count(options, sizes[1]) + 5);
+    const struct ul_option *const given[] = {ul_option_find(options->table, "dim"),
+                                             ul_option_find(options->table, "shape"),
+                                             ul_option_find(options->table, "const")};
     uint32_t count = 0;
-    argv[count++] = python != NULL ? python : "python3";
+    for (int k = 0; k < 3; k++)
+        count += ul_option_value_count(options, given[k]);
+    const char **argv = UL_NEW_ARRAY(&job->compile.keep, const char *, (uint64_t)count + 5);
+    count = 0;
+    argv[count++] = python;
     argv[count++] = script_path(&job->compile.keep);
     argv[count++] = verification->model;
     argv[count++] = folder;
-    for (int k = 0; k < 2; k++) {
-        for (uint32_t i = 0; i < ul_option_value_count(options, sizes[k]); i++)
-            argv[count++] = ul_arena_printf(&job->compile.keep, "--%s=%s", sizes[k]->name,
-                                            ul_option_value(options, sizes[k], i));
+    for (int k = 0; k < 3; k++) {
+        for (uint32_t i = 0; i < ul_option_value_count(options, given[k]); i++)
+            argv[count++] = ul_arena_printf(&job->compile.keep, "--%s=%s", given[k]->name,
+                                            ul_option_value(options, given[k], i));
     }
     return ul_process_run(argv, printed);
 }
 
-/* The last line that is not empty: of a Python program the one that says what is wrong. */
-static const char *last_line(struct ul_arena *arena, const char *path)
+/* What the script printed, without the end of the last line. */
+static const char *said(struct ul_arena *arena, const char *path)
 {
     struct ul_diag diag = {.status = UL_OK};
     struct ul_file file;
     if (ul_file_map(&file, arena, path, &diag) != UL_OK)
-        return "\"\"";
+        return "";
     const char *text = (const char *)file.data;
     uint64_t end = file.size_bytes;
     while (end > 0 && (text[end - 1] == '\n' || text[end - 1] == '\r'))
         end--;
-    uint64_t start = end;
-    while (start > 0 && text[start - 1] != '\n')
-        start--;
-    const char *line =
-        ul_quote(arena, ul_arena_printf(arena, "%.*s", (int)(end - start), text + start));
+    const char *copy = ul_arena_printf(arena, "%.*s", (int)end, text);
     ul_file_unmap(&file);
-    return line;
+    return copy;
+}
+
+enum script_code { NO_ONNXRUNTIME = 3, NO_SIZE = 4, NO_KERNELS = 5, NOT_FOUND = 127 };
+
+/* The script gave no reference, for `reason`. A Python that was named must have one. */
+static enum ul_status verify_without(struct verification *verification, int code,
+                                     const char *reason)
+{
+    struct ul_cli_job *job = verification->outer;
+    const char *named = getenv("ULLAGE_PYTHON");
+    if (code == NO_KERNELS)
+        return verify_unplanned(
+            verification,
+            ul_arena_printf(&job->compile.keep, "no reference from onnxruntime (%s)", reason));
+    if (named != NULL && (code == NO_ONNXRUNTIME || code == NOT_FOUND || code < 0))
+        return ul_diag_set(&job->compile.diag, UL_USAGE,
+                           "ULLAGE_PYTHON=%s %s; unset it, or set it to nothing to compare with "
+                           "the model compiled without passes and without reuse of memory",
+                           named,
+                           code == NO_ONNXRUNTIME ? "has no onnx and onnxruntime" : "does not run");
+    if (code == NO_ONNXRUNTIME || code == NOT_FOUND)
+        return verify_unplanned(verification, "no onnxruntime in python3");
+    if (code == NO_SIZE)
+        return ul_diag_set(&job->compile.diag, UL_USAGE, "%s: %s", verification->model, reason);
+    return ul_diag_set(&job->compile.diag, UL_UNSUPPORTED,
+                       "%s: onnxruntime gives no reference for random inputs: %s\n"
+                       "Give test data instead: ullage verify MODEL.onnx DIR, DIR with input_K.pb "
+                       "and output_K.pb",
+                       verification->model, reason);
 }
 
 static enum ul_status verify_random(struct verification *verification)
 {
-    enum { NO_ONNXRUNTIME = 3, NO_SIZE = 4 }; /* the script's exit codes */
     struct ul_cli_job *job = verification->outer;
+    const char *named = getenv("ULLAGE_PYTHON");
     const char *folder = ul_arena_printf(&job->compile.keep, "%s/set", verification->work);
+    const char *printed = ul_arena_printf(&job->compile.keep, "%s/printed", verification->work);
+    if (named != NULL && named[0] == '\0')
+        return verify_unplanned(verification, "ULLAGE_PYTHON is empty");
     if (mkdir(folder, 0777) != 0)
         return ul_diag_set(&job->compile.diag, UL_IO, "%s: %s", folder, strerror(errno));
-    const char *printed = ul_arena_printf(&job->compile.keep, "%s/printed", verification->work);
-    int code = run_onnxruntime(verification, folder, printed);
-    if (code == NO_ONNXRUNTIME || code == 127)
-        return verify_unplanned(verification);
-    if (code == NO_SIZE)
-        return ul_diag_set(&job->compile.diag, UL_USAGE, "%s: %s", verification->model,
-                           last_line(&job->compile.keep, printed));
+    int code = run_onnxruntime(verification, named != NULL ? named : "python3", folder, printed);
+    const char *text = said(&job->compile.keep, printed);
     if (code != 0)
-        return ul_diag_set(&job->compile.diag, UL_UNSUPPORTED,
-                           "%s: onnxruntime gives no reference for random inputs: %s\n"
-                           "Give test data instead: ullage verify MODEL.onnx DIR, DIR with "
-                           "input_K.pb and output_K.pb",
-                           verification->model, last_line(&job->compile.keep, printed));
-    printf("no test data: comparing with onnxruntime on random inputs\n");
+        return verify_without(verification, code, text);
+    printf("no test data: comparing on random inputs with %s\n", text);
+    verification->reference = ul_arena_printf(&job->compile.keep, "%.*s, on random inputs",
+                                              (int)strcspn(text, "\n"), text);
     verification->set_name = "random inputs";
     verification->set = folder;
     verification->is_random = true;
@@ -570,6 +625,10 @@ static enum ul_status verify_all(struct verification *verification)
         find_sets(&job->compile.keep, directory_of(&job->compile.keep, verification->model), &sets);
     if (sets.count == 0)
         return verify_random(verification);
+    verification->reference = sets.count == 1
+                                  ? sets.items[0]
+                                  : ul_arena_printf(&job->compile.keep, "%s and %u more",
+                                                    sets.items[0], (unsigned)(sets.count - 1));
     for (uint32_t i = 0; i < sets.count; i++) {
         verification->set = sets.items[i];
         verification->set_name = sets.items[i];
@@ -584,16 +643,22 @@ static enum ul_status verify(struct ul_cli_job *job)
         return ul_diag_set(&job->compile.diag, UL_USAGE,
                            "give a model: ullage verify MODEL.onnx [DIR...]");
     UL_TRY(ul_compile_fit(&job->compile));
-    struct verification verification = {.outer = job, .model = job->files.items[0]};
+    struct verification verification = {
+        .outer = job, .model = job->files.items[0], .reference = "nothing"};
     UL_TRY(ul_temporary_make(&job->compile.keep, &verification.work, &job->compile.diag));
     verification.program = ul_arena_printf(&job->compile.keep, "%s/program", verification.work);
-    const char *less = rounded(&job->compile.options);
-    if (less != NULL && norm_limit(job, true) > 0)
+    enum ul_status status = verify_all(&verification);
+    const char *less = rounded(&verification);
+    if (less != NULL && norm_limit(&verification) > 0)
         printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
                "error of at most %g\n",
-               less, norm_limit(job, true));
-    enum ul_status status = verify_all(&verification);
+               less, norm_limit(&verification));
     ul_temporary_remove(verification.work);
+    printf("verdict: %s: %s against %s\n",
+           status == UL_OK         ? "same"
+           : status == UL_MISMATCH ? "different"
+                                   : "none",
+           verification.model, verification.reference);
     return status;
 }
 
@@ -604,13 +669,15 @@ const struct ul_cli_command ul_command_verify = {
     .details =
         "DIR holds recorded data as ONNX's tests do: input_K.pb and output_K.pb, or folders of "
         "them called test_data_set_*. Without DIR those beside the model are taken; without any, "
-        "random inputs, and as the reference onnxruntime where python3 (or $ULLAGE_PYTHON) has it, "
-        "else the model compiled without passes and without reuse of memory.\n"
+        "random inputs, and as the reference onnxruntime without its optimisations where python3 "
+        "(or $ULLAGE_PYTHON) has it, else the model compiled without passes and without reuse of "
+        "memory. The last line is the verdict: same, different or none.\n"
         "An element is right within atol + rtol * |wanted|; integers and bool must be equal. An "
         "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "
-        "random inputs where that is at most 1e-4; with --precision or --tf32, on any inputs, at "
-        "most 3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 "
-        "leaves the elements alone to be judged.",
+        "random inputs where that is at most 1e-4, or 5e-3 for a model that quantizes; in 16 bits, "
+        "by the model's types, --precision or --tf32, on any inputs, at most 3e-2 (bf16) or 5e-3 "
+        "(fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 leaves the elements alone "
+        "to be judged.",
     .group = "models",
     .bit = UL_IN_VERIFY,
     .run = verify};

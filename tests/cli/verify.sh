@@ -24,15 +24,27 @@ expect 6 'norm error of at most 1e-09$' half --norm 1e-9
 # a network that quantizes is where 16 bits may make whole steps, and the message says so
 # quantized.onnx: MatMul(Tanh x [96,32], Tanh w [32,96]), QuantizeLinear by a step of 1, and back
 steps() { "$ullage" verify "$here/quantized.onnx" --target c --cflags -O0 "$@"; }
-ULLAGE_PYTHON=$work/none expect 6 '^The model quantizes: .*whole step' \
+ULLAGE_PYTHON='' expect 6 '^The model quantizes: .*whole step' \
     steps --precision bf16 --norm 1e-3
-ULLAGE_PYTHON=$work/none expect 0 'norm error [0-9.e-]+, [1-9][0-9]* of 9216 .*; ok by norm' \
+ULLAGE_PYTHON='' expect 0 'norm error [0-9.e-]+, [1-9][0-9]* of 9216 .*; ok by norm' \
     steps --precision bf16 --norm 0.1
 # scalar.onnx: ReduceSum of x [6] to y []; a reference of onnxruntime has rank 0 as well
 python=$here/../../build/venv/bin/python
 if "$python" -c 'import onnxruntime' 2>/dev/null; then
     ULLAGE_PYTHON=$python expect 0 '^  y: .*ok$' \
         "$ullage" verify "$here/scalar.onnx" --target c --cflags -O0
+    # --const is handed on; 16 bits are judged as such; quantized models by what the file says
+    "$python" "$here/make_verify.py" "$work" || fail "make_verify.py"
+    export ULLAGE_PYTHON=$python
+    expect 0 '^verdict: same: shaped.onnx against onnxruntime' \
+        "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
+    expect 0 '^rounded to fp16: .* at most 0.005$' "$ullage" verify half.onnx --cflags -O0
+    expect 6 '^verdict: different' "$ullage" verify half.onnx --cflags -O0 --norm 0
+    expect 0 'no reference from onnxruntime \(.*NOT_IMPLEMENTED.*Add' \
+        "$ullage" verify bfloat.onnx --cflags -O0
+    expect 0 "its own optimisations onnxruntime's y is elsewhere, by a norm" \
+        "$ullage" verify steps.onnx --target c --cflags -O0
+    unset ULLAGE_PYTHON
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
 fi
@@ -42,7 +54,34 @@ ULLAGE_PYTHON=$work/python expect 3 'token 7 is out of range' "$ullage" verify m
 ULLAGE_PYTHON=$work/python expect 3 'Give test data' "$ullage" verify mine.onnx --dim N=1
 printf '#!/bin/sh\necho "input x: give a size"; exit 4\n' >python
 ULLAGE_PYTHON=$work/python expect 1 'give a size' "$ullage" verify mine.onnx
-ULLAGE_PYTHON=$work/none expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1 --cflags -O0
+ULLAGE_PYTHON='' expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1 --cflags -O0
+# a Python that is named must be one, with onnxruntime; what cannot run the model is said whole
+ULLAGE_PYTHON=$work/none expect 1 'none does not run; unset it' "$ullage" verify mine.onnx --dim N=1
+printf '#!/bin/sh\nexit 3\n' >python
+ULLAGE_PYTHON=$work/python expect 1 'has no onnx and onnxruntime' "$ullage" verify mine.onnx --dim N=1
+printf '#!/bin/sh\nprintf "no kernel for Gemm\\nof this type\\n"; exit 5\n' >python
+ULLAGE_PYTHON=$work/python expect 0 'no reference from onnxruntime \(no kernel for Gemm$' \
+    "$ullage" verify mine.onnx --dim N=1 --cflags -O0
+# one verdict, always of the same form, at the end of what is printed
+verdict() {
+    local want=$1
+    shift
+    [ "$("$@" 2>/dev/null | tail -1)" = "verdict: $want" ] || fail "$* does not end with $want"
+}
+itself='itself without passes and reuse of memory, on random inputs'
+verdict "same: $digits against ${digits%/*}/test_data_set_0" "$ullage" verify "$digits" --cflags -O0
+ULLAGE_PYTHON='' verdict "same: mine.onnx against $itself" \
+    "$ullage" verify mine.onnx --dim N=1 --cflags -O0
+ULLAGE_PYTHON='' verdict "different: $here/quantized.onnx against $itself" \
+    steps --precision bf16 --norm 1e-3
+verdict "none: missing.onnx against nothing" "$ullage" verify missing.onnx
+# ONNX's sequences and optionals are no tensors: unsupported, by name
+nodes=/usr/share/libonnx-testdata/data/node
+if [ -d $nodes ]; then
+    expect 3 'input .*"sequence".*: is a sequence; only dense tensors' \
+        "$ullage" verify $nodes/test_sequence_insert_at_front/model.onnx
+    expect 3 'is not supported|is no tensor' "$ullage" verify $nodes/test_identity_opt/model.onnx
+fi
 
 left=$(ls tmp)
 [ -z "$left" ] || { echo "FAIL: left in TMPDIR: $left"; failed=1; }

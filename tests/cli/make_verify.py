@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Small models for tests/cli/verify.sh, whose reference is onnxruntime: make_verify.py FOLDER."""
+
+import os
+import sys
+
+import numpy
+import onnx
+from onnx import numpy_helper, parser
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+
+MODELS = {
+    "shaped": "g (float[2,6] x, int64[2] shape) => (float[N,M] y) { y = Reshape (x, shape) }",
+    "half": """g (float16[64,256] x) => (float16[64,256] y) {
+  a = MatMul (x, w)
+  b = Softmax (a)
+  y = MatMul (b, w)
+}""",
+    "bfloat": "g (bfloat16[8] x) => (bfloat16[8] y) { y = Add (x, x) }",
+    # Integers of 8 bits between two products: onnxruntime's optimisations make integer products of
+    # them, which saturate where the file's floats do not.
+    "steps": """g (float[16,64] x) => (float[16,64] y) {
+  step = Constant <value = float {0.05}> ()
+  zero = Constant <value = uint8 {128}> ()
+  small = Constant <value = float {0.003}> ()
+  none = Constant <value = int8 {0}> ()
+  a = QuantizeLinear (x, step, zero)
+  b = DequantizeLinear (a, step, zero)
+  u = QuantizeLinear (w, small, none)
+  v = DequantizeLinear (u, small, none)
+  c = MatMul (b, v)
+  d = QuantizeLinear (c, step, zero)
+  y = DequantizeLinear (d, step, zero)
+}""",
+}
+
+
+def main():
+    rng = numpy.random.default_rng(0)
+    weights = {"half": rng.standard_normal((256, 256)).astype("float16"),
+               "steps": rng.uniform(-0.5, 0.5, (64, 64)).astype("float32")}
+    for name, text in MODELS.items():
+        model = parser.parse_model(HEAD + text)
+        if name in weights:
+            model.graph.initializer.append(numpy_helper.from_array(weights[name], "w"))
+        onnx.save(model, os.path.join(sys.argv[1], name + ".onnx"))
+    numpy.save(os.path.join(sys.argv[1], "shape.npy"), numpy.array([3, 4], "int64"))
+
+
+main()
