@@ -161,6 +161,9 @@ struct ul_staging {
     const char *path;      /* where to write */
     bool exists;           /* the place did before */
     bool is_held;          /* stops waited before */
+    /* Set by the caller: a file of this name is of an earlier result, and goes if the new one has
+     * none of that name. */
+    bool (*is_own)(const char *name);
 };
 enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
                                 struct ul_staging *staging, struct ul_diag *diag) UL_MUST_CHECK;

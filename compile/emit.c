@@ -1,5 +1,5 @@
 /* From a plan to source, and with make to an executable. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include "codegen/emit/emit.h"
 #include "compile/compile_internal.h"
 
@@ -61,6 +61,19 @@ static enum ul_status compiler_choice(struct ul_compile *compile, const char **c
                        compiler->option, *command, compiler->variable);
 }
 
+static bool is_within(const char *directory, const char *outer)
+{
+    char *inner_path = realpath(directory, NULL);
+    char *outer_path = realpath(outer, NULL);
+    size_t length = outer_path == NULL ? 0 : strlen(outer_path);
+    bool within = inner_path != NULL && outer_path != NULL &&
+                  strncmp(inner_path, outer_path, length) == 0 &&
+                  (inner_path[length] == '/' || inner_path[length] == '\0');
+    free(inner_path);
+    free(outer_path);
+    return within;
+}
+
 enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory)
 {
     const struct ul_compile_options *options = &compile->options;
@@ -82,8 +95,11 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--plan %s: no target runs the plan's transfers and streams yet",
                            options->plan);
-    struct ul_staging staging;
+    struct ul_staging staging = {.is_own = ul_emit_is_runtime_file};
     UL_TRY(compiler_choice(compile, &emit.cc));
+    if (is_within(directory, emit.runtime_dir))
+        return ul_diag_set(&compile->diag, UL_IO,
+                           "%s: that is the runtime's own folder; give another one", directory);
     UL_TRY(ul_staging_begin(&compile->keep, directory, &staging, &compile->diag));
     enum ul_status status = compile->program->options.target->emit(
         &compile->keep, compile->program, &compile->plan, &emit, staging.path, &compile->diag);

@@ -186,15 +186,15 @@ static enum ul_status read_sizes(const struct reading *reading)
     for (const char *at = pair.value; *at != '\0';) {
         char *end;
         errno = 0;
+        const long long min = row->max == 1 ? 1 : 0; /* an empty tensor is said by its shape */
         long long size = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || size < 1 || size > UL_LIMIT_DIM ||
+        if (end == at || errno != 0 || size < min || size > UL_LIMIT_DIM ||
             (*end != ',' && *end != '\0') || item.rank == row->max)
-            return refuse(reading,
-                          row->max == 1
-                              ? "NAME=N, N at least 1"
-                              : ul_arena_printf(reading->options->arena,
-                                                "INPUT=N,N,... with at most %d sizes of at least 1",
-                                                (int)row->max));
+            return refuse(reading, row->max == 1
+                                       ? "NAME=N, N at least 1"
+                                       : ul_arena_printf(reading->options->arena,
+                                                         "INPUT=N,N,... with at most %d sizes",
+                                                         (int)row->max));
         item.dims[item.rank++] = size;
         at = *end == ',' ? end + 1 : end;
     }

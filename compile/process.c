@@ -101,7 +101,26 @@ enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
     return UL_IO;
 }
 
-/* Each file replaces the one of its name; what else lies in the folder stays. */
+/* Goes: the Makefile takes all of an earlier result that is there. */
+static bool remove_stale(struct ul_arena *arena, const struct ul_staging *staging)
+{
+    struct dirent **entries;
+    int count = scandir(staging->directory, &entries, NULL, alphasort);
+    bool removed = count >= 0;
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (staging->is_own(name) &&
+            access(ul_arena_printf(arena, "%s/%s", staging->path, name), F_OK) != 0)
+            removed =
+                unlink(ul_arena_printf(arena, "%s/%s", staging->directory, name)) == 0 && removed;
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return removed;
+}
+
+/* Each file replaces the one of its name. */
 static bool move_files(struct ul_arena *arena, const struct ul_staging *staging)
 {
     struct dirent **entries;
@@ -127,7 +146,7 @@ enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *s
     umask(mask);
     bool moved = status != UL_OK;
     if (status == UL_OK && staging->exists)
-        moved = move_files(arena, staging);
+        moved = remove_stale(arena, staging) && move_files(arena, staging);
     else if (status == UL_OK)
         moved = chmod(staging->path, 0777 & ~mask) == 0 &&
                 rename(staging->path, staging->directory) == 0;

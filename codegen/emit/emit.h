@@ -17,4 +17,7 @@ struct ul_emit_options {
     bool weights_beside; /* in PROGRAM.weights, not appended to the program */
 };
 
+/* emit_files.c: a file of this name in an emitted folder is a copy of the runtime's. */
+bool ul_emit_is_runtime_file(const char *name);
+
 #endif

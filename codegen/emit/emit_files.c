@@ -215,11 +215,15 @@ static bool has_ending(const char *name, const char *ending)
     return length > tail && strcmp(name + length - tail, ending) == 0;
 }
 
-static int is_runtime_file(const struct dirent *entry)
+bool ul_emit_is_runtime_file(const char *name)
 {
-    const char *name = entry->d_name;
     return strncmp(name, "ul_", 3) == 0 && (has_ending(name, ".c") || has_ending(name, ".h") ||
                                             has_ending(name, ".cu") || has_ending(name, ".cuh"));
+}
+
+static int is_runtime_entry(const struct dirent *entry)
+{
+    return ul_emit_is_runtime_file(entry->d_name);
 }
 
 static enum ul_status copy_file(struct ul_emitter *emitter, const char *room, const char *name,
@@ -234,33 +238,13 @@ static enum ul_status copy_file(struct ul_emitter *emitter, const char *room, co
     return status;
 }
 
-/* What an earlier program of the folder was made of: the Makefile takes all that is there. */
-static enum ul_status remove_file(struct ul_emitter *emitter, const char *name,
-                                  const char *directory)
-{
-    const char *path = ul_arena_printf(emitter->arena, "%s/%s", directory, name);
-    if (unlink(path) == 0 || errno == ENOENT)
-        return UL_OK;
-    return ul_diag_set(emitter->diag, UL_IO, "%s: cannot remove: %s", path, strerror(errno));
-}
-
-static bool is_same_folder(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* The files of one room of the runtime's folder, side by side with those of the others. */
 static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, const char *directory)
 {
     struct dirent **entries;
     const char *from =
         ul_arena_printf(emitter->arena, "%s/%s", emitter->options->runtime_dir, room);
-    if (is_same_folder(directory, from))
-        return ul_diag_set(emitter->diag, UL_IO,
-                           "%s: that is the runtime's own folder; give --emit another one",
-                           directory);
-    int count = scandir(from, &entries, is_runtime_file, alphasort);
+    int count = scandir(from, &entries, is_runtime_entry, alphasort);
     if (count <= 0)
         return ul_diag_set(emitter->diag, UL_IO,
                            "%s: the runtime's files are not there (%s); install ullage with "
@@ -269,10 +253,8 @@ static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, co
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        if (status == UL_OK)
-            status = emitter->language->takes_file(emitter, room, name)
-                         ? copy_file(emitter, from, name, directory)
-                         : remove_file(emitter, name, directory);
+        if (status == UL_OK && emitter->language->takes_file(emitter, room, name))
+            status = copy_file(emitter, from, name, directory);
         free(entries[i]);
     }
     free(entries);
