@@ -397,6 +397,73 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
     return view_count;
 }
 
+/* ---- the mark of set-up ---- */
+
+enum { MARK_BYTES = 8 };
+
+struct marker {
+    struct ul_emitter base; /* first, so that visits find the rest */
+    const bool *is_donated;
+    uint64_t offset_bytes;
+    unsigned char mark[MARK_BYTES];
+    uint32_t kinds; /* of bytes in the mark other than 0 */
+};
+
+static uint32_t count_kinds(const unsigned char *bytes)
+{
+    uint32_t kinds = 0;
+    for (uint32_t i = 0; i < MARK_BYTES; i++) {
+        uint32_t before = 0;
+        while (before < i && bytes[before] != bytes[i])
+            before++;
+        kinds += before == i && bytes[i] != 0;
+    }
+    return kinds;
+}
+
+/* Memory that nobody set up is zeros, or one byte repeated: the more bytes differ, the surer. */
+static void offer_mark(struct ul_emitter *emitter, ul_value_id value)
+{
+    enum { LOOKED_AT = 512 };
+    struct marker *marker = (struct marker *)emitter;
+    const struct ul_graph *graph = emitter->program->graph;
+    unsigned char bytes[LOOKED_AT];
+    uint64_t size = ul_value_bytes(graph, value);
+    uint64_t element_bytes = ul_value_element_bytes(graph, value);
+    if (emitter->program->packs[value] != NULL || marker->is_donated[value])
+        return;
+    size = (size < LOOKED_AT ? size : LOOKED_AT) / element_bytes;
+    ul_tensor_read_as(graph->values[value].tensor, ul_value_storage(graph, value), 0, size, bytes);
+    for (uint64_t at = 0; at + MARK_BYTES <= size * element_bytes; at += MARK_BYTES) {
+        uint32_t kinds = count_kinds(bytes + at);
+        if (kinds > marker->kinds) {
+            marker->kinds = kinds;
+            marker->offset_bytes = ul_emit_value_place(emitter, value, 0).offset_bytes + at;
+            memcpy(marker->mark, bytes + at, MARK_BYTES);
+        }
+    }
+}
+
+static void put_mark(struct ul_emitter *emitter)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    bool *is_donated = UL_NEW_ARRAY(emitter->arena, bool, graph->value_count);
+    struct marker marker = {.base = *emitter, .is_donated = is_donated};
+    for (ul_value_id v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].donor != UL_NONE)
+            is_donated[graph->values[v].donor] = true;
+    }
+    ul_emit_each_weight(&marker.base, false, offer_mark);
+    ul_emit_each_weight(&marker.base, true, offer_mark);
+    if (marker.kinds == 0)
+        return;
+    ul_text_printf(emitter->text, "    .mark_offset_bytes = %" PRIu64 ",\n    .mark = {",
+                   marker.offset_bytes);
+    for (uint32_t i = 0; i < MARK_BYTES; i++)
+        ul_text_printf(emitter->text, "%s0x%02x", i == 0 ? "" : ", ", marker.mark[i]);
+    ul_text_put(emitter->text, "},\n");
+}
+
 /* ---- the model ---- */
 
 static uint32_t last_position(const struct ul_plan *plan)
@@ -487,6 +554,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                       "    .entries = entries,\n");
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
+    if (loads && !emitter->program->options.target->traits.memory_is_separate)
+        put_mark(emitter);
     put_array(text, "inputs", block->input_count);
     put_array(text, "outputs", block->output_count);
     ul_text_printf(text,

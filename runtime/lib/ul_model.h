@@ -62,7 +62,7 @@ enum ul_result {
     UL_LIBRARY_UNSUPPORTED, /* no implementation for what was planned; tensor = the call */
     UL_LIBRARY_FAILED,      /* out of memory, most likely */
     UL_THREADS_MISSING,     /* needed_bytes, available_bytes: numbers of threads, not bytes */
-    UL_NOT_READY,           /* the arena's set-up failed, or was given back */
+    UL_NOT_READY,           /* the arena was not set up, or its set-up failed, or was given back */
     UL_DEVICE_MISSING,      /* there is none, or none of this number; tensor = the number */
     UL_DEVICE_TOO_OLD,      /* needed_bytes, available_bytes: compute capabilities, 80 for 8.0 */
     UL_DEVICE_NO_CODE,      /* the program has no code for the device; available_bytes: likewise */
@@ -280,6 +280,10 @@ struct ul_model {
     const struct ul_splat *splats;
     uint32_t section_count;
     uint32_t splat_count;
+    /* Eight bytes of a weight that no run changes, as set-up leaves them in the arena, and where:
+       what a run tells by that there was one. All 0: there are none that could tell. */
+    uint64_t mark_offset_bytes;
+    unsigned char mark[8];
 
     uint32_t input_count;
     uint32_t output_count;

@@ -397,6 +397,14 @@ static inline enum ul_result ul_run_init(const struct ul_model *model, void *are
     return ul_run_init_with(model, arena, bytes, 0, source, failure);
 }
 
+/* False for an arena that nobody made ready, or that something else was written to since. */
+static inline int ul_run_is_set_up(const struct ul_model *model, const unsigned char *arena)
+{
+    static const unsigned char none[sizeof model->mark];
+    return ul_run_is_big_endian() || memcmp(model->mark, none, sizeof none) == 0 ||
+           memcmp(arena + model->mark_offset_bytes, model->mark, sizeof none) == 0;
+}
+
 /* The entry point `number` with `threads` threads (see ul_run_threads). A NULL buffer of a tensor
    that lives in the arena means that the caller puts the input there, or takes the output from
    there, on its own. inputs, outputs, hook and failure may be NULL. */
@@ -415,6 +423,8 @@ static inline enum ul_result ul_run_entry(const struct ul_model *model, uint32_t
     enum ul_result result = ul_check_buffers(model, entry, inputs, outputs, failure);
     if (result != UL_OK)
         return result;
+    if (!ul_run_is_set_up(model, bytes))
+        return failure->result = UL_NOT_READY;
     if (model->library != NULL && model->library->ready != NULL) {
         result = model->library->ready(model->library, arena, failure);
         if (result != UL_OK)

@@ -32,6 +32,27 @@ files() {
 }
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
+
+# A run in memory that was never set up, whatever lies there.
+not_ready='#include "model.h"
+#include <string.h>
+#include <stdint.h>
+static unsigned char memory[MODEL_ARENA_BYTES + MODEL_ARENA_ALIGN];
+int main(void)
+{
+    static float x[64], y[10];
+    unsigned char *arena = memory + MODEL_ARENA_ALIGN - (uintptr_t)memory % MODEL_ARENA_ALIGN;
+    for (int fill = 0; fill < 256; fill += 51) {
+        memset(memory, fill, sizeof memory);
+        const void *inputs[] = {x};
+        void *outputs[] = {y};
+        struct ul_failure failure;
+        int result = model_run(arena, inputs, outputs, &failure);
+        if (result != UL_NOT_READY || failure.result != UL_NOT_READY)
+            return 1;
+    }
+    return 0;
+}'
 for kind in "c arena" "c rom" "cpu arena"; do
     read -r target weights <<<"$kind"
     rm -rf $weights library
@@ -57,6 +78,10 @@ for kind in "c arena" "c rom" "cpu arena"; do
         (cd library && eval "$line") ||
             fail "$compiler, $target: the example does not compile: $line"
         (cd library && ./example) >scores.txt || fail "$compiler, $kind: the example fails"
+        if [ $weights = arena ]; then
+            (cd library && printf '%s\n' "$not_ready" >example.c && eval "$line" && ./example) ||
+                fail "$compiler, $kind: a run without set-up is not refused"
+        fi
         make -s -C $weights CC=$compiler MARCH= program
         $weights/program --input x=x.npy --print | sed -n 's/^   //p' >want.txt
         [ "$(wc -w <want.txt)" = 10 ] || fail "no ten scores: $(cat want.txt)"
