@@ -30,7 +30,7 @@ for flags in "-O3 -mavx" "-O2 -DUL_NO_TABLES"; do
 done
 if command -v clang >/dev/null; then
     for file in "$runtime"/*/ul_*.c "$here"/*/*.c "$here"/kernel_test.c; do
-        try clang -std=c99 -fsyntax-only $warnings "$file"
+        try clang -std=c99 -fsyntax-only $warnings -isystem "$here/../cuda_emulation/include" "$file"
     done
     try clang -std=c99 -O2 -march=native $warnings "$here"/kernel_test.c
 fi
