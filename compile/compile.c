@@ -85,6 +85,7 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
 {
     struct ul_frontend_options frontend = {.dim_count = 0};
     UL_ASSERT(!compile->loaded);
+    UL_TRY(ul_compile_check_options(compile));
     list_dims(compile, &frontend);
     list_shapes(compile, &frontend);
     UL_TRY(read_consts(compile, &frontend));

@@ -128,7 +128,8 @@ enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory
 const char *ul_compile_installed_directory(struct ul_arena *arena);
 
 /* fit.c: finds the target, the default where none is named; UL_USAGE when an option was said that
- * it has no use for. ul_compile_build does so itself. */
+ * it has no use for, or a field holds what its row does not take. ul_compile_build does so itself.
+ */
 enum ul_status ul_compile_fit(struct ul_compile *compile) UL_MUST_CHECK;
 
 /* compiler.c: the compiler of the target's row; the command that it is: by its option, its variable

@@ -4,6 +4,9 @@
 
 #include "compile/compile.h"
 
+/* fit.c: UL_USAGE where a field holds what its row in options.def does not take. */
+enum ul_status ul_compile_check_options(struct ul_compile *compile) UL_MUST_CHECK;
+
 /* progress.c: tells the caller what is going on; NULL: it is done. */
 void ul_compile_progress(const struct ul_compile *compile, const char *what);
 

@@ -1,5 +1,5 @@
-/* Which options are for which targets. An option that a target has no use for is an error, not
- * silence: whoever gives it expects something of it. */
+/* Whether options hold what their rows take, and which are for which targets. An option that a
+ * target has no use for is an error, not silence: whoever gives it expects something of it. */
 #include "compile/compile_internal.h"
 
 #include <string.h>
@@ -57,10 +57,19 @@ static enum ul_status find_target(struct ul_compile *compile)
                        ul_nearest_text(&compile->keep, &nearest, ""));
 }
 
+enum ul_status ul_compile_check_options(struct ul_compile *compile)
+{
+    const struct ul_options *options = &compile->options.base;
+    for (uint32_t i = 0; i < options->table->count; i++)
+        UL_TRY(ul_option_check(options, &options->table->rows[i], &compile->diag));
+    return UL_OK;
+}
+
 enum ul_status ul_compile_fit(struct ul_compile *compile)
 {
     const struct ul_options *options = &compile->options.base;
     bool is_default = compile->options.target == NULL;
+    UL_TRY(ul_compile_check_options(compile));
     UL_TRY(find_target(compile));
     const struct ul_target *target = ul_target_find(compile->options.target);
     for (uint32_t i = 0; i < options->table->count; i++) {

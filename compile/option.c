@@ -60,10 +60,112 @@ static const void *const_field_of(const struct ul_options *options, const struct
     return (const char *)options + row->offset;
 }
 
+static uint64_t number_of(const struct ul_options *options, const struct ul_option *row)
+{
+    uint64_t number;
+    memcpy(&number, const_field_of(options, row), sizeof number);
+    return number;
+}
+
+static double real_of(const struct ul_options *options, const struct ul_option *row)
+{
+    double number;
+    memcpy(&number, const_field_of(options, row), sizeof number);
+    return number;
+}
+
+static unsigned word_of(const struct ul_options *options, const struct ul_option *row)
+{
+    unsigned value;
+    memcpy(&value, const_field_of(options, row), sizeof value);
+    return value;
+}
+
+static const char *word_text(const struct ul_options *options, const struct ul_option *row)
+{
+    unsigned value = word_of(options, row);
+    unsigned other;
+    const char *word;
+    for (uint32_t i = 0; (word = row->words(i, &other)) != NULL; i++) {
+        if (other == value)
+            return word;
+    }
+    return NULL;
+}
+
 const char *ul_option_shown(struct ul_arena *arena, const char *text)
 {
     const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/=+@%-";
     return strspn(text, plain) == strlen(text) ? text : ul_quote(arena, text);
+}
+
+/* ---- what a row takes ---- */
+
+void ul_option_put_words(struct ul_text *text, const struct ul_option *row)
+{
+    unsigned value;
+    const char *word;
+    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++)
+        ul_text_printf(text, "%s%s",
+                       i == 0                              ? ""
+                       : row->words(i + 1, &value) == NULL ? " or "
+                                                           : ", ",
+                       word);
+}
+
+static bool fits_number(const struct ul_option *row, uint64_t number)
+{
+    bool is_power = (number & (number - 1)) == 0;
+    bool is_small = row->kind == UL_OPTION_SIZE || number <= row->max;
+    return number >= row->min && is_small && (row->kind != UL_OPTION_POWER || is_power);
+}
+
+static bool fits_real(const struct ul_option *row, double number)
+{
+    return isfinite(number) && (row->kind == UL_OPTION_POSITIVE ? number > 0 : number >= 0);
+}
+
+/* An empty tensor is said by its shape. */
+static bool fits_dim(const struct ul_option *row, int64_t dim)
+{
+    return dim >= (row->max == 1 ? 1 : 0) && dim <= UL_LIMIT_DIM;
+}
+
+/* For messages; NULL of a row that takes anything. */
+static const char *expected_of(struct ul_arena *arena, const struct ul_option *row)
+{
+    struct ul_text words;
+    switch (row->kind) {
+    case UL_OPTION_FLAG:
+    case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
+        return NULL;
+    case UL_OPTION_WORD:
+        ul_text_init(&words, arena);
+        ul_option_put_words(&words, row);
+        return words.data;
+    case UL_OPTION_SIZE:
+        return "a size: 64MiB, 64M, 65536";
+    case UL_OPTION_NUMBER:
+    case UL_OPTION_POWER:
+        return ul_arena_printf(arena, "a %s from %llu to %llu",
+                               row->kind == UL_OPTION_POWER ? "power of two" : "number",
+                               (unsigned long long)row->min, (unsigned long long)row->max);
+    case UL_OPTION_REAL:
+        return "a number of at least 0";
+    case UL_OPTION_POSITIVE:
+        return "a number above 0";
+    case UL_OPTION_TEXTS:
+        return "a text";
+    case UL_OPTION_PAIRS:
+        return "NAME=VALUE";
+    case UL_OPTION_SIZES:
+        return row->max == 1
+                   ? "NAME=N, N at least 1"
+                   : ul_arena_printf(arena, "INPUT=N,N,... with at most %d sizes", (int)row->max);
+    }
+    return NULL;
 }
 
 /* ---- from text ---- */
@@ -76,22 +178,17 @@ struct reading {
     struct ul_diag *diag;
 };
 
-static enum ul_status refuse(const struct reading *reading, const char *expected)
+static enum ul_status refuse_near(const struct reading *reading, const char *nearest)
 {
-    return ul_diag_set(reading->diag, UL_USAGE, "--%s %s: expected %s", reading->row->name,
-                       ul_option_shown(reading->options->arena, reading->value), expected);
+    struct ul_arena *arena = reading->options->arena;
+    return ul_diag_set(reading->diag, UL_USAGE, "--%s %s: expected %s%s", reading->row->name,
+                       ul_option_shown(arena, reading->value), expected_of(arena, reading->row),
+                       nearest);
 }
 
-void ul_option_put_words(struct ul_text *text, const struct ul_option *row)
+static enum ul_status refuse(const struct reading *reading)
 {
-    unsigned value;
-    const char *word;
-    for (uint32_t i = 0; (word = row->words(i, &value)) != NULL; i++)
-        ul_text_printf(text, "%s%s",
-                       i == 0                              ? ""
-                       : row->words(i + 1, &value) == NULL ? " or "
-                                                           : ", ",
-                       word);
+    return refuse_near(reading, "");
 }
 
 static enum ul_status read_word(const struct reading *reading)
@@ -106,18 +203,14 @@ static enum ul_status read_word(const struct reading *reading)
         memcpy(field_of(reading->options, reading->row), &meaning, sizeof meaning);
         return UL_OK;
     }
-    struct ul_text expected;
-    ul_text_init(&expected, reading->options->arena);
-    ul_option_put_words(&expected, reading->row);
-    ul_text_put(&expected, ul_nearest_text(expected.arena, &nearest, ""));
-    return refuse(reading, expected.data);
+    return refuse_near(reading, ul_nearest_text(reading->options->arena, &nearest, ""));
 }
 
 static enum ul_status read_size(const struct reading *reading)
 {
     uint64_t number;
-    if (!ul_size_parse(reading->value, &number) || number < reading->row->min)
-        return refuse(reading, "a size: 64MiB, 64M, 65536");
+    if (!ul_size_parse(reading->value, &number) || !fits_number(reading->row, number))
+        return refuse(reading);
     memcpy(field_of(reading->options, reading->row), &number, sizeof number);
     return UL_OK;
 }
@@ -125,32 +218,25 @@ static enum ul_status read_size(const struct reading *reading)
 static enum ul_status read_number(const struct reading *reading)
 {
     const struct ul_option *row = reading->row;
-    bool wants_power = row->kind == UL_OPTION_POWER;
     const char *digits = reading->value;
     char *end;
     errno = 0;
     uint64_t number = strtoull(digits, &end, 10);
     bool valid = *digits >= '0' && *digits <= '9' && *end == '\0' && errno == 0;
-    if (wants_power)
+    if (row->kind == UL_OPTION_POWER)
         valid = ul_size_parse(digits, &number);
-    bool is_power = (number & (number - 1)) == 0;
-    if (!valid || number < row->min || number > row->max || (wants_power && !is_power))
-        return refuse(reading,
-                      ul_arena_printf(reading->options->arena, "a %s from %llu to %llu",
-                                      wants_power ? "power of two" : "number",
-                                      (unsigned long long)row->min, (unsigned long long)row->max));
+    if (!valid || !fits_number(row, number))
+        return refuse(reading);
     memcpy(field_of(reading->options, row), &number, sizeof number);
     return UL_OK;
 }
 
 static enum ul_status read_real(const struct reading *reading)
 {
-    bool above = reading->row->kind == UL_OPTION_POSITIVE;
     char *end;
     double number = strtod(reading->value, &end);
-    bool valid = end != reading->value && *end == '\0' && isfinite(number);
-    if (!valid || number < 0 || (above && !(number > 0)))
-        return refuse(reading, above ? "a number above 0" : "a number of at least 0");
+    if (end == reading->value || *end != '\0' || !fits_real(reading->row, number))
+        return refuse(reading);
     memcpy(field_of(reading->options, reading->row), &number, sizeof number);
     return UL_OK;
 }
@@ -160,7 +246,7 @@ static enum ul_status split_pair(const struct reading *reading, struct ul_pair *
 {
     const char *equals = strrchr(reading->value, '=');
     if (equals == NULL || equals == reading->value || equals[1] == '\0')
-        return refuse(reading, "NAME=VALUE");
+        return refuse(reading);
     char *copy = ul_arena_copy_string(reading->options->arena, reading->value);
     copy[equals - reading->value] = '\0';
     *pair = (struct ul_pair){.name = copy, .value = copy + (equals - reading->value) + 1};
@@ -169,7 +255,7 @@ static enum ul_status split_pair(const struct reading *reading, struct ul_pair *
 
 static enum ul_status read_pair(const struct reading *reading)
 {
-    struct ul_pair pair;
+    struct ul_pair pair = {.name = NULL};
     UL_TRY(split_pair(reading, &pair));
     ul_pairs_add(reading->options->arena, field_of(reading->options, reading->row), pair.name,
                  pair.value);
@@ -180,21 +266,16 @@ static enum ul_status read_sizes(const struct reading *reading)
 {
     const struct ul_option *row = reading->row;
     struct ul_named_size item = {.rank = 0};
-    struct ul_pair pair;
+    struct ul_pair pair = {.name = NULL};
     UL_TRY(split_pair(reading, &pair));
     item.name = pair.name;
     for (const char *at = pair.value; *at != '\0';) {
         char *end;
         errno = 0;
-        const long long min = row->max == 1 ? 1 : 0; /* an empty tensor is said by its shape */
         long long size = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || size < min || size > UL_LIMIT_DIM ||
-            (*end != ',' && *end != '\0') || item.rank == row->max)
-            return refuse(reading, row->max == 1
-                                       ? "NAME=N, N at least 1"
-                                       : ul_arena_printf(reading->options->arena,
-                                                         "INPUT=N,N,... with at most %d sizes",
-                                                         (int)row->max));
+        if (end == at || errno != 0 || !fits_dim(row, size) || (*end != ',' && *end != '\0') ||
+            item.rank == row->max)
+            return refuse(reading);
         item.dims[item.rank++] = size;
         at = *end == ',' ? end + 1 : end;
     }
@@ -282,20 +363,6 @@ const char *ul_option_said(const struct ul_options *options, const struct ul_opt
     return options->said[index_of(options, row)];
 }
 
-static uint64_t number_of(const struct ul_options *options, const struct ul_option *row)
-{
-    uint64_t number;
-    memcpy(&number, const_field_of(options, row), sizeof number);
-    return number;
-}
-
-static unsigned word_of(const struct ul_options *options, const struct ul_option *row)
-{
-    unsigned value;
-    memcpy(&value, const_field_of(options, row), sizeof value);
-    return value;
-}
-
 uint32_t ul_option_value_count(const struct ul_options *options, const struct ul_option *row)
 {
     const void *field = const_field_of(options, row);
@@ -327,7 +394,7 @@ bool ul_option_is_set(const struct ul_options *options, const struct ul_option *
         return is_set || number_of(options, row) != 0;
     case UL_OPTION_REAL:
     case UL_OPTION_POSITIVE:
-        return is_set || *(const double *)field > 0;
+        return is_set || real_of(options, row) > 0;
     case UL_OPTION_TEXTS:
     case UL_OPTION_PAIRS:
     case UL_OPTION_SIZES:
@@ -339,18 +406,6 @@ bool ul_option_is_set(const struct ul_options *options, const struct ul_option *
 bool ul_option_is_given(const struct ul_options *options, const struct ul_option *row)
 {
     return ul_option_said(options, row) != NULL || ul_option_is_set(options, row);
-}
-
-static const char *word_text(const struct ul_options *options, const struct ul_option *row)
-{
-    unsigned value = word_of(options, row);
-    unsigned other;
-    const char *word;
-    for (uint32_t i = 0; (word = row->words(i, &other)) != NULL; i++) {
-        if (other == value)
-            return word;
-    }
-    return NULL;
 }
 
 static const char *sizes_text(struct ul_arena *arena, const struct ul_named_size *item)
@@ -383,7 +438,7 @@ const char *ul_option_value(const struct ul_options *options, const struct ul_op
         return ul_arena_printf(options->arena, "%llu", (unsigned long long)number_of(options, row));
     case UL_OPTION_REAL:
     case UL_OPTION_POSITIVE:
-        return ul_arena_printf(options->arena, "%.9g", *(const double *)field);
+        return ul_arena_printf(options->arena, "%.9g", real_of(options, row));
     case UL_OPTION_TEXTS:
         return ((const struct ul_texts *)field)->items[index];
     case UL_OPTION_PAIRS: {
@@ -394,4 +449,82 @@ const char *ul_option_value(const struct ul_options *options, const struct ul_op
         return sizes_text(options->arena, &((const struct ul_named_sizes *)field)->items[index]);
     }
     return NULL;
+}
+
+/* ---- fields that a caller assigned ---- */
+
+static bool fits_sizes(const struct ul_option *row, const struct ul_named_size *item)
+{
+    bool fits = item->name != NULL && item->rank >= 1 && item->rank <= row->max;
+    for (uint32_t d = 0; fits && d < item->rank; d++)
+        fits = fits_dim(row, item->dims[d]);
+    return fits;
+}
+
+static bool fits_item(const struct ul_option *row, const void *field, uint32_t index)
+{
+    if (row->kind == UL_OPTION_TEXTS) {
+        const struct ul_texts *list = field;
+        return list->items != NULL && list->items[index] != NULL;
+    }
+    if (row->kind == UL_OPTION_PAIRS) {
+        const struct ul_pairs *list = field;
+        return list->items != NULL && list->items[index].name != NULL &&
+               list->items[index].value != NULL;
+    }
+    const struct ul_named_sizes *list = field;
+    return list->items != NULL && fits_sizes(row, &list->items[index]);
+}
+
+static bool fits_list(const struct ul_options *options, const struct ul_option *row)
+{
+    uint32_t count = ul_option_value_count(options, row);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!fits_item(row, const_field_of(options, row), i))
+            return false;
+    }
+    return true;
+}
+
+/* NULL where the row takes what the field holds, else that for a message. */
+static const char *misfit(const struct ul_options *options, const struct ul_option *row)
+{
+    struct ul_arena *arena = options->arena;
+    switch (row->kind) {
+    case UL_OPTION_FLAG:
+    case UL_OPTION_TEXT:
+    case UL_OPTION_INPUT:
+    case UL_OPTION_RESULT:
+        return NULL;
+    case UL_OPTION_WORD:
+        return word_text(options, row) != NULL
+                   ? NULL
+                   : ul_arena_printf(arena, " %u", word_of(options, row));
+    case UL_OPTION_SIZE:
+    case UL_OPTION_NUMBER:
+    case UL_OPTION_POWER:
+        return number_of(options, row) == 0 || fits_number(row, number_of(options, row))
+                   ? NULL
+                   : ul_arena_printf(arena, " %llu", (unsigned long long)number_of(options, row));
+    case UL_OPTION_REAL:
+    case UL_OPTION_POSITIVE:
+        return real_of(options, row) == 0 || fits_real(row, real_of(options, row))
+                   ? NULL
+                   : ul_arena_printf(arena, " %g", real_of(options, row));
+    case UL_OPTION_TEXTS:
+    case UL_OPTION_PAIRS:
+    case UL_OPTION_SIZES:
+        return fits_list(options, row) ? NULL : "";
+    }
+    return NULL;
+}
+
+enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
+                               struct ul_diag *diag)
+{
+    const char *value = misfit(options, row);
+    if (value == NULL)
+        return UL_OK;
+    return ul_diag_set(diag, UL_USAGE, "--%s%s: expected %s", row->name, value,
+                       expected_of(options->arena, row));
 }

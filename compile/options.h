@@ -6,7 +6,8 @@
  * also marks what a plan says, since a zero may be meant.
  * Ownership: lists and texts live in the arena of the options.
  * Units: sizes in bytes, times in seconds.
- * Failure: a value that a row does not take is UL_USAGE with the option and what it expects.
+ * Failure: a value that a row does not take, said or assigned, is UL_USAGE with the option and what
+ * it expects.
  */
 #ifndef UL_OPTIONS_H
 #define UL_OPTIONS_H
@@ -150,6 +151,9 @@ enum ul_status ul_option_set(struct ul_options *options, const struct ul_option 
 /* The same of what a plan says: the caller said nothing. */
 enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
                                  const char *value, struct ul_diag *diag) UL_MUST_CHECK;
+/* UL_USAGE where its field holds what the row does not take; a field may be assigned by hand. */
+enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
+                               struct ul_diag *diag) UL_MUST_CHECK;
 /* What the caller said of the option of that field, or NULL. */
 const char *ul_option_said(const struct ul_options *options, const struct ul_option *row);
 /* Whether it has a value other than the default, or one that was set. */

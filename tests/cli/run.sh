@@ -56,7 +56,7 @@ expect 1 'power of two' "$ullage" plan "$digits" --dim N=1 --align 3
 expect 1 'power of two from 8' "$ullage" plan "$digits" --dim N=1 --align 4
 expect 0 'needs' "$ullage" plan "$digits" --dim N=1 --align 8
 expect 1 'expected best, file, greedy' "$ullage" plan "$digits" --order alphabetical
-expect 1 'NAME=VALUE' "$ullage" plan "$digits" --dim N
+expect 1 'NAME=N' "$ullage" plan "$digits" --dim N
 expect 1 'no pass' "$ullage" plan "$digits" --dim N=1 --no-pass frobnicate
 expect 3 'target' "$ullage" plan "$digits" --dim N=1 --target abacus
 

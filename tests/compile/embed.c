@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "compile/compile.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,64 @@ static void check_error(const char *model, const char *option, const char *value
     ul_compile_done(&compile);
 }
 
+/* Fields that were assigned are held against their rows like what was said, one after the other. */
+static void check_fields(const char *model)
+{
+    const struct ul_option *rows = ul_compile_option_table.rows;
+    static const char *const numbers[] = {"a power of two from 8", "a number above 0",
+                                          "a number above 0", "a number from 1 to 1024"};
+    struct ul_compile compile;
+    struct heard heard;
+    for (uint32_t i = 0; i < ul_compile_option_table.count; i++) {
+        if (rows[i].kind != UL_OPTION_WORD)
+            continue;
+        begin(&compile, &heard);
+        unsigned value = 99;
+        memcpy((char *)&compile.options + rows[i].offset, &value, sizeof value);
+        CHECK(plan(&compile, model, 0) == UL_USAGE);
+        CHECK(strstr(compile.diag.text, rows[i].name) != NULL);
+        CHECK(strstr(compile.diag.text, "99: expected ") != NULL);
+        ul_compile_done(&compile);
+    }
+    for (int i = 0; i < 4; i++) {
+        begin(&compile, &heard);
+        struct ul_compile_options *options = &compile.options;
+        options->align_bytes = i == 0 ? 24 : 0;
+        options->time_limit_seconds = i == 1 ? -1 : i == 2 ? (double)NAN : 0;
+        options->thread_count = i == 3 ? 100000 : 0;
+        CHECK(plan(&compile, model, 0) == UL_USAGE);
+        CHECK(strstr(compile.diag.text, numbers[i]) != NULL);
+        ul_compile_done(&compile);
+    }
+}
+
+/* So are the items of lists. */
+static void check_lists(const char *model)
+{
+    struct ul_named_size sizes[] = {{.name = "N", .rank = 1, .dims = {-1}},
+                                    {.name = "N", .rank = UL_LIMIT_RANK + 1, .dims = {1}},
+                                    {.name = NULL, .rank = 1, .dims = {1}}};
+    const char *texts[] = {NULL};
+    struct ul_pair pair = {.name = "a", .value = NULL};
+    struct ul_compile compile;
+    struct heard heard;
+    for (int i = 0; i < 6; i++) {
+        begin(&compile, &heard);
+        if (i < 3)
+            compile.options.dims = (struct ul_named_sizes){.count = 1, .items = &sizes[i]};
+        else if (i == 3)
+            compile.options.no_passes = (struct ul_texts){.count = 1, .items = texts};
+        else
+            compile.options.donations =
+                (struct ul_pairs){.count = 1, .items = i == 4 ? &pair : NULL};
+        CHECK(plan(&compile, model, 0) == UL_USAGE);
+        CHECK(strstr(compile.diag.text, i < 3    ? "--dim"
+                                        : i == 3 ? "--no-pass"
+                                                 : "--donate") != NULL);
+        ul_compile_done(&compile);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct ul_arena arena;
@@ -150,6 +209,8 @@ int main(int argc, char **argv)
 
     find_budgets(argv[1], &smallest_bytes, &free_bytes);
     compile_twice(argv[1], smallest_bytes);
+    check_fields(argv[1]);
+    check_lists(argv[1]);
     check_error("missing.onnx", NULL, NULL, UL_IO, "missing.onnx: cannot open");
     check_error(argv[1], "frobnicate", "1", UL_USAGE, "--frobnicate");
     check_error(argv[1], "budget", "12parsecs", UL_USAGE, "expected a size");

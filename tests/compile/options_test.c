@@ -118,7 +118,7 @@ int main(void)
     check_refusal("time-limit", "nan", "expected a number above 0");
     check_refusal("conv", "fast", "expected best, direct or winograd");
     check_refusal("conv", "\033[2J", "--conv \"\\x");
-    check_refusal("dim", "N", "expected NAME=VALUE");
+    check_refusal("dim", "N", "expected NAME=N");
     check_refusal("dim", "N=1,2", "expected NAME=N");
     check_refusal("shape", "x=1,1,1,1,1,1,1,1,1", "at most 8 sizes");
     check_refusal("const", "x=", "expected NAME=VALUE");
