@@ -161,7 +161,6 @@ struct ul_staging {
     const char *directory; /* the place */
     const char *path;      /* where to write */
     bool exists;           /* the place did before */
-    bool is_held;          /* stops waited before */
     /* Set by the caller: a file of this name is of an earlier result, and goes if the new one has
      * none of that name. */
     bool (*is_own)(const char *name);
@@ -170,7 +169,9 @@ enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
                                 struct ul_staging *staging, struct ul_diag *diag) UL_MUST_CHECK;
 enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *staging,
                               enum ul_status status, struct ul_diag *diag) UL_MUST_CHECK;
-/* A fresh folder below TMPDIR. From here to ul_temporary_remove a stop waits. */
+/* A fresh folder below TMPDIR. From here to ul_temporary_remove, which the same thread calls, stops
+ * wait: SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE. With the last folder of a thread its mask of
+ * signals is again what it was before the first. */
 enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
                                  struct ul_diag *diag) UL_MUST_CHECK;
 void ul_temporary_remove(const char *directory);

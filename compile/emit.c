@@ -107,7 +107,7 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
 }
 
 /* "RUNTIME=libul_runtime.a" where the runtime was compiled when ullage was, or NULL. Another C
- * compiler than the default one compiles it for itself. */
+ * compiler than the default one compiles it for itself, and so it is with another runtime. */
 static const char *runtime_library(struct ul_compile *compile)
 {
     const char *installed = ul_compile_installed_directory(&compile->keep);
@@ -115,7 +115,8 @@ static const char *runtime_library(struct ul_compile *compile)
 #ifdef ULLAGE_BUILT_RUNTIME
     library = ULLAGE_BUILT_RUNTIME;
 #endif
-    if (compile->options.cc != NULL || getenv("CC") != NULL || getenv("ULLAGE_RUNTIME") != NULL)
+    if (compile->options.cc != NULL || compile->options.runtime_dir != NULL ||
+        getenv("CC") != NULL || getenv("ULLAGE_RUNTIME") != NULL)
         return NULL;
     if (installed != NULL)
         library = ul_arena_printf(&compile->keep, "%s/libul_runtime.a", installed);

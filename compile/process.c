@@ -25,24 +25,30 @@ static void stop_signals(sigset_t *signals)
     }
 }
 
-/* From here on a Ctrl-C waits, and so does the end by a pipe that nobody reads. Whether they
- * waited before. */
-static bool hold_stops(void)
-{
-    sigset_t stops, before;
-    stop_signals(&stops);
-    sigaddset(&stops, SIGPIPE);
-    sigprocmask(SIG_BLOCK, &stops, &before);
-    return sigismember(&before, SIGPIPE) == 1;
-}
+/* How many folders of this thread are on their way, and what waited before the first of them: the
+ * mask of signals is the thread's too. */
+static _Thread_local struct {
+    uint32_t count;
+    sigset_t before;
+} held;
 
-/* A stop that waited ends the program now. */
-static void release_stops(void)
+/* From here on a Ctrl-C waits, and so does the end by a pipe that nobody reads. */
+static void hold_stops(void)
 {
     sigset_t stops;
     stop_signals(&stops);
     sigaddset(&stops, SIGPIPE);
-    sigprocmask(SIG_UNBLOCK, &stops, NULL);
+    if (held.count++ == 0)
+        pthread_sigmask(SIG_BLOCK, &stops, &held.before);
+}
+
+/* With the last of the folders all is as it was: a stop that waited ends the program now, unless
+ * whoever called let it wait before. */
+static void release_stops(void)
+{
+    UL_ASSERT(held.count > 0);
+    if (--held.count == 0)
+        pthread_sigmask(SIG_SETMASK, &held.before, NULL);
 }
 
 enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
@@ -54,7 +60,7 @@ enum ul_status ul_temporary_make(struct ul_arena *arena, const char **directory,
     if (mkdtemp(path) == NULL)
         return ul_diag_set(diag, UL_IO, "%s: cannot make a temporary folder: %s", path,
                            strerror(errno));
-    (void)hold_stops(); /* a child that runs gets them at once */
+    hold_stops(); /* a child that runs gets them at once */
     *directory = path;
     return UL_OK;
 }
@@ -90,14 +96,13 @@ enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
     bool exists = stat(staging->directory, &info) == 0;
     char *path =
         ul_arena_printf(arena, exists ? "%s/.ullage.XXXXXX" : "%s.XXXXXX", staging->directory);
-    staging->is_held = hold_stops();
+    hold_stops();
     staging->exists = exists;
     staging->path = path;
     if (mkdtemp(path) != NULL)
         return UL_OK;
     ul_diag_set(diag, UL_IO, "%s: cannot write the folder: %s", directory, strerror(errno));
-    if (!staging->is_held)
-        release_stops();
+    release_stops();
     return UL_IO;
 }
 
@@ -155,8 +160,7 @@ enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *s
                              strerror(errno));
     if (status != UL_OK || staging->exists)
         ul_tree_remove(staging->path);
-    if (!staging->is_held)
-        release_stops();
+    release_stops();
     return status;
 }
 
@@ -178,7 +182,7 @@ static void become(const char *const *argv, const char *capture, const sigset_t 
         dup2(file, STDOUT_FILENO);
         dup2(file, STDERR_FILENO);
     }
-    sigprocmask(SIG_UNBLOCK, blocked, NULL);
+    pthread_sigmask(SIG_UNBLOCK, blocked, NULL);
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     fprintf(stderr, "ullage: error: cannot run %s: %s\n", argv[0], strerror(errno));
     _exit(127);
@@ -215,7 +219,7 @@ int ul_process_run(const char *const *argv, const char *capture)
     sigaddset(&blocked, SIGPIPE);
     sigaction(SIGCHLD, &handler, &handler_before);
     fflush(NULL);
-    sigprocmask(SIG_BLOCK, &awaited, &before);
+    pthread_sigmask(SIG_BLOCK, &awaited, &before);
     int code = -1;
     int stop = 0;
     pid_t child = fork();
@@ -230,6 +234,6 @@ int ul_process_run(const char *const *argv, const char *capture)
         code = -1;
         raise(stop); /* waits until nothing is left to be cleaned up */
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
 }

@@ -4,10 +4,11 @@
  *
  * usage: compile_embed MODEL.onnx FOLDER     FOLDER is made anew
  */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include "compile/compile.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,51 @@ static void compile_twice(const char *model, uint64_t budget_bytes)
     CHECK(ul_process_run(argv, "printed") == 0);
 }
 
+/* What the host waits with before two temporary folders, it waits with after them. */
+static void check_signals(void)
+{
+    struct ul_arena arena;
+    struct ul_diag diag = {.status = UL_OK};
+    const char *folders[2];
+    sigset_t own;
+    sigset_t now;
+    sigset_t before;
+    sigemptyset(&own);
+    sigaddset(&own, SIGTERM);
+    CHECK(pthread_sigmask(SIG_BLOCK, &own, &before) == 0);
+    ul_arena_init(&arena);
+    CHECK(ul_temporary_make(&arena, &folders[0], &diag) == UL_OK);
+    CHECK(ul_temporary_make(&arena, &folders[1], &diag) == UL_OK);
+    ul_temporary_remove(folders[0]);
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &now) == 0);
+    CHECK(sigismember(&now, SIGINT) == 1 && sigismember(&now, SIGTERM) == 1);
+    ul_temporary_remove(folders[1]);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, &now) == 0);
+    CHECK(sigismember(&now, SIGINT) == 0 && sigismember(&now, SIGPIPE) == 0);
+    CHECK(sigismember(&now, SIGTERM) == 1);
+    ul_arena_done(&arena);
+}
+
+/* A runtime of the caller's own is what programs are made of. */
+static void check_runtime(const char *model)
+{
+    struct ul_compile compile;
+    struct heard heard;
+    const char *const copy[] = {"cp", "-r", ULLAGE_SOURCE_DIR "/runtime", "runtime", NULL};
+    const char *const change[] = {
+        "sh", "-c",
+        "echo 'const char ul_mark[] = \"a runtime of its own\";' >>runtime/host/ul_main.c", NULL};
+    const char *const find[] = {"grep", "-q", "a runtime of its own", "changed", NULL};
+    CHECK(ul_process_run(copy, NULL) == 0 && ul_process_run(change, NULL) == 0);
+    begin(&compile, &heard);
+    compile.options.runtime_dir = "runtime";
+    CHECK(plan(&compile, model, 0) == UL_OK);
+    CHECK(ul_compile_emit(&compile, "third") == UL_OK);
+    CHECK(ul_compile_make(&compile, "third", "changed") == UL_OK);
+    CHECK(ul_process_run(find, NULL) == 0);
+    ul_compile_done(&compile);
+}
+
 /* The status and a word of the text; nothing else happens. */
 static void check_error(const char *model, const char *option, const char *value,
                         enum ul_status wanted, const char *word)
@@ -209,6 +255,8 @@ int main(int argc, char **argv)
 
     find_budgets(argv[1], &smallest_bytes, &free_bytes);
     compile_twice(argv[1], smallest_bytes);
+    check_signals();
+    check_runtime(argv[1]);
     check_fields(argv[1]);
     check_lists(argv[1]);
     check_error("missing.onnx", NULL, NULL, UL_IO, "missing.onnx: cannot open");
