@@ -25,7 +25,7 @@ if(NOT ULLAGE_ONNX_PROTO)
                       "set ULLAGE_ONNX_PROTO to an onnx.proto")
 endif()
 
-set(onnx_schema_dir ${CMAKE_BINARY_DIR}/onnx_schema)
+set(onnx_schema_dir ${PROJECT_BINARY_DIR}/onnx_schema)
 file(MAKE_DIRECTORY ${onnx_schema_dir})
 add_custom_command(
   OUTPUT ${onnx_schema_dir}/onnx.pb-c.c ${onnx_schema_dir}/onnx.pb-c.h

@@ -124,7 +124,8 @@ enum ul_status ul_compile_emit(struct ul_compile *compile, const char *directory
  * process's own do. */
 enum ul_status ul_compile_make(struct ul_compile *compile, const char *directory,
                                const char *output) UL_MUST_CHECK;
-/* The folder of data that is installed beside the program, or NULL. */
+/* The folder of installed data: beside the program or, where the source is gone, where it was to be
+ * installed. NULL: the source is what there is. */
 const char *ul_compile_installed_directory(struct ul_arena *arena);
 
 /* fit.c: finds the target, the default where none is named; UL_USAGE when an option was said that

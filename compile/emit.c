@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The folder of installed data beside the program, or NULL. */
-const char *ul_compile_installed_directory(struct ul_arena *arena)
+/* Beside the program, or NULL. */
+static const char *data_beside(struct ul_arena *arena)
 {
     char *self = ul_arena_alloc(arena, PATH_MAX);
     ssize_t length = readlink("/proc/self/exe", self, PATH_MAX - 1);
@@ -22,12 +22,20 @@ const char *ul_compile_installed_directory(struct ul_arena *arena)
     return access(installed, R_OK) == 0 ? installed : NULL;
 }
 
+const char *ul_compile_installed_directory(struct ul_arena *arena)
+{
+    const char *beside = data_beside(arena);
+    if (beside != NULL)
+        return beside;
+    return access(ULLAGE_SOURCE_DIR, R_OK) == 0 ? NULL : ULLAGE_DATA_DIR;
+}
+
 static const char *runtime_directory(struct ul_compile *compile)
 {
-    if (compile->options.runtime_dir != NULL)
-        return compile->options.runtime_dir;
     const char *set = getenv("ULLAGE_RUNTIME");
     const char *installed = ul_compile_installed_directory(&compile->keep);
+    if (compile->options.runtime_dir != NULL)
+        return compile->options.runtime_dir;
     if (set != NULL)
         return set;
     if (installed != NULL)
