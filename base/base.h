@@ -136,6 +136,8 @@ struct ul_text {
 
 /* "12.3 MiB" into the arena. */
 const char *ul_size_format(struct ul_arena *arena, uint64_t bytes);
+/* What a noun ends with behind that number: "" or "s". */
+const char *ul_plural(uint64_t count);
 
 void ul_text_init(struct ul_text *text, struct ul_arena *arena);
 void ul_text_put(struct ul_text *text, const char *string);

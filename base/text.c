@@ -160,3 +160,8 @@ const char *ul_size_format(struct ul_arena *arena, uint64_t bytes)
         return ul_arena_printf(arena, "%.2f MiB", (double)bytes / (1024.0 * 1024.0));
     return ul_arena_printf(arena, "%.2f GiB", (double)bytes / (1024.0 * 1024.0 * 1024.0));
 }
+
+const char *ul_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}

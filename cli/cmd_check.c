@@ -40,8 +40,10 @@ static enum ul_status check(struct ul_cli_job *job)
                            "give a model and a plan: ullage check MODEL.onnx PLAN.json");
     UL_TRY(ul_cli_read_problem(job, job->files.items[0], &problem));
     UL_TRY(problem != NULL ? read_plan(job, problem) : check_model(job));
-    printf("ok: %u steps, %u live ranges, %llu bytes\n", compile->plan.position_count,
-           compile->plan.range_count, (unsigned long long)compile->plan.reserved_bytes[0]);
+    printf("ok: %u step%s, %u live range%s, %llu bytes\n", compile->plan.position_count,
+           ul_plural(compile->plan.position_count), compile->plan.range_count,
+           ul_plural(compile->plan.range_count),
+           (unsigned long long)compile->plan.reserved_bytes[0]);
     return UL_OK;
 }
 

@@ -58,10 +58,11 @@ static enum ul_status compile(struct ul_cli_job *job)
     UL_TRY(ul_compile_require_fit(&job->compile));
     UL_TRY(build_program(job));
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
-    fprintf(stderr, "%s: reserves %s = %llu bytes, %u steps, %u kernels\n",
+    fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s\n",
             options->output != NULL ? options->output : options->emit,
             ul_size_format(&job->compile.keep, reserved), (unsigned long long)reserved,
-            job->compile.plan.position_count, job->compile.program->kernel_count);
+            job->compile.plan.position_count, ul_plural(job->compile.plan.position_count),
+            job->compile.program->kernel_count, ul_plural(job->compile.program->kernel_count));
     return UL_OK;
 }
 

@@ -26,8 +26,8 @@ static void print_summary(const struct ul_pack_result *result, const struct ul_p
                      ? 0.0
                      : (double)(result->arena_bytes - result->lower_bound_bytes) /
                            (double)result->lower_bound_bytes;
-    printf("arena        %llu bytes (%u buffers)\n", (unsigned long long)result->arena_bytes,
-           table->count);
+    printf("arena        %llu bytes (%u buffer%s)\n", (unsigned long long)result->arena_bytes,
+           table->count, ul_plural(table->count));
     printf("lower bound  %llu bytes (gap %.4f %%, %s)\n",
            (unsigned long long)result->lower_bound_bytes, gap * 100.0,
            result->optimal ? "proven optimal" : "not proven");

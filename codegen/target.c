@@ -63,12 +63,17 @@ static const struct ul_target_compiler nvcc = {.option = "nvcc",
                                                .name = "nvcc",
                                                .toolkit = "the CUDA Toolkit"};
 
+static const char *const plain_rooms[] = {"lib", "host", NULL};
+static const char *const cpu_rooms[] = {"lib", "host", "cpu", NULL};
+static const char *const cuda_rooms[] = {"lib", "host", "cuda", NULL};
+
 static const struct ul_target targets[] = {
     {.traits = {.name = "c",
                 .summary = "portable C99, no library",
                 .profile = UL_PROFILE_DEFAULT,
                 .has_rom = true},
      .compiler = &cc,
+     .runtime_rooms = plain_rooms,
      .print = print_c,
      .print_schedule = print_schedule_c,
      .sum_orders = orders_c,
@@ -80,6 +85,7 @@ static const struct ul_target targets[] = {
                 .has_rom = true,
                 .channels_last = true},
      .compiler = &cc,
+     .runtime_rooms = cpu_rooms,
      .open_library = ul_dnnl_open_library,
      .print = print_c,
      .print_schedule = print_schedule_c,
@@ -98,6 +104,7 @@ static const struct ul_target targets[] = {
                 .spread_products = 32768,
                 .sorts_batches = true},
      .compiler = &nvcc,
+     .runtime_rooms = cuda_rooms,
      .open_library = ul_cuda_open_library,
      .print = print_cuda,
      .print_schedule = print_schedule_cuda,

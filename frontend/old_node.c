@@ -149,13 +149,13 @@ static enum ul_status check_arity(const struct ul_old_node *node, const struct u
     struct ul_builder *builder = node->builder;
     const char *name = ul_builder_describe(builder, node->name, node->op);
     if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)
-        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u inputs given, %u to %u expected",
-                           name, (unsigned)node->input_count, (unsigned)row->min_inputs,
-                           (unsigned)row->max_inputs);
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u input%s given, %u to %u expected",
+                           name, (unsigned)node->input_count, ul_plural(node->input_count),
+                           (unsigned)row->min_inputs, (unsigned)row->max_inputs);
     if (node->output_count < row->min_outputs || node->output_count > row->max_outputs)
-        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u outputs given, %u to %u expected",
-                           name, (unsigned)node->output_count, (unsigned)row->min_outputs,
-                           (unsigned)row->max_outputs);
+        return ul_diag_set(builder->diag, UL_INVALID, "%s: %u output%s given, %u to %u expected",
+                           name, (unsigned)node->output_count, ul_plural(node->output_count),
+                           (unsigned)row->min_outputs, (unsigned)row->max_outputs);
     for (uint32_t i = 0; i < row->min_inputs; i++) {
         if (node->inputs[i] == UL_NONE)
             return ul_diag_set(builder->diag, UL_INVALID, "%s: input %u is required", name,

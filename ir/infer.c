@@ -187,13 +187,13 @@ static enum ul_status check_arity(const struct ul_infer *infer, const struct ul_
 {
     const struct ul_node *node = infer->node;
     if (node->input_count < row->min_inputs || node->input_count > row->max_inputs)
-        return ul_infer_invalid(infer, "%u inputs given, %u to %u expected",
-                                (unsigned)node->input_count, (unsigned)row->min_inputs,
-                                (unsigned)row->max_inputs);
+        return ul_infer_invalid(infer, "%u input%s given, %u to %u expected",
+                                (unsigned)node->input_count, ul_plural(node->input_count),
+                                (unsigned)row->min_inputs, (unsigned)row->max_inputs);
     if (node->output_count < row->min_outputs || node->output_count > row->max_outputs)
-        return ul_infer_invalid(infer, "%u outputs asked for, %u to %u expected",
-                                (unsigned)node->output_count, (unsigned)row->min_outputs,
-                                (unsigned)row->max_outputs);
+        return ul_infer_invalid(infer, "%u output%s asked for, %u to %u expected",
+                                (unsigned)node->output_count, ul_plural(node->output_count),
+                                (unsigned)row->min_outputs, (unsigned)row->max_outputs);
     for (uint32_t i = 0; i < row->min_inputs; i++) {
         if (node->inputs[i] == UL_NONE)
             return ul_infer_invalid(infer, "input %u is required", (unsigned)i);

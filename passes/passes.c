@@ -96,6 +96,16 @@ static bool is_named(const char *option, const struct ul_pass_info *info)
     return option != NULL && strcmp(option, info->name) == 0;
 }
 
+/* A pass that runs more than once has a row for each. */
+static bool is_listed_before(uint32_t row)
+{
+    for (uint32_t i = 0; i < row; i++) {
+        if (strcmp(rows[i].info.name, rows[row].info.name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static enum ul_status check_name(const char *name, bool disables, struct ul_arena *scratch,
                                  struct ul_diag *diag)
 {
@@ -109,7 +119,7 @@ static enum ul_status check_name(const char *name, bool disables, struct ul_aren
                 return ul_diag_set(diag, UL_USAGE, "the pass %s cannot be switched off", name);
             return UL_OK;
         }
-        if (strstr(names.data, rows[i].info.name) == NULL)
+        if (!is_listed_before(i))
             ul_text_printf(&names, "%s%s", i == 0 ? "" : ", ", rows[i].info.name);
     }
     return ul_diag_set(diag, UL_USAGE, "there is no pass %s%s; there are %s",

@@ -272,7 +272,7 @@ static void put_runner(struct ul_emitter *emitter)
 }
 
 /* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
-static bool takes_file(const struct ul_emitter *emitter, const char *room, const char *name)
+static bool takes_file(const struct ul_emitter *emitter, const char *name)
 {
     const struct ul_program *program = emitter->program;
     bool winograd = ul_program_has_winograd(program);
@@ -282,7 +282,7 @@ static bool takes_file(const struct ul_emitter *emitter, const char *room, const
         return winograd;
     if (strcmp(name, "ul_posts.c") == 0)
         return winograd || ul_emit_has_tails(emitter);
-    return strcmp(room, "cuda") != 0;
+    return true;
 }
 
 enum ul_status ul_emit_c(struct ul_arena *arena, const struct ul_program *program,

@@ -313,7 +313,7 @@ static void put_runner(struct ul_emitter *emitter)
     ul_text_put(emitter->text, "    .device = &device,\n");
 }
 
-static bool takes_file(const struct ul_emitter *emitter, const char *room, const char *name)
+static bool takes_file(const struct ul_emitter *emitter, const char *name)
 {
     const struct ul_program *program = emitter->program;
     if (strncmp(name, "ul_cublas", 9) == 0)
@@ -322,8 +322,7 @@ static bool takes_file(const struct ul_emitter *emitter, const char *room, const
         return ul_emit_cuda_uses_library(program, true);
     if (strncmp(name, "ul_cuda_library", 15) == 0)
         return program->call_count > 0;
-    return strcmp(room, "cpu") != 0 && strcmp(name, "ul_contract.h") != 0 &&
-           strcmp(name, "ul_dnnl_desc.h") != 0;
+    return strcmp(name, "ul_contract.h") != 0 && strcmp(name, "ul_dnnl_desc.h") != 0;
 }
 
 enum ul_status ul_emit_cuda(struct ul_arena *arena, const struct ul_program *program,

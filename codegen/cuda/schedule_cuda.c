@@ -160,7 +160,8 @@ static void put_team(const struct schedule *schedule)
         ul_text_printf(schedule->text, "; a team of %" PRId64 " threads an item%s", phase->team,
                        phase->is_loose ? " without barriers" : "");
     if (phase->items.count > 0) {
-        ul_text_printf(schedule->text, ", %" PRId64 " items of", phase->items.total);
+        ul_text_printf(schedule->text, ", %" PRId64 " item%s of", phase->items.total,
+                       ul_plural((uint64_t)phase->items.total));
         put_loops(schedule, phase->items.loops, phase->items.count);
         put_vector(schedule, &phase->items);
     }
@@ -172,8 +173,9 @@ static void put_phase(struct schedule *schedule, const struct ul_grid *grid, uin
     const struct ul_kernel_notes notes = {.put = put_note, .context = schedule};
     struct ul_text *text = schedule->text;
     UL_ASSERT(phase->team >= 1 && phase->items.vector >= 1);
-    ul_text_printf(text, "  phase %u: %" PRId64 " blocks of %u threads", (unsigned)number,
-                   phase->block_count, (unsigned)phase->block_threads);
+    ul_text_printf(text, "  phase %u: %" PRId64 " block%s of %u thread%s", (unsigned)number,
+                   phase->block_count, ul_plural((uint64_t)phase->block_count),
+                   (unsigned)phase->block_threads, ul_plural(phase->block_threads));
     if (phase->joined_count == 0)
         ul_text_printf(text, ", from %" PRId64 " on of the launch before", phase->first_block);
     if (phase->host_count > 0) {

@@ -1,6 +1,7 @@
 /* The files of an emitted folder that are not generated text: weights and the runtime. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/emit/emit_internal.h"
+#include "codegen/program/target.h"
 
 #include "ir/view.h"
 #include "runtime/lib/ul_hash.h"
@@ -253,7 +254,7 @@ static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, co
     enum ul_status status = UL_OK;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        if (status == UL_OK && emitter->language->takes_file(emitter, room, name))
+        if (status == UL_OK && emitter->language->takes_file(emitter, name))
             status = copy_file(emitter, from, name, directory);
         free(entries[i]);
     }
@@ -263,8 +264,8 @@ static enum ul_status copy_room(struct ul_emitter *emitter, const char *room, co
 
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory)
 {
-    static const char *const rooms[] = {"lib", "host", "cpu", "cuda"};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
+    const char *const *rooms = emitter->program->options.target->runtime_rooms;
+    for (uint32_t i = 0; rooms[i] != NULL; i++)
         UL_TRY(copy_room(emitter, rooms[i], directory));
     return UL_OK;
 }

@@ -38,8 +38,10 @@ struct ul_emit_language {
     void (*put_libraries)(struct ul_emitter *emitter);
     /* Of the constant description, what runs the program: fields of struct ul_model. */
     void (*put_runner)(struct ul_emitter *emitter);
-    /* Whether the program is made of a file of the runtime, by its room and name. */
-    bool (*takes_file)(const struct ul_emitter *emitter, const char *room, const char *name);
+    /* Whether the program is made of this file of the runtime, which is in one of the target's
+     * rooms.
+     */
+    bool (*takes_file)(const struct ul_emitter *emitter, const char *name);
 };
 
 struct ul_emitter {

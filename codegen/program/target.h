@@ -28,6 +28,8 @@ struct ul_target_compiler {
 struct ul_target {
     struct ul_target_traits traits;
     const struct ul_target_compiler *compiler;
+    /* Folders of runtime/ that its programs are made of; NULL behind the last. */
+    const char *const *runtime_rooms;
     /* Its numerical library, for what the options say of the machine; NULL: it has none. */
     enum ul_status (*open_library)(struct ul_arena *arena, const struct ul_program_options *options,
                                    const struct ul_target_library **library, struct ul_diag *diag);

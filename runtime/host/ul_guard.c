@@ -391,9 +391,9 @@ static int judge(const struct ul_session *s, const struct guard *guard)
                         "live value",
                         step_text(guard, verdict.read_step, step));
     if (json == NULL || strcmp(json, "-") != 0)
-        printf("guard: ran %zu steps over each of two fill patterns; none reads or writes outside "
+        printf("guard: ran %zu step%s over each of two fill patterns; none reads or writes outside "
                "of its values\n",
-               guard->traces[0].count);
+               guard->traces[0].count, guard->traces[0].count == 1 ? "" : "s");
     return UL_EXIT_OK;
 }
 

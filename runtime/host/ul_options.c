@@ -97,14 +97,41 @@ static bool is_known(const struct ul_session *s, const struct row *row)
     return true;
 }
 
-static void help_tensors(FILE *out, const char *title, const struct ul_rt_tensor *tensors,
-                         uint32_t count)
+/* Words to the right of what is explained, in lines of at most 80 columns. */
+static void help_words(FILE *out, const char *text)
+{
+    enum { INDENT = 26, COLUMNS = 80 };
+    int column = INDENT;
+    while (*text != '\0') {
+        int size = (int)strcspn(text, " ");
+        if (column > INDENT && column + 1 + size > COLUMNS) {
+            fprintf(out, "\n%*s", INDENT, "");
+            column = INDENT;
+        } else if (column > INDENT) {
+            column += fprintf(out, " ");
+        }
+        column += fprintf(out, "%.*s", size, text);
+        text += size + (text[size] == ' ');
+    }
+    fprintf(out, "\n");
+}
+
+static void help_tensors(const struct ul_session *s, FILE *out, const char *title,
+                         const struct ul_rt_tensor *tensors, uint32_t count)
 {
     char shown[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
     fprintf(out, "\n%s:\n", title);
-    for (uint32_t i = 0; i < count; i++)
-        fprintf(out, "  %-24s  %s\n", ul_shown(shown, tensors[i].name),
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t donated = tensors[i].donated;
+        fprintf(out, "  %-24s  %s", ul_shown(shown, tensors[i].name),
                 ul_shape_text(shape, tensors[i].type, tensors[i].rank, tensors[i].dims));
+        if (donated == UL_DONATED_WEIGHT)
+            fprintf(out, ", overwrites a weight");
+        else if (donated != 0 && tensors == s->model->inputs)
+            fprintf(out, ", state: becomes %s with each run",
+                    ul_shown(shown, s->model->outputs[donated - 1].name));
+        fprintf(out, "\n");
+    }
 }
 
 void ul_options_help(const struct ul_session *s, FILE *out)
@@ -119,12 +146,13 @@ void ul_options_help(const struct ul_session *s, FILE *out)
             continue;
         snprintf(shown, sizeof shown, "%s %s", rows[i].name,
                  rows[i].value != NULL ? rows[i].value : "");
-        fprintf(out, "  %-22s  %s\n", shown, rows[i].help);
+        fprintf(out, "  %-22s  ", shown);
+        help_words(out, rows[i].help);
     }
-    help_tensors(out, "Inputs", s->model->inputs, s->model->input_count);
-    help_tensors(out, "Outputs", s->model->outputs, s->model->output_count);
-    fputs("\nExit codes: 0 ok, 1 usage, 2 invalid file or data, 3 unsupported, 4 does not fit,\n"
-          "5 input or output failed, 6 verification failed, 70 internal error.\n",
+    help_tensors(s, out, "Inputs", s->model->inputs, s->model->input_count);
+    help_tensors(s, out, "Outputs", s->model->outputs, s->model->output_count);
+    fputs("\nExit codes: 0 ok, 1 usage, 2 invalid file or data, 3 unsupported, 4 does not\n"
+          "fit, 5 input or output failed, 6 verification failed, 70 internal error.\n",
           out);
 }
 

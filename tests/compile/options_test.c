@@ -25,6 +25,9 @@ static void check_facts(const struct ul_option *row)
     CHECK((row->kind == UL_OPTION_WORD) == (row->words != NULL), row);
     CHECK(row->help != NULL && strlen(row->help) > 0 && row->help[strlen(row->help) - 1] != '.',
           row);
+    /* what is for making plans goes with every command that makes one */
+    CHECK(row->record != UL_RECORD_PLANNING || (row->commands & UL_IN_PIPELINE) == UL_IN_PIPELINE,
+          row);
     CHECK(row->group < UL_GROUP_COUNT, row);
     CHECK(row->offset >= sizeof(struct ul_options), row);
     for (uint32_t i = 0; i < table->count; i++)

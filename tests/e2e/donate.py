@@ -363,6 +363,10 @@ def check_model(ullage, target, name, folder):
                 check(want[output].tobytes() == got[output].tobytes(),
                       f"{name} {' '.join(io)}: {output} differs after {runs} runs:\n"
                       f"{got[output].ravel()[:4]} for {want[output].ravel()[:4]}")
+        said = run(["./donated", "--help"], folder)
+        for output, donor in donated.items():
+            state = f"state: becomes {output} " if donor in given else ", overwrites a weight"
+            check(state in said, f"{name}: --help does not say of {donor}:{state}\n{said}")
         run(["./donated", "--guard", "--random", "1"], folder)
         run(["./donated", "--memory", "--random", "1"], folder)
         said = run(["./donated", "--bench", "--warmup", "0", "--duration", "0.01"], folder)

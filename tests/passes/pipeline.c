@@ -133,6 +133,12 @@ static void bad_options(void **state)
     refused((struct ul_passes_options){.disabled = infer, .disabled_count = 1}, "switched off");
     refused((struct ul_passes_options){.disabled = nonsense, .disabled_count = 1}, "there are dce");
     refused((struct ul_passes_options){.print_after = "nonsense"}, "no pass");
+    for (uint32_t i = 0; i < ul_passes_count(); i++) { /* each by its whole name */
+        char name[64];
+        snprintf(name, sizeof name, " %s%s", ul_passes_get(i)->name,
+                 i + 1 < ul_passes_count() ? "," : "");
+        refused((struct ul_passes_options){.disabled = nonsense, .disabled_count = 1}, name);
+    }
     refused((struct ul_passes_options){.stop_after = "all"}, "no pass");
 }
 

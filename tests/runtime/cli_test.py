@@ -207,6 +207,8 @@ class Runs(Folder):
         text = run("tiny", "--help").stdout.decode()
         for word in ("--guard", "x ", "float32 [2,8]", "Exit codes"):
             self.assertIn(word, text)
+        long = [line for line in text.split("\n") if len(line.replace(program("tiny"), "")) > 80]
+        self.assertEqual(long, [])
 
     def test_index_out_of_range(self):
         inputs = self.tiny_inputs()
