@@ -37,6 +37,18 @@ static void put_cost(struct ul_text *text, uint64_t cost, uint64_t base_cost, bo
     put_flag(text, "optimal", optimal);
 }
 
+/* What an exact method or a bound says of the cost. */
+static void put_bound(struct ul_text *text, uint64_t cost_bound, const char *optimal_within)
+{
+    put_number(text, "cost_bound", cost_bound);
+    ul_text_put(text, "  \"optimal_within\": ");
+    if (optimal_within != NULL)
+        ul_text_put_json(text, optimal_within);
+    else
+        ul_text_put(text, "null");
+    ul_text_put(text, ",\n");
+}
+
 static void put_json(struct ul_text *text, const struct ul_solve_result *result, bool has_budget,
                      double seconds)
 {
@@ -46,13 +58,7 @@ static void put_json(struct ul_text *text, const struct ul_solve_result *result,
     put_number(text, "lower_bound_bytes", result->lower_bound_bytes);
     put_cost(text, result->cost, result->base_cost, result->optimal);
     put_number(text, "recomputes", result->recomputes);
-    ul_text_put(text, "  \"optimal_within\": ");
-    if (result->optimal_within != NULL)
-        ul_text_put_json(text, result->optimal_within);
-    else
-        ul_text_put(text, "null");
-    ul_text_put(text, ",\n");
-    put_number(text, "cost_bound", result->cost_bound);
+    put_bound(text, result->cost_bound, result->optimal_within);
     ul_text_printf(text, "  \"gap\": %.9g,\n", gap_of(result, has_budget));
     put_flag(text, "fits", result->fits);
     put_flag(text, "proven", result->proven);
@@ -71,6 +77,14 @@ static void print_cost(uint64_t cost, uint64_t base_cost)
            100.0 * ratio(cost - base_cost, base_cost), (unsigned long long)base_cost);
 }
 
+/* What is proven of a result that fits; one that does not is no result. */
+static void print_proof(bool fits, bool optimal, const char *optimal_within)
+{
+    bool within = fits && optimal_within != NULL;
+    printf("%s%s%s\n", fits && optimal ? ", proven optimal" : "", within ? ", optimal within " : "",
+           within ? optimal_within : "");
+}
+
 static void print_summary(const struct ul_solve_graph *graph, const struct ul_solve_result *result,
                           double seconds)
 {
@@ -79,11 +93,9 @@ static void print_summary(const struct ul_solve_graph *graph, const struct ul_so
            (unsigned long long)result->lower_bound_bytes);
     print_cost(result->cost, result->base_cost);
     printf(", %u of %u nodes run again\n", result->recomputes, graph->node_count);
-    printf("method       %s, %.3f s%s%s%s%s\n", result->method, seconds,
-           result->stopped_by_time ? ", stopped by the time limit" : "",
-           result->optimal ? ", proven optimal" : "",
-           result->optimal_within != NULL ? ", optimal within " : "",
-           result->optimal_within != NULL ? result->optimal_within : "");
+    printf("method       %s, %.3f s%s", result->method, seconds,
+           result->stopped_by_time ? ", stopped by the time limit" : "");
+    print_proof(result->fits, result->optimal, result->optimal_within);
 }
 
 static enum ul_status read_graph(struct ul_cli_job *job, struct ul_solve_graph *graph)
@@ -120,20 +132,10 @@ static enum ul_status read_budget(struct ul_cli_job *job, const struct ul_solve_
     return UL_OK;
 }
 
-static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph *graph,
-                             const struct ul_solve_result *result, uint64_t budget_bytes)
+/* How far the budget is from what works, and whether that is proven. */
+static enum ul_status misfit_bytes(struct ul_cli_job *job, const struct ul_solve_graph *graph,
+                                   const struct ul_solve_result *result, uint64_t budget_bytes)
 {
-    enum ul_plan_remat remat = job->compile.options.remat;
-    if (result->order_why_not != NULL)
-        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                           "--order %s: %s. Nothing else took its place.",
-                           ul_method_get(UL_METHOD_ORDER, job->compile.options.order)->name,
-                           result->order_why_not);
-    if (!result->proven && remat != UL_REMAT_BEST && result->why_not != NULL)
-        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
-                           "--remat %s: %s; no schedule within %llu bytes was found (not proven)",
-                           ul_method_get(UL_METHOD_REMAT, remat)->name, result->why_not,
-                           (unsigned long long)budget_bytes);
     if (!result->proven)
         return ul_diag_set(&job->compile.diag, UL_NO_FIT,
                            "no schedule within %llu bytes was found (not proven); the smallest "
@@ -153,6 +155,28 @@ static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph
                        ul_quote(&job->compile.keep, graph->names[result->largest_step]),
                        (unsigned long long)result->lower_bound_bytes,
                        (unsigned long long)result->smallest_budget_bytes);
+}
+
+static enum ul_status misfit(struct ul_cli_job *job, const struct ul_solve_graph *graph,
+                             const struct ul_solve_result *result, uint64_t budget_bytes)
+{
+    enum ul_plan_remat remat = job->compile.options.remat;
+    if (result->order_why_not != NULL)
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
+                           "--order %s: %s. Nothing else took its place.",
+                           ul_method_get(UL_METHOD_ORDER, job->compile.options.order)->name,
+                           result->order_why_not);
+    if (!result->proven && remat != UL_REMAT_BEST && result->why_not != NULL)
+        return ul_diag_set(&job->compile.diag, UL_NO_FIT,
+                           "--remat %s: %s; no schedule within %llu bytes was found (not proven)",
+                           ul_method_get(UL_METHOD_REMAT, remat)->name, result->why_not,
+                           (unsigned long long)budget_bytes);
+    enum ul_status status = misfit_bytes(job, graph, result, budget_bytes);
+    if (remat != UL_REMAT_BEST)
+        ul_diag_prefix(&job->compile.diag,
+                       ul_arena_printf(&job->compile.keep, "--remat %s",
+                                       ul_method_get(UL_METHOD_REMAT, remat)->name));
+    return status;
 }
 
 static enum ul_status solve_graph(struct ul_cli_job *job)
@@ -191,15 +215,25 @@ static enum ul_status solve_graph(struct ul_cli_job *job)
 
 /* ---- A problem in text ---- */
 
-static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, double seconds)
+/* Of a plan that fits: that no packing of its ranges is smaller; of one that does not: that none
+ * does. */
+static bool is_proven(const struct ul_plan *plan, uint64_t limit_bytes)
+{
+    return plan->fits ? plan->packing_proven : limit_bytes < plan->lower_bound_bytes;
+}
+
+static void put_plan_json(struct ul_text *text, const struct ul_plan *plan, uint64_t limit_bytes,
+                          double seconds)
 {
     ul_text_put(text, "{\n");
     put_number(text, "reserved_bytes", plan->reserved_bytes[0]);
     put_number(text, "order_lower_bound_bytes", plan->order_lower_bound_bytes);
     put_number(text, "orders_lower_bound_bytes", plan->orders_lower_bound_bytes);
     put_number(text, "lower_bound_bytes", plan->lower_bound_bytes);
-    put_cost(text, plan->cost, plan->base_cost, plan->optimal);
+    put_cost(text, plan->cost, plan->base_cost, plan->fits && plan->optimal);
+    put_bound(text, plan->cost_bound, plan->optimal_within);
     put_flag(text, "fits", plan->fits);
+    put_flag(text, "proven", is_proven(plan, limit_bytes));
     put_number(text, "smallest_budget_bytes", plan->smallest_budget_bytes);
     ul_text_put(text, "  \"method\": {\"order\": ");
     ul_text_put_json(text, plan->order_method);
@@ -215,14 +249,19 @@ static void print_plan_summary(const struct ul_plan *plan, double seconds)
     printf("reserved     %llu bytes (bound %llu)\n", (unsigned long long)plan->reserved_bytes[0],
            (unsigned long long)plan->lower_bound_bytes);
     print_cost(plan->cost, plan->base_cost);
+    if (plan->cost_bound > 0 && plan->fits)
+        printf(", bound %llu%s%s", (unsigned long long)plan->cost_bound,
+               plan->cost_bound_method != NULL ? " by " : "",
+               plan->cost_bound_method != NULL ? plan->cost_bound_method : "");
     printf("\n");
-    printf("method       order %s, recomputation %s, packing %s; %.3f s%s%s\n", plan->order_method,
+    printf("method       order %s, recomputation %s, packing %s; %.3f s%s", plan->order_method,
            plan->remat_method, plan->pack_method, seconds,
-           plan->stopped_by_time ? ", stopped by the time limit" : "",
-           plan->optimal ? ", proven optimal" : "");
+           plan->stopped_by_time ? ", stopped by the time limit" : "");
+    print_proof(plan->fits, plan->optimal, plan->optimal_within);
 }
 
-static enum ul_status write_plan(struct ul_cli_job *job, const struct ul_plan *plan, double seconds)
+static enum ul_status write_plan(struct ul_cli_job *job, const struct ul_plan *plan,
+                                 uint64_t limit_bytes, double seconds)
 {
     const struct ul_cli_options *options = &job->options;
     struct ul_text text;
@@ -233,12 +272,38 @@ static enum ul_status write_plan(struct ul_cli_job *job, const struct ul_plan *p
     }
     if (options->json != NULL) {
         ul_text_init(&text, &job->compile.keep);
-        put_plan_json(&text, plan, seconds);
+        put_plan_json(&text, plan, limit_bytes, seconds);
         UL_TRY(ul_file_write(options->json, text.data, text.length, &job->compile.diag));
     }
     if (!ul_cli_stdout_is_taken(job))
         print_plan_summary(plan, seconds);
     return UL_OK;
+}
+
+static enum ul_status plan_misfit(struct ul_cli_job *job, const struct ul_problem *problem,
+                                  const struct ul_plan *plan, uint64_t limit_bytes)
+{
+    struct ul_diag *diag = &job->compile.diag;
+    struct ul_plan_options planning = ul_compile_planning(&job->compile.options);
+    if (plan->remat_why_not != NULL)
+        return ul_diag_set(diag, UL_NO_FIT,
+                           "%s\nNo plan within %llu bytes was found; the smallest budget known to "
+                           "work is %llu",
+                           ul_plan_remat_refusal(&job->compile.keep, &planning, plan),
+                           (unsigned long long)limit_bytes,
+                           (unsigned long long)plan->smallest_budget_bytes);
+    for (uint32_t s = 1; s < problem->space_count; s++) {
+        uint64_t capacity = problem->spaces[s].capacity_bytes;
+        if (capacity != 0 && plan->reserved_bytes[s] > capacity)
+            return ul_diag_set(diag, UL_NO_FIT, "space %u needs %llu bytes, and has %llu", s,
+                               (unsigned long long)plan->reserved_bytes[s],
+                               (unsigned long long)capacity);
+    }
+    UL_ASSERT(limit_bytes > 0 && plan->reserved_bytes[0] > limit_bytes);
+    return ul_diag_set(
+        diag, UL_NO_FIT, "no plan within %llu bytes %s; the smallest budget known to work is %llu",
+        (unsigned long long)limit_bytes, is_proven(plan, limit_bytes) ? "exists" : "was found",
+        (unsigned long long)plan->smallest_budget_bytes);
 }
 
 static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_problem *problem)
@@ -252,15 +317,12 @@ static enum ul_status solve_problem(struct ul_cli_job *job, const struct ul_prob
                            "--budget-fraction is of a graph's published order, which a problem "
                            "has not; give --budget");
     UL_TRY(ul_plan_solve(&compile->keep, problem, &planning, &plan, &compile->diag));
-    UL_TRY(write_plan(job, &plan, ul_clock_seconds() - start));
+    uint64_t limit = ul_plan_limit_bytes(problem, planning.budget_bytes);
+    UL_TRY(write_plan(job, &plan, limit, ul_clock_seconds() - start));
     if (plan.fits)
         return UL_OK;
     UL_TRY(ul_plan_require_methods(&planning, &plan, &compile->diag));
-    return ul_diag_set(&compile->diag, UL_NO_FIT,
-                       "no plan within %llu bytes was found; the smallest budget known to work is "
-                       "%llu",
-                       (unsigned long long)planning.budget_bytes,
-                       (unsigned long long)plan.smallest_budget_bytes);
+    return plan_misfit(job, problem, &plan, limit);
 }
 
 static enum ul_status solve(struct ul_cli_job *job)

@@ -95,13 +95,6 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
                        count - MAX_NAMED);
 }
 
-/* What the method of recomputation that was named applies to. */
-static const char *named_needs(const struct ul_compile *compile)
-{
-    const char *needs = ul_method_get(UL_METHOD_REMAT, compile->options.remat)->needs;
-    return needs != NULL ? needs : "a larger budget";
-}
-
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
@@ -126,9 +119,9 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     else
         ul_text_printf(&text, "; that nothing smaller works is not proven (at least %llu).",
                        (unsigned long long)floor_bytes);
-    if (compile->ladder.why_not != NULL && compile->ladder.remat_name != NULL)
-        ul_text_printf(&text, "\n--remat %s: %s; it needs %s. Nothing else took its place.",
-                       compile->ladder.remat_name, compile->ladder.why_not, named_needs(compile));
+    if (compile->plan.remat_why_not != NULL)
+        ul_text_printf(&text, "\n%s",
+                       ul_plan_remat_refusal(&compile->keep, &planning, &compile->plan));
     put_alive(compile, &text);
     bool is_f32 = compile->options.precision == UL_PRECISION_F32;
     ul_text_printf(&text, "\nA smaller batch or shape%s%s and --io caller make it smaller.",

@@ -26,15 +26,16 @@ enum ul_method_turn {
     UL_TURN_SEARCH = 4, /* of an order: in rounds that cost ever more */
     UL_TURN_AFTER = 8,  /* goes on from what those found */
     UL_TURN_LAST = 16,  /* with what work there is left */
+    UL_TURN_OWN = 32,   /* of an order: makes one from nothing, which is kept where it is named */
 };
 
 #define UL_ORDER_METHODS(WORD, ROW)                                                                \
     WORD(BEST, "best", NULL, "orders without recomputation")                                       \
     WORD(FILE, "file", NULL, NULL)                                                                 \
-    ROW(GREEDY, "greedy", ul_order_run_greedy, UL_TURN_FIRST, NULL, NULL)                          \
-    ROW(DFS, "dfs", ul_order_run_dfs, UL_TURN_FIRST, NULL, NULL)                                   \
+    ROW(GREEDY, "greedy", ul_order_run_greedy, UL_TURN_FIRST | UL_TURN_OWN, NULL, NULL)            \
+    ROW(DFS, "dfs", ul_order_run_dfs, UL_TURN_FIRST | UL_TURN_OWN, NULL, NULL)                     \
     ROW(DP, "dp", ul_order_run_dp, UL_TURN_SEARCH, NULL, "orders without recomputation")           \
-    ROW(BEAM, "beam", ul_order_run_beam, UL_TURN_SEARCH, NULL, NULL)                               \
+    ROW(BEAM, "beam", ul_order_run_beam, UL_TURN_SEARCH | UL_TURN_OWN, NULL, NULL)                 \
     ROW(SEARCH, "search", ul_order_run_search, UL_TURN_SEARCH, NULL, NULL)                         \
     ROW(ILP, "ilp", ul_order_run_ilp, UL_TURN_NONE, "few steps", "orders without recomputation")
 
@@ -76,7 +77,7 @@ enum ul_method_kind { UL_METHOD_ORDER, UL_METHOD_REMAT, UL_METHOD_PACK };
 struct ul_method {
     const char *name;
     const char *needs, *proves; /* or NULL */
-    const char *keeps_file;     /* what a plan says where an order is the file's after all */
+    const char *keeps_file;     /* what a plan says where a search for an order keeps the file's */
 };
 
 /* The row of a method, by its constant. */

@@ -64,6 +64,14 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
     return kept;
 }
 
+uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes)
+{
+    UL_ASSERT(problem->space_count > 0);
+    uint64_t capacity = problem->spaces[0].capacity_bytes;
+    return budget_bytes == 0 || (capacity != 0 && capacity < budget_bytes) ? capacity
+                                                                           : budget_bytes;
+}
+
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
@@ -89,4 +97,14 @@ enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
         return ul_diag_set(diag, UL_NO_FIT, text, "pack",
                            ul_method_get(UL_METHOD_PACK, options->pack)->name, plan->pack_why_not);
     return UL_OK;
+}
+
+const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_options *options,
+                                  const struct ul_plan *plan)
+{
+    const struct ul_method *method = ul_method_get(UL_METHOD_REMAT, options->remat);
+    UL_ASSERT(plan->remat_why_not != NULL);
+    return ul_arena_printf(arena, "--remat %s: %s; it needs %s. Nothing else took its place.",
+                           method->name, plan->remat_why_not,
+                           method->needs != NULL ? method->needs : "a larger budget");
 }

@@ -12,7 +12,7 @@ struct ul_plan_options {
     enum ul_plan_order order;
     enum ul_plan_remat remat;
     uint64_t alignment_bytes; /* 0: UL_PLAN_ALIGN_BYTES */
-    uint64_t budget_bytes;    /* of space 0, packed; 0: none */
+    uint64_t budget_bytes;    /* of space 0, packed, beside its capacity; 0: none */
     uint64_t seed;
     uint64_t work_limit;       /* counted search nodes; 0: the default */
     double time_limit_seconds; /* 0: none */
@@ -102,8 +102,9 @@ struct ul_plan {
     const char *order_method;
     const char *remat_method;
     const char *pack_method;
-    /* Why a method of order, or of packing, that was named does not serve, or NULL. */
+    /* Why a method of order, recomputation or packing that was named does not serve, or NULL. */
     const char *order_why_not;
+    const char *remat_why_not;
     const char *pack_why_not;
 };
 
@@ -115,6 +116,9 @@ void ul_plan_options_resolve(struct ul_plan_options *options);
 /* A copy of `plan` in `arena`, for a plan that outlives the arena that it was made in. */
 struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan *plan);
+/* What space 0 may hold: a budget and the capacity, whichever is smaller; 0: as much as it takes.
+ */
+uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
 /* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold, and methods that
  * were named serve. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
@@ -122,6 +126,9 @@ void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, stru
 enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
                                        const struct ul_plan *plan,
                                        struct ul_diag *diag) UL_MUST_CHECK;
+/* Why the method of recomputation that was named does not serve: remat_why_not is not NULL. */
+const char *ul_plan_remat_refusal(struct ul_arena *arena, const struct ul_plan_options *options,
+                                  const struct ul_plan *plan);
 /* Whether the positions are runs of stream 0 and nothing else. */
 bool ul_plan_only_runs(const struct ul_plan *plan);
 /* Fills value_ranges for ranges that were read. UL_INVALID: they are not in order. */

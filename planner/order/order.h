@@ -15,7 +15,7 @@ struct ul_order_run {
     struct ul_effort effort; /* work in visits of nodes; a limit of 0: the default */
     uint64_t enough_bytes;   /* an order within this ends the search */
     /* out */
-    uint32_t *order; /* the published one unless another is better */
+    uint32_t *order; /* the published one unless another is better, or one that was named */
     uint64_t peak_bytes;
     uint64_t lower_bytes; /* in: known; out: what every order is proven to need */
     const char *method_name;
@@ -35,7 +35,8 @@ struct ul_order_choice {
     bool is_file;        /* the file order */
     bool stopped_by_time;
 };
-/* The order of the smallest live sum found; the file order unless another is strictly better. */
+/* The order of the smallest live sum found; the file order unless another is strictly better, or is
+ * that of a method that was named. */
 void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
                       const struct ul_plan_options *options, struct ul_order_choice *choice);
 

@@ -222,6 +222,8 @@ struct ul_order_part {
     uint64_t peak_bytes;
     uint64_t lower_bytes;
     const char *method;
+    bool is_own;          /* the order is that of the method that was named */
+    bool is_proven;       /* an exact method found that nothing is below the peak that it left */
     bool backwards_fails; /* the last beam backwards found nothing */
 };
 

@@ -7,13 +7,15 @@
 
 enum { FIRST_STATES = 1 << 12, FIRST_WIDTH = 8 };
 
-const char ul_order_published[] = "published order";
+const char ul_order_published[] = "file: published order";
 
 /* ---- Offers ---- */
 
 static uint64_t enough_bytes(const struct ul_order_runner *r)
 {
-    return r->lower_bytes > r->run->enough_bytes ? r->lower_bytes : r->run->enough_bytes;
+    if (r->is_named || r->lower_bytes > r->run->enough_bytes)
+        return r->lower_bytes;
+    return r->run->enough_bytes;
 }
 
 bool ul_order_is_open(const struct ul_order_runner *r, const struct ul_order_part *part)
@@ -60,7 +62,7 @@ static void part_greedy(struct ul_order_part *part)
     part_offer(part, order, "greedy");
     ul_order_core_reverse(&scratch, &part->core, &reversed);
     ul_order_greedy(&scratch, &reversed, order);
-    part_offer_reversed(part, order, "greedy, backwards");
+    part_offer_reversed(part, order, "greedy: backwards");
     ul_arena_done(&scratch);
 }
 
@@ -70,7 +72,7 @@ static void part_depth_first(struct ul_order_part *part)
     ul_arena_init(&scratch);
     uint32_t *order = UL_NEW_ARRAY(&scratch, uint32_t, part->core.node_count);
     ul_order_depth_first(&scratch, &part->core, order);
-    part_offer(part, order, "depth-first");
+    part_offer(part, order, "dfs: depth-first");
     ul_arena_done(&scratch);
 }
 
@@ -90,9 +92,10 @@ static void part_exact(struct ul_order_runner *r, struct ul_order_part *part, ui
         ul_order_downsets(&scratch, backwards ? &reversed : &part->core, &r->run->effort,
                           state_limit, part->peak_bytes, &part->lower_bytes, order);
     if (outcome == UL_ORDER_IMPROVED && backwards)
-        part_offer_reversed(part, order, "search over downsets");
+        part_offer_reversed(part, order, "dp: search over downsets");
     else if (outcome == UL_ORDER_IMPROVED)
-        part_offer(part, order, "search over downsets");
+        part_offer(part, order, "dp: search over downsets");
+    part->is_proven |= outcome != UL_ORDER_UNKNOWN;
     if (part->lower_bytes > r->lower_bytes)
         r->lower_bytes = part->lower_bytes;
     ul_arena_done(&scratch);
@@ -106,9 +109,9 @@ static void part_ilp(struct ul_order_runner *r, struct ul_order_part *part)
         ul_arena_copy(&scratch, part->order, part->core.node_count * sizeof *part->order);
     if (r->lower_bytes > part->lower_bytes)
         part->lower_bytes = r->lower_bytes;
-    ul_order_ilp(&scratch, &part->core, &r->run->effort, part->peak_bytes, &part->lower_bytes,
-                 order);
-    part_offer(part, order, "integer program");
+    part->is_proven |= ul_order_ilp(&scratch, &part->core, &r->run->effort, part->peak_bytes,
+                                    &part->lower_bytes, order) != UL_ORDER_UNKNOWN;
+    part_offer(part, order, "ilp: integer program");
     if (part->lower_bytes > r->lower_bytes)
         r->lower_bytes = part->lower_bytes;
     ul_arena_done(&scratch);
@@ -128,7 +131,7 @@ static enum ul_order_outcome part_beam(struct ul_order_runner *r, struct ul_orde
     enum ul_order_outcome outcome = ul_order_beam(&scratch, backwards ? &reversed : &part->core,
                                                   &r->run->effort, &options, order);
     if (outcome == UL_ORDER_IMPROVED && backwards)
-        part_offer_reversed(part, order, "beam, backwards");
+        part_offer_reversed(part, order, "beam: backwards");
     else if (outcome == UL_ORDER_IMPROVED)
         part_offer(part, order, "beam");
     ul_arena_done(&scratch);
@@ -145,7 +148,7 @@ static void part_windows(struct ul_order_runner *r, struct ul_order_part *part, 
     struct ul_effort_turn whole = ul_effort_begin_turn(&r->run->effort, share);
     ul_order_windows(&part->core, &r->run->effort, enough_bytes(r), order, &peak_bytes);
     ul_effort_end_turn(&r->run->effort, whole);
-    part_offer(part, order, "windows");
+    part_offer(part, order, "search: windows");
     ul_arena_done(&scratch);
 }
 
@@ -191,7 +194,8 @@ bool ul_order_run_dp(struct ul_order_runner *r, struct ul_order_part *part, uint
     for (int backwards = 0; backwards < 2 && round < UL_ORDER_ROUNDS; backwards++) {
         struct ul_effort_turn whole =
             ul_effort_begin_turn(&r->run->effort, r->is_named ? 1 : SHARE);
-        if (is_worth(r, part))
+        bool is_asked = r->is_named && round == 0 && !part->is_proven;
+        if (is_asked || is_worth(r, part))
             part_exact(r, part, states_max(part, (uint32_t)FIRST_STATES << 2 * round),
                        backwards != 0);
         ul_effort_end_turn(&r->run->effort, whole);
@@ -228,13 +232,14 @@ bool ul_order_run_beam(struct ul_order_runner *r, struct ul_order_part *part, ui
     return more;
 }
 
-/* Not in the first round, unless that was costly; in the last with all that is left. */
+/* Not in the first round, unless that was costly, or it is named; in the last with all that is
+ * left. */
 bool ul_order_run_search(struct ul_order_runner *r, struct ul_order_part *part, uint32_t round)
 {
     enum { SHARE = 3 };
     UL_ASSERT(round <= UL_ORDER_ROUNDS);
     bool costly = r->run->effort.work > r->run->effort.work_limit / 8;
-    if (round > 0 || costly)
+    if (round > 0 || costly || r->is_named)
         part_windows(r, part, round == UL_ORDER_ROUNDS ? 1 : SHARE);
     return true;
 }

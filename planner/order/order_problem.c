@@ -1,7 +1,8 @@
 /* Candidate orders for a problem's steps, by way of an abstract graph (problem_graph.c).
  *
  * Method: whoever makes an order of the graph's nodes offers it; each candidate is judged by the
- * true live sum of its steps, so that no approximation of the graph can make a plan worse. */
+ * true live sum of its steps, so that no approximation of the graph can make a plan worse. What a
+ * method that is named finds is not judged: it is what was asked for. */
 #include "planner/model/effort.h"
 #include "planner/model/method.h"
 #include "planner/model/problem_graph.h"
@@ -17,6 +18,7 @@ struct chooser {
     const struct ul_problem *problem;
     uint64_t alignment_bytes;
     const struct ul_problem_graph *graph;
+    const struct ul_method *named; /* or NULL */
     struct ul_order_choice *choice;
 };
 
@@ -42,7 +44,8 @@ static void candidate_offer(struct chooser *c, const uint32_t *nodes, const char
         ul_problem_graph_steps(&scratch, c->graph, nodes, c->graph->graph.node_count, &count);
     UL_ASSERT(count == c->problem->step_count);
     uint64_t bytes = live_sum_of(c, &scratch, steps);
-    if (bytes < c->choice->live_bytes) {
+    bool is_own = c->named != NULL && method != c->named->keeps_file;
+    if (is_own || bytes < c->choice->live_bytes) {
         c->choice->live_bytes = bytes;
         c->choice->method = method;
         c->choice->is_file = false;
@@ -66,7 +69,8 @@ static void graph_search(struct chooser *c, struct ul_arena *scratch,
                    /* half of a time limit is left to the packing */
                    .deadline_seconds = ul_deadline_after(options->time_limit_seconds / 2)}};
     ul_order_run(scratch, &run);
-    candidate_offer(c, run.order, run.method_name);
+    if (run.why_not == NULL)
+        candidate_offer(c, run.order, run.method_name);
     c->choice->stopped_by_time = run.stopped_by_time;
     c->choice->why_not = run.why_not;
     if (graph.exact && run.lower_bytes > c->choice->orders_lower_bytes)
@@ -81,9 +85,9 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     ul_arena_init(&scratch);
     struct chooser c = {
         .problem = problem, .alignment_bytes = options->alignment_bytes, .choice = choice};
-    const struct ul_method *named = ul_method_get(UL_METHOD_ORDER, options->order);
-    bool any = options->order == UL_ORDER_BEST || options->order == UL_ORDER_FILE;
-    choice->method = any ? "file" : named->keeps_file;
+    if (options->order != UL_ORDER_BEST && options->order != UL_ORDER_FILE)
+        c.named = ul_method_get(UL_METHOD_ORDER, options->order);
+    choice->method = c.named == NULL ? "file" : c.named->keeps_file;
     choice->is_file = true;
     choice->why_not = NULL;
     choice->steps = UL_NEW_ARRAY(arena, uint32_t, problem->step_count);
@@ -93,10 +97,10 @@ void ul_order_problem(struct ul_arena *arena, const struct ul_problem *problem,
     uint64_t bound = ul_account_bound(&scratch, problem, options->alignment_bytes);
     choice->orders_lower_bytes = bound;
     choice->stopped_by_time = false;
-    if (options->order != UL_ORDER_FILE && choice->live_bytes > bound)
+    if (options->order != UL_ORDER_FILE && (c.named != NULL || choice->live_bytes > bound))
         graph_search(&c, &scratch, options);
     if (choice->why_not != NULL)
-        choice->method = named->name;
+        choice->method = c.named->name;
     ul_arena_done(&scratch);
     UL_ASSERT(choice->method != NULL);
 }

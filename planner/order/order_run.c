@@ -6,7 +6,8 @@
  * largest of theirs. Every part starts from the published order; then the method that is named
  * works on the parts, or all in turn: cheap ones on every part that is too large, the others on the
  * part with the largest peak, in rounds that cost ever more, until none is above what is proven.
- * Parts whose published order is good enough keep it. */
+ * Parts whose published order is good enough keep it. A method that is named and makes orders from
+ * nothing orders every part, and its orders are kept, be they worse. */
 #include "planner/model/method.h"
 #include "planner/order/order.h"
 #include "planner/order/order_internal.h"
@@ -118,6 +119,29 @@ static struct ul_order_part *largest_part(const struct ul_order_runner *r)
     return largest;
 }
 
+static const char out_of_work[] =
+    "it is out of work, or the graph is too large for it, before it finds or proves an order";
+
+/* The part as the method that is named orders it, be that worse than the published order. */
+static void part_own(struct ul_order_runner *r, struct ul_order_part *part)
+{
+    part->peak_bytes = UINT64_MAX;
+    rows[r->run->method].run(r, part, 0);
+    part->is_own = part->peak_bytes != UINT64_MAX;
+    if (part->is_own)
+        return;
+    part->peak_bytes = part->first_peak_bytes;
+    r->run->why_not = out_of_work;
+}
+
+/* Whether the part gets what comes next: a method that is named is asked at least once. */
+static bool is_asked(const struct ul_order_runner *r, const struct ul_order_part *part,
+                     uint32_t round)
+{
+    return (r->is_named && round == 0) ||
+           (ul_order_is_open(r, part) && !ul_effort_spent(&r->run->effort));
+}
+
 /* Looks at every part that is too large with what is cheap. */
 static void cheap_run(struct ul_order_runner *r)
 {
@@ -139,8 +163,7 @@ static void part_search(struct ul_order_runner *r, struct ul_order_part *part)
         for (uint32_t m = 0; m < UL_ORDER_COUNT; m++) {
             if (!row_joins(r, m, UL_TURN_SEARCH))
                 continue;
-            if (!ul_order_is_open(r, part) || ul_effort_spent(&r->run->effort) ||
-                !rows[m].run(r, part, round))
+            if (!is_asked(r, part, round) || !rows[m].run(r, part, round))
                 return;
         }
     }
@@ -151,7 +174,7 @@ static void largest_first(struct ul_order_runner *r)
 {
     for (uint32_t i = 0; i < r->part_count; i++) {
         struct ul_order_part *part = largest_part(r);
-        if (!ul_order_is_open(r, part) || ul_effort_spent(&r->run->effort))
+        if (!is_asked(r, part, i))
             return;
         part_search(r, part);
         if (ul_order_is_open(r, part))
@@ -162,14 +185,16 @@ static void largest_first(struct ul_order_runner *r)
 /* What is named for its proof, and neither proves nor finds anything, says so. */
 static void methods_run(struct ul_order_runner *r)
 {
-    cheap_run(r);
+    bool makes_own = r->is_named && (rows[r->run->method].turns & UL_TURN_OWN) != 0;
+    for (uint32_t i = 0; i < r->part_count && makes_own; i++)
+        part_own(r, &r->parts[i]);
+    if (!makes_own)
+        cheap_run(r);
     largest_first(r);
     const struct ul_order_part *part = largest_part(r);
-    if (r->is_named && part != NULL && ul_order_is_open(r, part) &&
-        part->method == ul_order_published &&
+    if (r->is_named && part != NULL && !part->is_proven && part->method == ul_order_published &&
         ul_method_get(UL_METHOD_ORDER, r->run->method)->proves != NULL)
-        r->run->why_not = "it is out of work, or the graph is too large for it, before it finds or "
-                          "proves an order";
+        r->run->why_not = out_of_work;
 }
 
 /* ---- The whole ---- */
@@ -183,7 +208,7 @@ static void result_make(struct ul_order_runner *r)
     uint64_t first_peak_bytes = 0;
     for (uint32_t p = 0; p < r->part_count; p++) {
         struct ul_order_part *part = &r->parts[p];
-        bool keep = part->first_peak_bytes <= largest->peak_bytes;
+        bool keep = part->first_peak_bytes <= largest->peak_bytes && !part->is_own;
         if (part->first_peak_bytes > first_peak_bytes) {
             first_peak_bytes = part->first_peak_bytes;
             r->run->method_name = keep ? ul_order_published : part->method;
@@ -194,14 +219,17 @@ static void result_make(struct ul_order_runner *r)
     ul_order_core_expand(&r->scratch, r->run->graph, &r->core, order, r->run->order);
 }
 
-/* What the order is called where the published one is not as good, but no part says why. */
+/* What the order is called where no part says so. */
 static void result_name(const struct ul_order_runner *r, uint64_t published_bytes)
 {
     struct ul_order_run *run = r->run;
-    UL_ASSERT(run->peak_bytes <= published_bytes);
-    if (run->peak_bytes < published_bytes && run->method_name == ul_order_published)
-        run->method_name = r->is_named ? ul_method_get(UL_METHOD_ORDER, run->method)->keeps_file
-                                       : "published order, sources late";
+    UL_ASSERT(r->is_named || run->peak_bytes <= published_bytes);
+    if (run->method_name != ul_order_published)
+        return;
+    if (r->is_named)
+        run->method_name = ul_method_get(UL_METHOD_ORDER, run->method)->keeps_file;
+    else if (run->peak_bytes < published_bytes)
+        run->method_name = "file: published order, sources late";
 }
 
 static void parts_run(struct ul_order_run *run)
@@ -218,8 +246,8 @@ static void parts_run(struct ul_order_run *run)
         result_make(&r);
         bool valid = ul_solve_replay(run->graph, run->order, n, &run->peak_bytes, &cost);
         UL_ASSERT(valid);
-        result_name(&r, published_bytes);
     }
+    result_name(&r, published_bytes);
     run->lower_bytes = r.lower_bytes;
     run->stopped_by_time = run->peak_bytes > r.lower_bytes && ul_effort_spent(&run->effort) &&
                            run->effort.stopped_by_time;

@@ -324,7 +324,7 @@ static void result_name(struct ul_pack_job *job, bool is_better)
     bool large = job->problem->buffer_count > UL_PACK_EXACT_BUFFERS;
     if (is_better)
         return;
-    job->method = "exact search: nothing below first-fit";
+    job->method = "exact: nothing below first-fit";
     if (job->arena_bytes <= job->problem->bound_bytes)
         return;
     job->method = ul_method_get(UL_METHOD_PACK, UL_PACK_EXACT)->name;
@@ -340,9 +340,9 @@ void ul_pack_run_exact(struct ul_pack_job *job, bool is_named)
     if (!meets && job->problem->buffer_count <= UL_PACK_EXACT_BUFFERS)
         search_run(job);
     if (job->arena_bytes < before)
-        job->method = "exact search";
+        job->method = "exact";
     if (is_named && meets)
-        job->method = "exact search: first-fit meets the bound";
+        job->method = "exact: first-fit meets the bound";
     else if (is_named)
         result_name(job, job->arena_bytes < before);
 }

@@ -27,9 +27,9 @@ struct greedy {
 };
 
 enum { ORDERS = 6 };
-static const char *const order_names[ORDERS] = {"greedy by size",  "greedy by section total",
-                                                "greedy by area",  "greedy by lifetime",
-                                                "greedy by begin", "greedy by end"};
+static const char *const order_names[ORDERS] = {"greedy: by size",  "greedy: by section total",
+                                                "greedy: by area",  "greedy: by lifetime",
+                                                "greedy: by begin", "greedy: by end"};
 
 static void forbidden_sort(struct forbidden *a, int64_t count)
 {

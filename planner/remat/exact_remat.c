@@ -18,7 +18,7 @@ static void sequence_keep(struct ul_remat *remat, const struct ul_remat_exact *j
     memcpy(remat->sequence, job->sequence, job->count * sizeof *job->sequence);
     remat->count = job->count;
     remat->cost = cost;
-    remat->found_by = method;
+    remat->found_how = method;
     remat->proven_within = NULL;
     if (peak < remat->smallest_peak_bytes)
         remat->smallest_peak_bytes = peak;

@@ -67,7 +67,7 @@ static bool program_run(struct programs *p, const uint32_t *order, uint32_t hint
         memcpy(remat->sequence, task.sequence, task.count * sizeof *task.sequence);
         remat->count = task.count;
         remat->cost = task.cost;
-        remat->found_by = "integer program";
+        remat->found_how = "integer program";
         remat->proven_within = NULL;
     }
     ul_arena_done(&scratch);
@@ -138,7 +138,7 @@ static void alone_run(struct ul_remat *remat, const struct ul_remat_orders *orde
         remat->cost = UINT64_MAX; /* a search's, not the programs' */
         remat->why_not = "its programs are too large, or not solved within their work";
     } else if (remat->cost == start) {
-        remat->found_by = "integer program that proves a search's sequence";
+        remat->found_how = "integer program that proves a search's sequence";
     }
 }
 

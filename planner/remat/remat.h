@@ -38,12 +38,13 @@ struct ul_remat {
     /* out; in: a sequence within the budget, if cost says so */
     uint32_t *sequence;
     uint32_t count, capacity;
-    uint64_t cost; /* UINT64_MAX: none found */
-    const char *found_by;
-    const char *proven_within; /* what a proof covers that nothing costs less, or NULL */
-    uint64_t repeat_bound;     /* over all orders and recomputations: what repeats cost at least */
-    bool misfit_proven;        /* no order and no recomputation is within the budget */
-    const char *why_not;       /* the method that was named does not apply or finds nothing */
+    uint64_t cost;               /* UINT64_MAX: none found */
+    enum ul_plan_remat found_by; /* the row that found it, */
+    const char *found_how;       /* and what it calls that */
+    const char *proven_within;   /* what a proof covers that nothing costs less, or NULL */
+    uint64_t repeat_bound; /* over all orders and recomputations: what repeats cost at least */
+    bool misfit_proven;    /* no order and no recomputation is within the budget */
+    const char *why_not;   /* the method that was named does not apply or finds nothing */
     uint64_t smallest_peak_bytes; /* in: a peak known to work */
 };
 
@@ -73,6 +74,8 @@ extern const struct ul_remat_limits ul_remat_limits_rung;
 extern const struct ul_remat_limits ul_remat_limits_between;
 /* Lowers them to so much work of a method; an iteration of a program is a lot of it. */
 void ul_remat_limits_cap(struct ul_remat_limits *limits, uint64_t work);
+/* What found the sequence: the row's name, and how. */
+const char *ul_remat_found_by(struct ul_arena *arena, const struct ul_remat *remat);
 /* The methods that join in this turn; true where one settles it. */
 bool ul_remat_run_turn(struct ul_remat *remat, const struct ul_remat_orders *orders,
                        enum ul_method_turn turn);

@@ -488,7 +488,7 @@ static void chain_offer(struct chain *c, bool whole)
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
     remat->count = count;
     remat->cost = cost;
-    remat->found_by = "checkpoints on a chain of blocks";
+    remat->found_how = "checkpoints on a chain of blocks";
 }
 
 /* Values that reach over more than `reach` stages are always kept. False if that is none. */

@@ -21,7 +21,7 @@ void ul_remat_offer(struct ul_remat *remat, uint32_t *sequence, uint32_t count, 
         return;
     remat->cost = cost;
     remat->count = count;
-    remat->found_by = method;
+    remat->found_how = method;
     remat->proven_within = NULL; /* that was of a dearer one */
     memcpy(remat->sequence, sequence, count * sizeof *sequence);
 }

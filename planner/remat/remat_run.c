@@ -63,12 +63,30 @@ static const struct {
 #undef ROW
 #undef WORD
 
+const char *ul_remat_found_by(struct ul_arena *arena, const struct ul_remat *remat)
+{
+    UL_ASSERT(remat->cost != UINT64_MAX && remat->found_how != NULL);
+    return ul_arena_printf(arena, "%s: %s", ul_method_get(UL_METHOD_REMAT, remat->found_by)->name,
+                           remat->found_how);
+}
+
+/* One method, which gets its name on what it finds. */
+static bool row_run(struct ul_remat *remat, uint32_t row, const struct ul_remat_orders *orders,
+                    enum ul_method_turn turn)
+{
+    uint64_t before = remat->cost;
+    bool settled = rows[row].run(remat, orders, turn);
+    if (remat->cost < before)
+        remat->found_by = (enum ul_plan_remat)row;
+    return settled;
+}
+
 bool ul_remat_run_turn(struct ul_remat *remat, const struct ul_remat_orders *orders,
                        enum ul_method_turn turn)
 {
     UL_ASSERT(turn != UL_TURN_NONE && orders->count > 0);
     for (uint32_t m = 0; m < UL_REMAT_COUNT; m++) {
-        if ((rows[m].turns & turn) != 0 && rows[m].run(remat, orders, turn))
+        if ((rows[m].turns & turn) != 0 && row_run(remat, m, orders, turn))
             return true;
     }
     return false;
@@ -89,7 +107,7 @@ void ul_remat_run(struct ul_remat *remat, const struct ul_remat_orders *orders)
     if (remat->method == UL_REMAT_BEST)
         turns_run(remat, orders);
     else if (rows[remat->method].run != NULL)
-        rows[remat->method].run(remat, orders, UL_TURN_NONE);
+        row_run(remat, remat->method, orders, UL_TURN_NONE);
     else
         remat->why_not = "the order needs more without recomputation";
     UL_ASSERT(remat->cost == UINT64_MAX || remat->count >= remat->graph->node_count);
@@ -103,6 +121,7 @@ static void remat_continue(struct ul_remat *remat, const struct ul_remat *from)
     remat->count = from->count;
     remat->cost = from->cost;
     remat->found_by = from->found_by;
+    remat->found_how = from->found_how;
     remat->proven_within = NULL;
 }
 

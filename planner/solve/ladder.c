@@ -16,7 +16,8 @@
  * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
  * for, alone and beside what is live at that step.
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
- * Left undone: the order of first runs is that of the plan without a budget, or the file's. */
+ * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
+ * other was named. */
 #include "planner/model/effort.h"
 #include "planner/model/problem_graph.h"
 #include "planner/model/timeline.h"
@@ -113,6 +114,7 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
     rung->plan.fits = false;
     if (ladder->remat_name != NULL)
         rung->plan.remat_method = ladder->remat_name;
+    rung->plan.remat_why_not = ladder->why_not;
 }
 
 /* ---- Climbing down ---- */
@@ -184,7 +186,7 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
                          struct ul_plan *plan)
 {
     enum ul_plan_remat method = c->options.remat;
-    plan->remat_method = again && found != NULL ? found->found_by : "none";
+    plan->remat_method = again && found != NULL ? ul_remat_found_by(c->arena, found) : "none";
     plan->order_method = c->base->order_method;
     plan->order_why_not = c->base->order_why_not;
     plan->orders_lower_bound_bytes = c->base->orders_lower_bound_bytes;
@@ -344,7 +346,8 @@ static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *
     choice->orders[0] = order_nodes(c, &choice->graph, c->base_steps);
     choice->orders[1] = choice->graph.graph.order;
     bool same = memcmp(choice->orders[0], choice->orders[1], n * sizeof(uint32_t)) == 0;
-    choice->order_count = same ? 1 : 2;
+    bool is_named = c->options.order != UL_ORDER_BEST && c->options.order != UL_ORDER_FILE;
+    choice->order_count = same || is_named ? 1 : 2;
 }
 
 /* The cheapest alternative that needs at most the limit beside what is live anyway (NULL: beside

@@ -89,7 +89,7 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     UL_TRY(order_plan(arena, problem, options, &choice, plan, diag));
     uint64_t orders_lower_bytes = choice.orders_lower_bytes;
     plan->orders_lower_bound_bytes = orders_lower_bytes;
-    if (choice.is_file)
+    if (choice.is_file || options->order != UL_ORDER_BEST)
         return UL_OK;
     /* What packs worse than the file order is no gain. */
     struct ul_plan_options file = *options;
@@ -98,11 +98,8 @@ static enum ul_status best_order_plan(struct ul_arena *arena, const struct ul_pr
     ul_order_problem(arena, problem, &file, &choice);
     if (plan->reserved_bytes[0] > choice.live_bytes)
         UL_TRY(order_plan(arena, problem, options, &choice, &other, diag));
-    if (other.ranges != NULL && !plan_better(plan, &other)) {
+    if (other.ranges != NULL && !plan_better(plan, &other))
         *plan = other;
-        if (options->order != UL_ORDER_BEST)
-            plan->order_method = ul_method_get(UL_METHOD_ORDER, options->order)->keeps_file;
-    }
     plan->orders_lower_bound_bytes = orders_lower_bytes;
     return UL_OK;
 }

@@ -31,9 +31,11 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
                               struct ul_plan *plan, struct ul_plan_ladder *ladder,
                               struct ul_diag *diag)
 {
-    uint64_t budget = options->budget_bytes;
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
+    struct ul_plan_options limited = *options;
+    uint64_t budget = ul_plan_limit_bytes(problem, options->budget_bytes);
+    limited.budget_bytes = budget;
     const struct ul_plan first = *plan;
     bool is_lighter = false;
     if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, budget))) {
@@ -43,7 +45,7 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
             UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
     }
     if (wants_ladder || !fits_bytes(plan, budget))
-        UL_TRY(ladder_pick(arena, &planned, options, variants, plan, ladder, diag));
+        UL_TRY(ladder_pick(arena, &planned, &limited, variants, plan, ladder, diag));
     if (is_lighter && ladder->count > 0)
         ul_ladder_lead(arena, ladder, &first);
     ul_plan_judge(planned, budget, plan);

@@ -31,13 +31,13 @@ static void sequence_keep(struct solver *s, const uint32_t *sequence, uint32_t c
     r->optimal_within = NULL; /* a proof is of what it was made for */
 }
 
-/* An order of every node once: the smaller peak wins. */
-static void order_offer(struct solver *s, const uint32_t *order, const char *method)
+/* An order of every node once: the smaller peak wins, or the method that was named. */
+static void order_offer(struct solver *s, const uint32_t *order, bool is_named, const char *method)
 {
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, order, s->graph->node_count, &peak, &cost);
     UL_ASSERT(valid);
-    if (peak < s->result->peak_bytes)
+    if (is_named || peak < s->result->peak_bytes)
         sequence_keep(s, order, s->graph->node_count, peak, cost, method);
 }
 
@@ -48,6 +48,11 @@ static bool settled(const struct solver *s)
     if (s->options->budget_bytes > enough)
         enough = s->options->budget_bytes;
     return s->result->peak_bytes <= enough;
+}
+
+static bool order_is_named(const struct solver *s)
+{
+    return s->options->order != UL_ORDER_BEST && s->options->order != UL_ORDER_FILE;
 }
 
 static void orders_run(struct solver *s)
@@ -61,13 +66,11 @@ static void orders_run(struct solver *s)
     ul_order_run(s->arena, &run);
     s->order_bound_bytes = run.lower_bytes;
     s->result->stopped_by_time = run.stopped_by_time;
-    uint64_t before = s->result->peak_bytes;
-    order_offer(s, run.order, run.method_name);
-    if (s->options->order == UL_ORDER_BEST || s->result->peak_bytes < before)
-        return;
-    const struct ul_method *named = ul_method_get(UL_METHOD_ORDER, s->options->order);
-    s->result->method = run.why_not != NULL ? named->name : named->keeps_file;
     s->result->order_why_not = run.why_not;
+    if (run.why_not == NULL)
+        order_offer(s, run.order, order_is_named(s), run.method_name);
+    else
+        s->result->method = ul_method_get(UL_METHOD_ORDER, s->options->order)->name;
 }
 
 /* What a node needs by itself bounds every order and every recomputation. */
@@ -112,14 +115,14 @@ static void misfit_measure(struct solver *s)
     r->smallest_budget_bytes = high;
 }
 
-/* The orders to start from: that of minimum peak may need fewer repeats than the published one.
- */
+/* The orders to start from: that of minimum peak may need fewer repeats than the published one. One
+ * that was named is the only one. */
 static struct ul_remat_orders orders_make(struct solver *s)
 {
     const uint32_t **orders = UL_NEW_ARRAY(s->arena, const uint32_t *, 2);
-    orders[0] = s->graph->order;
+    orders[0] = order_is_named(s) ? s->result->order : s->graph->order;
     orders[1] = s->result->order;
-    bool two = s->result->peak_bytes < s->result->order_peak_bytes;
+    bool two = !order_is_named(s) && s->result->peak_bytes < s->result->order_peak_bytes;
     return (struct ul_remat_orders){.orders = orders, .count = two ? 2 : 1};
 }
 
@@ -169,15 +172,12 @@ static void remat_run(struct solver *s)
     r->why_not = remat.why_not;
     if (remat.misfit_proven && remat.method == UL_REMAT_BEST)
         misfit_measure(s);
-    if (remat.cost == UINT64_MAX) {
-        if (remat.method != UL_REMAT_BEST)
-            r->method = ul_method_get(UL_METHOD_REMAT, remat.method)->name;
+    if (remat.cost == UINT64_MAX)
         return;
-    }
     uint64_t peak, cost;
     bool valid = ul_solve_replay(s->graph, remat.sequence, remat.count, &peak, &cost);
     UL_ASSERT(valid && peak <= s->options->budget_bytes);
-    sequence_keep(s, remat.sequence, remat.count, peak, cost, remat.found_by);
+    sequence_keep(s, remat.sequence, remat.count, peak, cost, ul_remat_found_by(s->arena, &remat));
     r->optimal_within = remat.proven_within;
 }
 
@@ -211,13 +211,15 @@ void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
         .deadline_seconds = ul_deadline_after(options->time_limit_seconds), .seed = options->seed};
     result->peak_bytes = UINT64_MAX;
     result->smallest_budget_bytes = UINT64_MAX;
-    order_offer(&s, graph->order, "published order");
+    order_offer(&s, graph->order, false, "file: published order");
     result->order_peak_bytes = result->peak_bytes;
     bounds_make(&s);
-    if (options->order != UL_ORDER_FILE && !settled(&s))
+    if (order_is_named(&s) || (options->order == UL_ORDER_BEST && !settled(&s)))
         orders_run(&s);
     uint64_t budget = options->budget_bytes;
     if (budget != 0 && result->peak_bytes > budget && options->remat != UL_REMAT_NONE) {
+        if (options->remat != UL_REMAT_BEST)
+            result->method = ul_method_get(UL_METHOD_REMAT, options->remat)->name;
         if (budget < result->lower_bound_bytes)
             smallest_measure(&s);
         else

@@ -70,9 +70,10 @@ struct ul_plan_variants {
     enum ul_status (*apply)(void *context, uint32_t variant, const struct ul_problem **problem);
 };
 
-/* Plans within options->budget_bytes: the plan without a budget where that fits, or else the
- * cheapest rung within it, with the bound of its cost. `wants_ladder`: the ladder is made anyway,
- * `plan` is of the form of the program that it is of, and its first rung the plan without a budget.
+/* Plans within options->budget_bytes and the capacity of space 0: the plan without a budget where
+ * that fits, or else the cheapest rung within it, with the bound of its cost. `wants_ladder`: the
+ * ladder is made anyway, `plan` is of the form of the program that it is of, and its first rung the
+ * plan without a budget.
  */
 enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options,
@@ -123,7 +124,8 @@ enum ul_status ul_solve_read_json(struct ul_arena *arena, const char *text, uint
 
 /* solve.c */
 
-/* The best order and recomputations found; never worse than the published order. */
+/* The best order and recomputations found; never worse than the published order, unless another was
+ * named. */
 void ul_solve_run(struct ul_arena *arena, const struct ul_solve_graph *graph,
                   const struct ul_solve_options *options, struct ul_solve_result *result);
 

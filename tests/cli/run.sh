@@ -199,12 +199,16 @@ expect 4 'remat chain: its graph is no chain' \
     "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat chain --json chain.json
 grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
 # nor is an order or a packing that is named
-for method in greedy dfs dp beam search ilp; do
+for method in greedy dfs beam; do
+    expect 0 "\"order\": \"$method[:\"]" "$ullage" plan "$digits" --dim N=1 --order $method --json -
+    grep -q "below the file's" out.txt && fail "--order $method keeps the file's"
+done
+for method in dp search ilp; do
     expect 0 "\"order\": \"$method: no order below the file's\"" \
         "$ullage" plan "$digits" --dim N=1 --order $method --json -
 done
-expect 0 '"pack": "greedy by' "$ullage" plan "$digits" --dim N=1 --pack greedy --json -
-expect 0 '"pack": "exact search' "$ullage" plan "$digits" --dim N=1 --pack exact --json -
+expect 0 '"pack": "greedy: by' "$ullage" plan "$digits" --dim N=1 --pack greedy --json -
+expect 0 '"pack": "exact: ' "$ullage" plan "$digits" --dim N=1 --pack exact --json -
 awk 'BEGIN { print "id,lower,upper,size"; x = 1
              for (i = 0; i < 2100; i++) { x = x * 16807 % 2147483647; b = x % 500
                  print i "," b "," b + 1 + x % 37 "," 1 + x % 91 } }' >many.csv
@@ -282,6 +286,23 @@ expect 6 'odd.plan: space 0: reserves' "$ullage" check digits.problem odd.plan
 sed '3s/.*/value fish/' digits.problem >odd.problem
 expect 2 'odd.problem: line 3: expected a number' "$ullage" solve odd.problem
 expect 4 'smallest budget known to work is [0-9]' "$ullage" solve digits.problem --budget 64
+expect 4 'no plan within 64 bytes exists' "$ullage" solve digits.problem --budget 64
+expect 4 'remat chain: .*; it needs blocks in a chain' "$ullage" solve digits.problem --budget 36000 --remat chain
+# a capacity in the problem is a budget, and what is proven is said as of a graph
+bytes=$(sed -n 's/^  "reserved_bytes": \([0-9]*\),/\1/p' on.json | head -1)
+sed "s/^space 0 .*/& capacity $bytes/" digits.problem >enough.problem
+expect 0 '^cost .*, bound [1-9]' "$ullage" solve enough.problem --json enough.json
+for key in cost_bound optimal optimal_within proven; do
+    grep -q "\"$key\": " enough.json || fail "solve --json lacks $key"
+done
+sed "s/^space 0 .*/& capacity 1000/" digits.problem >small.problem
+expect 4 'no plan within 1000 bytes' "$ullage" solve small.problem
+expect 4 'no plan within 900 bytes' "$ullage" solve small.problem --budget 900
+grep -q 'proven optimal' out.txt && fail 'what does not fit is no optimum'
+printf '{"format":"ullage-graph","version":1,"nodes":[{"id":0,"name":"a","bytes":64,"cost":1},
+    {"id":1,"name":"b","bytes":64,"cost":1}],"edges":[[0,1]],"order":[0,1]}' >two.json
+expect 4 'remat chain: no schedule fits 100 bytes .proven' "$ullage" solve two.json --budget 100 --remat chain
+grep -q '^method *chain' out.txt || fail "two.json: $(grep '^method' out.txt)"
 
 # two outputs in place of one input: at that one step they would overwrite each other
 data=$(dpkg -L libonnx-testdata 2>/dev/null | grep -m1 '/data/node$')

@@ -130,7 +130,8 @@ static void test_orders_are_optimal(void **state)
             options.order = method;
             ul_solve_run(&arena, &graph, &options, &result);
             assert_true(result.peak_bytes >= min);
-            assert_true(result.peak_bytes <= result.order_peak_bytes);
+            bool makes_own = method != UL_ORDER_FILE && method != UL_ORDER_DP;
+            assert_true(makes_own || result.peak_bytes <= result.order_peak_bytes);
             assert_true(result.lower_bound_bytes <= min);
         }
         ul_arena_done(&arena);
