@@ -237,8 +237,29 @@ static enum ul_status read_rows(struct reader *reader, struct ul_plan *plan)
     return get_number(reader, rows, "holes", INT64_MAX, &plan->rows.holes_bytes);
 }
 
+/* Of what does not fit, "proven" says that nothing does, whatever the program is rewritten to. */
+static enum ul_status check_misfit(struct reader *reader, const struct ul_problem *problem,
+                                   struct ul_plan *plan, uint64_t budget)
+{
+    bool is_proven = json_is_true(json_object_get(reader->root, "proven"));
+    struct ul_report_header header = {.option_count = 0};
+    plan->packing_proven = plan->fits && is_proven;
+    if (plan->fits || !is_proven)
+        return UL_OK;
+    UL_TRY(read_options(reader, &header));
+    struct ul_report report = {.problem = problem,
+                               .plan = plan,
+                               .options = header.options,
+                               .option_count = header.option_count};
+    if (budget >= ul_report_floor_bytes(&report))
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"proven\": that nothing is within the budget does not follow");
+    return UL_OK;
+}
+
 /* What the file says of itself must hold together; the planner's checker sees to the rest. */
-static enum ul_status check_claims(struct reader *reader, struct ul_plan *plan)
+static enum ul_status check_claims(struct reader *reader, const struct ul_problem *problem,
+                                   struct ul_plan *plan)
 {
     const json_t *root = reader->root;
     uint64_t unaccounted = 0;
@@ -266,10 +287,13 @@ static enum ul_status check_claims(struct reader *reader, struct ul_plan *plan)
     if (plan->cost_bound == 0 && plan->optimal != (reserved == plan->lower_bound_bytes))
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"optimal\" contradicts the lower bound and the bytes reserved");
+    if (budget == 0 && plan->smallest_budget_bytes < plan->lower_bound_bytes)
+        return ul_diag_set(reader->diag, UL_MISMATCH,
+                           "\"smallest_budget_bytes\" is below \"lower_bound_bytes\"");
     if (plan->fits != (budget == 0 || reserved <= budget))
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"fits\" contradicts the budget and the bytes reserved");
-    return UL_OK;
+    return check_misfit(reader, problem, plan, budget);
 }
 
 static enum ul_status read_plan(struct reader *reader, const struct ul_problem *problem,
@@ -309,14 +333,13 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
         UL_TRY(get_string(reader, root, "optimal_within", &plan->optimal_within));
     plan->peak_position = (uint32_t)peak;
     plan->fits = json_is_true(json_object_get(root, "fits"));
-    plan->packing_proven = json_is_true(json_object_get(root, "proven"));
     plan->optimal = json_is_true(json_object_get(root, "optimal"));
     plan->stopped_by_time = json_is_true(json_object_get(root, "stopped_by_time"));
     UL_TRY(get_string(reader, method, "order", &plan->order_method));
     UL_TRY(get_string(reader, method, "remat", &plan->remat_method));
     UL_TRY(get_string(reader, method, "pack", &plan->pack_method));
     UL_TRY(read_rows(reader, plan));
-    UL_TRY(check_claims(reader, plan));
+    UL_TRY(check_claims(reader, problem, plan));
     UL_TRY(read_positions(reader, problem, plan));
     UL_TRY(read_ranges(reader, problem, plan));
     return ul_plan_index_ranges(reader->arena, problem, plan, reader->diag);

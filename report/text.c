@@ -239,7 +239,9 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
     uint64_t bound = plan->order_lower_bound_bytes;
     double gap = bound == 0 ? 0 : 100.0 * (double)(reserved - bound) / (double)bound;
     ul_text_printf(text, "\nNo packing of this order is below %" PRIu64 " bytes (gap %.2f %%%s);\n",
-                   bound, gap, plan->packing_proven ? ", proven least" : "");
+                   bound, gap, plan->packing_proven && reserved == bound ? ", proven least" : "");
+    if (plan->packing_proven && reserved > bound)
+        ul_text_put(text, "nor below this one: proven least (the planner's word);\n");
     if (plan->orders_lower_bound_bytes > plan->lower_bound_bytes &&
         plan->orders_lower_bound_bytes <= bound)
         ul_text_printf(text, "no order without recomputation is below %" PRIu64 " bytes%s;\n",

@@ -121,6 +121,27 @@ static uint64_t finish_of(const struct ul_checker *c)
     return stream_end[0];
 }
 
+/* What is said of a cost under a budget, `steps_cost` being every step once, the fastest way. What
+ * a bound has beyond that is the planner's word. */
+static enum ul_status cost_bound_check(const struct ul_checker *c, uint64_t steps_cost)
+{
+    const struct ul_plan *plan = c->plan;
+    if (plan->cost_bound == 0)
+        return UL_OK;
+    if (plan->cost_bound < steps_cost)
+        FAIL(c, "\"cost_bound\" is below the %llu that every step takes once.",
+             (unsigned long long)steps_cost);
+    if (plan->cost_bound_method != NULL && plan->cost_bound == steps_cost)
+        FAIL(c, "\"cost_bound_method\" names what proves no more than every step once.");
+    if (plan->fits && plan->cost_bound > plan->cost)
+        FAIL(c, "\"cost_bound\": the bound of the cost is above the cost.");
+    if (plan->optimal && !(plan->fits && plan->cost_bound == plan->cost))
+        FAIL(c, "\"optimal\" contradicts the cost and its bound.");
+    if (plan->optimal && c->problem->base_cost != 0)
+        FAIL(c, "\"optimal\" of one rewriting of a program, which no bound is about.");
+    return UL_OK;
+}
+
 static enum ul_status cost_check(const struct ul_checker *c)
 {
     uint64_t cost = finish_of(c), base = 0;
@@ -131,17 +152,12 @@ static enum ul_status cost_check(const struct ul_checker *c)
             min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
         base += min;
     }
+    uint64_t steps_cost = base;
     if (c->problem->base_cost != 0)
         base = c->problem->base_cost;
     if (cost != c->plan->cost || base != c->plan->base_cost)
         FAIL(c, "the costs do not add up.");
-    if (c->plan->cost_bound == 0)
-        return UL_OK;
-    if (c->plan->fits && c->plan->cost_bound > cost)
-        FAIL(c, "the bound of the cost is above the cost.");
-    if (c->plan->optimal && !(c->plan->fits && c->plan->cost_bound == cost))
-        FAIL(c, "\"optimal\" contradicts the cost and its bound.");
-    return UL_OK;
+    return cost_bound_check(c, steps_cost);
 }
 
 /* ---- The bound over all plans ---- */
@@ -201,11 +217,42 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
     return bytes;
 }
 
+/* Whether the plan is one of an order alone: every step once, by its cheapest alternative. */
+static bool is_an_order(const struct ul_checker *c)
+{
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_position *at = &c->plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->stream != 0 || at->copy > 0)
+            return false;
+        const struct ul_plan_step *step = &c->problem->steps[at->step];
+        uint32_t cheapest = 0;
+        for (uint32_t a = 1; a < step->alternative_count; a++) {
+            if (step->alternatives[a].cost < step->alternatives[cheapest].cost)
+                cheapest = a;
+        }
+        if (at->alternative != cheapest)
+            return false;
+    }
+    return true;
+}
+
+/* What is said of all orders holds of this one. */
+static enum ul_status orders_bound_check(const struct ul_checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    if (plan->orders_lower_bound_bytes > plan->order_lower_bound_bytes && is_an_order(c))
+        FAIL(c, "\"orders_lower_bound_bytes\" is %llu, but this order needs only %llu.",
+             (unsigned long long)plan->orders_lower_bound_bytes,
+             (unsigned long long)plan->order_lower_bound_bytes);
+    return UL_OK;
+}
+
 /* What the neediest step touches, done the least needy way, beside all that is persistent; or all
  * inputs, or all outputs. */
 static enum ul_status bound_check(const struct ul_checker *c)
 {
-    uint64_t always, bound = ends_bytes(c, &always);
+    uint64_t always, ends = ends_bytes(c, &always);
+    uint64_t bound = ends;
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
         uint64_t min = UINT64_MAX;
@@ -222,7 +269,14 @@ static enum ul_status bound_check(const struct ul_checker *c)
     if (c->plan->lower_bound_bytes != always + bound)
         FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
              (unsigned long long)c->plan->lower_bound_bytes);
-    return UL_OK;
+    /* Another rewriting of the program may need less, but for what is there at its ends. */
+    if (c->plan->smallest_budget_bytes < always + ends ||
+        c->plan->smallest_budget_bytes > c->plan->reserved_bytes[0])
+        FAIL(c,
+             "\"smallest_budget_bytes\" is above what is reserved, or below the %llu bytes of "
+             "what always lives, inputs and outputs.",
+             (unsigned long long)(always + ends));
+    return orders_bound_check(c);
 }
 
 enum ul_status ul_checker_sums(const struct ul_checker *c)

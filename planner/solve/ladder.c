@@ -194,9 +194,10 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
         plan->remat_method = ul_arena_printf(c->arena, "%s: nothing runs again",
                                              ul_method_get(UL_METHOD_REMAT, method)->name);
     if (found != NULL && found->proven_within != NULL)
-        plan->optimal_within =
-            ul_arena_printf(c->arena, "%s, by these implementations, live sums of up to %llu bytes",
-                            found->proven_within, (unsigned long long)found->budget_bytes);
+        plan->optimal_within = ul_arena_printf(
+            c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
+            found->proven_within, c->problem->base_cost != 0 ? ", with these splits" : "",
+            (unsigned long long)found->budget_bytes);
 }
 
 /* Packs a sequence of steps and takes it into the ladder if it is good enough. */

@@ -220,12 +220,24 @@ expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget 300000 --json wi
 expect 0 '^ok' "$ullage" check "$digits" within.json
 sed 's/"cost_bound": /&9/' within.json >bound.json
 expect 6 'bound of the cost is above the cost' "$ullage" check "$digits" bound.json
-sed 's/"cost_bound": [0-9]*/"cost_bound": 1/; s/"optimal": false/"optimal": true/; /"optimal_within"/d' \
+sed 's/"cost_bound": [0-9]*/"cost_bound": 1/' within.json >claim.json
+expect 6 '"cost_bound" is below the [0-9]* that every step takes once' "$ullage" check "$digits" claim.json
+cost=$(sed -n 's/^  "cost": \([0-9]*\),/\1/p' within.json)
+sed "s/\"cost_bound\": [0-9]*/\"cost_bound\": $cost/; s/\"optimal\": false/\"optimal\": true/; /\"optimal_within\"/d" \
     within.json >claim.json
-expect 6 'contradicts the cost and its bound' "$ullage" check "$digits" claim.json
+expect 6 '"optimal" of one rewriting' "$ullage" check "$digits" claim.json
 expect 4 'does not fit the budget.*1 more than|1 bytes short' \
     "$ullage" compile "$digits" --dim N=1 --budget $((bytes - 1)) -o program --json small.json
 [ -e program ] && { echo "FAIL: a program that does not fit was written"; failed=1; }
+sed 's/"optimal": false/"optimal": true/' small.json >claim.json
+expect 6 'contradicts the cost and its bound' "$ullage" check "$digits" claim.json
+sed 's/"proven": false/"proven": true/' small.json >claim.json
+expect 6 '"proven": that nothing is within the budget' "$ullage" check "$digits" claim.json
+# and about bytes
+for claim in '"smallest_budget_bytes": 64' '"orders_lower_bound_bytes": 999999'; do
+    sed "s/${claim%%:*}: [0-9]*/$claim/" plan.json >claim.json
+    expect 6 "${claim%%:*} is " "$ullage" check "$digits" claim.json
+done
 expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
 expect 1 '^ullage: error: --sweep shows all budgets .*: leave --budget out' \
     "$ullage" plan "$digits" --dim N=1 --sweep --budget 64K
