@@ -26,9 +26,9 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile,
                                        const struct ul_plan *free_plan) UL_MUST_CHECK;
 enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t variant) UL_MUST_CHECK;
 
-/* cuda.c: fills in what only a device has a use for. */
-enum ul_status ul_compile_resolve_cuda(struct ul_compile *compile,
-                                       struct ul_program_options *program) UL_MUST_CHECK;
+/* toolkit.c: fills in what only a target has a use for whose libraries programs find. */
+enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,
+                                          struct ul_program_options *program) UL_MUST_CHECK;
 
 /* plan_file.c */
 

@@ -2,6 +2,8 @@
 #include "compile/compile.h"
 #include "planner/model/effort.h"
 
+#include <string.h>
+
 struct word {
     const char *word;
     unsigned value;
@@ -39,6 +41,15 @@ WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
       {"winograd", UL_CONV_WINOGRAD})
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},
       {"found", UL_CUDNN_FOUND})
+
+/* That it computes or does not: without it other algorithms run, of other bits. Who leaves it open
+ * says nothing. */
+static bool cudnn_agrees(const char *said, const char *planned)
+{
+    bool says = strcmp(said, "on") == 0 || strcmp(said, "off") == 0;
+    bool is_open = strcmp(planned, "auto") == 0;
+    return !says || is_open || (strcmp(said, "off") == 0) == (strcmp(planned, "off") == 0);
+}
 
 /* A number of a header in a help text. */
 #define UL_OPTION_TEXT(number) UL_OPTION_LETTERS(number)

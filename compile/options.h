@@ -90,6 +90,9 @@ struct ul_option {
     enum ul_option_audience audience;
     const char *elsewhere; /* what another target has in its place, for messages; or NULL */
     enum ul_option_record record;
+    /* Of a UL_RECORD_FIXED one: whether what is said goes with what the plan says; then its default
+     * leaves it to the plan. NULL: if they are the same. */
+    bool (*agrees)(const char *said, const char *planned);
     uint32_t commands; /* enum ul_option_command; 0: in plans alone */
     size_t offset;     /* of its field */
 };

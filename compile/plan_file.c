@@ -46,7 +46,8 @@ static enum ul_status check_fixed(struct ul_compile *compile, const struct ul_op
     const char *own = ul_option_value(options, row, 0);
     const char *theirs = ul_option_value(&other.base, row, 0);
     bool is_open = value == NULL && row->kind != UL_OPTION_WORD;
-    if (is_open || strcmp(own, theirs) == 0)
+    bool agrees = row->agrees != NULL ? row->agrees(own, theirs) : strcmp(own, theirs) == 0;
+    if (is_open || agrees)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_MISMATCH,
                        "the plan was made with --%s %s, not %s; leave the option out", row->name,
@@ -63,19 +64,6 @@ static enum ul_status check_all_fixed(struct ul_compile *compile)
             UL_TRY(check_fixed(compile, row));
     }
     return UL_OK;
-}
-
-/* So is whether cuDNN computes: without it other algorithms run, of other bits. */
-static enum ul_status check_cudnn(struct ul_compile *compile)
-{
-    enum ul_cudnn_choice given = compile->options.with_cudnn;
-    const char *cudnn = planned(compile, "with-cudnn");
-    if (cudnn == NULL || (given != UL_CUDNN_ON && given != UL_CUDNN_OFF) ||
-        (given == UL_CUDNN_OFF) == (strcmp(cudnn, "off") == 0))
-        return UL_OK;
-    return ul_diag_set(&compile->diag, UL_MISMATCH,
-                       "the plan was made with cuDNN %s, not %s; leave --with-cudnn out",
-                       ul_option_shown(&compile->keep, cudnn), given == UL_CUDNN_ON ? "on" : "off");
 }
 
 /* ---- sizes ---- */
@@ -150,8 +138,8 @@ static bool leaves_open(const struct ul_compile_options *options, const struct o
         return !own->shapes && !has_name(&options->dims, value);
     if (strcmp(row->name, "shape") == 0)
         return !own->dims && !has_name(&options->shapes, value);
-    if (strcmp(row->name, "with-cudnn") == 0)
-        return options->with_cudnn == UL_CUDNN_AUTO;
+    if (row->agrees != NULL)
+        return !ul_option_is_set(&options->base, row);
     return !own->rows[row - options->base.table->rows];
 }
 
@@ -203,7 +191,6 @@ static enum ul_status apply_header(struct ul_compile *compile)
     UL_TRY(check_sizes(compile, "dim", &compile->options.dims));
     UL_TRY(check_sizes(compile, "shape", &compile->options.shapes));
     UL_TRY(check_all_fixed(compile));
-    UL_TRY(check_cudnn(compile));
     return apply_options(compile);
 }
 

@@ -1,5 +1,5 @@
 /* From the options to what the program is built for. What they leave open and a plan has to name is
- * written back into them: threads, the machine, the workspace, cuDNN. */
+ * written back into them: threads, the machine, the workspace, libraries. */
 #define _POSIX_C_SOURCE 200809L
 #include "codegen/cpu/dnnl.h"
 #include "compile/compile_internal.h"
@@ -55,7 +55,7 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                            "use arena (in the program's file) or file (beside it)",
                            target->traits.name);
     if (target->traits.finds_libraries)
-        UL_TRY(ul_compile_resolve_cuda(compile, program));
+        UL_TRY(ul_compile_resolve_toolkit(compile, program));
     if (options->isa != NULL)
         UL_TRY(ul_dnnl_check_isa(&compile->keep, options->isa, &compile->diag));
     if (target->open_library != NULL)

@@ -13,6 +13,13 @@ struct ul_program_step;
 struct ul_target_library;
 struct ul_threads;
 
+/* A library that may stand beside a toolkit; it is there where its header and one of the names is.
+ */
+struct ul_target_beside {
+    const char *header;
+    const char *const *libraries; /* NULL behind the last */
+};
+
 /* What turns the source into a program. */
 struct ul_target_compiler {
     const char *option;   /* of the command line, by which another one is named: "nvcc" */
@@ -22,6 +29,7 @@ struct ul_target_compiler {
     const char *name;     /* for messages: "nvcc" */
     const char *toolkit;  /* what machines may be without; NULL: it is taken to be there */
     bool takes_march;     /* -march= */
+    const struct ul_target_beside *beside; /* or NULL */
 };
 
 /* A target: a row in codegen/target.c. */

@@ -103,9 +103,9 @@ expect 0 'reserves' "$ullage" compile "$digits" --plan all.json --emit again
 expect 0 'reserves' "$ullage" compile "$digits" --plan all.json --workspace 1024K --emit again
 expect 6 'was made with --workspace 1048576, not 2MiB; leave' \
     "$ullage" compile "$digits" --plan all.json --workspace 2MiB --emit again
-expect 6 'was made with cuDNN on, not off; leave' \
+expect 6 'was made with --with-cudnn on, not off; leave' \
     "$ullage" compile "$digits" --plan all.json --with-cudnn off --emit again
-expect 6 'was made with cuDNN off, not on; leave' \
+expect 6 'was made with --with-cudnn off, not on; leave' \
     "$ullage" compile "$digits" --plan plain.json --with-cudnn on --emit again
 expect 6 'was made without --tf32' "$ullage" compile "$digits" --plan plain.json --tf32 --emit again
 expect 1 'the plan is for target "cuda", not for c' \
