@@ -241,7 +241,6 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
     uint64_t end;
     if (!ul_size_add(range->offset_bytes, range->size_bytes, &end) || end > UINT64_MAX / 4)
         FAIL(c, "range %u (%s): its offset overflows.", r, name);
-    uint64_t alignment = c->plan->alignment_bytes;
     if (scratch) {
         if (range->begin >= c->plan->position_count || !is_run(c, range->begin) ||
             range->end != c->until[range->begin] + 1)
@@ -250,19 +249,15 @@ static enum ul_status range_shape(const struct ul_checker *c, uint32_t r)
         if (range->size_bytes != substep->scratch_bytes || range->space != substep->scratch_space ||
             range->class != UL_PLAN_SCRATCH || range->alias != UL_PLAN_NONE)
             FAIL(c, "range %u: scratch differs from what its step asks for.", r);
-        if (substep->scratch_alignment_bytes > alignment)
-            alignment = substep->scratch_alignment_bytes;
     } else {
         const struct ul_plan_value *value = &c->problem->values[range->value];
         if (range->size_bytes != value->size_bytes || range->class != value->class)
             FAIL(c, "range %u (%s): size or class differ from the value's.", r, name);
-        if (value->alignment_bytes > alignment)
-            alignment = value->alignment_bytes;
         if (value->pinned && range->space == value->space &&
             range->offset_bytes != value->pinned_offset_bytes)
             FAIL(c, "range %u (%s): is not where it is pinned.", r, name);
     }
-    if (range->offset_bytes % alignment != 0)
+    if (range->offset_bytes % ul_checker_range_alignment(c, r) != 0)
         FAIL(c, "range %u (%s): its offset is not aligned.", r, name);
     return UL_OK;
 }

@@ -37,6 +37,8 @@ bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id);
 uint32_t ul_checker_entry(const struct ul_checker *c, uint32_t region);
 /* The size of a range, up to a multiple of the plan's alignment. */
 uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range);
+/* What its offset is a multiple of. */
+uint64_t ul_checker_range_alignment(const struct ul_checker *c, uint32_t range);
 /* Whether what the plan says of its bytes, cost and bound is so; its ranges are known to be well
  * formed. */
 enum ul_status ul_checker_sums(const struct ul_checker *c) UL_MUST_CHECK;

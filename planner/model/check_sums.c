@@ -1,6 +1,8 @@
 /* The checker's second half: the sums, the costs and the bound that a plan says of itself. */
 #include "planner/model/check.h"
 
+#include <stdlib.h>
+
 bool ul_checker_has(const uint32_t *ids, uint32_t count, uint32_t id)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -26,6 +28,18 @@ static uint64_t round_up(const struct ul_checker *c, uint64_t size_bytes)
 uint64_t ul_checker_range_bytes(const struct ul_checker *c, uint32_t range)
 {
     return round_up(c, c->plan->ranges[range].size_bytes);
+}
+
+uint64_t ul_checker_range_alignment(const struct ul_checker *c, uint32_t range)
+{
+    const struct ul_plan_range *at = &c->plan->ranges[range];
+    uint64_t own = at->value == UL_PLAN_NONE
+                       ? c->problem->steps[c->plan->positions[at->begin].step]
+                             .alternatives[c->plan->positions[at->begin].alternative]
+                             .substeps[c->plan->positions[at->begin].substep]
+                             .scratch_alignment_bytes
+                       : c->problem->values[at->value].alignment_bytes;
+    return own > c->plan->alignment_bytes ? own : c->plan->alignment_bytes;
 }
 
 /* ---- Bytes ---- */
@@ -87,6 +101,104 @@ static enum ul_status rows_check(const struct ul_checker *c)
         FAIL(c, "the rows do not add up to what is reserved.");
     return UL_OK;
 }
+
+/* ---- A packing that is said to be the least ---- */
+
+/* A range, with those that take over its bytes. */
+struct block {
+    uint64_t size_bytes, alignment_bytes, offset_bytes;
+    uint32_t begin, end;
+    uint32_t index; /* breaks ties */
+};
+
+static int block_compare(const void *a, const void *b)
+{
+    const struct block *x = a;
+    const struct block *y = b;
+    if (x->size_bytes != y->size_bytes)
+        return x->size_bytes > y->size_bytes ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+enum { MAX_RANGES = 2000 };
+static const uint64_t MAX_BYTES = (uint64_t)1 << 48; /* of a range, so that no sum overflows */
+
+/* The blocks of space 0 that have bytes; UL_PLAN_NONE where one is pinned, or sums may overflow. */
+static uint32_t blocks_make(const struct ul_checker *c, struct block *blocks)
+{
+    const struct ul_plan *plan = c->plan;
+    uint32_t *head = UL_NEW_ARRAY(c->scratch, uint32_t, plan->range_count);
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        for (head[r] = r; plan->ranges[head[r]].alias != UL_PLAN_NONE;)
+            head[r] = plan->ranges[head[r]].alias;
+        blocks[r] = (struct block){.begin = UINT32_MAX, .index = r};
+        if (range->value != UL_PLAN_NONE && c->problem->values[range->value].pinned)
+            return UL_PLAN_NONE;
+    }
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        const struct ul_plan_range *range = &plan->ranges[r];
+        struct block *block = &blocks[head[r]];
+        uint64_t bytes = range->space == 0 ? ul_checker_range_bytes(c, r) : 0;
+        if (bytes > MAX_BYTES)
+            return UL_PLAN_NONE;
+        block->size_bytes = bytes > block->size_bytes ? bytes : block->size_bytes;
+        block->begin = range->begin < block->begin ? range->begin : block->begin;
+        block->end = range->end > block->end ? range->end : block->end;
+        uint64_t alignment = ul_checker_range_alignment(c, r);
+        block->alignment_bytes =
+            alignment > block->alignment_bytes ? alignment : block->alignment_bytes;
+    }
+    for (uint32_t r = 0; r < plan->range_count; r++) {
+        if (blocks[r].size_bytes > 0)
+            blocks[count++] = blocks[r];
+    }
+    return count;
+}
+
+/* The lowest place beside the blocks before it; each collision moves it up. */
+static void block_place(struct block *blocks, uint32_t at)
+{
+    struct block *block = &blocks[at];
+    for (uint32_t i = 0; i < at; i++) {
+        const struct block *other = &blocks[i];
+        uint64_t end = other->offset_bytes + other->size_bytes;
+        if (other->begin >= block->end || block->begin >= other->end ||
+            block->offset_bytes >= end ||
+            other->offset_bytes >= block->offset_bytes + block->size_bytes)
+            continue;
+        block->offset_bytes =
+            (end + block->alignment_bytes - 1) / block->alignment_bytes * block->alignment_bytes;
+        i = UINT32_MAX; /* from the first again */
+    }
+}
+
+/* Largest first, each as low as it goes: a packing below one that is said to be the least. */
+static enum ul_status packing_check(const struct ul_checker *c)
+{
+    const struct ul_plan *plan = c->plan;
+    uint64_t top = 0;
+    if (!plan->packing_proven || plan->range_count > MAX_RANGES ||
+        plan->reserved_bytes[0] == plan->order_lower_bound_bytes)
+        return UL_OK;
+    struct block *blocks = UL_NEW_ARRAY(c->scratch, struct block, plan->range_count);
+    uint32_t count = blocks_make(c, blocks);
+    if (count == UL_PLAN_NONE)
+        return UL_OK;
+    qsort(blocks, count, sizeof *blocks, block_compare);
+    for (uint32_t i = 0; i < count; i++) {
+        block_place(blocks, i);
+        uint64_t end = blocks[i].offset_bytes + blocks[i].size_bytes;
+        top = end > top ? end : top;
+    }
+    if (top < plan->reserved_bytes[0])
+        FAIL(c, "\"proven\": largest first, these ranges take only %llu bytes.",
+             (unsigned long long)top);
+    return UL_OK;
+}
+
+/* ---- Costs ---- */
 
 /* What a position takes by itself: a run at its first substep, a transfer by the other space. */
 static uint64_t duration_of(const struct ul_checker *c, const struct ul_plan_position *at)
@@ -283,6 +395,7 @@ enum ul_status ul_checker_sums(const struct ul_checker *c)
 {
     UL_TRY(live_sum_check(c));
     UL_TRY(rows_check(c));
+    UL_TRY(packing_check(c));
     UL_TRY(cost_check(c));
     return bound_check(c);
 }

@@ -98,11 +98,46 @@ static void test_what_is_there_takes_nothing_over(void **state)
     assert_refused(&f, "may not be in place of");
 }
 
+/* Where first-fit takes less than what is reserved, that is not the least packing. */
+static void test_packing_that_is_not_the_least(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    ul_arena_init(&arena);
+    struct ul_problem *problem = ul_problem_new(&arena);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct ul_plan_value value = ul_plan_value_make("v", UL_PLAN_ACTIVATIONS, 64 + 64 * i);
+        value.live_from_start = i == 0;
+        value.live_to_end = i == 4;
+        uint32_t made = ul_problem_add_value(problem, &value);
+        struct ul_plan_substep substep = {
+            .reads = &last, .writes = &made, .read_count = 1, .write_count = 1};
+        if (i > 0)
+            ul_problem_add_simple_step(problem, "s", 0, 1, &substep);
+        last = made;
+    }
+    for (enum ul_plan_pack pack = UL_PACK_BEST; pack < UL_PACK_COUNT; pack++) {
+        struct ul_plan plan;
+        struct ul_diag diag = {.status = UL_OK};
+        struct ul_plan_options options = {.pack = pack};
+        assert_int_equal(ul_plan_solve(&arena, problem, &options, &plan, &diag), UL_OK);
+        plan.packing_proven = true;
+        enum ul_status status = ul_plan_check(&arena, problem, &plan, &diag);
+        assert_int_equal(status, pack == UL_PACK_NONE ? UL_MISMATCH : UL_OK);
+        if (pack == UL_PACK_NONE)
+            assert_string_equal(diag.text,
+                                "\"proven\": largest first, these ranges take only 576 bytes.");
+    }
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_input_is_taken_over_once),
         cmocka_unit_test(test_what_is_there_takes_nothing_over),
+        cmocka_unit_test(test_packing_that_is_not_the_least),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
