@@ -50,7 +50,7 @@ struct ul_matmul {
     struct ul_type batch; /* broadcast leading dimensions */
     int64_t rows, columns, depth;
     bool a_is_vector, b_is_vector; /* then rows or columns is 1 and no dimension of the result */
-    bool a_has_batch, b_has_batch; /* more than one matrix */
+    bool b_has_batch;              /* more than one matrix */
     uint32_t loop_count;           /* around the contraction, once it is open */
 };
 

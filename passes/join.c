@@ -17,7 +17,7 @@
  *
  * The joined weights are copies in the compiler's memory, so there is an end to them.
  *
- * Left undone: other orders, in which a plan of the parts apart may be smaller (by up to 3 % in
+ * Left undone: other orders, in which a plan of the members apart may be smaller (by up to 3 % in
  * random graphs; not in networks of models/); some products with a bias and some without, for which
  * zeros would have to be stored; convolutions. */
 #include "ir/op.h"
@@ -30,7 +30,7 @@
 #define MAX_WEIGHT_BYTES ((uint64_t)2 << 30)
 
 enum {
-    COLUMNS_UNIT = 16, /* of a part: no result begins between two vectors */
+    COLUMNS_UNIT = 16, /* of a member: no result begins between two vectors */
     MAX_ROUNDS = 4
 };
 
@@ -58,21 +58,22 @@ static bool is_own_weight(const struct finder *finder, ul_value_id value)
 }
 
 /* A matrix that is stored as it is read, or turned. */
-static bool read_weight(const struct finder *finder, ul_value_id value, struct ul_join_part *part)
+static bool read_weight(const struct finder *finder, ul_value_id value,
+                        struct ul_join_member *member)
 {
     const struct ul_graph *graph = finder->graph;
     uint32_t count;
-    part->weight = value;
+    member->weight = value;
     if (graph->values[value].kind == UL_VALUE_NODE && finder->uses[value] == 1) {
         const struct ul_node *node = &graph->nodes[graph->values[value].producer];
         const int64_t *perm =
             node->op == UL_OP_Transpose ? ul_node_get_ints(node, "perm", &count) : NULL;
         if (perm == NULL || count != 2 || perm[0] != 1)
             return false;
-        part->weight = node->inputs[0];
-        part->is_turned = true;
+        member->weight = node->inputs[0];
+        member->is_turned = true;
     }
-    return type_of(finder, value)->rank == 2 && is_own_weight(finder, part->weight);
+    return type_of(finder, value)->rank == 2 && is_own_weight(finder, member->weight);
 }
 
 /* One number per column, or the same for all. */
@@ -87,22 +88,22 @@ static bool is_bias(const struct finder *finder, ul_value_id value, int64_t colu
 }
 
 /* The Add of a bias behind a MatMul belongs to it. */
-static void read_sum(const struct finder *finder, struct ul_join_part *part)
+static void read_sum(const struct finder *finder, struct ul_join_member *member)
 {
     const struct ul_graph *graph = finder->graph;
-    ul_node_id reader = finder->readers[part->result];
-    if (finder->uses[part->result] != 1 || reader == UL_NONE ||
+    ul_node_id reader = finder->readers[member->result];
+    if (finder->uses[member->result] != 1 || reader == UL_NONE ||
         graph->nodes[reader].op != UL_OP_Add ||
-        graph->nodes[reader].parent != graph->nodes[part->product].parent)
+        graph->nodes[reader].parent != graph->nodes[member->product].parent)
         return;
     const struct ul_node *node = &graph->nodes[reader];
-    ul_value_id other = node->inputs[node->inputs[0] == part->result ? 1 : 0];
-    if (!is_bias(finder, other, part->columns) ||
-        !ul_type_equal(type_of(finder, node->outputs[0]), type_of(finder, part->result)))
+    ul_value_id other = node->inputs[node->inputs[0] == member->result ? 1 : 0];
+    if (!is_bias(finder, other, member->columns) ||
+        !ul_type_equal(type_of(finder, node->outputs[0]), type_of(finder, member->result)))
         return;
-    part->bias = other;
-    part->sum = reader;
-    part->result = node->outputs[0];
+    member->bias = other;
+    member->sum = reader;
+    member->result = node->outputs[0];
 }
 
 /* The result must be able to lie among others. */
@@ -118,32 +119,32 @@ static bool is_bound(const struct finder *finder, ul_value_id value)
     return false;
 }
 
-static bool read_part(const struct finder *finder, ul_node_id id, struct ul_join_part *part)
+static bool read_member(const struct finder *finder, ul_node_id id, struct ul_join_member *member)
 {
     const struct ul_node *node = &finder->graph->nodes[id];
     bool is_gemm = node->op == UL_OP_Gemm;
     if ((node->op != UL_OP_MatMul && !is_gemm) || type_of(finder, node->inputs[0])->rank < 2)
         return false;
-    *part = (struct ul_join_part){.product = id,
-                                  .sum = UL_NONE,
-                                  .src = node->inputs[0],
-                                  .result = node->outputs[0],
-                                  .bias = UL_NONE};
-    if (!read_weight(finder, node->inputs[1], part))
+    *member = (struct ul_join_member){.product = id,
+                                      .sum = UL_NONE,
+                                      .src = node->inputs[0],
+                                      .result = node->outputs[0],
+                                      .bias = UL_NONE};
+    if (!read_weight(finder, node->inputs[1], member))
         return false;
     if (is_gemm && ul_node_get_int(node, "transB", 0) != 0)
-        part->is_turned = !part->is_turned;
-    const struct ul_type *type = type_of(finder, part->weight);
-    part->depth = type->dims[part->is_turned ? 1 : 0];
-    part->columns = type->dims[part->is_turned ? 0 : 1];
+        member->is_turned = !member->is_turned;
+    const struct ul_type *type = type_of(finder, member->weight);
+    member->depth = type->dims[member->is_turned ? 1 : 0];
+    member->columns = type->dims[member->is_turned ? 0 : 1];
     if (is_gemm && node->input_count > 2 && node->inputs[2] != UL_NONE) {
-        part->bias = node->inputs[2];
-        if (!is_bias(finder, part->bias, part->columns))
+        member->bias = node->inputs[2];
+        if (!is_bias(finder, member->bias, member->columns))
             return false;
     } else if (!is_gemm) {
-        read_sum(finder, part);
+        read_sum(finder, member);
     }
-    return part->columns % COLUMNS_UNIT == 0 && !is_bound(finder, part->result);
+    return member->columns % COLUMNS_UNIT == 0 && !is_bound(finder, member->result);
 }
 
 /* ---- Sets ---- */
@@ -154,8 +155,8 @@ static bool same_number(double a, double b)
 }
 
 /* Both have a bias, or none; a bias of one number stays one. */
-static bool biases_fit(const struct finder *finder, const struct ul_join_part *a,
-                       const struct ul_join_part *b)
+static bool biases_fit(const struct finder *finder, const struct ul_join_member *a,
+                       const struct ul_join_member *b)
 {
     if (a->bias == UL_NONE || b->bias == UL_NONE)
         return a->bias == b->bias;
@@ -166,8 +167,8 @@ static bool biases_fit(const struct finder *finder, const struct ul_join_part *a
     return one->data != NULL && other->data != NULL;
 }
 
-static bool are_alike(const struct finder *finder, const struct ul_join_part *a,
-                      const struct ul_join_part *b)
+static bool are_alike(const struct finder *finder, const struct ul_join_member *a,
+                      const struct ul_join_member *b)
 {
     const struct ul_node *one = &finder->graph->nodes[a->product];
     const struct ul_node *other = &finder->graph->nodes[b->product];
@@ -180,31 +181,31 @@ static bool are_alike(const struct finder *finder, const struct ul_join_part *a,
            biases_fit(finder, a, b);
 }
 
-static void add_part(struct finder *finder, const struct ul_join_part *part)
+static void add_member(struct finder *finder, const struct ul_join_member *member)
 {
     struct ul_join *join = finder->join;
-    if (part->src != finder->src)
+    if (member->src != finder->src)
         finder->first_open = join->set_count;
-    finder->src = part->src;
+    finder->src = member->src;
     for (uint32_t s = finder->first_open; s < join->set_count; s++) {
         struct ul_join_set *set = &join->sets[s];
-        if (set->count < UL_JOIN_PARTS && are_alike(finder, &set->parts[0], part)) {
-            set->parts[set->count++] = *part;
+        if (set->count < UL_JOIN_MEMBERS && are_alike(finder, &set->members[0], member)) {
+            set->members[set->count++] = *member;
             return;
         }
     }
     UL_GROW(join->pass->scratch, join->sets, join->set_count, join->set_capacity);
-    join->sets[join->set_count++] = (struct ul_join_set){.count = 1, .parts = {*part}};
+    join->sets[join->set_count++] = (struct ul_join_set){.count = 1, .members = {*member}};
 }
 
 static void find_in_block(struct finder *finder, const struct ul_block *block)
 {
     finder->src = UL_NONE;
     for (uint32_t n = 0; n < block->node_count; n++) {
-        struct ul_join_part part;
+        struct ul_join_member member;
         const struct ul_node *node = &finder->graph->nodes[block->nodes[n]];
-        if (read_part(finder, block->nodes[n], &part))
-            add_part(finder, &part);
+        if (read_member(finder, block->nodes[n], &member))
+            add_member(finder, &member);
         else if ((ul_op_get(node->op)->flags & (UL_OP_MULTIPLIES | UL_OP_CONTROL)) != 0)
             finder->src = UL_NONE;
     }
@@ -218,8 +219,8 @@ static void drop(struct ul_join *join)
         struct ul_join_set *set = &join->sets[s];
         uint32_t count = 0;
         for (uint32_t p = 0; p < set->count; p++)
-            if (!set->parts[p].leaves)
-                set->parts[count++] = set->parts[p];
+            if (!set->members[p].leaves)
+                set->members[count++] = set->members[p];
         set->count = count;
         if (count > 1)
             join->sets[set_count++] = *set;
@@ -233,9 +234,9 @@ static void bound_weights(struct ul_join *join)
     for (uint32_t s = 0; s < join->set_count; s++) {
         struct ul_join_set *set = &join->sets[s];
         for (uint32_t p = 0; p < set->count && set->count > 1; p++) {
-            uint64_t size_bytes = ul_value_bytes(join->graph, set->parts[p].weight);
-            set->parts[p].leaves = size_bytes > rest_bytes;
-            rest_bytes -= set->parts[p].leaves ? 0 : size_bytes;
+            uint64_t size_bytes = ul_value_bytes(join->graph, set->members[p].weight);
+            set->members[p].leaves = size_bytes > rest_bytes;
+            rest_bytes -= set->members[p].leaves ? 0 : size_bytes;
         }
     }
 }
@@ -301,16 +302,16 @@ static const char *name_of(const struct ul_join *join, const struct ul_join_set 
                            enum naming naming)
 {
     const struct ul_graph *graph = join->graph;
-    const char *names[UL_JOIN_PARTS] = {""};
+    const char *names[UL_JOIN_MEMBERS] = {""};
     for (uint32_t p = 0; p < set->count; p++) {
-        const struct ul_join_part *part = &set->parts[p];
-        const struct ul_node *product = &graph->nodes[part->product];
+        const struct ul_join_member *member = &set->members[p];
+        const struct ul_node *product = &graph->nodes[member->product];
         names[p] = naming == OF_PRODUCTS   ? product->name
-                   : naming == OF_SUMS     ? graph->nodes[part->sum].name
+                   : naming == OF_SUMS     ? graph->nodes[member->sum].name
                    : naming == OF_PRODUCED ? graph->values[product->outputs[0]].name
-                   : naming == OF_RESULTS  ? graph->values[part->result].name
-                   : naming == OF_WEIGHTS  ? graph->values[part->weight].name
-                                           : graph->values[part->bias].name;
+                   : naming == OF_RESULTS  ? graph->values[member->result].name
+                   : naming == OF_WEIGHTS  ? graph->values[member->weight].name
+                                           : graph->values[member->bias].name;
     }
     return join_names(graph->arena, names, set->count);
 }
@@ -321,7 +322,7 @@ static int64_t column_count(const struct ul_join_set *set)
 {
     int64_t count = 0;
     for (uint32_t p = 0; p < set->count; p++)
-        count += set->parts[p].columns;
+        count += set->members[p].columns;
     return count;
 }
 
@@ -339,7 +340,7 @@ static const struct ul_tensor *join_weights(const struct ul_join *join,
                                             const struct ul_join_set *set)
 {
     const struct ul_graph *graph = join->graph;
-    const struct ul_join_part *first = &set->parts[0];
+    const struct ul_join_member *first = &set->members[0];
     int64_t columns = column_count(set), depth = first->depth;
     int64_t dims[2] = {first->is_turned ? columns : depth, first->is_turned ? depth : columns};
     struct ul_type type = ul_type_make(graph->values[first->weight].type.dtype, 2, dims);
@@ -348,9 +349,9 @@ static const struct ul_tensor *join_weights(const struct ul_join *join,
     unsigned char *to = bytes;
     for (int64_t row = 0; row < (first->is_turned ? 1 : depth); row++) {
         for (uint32_t p = 0; p < set->count; p++) {
-            const struct ul_join_part *part = &set->parts[p];
-            size_t run = (size_t)part->columns * (size_t)(part->is_turned ? depth : 1) * size;
-            memcpy(to, graph->values[part->weight].tensor->data + (size_t)row * run, run);
+            const struct ul_join_member *member = &set->members[p];
+            size_t run = (size_t)member->columns * (size_t)(member->is_turned ? depth : 1) * size;
+            memcpy(to, graph->values[member->weight].tensor->data + (size_t)row * run, run);
             to += run;
         }
     }
@@ -362,7 +363,7 @@ static const struct ul_tensor *join_biases(const struct ul_join *join,
 {
     const struct ul_graph *graph = join->graph;
     int64_t columns = column_count(set);
-    const struct ul_tensor *first = graph->values[set->parts[0].bias].tensor;
+    const struct ul_tensor *first = graph->values[set->members[0].bias].tensor;
     struct ul_type type = ul_type_make(first->type.dtype, 1, &columns);
     size_t size = ul_dtype_get(type.dtype)->size_bytes;
     if (first->data == NULL)
@@ -370,9 +371,9 @@ static const struct ul_tensor *join_biases(const struct ul_join *join,
     unsigned char *bytes = ul_arena_alloc(graph->arena, ul_type_bytes(&type));
     unsigned char *to = bytes;
     for (uint32_t p = 0; p < set->count; p++) {
-        const struct ul_join_part *part = &set->parts[p];
-        memcpy(to, graph->values[part->bias].tensor->data, (size_t)part->columns * size);
-        to += (size_t)part->columns * size;
+        const struct ul_join_member *member = &set->members[p];
+        memcpy(to, graph->values[member->bias].tensor->data, (size_t)member->columns * size);
+        to += (size_t)member->columns * size;
     }
     return new_tensor(graph->arena, &type, bytes);
 }
@@ -380,7 +381,7 @@ static const struct ul_tensor *join_biases(const struct ul_join *join,
 /* They are kept from round to round. */
 static void make_weights(const struct ul_join *join, struct ul_join_set *set)
 {
-    bool has_bias = set->parts[0].bias != UL_NONE;
+    bool has_bias = set->members[0].bias != UL_NONE;
     if (set->tensor_count != set->count) {
         set->tensor_count = set->count;
         set->weight_tensor = join_weights(join, set);
@@ -393,17 +394,18 @@ static void make_weights(const struct ul_join *join, struct ul_join_set *set)
                  : UL_NONE;
 }
 
-/* A node as like one of the parts: its output is of the type of theirs, as wide as all of them. */
+/* A node as like one of the members: its output is of the type of theirs, as wide as all of them.
+ */
 static ul_value_id add_joined(const struct ul_join_set *set, struct ul_build *here, enum ul_op op,
-                              const char *value_name, ul_node_id part, const ul_value_id *inputs,
+                              const char *value_name, ul_node_id member, const ul_value_id *inputs,
                               uint32_t input_count)
 {
     struct ul_graph *graph = here->graph;
-    struct ul_type type = graph->values[set->parts[0].result].type;
+    struct ul_type type = graph->values[set->members[0].result].type;
     type.dims[type.rank - 1] = column_count(set);
     ul_value_id made = ul_build_value(here, op, inputs, input_count, &type);
     graph->values[made].name = value_name;
-    graph->nodes[graph->values[made].producer].source = graph->nodes[part].source;
+    graph->nodes[graph->values[made].producer].source = graph->nodes[member].source;
     return made;
 }
 
@@ -413,7 +415,7 @@ static ul_value_id turned_weight(const struct ul_join_set *set, struct ul_build 
     static const int64_t perm[2] = {1, 0};
     const struct ul_graph *graph = here->graph;
     here->name = graph->values[set->weight].name;
-    bool is_turned = graph->nodes[set->parts[0].product].inputs[1] != set->parts[0].weight;
+    bool is_turned = graph->nodes[set->members[0].product].inputs[1] != set->members[0].weight;
     return is_turned ? ul_build_transpose(here, set->weight, perm) : set->weight;
 }
 
@@ -421,29 +423,29 @@ static ul_value_id turned_weight(const struct ul_join_set *set, struct ul_build 
 static void add_split(struct ul_join_set *set, struct ul_build *here)
 {
     struct ul_graph *graph = here->graph;
-    int64_t sizes[UL_JOIN_PARTS];
+    int64_t sizes[UL_JOIN_MEMBERS];
     for (uint32_t p = 0; p < set->count; p++)
-        sizes[p] = set->parts[p].columns;
+        sizes[p] = set->members[p].columns;
     const ul_value_id inputs[2] = {set->result, ul_build_ints(graph, "split", set->count, sizes)};
     UL_ASSERT(set->count >= 2);
     set->split = ul_build_node(here, UL_OP_Split, inputs, 2, set->count);
     ul_node_set_int(graph, set->split, "axis", -1);
     for (uint32_t p = 0; p < set->count; p++) {
         struct ul_value *made = &graph->values[graph->nodes[set->split].outputs[p]];
-        made->name = graph->values[set->parts[p].result].name;
-        made->type = graph->values[set->parts[p].result].type;
+        made->name = graph->values[set->members[p].result].name;
+        made->type = graph->values[set->members[p].result].type;
     }
 }
 
 static void build(struct ul_join *join, struct ul_join_set *set)
 {
     struct ul_graph *graph = join->graph;
-    ul_node_id first = set->parts[0].product;
+    ul_node_id first = set->members[0].product;
     const enum ul_op op = graph->nodes[first].op;
-    bool has_sum = set->parts[0].sum != UL_NONE;
+    bool has_sum = set->members[0].sum != UL_NONE;
     make_weights(join, set);
     struct ul_build here = ul_build_before(graph, first);
-    const ul_value_id inputs[3] = {set->parts[0].src, turned_weight(set, &here), set->bias};
+    const ul_value_id inputs[3] = {set->members[0].src, turned_weight(set, &here), set->bias};
     here.name = name_of(join, set, OF_PRODUCTS);
     set->result = add_joined(set, &here, op, name_of(join, set, OF_PRODUCED), first, inputs,
                              op == UL_OP_Gemm && set->bias != UL_NONE ? 3 : 2);
@@ -455,27 +457,27 @@ static void build(struct ul_join *join, struct ul_join_set *set)
         const ul_value_id terms[2] = {set->result, set->bias};
         here.name = name_of(join, set, OF_SUMS);
         set->result = add_joined(set, &here, UL_OP_Add, name_of(join, set, OF_RESULTS),
-                                 set->parts[0].sum, terms, 2);
+                                 set->members[0].sum, terms, 2);
         set->sum = graph->values[set->result].producer;
     }
     add_split(set, &here);
 }
 
 /* What the joined product stands for goes. */
-static void remove_parts(struct ul_join *join, const struct ul_join_set *set)
+static void remove_members(struct ul_join *join, const struct ul_join_set *set)
 {
     struct ul_graph *graph = join->graph;
     for (uint32_t p = 0; p < set->count; p++) {
-        const struct ul_join_part *part = &set->parts[p];
-        ul_value_id right = graph->nodes[part->product].inputs[1];
-        if (right != part->weight)
+        const struct ul_join_member *member = &set->members[p];
+        ul_value_id right = graph->nodes[member->product].inputs[1];
+        if (right != member->weight)
             ul_graph_remove_node(graph, graph->values[right].producer);
-        ul_graph_remove_node(graph, part->product);
-        if (part->sum != UL_NONE)
-            ul_graph_remove_node(graph, part->sum);
-        graph->values[part->weight].kind = UL_VALUE_DEAD;
-        if (part->bias != UL_NONE && graph->values[part->bias].tensor->data != NULL)
-            graph->values[part->bias].kind = UL_VALUE_DEAD;
+        ul_graph_remove_node(graph, member->product);
+        if (member->sum != UL_NONE)
+            ul_graph_remove_node(graph, member->sum);
+        graph->values[member->weight].kind = UL_VALUE_DEAD;
+        if (member->bias != UL_NONE && graph->values[member->bias].tensor->data != NULL)
+            graph->values[member->bias].kind = UL_VALUE_DEAD;
     }
 }
 
@@ -489,11 +491,12 @@ static void join_all(struct ul_join *join)
     for (uint32_t s = 0; s < join->set_count; s++) {
         const struct ul_join_set *set = &join->sets[s];
         for (uint32_t p = 0; p < set->count; p++)
-            ul_rewrite_replace(&rewrite, set->parts[p].result, graph->nodes[set->split].outputs[p]);
+            ul_rewrite_replace(&rewrite, set->members[p].result,
+                               graph->nodes[set->split].outputs[p]);
     }
     ul_rewrite_apply(&rewrite);
     for (uint32_t s = 0; s < join->set_count; s++)
-        remove_parts(join, &join->sets[s]);
+        remove_members(join, &join->sets[s]);
     ul_graph_sweep(graph);
 }
 

@@ -4,11 +4,11 @@
 
 #include "passes/steps.h"
 
-enum { UL_JOIN_PARTS = 16 }; /* of a set, at most */
+enum { UL_JOIN_MEMBERS = 16 }; /* of a set, at most */
 
 /* A product that others may be joined with: MatMul, with an Add of a bias where there is one, or
  * Gemm. */
-struct ul_join_part {
+struct ul_join_member {
     ul_node_id product, sum; /* sum: the Add, or UL_NONE */
     ul_value_id src, result;
     ul_value_id weight, bias; /* bias: UL_NONE where there is none */
@@ -20,8 +20,8 @@ struct ul_join_part {
 /* Products of one operand, in the order of their block, and what they became. */
 struct ul_join_set {
     uint32_t count;
-    struct ul_join_part parts[UL_JOIN_PARTS];
-    uint32_t tensor_count; /* parts that the tensors below were made of */
+    struct ul_join_member members[UL_JOIN_MEMBERS];
+    uint32_t tensor_count; /* members that the tensors below were made of */
     const struct ul_tensor *weight_tensor, *bias_tensor;
     ul_node_id product, sum, split;
     ul_value_id weight, bias, result;
@@ -46,7 +46,7 @@ struct ul_join_future {
 };
 enum ul_status ul_join_dry_run(const struct ul_join *join,
                                struct ul_join_future *future) UL_MUST_CHECK;
-/* Marks the parts that must leave their sets; true where there are none. `node_count` is that of
+/* Marks the members that must leave their sets; true where there are none. `node_count` is that of
  * the graph before. */
 bool ul_join_judge(struct ul_join *join, uint32_t node_count, const struct ul_join_future *before,
                    const struct ul_join_future *after);

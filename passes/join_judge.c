@@ -1,8 +1,8 @@
 /* What joined products cost, seen in the graphs that the rows behind make with and without them.
  *
- * A part leaves its set where the rows behind had fused more with it than its bias, where a view of
- * its result is a copy among others, or where its numbers are stored otherwise in company. A set
- * is dissolved that is no call of the library where a part was one, or that lives through a step
+ * A member leaves its set where the rows behind had fused more with it than its bias, where a view
+ * of its result is a copy among others, or where its numbers are stored otherwise in company. A set
+ * is dissolved that is no call of the library where a member was one, or that lives through a step
  * that needs more bytes, with the call's scratch, than any did. Should there be more steps or fewer
  * calls than the sets explain, nothing is joined. */
 #include "ir/op.h"
@@ -45,8 +45,8 @@ struct judge {
     struct ul_join *join;
     uint32_t node_count; /* of the graph before */
     const struct ul_join_future *before, *after;
-    uint32_t *set_of, *part_of; /* per value before: the part that it is, or is a view of */
-    uint32_t *set_ends;         /* per set: the last position after that reads a result */
+    uint32_t *set_of, *member_of; /* per value before: the member that it is, or is a view of */
+    uint32_t *set_ends;           /* per set: the last position after that reads a result */
 };
 
 static uint32_t group_size(const struct ul_join_future *future, ul_node_id node)
@@ -56,15 +56,15 @@ static uint32_t group_size(const struct ul_join_future *future, ul_node_id node)
 }
 
 /* More is computed with the product, or its sum, than those two. */
-static bool is_fused(const struct ul_join_future *before, const struct ul_join_part *part)
+static bool is_fused(const struct ul_join_future *before, const struct ul_join_member *member)
 {
-    if (part->sum == UL_NONE)
-        return group_size(before, part->product) > 1;
+    if (member->sum == UL_NONE)
+        return group_size(before, member->product) > 1;
     const struct ul_node *nodes = before->graph.nodes;
-    bool together = nodes[part->product].group != UL_NONE &&
-                    nodes[part->product].group == nodes[part->sum].group;
-    return group_size(before, part->product) > (together ? 2 : 1) ||
-           group_size(before, part->sum) > (together ? 2 : 1);
+    bool together = nodes[member->product].group != UL_NONE &&
+                    nodes[member->product].group == nodes[member->sum].group;
+    return group_size(before, member->product) > (together ? 2 : 1) ||
+           group_size(before, member->sum) > (together ? 2 : 1);
 }
 
 static bool same_storage(const struct judge *judge, ul_value_id before, ul_value_id after)
@@ -73,16 +73,16 @@ static bool same_storage(const struct judge *judge, ul_value_id before, ul_value
                                     ul_value_storage(&judge->after->graph, after);
 }
 
-static void judge_part(const struct judge *judge, const struct ul_join_set *set,
-                       struct ul_join_part *part, ul_value_id result)
+static void judge_member(const struct judge *judge, const struct ul_join_set *set,
+                         struct ul_join_member *member, ul_value_id result)
 {
-    if (is_fused(judge->before, part) ||
-        (is_call(judge->before, part->product) && !is_call(judge->after, set->product)) ||
+    if (is_fused(judge->before, member) ||
+        (is_call(judge->before, member->product) && !is_call(judge->after, set->product)) ||
         !ul_node_is_view(&judge->after->graph, set->split) ||
-        !same_storage(judge, part->result, result) ||
-        !same_storage(judge, part->weight, set->weight) ||
-        !same_storage(judge, part->bias, set->bias))
-        part->leaves = true;
+        !same_storage(judge, member->result, result) ||
+        !same_storage(judge, member->weight, set->weight) ||
+        !same_storage(judge, member->bias, set->bias))
+        member->leaves = true;
 }
 
 /* What the node made a view of, or read in place, it copies among others. */
@@ -112,16 +112,16 @@ static void judge_readers(struct judge *judge)
             uint32_t s = node->inputs[i] == UL_NONE ? UL_NONE : judge->set_of[node->inputs[i]];
             if (s == UL_NONE)
                 continue;
-            uint32_t p = judge->part_of[node->inputs[i]];
+            uint32_t p = judge->member_of[node->inputs[i]];
             if (copies_more(judge, id, i))
-                judge->join->sets[s].parts[p].leaves = true;
+                judge->join->sets[s].members[p].leaves = true;
             uint32_t end = id < judge->node_count ? judge->after->steps.step_of[id] : UL_NONE;
             if (end != UL_NONE && end > judge->set_ends[s])
                 judge->set_ends[s] = end;
             for (uint32_t k = 0; i == 0 && ul_node_is_view(before, id) && k < node->output_count;
                  k++) {
                 judge->set_of[node->outputs[k]] = s;
-                judge->part_of[node->outputs[k]] = p;
+                judge->member_of[node->outputs[k]] = p;
             }
         }
     }
@@ -136,7 +136,7 @@ static void judge_bytes(const struct judge *judge)
         for (uint32_t p = after->steps.step_of[set->product]; p <= judge->set_ends[s]; p++)
             needs_more = needs_more || ul_live_bytes(after->live, p) > judge->before->peak_bytes;
         for (uint32_t p = 0; needs_more && p < set->count; p++)
-            set->parts[p].leaves = true;
+            set->members[p].leaves = true;
     }
 }
 
@@ -145,11 +145,11 @@ static uint32_t count_leaving(const struct ul_join *join)
     uint32_t count = 0;
     for (uint32_t s = 0; s < join->set_count; s++)
         for (uint32_t p = 0; p < join->sets[s].count; p++)
-            count += join->sets[s].parts[p].leaves;
+            count += join->sets[s].members[p].leaves;
     return count;
 }
 
-/* There are as many steps fewer as parts are not counted, and no more calls less. */
+/* There are as many steps fewer as members are not counted, and no more calls less. */
 static bool is_explained(const struct judge *judge)
 {
     const struct ul_join_future *before = judge->before, *after = judge->after;
@@ -165,7 +165,7 @@ static void leave_all(struct ul_join *join)
 {
     for (uint32_t s = 0; s < join->set_count; s++)
         for (uint32_t p = 0; p < join->sets[s].count; p++)
-            join->sets[s].parts[p].leaves = true;
+            join->sets[s].members[p].leaves = true;
 }
 
 bool ul_join_judge(struct ul_join *join, uint32_t node_count, const struct ul_join_future *before,
@@ -175,15 +175,15 @@ bool ul_join_judge(struct ul_join *join, uint32_t node_count, const struct ul_jo
     uint32_t value_count = before->graph.value_count;
     struct judge judge = {.join = join, .node_count = node_count, .before = before, .after = after};
     judge.set_of = UL_NEW_ARRAY(scratch, uint32_t, value_count);
-    judge.part_of = UL_NEW_ARRAY(scratch, uint32_t, value_count);
+    judge.member_of = UL_NEW_ARRAY(scratch, uint32_t, value_count);
     judge.set_ends = UL_NEW_ARRAY(scratch, uint32_t, join->set_count);
     memset(judge.set_of, 0xFF, value_count * sizeof *judge.set_of);
     for (uint32_t s = 0; s < join->set_count; s++) {
         struct ul_join_set *set = &join->sets[s];
         for (uint32_t p = 0; p < set->count; p++) {
-            judge.set_of[set->parts[p].result] = s;
-            judge.part_of[set->parts[p].result] = p;
-            judge_part(&judge, set, &set->parts[p], after->graph.nodes[set->split].outputs[p]);
+            judge.set_of[set->members[p].result] = s;
+            judge.member_of[set->members[p].result] = p;
+            judge_member(&judge, set, &set->members[p], after->graph.nodes[set->split].outputs[p]);
         }
     }
     judge_readers(&judge);

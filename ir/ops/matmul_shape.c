@@ -24,7 +24,6 @@ const char *ul_matmul_read(struct ul_matmul *matmul, const struct ul_type *a,
     struct ul_type a_batch = batch_of(a), b_batch = batch_of(b);
     if (!ul_broadcast(&a_batch, &b_batch, &matmul->batch))
         return "the leading dimensions do not broadcast";
-    matmul->a_has_batch = ul_type_elements(&a_batch) != 1;
     matmul->b_has_batch = ul_type_elements(&b_batch) != 1;
     return NULL;
 }

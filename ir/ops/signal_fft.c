@@ -15,7 +15,7 @@ void ul_fft_init(struct ul_fft *fft, struct ul_lower *lower, enum ul_dtype dtype
                  bool inverse)
 {
     struct ul_kernel *k = lower->kernel;
-    *fft = (struct ul_fft){.lower = lower, .dtype = dtype, .length = length, .inverse = inverse};
+    *fft = (struct ul_fft){.lower = lower, .dtype = dtype, .length = length};
     fft->cosines = ul_lower_scratch(lower, dtype, (uint64_t)length);
     fft->sines = ul_lower_scratch(lower, dtype, (uint64_t)length);
     fft->real = ul_lower_scratch(lower, dtype, 2 * (uint64_t)length);

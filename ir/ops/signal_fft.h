@@ -13,13 +13,13 @@ struct ul_fft {
     struct ul_lower *lower;
     enum ul_dtype dtype;
     int64_t length;
-    bool inverse; /* of the sign; the caller divides by the length */
     uint32_t cosines, sines;
     uint32_t real, imaginary; /* two lines each; the passes go from one to the other */
     int64_t result;           /* where in them the result begins */
 };
 
-/* Makes the scratch and, once and for all lines, the table. length >= 1. */
+/* Makes the scratch and, once and for all lines, the table. length >= 1. `inverse` is of the sign;
+ * the caller divides by the length. */
 void ul_fft_init(struct ul_fft *fft, struct ul_lower *lower, enum ul_dtype dtype, int64_t length,
                  bool inverse);
 /* Puts element `at` of the line to be transformed. */

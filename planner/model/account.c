@@ -114,7 +114,7 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
 struct bound {
     const struct ul_problem *problem;
     uint64_t alignment_bytes;
-    uint64_t *seen; /* per value: stamp of the part that counted it last */
+    uint64_t *seen; /* per value: stamp of the substep that counted it last */
     uint64_t stamp;
 };
 
@@ -127,7 +127,7 @@ static uint64_t bound_count(struct bound *b, uint32_t value)
     return ul_size_align_or_die(at->size_bytes, b->alignment_bytes);
 }
 
-/* Bytes of everything that one part touches, less what in-place could save at best. */
+/* Bytes of everything that one substep touches, less what in-place could save at best. */
 static uint64_t substep_need(struct bound *b, const struct ul_plan_substep *substep)
 {
     uint64_t need = 0;

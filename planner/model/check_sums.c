@@ -274,8 +274,8 @@ static enum ul_status cost_check(const struct ul_checker *c)
 
 /* ---- The bound over all plans ---- */
 
-/* Whether a value is counted where a part touches it: outputs that may lie in an input are free,
- * what always lives is counted elsewhere, and so is what the part has touched before. */
+/* Whether a value is counted where a substep touches it: outputs that may lie in an input are free,
+ * what always lives is counted elsewhere, and so is what the substep has touched before. */
 static bool counts_in_substep(const struct ul_checker *c, const struct ul_plan_substep *substep,
                               uint32_t touched)
 {

@@ -653,30 +653,3 @@ struct ul_live *ul_live_new(struct ul_arena *arena, const struct ul_live_sequenc
     sums_find(live);
     return live;
 }
-
-struct ul_live_sequence ul_live_problem(struct ul_arena *arena, const struct ul_problem *problem)
-{
-    uint32_t count = 0;
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        count += step->alternatives[ul_step_cheapest(step)].substep_count;
-    }
-    struct ul_plan_substep *substeps = UL_NEW_ARRAY(arena, struct ul_plan_substep, count);
-    uint32_t *region_of = UL_NEW_ARRAY(arena, uint32_t, count);
-    count = 0;
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        const struct ul_plan_alternative *way = &step->alternatives[ul_step_cheapest(step)];
-        for (uint32_t i = 0; i < way->substep_count; i++, count++) {
-            substeps[count] = way->substeps[i];
-            region_of[count] = step->region;
-        }
-    }
-    return (struct ul_live_sequence){.values = problem->values,
-                                     .regions = problem->regions,
-                                     .substeps = substeps,
-                                     .region_of = region_of,
-                                     .value_count = problem->value_count,
-                                     .region_count = problem->region_count,
-                                     .position_count = count};
-}

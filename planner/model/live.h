@@ -32,8 +32,6 @@ struct ul_live_merge {
     const struct ul_plan_substep *substep;
 };
 
-/* Every step of a problem once, in file order, each by its cheapest alternative. */
-struct ul_live_sequence ul_live_problem(struct ul_arena *arena, const struct ul_problem *problem);
 struct ul_live *ul_live_new(struct ul_arena *arena, const struct ul_live_sequence *sequence,
                             uint64_t alignment_bytes);
 /* The live sum at a position; of an empty one, what lives through it. Where there are no steps at

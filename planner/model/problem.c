@@ -76,16 +76,6 @@ uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_st
     return problem->step_count++;
 }
 
-uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
-                                    uint64_t cost, const struct ul_plan_substep *substep)
-{
-    struct ul_plan_alternative alternative = {
-        .substeps = substep, .substep_count = 1, .cost = cost};
-    struct ul_plan_step step = {
-        .name = name, .region = region, .alternatives = &alternative, .alternative_count = 1};
-    return ul_problem_add_step(problem, &step);
-}
-
 uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
                                uint32_t parent)
 {

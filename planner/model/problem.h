@@ -59,7 +59,7 @@ struct ul_plan_in_place {
     uint32_t input;
 };
 
-/* One position on the timeline: what is touched while it runs. Everything that a part touches is
+/* One position on the timeline: what is touched while it runs. Everything that a substep touches is
  * live together. A value both read and written is updated where it lies. */
 struct ul_plan_substep {
     const uint32_t *reads;
@@ -73,7 +73,7 @@ struct ul_plan_substep {
     uint64_t scratch_alignment_bytes;
 };
 
-/* One way to run a step: an implementation, a layout, a split. Most have one part; a split has
+/* One way to run a step: an implementation, a layout, a split. Most have one substep; a split has
  * several, run one after the other with nothing between them. */
 struct ul_plan_alternative {
     const char *name; /* may be NULL */
@@ -141,9 +141,6 @@ struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class cla
 /* Each returns the new id. Arrays that hang on a step are copied. */
 uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_value *value);
 uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_step *step);
-/* A step with one alternative of one part. */
-uint32_t ul_problem_add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
-                                    uint64_t cost, const struct ul_plan_substep *substep);
 uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
@@ -152,7 +149,7 @@ uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,
 void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint32_t predecessor);
 /* Per value the entry whose steps alone touch it, or 0; what is persistent is of no entry. */
 uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
-/* Whether `id` is among the ids, such as those of the values that a part reads. */
+/* Whether `id` is among the ids, such as those of the values that a substep reads. */
 bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
 /* Every id, size, alignment and region in range, values written before they are read, sums that
  * do not overflow: UL_INVALID with the name of the step or value otherwise. */

@@ -37,7 +37,7 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem,
 uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *problem,
                           uint64_t alignment_bytes);
 
-/* Per step and alternative: what its neediest part touches, beside what is persistent. */
+/* Per step and alternative: what its neediest substep touches, beside what is persistent. */
 uint64_t **ul_account_needs(struct ul_arena *arena, const struct ul_problem *problem,
                             uint64_t alignment_bytes);
 

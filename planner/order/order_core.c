@@ -192,9 +192,8 @@ void ul_order_core_expand(struct ul_arena *scratch, const struct ul_solve_graph 
 
 /* ---- Profile ---- */
 
-uint64_t ul_order_core_profile(struct ul_arena *scratch, const struct ul_order_core *core,
-                               const uint32_t *order, uint64_t *before_bytes,
-                               uint64_t *during_bytes)
+uint64_t ul_order_core_peak(struct ul_arena *scratch, const struct ul_order_core *core,
+                            const uint32_t *order, uint64_t *before_bytes, uint64_t *during_bytes)
 {
     uint32_t *left = UL_NEW_ARRAY(scratch, uint32_t, core->value_count);
     uint8_t *born = ul_arena_alloc(scratch, core->value_count);

@@ -288,7 +288,7 @@ enum ul_order_outcome ul_order_ilp(struct ul_arena *scratch, const struct ul_ord
             break;
         uint64_t peak = upper_bytes;
         if (step == UL_ORDER_IMPROVED)
-            peak = ul_order_core_profile(scratch, core, found, NULL, NULL);
+            peak = ul_order_core_peak(scratch, core, found, NULL, NULL);
         if (peak >= upper_bytes)
             return UL_ORDER_UNKNOWN;
         memcpy(order, found, p.n * sizeof *order);

@@ -52,9 +52,8 @@ void ul_order_core_expand(struct ul_arena *scratch, const struct ul_solve_graph 
                           uint32_t *graph_order);
 /* Where an order of the core's nodes is at each position: live before it, and while it runs;
  * either may be NULL. Returns the peak. */
-uint64_t ul_order_core_profile(struct ul_arena *scratch, const struct ul_order_core *core,
-                               const uint32_t *order, uint64_t *before_bytes,
-                               uint64_t *during_bytes);
+uint64_t ul_order_core_peak(struct ul_arena *scratch, const struct ul_order_core *core,
+                            const uint32_t *order, uint64_t *before_bytes, uint64_t *during_bytes);
 /* What is at positions [begin, end) of an order, with all else where it is; start_bytes is the
  * live sum before `begin`. The slicer holds what all slices of one order share. */
 struct ul_order_slicer {

@@ -27,7 +27,7 @@ static void part_offer(struct ul_order_part *part, const uint32_t *order, const 
 {
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    uint64_t peak = ul_order_core_profile(&scratch, &part->core, order, NULL, NULL);
+    uint64_t peak = ul_order_core_peak(&scratch, &part->core, order, NULL, NULL);
     if (peak < part->peak_bytes) {
         part->peak_bytes = peak;
         part->method = method;

@@ -60,7 +60,7 @@ static void part_add(struct ul_order_runner *r, struct ul_order_slicer *slicer, 
     part->order = UL_NEW_ARRAY(&r->scratch, uint32_t, end - begin);
     for (uint32_t i = 0; i < end - begin; i++)
         part->order[i] = i;
-    part->peak_bytes = ul_order_core_profile(&r->scratch, &part->core, part->order, NULL, NULL);
+    part->peak_bytes = ul_order_core_peak(&r->scratch, &part->core, part->order, NULL, NULL);
     part->first_peak_bytes = part->peak_bytes;
 }
 
@@ -73,7 +73,7 @@ static void parts_make(struct ul_order_runner *r)
     struct ul_order_slicer slicer;
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
-    ul_order_core_profile(&r->scratch, &r->core, order, before_bytes, NULL);
+    ul_order_core_peak(&r->scratch, &r->core, order, before_bytes, NULL);
     ul_order_slicer_init(&r->scratch, &r->core, order, &slicer);
     waists_find(r, waist);
     waist[n] = 1;

@@ -33,7 +33,7 @@ static void peak_find(struct windows *w, struct ul_arena *scratch, uint64_t *bef
 {
     uint32_t n = w->core->node_count;
     uint64_t *during_bytes = UL_NEW_ARRAY(scratch, uint64_t, n);
-    w->peak_bytes = ul_order_core_profile(scratch, w->core, w->order, before_bytes, during_bytes);
+    w->peak_bytes = ul_order_core_peak(scratch, w->core, w->order, before_bytes, during_bytes);
     w->effort->work += 4 * ((uint64_t)n + w->core->touch_first[n]);
     for (w->place = 0; w->place + 1 < n && during_bytes[w->place] != w->peak_bytes; w->place++)
         continue;
@@ -95,7 +95,7 @@ void ul_order_windows(const struct ul_order_core *core, struct ul_effort *effort
     }
     struct ul_arena scratch;
     ul_arena_init(&scratch);
-    *peak_bytes = ul_order_core_profile(&scratch, core, order, NULL, NULL);
+    *peak_bytes = ul_order_core_peak(&scratch, core, order, NULL, NULL);
     ul_arena_done(&scratch);
     UL_ASSERT(w.peak_bytes <= *peak_bytes);
 }

@@ -29,41 +29,41 @@ static enum ul_status buffer_verify(const struct ul_pack_buffer *buffer, uint32_
     return UL_OK;
 }
 
-static void piece_add(struct ul_pack_problem *problem, uint32_t *count, uint32_t buffer,
-                      struct ul_pack_piece piece)
+static void slab_add(struct ul_pack_problem *problem, uint32_t *count, uint32_t buffer,
+                     struct ul_pack_slab slab)
 {
-    if (piece.begin >= piece.end || piece.lower_bytes >= piece.upper_bytes)
+    if (slab.begin >= slab.end || slab.lower_bytes >= slab.upper_bytes)
         return;
-    piece.buffer = buffer;
-    problem->pieces[(*count)++] = piece;
+    slab.buffer = buffer;
+    problem->slabs[(*count)++] = slab;
 }
 
-static void pieces_make(struct ul_pack_problem *problem)
+static void slabs_make(struct ul_pack_problem *problem)
 {
     uint64_t max = 0;
     for (uint32_t b = 0; b < problem->buffer_count; b++)
         max += 2 * (uint64_t)problem->buffers[b].gap_count + 1;
-    problem->pieces = UL_NEW_ARRAY(problem->arena, struct ul_pack_piece, max);
-    problem->piece_first =
+    problem->slabs = UL_NEW_ARRAY(problem->arena, struct ul_pack_slab, max);
+    problem->slab_first =
         UL_NEW_ARRAY(problem->arena, uint32_t, (uint64_t)problem->buffer_count + 1);
     uint32_t count = 0;
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
         const struct ul_pack_buffer *buffer = &problem->buffers[b];
-        problem->piece_first[b] = count;
+        problem->slab_first[b] = count;
         uint32_t at = buffer->begin;
         for (uint32_t i = 0; i < buffer->gap_count; i++) {
             const struct ul_pack_gap *gap = &buffer->gaps[i];
-            piece_add(problem, &count, b,
-                      (struct ul_pack_piece){at, gap->begin, b, 0, buffer->size_bytes});
-            piece_add(problem, &count, b,
-                      (struct ul_pack_piece){gap->begin, gap->end, b, gap->window_lower_bytes,
-                                             gap->window_upper_bytes});
+            slab_add(problem, &count, b,
+                     (struct ul_pack_slab){at, gap->begin, b, 0, buffer->size_bytes});
+            slab_add(problem, &count, b,
+                     (struct ul_pack_slab){gap->begin, gap->end, b, gap->window_lower_bytes,
+                                           gap->window_upper_bytes});
             at = gap->end;
         }
-        piece_add(problem, &count, b,
-                  (struct ul_pack_piece){at, buffer->end, b, 0, buffer->size_bytes});
+        slab_add(problem, &count, b,
+                 (struct ul_pack_slab){at, buffer->end, b, 0, buffer->size_bytes});
     }
-    problem->piece_first[problem->buffer_count] = count;
+    problem->slab_first[problem->buffer_count] = count;
 }
 
 /* ---- Live sums ---- */
@@ -83,21 +83,21 @@ UL_PACK_SORT(events_sort, struct event, event_before)
 static uint32_t sums_make(const struct ul_pack_problem *problem, struct ul_arena *scratch,
                           struct event **sums)
 {
-    uint32_t pieces = problem->piece_first[problem->buffer_count];
-    struct event *events = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)pieces);
-    for (uint32_t p = 0; p < pieces; p++) {
-        const struct ul_pack_piece *piece = &problem->pieces[p];
-        uint64_t bytes = piece->upper_bytes - piece->lower_bytes;
-        events[2 * p] = (struct event){piece->begin, bytes};
-        events[2 * p + 1] = (struct event){piece->end, 0 - bytes};
+    uint32_t slabs = problem->slab_first[problem->buffer_count];
+    struct event *events = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)slabs);
+    for (uint32_t p = 0; p < slabs; p++) {
+        const struct ul_pack_slab *slab = &problem->slabs[p];
+        uint64_t bytes = slab->upper_bytes - slab->lower_bytes;
+        events[2 * p] = (struct event){slab->begin, bytes};
+        events[2 * p + 1] = (struct event){slab->end, 0 - bytes};
     }
-    struct event *spare = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)pieces);
-    events_sort(events, spare, 2 * pieces);
+    struct event *spare = UL_NEW_ARRAY(scratch, struct event, 2 * (uint64_t)slabs);
+    events_sort(events, spare, 2 * slabs);
     uint32_t count = 0;
     uint64_t live = 0;
-    for (uint32_t i = 0; i < 2 * pieces; i++) {
+    for (uint32_t i = 0; i < 2 * slabs; i++) {
         live += events[i].change_bytes;
-        if (i + 1 < 2 * pieces && events[i + 1].time == events[i].time)
+        if (i + 1 < 2 * slabs && events[i + 1].time == events[i].time)
             continue;
         events[count++] = (struct event){events[i].time, live};
     }
@@ -169,12 +169,12 @@ static void bounds_make(struct ul_pack_problem *problem)
 
 /* ---- Pinned buffers ---- */
 
-static bool pieces_collide(const struct ul_pack_problem *problem, uint32_t a, uint32_t b)
+static bool slabs_collide(const struct ul_pack_problem *problem, uint32_t a, uint32_t b)
 {
-    for (uint32_t i = problem->piece_first[a]; i < problem->piece_first[a + 1]; i++) {
-        for (uint32_t j = problem->piece_first[b]; j < problem->piece_first[b + 1]; j++) {
-            const struct ul_pack_piece *x = &problem->pieces[i];
-            const struct ul_pack_piece *y = &problem->pieces[j];
+    for (uint32_t i = problem->slab_first[a]; i < problem->slab_first[a + 1]; i++) {
+        for (uint32_t j = problem->slab_first[b]; j < problem->slab_first[b + 1]; j++) {
+            const struct ul_pack_slab *x = &problem->slabs[i];
+            const struct ul_pack_slab *y = &problem->slabs[j];
             uint64_t at_x = problem->buffers[a].offset_bytes;
             uint64_t at_y = problem->buffers[b].offset_bytes;
             if (x->begin < y->end && y->begin < x->end &&
@@ -197,7 +197,7 @@ static enum ul_status pinned_verify(const struct ul_pack_problem *problem, struc
         if (buffer->alignment_bytes > 1 && buffer->offset_bytes % buffer->alignment_bytes != 0)
             return ul_diag_set(diag, UL_INVALID, "buffer %u: pinned off its alignment.", b);
         for (uint32_t i = 0; i < count; i++) {
-            if (pieces_collide(problem, pinned[i], b))
+            if (slabs_collide(problem, pinned[i], b))
                 return ul_diag_set(diag, UL_INVALID, "buffers %u and %u: pinned onto each other.",
                                    pinned[i], b);
         }
@@ -263,7 +263,7 @@ enum ul_status ul_pack_solve(struct ul_arena *arena, struct ul_pack_buffer *buff
         UL_TRY(buffer_verify(&buffers[b], b, &total_bytes, diag));
     struct ul_pack_problem problem = {
         .arena = arena, .buffers = buffers, .buffer_count = buffer_count};
-    pieces_make(&problem);
+    slabs_make(&problem);
     UL_TRY(pinned_verify(&problem, diag));
     bounds_make(&problem);
     uint64_t work_limit = options->work_limit != 0 ? options->work_limit : UL_WORK_PACK;

@@ -1,11 +1,11 @@
 /* First-fit packing in a fixed order of the buffers.
  *
  * Problem: give each buffer the lowest offset at which it collides with nothing placed before.
- * Method: each placed piece that overlaps its lifetime forbids an open interval of offsets; the
+ * Method: each placed slab that overlaps its lifetime forbids an open interval of offsets; the
  * lowest allowed one is found by a sweep over them:
  *
- *     placed pieces      [####]      [######]
- *     forbidden       (---------)(------------)      (each widened below by the piece's size)
+ *     placed slabs      [####]      [######]
+ *     forbidden       (---------)(------------)      (each widened below by the slab's size)
  *     allowed         ^ here     ^ or here
  *
  * Left undone: nothing is moved once placed; that is the exact search's and repair's affair. */
@@ -67,9 +67,9 @@ static void forbidden_sort(struct forbidden *a, int64_t count)
     }
 }
 
-static void found_add(struct greedy *g, const struct ul_pack_piece *query, uint32_t piece)
+static void found_add(struct greedy *g, const struct ul_pack_slab *query, uint32_t slab)
 {
-    const struct ul_pack_piece *placed = &g->problem->pieces[piece];
+    const struct ul_pack_slab *placed = &g->problem->slabs[slab];
     int64_t at = (int64_t)g->offset_bytes[placed->buffer];
     int64_t lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes;
     int64_t upper = at + (int64_t)placed->upper_bytes - (int64_t)query->lower_bytes;
@@ -91,10 +91,10 @@ static uint64_t lowest_allowed(struct greedy *g, uint32_t buffer)
 {
     const struct ul_pack_problem *problem = g->problem;
     g->found_count = 0;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        ul_pack_placed_find(&g->placed, &problem->pieces[p]);
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
+        ul_pack_placed_find(&g->placed, &problem->slabs[p]);
         for (uint32_t i = 0; i < g->placed.found_count; i++)
-            found_add(g, &problem->pieces[p], g->placed.found[i]);
+            found_add(g, &problem->slabs[p], g->placed.found[i]);
     }
     forbidden_sort(g->found, g->found_count);
     uint64_t alignment = problem->buffers[buffer].alignment_bytes;

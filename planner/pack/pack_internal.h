@@ -1,5 +1,5 @@
-/* What the packer's files share. A buffer is a stack of pieces: rectangles of time by bytes that
- * move together; one piece, unless the buffer has gaps. */
+/* What the packer's files share. A buffer is a stack of slabs: rectangles of time by bytes that
+ * move together; one slab, unless the buffer has gaps. */
 #ifndef UL_PACK_INTERNAL_H
 #define UL_PACK_INTERNAL_H
 
@@ -9,7 +9,7 @@
 #include "planner/model/method.h"
 #include "planner/pack/pack.h"
 
-struct ul_pack_piece {
+struct ul_pack_slab {
     uint32_t begin, end; /* half-open */
     uint32_t buffer;
     uint64_t lower_bytes, upper_bytes; /* relative to the buffer's offset */
@@ -19,11 +19,11 @@ struct ul_pack_problem {
     struct ul_arena *arena; /* lives as long as one ul_pack_solve */
     const struct ul_pack_buffer *buffers;
     uint32_t buffer_count;
-    struct ul_pack_piece *pieces; /* by (buffer, begin) */
-    uint32_t *piece_first;        /* buffer_count + 1 entries */
-    uint64_t *peak_bytes;         /* per buffer: largest live sum over its lifetime */
-    uint64_t bound_bytes;         /* largest live sum, or the highest pinned end */
-    uint32_t peak_time;           /* when the live sum is largest, first */
+    struct ul_pack_slab *slabs; /* by (buffer, begin) */
+    uint32_t *slab_first;       /* buffer_count + 1 entries */
+    uint64_t *peak_bytes;       /* per buffer: largest live sum over its lifetime */
+    uint64_t bound_bytes;       /* largest live sum, or the highest pinned end */
+    uint32_t peak_time;         /* when the live sum is largest, first */
 };
 
 /* What the methods improve on: the best packing so far. */
@@ -74,11 +74,11 @@ enum ul_pack_outcome { UL_PACK_OPEN, UL_PACK_FOUND, UL_PACK_REFUTED };
 
 struct ul_pack_placed {
     const struct ul_pack_problem *problem;
-    uint32_t *by_begin;   /* pieces sorted by begin */
+    uint32_t *by_begin;   /* slabs sorted by begin */
     uint32_t *rank;       /* inverse of by_begin */
-    uint32_t *latest_end; /* tree over ranks, of the placed pieces */
+    uint32_t *latest_end; /* tree over ranks, of the placed slabs */
     uint32_t leaf_count;
-    uint32_t *found; /* pieces, by begin */
+    uint32_t *found; /* slabs, by begin */
     uint32_t found_count;
 };
 
@@ -87,8 +87,8 @@ void ul_pack_placed_init(struct ul_pack_placed *placed, struct ul_arena *arena,
                          const struct ul_pack_problem *problem);
 void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer);
 void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer);
-/* The placed pieces that overlap the query's lifetime. */
-void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_piece *query);
+/* The placed slabs that overlap the query's lifetime. */
+void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_slab *query);
 
 /* pack_repair.c */
 

@@ -1,7 +1,7 @@
-/* An index of placed pieces by time.
+/* An index of placed slabs by time.
  *
- * Problem: which placed pieces overlap a lifetime, while pieces come and go?
- * Method: all pieces, sorted by begin, carry a tree of the latest end among the placed ones. Those
+ * Problem: which placed slabs overlap a lifetime, while slabs come and go?
+ * Method: all slabs, sorted by begin, carry a tree of the latest end among the placed ones. Those
  * that overlap [begin, end) are a prefix of the order, and in it the subtrees whose latest end is
  * past the begin; the others are not visited. */
 #include "planner/pack/pack_internal.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct started {
-    uint32_t begin, piece;
+    uint32_t begin, slab;
 };
 
 static int started_compare(const void *a, const void *b)
@@ -18,17 +18,17 @@ static int started_compare(const void *a, const void *b)
     const struct started *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    return x->piece < y->piece ? -1 : x->piece > y->piece;
+    return x->slab < y->slab ? -1 : x->slab > y->slab;
 }
 
 static uint32_t rank_limit(const struct ul_pack_placed *placed, uint32_t end)
 {
     const struct ul_pack_problem *problem = placed->problem;
     uint32_t low = 0;
-    uint32_t high = problem->piece_first[problem->buffer_count];
+    uint32_t high = problem->slab_first[problem->buffer_count];
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (problem->pieces[placed->by_begin[middle]].begin < end)
+        if (problem->slabs[placed->by_begin[middle]].begin < end)
             low = middle + 1;
         else
             high = middle;
@@ -36,7 +36,7 @@ static uint32_t rank_limit(const struct ul_pack_placed *placed, uint32_t end)
     return low;
 }
 
-/* Adds all placed pieces of ranks [first, first + width) below `limit` that end after `begin`. */
+/* Adds all placed slabs of ranks [first, first + width) below `limit` that end after `begin`. */
 static void tree_collect(struct ul_pack_placed *placed, uint32_t node, uint32_t first,
                          uint32_t width, uint32_t limit, uint32_t begin)
 {
@@ -54,20 +54,20 @@ static void tree_collect(struct ul_pack_placed *placed, uint32_t node, uint32_t 
 void ul_pack_placed_init(struct ul_pack_placed *placed, struct ul_arena *arena,
                          const struct ul_pack_problem *problem)
 {
-    uint32_t count = problem->piece_first[problem->buffer_count];
+    uint32_t count = problem->slab_first[problem->buffer_count];
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     struct started *started = UL_NEW_ARRAY(&scratch, struct started, count);
     for (uint32_t p = 0; p < count; p++)
-        started[p] = (struct started){problem->pieces[p].begin, p};
+        started[p] = (struct started){problem->slabs[p].begin, p};
     if (count > 0)
         qsort(started, count, sizeof *started, started_compare);
     *placed = (struct ul_pack_placed){.problem = problem, .leaf_count = 1};
     placed->by_begin = UL_NEW_ARRAY(arena, uint32_t, count);
     placed->rank = UL_NEW_ARRAY(arena, uint32_t, count);
     for (uint32_t i = 0; i < count; i++) {
-        placed->by_begin[i] = started[i].piece;
-        placed->rank[started[i].piece] = i;
+        placed->by_begin[i] = started[i].slab;
+        placed->rank[started[i].slab] = i;
     }
     while (placed->leaf_count < count)
         placed->leaf_count *= 2;
@@ -80,8 +80,8 @@ void ul_pack_placed_add(struct ul_pack_placed *placed, uint32_t buffer)
 {
     UL_ASSERT(buffer < placed->problem->buffer_count);
     const struct ul_pack_problem *problem = placed->problem;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        uint32_t end = problem->pieces[p].end;
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
+        uint32_t end = problem->slabs[p].end;
         for (uint32_t node = placed->leaf_count + placed->rank[p];
              node > 0 && placed->latest_end[node] < end; node /= 2)
             placed->latest_end[node] = end;
@@ -93,7 +93,7 @@ void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer)
     UL_ASSERT(buffer < placed->problem->buffer_count);
     const struct ul_pack_problem *problem = placed->problem;
     uint32_t *latest = placed->latest_end;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
         uint32_t node = placed->leaf_count + placed->rank[p];
         latest[node] = 0;
         for (node /= 2; node > 0; node /= 2)
@@ -102,7 +102,7 @@ void ul_pack_placed_remove(struct ul_pack_placed *placed, uint32_t buffer)
     }
 }
 
-void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_piece *query)
+void ul_pack_placed_find(struct ul_pack_placed *placed, const struct ul_pack_slab *query)
 {
     UL_ASSERT(query->begin < query->end);
     placed->found_count = 0;

@@ -12,7 +12,7 @@
  * A buffer's weight is its size, times one more for every time that it had to wait: what is hard
  * to place becomes dear to move (the breakout rule of Morris, AAAI 1993).
  * The minimum cost lies at the bottom or the top, or right above or below something placed; two
- * sweeps over the intervals of offsets that the placed pieces forbid find it.
+ * sweeps over the intervals of offsets that the placed slabs forbid find it.
  *
  * Anchored, the buffers of the largest section are stacked without a gap, in the order in which
  * the packing that it starts from has them, and never move. Where one section is much fuller than
@@ -79,8 +79,8 @@ static uint32_t waiting_largest(const struct ul_pack_repair *r)
 
 /* ---- The cheapest offset ---- */
 
-static void block_add(struct ul_pack_repair *r, const struct ul_pack_piece *query,
-                      const struct ul_pack_piece *placed)
+static void block_add(struct ul_pack_repair *r, const struct ul_pack_slab *query,
+                      const struct ul_pack_slab *placed)
 {
     int64_t at = (int64_t)r->offset_bytes[placed->buffer];
     struct block block = {.lower = at + (int64_t)placed->lower_bytes - (int64_t)query->upper_bytes,
@@ -176,11 +176,11 @@ static void place(struct ul_pack_repair *r, uint32_t buffer, uint64_t *work)
     UL_ASSERT(r->waiting[r->leaf_count + r->size_rank[buffer]] == 1);
     const struct ul_pack_problem *problem = r->problem;
     r->block_count = 0;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        const struct ul_pack_piece *query = &problem->pieces[p];
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
+        const struct ul_pack_slab *query = &problem->slabs[p];
         ul_pack_placed_find(&r->placed, query);
         for (uint32_t i = 0; i < r->placed.found_count; i++)
-            block_add(r, query, &problem->pieces[r->placed.found[i]]);
+            block_add(r, query, &problem->slabs[r->placed.found[i]]);
     }
     edges_make(r);
     struct choice choice = offset_choose(r, buffer);
@@ -249,7 +249,7 @@ static void sizes_rank(struct ul_pack_repair *r)
 struct layer {
     uint64_t offset;
     uint32_t buffer;
-    uint32_t piece;
+    uint32_t slab;
 };
 
 static int layer_compare(const void *a, const void *b)
@@ -268,29 +268,29 @@ static void peak_anchor(struct ul_pack_repair *r)
     const struct ul_pack_problem *problem = r->problem;
     struct layer *layers = UL_NEW_ARRAY(r->arena, struct layer, problem->buffer_count);
     uint32_t count = 0;
-    for (uint32_t p = 0; p < problem->piece_first[problem->buffer_count]; p++) {
-        const struct ul_pack_piece *piece = &problem->pieces[p];
-        if (piece->begin <= problem->peak_time && problem->peak_time < piece->end)
-            layers[count++] = (struct layer){r->offset_bytes[piece->buffer] + piece->lower_bytes,
-                                             piece->buffer, p};
+    for (uint32_t p = 0; p < problem->slab_first[problem->buffer_count]; p++) {
+        const struct ul_pack_slab *slab = &problem->slabs[p];
+        if (slab->begin <= problem->peak_time && problem->peak_time < slab->end)
+            layers[count++] =
+                (struct layer){r->offset_bytes[slab->buffer] + slab->lower_bytes, slab->buffer, p};
     }
     if (count > 0)
         qsort(layers, count, sizeof *layers, layer_compare);
     uint64_t top = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct ul_pack_piece *piece = &problem->pieces[layers[i].piece];
-        const struct ul_pack_buffer *buffer = &problem->buffers[piece->buffer];
-        uint64_t offset = top > piece->lower_bytes ? top - piece->lower_bytes : 0;
+        const struct ul_pack_slab *slab = &problem->slabs[layers[i].slab];
+        const struct ul_pack_buffer *buffer = &problem->buffers[slab->buffer];
+        uint64_t offset = top > slab->lower_bytes ? top - slab->lower_bytes : 0;
         uint64_t rest = buffer->alignment_bytes > 1 ? offset % buffer->alignment_bytes : 0;
         offset += rest > 0 ? buffer->alignment_bytes - rest : 0;
         if (buffer->pinned)
             r->hopeless = r->hopeless || buffer->offset_bytes < offset;
         else
-            r->offset_bytes[piece->buffer] = offset;
-        r->fixed[piece->buffer] = true;
-        top = r->offset_bytes[piece->buffer] + piece->upper_bytes;
+            r->offset_bytes[slab->buffer] = offset;
+        r->fixed[slab->buffer] = true;
+        top = r->offset_bytes[slab->buffer] + slab->upper_bytes;
         r->hopeless = r->hopeless ||
-                      r->offset_bytes[piece->buffer] + buffer->size_bytes > (uint64_t)r->capacity;
+                      r->offset_bytes[slab->buffer] + buffer->size_bytes > (uint64_t)r->capacity;
     }
 }
 
@@ -301,10 +301,10 @@ static bool lies_on_placed(struct ul_pack_repair *r, uint32_t buffer)
     const struct ul_pack_problem *problem = r->problem;
     int64_t offset = (int64_t)r->offset_bytes[buffer];
     r->block_count = 0;
-    for (uint32_t p = problem->piece_first[buffer]; p < problem->piece_first[buffer + 1]; p++) {
-        ul_pack_placed_find(&r->placed, &problem->pieces[p]);
+    for (uint32_t p = problem->slab_first[buffer]; p < problem->slab_first[buffer + 1]; p++) {
+        ul_pack_placed_find(&r->placed, &problem->slabs[p]);
         for (uint32_t i = 0; i < r->placed.found_count; i++)
-            block_add(r, &problem->pieces[p], &problem->pieces[r->placed.found[i]]);
+            block_add(r, &problem->slabs[p], &problem->slabs[r->placed.found[i]]);
     }
     for (uint32_t i = 0; i < r->block_count; i++) {
         if (r->blocks[i].lower < offset && offset < r->blocks[i].upper)

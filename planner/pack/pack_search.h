@@ -15,7 +15,7 @@ struct ul_pack_sections {
     int32_t *size;        /* per buffer: units */
     int32_t *alignment;   /* per buffer: units, at least 1 */
     int32_t *pin;         /* per buffer: its offset, or -1 */
-    uint32_t *step_first; /* per buffer: its steps (pieces), count + 1 entries */
+    uint32_t *step_first; /* per buffer: its steps (slabs), count + 1 entries */
     int32_t *step_begin, *step_end, *step_size;
     uint32_t *overlap_first; /* per buffer: those that share a section, count + 1 entries */
     int32_t *overlaps;

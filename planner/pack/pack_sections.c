@@ -55,8 +55,8 @@ static uint64_t unit_choose(const struct ul_pack_problem *problem, bool *exact)
             unit = common_divisor(unit, buffer->offset_bytes);
         if (buffer->alignment_bytes > 1)
             unit = common_divisor(unit, buffer->alignment_bytes);
-        for (uint32_t p = problem->piece_first[b]; p < problem->piece_first[b + 1]; p++)
-            unit = common_divisor(unit, problem->pieces[p].upper_bytes);
+        for (uint32_t p = problem->slab_first[b]; p < problem->slab_first[b + 1]; p++)
+            unit = common_divisor(unit, problem->slabs[p].upper_bytes);
     }
     if (unit == 0)
         unit = 1;
@@ -87,17 +87,17 @@ static uint32_t section_find(const uint32_t *times, uint32_t count, uint32_t tim
 static uint32_t *times_make(struct ul_arena *arena, const struct ul_pack_problem *problem,
                             uint32_t *count)
 {
-    uint32_t pieces = problem->piece_first[problem->buffer_count];
-    struct event *events = UL_NEW_ARRAY(arena, struct event, 2 * (uint64_t)pieces);
-    for (uint32_t p = 0; p < pieces; p++) {
-        events[2 * p] = (struct event){problem->pieces[p].begin, true, 0};
-        events[2 * p + 1] = (struct event){problem->pieces[p].end, false, 0};
+    uint32_t slabs = problem->slab_first[problem->buffer_count];
+    struct event *events = UL_NEW_ARRAY(arena, struct event, 2 * (uint64_t)slabs);
+    for (uint32_t p = 0; p < slabs; p++) {
+        events[2 * p] = (struct event){problem->slabs[p].begin, true, 0};
+        events[2 * p + 1] = (struct event){problem->slabs[p].end, false, 0};
     }
-    if (pieces > 0)
-        qsort(events, 2 * (size_t)pieces, sizeof *events, event_compare);
-    uint32_t *times = UL_NEW_ARRAY(arena, uint32_t, pieces);
+    if (slabs > 0)
+        qsort(events, 2 * (size_t)slabs, sizeof *events, event_compare);
+    uint32_t *times = UL_NEW_ARRAY(arena, uint32_t, slabs);
     *count = 0;
-    for (uint32_t i = 0; i + 1 < 2 * pieces; i++) {
+    for (uint32_t i = 0; i + 1 < 2 * slabs; i++) {
         if (events[i].begins && !events[i + 1].begins)
             times[(*count)++] = events[i].time;
     }
@@ -123,14 +123,14 @@ static void buffer_convert(const struct ul_pack_problem *problem, struct ul_pack
         s->alignment[at] = units(s, buffer->alignment_bytes);
     s->aligned = s->aligned || s->alignment[at] > 1;
     uint32_t time = buffer->begin;
-    for (uint32_t p = problem->piece_first[b]; p < problem->piece_first[b + 1]; p++) {
-        const struct ul_pack_piece *piece = &problem->pieces[p];
-        if (piece->begin != time || piece->lower_bytes != 0)
+    for (uint32_t p = problem->slab_first[b]; p < problem->slab_first[b + 1]; p++) {
+        const struct ul_pack_slab *slab = &problem->slabs[p];
+        if (slab->begin != time || slab->lower_bytes != 0)
             s->exact = false;
-        time = piece->end;
-        s->step_begin[step] = (int32_t)section_find(times, s->section_count, piece->begin);
-        s->step_end[step] = (int32_t)section_find(times, s->section_count, piece->end);
-        s->step_size[step] = units(s, piece->upper_bytes);
+        time = slab->end;
+        s->step_begin[step] = (int32_t)section_find(times, s->section_count, slab->begin);
+        s->step_end[step] = (int32_t)section_find(times, s->section_count, slab->end);
+        s->step_size[step] = units(s, slab->upper_bytes);
         s->stepped = s->stepped || s->step_size[step] != s->size[at];
         step += s->step_begin[step] < s->step_end[step];
     }
@@ -239,9 +239,9 @@ static const struct event *order_make(struct ul_arena *arena, const struct ul_pa
 {
     struct event *order = UL_NEW_ARRAY(arena, struct event, problem->buffer_count);
     for (uint32_t b = 0; b < problem->buffer_count; b++) {
-        uint32_t first = problem->piece_first[b];
-        bool empty = first == problem->piece_first[b + 1];
-        order[b] = (struct event){empty ? 0 : problem->pieces[first].begin, true, b};
+        uint32_t first = problem->slab_first[b];
+        bool empty = first == problem->slab_first[b + 1];
+        order[b] = (struct event){empty ? 0 : problem->slabs[first].begin, true, b};
     }
     if (problem->buffer_count > 0)
         qsort(order, problem->buffer_count, sizeof *order, event_compare);
@@ -284,21 +284,21 @@ bool ul_pack_sections_make(struct ul_arena *arena, const struct ul_pack_problem 
     if (pinned && !s->exact)
         return false; /* rounded up, pinned buffers could collide */
     uint32_t *times = times_make(arena, problem, &s->section_count);
-    uint32_t pieces = problem->piece_first[problem->buffer_count];
+    uint32_t slabs = problem->slab_first[problem->buffer_count];
     s->id = UL_NEW_ARRAY(arena, uint32_t, problem->buffer_count);
     s->begin = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
     s->end = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
     s->size = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
     s->alignment = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
     s->step_first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)problem->buffer_count + 1);
-    s->step_begin = UL_NEW_ARRAY(arena, int32_t, pieces);
-    s->step_end = UL_NEW_ARRAY(arena, int32_t, pieces);
-    s->step_size = UL_NEW_ARRAY(arena, int32_t, pieces);
+    s->step_begin = UL_NEW_ARRAY(arena, int32_t, slabs);
+    s->step_end = UL_NEW_ARRAY(arena, int32_t, slabs);
+    s->step_size = UL_NEW_ARRAY(arena, int32_t, slabs);
     s->pin = UL_NEW_ARRAY(arena, int32_t, problem->buffer_count);
     const struct event *order = order_make(arena, problem);
     for (uint32_t i = 0; i < problem->buffer_count; i++) {
         uint32_t b = order[i].buffer;
-        if (problem->piece_first[b] < problem->piece_first[b + 1])
+        if (problem->slab_first[b] < problem->slab_first[b + 1])
             buffer_convert(problem, s, times, b);
     }
     if (s->count == 0 || (pinned && !s->exact))

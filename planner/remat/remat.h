@@ -113,7 +113,6 @@ struct ul_remat_exact {
     uint32_t *sequence;
     uint32_t count;
     uint64_t repeat_cost; /* of the sequence */
-    uint32_t states, expanded;
 };
 /* The cheapest schedule within the budget, or the proof that there is none below the limit. */
 void ul_remat_exact_run(struct ul_remat_exact *job);

@@ -66,7 +66,6 @@ static void result_write(struct exact_search *search, uint64_t open_bound,
     struct ul_remat_exact *job = search->job;
     bool finished = !exact_search_is_over(search);
     uint64_t bound = finished ? search->limit : open_bound;
-    job->states += search->store.state_count;
     if (bound > job->repeat_bound) {
         job->repeat_bound = bound;
         job->bound_method = engine->name;
@@ -95,7 +94,6 @@ void exact_search_run(struct ul_remat_exact *job, const struct exact_problem *pr
         if (at == UL_PLAN_NONE || search.store.states[at].bound >= search.limit)
             break;
         open_bound = search.store.states[at].bound;
-        job->expanded++;
         engine->expand(state, at);
         job->effort.work += search.store.looked / 64;
         search.store.looked = 0;

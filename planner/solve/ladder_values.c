@@ -34,7 +34,7 @@ static const struct ul_plan_substep *substep_of(const struct splitter *s, uint32
     return s->from->steps[step].alternatives[0].substeps;
 }
 
-/* Several writers of the root sequence, each of one part that writes no other such value. */
+/* Several writers of the root sequence, each of one substep that writes no other such value. */
 static void values_choose(struct splitter *s)
 {
     const struct ul_problem *from = s->from;

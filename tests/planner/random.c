@@ -143,3 +143,13 @@ struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uin
     }
     return buffers;
 }
+
+uint32_t add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
+                         uint64_t cost, const struct ul_plan_substep *substep)
+{
+    struct ul_plan_alternative alternative = {
+        .substeps = substep, .substep_count = 1, .cost = cost};
+    struct ul_plan_step step = {
+        .name = name, .region = region, .alternatives = &alternative, .alternative_count = 1};
+    return ul_problem_add_step(problem, &step);
+}

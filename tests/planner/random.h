@@ -18,4 +18,8 @@ struct ul_problem *random_problem_more(struct ul_arena *arena, uint64_t seed, ui
 struct ul_pack_buffer *random_buffers(struct ul_arena *arena, uint64_t seed, uint32_t count,
                                       uint32_t span, bool features);
 
+/* A step with one alternative of one substep. */
+uint32_t add_simple_step(struct ul_problem *problem, const char *name, uint32_t region,
+                         uint64_t cost, const struct ul_plan_substep *substep);
+
 #endif

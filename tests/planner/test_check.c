@@ -1,6 +1,7 @@
 /* The checker against plans that were edited: which takeovers of bytes it refuses. */
 #include "planner/model/timeline.h"
 #include "planner/solve/solve.h"
+#include "random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,8 +35,8 @@ static void steps_add(struct ul_problem *problem)
                                           .in_place_count = 6};
     const struct ul_plan_substep last = {
         .reads = last_reads, .writes = last_writes, .read_count = 2, .write_count = 1};
-    ul_problem_add_simple_step(problem, "first", 0, 1, &first);
-    ul_problem_add_simple_step(problem, "last", 0, 1, &last);
+    add_simple_step(problem, "first", 0, 1, &first);
+    add_simple_step(problem, "last", 0, 1, &last);
 }
 
 static void fixture_init(struct fixture *f, bool is_state_there)
@@ -114,7 +115,7 @@ static void test_packing_that_is_not_the_least(void **state)
         struct ul_plan_substep substep = {
             .reads = &last, .writes = &made, .read_count = 1, .write_count = 1};
         if (i > 0)
-            ul_problem_add_simple_step(problem, "s", 0, 1, &substep);
+            add_simple_step(problem, "s", 0, 1, &substep);
         last = made;
     }
     for (enum ul_plan_pack pack = UL_PACK_BEST; pack < UL_PACK_COUNT; pack++) {

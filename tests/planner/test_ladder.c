@@ -43,7 +43,7 @@ static void step(struct fixture *f, uint64_t cost, uint32_t in, uint32_t also, u
                                       .writes = &out,
                                       .read_count = also == UL_PLAN_NONE ? 1 : 2,
                                       .write_count = 1};
-    ul_problem_add_simple_step(f->problem, "s", 0, cost, &substep);
+    add_simple_step(f->problem, "s", 0, cost, &substep);
 }
 
 static struct ul_plan plan_within(struct fixture *f, uint64_t budget_bytes)

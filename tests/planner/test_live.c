@@ -14,6 +14,35 @@
 #include "planner/model/timeline.h"
 #include "random.h"
 
+/* Every step of a problem once, in file order, each by its cheapest alternative. */
+static struct ul_live_sequence live_problem(struct ul_arena *arena,
+                                            const struct ul_problem *problem)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        count += step->alternatives[ul_step_cheapest(step)].substep_count;
+    }
+    struct ul_plan_substep *substeps = UL_NEW_ARRAY(arena, struct ul_plan_substep, count);
+    uint32_t *region_of = UL_NEW_ARRAY(arena, uint32_t, count);
+    count = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        const struct ul_plan_alternative *way = &step->alternatives[ul_step_cheapest(step)];
+        for (uint32_t i = 0; i < way->substep_count; i++, count++) {
+            substeps[count] = way->substeps[i];
+            region_of[count] = step->region;
+        }
+    }
+    return (struct ul_live_sequence){.values = problem->values,
+                                     .regions = problem->regions,
+                                     .substeps = substeps,
+                                     .region_of = region_of,
+                                     .value_count = problem->value_count,
+                                     .region_count = problem->region_count,
+                                     .position_count = count};
+}
+
 enum { ALIGN = 64, MAX_STEPS = 24 };
 
 /* The live sums of a problem's file order by timeline and account; NULL: it is no valid order. */
@@ -56,7 +85,7 @@ static void test_sums(void **state)
         ul_arena_init(&arena);
         const struct ul_problem *problem = random_problem(&arena, seed, MAX_STEPS);
         const uint64_t *sums = account_sums(&arena, problem, UL_ALIAS_ALL, &count);
-        const struct ul_live_sequence sequence = ul_live_problem(&arena, problem);
+        const struct ul_live_sequence sequence = live_problem(&arena, problem);
         struct ul_live *live = ul_live_new(&arena, &sequence, ALIGN);
         uint64_t peak_bytes = 0;
         for (uint32_t p = 0; sums != NULL && p < count; p++) {
@@ -111,8 +140,8 @@ static struct ul_problem *merged_problem(const struct merged *m, uint32_t *step_
         ul_problem_add_region(problem, m->problem->regions[r].kind, m->problem->regions[r].parent);
     for (uint32_t s = 0; s < m->problem->step_count; s++) {
         if (m->substeps[s] != NULL)
-            step_at[s] = ul_problem_add_simple_step(problem, "s", m->problem->steps[s].region, 1,
-                                                    m->substeps[s]);
+            step_at[s] =
+                add_simple_step(problem, "s", m->problem->steps[s].region, 1, m->substeps[s]);
     }
     return problem;
 }
@@ -281,7 +310,7 @@ static void test_merges(void **state)
         uint32_t *step_at = UL_NEW_ARRAY(&arena, uint32_t, m.problem->step_count);
         const struct ul_problem *simple = merged_problem(&m, step_at);
         if (account_sums(&arena, simple, UL_ALIAS_ALL, &count) != NULL) {
-            const struct ul_live_sequence sequence = ul_live_problem(&arena, simple);
+            const struct ul_live_sequence sequence = live_problem(&arena, simple);
             struct ul_live *live = ul_live_new(&arena, &sequence, ALIGN);
             compare(&m, live);
             for (uint32_t i = 0; i < 6; i++)

@@ -169,7 +169,7 @@ static struct ul_problem *make_training(struct ul_arena *arena, uint32_t depth, 
             reads[substep.read_count++] = forward[2 * depth - 1 - i];
         else if (back)
             reads[substep.read_count++] = forward[i - depth];
-        ul_problem_add_simple_step(problem, "s", 0, 10 + i % 7, &substep);
+        add_simple_step(problem, "s", 0, 10 + i % 7, &substep);
         last = made;
         if (!back)
             forward[i + 1] = made;
@@ -253,7 +253,7 @@ static struct ul_problem *make_wide(struct ul_arena *arena, uint32_t width)
                                           .writes = &made,
                                           .read_count = 1,
                                           .write_count = 1};
-        ul_problem_add_simple_step(problem, "s", 0, 10, &substep);
+        add_simple_step(problem, "s", 0, 10, &substep);
         if (!shrinks)
             large[i] = made;
     }

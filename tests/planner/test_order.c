@@ -337,7 +337,7 @@ static uint64_t core_min(struct ul_arena *arena, const struct ul_order_core *cor
     uint64_t lower = 0;
     assert_int_equal(ul_order_downsets(arena, core, &effort, 1 << 20, UINT64_MAX, &lower, order),
                      UL_ORDER_IMPROVED);
-    assert_int_equal(ul_order_core_profile(arena, core, order, NULL, NULL), lower);
+    assert_int_equal(ul_order_core_peak(arena, core, order, NULL, NULL), lower);
     return lower;
 }
 

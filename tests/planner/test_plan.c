@@ -44,7 +44,7 @@ static void step(struct fixture *f, uint32_t region, uint32_t in, uint32_t also,
                                       .read_count = also == UL_PLAN_NONE ? 1 : 2,
                                       .write_count = 1,
                                       .in_place_count = in_place};
-    ul_problem_add_simple_step(f->problem, "s", region, 1, &substep);
+    add_simple_step(f->problem, "s", region, 1, &substep);
 }
 
 static void solve_ordered(struct fixture *f, enum ul_plan_pack pack, enum ul_plan_order order)
