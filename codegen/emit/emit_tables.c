@@ -170,7 +170,8 @@ static bool is_arena_range(const struct ul_plan_range *range)
     return range->space == UL_PROGRAM_ARENA && range->size_bytes != 0;
 }
 
-static uint32_t put_ranges(struct ul_emitter *emitter)
+/* Per range of the plan its number in the table. */
+static uint32_t *number_ranges(const struct ul_emitter *emitter)
 {
     const struct ul_plan *plan = emitter->plan;
     uint32_t *rows = UL_NEW_ARRAY(emitter->arena, uint32_t, plan->range_count + 1);
@@ -179,7 +180,13 @@ static uint32_t put_ranges(struct ul_emitter *emitter)
         rows[i] = count;
         count += is_arena_range(&plan->ranges[i]);
     }
-    count = 0;
+    return rows;
+}
+
+static uint32_t put_ranges(struct ul_emitter *emitter, const uint32_t *rows)
+{
+    const struct ul_plan *plan = emitter->plan;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < plan->range_count; i++) {
         const struct ul_plan_range *range = &plan->ranges[i];
         if (!is_arena_range(range))
@@ -312,6 +319,41 @@ static uint32_t put_copied(struct ul_emitter *emitter, struct shapes *shapes, st
     return placed > 0 ? node->input_count - placed : 0;
 }
 
+/* ---- operands ---- */
+
+struct operands {
+    struct ul_text text;
+    uint32_t count;
+    const uint32_t *rows; /* see number_ranges */
+};
+
+static void put_operand(const struct ul_emitter *emitter, struct operands *operands, uint32_t place,
+                        uint32_t position)
+{
+    const struct ul_plan *plan = emitter->plan;
+    const struct ul_plan_range *range =
+        place == UL_PLAN_NONE ? NULL : ul_plan_find_range(plan, place, position);
+    if (range == NULL || !is_arena_range(range))
+        return;
+    ul_text_printf(&operands->text, "%s%u,", operands->count++ % 16 == 0 ? "\n    " : " ",
+                   operands->rows[range - plan->ranges]);
+}
+
+/* What branches test is read before the first step of the branch is announced. */
+static void put_conditions(const struct ul_emitter *emitter, struct operands *operands)
+{
+    const struct ul_program *program = emitter->program;
+    for (uint32_t p = 0; p < emitter->plan->position_count; p++) {
+        const struct ul_program_step *step = &program->steps[emitter->plan->positions[p].step];
+        for (uint32_t r = step->region; r != UL_PLAN_NONE; r = program->regions[r].parent) {
+            if (program->regions[r].kind == UL_PLAN_BRANCH)
+                put_operand(emitter, operands, program->regions[r].condition.place, p);
+        }
+    }
+}
+
+/* ---- views ---- */
+
 /* The views that a step writes; of a scanned output, whose slice moves with the round, all of it as
  * a place that is written in part, and none of a caller's buffer, of which nobody knows what is in
  * its other parts. Returns how many. */
@@ -339,7 +381,7 @@ static uint32_t put_views(struct ul_emitter *emitter, struct shapes *shapes, str
 
 static void put_one_step(struct ul_emitter *emitter, const struct ul_program_step *step,
                          const struct ul_plan_position *at, uint32_t view_begin,
-                         uint32_t view_count)
+                         uint32_t view_count, uint32_t operand_begin, uint32_t operand_count)
 {
     struct ul_text *text = emitter->text;
     const struct ul_node *node = &emitter->program->graph->nodes[step->node];
@@ -359,14 +401,16 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_text_put(text, ", ");
     ul_emit_string(text, step->op);
     ul_text_printf(
-        text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u},\n", view_begin, view_count,
+        text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u, %u, %u},\n", view_begin, view_count,
         step->work.flop_count, step->traffic.moved_bytes,
         (double)planned->alternatives[at->alternative].cost * 1e-9,
-        step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step, at->alternative) + 1 : 0);
+        step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step, at->alternative) + 1 : 0,
+        operand_begin, operand_count);
 }
 
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
-static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
+static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
+                          uint32_t *shape_count)
 {
     const struct ul_plan *plan = emitter->plan;
     struct shapes shapes = {.begin_count = 0};
@@ -378,7 +422,11 @@ static uint32_t put_steps(struct ul_emitter *emitter, uint32_t *shape_count)
     for (uint32_t p = 0; p < plan->position_count; p++) {
         const struct ul_program_step *step = &emitter->program->steps[plan->positions[p].step];
         uint32_t count = put_views(emitter, &shapes, &views, step, p);
-        put_one_step(emitter, step, &plan->positions[p], view_count, count);
+        uint32_t operand_begin = operands->count;
+        for (uint32_t i = 0; i < step->arg_count; i++)
+            put_operand(emitter, operands, step->args[i].place, p);
+        put_one_step(emitter, step, &plan->positions[p], view_count, count, operand_begin,
+                     operands->count - operand_begin);
         view_count += count;
     }
     if (plan->position_count > 0)
@@ -495,13 +543,27 @@ static void put_array(struct ul_text *text, const char *field, uint32_t count)
         ul_text_printf(text, "    .%s = %s,\n", field, field);
 }
 
-static void put_optional_tables(struct ul_emitter *emitter, uint32_t *range_count,
-                                uint32_t *view_count, uint32_t *shape_count)
+/* How long the tables are that a program can do without. */
+struct tables {
+    uint32_t range_count, view_count, shape_count, operand_count, bare_begin;
+};
+
+static struct tables put_optional_tables(struct ul_emitter *emitter)
 {
+    struct tables tables;
+    struct operands operands = {.rows = number_ranges(emitter)};
+    ul_text_init(&operands.text, emitter->arena);
     ul_text_put(emitter->text, "#ifndef UL_NO_TABLES\n");
-    *range_count = put_ranges(emitter);
-    *view_count = put_steps(emitter, shape_count);
+    tables.range_count = put_ranges(emitter, operands.rows);
+    tables.view_count = put_steps(emitter, &operands, &tables.shape_count);
+    tables.bare_begin = operands.count;
+    put_conditions(emitter, &operands);
+    tables.operand_count = operands.count;
+    if (operands.count > 0)
+        ul_text_printf(emitter->text, "static const uint32_t operands[] = {%s\n};\n",
+                       operands.text.data);
     ul_text_put(emitter->text, "#endif\n\n");
+    return tables;
 }
 
 /* How the program stores f32, where not as that, and whether products round it. */
@@ -522,11 +584,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     const struct ul_block *block = &emitter->program->graph->blocks[0];
     const struct ul_plan *plan = emitter->plan;
     struct ul_text *text = emitter->text;
-    uint32_t range_count;
-    uint32_t view_count;
-    uint32_t shape_count;
     bool loads = !emitter->program->options.weights_rom;
-    put_optional_tables(emitter, &range_count, &view_count, &shape_count);
+    struct tables tables = put_optional_tables(emitter);
     ul_text_printf(text,
                    "const struct ul_model %s_model = {\n    .name = ", emitter->options->prefix);
     ul_emit_string(text, emitter->program->graph->name);
@@ -562,13 +621,16 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
                    "    .section_count = %u,\n    .splat_count = %u,\n    .input_count = %u,\n"
                    "    .output_count = %u,\n    .step_count = %u,\n#ifndef UL_NO_TABLES\n    "
                    ".range_count = %u,\n"
-                   "    .view_count = %u,\n    .shape_count = %u,\n",
+                   "    .view_count = %u,\n    .shape_count = %u,\n"
+                   "    .operand_count = %u,\n    .bare_begin = %u,\n",
                    sections, splats, block->input_count, block->output_count, plan->position_count,
-                   range_count, view_count, shape_count);
+                   tables.range_count, tables.view_count, tables.shape_count, tables.operand_count,
+                   tables.bare_begin);
     put_array(text, "steps", plan->position_count);
-    put_array(text, "ranges", range_count);
-    put_array(text, "views", view_count);
-    put_array(text, "shapes", shape_count);
+    put_array(text, "ranges", tables.range_count);
+    put_array(text, "views", tables.view_count);
+    put_array(text, "shapes", tables.shape_count);
+    put_array(text, "operands", tables.operand_count);
     put_rows(emitter);
     ul_text_printf(text, "    .peak_step = %u,\n#endif\n};\n", plan->peak_position);
 }

@@ -12,6 +12,11 @@
  * step. When they do not, a third run compares the whole arena after every step and so names the
  * first step that wrote elsewhere. Margins around the arena are part of the shadow.
  *
+ * Live values of others: while a step runs, every live value that is none of its operands is
+ * disguised, by another pattern in each of the two runs (its bits are exchanged, so the same again
+ * gives it back), in the arena and in the shadow. A step that reads one gives other results in the
+ * two runs; one that writes there is found as any write. On a device values stay as they are.
+ *
  * On a device the arena is looked at through a mirror: what is compared, or copied to the shadow,
  * is fetched first. Its runs are launched step by step.
  *
@@ -49,6 +54,8 @@ struct guard {
     unsigned char *shadow; /* of the arena, with its margins */
     unsigned char *mirror; /* of a device's; NULL: the host has the arena */
     uint32_t *by_offset;   /* the ranges in the order of their offsets */
+    bool *is_bare;         /* per range: never disguised */
+    bool *is_disguised;    /* per range, now */
     struct trace traces[2];
     struct trace *trace; /* of this run; NULL in the third */
     unsigned char fill;
@@ -215,6 +222,77 @@ static void fill_dead(struct guard *guard, uint64_t begin, uint64_t end, uint32_
     fill(guard, begin, end);
 }
 
+/* ---- disguise ---- */
+
+static void exchange_bits(unsigned char *bytes, uint64_t size_bytes, unsigned char pattern)
+{
+    for (uint64_t i = 0; i < size_bytes; i++)
+        bytes[i] = (unsigned char)(bytes[i] ^ pattern);
+}
+
+static void set_disguise(struct guard *guard, uint32_t index, bool disguise)
+{
+    const struct ul_range *range = &guard->model->ranges[index];
+    if (guard->is_disguised[index] == disguise)
+        return;
+    guard->is_disguised[index] = disguise;
+    exchange_bits(guard->s->arena + range->offset_bytes, range->size_bytes, guard->fill);
+    exchange_bits(guard->shadow + guard->s->margin_bytes + range->offset_bytes, range->size_bytes,
+                  guard->fill);
+}
+
+static bool is_operand(const struct ul_model *model, uint32_t step, uint32_t index)
+{
+    const struct ul_step *row = &model->steps[step];
+    for (uint32_t i = 0; i < row->operand_count; i++)
+        if (model->operands[row->operand_begin + i] == index)
+            return true;
+    return false;
+}
+
+/* The range begins at the step, or its bytes pass to one that does. */
+static bool changes_hands(const struct ul_model *model, uint32_t step, uint32_t index)
+{
+    if (model->ranges[index].live_begin == step)
+        return true;
+    for (uint32_t i = 0; model->ranges[index].live_end == step + 1 && i < model->range_count; i++)
+        if (model->ranges[i].alias == index && model->ranges[i].live_begin == step)
+            return true;
+    return false;
+}
+
+/* Before a step: what it may read shows itself, all else that lives does not. With step_count for
+   the step, and on a device, everything shows itself. */
+static void disguise_for(struct guard *guard, uint32_t step)
+{
+    const struct ul_model *model = guard->model;
+    bool ends = step >= model->step_count;
+    for (uint32_t i = 0; i < model->range_count && guard->mirror == NULL; i++)
+        set_disguise(guard, i,
+                     !ends && !guard->is_bare[i] && is_live(&model->ranges[i], step) &&
+                         !is_operand(model, step, i) && !changes_hands(model, step, i));
+}
+
+/* What ends before the step shows itself first: its bytes may be another's from now on. */
+static void show_ended(struct guard *guard, uint32_t step)
+{
+    for (uint32_t i = 0; i < guard->model->range_count; i++)
+        if (!is_live(&guard->model->ranges[i], step))
+            set_disguise(guard, i, false);
+}
+
+/* Scratch, where the library's state lies too, is no value; conditions are read between steps. */
+static void find_bare(struct guard *guard)
+{
+    const struct ul_model *model = guard->model;
+    for (uint32_t i = 0; i < model->range_count; i++)
+        guard->is_bare[i] = model->ranges[i].row == UL_ROW_SCRATCH || model->operand_count == 0;
+    for (uint32_t i = model->bare_begin; i < model->operand_count; i++)
+        guard->is_bare[model->operands[i]] = true;
+}
+
+/* ---- the watch ---- */
+
 /* The ranges that end or begin between two steps: compared; those that end are filled. */
 static void change_ranges(struct guard *guard, uint32_t from, uint32_t to)
 {
@@ -247,9 +325,11 @@ static void on_step(void *context, uint32_t step)
         accept_writes(guard, guard->last);
         if (guard->every_step || step == step_count)
             compare(guard, 0, block_bytes(guard->s));
+        show_ended(guard, step);
         if (step < step_count)
             change_ranges(guard, guard->last, step);
     }
+    disguise_for(guard, step);
     guard->last = step;
 }
 
@@ -387,8 +467,8 @@ static int judge(const struct ul_session *s, const struct guard *guard)
                         step_text(guard, guard->write_step, step), place_text(guard, place));
     if (verdict.read_step != STEP_NONE)
         return ul_error(s, UL_EXIT_VERIFY,
-                        "%s read outside of its values: its results depend on bytes that hold no "
-                        "live value",
+                        "%s read outside of its values: its results depend on bytes that hold none "
+                        "of its operands",
                         step_text(guard, verdict.read_step, step));
     if (json == NULL || strcmp(json, "-") != 0)
         printf("guard: ran %zu step%s over each of two fill patterns; none reads or writes outside "
@@ -458,11 +538,15 @@ int ul_guard(struct ul_session *s)
     if (s->model->device != NULL)
         guard.mirror = malloc((size_t)block_bytes(s));
     guard.by_offset = malloc(room * sizeof *guard.by_offset);
-    if (!saved || spare == NULL || guard.shadow == NULL || guard.by_offset == NULL ||
+    guard.is_bare = malloc(room * sizeof *guard.is_bare);
+    guard.is_disguised = calloc(room, sizeof *guard.is_disguised);
+    if (!saved || guard.is_bare == NULL || guard.is_disguised == NULL || spare == NULL ||
+        guard.shadow == NULL || guard.by_offset == NULL ||
         (s->model->device != NULL && guard.mirror == NULL)) {
         status = ul_out_of_memory(s, block_bytes(s));
     } else {
         sort_ranges(&guard, spare);
+        find_bare(&guard);
         status = run_all(s, &guard, &inputs);
     }
     ul_inputs_forget(&inputs);
@@ -470,6 +554,8 @@ int ul_guard(struct ul_session *s)
     free(guard.shadow);
     free(guard.mirror);
     free(guard.by_offset);
+    free(guard.is_bare);
+    free(guard.is_disguised);
     free(guard.traces[0].marks);
     free(guard.traces[1].marks);
     return status;

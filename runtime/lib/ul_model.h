@@ -218,6 +218,8 @@ struct ul_step {
     uint64_t moved_bytes;     /* bytes read and written, once each */
     double predicted_seconds; /* by the cost model; 0 when it was not asked */
     uint32_t call;            /* 1 + the number of its library call; 0: it makes none */
+    uint32_t operand_begin;   /* operands[operand_begin] ...: the ranges that it may read */
+    uint32_t operand_count;
 };
 
 /* Called before each step with its number, and with step_count after the last. A step inside a
@@ -306,10 +308,13 @@ struct ul_model {
     uint32_t range_count;
     uint32_t view_count;
     uint32_t shape_count;
+    uint32_t operand_count;
     const struct ul_step *steps;
     const struct ul_range *ranges;
     const struct ul_rt_view *views;
     const int64_t *shapes;
+    const uint32_t *operands; /* numbers of ranges: of steps, then of what stands between steps */
+    uint32_t bare_begin;      /* from here on: conditions of branches, read before a step begins */
     uint64_t row_bytes[UL_ROW_COUNT]; /* sum = arena_bytes */
     uint32_t peak_step;               /* the step at which the rows were taken */
 };

@@ -680,6 +680,7 @@ class Checks(Folder):
     def test_guard_names_the_step(self):
         for name, words in (
             ("tiny_read", "step 2 select (select) read outside of its values"),
+            ("tiny_live", "step 2 select (select) read outside of its values"),
             ("tiny_write", "step 2 select (select) wrote outside of its values: byte 216"),
             (
                 "tiny_clobber",

@@ -133,9 +133,9 @@ static const struct ul_section sections[] = {
 
 #ifndef UL_NO_TABLES
 static const struct ul_step steps[] = {
-    {"conv", "oneDNN", "conv", "Conv+Relu", 0, 1, 589824, 30976, 0.0, 1},
-    {"halve", "oneDNN", "halve", "AveragePool", 1, 1, 0, 10240, 0.0, 2},
-    {"mean", "oneDNN", "mean", "GlobalAveragePool", 2, 1, 0, 2176, 0.0, 3},
+    {"conv", "oneDNN", "conv", "Conv+Relu", 0, 1, 589824, 30976, 0.0, 1, 0, 0},
+    {"halve", "oneDNN", "halve", "AveragePool", 1, 1, 0, 10240, 0.0, 2, 0, 0},
+    {"mean", "oneDNN", "mean", "GlobalAveragePool", 2, 1, 0, 2176, 0.0, 3, 0, 0},
 };
 
 static const int64_t shapes[] = {

@@ -66,13 +66,13 @@ static const struct ul_splat splats[] = {
 };
 
 static const struct ul_step steps[] = {
-    {"fc", "k0", "fc", "Mul+Add", 0, 1, 8, 64, 0.0, 0},
-    {"select", "k1", "select", "Gather", 1, 1, 0, 32, 0.0, 0},
-    {"if", "enter", "if", "If", 2, 0, 0, 0, 0.0, 0},
-    {"negate", "k2", "if/neg", "Neg", 2, 1, 4, 32, 0.0, 0},
-    {"counter", "counter", "loop", "Loop", 3, 1, 0, 8, 0.0, 0},
-    {"row", "k3", "loop/add", "Add", 4, ROWS_VIEWS, 4, 32, 0.0, 0},
-    {"check", "k4", "sum", "ReduceSum", 5, 1, BIG_COUNT, BIG_BYTES, 0.0, 0},
+    {"fc", "k0", "fc", "Mul+Add", 0, 1, 8, 64, 0.0, 0, 0, 0},
+    {"select", "k1", "select", "Gather", 1, 1, 0, 32, 0.0, 0, 0, 0},
+    {"if", "enter", "if", "If", 2, 0, 0, 0, 0.0, 0, 0, 0},
+    {"negate", "k2", "if/neg", "Neg", 2, 1, 4, 32, 0.0, 0, 0, 0},
+    {"counter", "counter", "loop", "Loop", 3, 1, 0, 8, 0.0, 0, 0, 0},
+    {"row", "k3", "loop/add", "Add", 4, ROWS_VIEWS, 4, 32, 0.0, 0, 0, 0},
+    {"check", "k4", "sum", "ReduceSum", 5, 1, BIG_COUNT, BIG_BYTES, 0.0, 0, 0, 0},
 };
 
 static const int64_t shapes[] = {4, 1, 2, 1, 3, 4, 4, 1};

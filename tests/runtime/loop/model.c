@@ -103,13 +103,13 @@ static const struct ul_rt_tensor outputs[] = {
 };
 
 static const struct ul_step steps[] = {
-    {"init", "fill", "loop", "Loop", 0, 1, 0, 0, 0.0, 0},
-    {"add_round", "add_round", "loop/t", "Add", 1, 1, 0, 0, 0.0, 0},
-    {"add", "add", "loop/sum", "Add", 2, 1, 0, 0, 0.0, 0},
-    {"scan", "copy", "loop", "Loop", 3, 1, 0, 0, 0.0, 0},
-    {"negate", "negate", "neg", "Neg", 4, 1, 0, 0, 0.0, 0},
-    {"even", "even", "concat", "Concat", 5, 1, 0, 0, 0.0, 0},
-    {"odd", "spread", "concat", "Concat", 6, 1, 0, 0, 0.0, 0},
+    {"init", "fill", "loop", "Loop", 0, 1, 0, 0, 0.0, 0, 0, 0},
+    {"add_round", "add_round", "loop/t", "Add", 1, 1, 0, 0, 0.0, 0, 0, 0},
+    {"add", "add", "loop/sum", "Add", 2, 1, 0, 0, 0.0, 0, 0, 0},
+    {"scan", "copy", "loop", "Loop", 3, 1, 0, 0, 0.0, 0, 0, 0},
+    {"negate", "negate", "neg", "Neg", 4, 1, 0, 0, 0.0, 0, 0, 0},
+    {"even", "even", "concat", "Concat", 5, 1, 0, 0, 0.0, 0, 0, 0},
+    {"odd", "spread", "concat", "Concat", 6, 1, 0, 0, 0.0, 0, 0, 0},
 };
 
 static const int64_t shapes[] = {4, 1, 3, 4, 4, 1, 4, 1, 2, 1};

@@ -36,7 +36,7 @@ static const struct ul_section sections[] = {
 };
 
 static const struct ul_step steps[] = {
-    {"pick", "k0", "pick", "Gather+Add", 0, 1, 2, 40, 0.0, 0},
+    {"pick", "k0", "pick", "Gather+Add", 0, 1, 2, 40, 0.0, 0, 0, 0},
 };
 static const int64_t shapes[] = {2, 1};
 static const struct ul_rt_view views[] = {

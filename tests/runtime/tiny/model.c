@@ -43,6 +43,9 @@ static void k2(struct ul_run *r, const float *UL_RESTRICT x, const int64_t *UL_R
 #ifdef TINY_BUG_READ
     y[0] += x[-8]; /* a place where nothing lives */
 #endif
+#ifdef TINY_BUG_LIVE
+    y[0] += x[-80]; /* a live value of somebody else: W */
+#endif
 #ifdef TINY_BUG_WRITE
     y[6] = 1.0f; /* four bytes behind y: free at this step */
 #endif
@@ -100,11 +103,13 @@ static const struct ul_splat splats[] = {
 
 #ifndef UL_NO_TABLES
 static const struct ul_step steps[] = {
-    {"fc", "k0", "fc", "Gemm", 0, 1, 128, 240, 0.0, 0},
-    {"relu", "k1", "relu", "Relu", 1, 1, 8, 64, 0.0, 0},
-    {"select", "k2", "select", "Gather", 2, 1, 0, 72, 0.0, 0},
-    {"label", "k3", "label", "ArgMax", 3, 1, 8, 48, 0.0, 0},
+    {"fc", "k0", "fc", "Gemm", 0, 1, 128, 240, 0.0, 0, 0, 4},
+    {"relu", "k1", "relu", "Relu", 1, 1, 8, 64, 0.0, 0, 4, 1},
+    {"select", "k2", "select", "Gather", 2, 1, 0, 72, 0.0, 0, 5, 3},
+    {"label", "k3", "label", "ArgMax", 3, 1, 8, 48, 0.0, 0, 8, 2},
 };
+
+static const uint32_t operands[] = {2, 0, 1, 4, 4, 4, 3, 5, 4, 6};
 
 static const int64_t shapes[] = {
     2, 4, 4, 1, /* 0 */
@@ -162,10 +167,13 @@ const struct ul_model tiny_model = {
     .range_count = 7,
     .view_count = 4,
     .shape_count = 10,
+    .operand_count = 10,
+    .bare_begin = 10,
     .steps = steps,
     .ranges = ranges,
     .views = views,
     .shapes = shapes,
+    .operands = operands,
     .row_bytes = {144, 0, 0, 0, 32, 0, 88, 0, 88, 0},
     .peak_step = 0,
 #endif

@@ -63,7 +63,8 @@ static void run_steps(unsigned char *a, struct ul_run *r)
 
 static const int64_t shapes[] = {2, 3, 3, 1};
 static const struct ul_rt_view views[] = {EACH_TYPE(VIEW)};
-static const struct ul_step steps[] = {{"copy", "memcpy", "copy", "Identity", 0, 1, 0, 0, 0.0, 0}};
+static const struct ul_step steps[] = {
+    {"copy", "memcpy", "copy", "Identity", 0, 1, 0, 0, 0.0, 0, 0, 0}};
 static const struct ul_range ranges[1] = {
     {"nothing", UL_ROW_ACTIVATIONS, 0, 0, 0, 1, UL_RANGE_NONE}};
 
