@@ -70,6 +70,7 @@ enum ul_status ul_pass_split(struct ul_pass *pass)
         struct ul_split split;
         struct ul_split_chain chain;
         UL_TRY(read_split(pass, pass->options->splits[i], &split));
+        ul_split_cut_ends(pass->graph, &split);
         UL_TRY(ul_split_find_chain(pass, &split, &chain));
         UL_TRY(ul_split_set_axis(pass, &chain));
         UL_TRY(ul_split_build(pass, &chain));

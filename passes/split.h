@@ -45,6 +45,13 @@ const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node);
 /* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
  * several. */
 ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name);
+uint32_t ul_split_last_group(const struct ul_graph *graph);
+/* The neck of the step [begin, end) of a block: the position of the node that makes less than the
+ * step does, and all that the rest of the step needs of it. UL_NONE: there is none. */
+uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
+                            uint32_t end);
+/* Chains may end at a neck, or begin behind one: there the step becomes two. */
+void ul_split_cut_ends(struct ul_graph *graph, const struct ul_split *split);
 /* The chain without its axis. */
 enum ul_status ul_split_find_chain(struct ul_pass *pass, const struct ul_split *split,
                                    struct ul_split_chain *chain) UL_MUST_CHECK;

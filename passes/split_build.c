@@ -362,16 +362,6 @@ static void join(struct build *build, uint32_t output)
     UL_ASSERT(ul_node_is_view(graph, id));
 }
 
-static uint32_t last_group(const struct ul_graph *graph)
-{
-    uint32_t last = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (graph->nodes[n].group != UL_NONE && graph->nodes[n].group > last)
-            last = graph->nodes[n].group;
-    }
-    return last;
-}
-
 enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain *chain)
 {
     struct ul_graph *graph = pass->graph;
@@ -385,7 +375,7 @@ enum ul_status ul_split_build(struct ul_pass *pass, const struct ul_split_chain 
     build.piece_count = (uint32_t)((chain->extent + size - 1) / size);
     build.value_count = chain->value_count;
     ul_split_needed_init(pass, chain, &build.needed);
-    build.group = last_group(graph);
+    build.group = ul_split_last_group(graph);
     build.copies = UL_NEW_ARRAY(pass->scratch, ul_value_id, graph->value_count);
     for (uint32_t v = 0; v < build.value_count; v++)
         build.copies[v] = UL_NONE; /* each piece overwrites what it copies */

@@ -70,6 +70,92 @@ static bool visit_outputs(const struct ul_graph *graph, ul_node_id id, bool *mar
     return found;
 }
 
+/* ---- necks ---- */
+
+/* Per node of the block from `from` to the end of the step: reads nothing of the step that comes
+ * before but what node `from - 1` makes. */
+static bool reads_neck_alone(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
+                             uint32_t from, uint32_t end)
+{
+    for (uint32_t n = from; n < end; n++) {
+        const struct ul_node *node = &graph->nodes[nodes[n]];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            const struct ul_value *value =
+                node->inputs[i] == UL_NONE ? NULL : &graph->values[node->inputs[i]];
+            for (uint32_t m = begin; value != NULL && m + 1 < from; m++) {
+                if (value->kind == UL_VALUE_NODE && value->producer == nodes[m])
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+uint32_t ul_split_find_neck(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t begin,
+                            uint32_t end)
+{
+    UL_ASSERT(begin < end);
+    ul_value_id last = graph->nodes[nodes[end - 1]].outputs[0];
+    for (uint32_t n = begin; n + 1 < end; n++) {
+        const struct ul_node *node = &graph->nodes[nodes[n]];
+        if (node->output_count == 1 && !ul_node_is_view(graph, nodes[n]) &&
+            ul_value_bytes(graph, node->outputs[0]) < ul_value_bytes(graph, last) &&
+            reads_neck_alone(graph, nodes, begin, n + 1, end))
+            return n;
+    }
+    return UL_NONE;
+}
+
+uint32_t ul_split_last_group(const struct ul_graph *graph)
+{
+    uint32_t last = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (graph->nodes[n].group != UL_NONE && graph->nodes[n].group > last)
+            last = graph->nodes[n].group;
+    }
+    return last;
+}
+
+/* The step that holds the node: [*begin, result) of its block. */
+static uint32_t find_step(const struct ul_graph *graph, const struct ul_block *block,
+                          ul_node_id node, uint32_t *begin)
+{
+    for (uint32_t n = 0; n < block->node_count;) {
+        *begin = n;
+        uint32_t end = ul_steps_end(graph, block->nodes, block->node_count, n);
+        while (n < end && block->nodes[n] != node)
+            n++;
+        if (n < end)
+            return end;
+    }
+    UL_ASSERT(false);
+    return 0;
+}
+
+/* What comes behind the neck of a step becomes a step of its own, where the neck is `last`, or
+ * stands before `first`. */
+static void cut_step(struct ul_graph *graph, ul_node_id node, bool is_first)
+{
+    const struct ul_block *block = &graph->blocks[graph->nodes[node].parent];
+    uint32_t begin = 0;
+    uint32_t end = find_step(graph, block, node, &begin);
+    uint32_t neck = ul_split_find_neck(graph, block->nodes, begin, end);
+    if (neck == UL_NONE || block->nodes[is_first ? neck + 1 : neck] != node)
+        return;
+    uint32_t group = ul_split_last_group(graph) + 1;
+    for (uint32_t n = neck + 1; n < end; n++)
+        graph->nodes[block->nodes[n]].group = group;
+}
+
+void ul_split_cut_ends(struct ul_graph *graph, const struct ul_split *split)
+{
+    UL_ASSERT(split->first < graph->node_count && split->last < graph->node_count);
+    cut_step(graph, split->first, true);
+    cut_step(graph, split->last, false);
+}
+
+/* ---- the chain ---- */
+
 /* Steps that need the first one, itself included. */
 static void mark_forward(struct ul_pass *pass, struct ul_split_chain *chain)
 {

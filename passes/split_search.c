@@ -12,8 +12,10 @@
  *
  * Networks repeat themselves, so what was chosen once is tried first where the steps around the
  * peak look the same. Where nothing helps since the steps around have been split already, those
- * splits are dropped for one that serves both. Left undone: chains of more steps to either side;
- * what recomputation would do; the scratch of kernels. */
+ * splits are dropped for one that serves both. A chain may also begin or end inside a step, at a
+ * neck, where less lies than the step makes: what is quantized there, and not any more behind it.
+ * Left undone: chains of more steps to either side; what recomputation would do; the scratch of
+ * kernels. */
 #include "ir/view.h"
 #include "passes/split.h"
 
@@ -57,7 +59,8 @@ struct state {
     struct ul_graph graph;
     uint64_t target_bytes, live_bytes;
     uint32_t first_count, last_count;
-    ul_node_id firsts[MAX_SIDE + 1], lasts[MAX_SIDE + 1]; /* steps around the peak, it first */
+    ul_node_id firsts[MAX_SIDE + 1], lasts[MAX_SIDE + 1];   /* steps around the peak, it first */
+    bool cuts_first[MAX_SIDE + 1], cuts_last[MAX_SIDE + 1]; /* the end lies within a step */
     const char **texts;
     uint32_t *begins; /* per text: the first node that it made */
     uint32_t text_count;
@@ -181,13 +184,43 @@ static bool has_kernel(const struct ul_graph *graph, const ul_node_id *nodes, ui
     return false;
 }
 
+/* The latest ends of chains before the peak, as they come up. */
+struct ring {
+    ul_node_id nodes[MAX_SIDE + 1];
+    bool cuts[MAX_SIDE + 1];
+    uint32_t seen;
+};
+
+static void add_first(struct ring *ring, ul_node_id node, bool cuts)
+{
+    ring->cuts[ring->seen % (MAX_SIDE + 1)] = cuts;
+    ring->nodes[ring->seen++ % (MAX_SIDE + 1)] = node;
+}
+
+static void add_last(struct state *state, ul_node_id node, bool cuts)
+{
+    if (state->last_count > MAX_SIDE)
+        return;
+    state->cuts_last[state->last_count] = cuts;
+    state->lasts[state->last_count++] = node;
+}
+
+static void take_firsts(struct state *state, const struct ring *ring)
+{
+    for (; state->first_count < ring->seen && state->first_count <= MAX_SIDE;
+         state->first_count++) {
+        uint32_t at = (ring->seen - 1 - state->first_count) % (MAX_SIDE + 1);
+        state->firsts[state->first_count] = ring->nodes[at];
+        state->cuts_first[state->first_count] = ring->cuts[at];
+    }
+}
+
 /* Steps with a kernel in the main block just before and just behind that of `node`. */
 static bool find_steps(struct state *state, ul_node_id node)
 {
     const struct ul_graph *graph = &state->graph;
     const struct ul_block *block = &graph->blocks[0];
-    ul_node_id ring[MAX_SIDE + 1];
-    uint32_t seen = 0;
+    struct ring ring = {.seen = 0};
     bool passed = false;
     state->first_count = state->last_count = 0;
     for (uint32_t begin = 0, end; begin < block->node_count; begin = end) {
@@ -197,15 +230,19 @@ static bool find_steps(struct state *state, ul_node_id node)
             here = here || block->nodes[n] == node;
         if (!has_kernel(graph, block->nodes + begin, end - begin))
             continue;
+        uint32_t neck = ul_split_find_neck(graph, block->nodes, begin, end);
         if (!passed)
-            ring[seen++ % (MAX_SIDE + 1)] = block->nodes[begin];
+            add_first(&ring, block->nodes[begin], false);
+        if (!passed && !here && neck != UL_NONE)
+            add_first(&ring, block->nodes[neck + 1], true);
         passed = passed || here;
-        if (passed && state->last_count <= MAX_SIDE)
-            state->lasts[state->last_count++] = block->nodes[end - 1];
+        if (passed && neck != UL_NONE)
+            add_last(state, block->nodes[neck], true);
+        if (passed)
+            add_last(state, block->nodes[end - 1], false);
     }
-    for (; passed && state->first_count < seen && state->first_count <= MAX_SIDE;
-         state->first_count++)
-        state->firsts[state->first_count] = ring[(seen - 1 - state->first_count) % (MAX_SIDE + 1)];
+    if (passed)
+        take_firsts(state, &ring);
     return passed;
 }
 
@@ -283,6 +320,12 @@ static void try_chain(struct state *state, uint32_t before, uint32_t behind, str
         .text = "", .first = state->firsts[before], .last = state->lasts[behind]};
     struct ul_split_chain chain;
     state->search->visits += 3 * (uint64_t)state->graph.node_count;
+    struct ul_graph cut;
+    if (state->cuts_first[before] || state->cuts_last[behind]) { /* other ends may be chosen */
+        ul_graph_copy(&cut, &state->scratch, &state->graph);
+        ul_split_cut_ends(&cut, &split);
+        pass.graph = &cut;
+    }
     bool found = ul_split_find_chain(&pass, &split, &chain) == UL_OK;
     /* A piece is not split again. */
     for (uint32_t n = 0; found && n < chain.node_count; n++)
