@@ -44,8 +44,9 @@ enum ul_status ul_kernel_parse(struct ul_kernel *kernel, struct ul_arena *arena,
 
 /* Checks the invariants of kernel.h: ids, types and operands of expressions; that variables are
  * used where they are declared; accesses, where affine bounds tell, lie within their buffers;
- * rounds of a parallel loop store to places of their own; what is read was written. Quick: it runs
- * after every lowering. `broken`, unless NULL: the statement at fault, or UL_NONE. */
+ * an index hangs on every parallel loop that stores by it, and is no sum that two of its rounds
+ * have in common; a buffer that is read was stored to before, some of it. Quick: it runs after
+ * every lowering. `broken`, unless NULL: the statement at fault, or UL_NONE. */
 enum ul_status ul_kernel_verify(const struct ul_kernel *kernel, struct ul_arena *scratch,
                                 ul_ks *broken, struct ul_diag *diag) UL_MUST_CHECK;
 /* Has an expression whose operands are there the type that they give? */

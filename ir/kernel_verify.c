@@ -19,6 +19,7 @@
 #include "ir/kernel_build.h"
 #include "ir/kernel_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { TERMS = 24, DEPTH = 2 * UL_LIMIT_NESTING };
@@ -551,9 +552,45 @@ static enum ul_status check_definition(struct verify *v, const struct ul_ks_data
     return v->states[stmt->var] == VAR_MUTABLE ? UL_OK : fail(v, "sets what is not declared so");
 }
 
-/* Rounds that may run at the same time store to an output at places of their own: a store that
- * combines what several of them give belongs into a loop that is not parallel. That indexes in the
- * data differ is the lowering's word; scratch that a round leaves to nobody else is private to it
+/* The index is the same in another round of `at`, a parallel loop, where one of `other` goes with
+ * it: one of the factors is a multiple of the other, and the loop long enough. */
+static bool rounds_meet(const struct verify *v, const struct reach *sum, uint32_t at,
+                        uint32_t other)
+{
+    const uint64_t loop = v->var_loops[sum->vars[at]], beside = v->var_loops[sum->vars[other]];
+    const int64_t factor = sum->factors[at], by = sum->factors[other];
+    const int64_t last = v->highs[sum->vars[at]] - v->lows[sum->vars[at]];
+    const int64_t other_last = v->highs[sum->vars[other]] - v->lows[sum->vars[other]];
+    bool at_once = (loop & v->parallel) != 0 && (beside > loop || (beside & v->parallel) != 0);
+    if (at == other || !at_once || factor == 0 || by == 0 || factor == INT64_MIN ||
+        by == INT64_MIN || last < 1 || other_last < 1)
+        return false;
+    return (factor % by == 0 && llabs(factor / by) <= other_last) ||
+           (by % factor == 0 && llabs(by / factor) <= last);
+}
+
+/* What can be told of an index that is a sum over whole loops. */
+static bool stores_twice(const struct verify *v, ul_kx index)
+{
+    struct reach sum = {.is_known = true, .is_met = true};
+    reach_expr(v, &sum, index, 1, 0);
+    for (uint32_t i = 0; i < sum.count; i++)
+        sum.is_met = sum.is_met && v->states[sum.vars[i]] == VAR_LOOP && v->is_whole[sum.vars[i]];
+    if (!sum.is_known || !sum.is_met || v->conditions > 0)
+        return false;
+    for (uint32_t i = 0; i < sum.count; i++) {
+        for (uint32_t k = 0; k < sum.count; k++) {
+            if (rounds_meet(v, &sum, i, k))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Rounds that may run at the same time store to an output at places of their own, as far as indexes
+ * tell that are sums over loops: a store that combines what several rounds give belongs into a loop
+ * that is not parallel. That indexes in the data differ, and those with a division, is the
+ * lowering's word; scratch that a round leaves to nobody else is private to it
  * (codegen/kernel/touch.h). */
 static enum ul_status check_store(struct verify *v, const struct ul_ks_data *stmt)
 {
@@ -567,7 +604,7 @@ static enum ul_status check_store(struct verify *v, const struct ul_ks_data *stm
     UL_TRY(check_access(v, stmt->buffer, stmt->index));
     v->is_written[stmt->buffer] = true;
     if (buffer->role == UL_BUFFER_OUTPUT && !v->is_empty &&
-        (v->parallel & ~v->expr_loops[stmt->index]) != 0)
+        ((v->parallel & ~v->expr_loops[stmt->index]) != 0 || stores_twice(v, stmt->index)))
         return fail(v, "stores to one place in several rounds of a parallel loop");
     return UL_OK;
 }
