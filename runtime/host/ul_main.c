@@ -1,11 +1,14 @@
 /* The program from start to end: check the processor, read the options, set up, run one mode. */
+#define _XOPEN_SOURCE 700 /* readlink */
 #include "ul_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define MARGIN_BYTES 65536 /* around the arena, to catch writes beyond its ends */
+#define UL_WAIT_ROUNDS "1000" /* a few microseconds: see BENCHMARKS.md */
+#define MARGIN_BYTES 65536    /* around the arena, to catch writes beyond its ends */
 
 static void print_hash(const char *title, const unsigned char hash[32])
 {
@@ -124,6 +127,27 @@ static void load_eagerly(void)
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
+/* Threads of OpenMP wait for each other busily for milliseconds, unless told otherwise: beside
+   other work on the cores, each step then waits for a time slice of the other's. GCC's runtime
+   learns how long when the program is loaded, so the program loads itself again. What the
+   environment says, it does. */
+static void bound_waits(const struct ul_model *model, char **argv)
+{
+    static const char *const said[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"};
+    char path[UL_PATH_BYTES];
+    if (model->thread_count < 2)
+        return;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (getenv(said[i]) != NULL)
+            return;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0 || setenv(said[1], UL_WAIT_ROUNDS, 1) != 0)
+        return;
+    path[length] = '\0'; /* not the link, whose name would become the process's */
+    (void)execv(path, argv);
+    (void)unsetenv(said[1]);
+}
+
 int ul_program_main(const struct ul_model *model, int argc, char **argv)
 {
     struct ul_session s;
@@ -131,6 +155,8 @@ int ul_program_main(const struct ul_model *model, int argc, char **argv)
     memset(&s, 0, sizeof s);
     if (model->device != NULL)
         load_eagerly();
+    else
+        bound_waits(model, argv);
     s.program = argc > 0 && argv[0] != NULL ? argv[0] : "program";
     s.model = model;
     if (missing != NULL)

@@ -478,6 +478,16 @@ expect 0 'needs' "$ullage" plan --target c "$here/../frontend/cases/window_dims.
 expect 1 'dim N=0: expected NAME=N, N at least 1' "$ullage" plan "$digits" --dim N=0
 TMPDIR='' expect 0 'reserves' compile "$digits" --dim N=1 --target c -o program
 
+# threads wait busily for microseconds, not for milliseconds, unless the environment says how
+expect 0 'reserves' compile "$digits" --dim N=1 --target cpu --threads 2 -o program
+rounds() {
+    env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose ./program --version 2>&1 |
+        sed -n "s/^ *GOMP_SPINCOUNT = '\(.*\)'/\1/p" | tail -1
+}
+[ "$(rounds)" = 1000 ] || fail "a program waits for $(rounds) rounds"
+[ "$(rounds GOMP_SPINCOUNT=77)" = 77 ] || fail "GOMP_SPINCOUNT is not heard"
+[ "$(rounds OMP_WAIT_POLICY=active)" -gt 1000000 ] || fail "OMP_WAIT_POLICY is not heard"
+
 # nothing is left behind
 rm program
 left=$(ls tmp)
