@@ -41,13 +41,18 @@ static bool solve(const struct match *match, const struct state *state);
 
 /* ---- Text ---- */
 
+static bool opens(char letter)
+{
+    return letter == '(' || letter == '[' || letter == '{';
+}
+
 /* Where what opens at `at` is closed. */
 static const char *closing(const char *at, const char *end)
 {
     uint32_t depth = 0;
     for (; at < end; at++) {
-        depth += strchr("([{", *at) != NULL;
-        depth -= strchr(")]}", *at) != NULL;
+        depth += opens(*at);
+        depth -= *at == ')' || *at == ']' || *at == '}';
         if (depth == 0)
             return at;
     }
@@ -72,7 +77,7 @@ static uint32_t split(struct span text, char separator, struct span parts[MAX_PA
     uint32_t count = 0;
     const char *from = text.begin;
     for (const char *at = text.begin; at < text.end; at++) {
-        if (strchr("([{", *at) != NULL)
+        if (opens(*at))
             at = closing(at, text.end);
         if (*at != separator)
             continue;
@@ -82,6 +87,19 @@ static uint32_t split(struct span text, char separator, struct span parts[MAX_PA
     }
     parts[count++] = trim(from, text.end);
     return count;
+}
+
+/* The separator outside of parentheses that binds least: "|", "+", "*", or 0: there is none. */
+static char loosest(struct span text)
+{
+    char found = 0;
+    for (const char *at = text.begin; at < text.end && found != '|'; at++) {
+        if (opens(*at))
+            at = closing(at, text.end);
+        if (*at == '|' || *at == '+' || (*at == '*' && found == 0))
+            found = *at;
+    }
+    return found;
 }
 
 /* The name at the beginning; *text goes on behind it. */
@@ -272,20 +290,20 @@ static bool solve_goal(const struct match *match, struct state *state, struct sp
     static const char add[] = "Add";
     struct span parts[MAX_PARTS];
     double number;
-    uint32_t count = split(text, '|', parts);
-    for (uint32_t i = 0; count > 1 && i < count; i++) {
+    char separator = loosest(text);
+    uint32_t count = separator == 0 ? 1 : split(text, separator, parts);
+    for (uint32_t i = 0; separator == '|' && i < count; i++) {
         struct state next = *state;
         push(&next, parts[i], value);
         if (solve(match, &next))
             return true;
     }
-    if (count > 1 || value == UL_NONE)
+    if (separator == '|' || value == UL_NONE)
         return false;
-    if (split(text, '+', parts) == 2)
-        return solve_node(match, state, (struct span){add, add + 3}, (struct span){add, add}, parts,
-                          2, value);
-    count = split(text, '*', parts);
-    if (count > 1)
+    if (separator == '+')
+        return count == 2 && solve_node(match, state, (struct span){add, add + 3},
+                                        (struct span){add, add}, parts, 2, value);
+    if (separator == '*')
         return solve_product(match, state, parts, count, value);
     if (is_number(text))
         return ul_graph_get_number(match->pattern->graph, value, &number) &&
