@@ -5,25 +5,48 @@
 
 #include <string.h>
 
-static uint64_t reserved_of(const struct ul_compile *compile)
+/* Whether what a budget bounds of the program is less than so much. */
+static enum ul_status is_smaller_than(struct ul_compile *compile, const struct ul_program *program,
+                                      const struct ul_plan_beside *beside, uint64_t bytes,
+                                      bool *is_smaller)
 {
-    return compile->plan.reserved_bytes[0];
+    struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    struct ul_plan plan;
+    planning.budget_bytes = 0;
+    UL_TRY(ul_plan_solve(&compile->keep, program->problem, &planning, &plan, &compile->diag));
+    *is_smaller = ul_plan_bounded_bytes(beside, plan.reserved_bytes[0]) < bytes;
+    return UL_OK;
 }
 
-/* Larger weights for faster convolutions are the first thing to give up. */
+/* Larger weights for faster convolutions are the first thing to give up, where what the library
+ * keeps for the others is not more than they save. */
 static enum ul_status build_direct(void *context, const struct ul_plan *plan,
-                                   const struct ul_problem **problem)
+                                   const struct ul_problem **problem, struct ul_plan_beside *beside)
 {
     struct ul_compile *compile = context;
     struct ul_program_options options = compile->program->options;
     if (!ul_program_has_winograd(compile->program) || options.conv != UL_CONV_BEST)
         return UL_OK;
-    compile->winograd_bytes = plan->reserved_bytes[0];
     options.conv = UL_CONV_DIRECT;
+    struct ul_program *direct;
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &direct, &compile->diag));
+    struct ul_plan_beside direct_beside = ul_compile_beside(compile, direct);
+    bool is_smaller = true;
+    if (compile->options.budget_of == UL_BUDGET_PROCESS)
+        UL_TRY(is_smaller_than(compile, direct, &direct_beside,
+                               ul_plan_bounded_bytes(beside, plan->reserved_bytes[0]),
+                               &is_smaller));
+    if (!is_smaller)
+        return UL_OK;
+    struct ul_footprint footprint = ul_compile_footprint(compile, compile->program);
+    struct ul_plan_beside *lead = UL_NEW(&compile->keep, struct ul_plan_beside);
+    *lead = ul_footprint_beside(&footprint);
+    compile->report.lead = lead;
+    compile->winograd_bytes = plan->reserved_bytes[0];
     compile->options.conv = UL_CONV_DIRECT; /* for the plan to name */
-    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
-                            &compile->diag));
-    *problem = compile->program->problem;
+    compile->program = direct;
+    *problem = direct->problem;
+    *beside = direct_beside;
     return UL_OK;
 }
 
@@ -47,6 +70,7 @@ static enum ul_status apply_variant(void *context, uint32_t variant,
 static enum ul_status solve(struct ul_compile *compile)
 {
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
+    planning.beside = ul_compile_beside(compile, compile->program);
     struct ul_plan_variants variants = {
         .context = compile, .lighten = build_direct, .merge = merge_splits, .apply = apply_variant};
     return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
@@ -98,19 +122,24 @@ static void put_alive(struct ul_compile *compile, struct ul_text *text)
 enum ul_status ul_compile_require_fit(struct ul_compile *compile)
 {
     uint64_t budget = compile->options.budget_bytes;
-    uint64_t reserved = reserved_of(compile);
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    uint64_t reserved = compile->plan.reserved_bytes[0];
+    uint64_t needed = ul_plan_bounded_bytes(&beside, reserved);
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
     UL_TRY(ul_plan_require_methods(&planning, &compile->plan, &compile->diag));
-    if (budget == 0 || reserved <= budget)
+    if (budget == 0 || needed <= budget)
         return UL_OK;
     ul_text_init(&text, &compile->keep);
-    ul_text_printf(&text,
-                   "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n"
-                   "The smallest budget known to work is %llu bytes",
-                   compile->report.model_name, (unsigned long long)reserved,
-                   (unsigned long long)(reserved - budget), (unsigned long long)budget,
+    ul_text_printf(&text, "%s does not fit the budget: it needs %llu bytes, %llu more than %llu.\n",
+                   compile->report.model_name, (unsigned long long)needed,
+                   (unsigned long long)(needed - budget), (unsigned long long)budget);
+    if (needed != reserved)
+        ul_text_printf(&text,
+                       "Of these %llu are the buffer (--budget-of arena bounds that alone).\n",
+                       (unsigned long long)reserved);
+    ul_text_printf(&text, "The smallest budget known to work is %llu bytes",
                    (unsigned long long)compile->plan.smallest_budget_bytes);
     uint64_t floor_bytes = ul_report_floor_bytes(&compile->report);
     if (budget < floor_bytes)

@@ -33,6 +33,7 @@
 #ifndef UL_COMPILE_H
 #define UL_COMPILE_H
 
+#include "codegen/program/footprint.h"
 #include "codegen/program/library.h"
 #include "codegen/program/program.h"
 #include "codegen/target.h"
@@ -47,6 +48,7 @@ enum { UL_COMPILE_MAX_THREADS = 1024 };
 
 enum ul_weights_place { UL_WEIGHTS_ARENA, UL_WEIGHTS_ROM, UL_WEIGHTS_FILE };
 enum ul_io_place { UL_IO_ARENA, UL_IO_CALLER };
+enum ul_budget_of { UL_BUDGET_PROCESS, UL_BUDGET_ARENA };
 enum ul_precision { UL_PRECISION_F32, UL_PRECISION_F16, UL_PRECISION_BF16 };
 enum ul_cudnn_choice { UL_CUDNN_AUTO, UL_CUDNN_ON, UL_CUDNN_OFF, UL_CUDNN_FOUND };
 
@@ -89,6 +91,7 @@ struct ul_compile {
     struct ul_plan plan;
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
+    bool is_library;              /* the caller wants source: the process is somebody else's */
     uint64_t winograd_bytes; /* reserved by the plan that this one gave up for a budget, or 0 */
     struct ul_report report;
     struct ul_text json; /* plan.json */

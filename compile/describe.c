@@ -83,6 +83,36 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile)
     return values;
 }
 
+/* The parts add up to what budgets bound. Before the first step the library's set-up code is more
+ * than runs later, and little of the buffer is there. */
+static void describe_process(struct ul_compile *compile)
+{
+    struct ul_footprint footprint = ul_compile_footprint(compile, compile->program);
+    struct ul_report_process *process = &compile->report.process;
+    uint64_t reserved = compile->plan.reserved_bytes[0];
+    struct ul_plan_beside beside = ul_footprint_beside(&footprint);
+    uint64_t unread = beside.unread_bytes < reserved ? beside.unread_bytes : reserved;
+    uint64_t total = ul_plan_bounded_bytes(&beside, reserved);
+    uint64_t run = reserved - unread + beside.run_bytes +
+                   (beside.page_share == 0 ? 0 : reserved / beside.page_share);
+    *process = (struct ul_report_process){.is_whole = footprint.is_whole,
+                                          .is_known = footprint.is_known,
+                                          .starts_larger = total > run,
+                                          .total_bytes = total,
+                                          .buffer_bytes = reserved - unread,
+                                          .library_bytes = footprint.library_bytes,
+                                          .code_bytes = footprint.code_bytes,
+                                          .stack_bytes = footprint.stack_bytes,
+                                          .beside = beside};
+    if (process->starts_larger) {
+        process->buffer_bytes = total - beside.start_bytes;
+        process->code_bytes = total - process->buffer_bytes - process->library_bytes -
+                              process->stack_bytes - footprint.runtime_bytes;
+    }
+    process->runtime_bytes = total - process->buffer_bytes - process->library_bytes -
+                             process->code_bytes - process->stack_bytes;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -95,6 +125,8 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.uncalled_count = compile->program->uncalled_count;
     compile->report.cudnn = compile->cudnn;
     compile->report.budget_bytes = compile->options.budget_bytes;
+    compile->report.budget_of_arena = compile->options.budget_of == UL_BUDGET_ARENA;
+    describe_process(compile);
     compile->report.steps = describe_steps(compile);
     compile->report.values = describe_values(compile);
     describe_options(compile);

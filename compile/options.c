@@ -28,6 +28,7 @@ static const char *word_at(const struct word *words, uint32_t count, uint32_t in
 
 WORDS(weights_words, {"arena", UL_WEIGHTS_ARENA}, {"rom", UL_WEIGHTS_ROM},
       {"file", UL_WEIGHTS_FILE})
+WORDS(budget_words, {"process", UL_BUDGET_PROCESS}, {"arena", UL_BUDGET_ARENA})
 WORDS(io_words, {"arena", UL_IO_ARENA}, {"caller", UL_IO_CALLER})
 #define ORDER_WORD(constant, name, ...) {name, UL_ORDER_##constant},
 #define REMAT_WORD(constant, name, ...) {name, UL_REMAT_##constant},

@@ -293,7 +293,9 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     enum ul_status status = read_plan(compile);
     if (status == UL_OK) {
         /* the budget is the caller's, not the one that the plan was made for */
-        ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &compile->plan);
+        struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+        ul_plan_judge(compile->program->problem, compile->options.budget_bytes, &beside,
+                      &compile->plan);
         return UL_OK;
     }
     if (ul_compile_is_other_model(compile))

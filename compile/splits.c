@@ -46,6 +46,7 @@ struct search {
     uint32_t count;
     struct variant *variants; /* variant 0 is that of the compile */
     uint64_t steps;
+    struct ul_footprint footprints[MAX_VARIANTS]; /* of those whose plans are merged */
     struct question question;
     struct ul_effort effort; /* the deadline of all */
 };
@@ -330,6 +331,15 @@ static bool is_in_front(const struct search *search, uint32_t index)
     return true;
 }
 
+static void merge(struct search *search, uint32_t index, const struct ul_plan_ladder *ladder)
+{
+    struct ul_compile *compile = search->compile;
+    struct ul_plan_beside beside = {.run_bytes = 0};
+    if (compile->options.budget_of == UL_BUDGET_PROCESS)
+        beside = ul_footprint_beside(&search->footprints[index]);
+    ul_ladder_merge(&compile->keep, &compile->ladder, ladder, index, &beside);
+}
+
 /* The variants' arenas end before the ladder does: what it holds is the compile's own. */
 static void merge_plan(struct search *search, uint32_t index, const struct ul_plan *plan)
 {
@@ -338,7 +348,7 @@ static void merge_plan(struct search *search, uint32_t index, const struct ul_pl
     struct ul_plan_rung rung = {
         .plan = ul_plan_keep(&compile->keep, variant->program->problem, plan), .variant = index};
     struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
-    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
+    merge(search, index, &ladder);
 }
 
 static enum ul_status merge_ladder(struct search *search, uint32_t index)
@@ -351,7 +361,7 @@ static enum ul_status merge_ladder(struct search *search, uint32_t index)
     struct ul_plan base = ul_plan_keep(&compile->keep, problem, &search->variants[index].plan);
     UL_TRY(ul_ladder_build(&compile->keep, problem, &search->planning, &base, &ladder,
                            &compile->diag));
-    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
+    merge(search, index, &ladder);
     return UL_OK;
 }
 
@@ -377,6 +387,8 @@ static enum ul_status merge_all(struct search *search)
             front[count++] = i;
     }
     for (uint32_t i = 0; i < count; i++) {
+        search->footprints[front[i]] =
+            ul_compile_footprint(search->compile, search->variants[front[i]].program);
         merge_plan(search, front[i], &search->variants[front[i]].plan);
         merge_plan(search, front[i], &search->variants[front[i]].lean);
     }
@@ -416,6 +428,7 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
     search.variants[0] =
         (struct variant){.graph = compile->graph, .program = compile->program, .plan = *free_plan};
     search.count = 1;
+    search.footprints[0] = ul_compile_footprint(compile, compile->program);
     UL_TRY(plan_lean(&search, &compile->keep, &search.variants[0], &compile->diag));
     ul_arena_init(&search.question.scratch);
     enum ul_status status = try_targets(&search);
@@ -425,8 +438,10 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
     struct ul_report_splits *splits =
         UL_NEW_ARRAY(&compile->keep, struct ul_report_splits, search.count);
     for (uint32_t i = 0; i < search.count; i++)
-        splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
-                                              .texts = search.variants[i].splits.items};
+        splits[i] =
+            (struct ul_report_splits){.count = search.variants[i].splits.count,
+                                      .texts = search.variants[i].splits.items,
+                                      .process = ul_footprint_beside(&search.footprints[i])};
     compile->report.variants = splits;
     for (uint32_t i = 0; search.effort.stopped_by_time && i < compile->ladder.count; i++)
         compile->ladder.rungs[i].plan.stopped_by_time = true;

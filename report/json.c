@@ -225,6 +225,28 @@ static void space_reserved(struct ul_text *text, const struct ul_report *report,
     put_u64(text, report->plan->reserved_bytes[i]);
 }
 
+/* A process is no smaller than its buffer, but for rows that nobody looks up. */
+static bool is_misfit_proven(const struct ul_report *report)
+{
+    uint64_t reserved = report->plan->reserved_bytes[0];
+    uint64_t buffer = report->budget_of_arena ? reserved : report->process.buffer_bytes;
+    uint64_t unread = buffer < reserved && !report->process.starts_larger ? reserved - buffer : 0;
+    uint64_t floor_bytes = ul_report_floor_bytes(report);
+    return floor_bytes > unread && report->budget_bytes < floor_bytes - unread;
+}
+
+static void put_process(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_process *process = &report->process;
+    put_key_string(text, "budget_of", report->budget_of_arena ? "arena" : "process");
+    put_key_number(text, "process_bytes", process->total_bytes);
+    ul_text_printf(text,
+                   "  \"process\": {\"buffer\": %" PRIu64 ", \"library\": %" PRIu64
+                   ", \"code\": %" PRIu64 ", \"stacks\": %" PRIu64 ", \"runtime\": %" PRIu64 "},\n",
+                   process->buffer_bytes, process->library_bytes, process->code_bytes,
+                   process->stack_bytes, process->runtime_bytes);
+}
+
 static void put_head(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
@@ -242,11 +264,10 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_number(text, "alignment_bytes", plan->alignment_bytes);
     if (report->budget_bytes > 0)
         put_key_number(text, "budget_bytes", report->budget_bytes);
+    put_process(text, report);
     put_key_bool(text, "fits", plan->fits);
     /* Of what does not fit: that nothing does. */
-    put_key_bool(text, "proven",
-                 plan->fits ? plan->packing_proven
-                            : report->budget_bytes < ul_report_floor_bytes(report));
+    put_key_bool(text, "proven", plan->fits ? plan->packing_proven : is_misfit_proven(report));
     put_key_bool(text, "optimal", plan->optimal);
     if (plan->cost_bound > 0)
         put_key_number(text, "cost_bound", plan->cost_bound);

@@ -257,6 +257,13 @@ static enum ul_status check_misfit(struct reader *reader, const struct ul_proble
     return UL_OK;
 }
 
+/* Older plans say nothing: their budgets are of the buffer. */
+static bool is_of_process(const json_t *root)
+{
+    const char *of = json_string_value(json_object_get(root, "budget_of"));
+    return of != NULL && strcmp(of, "process") == 0;
+}
+
 /* What the file says of itself must hold together; the planner's checker sees to the rest. */
 static enum ul_status check_claims(struct reader *reader, const struct ul_problem *problem,
                                    struct ul_plan *plan)
@@ -269,6 +276,7 @@ static enum ul_status check_claims(struct reader *reader, const struct ul_proble
     if (json_object_get(root, "budget_bytes") != NULL)
         UL_TRY(get_number(reader, root, "budget_bytes", INT64_MAX, &budget));
     uint64_t reserved = plan->reserved_bytes[0];
+    bool is_process = is_of_process(root);
     if (unaccounted != 0)
         return ul_diag_set(reader->diag, UL_MISMATCH, "\"unaccounted\" is not 0");
     if (plan->lower_bound_bytes > plan->order_lower_bound_bytes ||
@@ -287,12 +295,13 @@ static enum ul_status check_claims(struct reader *reader, const struct ul_proble
     if (plan->cost_bound == 0 && plan->optimal != (reserved == plan->lower_bound_bytes))
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"optimal\" contradicts the lower bound and the bytes reserved");
-    if (budget == 0 && plan->smallest_budget_bytes < plan->lower_bound_bytes)
+    if (budget == 0 && !is_process && plan->smallest_budget_bytes < plan->lower_bound_bytes)
         return ul_diag_set(reader->diag, UL_MISMATCH,
                            "\"smallest_budget_bytes\" is below \"lower_bound_bytes\"");
-    if (plan->fits != (budget == 0 || reserved <= budget))
+    if (plan->fits != (budget == 0 || plan->bounded_bytes <= budget))
         return ul_diag_set(reader->diag, UL_MISMATCH,
-                           "\"fits\" contradicts the budget and the bytes reserved");
+                           "\"fits\" contradicts the budget and the bytes %s",
+                           is_process ? "of the process" : "reserved");
     return check_misfit(reader, problem, plan, budget);
 }
 
@@ -322,6 +331,9 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(get_number(reader, root, "alignment_bytes", INT64_MAX, &plan->alignment_bytes));
     UL_TRY(
         get_number(reader, root, "smallest_budget_bytes", INT64_MAX, &plan->smallest_budget_bytes));
+    plan->bounded_bytes = reserved;
+    if (is_of_process(root))
+        UL_TRY(get_number(reader, root, "process_bytes", INT64_MAX, &plan->bounded_bytes));
     UL_TRY(get_number(reader, root, "peak_step", UINT32_MAX - 1, &peak));
     UL_TRY(get_number(reader, root, "cost", INT64_MAX, &plan->cost));
     UL_TRY(get_number(reader, root, "base_cost", INT64_MAX, &plan->base_cost));

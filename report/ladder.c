@@ -33,19 +33,31 @@ static struct ul_report_splits splits_at(const struct ul_report *report,
     return report->variants[ladder->rungs[i].variant];
 }
 
+static uint64_t process_at(const struct ul_report *report, const struct ul_plan_ladder *ladder,
+                           uint32_t i)
+{
+    const struct ul_plan_beside *beside = &report->process.beside;
+    if (i == 0 && report->lead != NULL)
+        beside = report->lead;
+    else if (report->variants != NULL)
+        beside = &report->variants[ladder->rungs[i].variant].process;
+    return ul_plan_bounded_bytes(beside, plan_at(ladder, i)->reserved_bytes[0]);
+}
+
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
     uint64_t largest = plan_at(ladder, 0)->reserved_bytes[0];
     ul_text_printf(text,
                    "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
-                   "       reserved bytes  of the first   more time   steps again  splits   "
+                   "  reserved bytes  process bytes  of first   more time  steps again  splits  "
                    "recompute\n",
                    ul_quote(text->arena, report->model_name), report->target);
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
         uint64_t reserved = plan->reserved_bytes[0];
-        ul_text_printf(text, "  %19" PRIu64 "  %10.2f %%  %8.3f %%  %12u  %6u   %s\n", reserved,
+        ul_text_printf(text, "  %14" PRIu64 "  %13" PRIu64 "  %6.2f %%  %8.3f %%  %11u  %6u  %s\n",
+                       reserved, process_at(report, ladder, i),
                        largest == 0 ? 100.0 : 100.0 * (double)reserved / (double)largest,
                        100.0 * overhead_at(ladder, i), recomputed_steps(plan),
                        splits_at(report, ladder, i).count, plan->remat_method);
@@ -62,14 +74,16 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                               const struct ul_plan_ladder *ladder)
 {
     ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
-                      "recomputed_steps,splits,order,remat,pack\r\n");
+                      "recomputed_steps,splits,order,remat,pack,process_bytes\r\n");
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
-        ul_text_printf(
-            text, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,%u,%u,%s,%s,%s\r\n",
-            plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost, plan->base_cost,
-            overhead_at(ladder, i), recomputed_steps(plan), splits_at(report, ladder, i).count,
-            plan->order_method, plan->remat_method, plan->pack_method);
+        ul_text_printf(text,
+                       "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
+                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 "\r\n",
+                       plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
+                       plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
+                       splits_at(report, ladder, i).count, plan->order_method, plan->remat_method,
+                       plan->pack_method, process_at(report, ladder, i));
     }
 }
 
@@ -86,11 +100,13 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
         ul_text_printf(text,
-                       "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"lower_bound_bytes\": %" PRIu64
-                       ", \"cost\": %" PRIu64 ", \"base_cost\": %" PRIu64
+                       "%s\n    {\"reserved_bytes\": %" PRIu64 ", \"process_bytes\": %" PRIu64
+                       ", \"lower_bound_bytes\": %" PRIu64 ", \"cost\": %" PRIu64
+                       ", \"base_cost\": %" PRIu64
                        ", \"overhead\": %.9g, \"recomputed_steps\": %u, \"splits\": [",
-                       i == 0 ? "" : ",", plan->reserved_bytes[0], plan->lower_bound_bytes,
-                       plan->cost, plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan));
+                       i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
+                       plan->lower_bound_bytes, plan->cost, plan->base_cost, overhead_at(ladder, i),
+                       recomputed_steps(plan));
         struct ul_report_splits splits = splits_at(report, ladder, i);
         for (uint32_t k = 0; k < splits.count; k++) {
             ul_text_put(text, k == 0 ? "" : ", ");

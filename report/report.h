@@ -39,6 +39,17 @@ struct ul_report_value {
 struct ul_report_splits {
     uint32_t count;
     const char *const *texts;
+    struct ul_plan_beside process; /* what its process takes beside its buffer */
+};
+
+/* What the process of the program takes at its peak, predicted; of one that is a caller's, the
+ * buffer, what the library keeps and the stacks. */
+struct ul_report_process {
+    bool is_whole;
+    bool is_known;      /* false: of a device, whose context nobody knows before a program starts */
+    bool starts_larger; /* its peak is before the first step */
+    uint64_t total_bytes, buffer_bytes, library_bytes, code_bytes, stack_bytes, runtime_bytes;
+    struct ul_plan_beside beside; /* the same for other plans of the program */
 };
 
 struct ul_report {
@@ -51,6 +62,10 @@ struct ul_report {
     uint32_t uncalled_count; /* products of 16 bits that it does not compute */
     const char *cudnn;       /* "on", "found", "not found" or "off"; NULL: none of the target's */
     uint64_t budget_bytes;   /* 0: none */
+    bool budget_of_arena;    /* it bounds the buffer alone */
+    struct ul_report_process process;
+    const struct ul_plan_beside *lead; /* of a ladder's first plan, where that is of another form of
+                                          the program than the others; or NULL */
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;      /* per problem step */

@@ -66,14 +66,19 @@ static void put_verdict(struct ul_text *text, const struct ul_report *report)
                    in_unit(report, reserved), unit, reserved);
     if (report->budget_bytes == 0)
         return;
+    uint64_t needed = report->budget_of_arena ? reserved : report->process.total_bytes;
+    const char *of = report->budget_of_arena     ? "for the buffer alone"
+                     : !report->process.is_known ? "of the device, as far as it is known,"
+                     : report->process.is_whole  ? "for the process"
+                                                 : "for buffer, library and stacks";
     if (plan->fits)
-        ul_text_printf(text, "It fits the budget of %" PRIu64 " bytes with %.2f %s to spare.\n",
-                       report->budget_bytes, in_unit(report, report->budget_bytes - reserved),
+        ul_text_printf(text, "It fits the budget of %" PRIu64 " bytes %s with %.2f %s to spare.\n",
+                       report->budget_bytes, of, in_unit(report, report->budget_bytes - needed),
                        unit);
     else
         ul_text_printf(
-            text, "It does not fit the budget of %" PRIu64 " bytes: %" PRIu64 " bytes short.\n",
-            report->budget_bytes, reserved - report->budget_bytes);
+            text, "It does not fit the budget of %" PRIu64 " bytes %s: %" PRIu64 " bytes short.\n",
+            report->budget_bytes, of, needed - report->budget_bytes);
 }
 
 /* A part of the row above it. */
@@ -106,6 +111,38 @@ static void put_rows(struct ul_text *text, const struct ul_report *report)
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", "reserved",
                    in_unit(report, report->plan->reserved_bytes[0]),
                    report->plan->reserved_bytes[0]);
+}
+
+static void put_row(struct ul_text *text, const struct ul_report *report, const char *label,
+                    uint64_t bytes)
+{
+    ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", label, in_unit(report, bytes), bytes);
+}
+
+/* Beside the buffer; what stands in rows of reserved bytes but is never there has one of its own.
+ */
+static void put_process(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_process *process = &report->process;
+    uint64_t reserved = report->plan->reserved_bytes[0];
+    if (!process->is_known) {
+        ul_text_put(text, "  What the context and the libraries of the device take beside it, the\n"
+                          "  program measures at its start (--memory).\n");
+        return;
+    }
+    if (process->starts_larger)
+        put_part(text, report, "at set-up, which needs most", process->buffer_bytes);
+    else if (process->buffer_bytes < reserved)
+        put_part(text, report, "of it rows never looked up", reserved - process->buffer_bytes);
+    if (report->library != NULL)
+        put_row(text, report, "library's own", process->library_bytes);
+    if (process->is_whole)
+        put_row(text, report, "code", process->code_bytes);
+    put_row(text, report, "stacks", process->stack_bytes);
+    if (process->is_whole)
+        put_row(text, report, "runtime", process->runtime_bytes);
+    put_row(text, report, process->is_whole ? "process" : "of the caller's process",
+            process->total_bytes);
 }
 
 /* What another storage saves of these very values, and what it could not be had for. */
@@ -267,6 +304,7 @@ void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
 {
     put_verdict(text, report);
     put_rows(text, report);
+    put_process(text, report);
     put_precision(text, report);
     put_peak(text, report);
     put_splits(text, report);

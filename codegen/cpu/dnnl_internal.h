@@ -1,5 +1,5 @@
 /* What the files that work with oneDNN share: dnnl.c asks it, trial.c lets it compute, pieces.c
- * keeps what trials said. */
+ * keeps what trials said, footprint.c counts what it keeps for itself. */
 #ifndef UL_DNNL_INTERNAL_H
 #define UL_DNNL_INTERNAL_H
 
@@ -16,6 +16,7 @@
 void omp_set_num_threads(int count);
 
 struct answer;
+struct ul_footprint_answer;
 struct ul_pieces;
 
 enum { UL_DNNL_TABLE = 1024 };
@@ -27,6 +28,7 @@ struct ul_dnnl {
     uint32_t thread_count;
     struct answer *table[UL_DNNL_TABLE];
     struct ul_pieces *pieces; /* NULL: none was asked about */
+    struct ul_footprint_answer *footprints[UL_DNNL_TABLE];
 };
 
 /* dnnl.c */
@@ -46,6 +48,9 @@ uint32_t ul_dnnl_hash(const struct ul_call *call);
 
 /* dnnl.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
 bool ul_dnnl_answer(void *dnnl, struct ul_group_call *call, bool pack);
+
+/* footprint.c: of struct ul_target_library; `dnnl` is a struct ul_dnnl. Answers are kept. */
+uint64_t ul_dnnl_kept_bytes(void *dnnl, const struct ul_call *call);
 
 /* pieces.c */
 

@@ -9,12 +9,15 @@
  *                   "Throughput of Native Arithmetic Instructions"): FP32 / 8 where it has 64
  * lanes, FP32 / 16 where it has 128 SCALAR        VECTOR / 8: an access of 4 bytes moves a sector
  * of 32 WINDOW        FP32 / 4: two loads for a multiply-add The overhead is that of a kernel
- * within a CUDA graph, about 1.5 microseconds. */
+ * within a CUDA graph, about 1.5 microseconds.
+ * What a process takes was counted with glibc 2.36, libgomp 12 and oneDNN 2.6 on Linux (x86-64),
+ * the most of 20 networks, and rounded up. */
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
 
 #include <string.h>
 
+#define KIB ((uint64_t)1 << 10)
 #define GIB ((uint64_t)1 << 30)
 
 /* A graphics processor: peaks in units of 10^12 operations a second, as data sheets have them (per
@@ -49,6 +52,14 @@ static const struct ul_profile profiles[] = {
                [UL_WORK_SPECIAL] = 2,
                [UL_WORK_SCALAR] = 12},
      .overhead_ns = 5,
+     .process = {.code_bytes = 1560 * KIB,
+                 .threads_code_bytes = 300 * KIB,
+                 .library_code_bytes = 1500 * KIB,
+                 .windows_code_bytes = 640 * KIB,
+                 .runtime_bytes = 300 * KIB,
+                 .library_runtime_bytes = 600 * KIB,
+                 .stack_bytes = 64 * KIB,
+                 .library_start_bytes = 6950 * KIB},
      .level_count = 4,
      .levels = {{(uint64_t)64 << 10, 100},
                 {(uint64_t)2 << 20, 60},
@@ -118,6 +129,14 @@ struct ul_profile_device ul_profile_device(const struct ul_profile *profile)
         profile = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE);
     UL_ASSERT(profile != NULL && profile->device.processors > 0);
     return profile->device;
+}
+
+const struct ul_profile_process *ul_profile_process(const struct ul_profile *profile)
+{
+    if (profile->process.code_bytes == 0)
+        profile = ul_profile_find(UL_PROFILE_DEFAULT);
+    UL_ASSERT(profile != NULL && profile->process.code_bytes > 0);
+    return &profile->process;
 }
 
 static double sum_ns(const struct ul_profile *profile, const uint64_t *counts)

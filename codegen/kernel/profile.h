@@ -20,6 +20,20 @@ struct ul_profile_device {
     uint32_t shared_bytes;  /* that a block of threads has without asking for more */
 };
 
+/* What processes of programs take beside their buffers and what a library says that it keeps: bytes
+ * counted on a machine, of code as far as pages of it are resident. */
+struct ul_profile_process {
+    uint64_t code_bytes;            /* of the runtime and of the C library */
+    uint64_t threads_code_bytes;    /* of OpenMP's library */
+    uint64_t library_code_bytes;    /* of the target's, while steps run */
+    uint64_t windows_code_bytes;    /* more of that for convolutions */
+    uint64_t runtime_bytes;         /* heap, relocated tables, first page tables */
+    uint64_t library_runtime_bytes; /* the same of the target's library */
+    uint64_t stack_bytes;           /* of a thread */
+    uint64_t library_start_bytes;   /* all of a process while the library is loaded and set up, but
+                                       what it keeps */
+};
+
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
  * the kinds of work, and bytes / rate of their levels; plus the overhead of a step. */
 struct ul_profile {
@@ -27,9 +41,10 @@ struct ul_profile {
     const char *source;          /* a data sheet, or how it was measured */
     double rates[UL_WORK_KINDS]; /* operations per nanosecond */
     double overhead_ns;
-    uint64_t memory_bytes;           /* 0: not known */
-    struct ul_profile_device device; /* of a graphics processor, else zeros */
-    uint32_t level_count;            /* at least 1 */
+    uint64_t memory_bytes;             /* 0: not known */
+    struct ul_profile_device device;   /* of a graphics processor, else zeros */
+    struct ul_profile_process process; /* zeros: nobody counted */
+    uint32_t level_count;              /* at least 1 */
     struct ul_profile_level levels[UL_PROFILE_LEVELS];
 };
 
@@ -49,6 +64,8 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
 /* What kernels for a device are shaped by: the profile's own; the default device's where the
  * profile is of none, or its file does not say. */
 struct ul_profile_device ul_profile_device(const struct ul_profile *profile);
+/* What processes take: the profile's own, else that of UL_PROFILE_DEFAULT. */
+const struct ul_profile_process *ul_profile_process(const struct ul_profile *profile);
 /* A built-in profile: UL_PROFILE_DEFAULT, a processor or a graphics processor; NULL: no such. */
 #define UL_PROFILE_DEFAULT "generic-core"
 #define UL_PROFILE_DEFAULT_DEVICE "h100-sxm"

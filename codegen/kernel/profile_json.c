@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <string.h>
 
 static const char *const kind_names[UL_WORK_KINDS] = {
@@ -19,7 +20,36 @@ const char *ul_work_kind_name(enum ul_work_kind kind)
     return kind_names[kind];
 }
 
+/* What processes take, by key. */
+static const struct {
+    const char *key;
+    size_t offset;
+} process_keys[] = {
+    {"code_bytes", offsetof(struct ul_profile_process, code_bytes)},
+    {"threads_code_bytes", offsetof(struct ul_profile_process, threads_code_bytes)},
+    {"library_code_bytes", offsetof(struct ul_profile_process, library_code_bytes)},
+    {"windows_code_bytes", offsetof(struct ul_profile_process, windows_code_bytes)},
+    {"runtime_bytes", offsetof(struct ul_profile_process, runtime_bytes)},
+    {"library_runtime_bytes", offsetof(struct ul_profile_process, library_runtime_bytes)},
+    {"stack_bytes", offsetof(struct ul_profile_process, stack_bytes)},
+    {"library_start_bytes", offsetof(struct ul_profile_process, library_start_bytes)},
+};
+enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
+
 /* ---- writing ---- */
+
+static void put_process(struct ul_text *text, const struct ul_profile *profile, const char *line)
+{
+    if (profile->process.code_bytes == 0)
+        return;
+    ul_text_printf(text, ",%s\"process\": {", line);
+    for (uint32_t i = 0; i < PROCESS_KEYS; i++) {
+        uint64_t bytes;
+        memcpy(&bytes, (const char *)&profile->process + process_keys[i].offset, sizeof bytes);
+        ul_text_printf(text, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", process_keys[i].key, bytes);
+    }
+    ul_text_put(text, "}");
+}
 
 static void put_rates(struct ul_text *text, const struct ul_profile *profile, const char *line)
 {
@@ -56,6 +86,7 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
         ul_text_printf(
             text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32 "}",
             line, profile->device.processors, profile->device.launch_cycles);
+    put_process(text, profile, line);
     ul_text_printf(text, ",%s\"giga_operations_per_second\": {", line);
     put_rates(text, profile, inner);
     ul_text_printf(text, "%s},%s\"memory_levels\": [", compact ? "" : "\n  ", line);
@@ -114,6 +145,19 @@ static enum ul_status read_device(struct reader *reader)
     UL_TRY(read_count(reader, object, "processors", 4096, &device->processors));
     UL_TRY(read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles));
     device->shared_bytes = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE)->device.shared_bytes;
+    return UL_OK;
+}
+
+/* Files in which nobody counted have none. */
+static enum ul_status read_process(struct reader *reader)
+{
+    const json_t *object = json_object_get(reader->root, "process");
+    for (uint32_t i = 0; object != NULL && i < PROCESS_KEYS; i++) {
+        double number;
+        UL_TRY(read_number(reader, object, process_keys[i].key, i == 0 ? 1 : 0, &number));
+        uint64_t bytes = (uint64_t)number;
+        memcpy((char *)&reader->profile->process + process_keys[i].offset, &bytes, sizeof bytes);
+    }
     return UL_OK;
 }
 
@@ -181,6 +225,7 @@ static enum ul_status read_profile(struct reader *reader)
         UL_TRY(read_number(reader, reader->root, "memory_bytes", 0, &memory));
     profile->memory_bytes = (uint64_t)memory;
     UL_TRY(read_device(reader));
+    UL_TRY(read_process(reader));
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)
         UL_TRY(read_number(reader, rates, kind_names[kind], 1e-3, &profile->rates[kind]));
     return read_levels(reader);

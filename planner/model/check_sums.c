@@ -381,11 +381,14 @@ static enum ul_status bound_check(const struct ul_checker *c)
     if (c->plan->lower_bound_bytes != always + bound)
         FAIL(c, "the lower bound is %llu, not %llu.", (unsigned long long)(always + bound),
              (unsigned long long)c->plan->lower_bound_bytes);
-    /* Another rewriting of the program may need less, but for what is there at its ends. */
-    if (c->plan->smallest_budget_bytes < always + ends ||
-        c->plan->smallest_budget_bytes > c->plan->reserved_bytes[0])
+    /* Another rewriting of the program may need less, but for what is there at its ends. Budgets of
+     * a process are for more than that, and not for rows of tables that nobody looks up. */
+    uint64_t bounded = c->plan->bounded_bytes;
+    bool is_of_space = bounded == 0 || bounded == c->plan->reserved_bytes[0];
+    if ((is_of_space && c->plan->smallest_budget_bytes < always + ends) ||
+        c->plan->smallest_budget_bytes > (bounded == 0 ? c->plan->reserved_bytes[0] : bounded))
         FAIL(c,
-             "\"smallest_budget_bytes\" is above what is reserved, or below the %llu bytes of "
+             "\"smallest_budget_bytes\" is above what is bounded, or below the %llu bytes of "
              "what always lives, inputs and outputs.",
              (unsigned long long)(always + ends));
     return orders_bound_check(c);

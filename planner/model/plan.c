@@ -72,10 +72,41 @@ uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_b
                                                                            : budget_bytes;
 }
 
-void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
+uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
+{
+    uint64_t unread = beside->unread_bytes < reserved_bytes ? beside->unread_bytes : reserved_bytes;
+    uint64_t tables = beside->page_share == 0 ? 0 : reserved_bytes / beside->page_share;
+    uint64_t run = reserved_bytes - unread + tables + beside->run_bytes;
+    uint64_t first = reserved_bytes < beside->start_page_bytes ? 0 : beside->start_page_bytes;
+    uint64_t start = first + beside->start_bytes;
+    return run > start ? run : start;
+}
+
+/* By halving: the bytes never fall with what is reserved. */
+uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, uint64_t budget_bytes)
+{
+    uint64_t fits = 0, end;
+    if (!ul_size_add(budget_bytes, beside->unread_bytes, &end) || end == UINT64_MAX)
+        return budget_bytes;
+    for (end++; fits + 1 < end;) {
+        uint64_t middle = fits + (end - fits) / 2;
+        if (ul_plan_bounded_bytes(beside, middle) <= budget_bytes)
+            fits = middle;
+        else
+            end = middle;
+    }
+    UL_ASSERT(fits == 0 || ul_plan_bounded_bytes(beside, fits) <= budget_bytes);
+    return fits == 0 ? 1 : fits;
+}
+
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
+                   const struct ul_plan_beside *beside, struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
-    plan->fits = budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
+    plan->fits =
+        budget_bytes == 0 ||
+        (beside == NULL ? plan->reserved_bytes[0]
+                        : ul_plan_bounded_bytes(beside, plan->reserved_bytes[0])) <= budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
         if (capacity != 0 && plan->reserved_bytes[s] > capacity)

@@ -6,13 +6,30 @@
 #include "planner/model/method.h"
 #include "planner/model/problem.h"
 
+/* What a budget bounds beside space 0, where it bounds more than that; zeros: nothing. In a process
+ * with so many bytes of space 0 reserved it is
+ *
+ *     while steps run      reserved - unread + reserved / page_share + run
+ *     before the first     start_page, where so much is reserved, + start
+ *
+ * whichever is more. */
+struct ul_plan_beside {
+    uint64_t run_bytes;
+    uint64_t unread_bytes; /* of the reserved ones, never touched */
+    uint64_t page_share;   /* a byte of page tables for so many; 0: none */
+    uint64_t start_bytes;
+    uint64_t start_page_bytes;
+};
+
 /* Zeroed options are the defaults. */
 struct ul_plan_options {
     enum ul_plan_pack pack; /* none: every range its own bytes for ever, nothing in place */
     enum ul_plan_order order;
     enum ul_plan_remat remat;
     uint64_t alignment_bytes; /* 0: UL_PLAN_ALIGN_BYTES */
-    uint64_t budget_bytes;    /* of space 0, packed, beside its capacity; 0: none */
+    uint64_t budget_bytes;    /* of space 0, packed, beside its capacity, and of what is
+                                 beside it; 0: none */
+    struct ul_plan_beside beside;
     uint64_t seed;
     uint64_t work_limit;       /* counted search nodes; 0: the default */
     double time_limit_seconds; /* 0: none */
@@ -98,7 +115,8 @@ struct ul_plan {
                                           budget, the plan fits and costs no more than cost_bound */
     const char *optimal_within;        /* what a narrower proof of the cost covers, or NULL */
     bool stopped_by_time;
-    uint64_t smallest_budget_bytes; /* smallest reserved that the search saw */
+    uint64_t smallest_budget_bytes; /* the smallest one that the search met */
+    uint64_t bounded_bytes;         /* what a budget bounds of it; 0: reserved_bytes[0] */
     const char *order_method;
     const char *remat_method;
     const char *pack_method;
@@ -119,9 +137,14 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
 /* What space 0 may hold: a budget and the capacity, whichever is smaller; 0: as much as it takes.
  */
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
-/* Sets `fits`: whether the budget (0: none) and the capacities of the spaces hold, and methods that
- * were named serve. */
-void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);
+/* What a budget bounds of a plan that reserves so many bytes of space 0; never falls with them. */
+uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes);
+/* The most that may be reserved of space 0 within a budget; 1 where that is nothing. */
+uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, uint64_t budget_bytes);
+/* Sets `fits`: whether the budget (0: none; NULL: of space 0 alone) and the capacities of the
+ * spaces hold, and methods that were named serve. */
+void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
+                   const struct ul_plan_beside *beside, struct ul_plan *plan);
 /* UL_NO_FIT with why, where a method of order or packing that was named does not serve. */
 enum ul_status ul_plan_require_methods(const struct ul_plan_options *options,
                                        const struct ul_plan *plan,

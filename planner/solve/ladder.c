@@ -34,12 +34,17 @@ static uint64_t reserved_of(const struct ul_plan_rung *rung)
     return rung->plan.reserved_bytes[0];
 }
 
+uint64_t ul_rung_bytes(const struct ul_plan_rung *rung)
+{
+    return ul_plan_bounded_bytes(&rung->beside, rung->plan.reserved_bytes[0]);
+}
+
 /* Where a rung of so many bytes and that cost belongs, or `count` if another is as good. */
 static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan_rung *rung,
                        uint32_t *place)
 {
     uint32_t at = 0;
-    while (at < ladder->count && reserved_of(&ladder->rungs[at]) > reserved_of(rung))
+    while (at < ladder->count && ul_rung_bytes(&ladder->rungs[at]) > ul_rung_bytes(rung))
         at++;
     *place = at;
     if (ladder->count == 0)
@@ -61,7 +66,7 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
     while (keep > 1 && ladder->rungs[keep - 1].plan.cost >= rung->plan.cost)
         keep--;
     uint32_t rest = at;
-    if (rest < ladder->count && reserved_of(&ladder->rungs[rest]) == reserved_of(rung))
+    if (rest < ladder->count && ul_rung_bytes(&ladder->rungs[rest]) == ul_rung_bytes(rung))
         rest++; /* as small and dearer */
     struct ul_plan_rung *rungs =
         UL_NEW_ARRAY(arena, struct ul_plan_rung, (uint64_t)ladder->count + 1);
@@ -75,8 +80,22 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
     ladder->count = count;
 }
 
+/* Says of all rungs what is beside them. Before the first step of a program that may hide what is
+ * reserved less: of rungs that need as much, the cheapest stays. */
+static void ladder_bind(struct ul_plan_ladder *ladder, const struct ul_plan_beside *beside)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        ladder->rungs[i].beside = *beside;
+        if (i == 0 || ul_rung_bytes(&ladder->rungs[i]) < ul_rung_bytes(&ladder->rungs[count - 1]))
+            ladder->rungs[count++] = ladder->rungs[i];
+    }
+    ladder->count = count;
+}
+
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant)
+                     const struct ul_plan_ladder *other, uint32_t variant,
+                     const struct ul_plan_beside *beside)
 {
     UL_ASSERT(ladder != other);
     for (uint32_t i = 0; i < other->count; i++) {
@@ -84,17 +103,18 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
         if (rung.plan.order_why_not != NULL || rung.plan.pack_why_not != NULL)
             continue;
         rung.variant = variant;
+        rung.beside = *beside;
         rung_add(arena, ladder, &rung);
     }
 }
 
 void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                    const struct ul_plan *plan)
+                    const struct ul_plan_rung *first)
 {
     struct ul_plan_ladder rest = *ladder;
     UL_ASSERT(rest.count > 0);
     ladder->count = 0;
-    rung_add(arena, ladder, &(struct ul_plan_rung){.plan = *plan});
+    rung_add(arena, ladder, first);
     for (uint32_t i = 0; i < rest.count; i++)
         rung_add(arena, ladder, &rest.rungs[i]);
 }
@@ -105,11 +125,11 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
     UL_ASSERT(ladder->count > 0);
     uint32_t at = 0;
     while (at + 1 < ladder->count && budget_bytes != 0 &&
-           reserved_of(&ladder->rungs[at]) > budget_bytes)
+           ul_rung_bytes(&ladder->rungs[at]) > budget_bytes)
         at++;
     *rung = ladder->rungs[at];
-    rung->plan.smallest_budget_bytes = reserved_of(&ladder->rungs[ladder->count - 1]);
-    if (budget_bytes == 0 || reserved_of(rung) <= budget_bytes)
+    rung->plan.smallest_budget_bytes = ul_rung_bytes(&ladder->rungs[ladder->count - 1]);
+    if (budget_bytes == 0 || ul_rung_bytes(rung) <= budget_bytes)
         return;
     rung->plan.fits = false;
     if (ladder->remat_name != NULL)
@@ -217,7 +237,7 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     if (is_promising(c, &live)) {
         methods_note(c, found, count > c->problem->step_count, &plan);
         status = ul_plan_complete(&scratch, c->problem, &c->options, &plan, c->diag);
-        ul_plan_judge(c->problem, 0, &plan);
+        ul_plan_judge(c->problem, 0, NULL, &plan);
         if (status == UL_OK)
             status = ul_plan_check(&scratch, c->problem, &plan, c->diag);
         bool refused = status == UL_MISMATCH && choice->rewritten;
@@ -746,12 +766,17 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     else
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
-    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
+    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0) {
+        ladder_bind(ladder, &options->beside);
         return UL_OK;
+    }
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
-    enum ul_status status = climb_run(&c, options->budget_bytes);
+    enum ul_status status =
+        climb_run(&c, options->budget_bytes == 0
+                          ? 0
+                          : ul_plan_space_budget(&options->beside, options->budget_bytes));
     ul_arena_done(&c.scratch);
     if (ladder->remat_name != NULL && ladder->why_not == NULL)
         ladder->why_not = ul_ladder_refusal(arena, problem, &c.options, &first.plan);
@@ -759,5 +784,6 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         ladder->why_not = "it finds nothing within the limit";
     for (uint32_t i = 0; i < ladder->count && c.effort.stopped_by_time; i++)
         ladder->rungs[i].plan.stopped_by_time = true;
+    ladder_bind(ladder, &options->beside);
     return status;
 }

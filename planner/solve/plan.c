@@ -116,6 +116,6 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
     UL_TRY(ul_problem_verify(problem, diag));
     memset(plan, 0, sizeof *plan);
     UL_TRY(best_order_plan(arena, problem, &resolved, plan, diag));
-    ul_plan_judge(problem, 0, plan);
+    ul_plan_judge(problem, 0, NULL, plan);
     return ul_plan_check(arena, problem, plan, diag);
 }

@@ -3,24 +3,28 @@
 #include "planner/solve/solve.h"
 #include "planner/solve/solve_internal.h"
 
-static bool fits_bytes(const struct ul_plan *plan, uint64_t budget_bytes)
+static bool fits_bytes(const struct ul_plan *plan, const struct ul_plan_options *options)
 {
-    return budget_bytes == 0 || plan->reserved_bytes[0] <= budget_bytes;
+    return options->budget_bytes == 0 ||
+           ul_plan_bounded_bytes(&options->beside, plan->reserved_bytes[0]) <=
+               options->budget_bytes;
 }
 
-/* The ladder below `plan`, the one without a budget, and its rung within the budget. */
+/* The ladder below `plan`, the one without a budget, and its rung within the budget; what is beside
+ * that one. */
 static enum ul_status ladder_pick(struct ul_arena *arena, const struct ul_problem **problem,
-                                  const struct ul_plan_options *options,
+                                  struct ul_plan_options *options,
                                   const struct ul_plan_variants *variants, struct ul_plan *plan,
                                   struct ul_plan_ladder *ladder, struct ul_diag *diag)
 {
     struct ul_plan_rung rung;
-    bool fits = fits_bytes(plan, options->budget_bytes);
+    bool fits = fits_bytes(plan, options);
     UL_TRY(ul_ladder_build(arena, *problem, options, plan, ladder, diag));
     if (variants->merge != NULL)
         UL_TRY(variants->merge(variants->context, plan, ladder));
     ul_ladder_pick(ladder, fits ? 0 : options->budget_bytes, &rung);
     *plan = rung.plan;
+    options->beside = rung.beside;
     UL_ASSERT(rung.variant == 0 || variants->apply != NULL);
     return rung.variant == 0 ? UL_OK : variants->apply(variants->context, rung.variant, problem);
 }
@@ -31,26 +35,28 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
                               struct ul_plan *plan, struct ul_plan_ladder *ladder,
                               struct ul_diag *diag)
 {
+    struct ul_plan_options limited = *options;
+    limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
-    struct ul_plan_options limited = *options;
-    uint64_t budget = ul_plan_limit_bytes(problem, options->budget_bytes);
-    limited.budget_bytes = budget;
-    const struct ul_plan first = *plan;
-    bool is_lighter = false;
-    if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, budget))) {
-        UL_TRY(variants->lighten(variants->context, plan, &planned));
-        is_lighter = planned != problem;
-        if (is_lighter)
+    const struct ul_plan_rung first = {.plan = *plan, .beside = options->beside};
+    if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, &limited))) {
+        UL_TRY(variants->lighten(variants->context, plan, &planned, &limited.beside));
+        if (planned != problem)
             UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
     }
-    if (wants_ladder || !fits_bytes(plan, budget))
+    bool is_lighter = planned != problem;
+    if (wants_ladder || !fits_bytes(plan, &limited))
         UL_TRY(ladder_pick(arena, &planned, &limited, variants, plan, ladder, diag));
+    else
+        plan->smallest_budget_bytes =
+            ul_plan_bounded_bytes(&limited.beside, plan->smallest_budget_bytes);
     if (is_lighter && ladder->count > 0)
         ul_ladder_lead(arena, ladder, &first);
-    ul_plan_judge(planned, budget, plan);
-    if (budget != 0)
-        ul_bound_cost(planned, budget, plan);
+    plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan->reserved_bytes[0]);
+    ul_plan_judge(planned, limited.budget_bytes, &limited.beside, plan);
+    if (limited.budget_bytes != 0)
+        ul_bound_cost(planned, ul_plan_space_budget(&limited.beside, limited.budget_bytes), plan);
     return UL_OK;
 }
 

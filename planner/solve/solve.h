@@ -19,10 +19,13 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
 struct ul_plan_rung {
     struct ul_plan plan;
     uint32_t variant;
+    struct ul_plan_beside beside; /* of the program that it is a plan of */
 };
+/* What a budget bounds of the plan. */
+uint64_t ul_rung_bytes(const struct ul_plan_rung *rung);
 
 /* Plans of ever less memory and ever more cost. The first is the plan without a budget; from the
- * second on, reserved_bytes[0] falls and the cost rises with every rung. */
+ * second on, what a budget bounds falls and the cost rises with every rung. */
 struct ul_plan_ladder {
     struct ul_plan_rung *rungs;
     uint32_t count;
@@ -30,9 +33,10 @@ struct ul_plan_ladder {
     const char *why_not;    /* where that one did not serve: why, or NULL */
 };
 
-/* The ladder of `problem`. With options->budget_bytes, more rungs are looked for between the two
- * that the budget lies between, so that the first rung that fits one is monotone in it. `base` is
- * what ul_plan_solve made without a budget, or NULL. Each plan has passed ul_plan_check. */
+/* The ladder of `problem`, by what options->beside is beside it. With options->budget_bytes, more
+ * rungs are looked for between the two that the budget lies between, so that the first rung that
+ * fits one is monotone in it. `base` is what ul_plan_solve made without a budget, or NULL. Each
+ * plan has passed ul_plan_check. */
 enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, const struct ul_plan *base,
                                struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
@@ -41,14 +45,15 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
  * that the method was asked. */
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan);
-/* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
- * more, and drops those that became worse than one of them. */
+/* Takes over the rungs of `other`, as plans of `variant` with that beside them, that are smaller
+ * than all that cost no more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant);
-/* Puts `plan` before all others: the plan without a budget of a form of the program that the ladder
- * gave up. Rungs that it leaves no use for go. */
+                     const struct ul_plan_ladder *other, uint32_t variant,
+                     const struct ul_plan_beside *beside);
+/* Puts `first` before all others: the plan without a budget of a form of the program that the
+ * ladder gave up. Rungs that it leaves no use for go. */
 void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                    const struct ul_plan *plan);
+                    const struct ul_plan_rung *first);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
  * `smallest_budget_bytes`, and `fits` as far as the budget goes; what does not fit names the method
  * of recomputation that was named. */
@@ -60,9 +65,10 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
 /* What a caller that can rewrite its program adds; each may be NULL. */
 struct ul_plan_variants {
     void *context;
-    /* Where a ladder is due: another form of the program to plan instead, or *problem as it is. */
+    /* Where a ladder is due: another form of the program to plan instead, and what is beside it; or
+     * both as they are. */
     enum ul_status (*lighten)(void *context, const struct ul_plan *plan,
-                              const struct ul_problem **problem);
+                              const struct ul_problem **problem, struct ul_plan_beside *beside);
     /* Merges the ladders of rewritings into that of the program, which begins with its plan. */
     enum ul_status (*merge)(void *context, const struct ul_plan *plan,
                             struct ul_plan_ladder *ladder);

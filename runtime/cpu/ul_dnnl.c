@@ -59,6 +59,7 @@ struct ul_library_state {
     dnnl_stream_t stream;
     int threads;
     uint64_t heap_bytes;
+    void (*made)(void);       /* of the library's table */
     struct ul_dnnl_desc desc; /* of the call that is being made: large for a stack */
     uint32_t call_count;
     struct call_state calls[];
@@ -237,6 +238,13 @@ static bool bind_copies(struct ul_library_state *state, struct call_state *call_
     return good;
 }
 
+/* Asking for implementations and making one run through different code. */
+static void rest(const struct ul_library_state *state)
+{
+    if (state->made != NULL)
+        state->made();
+}
+
 /* Everything for one call. */
 static enum ul_result make_call(struct ul_library_state *state, struct call_state *call_state,
                                 const struct ul_call *call, struct ul_failure *failure)
@@ -248,6 +256,7 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
     failure->result = UL_LIBRARY_UNSUPPORTED;
     if (ul_dnnl_describe(desc, call, false))
         pd = choose(desc, call, state->engine, failure);
+    rest(state);
     if (pd != NULL) {
         failure->result = UL_LIBRARY_FAILED;
         if (dnnl_primitive_create(&call_state->main.primitive, pd) == dnnl_success &&
@@ -258,6 +267,7 @@ static enum ul_result make_call(struct ul_library_state *state, struct call_stat
     }
     if (desc->attr != NULL)
         dnnl_primitive_attr_destroy(desc->attr);
+    rest(state);
     return failure->result;
 }
 
@@ -342,6 +352,7 @@ enum ul_result ul_library_init(const struct ul_library *library, void *arena, ui
         return failure->result = UL_LIBRARY_FAILED;
     }
     state->call_count = library->call_count;
+    state->made = library->made;
     state->threads = threads == 0 ? 1 : (int)threads;
     if (state->threads > thread_supply())
         state->threads = thread_supply();

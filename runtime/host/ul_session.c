@@ -26,6 +26,21 @@ static void release(struct ul_session *s)
         s->library_bytes = library_bytes;
 }
 
+/* As ul_run_begin_init; of the library's code no more stays resident than one primitive needs. */
+static bool begin_init(struct ul_session *s, uint32_t threads, struct ul_failure *failure)
+{
+    struct ul_model model = *s->model;
+    struct ul_library library;
+    if (model.library != NULL) {
+        ul_pages_release(); /* what the loader read of it */
+        library = *model.library;
+        library.made = ul_pages_bound;
+        model.library = &library;
+    }
+    return ul_run_begin_init(&model, s->arena, (size_t)model.arena_bytes, threads, failure) ==
+           UL_OK;
+}
+
 /* What only the making of primitives needed is given back before the weights come, and what only
    loading these needed before the model runs. */
 static bool make_ready(struct ul_session *s, const struct ul_weights_source *source,
@@ -35,7 +50,7 @@ static bool make_ready(struct ul_session *s, const struct ul_weights_source *sou
     uint32_t threads = s->options->threads;
     if (model->device != NULL)
         return model->device->functions->load(s->context, source, failure) == UL_OK;
-    if (ul_run_begin_init(model, s->arena, (size_t)model->arena_bytes, threads, failure) != UL_OK)
+    if (!begin_init(s, threads, failure))
         return false;
     if (model->library != NULL)
         release(s);

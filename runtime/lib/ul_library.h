@@ -40,6 +40,9 @@ struct ul_library {
                      uint32_t planned_threads, uint32_t threads);
     /* ul_posts_run where a call has a tail, else NULL. */
     void (*posts)(const struct ul_call *call, float *dst, uint32_t threads);
+    /* Called before and after each primitive is made; NULL: nothing is. The command line's gives
+     * back pages of code that the next one may not need. */
+    void (*made)(void);
     /* Makes the primitives of all calls, for `threads` threads. */
     enum ul_result (*init)(const struct ul_library *library, void *arena, uint32_t threads,
                            struct ul_failure *failure);

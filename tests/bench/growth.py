@@ -212,7 +212,7 @@ def commands_of(args, name, path, folder):
             made = json.load(f)
         weights = made["rows"]["weights"]
         budget = weights + int(0.9 * (made["reserved_bytes"] - weights))
-        yield "plan 0.9", [args.ullage, "plan", path, "--budget", str(budget), "--json", plan]
+        yield "plan 0.9", [args.ullage, "plan", path, "--budget-of", "arena", "--budget", str(budget), "--json", plan]
         yield "emit", [args.ullage, "compile", path, "--emit", source]
         return
     yield "solve", [args.ullage, "solve", path, "--json", plan]

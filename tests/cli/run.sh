@@ -193,10 +193,10 @@ expect 0 '"cost_bound": [0-9]' "$ullage" plan "$digits" --dim N=1 --budget "$byt
 # a method of recomputation that is named is asked, and never replaced
 for method in greedy search ilp; do
     expect 0 "\"remat\": \"$method: nothing runs again\"" \
-        "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat $method --json -
+        "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --remat $method --json -
 done
 expect 4 'remat chain: its graph is no chain' \
-    "$ullage" plan "$digits" --dim N=64 --budget 300000 --remat chain --json chain.json
+    "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --remat chain --json chain.json
 grep -q '"remat": "chain"' chain.json && grep -q '"fits": false' chain.json || fail 'chain.json'
 # nor is an order or a packing that is named
 for method in greedy dfs beam; do
@@ -216,7 +216,7 @@ expect 4 'pack exact: there are too many buffers' "$ullage" pack many.csv --pack
 grep -q '"method": "exact"' many.json || fail 'many.json'
 expect 0 'greedy' "$ullage" pack many.csv --pack greedy
 # claims about the cost that contradict each other
-expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget 300000 --json within.json
+expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget-of arena --budget 300000 --json within.json
 expect 0 '^ok' "$ullage" check "$digits" within.json
 sed 's/"cost_bound": /&9/' within.json >bound.json
 expect 6 'bound of the cost is above the cost' "$ullage" check "$digits" bound.json
@@ -234,8 +234,9 @@ expect 6 'contradicts the cost and its bound' "$ullage" check "$digits" claim.js
 sed 's/"proven": false/"proven": true/' small.json >claim.json
 expect 6 '"proven": that nothing is within the budget' "$ullage" check "$digits" claim.json
 # and about bytes
+"$ullage" plan "$digits" --dim N=1 --budget-of arena --json buffer.json >/dev/null
 for claim in '"smallest_budget_bytes": 64' '"orders_lower_bound_bytes": 999999'; do
-    sed "s/${claim%%:*}: [0-9]*/$claim/" plan.json >claim.json
+    sed "s/${claim%%:*}: [0-9]*/$claim/" buffer.json >claim.json
     expect 6 "${claim%%:*} is " "$ullage" check "$digits" claim.json
 done
 expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep

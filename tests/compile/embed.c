@@ -65,7 +65,7 @@ static void find_budgets(const char *model, uint64_t *smallest_bytes, uint64_t *
     begin(&compile, &heard);
     CHECK(plan(&compile, model, 0) == UL_OK);
     CHECK(heard.begins > 0 && heard.begins == heard.ends);
-    *free_bytes = compile.plan.reserved_bytes[0];
+    *free_bytes = compile.report.process.total_bytes;
     ul_compile_done(&compile);
 
     begin(&compile, &heard);

@@ -3,11 +3,18 @@
 
     process.py same ULLAGE PEAK     --bench and --repeat take what one run does, however large the
                                     inputs are
+    process.py few ULLAGE PEAK      three programs under budgets of the process
+    process.py all ULLAGE PEAK      thirty of them
+
+Of a program under a budget: the plan's process_bytes are within the budget, never below the peak
+(VmHWM + VmPTE) of a run and of --bench, and above it by at most 3 % or 1 MiB; and it runs in a
+memory cgroup of exactly the budget, where this machine lets make one.
 
 PEAK is the program of peak.c. Exit: 0 ok, 1 a promise is broken, 77 something is missing here.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -65,15 +72,140 @@ def same(ullage, peak, folder):
             raise RuntimeError(f"{' '.join(more)}: {taken} bytes, one run takes {first}")
 
 
+# ---- budgets ----
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+NETWORKS = {"unet": 64, "resnet50": 64, "mobilenet_v2": 128, "densenet121": 64, "bert_base": 64}
+MACHINES = [("c", []), ("cpu", ["--threads", "1"]), ("cpu", ["--threads", "2"])]
+SHARES = [0.93, 0.0]  # of what the plan without a budget takes; 0: the least that is known to work
+FEW = [("unet", 0, 0.93), ("mobilenet_v2", 2, 0.93), ("bert_base", 1, 0.0)]
+PAGE = 4096
+
+
+class Cgroup:
+    """A memory cgroup, version 1 or 2; None of a machine that lets nobody make one."""
+
+    def __init__(self, path, limit, procs):
+        self.path, self.limit, self.procs = path, os.path.join(path, limit), os.path.join(path, procs)
+
+    @staticmethod
+    def make():
+        for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+                            ("/sys/fs/cgroup", "memory.max")):  # fmt: skip
+            path = os.path.join(root, f"ullage-test-{os.getpid()}")
+            try:
+                os.mkdir(path)
+            except OSError:
+                continue
+            group = Cgroup(path, limit, "cgroup.procs")
+            if os.access(group.limit, os.W_OK):
+                return group
+            os.rmdir(path)
+        return None
+
+    def run(self, command, size_bytes):
+        """The exit code of the command with so much memory, swap excluded."""
+        with open(self.limit, "w") as file:
+            file.write(str(size_bytes))
+        for name, value in (("memory.swappiness", "0"), ("memory.swap.max", "0")):
+            if os.path.exists(os.path.join(self.path, name)):
+                with open(os.path.join(self.path, name), "w") as file:
+                    file.write(value)
+        enter = 'echo $$ > "$0" && exec "$@"'
+        done = subprocess.run(["sh", "-c", enter, self.procs, *command], capture_output=True,
+                              timeout=900)  # fmt: skip
+        return done.returncode
+
+    def remove(self):
+        os.rmdir(self.path)
+
+
+def network(name, folder):
+    path = os.path.join(folder, name + ".onnx")
+    if not os.path.exists(path):
+        made = run([sys.executable, os.path.join(ROOT, "models", "make.py"), name, "--small",
+                    "--batch", str(NETWORKS[name]), "-o", path])  # fmt: skip
+        assert made.returncode == 0
+    return path
+
+
+def plan(ullage, model, options, folder):
+    """plan.json, also of what does not fit."""
+    path = os.path.join(folder, "plan.json")
+    run([ullage, "plan", model, *options, "--json", path], (0, 4))
+    with open(path) as file:
+        return json.load(file)
+
+
+def choose_budget(ullage, model, options, share, folder):
+    """Whole pages; where a share of what is taken without a budget is too little, the least."""
+    free = plan(ullage, model, options, folder)["process_bytes"]
+    asked = int(free * share) // PAGE * PAGE or PAGE
+    within = plan(ullage, model, [*options, "--budget", str(asked)], folder)
+    if within["fits"]:
+        return asked
+    return (within["smallest_budget_bytes"] + PAGE - 1) // PAGE * PAGE
+
+
+def check_program(ullage, peak, case, group, folder):
+    name, machine, share = case
+    target, threads = MACHINES[machine]
+    options = ["--target", target, *threads]
+    model, program = network(name, folder), os.path.join(folder, "program")
+    budget = choose_budget(ullage, model, options, share, folder)
+    path = os.path.join(folder, "compiled.json")
+    run([ullage, "compile", model, *options, "--budget", str(budget), "-o", program, "--json", path])
+    with open(path) as file:
+        made = json.load(file)
+    predicted = made["process_bytes"]
+    if not made["fits"] or predicted > budget or sum(made["process"].values()) != predicted:
+        raise RuntimeError(f"{case}: budget {budget}, predicted {predicted}, {made['process']}")
+    for arguments in (once(folder), BENCH):
+        taken = peak_bytes(peak, [program, *arguments], folder)
+        if taken > predicted or predicted - taken > max(MIB, 0.03 * taken):
+            raise RuntimeError(f"{case} {arguments[0]}: takes {taken}, predicted {predicted}")
+    code = group.run([program, *once(folder)], budget) if group is not None else 0
+    if code not in (0, 2):  # 2: random indexes out of range, said after the outputs are written
+        raise RuntimeError(f"{case}: exit {code} in a cgroup of {budget} bytes")
+    print(f"{name} {target} {' '.join(threads)}: budget {budget}, predicted {predicted}, "
+          f"took {taken}{'' if group is None else ', ran in a cgroup of the budget'}", flush=True)  # fmt: skip
+
+
+def check_cases(ullage, peak, folder, cases):
+    group = Cgroup.make()
+    failed = []
+    try:
+        for case in cases:
+            try:
+                check_program(ullage, peak, case, group, folder)
+            except RuntimeError as error:
+                failed.append(str(error))
+                print(f"FAIL: {error}", flush=True)
+    finally:
+        if group is not None:
+            group.remove()
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(cases)} programs")
+
+
+def few(ullage, peak, folder):
+    check_cases(ullage, peak, folder, FEW)
+
+
+def every(ullage, peak, folder):
+    cases = [(n, m, s) for n in NETWORKS for m in range(len(MACHINES)) for s in SHARES]
+    check_cases(ullage, peak, folder, cases)
+
+
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("what", choices=["same"])
+    arguments.add_argument("what", choices=["same", "few", "all"])
     arguments.add_argument("ullage")
     arguments.add_argument("peak")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            globals()[options.what](options.ullage, options.peak, folder)
+            {"same": same, "few": few, "all": every}[options.what](options.ullage, options.peak, folder)
         except RuntimeError as error:
             print(f"process.py: {error}")
             sys.exit(1)

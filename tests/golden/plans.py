@@ -206,6 +206,11 @@ def of_outputs(program, words, work):
     return hashes.hexdigest()[:16]
 
 
+def arena(words):
+    """Budgets of the list bound the buffer."""
+    return [*words, "--budget-of", "arena"]
+
+
 def of_case(args, name, target, machine, options, has_program):
     """The fields of one line."""
     more, given = f"{args.models}/{name}.options", ""
@@ -215,12 +220,12 @@ def of_case(args, name, target, machine, options, has_program):
     words, model = f"{given} {machine} {options}".split(), f"{name}.onnx"
     with tempfile.TemporaryDirectory(prefix="ullage-plans-") as work:
         if options == "--sweep":
-            status, text = run([args.ullage, "plan", model, *words, "--csv", "-"], args.models)
+            status, text = run([args.ullage, "plan", model, *arena(words), "--csv", "-"], args.models)
             return of_sweep(text) if status == 0 else {"exit": status}
         saved, program = f"{work}/plan.json", f"{work}/program"
         has_program = has_program and target in BUILD and not args.plans
-        build = ["compile", model, *words, *BUILD[target], "-o", program] if has_program else []
-        command = [args.ullage, *(build or ["plan", model, *words])]
+        build = ["compile", model, *arena(words), *BUILD[target], "-o", program] if has_program else []
+        command = [args.ullage, *(build or ["plan", model, *arena(words)])]
         status, _ = run([*command, "--json", saved], args.models)
         if not os.path.exists(saved):
             return {"exit": status}

@@ -86,7 +86,7 @@ static enum ul_status case_plan(struct run *run, const char *name, const char *t
     plan->order_method = plan->remat_method = "by hand";
     UL_TRY(ul_positions_parse(&run->arena, positions, strlen(positions), plan, diag));
     UL_TRY(ul_plan_complete(&run->arena, problem, &options, plan, diag));
-    ul_plan_judge(problem, options.budget_bytes, plan);
+    ul_plan_judge(problem, options.budget_bytes, NULL, plan);
     return ul_plan_check(&run->arena, problem, plan, diag);
 }
 

@@ -123,7 +123,7 @@ static bool sequence_plan(struct maker *m, const uint32_t *alternatives, struct 
     ul_timeline_sequence(&m->arena, m->problem, m->steps, m->step_count, alternatives, plan);
     if (ul_plan_complete(&m->arena, m->problem, &options, plan, &diag) != UL_OK)
         return false;
-    ul_plan_judge(m->problem, 0, plan);
+    ul_plan_judge(m->problem, 0, NULL, plan);
     return true;
 }
 

@@ -208,7 +208,7 @@ static bool plan_make(struct maker *m, struct ul_plan *plan, struct ul_diag *dia
     plan->position_count = m->count;
     if (ul_plan_complete(&m->arena, m->problem, &options, plan, diag) != UL_OK)
         return false;
-    ul_plan_judge(m->problem, 0, plan);
+    ul_plan_judge(m->problem, 0, NULL, plan);
     return ul_plan_check(&m->arena, m->problem, plan, diag) == UL_OK;
 }
 

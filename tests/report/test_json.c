@@ -47,7 +47,7 @@ static void fixture_init(struct fixture *f, const char *positions)
     f->plan.order_method = f->plan.remat_method = "by hand";
     assert_int_equal(ul_plan_complete(&f->arena, f->problem, &options, &f->plan, &f->diag), UL_OK);
     f->plan.orders_lower_bound_bytes = f->plan.lower_bound_bytes;
-    ul_plan_judge(f->problem, 0, &f->plan);
+    ul_plan_judge(f->problem, 0, NULL, &f->plan);
 }
 
 static struct ul_text json_of(struct fixture *f)

@@ -1,0 +1,206 @@
+/* How many bytes oneDNN keeps for a call, beside the buffer, as long as a program lives.
+ *
+ * Problem: a primitive is tables and generated code, 20 KiB to a megabyte of it, and the library
+ * does not say how much. Method: the primitives that a program makes of the call are made here, by
+ * a thread of its own, whose heap begins empty; the C library counts what is in use of it before
+ * and after, and code lies in whole pages of memory that may be executed. What is counted are the
+ * objects' own bytes: the same for one version of the library, instruction set and number of
+ * threads.
+ *
+ * Where the C library does not count, every call is taken to be a large one. */
+#define _GNU_SOURCE
+#include "codegen/cpu/dnnl_internal.h"
+
+#include "runtime/lib/ul_winograd.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+#define COUNTS_HEAP 1
+#else
+#define COUNTS_HEAP 0
+#endif
+
+enum {
+    PRIMITIVES = 4,        /* of a call: its own, copies before and behind it */
+    LARGE_BYTES = 1 << 20, /* of a call that could not be counted */
+    QUANTUM_BYTES = 1024,  /* results are rounded up: free lists differ by a few bytes */
+    PIECE = 512
+};
+
+/* ---- what is there now ---- */
+
+static uint64_t heap_bytes(void)
+{
+#if COUNTS_HEAP
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+/* Pages [begin, end) that were ever written, resident or swapped out. */
+static uint64_t written_pages(int pagemap, uint64_t begin, uint64_t end)
+{
+    static const uint64_t written = (uint64_t)3 << 62;
+    uint64_t entries[PIECE];
+    uint64_t count = 0;
+    while (begin < end) {
+        size_t wanted = end - begin < PIECE ? (size_t)(end - begin) : PIECE;
+        if (pread(pagemap, entries, wanted * sizeof *entries, (off_t)(begin * sizeof *entries)) !=
+            (ssize_t)(wanted * sizeof *entries))
+            return count;
+        for (size_t i = 0; i < wanted; i++)
+            count += (entries[i] & written) != 0;
+        begin += wanted;
+    }
+    return count;
+}
+
+/* Memory of no file that may be executed: what the library generated. */
+static uint64_t code_bytes(void)
+{
+    char line[512];
+    uint64_t count = 0;
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    while (maps != NULL && pagemap >= 0 && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long long begin, end, inode;
+        char rights[5];
+        if (sscanf(line, "%llx-%llx %4s %*x %*s %llu", &begin, &end, rights, &inode) == 4 &&
+            inode == 0 && rights[2] == 'x' && strchr(line, '[') == NULL)
+            count += written_pages(pagemap, begin / page_bytes, end / page_bytes);
+    }
+    if (maps != NULL)
+        (void)fclose(maps);
+    if (pagemap >= 0)
+        (void)close(pagemap);
+    return count * page_bytes;
+}
+
+/* ---- the primitives of a call ---- */
+
+struct made {
+    struct ul_dnnl *dnnl;
+    const struct ul_call *call;
+    uint32_t count;
+    dnnl_primitive_t primitives[PRIMITIVES];
+    uint64_t heap_bytes, code_bytes;
+    bool good;
+};
+
+static bool make_offered(void *context, const_dnnl_primitive_desc_t offer)
+{
+    struct made *made = context;
+    if (strcmp(ul_dnnl_offer_name(offer), made->call->implementation) != 0)
+        return false;
+    made->good = dnnl_primitive_create(&made->primitives[made->count++], offer) == dnnl_success &&
+                 made->good;
+    return true;
+}
+
+static void make_copy(struct made *made, const struct ul_call_tensor *from,
+                      const struct ul_call_tensor *to)
+{
+    dnnl_memory_desc_t from_desc, to_desc;
+    dnnl_primitive_desc_t copy = NULL;
+    UL_ASSERT(made->count < PRIMITIVES);
+    made->good = made->good && ul_dnnl_plain(&from_desc, from) && ul_dnnl_plain(&to_desc, to) &&
+                 dnnl_reorder_primitive_desc_create(&copy, &from_desc, made->dnnl->engine, &to_desc,
+                                                    made->dnnl->engine, NULL) == dnnl_success &&
+                 dnnl_primitive_create(&made->primitives[made->count++], copy) == dnnl_success;
+    if (copy != NULL)
+        (void)dnnl_primitive_desc_destroy(copy);
+}
+
+static void make_all(struct made *made)
+{
+    const struct ul_call *call = made->call;
+    struct ul_call_tensor dense;
+    made->good = true;
+    (void)ul_dnnl_each_offer(made->dnnl, call, false, make_offered, made);
+    made->good = made->good && made->count > 0;
+    if (call->src_copy_bytes != 0) {
+        (void)ul_call_dense(call->kind, &call->src, &dense);
+        make_copy(made, &call->src, &dense);
+    }
+    if (call->dst_copy_bytes != 0) {
+        (void)ul_call_dense(call->kind, &call->dst, &dense);
+        make_copy(made, &dense, &call->dst);
+    }
+}
+
+/* Of the thread: nothing else of the process runs meanwhile. */
+static void *count_objects(void *context)
+{
+    struct made *made = context;
+    omp_set_num_threads((int)made->dnnl->thread_count);
+    uint64_t heap_before = heap_bytes(), code_before = code_bytes();
+    make_all(made);
+    uint64_t heap_after = heap_bytes(), code_after = code_bytes();
+    made->heap_bytes = heap_after > heap_before ? heap_after - heap_before : 0;
+    made->code_bytes = code_after > code_before ? code_after - code_before : 0;
+    for (uint32_t i = 0; i < PRIMITIVES; i++)
+        if (made->primitives[i] != NULL)
+            (void)dnnl_primitive_destroy(made->primitives[i]);
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+struct ul_footprint_answer {
+    struct ul_call call; /* without the addresses of what is equal */
+    const char *implementation;
+    uint64_t bytes;
+    struct ul_footprint_answer *next; /* of the same hash */
+};
+
+/* The library shares equal primitives while its cache holds them: none, for the while. */
+static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
+{
+    struct made made = {.dnnl = dnnl, .call = call};
+    pthread_t thread;
+    int cached = 0;
+    (void)dnnl_get_primitive_cache_capacity(&cached);
+    (void)dnnl_set_primitive_cache_capacity(0);
+    bool counted = COUNTS_HEAP && pthread_create(&thread, NULL, count_objects, &made) == 0;
+    if (counted)
+        (void)pthread_join(thread, NULL);
+    (void)dnnl_set_primitive_cache_capacity(cached);
+    if (!counted || !made.good)
+        return LARGE_BYTES;
+    uint64_t heap = (made.heap_bytes + QUANTUM_BYTES - 1) / QUANTUM_BYTES * QUANTUM_BYTES;
+    return heap + made.code_bytes;
+}
+
+uint64_t ul_dnnl_kept_bytes(void *context, const struct ul_call *call)
+{
+    struct ul_dnnl *dnnl = context;
+    UL_ASSERT(call->implementation != NULL);
+    if (strcmp(call->implementation, UL_WINOGRAD_NAME) == 0)
+        return 0;
+    struct ul_call key = *call;
+    key.implementation = NULL;
+    key.pack = NULL;
+    struct ul_footprint_answer **slot = &dnnl->footprints[ul_dnnl_hash(&key)];
+    for (struct ul_footprint_answer *at = *slot; at != NULL; at = at->next) {
+        if (memcmp(&at->call, &key, sizeof key) == 0 &&
+            strcmp(at->implementation, call->implementation) == 0)
+            return at->bytes;
+    }
+    struct ul_footprint_answer *answer = UL_NEW(dnnl->arena, struct ul_footprint_answer);
+    answer->call = key;
+    answer->implementation = call->implementation;
+    answer->bytes = count_call(dnnl, call);
+    answer->next = *slot;
+    *slot = answer;
+    UL_ASSERT(answer->bytes > 0);
+    return answer->bytes;
+}

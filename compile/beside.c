@@ -1,0 +1,26 @@
+/* What a program takes beside its buffer, as far as it is the program's and a budget bounds it. */
+#include "compile/compile_internal.h"
+
+/* Whether the program is a process, and no part of a caller's. */
+static bool is_process(const struct ul_compile *compile)
+{
+    return !compile->is_library && compile->options.io == UL_IO_ARENA &&
+           compile->options.weights != UL_WEIGHTS_ROM;
+}
+
+struct ul_footprint ul_compile_footprint(const struct ul_compile *compile,
+                                         const struct ul_program *program)
+{
+    struct ul_footprint footprint;
+    ul_footprint_count(program, is_process(compile), &footprint);
+    return footprint;
+}
+
+struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
+                                        const struct ul_program *program)
+{
+    if (compile->options.budget_of == UL_BUDGET_ARENA)
+        return (struct ul_plan_beside){.run_bytes = 0};
+    struct ul_footprint footprint = ul_compile_footprint(compile, program);
+    return ul_footprint_beside(&footprint);
+}
