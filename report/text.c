@@ -143,6 +143,11 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
         put_row(text, report, "runtime", process->runtime_bytes);
     put_row(text, report, process->is_whole ? "process" : "of the caller's process",
             process->total_bytes);
+    /* What a microcontroller has in flash; buffers of the caller are none of the plan's. */
+    for (uint32_t s = 1; s < report->plan->space_count; s++) {
+        if (report->plan->reserved_bytes[s] > 0)
+            put_row(text, report, report->problem->spaces[s].name, report->plan->reserved_bytes[s]);
+    }
 }
 
 /* What another storage saves of these very values, and what it could not be had for. */
