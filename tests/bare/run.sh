@@ -5,10 +5,11 @@
 #
 # usage: tests/bare/run.sh [--as root|user|both] [--pypi on|off|both] [--demo] [--keep] [--in DIR]
 #   --as     who runs the commands: root, a user with sudo, or one after the other (default)
-#   --pypi   whether PyPI answers; by default it does not for root, and does for the user
+#   --pypi   whether PyPI answers, and everything is run by each
 #   --demo   the demo and the installation alone, without the tests
 #   --keep   leaves the root where it is and says where;  --in: make it under DIR (default /var/tmp)
-# Without --pypi the tests are run once, by the user; root runs the demo and the installation.
+# Without --pypi each is run once: the demo and the installation by root and without PyPI, the tests
+# by the user and with it.
 # exit: 0 all passed, 77 debootstrap, root or namespaces are missing here, else the failing command's
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -20,7 +21,7 @@ while [ $# -gt 0 ]; do
     --demo) tests=; shift ;;
     --keep) keep=yes; shift ;;
     --in) under=${2:?--in needs a folder}; shift 2 ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1" >&2; exit 1 ;;
     esac
 done
@@ -82,7 +83,7 @@ inside() {
         inside "$1" "$2" "$4" "${index[@]}"
 }
 
-# try USER PYPI: README, as a reader of it would
+# try USER PYPI demo|tests|all: README, as a reader of it would
 try() {
     local root=$folder/root-$1-$2 start=$SECONDS sudo=''
     say "as $1, PyPI $2"
@@ -93,8 +94,8 @@ try() {
             useradd -m -s /bin/bash user && echo "user ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/user
             chown -R user /home/checkout'
     fi
-    inside "$root" "$1" "$2" "cd /home/checkout && scripts/demo.sh"
-    inside "$root" "$1" "$2" "cd /home/checkout && $sudo cmake --install build/release >/dev/null &&
+    [ "$3" = tests ] || inside "$root" "$1" "$2" "cd /home/checkout && scripts/demo.sh"
+    [ "$3" = tests ] || inside "$root" "$1" "$2" "cd /home/checkout && $sudo cmake --install build/release >/dev/null &&
         cd /tmp && ullage --version && ullage compile /home/checkout/models/digits/digits.onnx \
             --dim N=1 -o digits && ./digits --random 1 --memory && $sudo rm -rf digits"
     [ -z "$tests" ] || [ "$3" = demo ] || inside "$root" "$1" "$2" "cd /home/checkout && scripts/test.sh"
@@ -105,7 +106,7 @@ try() {
 make_root
 if [ -z "$pypi" ]; then
     [ "$who" = user ] || try root off demo
-    [ "$who" = root ] || try user on all
+    [ "$who" = root ] || [ -z "$tests" ] || try user on tests
 else
     for user in root user; do
         for state in off on; do
