@@ -5,21 +5,7 @@
 
 #include <string.h>
 
-/* Whether what a budget bounds of the program is less than so much. */
-static enum ul_status is_smaller_than(struct ul_compile *compile, const struct ul_program *program,
-                                      const struct ul_plan_beside *beside, uint64_t bytes,
-                                      bool *is_smaller)
-{
-    struct ul_plan_options planning = ul_compile_planning(&compile->options);
-    struct ul_plan plan;
-    planning.budget_bytes = 0;
-    UL_TRY(ul_plan_solve(&compile->keep, program->problem, &planning, &plan, &compile->diag));
-    *is_smaller = ul_plan_bounded_bytes(beside, plan.reserved_bytes[0]) < bytes;
-    return UL_OK;
-}
-
-/* Larger weights for faster convolutions are the first thing to give up, where what the library
- * keeps for the others is not more than they save. */
+/* Larger weights for faster convolutions are the first thing to give up: they stay whole. */
 static enum ul_status build_direct(void *context, const struct ul_plan *plan,
                                    const struct ul_problem **problem, struct ul_plan_beside *beside)
 {
@@ -31,13 +17,6 @@ static enum ul_status build_direct(void *context, const struct ul_plan *plan,
     struct ul_program *direct;
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &direct, &compile->diag));
     struct ul_plan_beside direct_beside = ul_compile_beside(compile, direct);
-    bool is_smaller = true;
-    if (compile->options.budget_of == UL_BUDGET_PROCESS)
-        UL_TRY(is_smaller_than(compile, direct, &direct_beside,
-                               ul_plan_bounded_bytes(beside, plan->reserved_bytes[0]),
-                               &is_smaller));
-    if (!is_smaller)
-        return UL_OK;
     struct ul_footprint footprint = ul_compile_footprint(compile, compile->program);
     struct ul_plan_beside *lead = UL_NEW(&compile->keep, struct ul_plan_beside);
     *lead = ul_footprint_beside(&footprint);

@@ -53,6 +53,8 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
             ul_plan_bounded_bytes(&limited.beside, plan->smallest_budget_bytes);
     if (is_lighter && ladder->count > 0)
         ul_ladder_lead(arena, ladder, &first);
+    if (ul_rung_bytes(&first) < plan->smallest_budget_bytes)
+        plan->smallest_budget_bytes = ul_rung_bytes(&first);
     plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan->reserved_bytes[0]);
     ul_plan_judge(planned, limited.budget_bytes, &limited.beside, plan);
     if (limited.budget_bytes != 0)
