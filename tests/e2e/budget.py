@@ -130,7 +130,7 @@ def same(results, wanted, to_rounding):
 def check_program(ullage, model, options, folder, budget, references):
     """Returns how many steps run again."""
     name = f"./p{budget}"
-    run([ullage, "compile", model, "--budget-of", "arena", "--budget", str(budget), "-o", name, "--json", "plan.json",
+    run([ullage, "compile", model, "--budget", str(budget), "-o", name, "--json", "plan.json",
          "--cflags", "-O1"] + options, folder)  # fmt: skip
     plan = load(folder, "plan.json")
     if not plan["fits"] or plan["reserved_bytes"] > budget:
@@ -156,7 +156,7 @@ def check_sweep(ullage, model, options, folder, rungs):
     for percent in range(98, 0, -2):
         budget = first * percent // 100
         code = 0 if budget >= last else 4
-        run([ullage, "plan", model, "--budget-of", "arena", "--budget", str(budget), "--json", "swept.json"] + options,
+        run([ullage, "plan", model, "--budget", str(budget), "--json", "swept.json"] + options,
             folder, code)  # fmt: skip
         plan = load(folder, "swept.json")
         if (
@@ -175,7 +175,7 @@ def check_sweep(ullage, model, options, folder, rungs):
 def check_problem(ullage, model, options, folder, budgets):
     """The planner alone, on the problem in text, finds nothing cheaper than the compiler does."""
     for budget in budgets:
-        run([ullage, "plan", model, "--budget-of", "arena", "--budget", str(budget), "--print-problem", "problem.txt",
+        run([ullage, "plan", model, "--budget", str(budget), "--print-problem", "problem.txt",
              "--json", "plan.json"] + options, folder)  # fmt: skip
         run([ullage, "check", "problem.txt", "plan.json"], folder)
         run([ullage, "solve", "problem.txt", "--budget", str(budget), "--json", "alone.json"], folder, 0, 4)
@@ -236,7 +236,7 @@ def main():
     parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
     args = parse.parse_args()
     ullage = os.path.abspath(args.run)
-    options = ["--target", args.target] + (["--threads", args.threads] if args.threads else [])
+    options = ["--target", args.target, "--budget-of", "arena"] + (["--threads", args.threads] if args.threads else [])
     make = os.path.join(ROOT, "models", "make.py")
     if args.alone and not args.small and not args.models:
         args.small = run([sys.executable, make, "--list"], ROOT).split()
