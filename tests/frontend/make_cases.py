@@ -474,7 +474,7 @@ def hostile():
         return helper.make_function("d", f"f{at}", ["x"], ["y"], nodes, imports)
 
     call = helper.make_node("f7", ["x"], ["y"], domain="d")
-    write("function_bomb", model(graph([call], [X], [Y]), functions=[level(i) for i in range(8)],
+    write("bomb_functions", model(graph([call], [X], [Y]), functions=[level(i) for i in range(8)],
                                  domains=["d"]))
     outputs = [f"y{i}" for i in range(4097)]
     write("split_outputs", model(graph(
