@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UL_WAIT_ROUNDS "1000" /* a few microseconds: see BENCHMARKS.md */
+#define UL_WAIT_ROUNDS "2000" /* a few microseconds: see BENCHMARKS.md */
 #define MARGIN_BYTES 65536    /* around the arena, to catch writes beyond its ends */
 
 static void print_hash(const char *title, const unsigned char hash[32])

@@ -489,7 +489,7 @@ rounds() {
     env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose ./program --version 2>&1 |
         sed -n "s/^ *GOMP_SPINCOUNT = '\(.*\)'/\1/p" | tail -1
 }
-[ "$(rounds)" = 1000 ] || fail "a program waits for $(rounds) rounds"
+[ "$(rounds)" = 2000 ] || fail "a program waits for $(rounds) rounds"
 [ "$(rounds GOMP_SPINCOUNT=77)" = 77 ] || fail "GOMP_SPINCOUNT is not heard"
 [ "$(rounds OMP_WAIT_POLICY=active)" -gt 1000000 ] || fail "OMP_WAIT_POLICY is not heard"
 
