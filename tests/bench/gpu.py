@@ -642,7 +642,9 @@ def unpacked(bundle):
     folder = tempfile.mkdtemp(prefix="ullage-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with tarfile.open(bundle) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extraction_filter = tarfile.data_filter # Debian 12's Python 3.11.2 has none
+        archive.extractall(folder)
     return os.path.join(folder, "ullage")
 
 
