@@ -106,42 +106,39 @@ enum ul_status ul_staging_begin(struct ul_arena *arena, const char *directory,
     return UL_IO;
 }
 
-/* Goes: the Makefile takes all of an earlier result that is there. */
-static bool remove_stale(struct ul_arena *arena, const struct ul_staging *staging)
+typedef bool use_file(struct ul_arena *arena, const struct ul_staging *staging, const char *name);
+
+/* All files of the folder are used, also behind one that could not be. */
+static bool each_file(struct ul_arena *arena, const struct ul_staging *staging, const char *folder,
+                      use_file *use)
 {
     struct dirent **entries;
-    int count = scandir(staging->directory, &entries, NULL, alphasort);
-    bool removed = count >= 0;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    bool good = count >= 0;
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        if (staging->is_own(name) &&
-            access(ul_arena_printf(arena, "%s/%s", staging->path, name), F_OK) != 0)
-            removed =
-                unlink(ul_arena_printf(arena, "%s/%s", staging->directory, name)) == 0 && removed;
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+            good = use(arena, staging, name) && good;
         free(entries[i]);
     }
     if (count >= 0)
         free(entries);
-    return removed;
+    return good;
 }
 
-/* Each file replaces the one of its name. */
-static bool move_files(struct ul_arena *arena, const struct ul_staging *staging)
+/* Goes: the Makefile takes all of an earlier result that is there. */
+static bool remove_stale(struct ul_arena *arena, const struct ul_staging *staging, const char *name)
 {
-    struct dirent **entries;
-    int count = scandir(staging->path, &entries, NULL, alphasort);
-    bool moved = count >= 0;
-    for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        const char *from = ul_arena_printf(arena, "%s/%s", staging->path, name);
-        const char *to = ul_arena_printf(arena, "%s/%s", staging->directory, name);
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
-            moved = moved && rename(from, to) == 0;
-        free(entries[i]);
-    }
-    if (count >= 0)
-        free(entries);
-    return moved;
+    return !staging->is_own(name) ||
+           access(ul_arena_printf(arena, "%s/%s", staging->path, name), F_OK) == 0 ||
+           unlink(ul_arena_printf(arena, "%s/%s", staging->directory, name)) == 0;
+}
+
+/* Replaces the one of its name. */
+static bool move_file(struct ul_arena *arena, const struct ul_staging *staging, const char *name)
+{
+    return rename(ul_arena_printf(arena, "%s/%s", staging->path, name),
+                  ul_arena_printf(arena, "%s/%s", staging->directory, name)) == 0;
 }
 
 enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *staging,
@@ -151,7 +148,8 @@ enum ul_status ul_staging_end(struct ul_arena *arena, const struct ul_staging *s
     umask(mask);
     bool moved = status != UL_OK;
     if (status == UL_OK && staging->exists)
-        moved = remove_stale(arena, staging) && move_files(arena, staging);
+        moved = each_file(arena, staging, staging->directory, remove_stale) &&
+                each_file(arena, staging, staging->path, move_file);
     else if (status == UL_OK)
         moved = chmod(staging->path, 0777 & ~mask) == 0 &&
                 rename(staging->path, staging->directory) == 0;

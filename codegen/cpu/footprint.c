@@ -7,7 +7,7 @@
  * objects' own bytes: the same for one version of the library, instruction set and number of
  * threads.
  *
- * Where the C library does not count, every call is taken to be a large one. */
+ * Where the C library or the kernel does not count, every call is taken to be a large one. */
 #define _GNU_SOURCE
 #include "codegen/cpu/dnnl_internal.h"
 
@@ -45,44 +45,45 @@ static uint64_t heap_bytes(void)
 #endif
 }
 
-/* Pages [begin, end) that were ever written, resident or swapped out. */
-static uint64_t written_pages(int pagemap, uint64_t begin, uint64_t end)
+/* Adds the pages of [begin, end) that were ever written, resident or swapped out. */
+static bool count_pages(int pagemap, uint64_t begin, uint64_t end, uint64_t *count)
 {
     static const uint64_t written = (uint64_t)3 << 62;
     uint64_t entries[PIECE];
-    uint64_t count = 0;
     while (begin < end) {
         size_t wanted = end - begin < PIECE ? (size_t)(end - begin) : PIECE;
         if (pread(pagemap, entries, wanted * sizeof *entries, (off_t)(begin * sizeof *entries)) !=
             (ssize_t)(wanted * sizeof *entries))
-            return count;
+            return false;
         for (size_t i = 0; i < wanted; i++)
-            count += (entries[i] & written) != 0;
+            *count += (entries[i] & written) != 0;
         begin += wanted;
     }
-    return count;
+    return true;
 }
 
-/* Memory of no file that may be executed: what the library generated. */
-static uint64_t code_bytes(void)
+/* Memory of no file that may be executed: what the library generated. False: it cannot be told. */
+static bool count_code(uint64_t *bytes)
 {
     char line[512];
     uint64_t count = 0;
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     FILE *maps = fopen("/proc/self/maps", "r");
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    while (maps != NULL && pagemap >= 0 && fgets(line, sizeof line, maps) != NULL) {
+    bool counted = maps != NULL && pagemap >= 0;
+    while (counted && fgets(line, sizeof line, maps) != NULL) {
         unsigned long long begin, end, inode;
         char rights[5];
         if (sscanf(line, "%llx-%llx %4s %*x %*s %llu", &begin, &end, rights, &inode) == 4 &&
             inode == 0 && rights[2] == 'x' && strchr(line, '[') == NULL)
-            count += written_pages(pagemap, begin / page_bytes, end / page_bytes);
+            counted = count_pages(pagemap, begin / page_bytes, end / page_bytes, &count);
     }
     if (maps != NULL)
         (void)fclose(maps);
     if (pagemap >= 0)
         (void)close(pagemap);
-    return count * page_bytes;
+    *bytes = count * page_bytes;
+    return counted;
 }
 
 /* ---- the primitives of a call ---- */
@@ -142,9 +143,11 @@ static void *count_objects(void *context)
 {
     struct made *made = context;
     omp_set_num_threads((int)made->dnnl->thread_count);
-    uint64_t heap_before = heap_bytes(), code_before = code_bytes();
+    uint64_t heap_before = heap_bytes(), code_before = 0, code_after = 0;
+    bool counted = count_code(&code_before);
     make_all(made);
-    uint64_t heap_after = heap_bytes(), code_after = code_bytes();
+    uint64_t heap_after = heap_bytes();
+    made->good = count_code(&code_after) && counted && made->good;
     made->heap_bytes = heap_after > heap_before ? heap_after - heap_before : 0;
     made->code_bytes = code_after > code_before ? code_after - code_before : 0;
     for (uint32_t i = 0; i < PRIMITIVES; i++)

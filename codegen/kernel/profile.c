@@ -7,11 +7,14 @@
  *     VECTOR        half of FP32: a data sheet counts a fused multiply-add as two
  *     SPECIAL       16 results per clock and multiprocessor (CUDA C++ Programming Guide, table
  *                   "Throughput of Native Arithmetic Instructions"): FP32 / 8 where it has 64
- * lanes, FP32 / 16 where it has 128 SCALAR        VECTOR / 8: an access of 4 bytes moves a sector
- * of 32 WINDOW        FP32 / 4: two loads for a multiply-add The overhead is that of a kernel
- * within a CUDA graph, about 1.5 microseconds.
- * What a process takes was counted with glibc 2.36, libgomp 12 and oneDNN 2.6 on Linux (x86-64),
- * the most of 20 networks, and rounded up. */
+ *                   lanes, FP32 / 16 where it has 128
+ *     SCALAR        VECTOR / 8: an access of 4 bytes moves a sector of 32
+ *     WINDOW        FP32 / 4: two loads for a multiply-add
+ *
+ * The overhead is that of a kernel within a CUDA graph, about 1.5 microseconds.
+ *
+ * What a process takes was counted on one machine, with glibc 2.36, libgomp 12 and oneDNN 2.6 on
+ * Linux (x86-64), and set by hand above what some 30 networks took there. */
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
 

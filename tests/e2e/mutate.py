@@ -240,8 +240,6 @@ def spaces(plan, pick):
 def order(plan, pick):
     """Two steps exchange their positions; most often the ranges keep theirs."""
     steps = plan["steps"]
-    if len(steps["step"]) < 2:
-        return None
     a, b = pick.sample(range(len(steps["step"])), 2)
     for key in columns(steps):
         steps[key][a], steps[key][b] = steps[key][b], steps[key][a]
@@ -262,31 +260,30 @@ def alternatives(plan, pick):
     return f"alternative {steps['alternative'][at]} at {at}"
 
 
+def pick_row(plan, pick):
+    name = pick.choice(["steps", "ranges"])
+    return name, plan[name], pick.randrange(len(plan[name]["step" if name == "steps" else "value"]))
+
+
 def leave_out(plan, pick):
-    table = plan[pick.choice(["steps", "ranges"])]
-    first = columns(table)[0]
-    at = pick.randrange(len(table[first]))
+    name, table, at = pick_row(plan, pick)
     for key in columns(table):
         del table[key][at]
-    return f"row {at} of a table with {first} left out"
+    return f"row {at} of the {name} left out"
 
 
 def repeat(plan, pick):
-    table = plan[pick.choice(["steps", "ranges"])]
-    first = columns(table)[0]
-    at = pick.randrange(len(table[first]))
+    name, table, at = pick_row(plan, pick)
     for key in columns(table):
         table[key].append(table[key][at])
-    if "copy" in table and pick.random() < 0.5:
+    if pick.random() < 0.5:
         table["copy"][-1] += 1
-    return f"row {at} of a table with {first} said twice"
+    return f"row {at} of the {name} said twice"
 
 
 def exchange(plan, pick):
     """Two ranges exchange one thing."""
     ranges = plan["ranges"]
-    if len(ranges["value"]) < 2:
-        return None
     a, b = pick.sample(range(len(ranges["value"])), 2)
     key = pick.choice(["offset_bytes", "value", "copy", "begin", "end", "alias", "space"])
     ranges[key][a], ranges[key][b] = ranges[key][b], ranges[key][a]
