@@ -378,6 +378,23 @@ static enum ul_result fill_arena(struct ul_context *context, int64_t offset_byte
     return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
 }
 
+static enum ul_result exchange_bits(struct ul_context *context, int64_t offset_bytes,
+                                    unsigned char pattern, uint64_t size_bytes,
+                                    struct ul_failure *failure)
+{
+    int before = 0;
+    memset(failure, 0, sizeof *failure);
+    cudaError_t error = ul_cuda_enter(context, &before);
+    if (error == cudaSuccess) {
+        struct ul_cuda_run run = ul_cuda_begin_run(context, context->stream);
+        ul_cuda_exchange_bits(&run, offset_bytes, pattern, size_bytes);
+        error = run.error;
+    }
+    error = ul_cuda_first(error, cudaStreamSynchronize(context->stream));
+    ul_cuda_leave(context->device, before);
+    return error == cudaSuccess ? UL_OK : ul_cuda_fail(context, failure, error);
+}
+
 static void *new_buffer(struct ul_context *context, uint64_t size_bytes)
 {
     int before = 0;
@@ -480,22 +497,11 @@ static void describe(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTE
 }
 
 extern "C" const struct ul_device_functions ul_cuda_functions = {
-    "CUDA",
-    open_context,
-    ul_cuda_load_context,
-    close_context,
-    ul_cuda_run_context,
-    ul_cuda_run_steps,
-    read_arena,
-    fill_arena,
-    new_buffer,
-    free_buffer,
-    copy_now,
-    new_host,
-    free_host,
-    get_memory,
-    get_times,
-    implementation,
-    note,
+    "CUDA",        open_context,        ul_cuda_load_context,
+    close_context, ul_cuda_run_context, ul_cuda_run_steps,
+    read_arena,    fill_arena,          exchange_bits,
+    new_buffer,    free_buffer,         copy_now,
+    new_host,      free_host,           get_memory,
+    get_times,     implementation,      note,
     describe,
 };

@@ -100,5 +100,8 @@ enum ul_result ul_cuda_run_steps(struct ul_context *context, const void *const *
 cudaError_t ul_cuda_probe(void);
 /* element_count elements, each the low element_bytes of value. */
 void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *splat);
+/* Those bits of size_bytes of the arena that are 1 in `pattern`. */
+void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsigned char pattern,
+                           uint64_t size_bytes);
 
 #endif

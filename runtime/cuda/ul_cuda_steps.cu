@@ -69,6 +69,15 @@ static __global__ void fill_words(uint64_t *to, uint64_t pattern, int64_t count,
         to[i] = pattern;
 }
 
+static __global__ void exchange_bytes(unsigned char *bytes, unsigned char pattern, int64_t count,
+                                      struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        bytes[i] = (unsigned char)(bytes[i] ^ pattern);
+}
+
 static int64_t blocks_for(int64_t item_count)
 {
     int64_t blocks = (item_count + COPY_THREADS - 1) / COPY_THREADS;
@@ -124,6 +133,16 @@ void ul_cuda_fill_splat(const struct ul_cuda_step *at, const struct ul_splat *sp
                   words);
     if (rest != 0)
         UL_LAUNCH(fill_bytes, blocks_for(rest), COPY_THREADS, at, to + words * 8, pattern, rest);
+}
+
+void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsigned char pattern,
+                           uint64_t size_bytes)
+{
+    struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
+    int64_t count = (int64_t)size_bytes;
+    if (count != 0)
+        UL_LAUNCH(exchange_bytes, blocks_for(count), COPY_THREADS, &at, run->arena + offset_bytes,
+                  pattern, count);
 }
 
 cudaError_t ul_cuda_probe(void)

@@ -15,10 +15,11 @@
  * Live values of others: while a step runs, every live value that is none of its operands is
  * disguised, by another pattern in each of the two runs (its bits are exchanged, so the same again
  * gives it back), in the arena and in the shadow. A step that reads one gives other results in the
- * two runs; one that writes there is found as any write. On a device values stay as they are.
+ * two runs; one that writes there is found as any write.
  *
  * On a device the arena is looked at through a mirror: what is compared, or copied to the shadow,
- * is fetched first. Its runs are launched step by step.
+ * is fetched first; what is filled or disguised is so on the device. Its runs are launched step by
+ * step.
  *
  *     step     0   1   2   3   4
  *     x        [=======)                copied to the shadow after step 0, compared and filled
@@ -236,7 +237,11 @@ static void set_disguise(struct guard *guard, uint32_t index, bool disguise)
     if (guard->is_disguised[index] == disguise)
         return;
     guard->is_disguised[index] = disguise;
-    exchange_bits(guard->s->arena + range->offset_bytes, range->size_bytes, guard->fill);
+    if (guard->mirror == NULL)
+        exchange_bits(guard->s->arena + range->offset_bytes, range->size_bytes, guard->fill);
+    else if (guard->status == UL_EXIT_OK)
+        guard->status = ul_session_device_exchange(guard->s, (int64_t)range->offset_bytes,
+                                                   guard->fill, range->size_bytes);
     exchange_bits(guard->shadow + guard->s->margin_bytes + range->offset_bytes, range->size_bytes,
                   guard->fill);
 }
@@ -262,12 +267,12 @@ static bool changes_hands(const struct ul_model *model, uint32_t step, uint32_t 
 }
 
 /* Before a step: what it may read shows itself, all else that lives does not. With step_count for
-   the step, and on a device, everything shows itself. */
+   the step, everything shows itself. */
 static void disguise_for(struct guard *guard, uint32_t step)
 {
     const struct ul_model *model = guard->model;
     bool ends = step >= model->step_count;
-    for (uint32_t i = 0; i < model->range_count && guard->mirror == NULL; i++)
+    for (uint32_t i = 0; i < model->range_count; i++)
         set_disguise(guard, i,
                      !ends && !guard->is_bare[i] && is_live(&model->ranges[i], step) &&
                          !is_operand(model, step, i) && !changes_hands(model, step, i));

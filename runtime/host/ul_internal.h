@@ -288,6 +288,9 @@ int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, voi
                            uint64_t size_bytes);
 int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes);
+/* Exchanges the bits that are 1 in `pattern`. */
+int ul_session_device_exchange(const struct ul_session *s, int64_t offset_bytes,
+                               unsigned char pattern, uint64_t size_bytes);
 
 /* ---- ul_session.c ---- */
 /* Gets the arena, loads the weights, makes it ready. margin_bytes of room on both sides. */

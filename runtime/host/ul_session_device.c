@@ -225,3 +225,12 @@ int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, uns
         return UL_EXIT_OK;
     return ul_report_failure(s, NULL, &failure);
 }
+
+int ul_session_device_exchange(const struct ul_session *s, int64_t offset_bytes,
+                               unsigned char pattern, uint64_t size_bytes)
+{
+    struct ul_failure failure;
+    if (functions_of(s)->exchange(s->context, offset_bytes, pattern, size_bytes, &failure) == UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}

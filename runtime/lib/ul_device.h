@@ -128,6 +128,10 @@ struct ul_device_functions {
                            uint64_t size_bytes, struct ul_failure *failure);
     enum ul_result (*fill)(struct ul_context *context, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes, struct ul_failure *failure);
+    /* Exchanges the bits of each byte that are 1 in `pattern`. */
+    enum ul_result (*exchange)(struct ul_context *context, int64_t offset_bytes,
+                               unsigned char pattern, uint64_t size_bytes,
+                               struct ul_failure *failure);
     /* Device memory outside of the arena, in place of a caller's buffer; NULL when there is none.
        `copy` takes addresses of the host and of the device. */
     void *(*new_buffer)(struct ul_context *context, uint64_t size_bytes);

@@ -21,6 +21,10 @@ static __global__ void k1(const float *h, const int64_t *pick, float *y, struct 
     if (ul_item_first() == 0)
         y[0] += h[4]; /* a place where nothing lives */
 #endif
+#ifdef DEVICE_BUG_LIVE
+    if (ul_item_first() == 0)
+        y[0] += h[(AT_W - AT_H) / 4]; /* a live value of somebody else */
+#endif
 }
 
 static __global__ void k2(float *h, struct ul_where run)

@@ -65,14 +65,32 @@ static const struct ul_splat splats[] = {
     {AT_DOUBLES, 3, UINT64_C(0x0102030405060708), 8},
 };
 
+/* Numbers in `ranges`; of what is a caller's there is none, and a weight stands there. */
+enum { R_W, R_B, R_BYTES, R_WORDS, R_DOUBLES, R_BIG, R_PICK, R_FLAG, R_H, R_COUNTER, R_CHECK };
+#ifdef DEVICE_CALLER
+enum { R_X = R_B, R_Y = R_B, R_ROWS = R_B };
+#else
+enum { R_Y = R_CHECK + 2, R_X, R_ROWS };
+#endif
+static const uint32_t operands[] = {
+    R_X,       R_W,       R_B,     R_H, /* 0: fc */
+    R_H,       R_PICK,    R_Y,          /* 4: select */
+    R_FLAG,                             /* 7: if */
+    R_H,                                /* 8: negate */
+    R_COUNTER,                          /* 9: counter */
+    R_H,       R_COUNTER, R_ROWS,       /* 10: row */
+    R_BIG,     R_COUNTER, R_CHECK,      /* 13: check */
+    R_FLAG,                             /* 16: read between steps */
+};
+
 static const struct ul_step steps[] = {
-    {"fc", "k0", "fc", "Mul+Add", 0, 1, 8, 64, 0.0, 0, 0, 0},
-    {"select", "k1", "select", "Gather", 1, 1, 0, 32, 0.0, 0, 0, 0},
-    {"if", "enter", "if", "If", 2, 0, 0, 0, 0.0, 0, 0, 0},
-    {"negate", "k2", "if/neg", "Neg", 2, 1, 4, 32, 0.0, 0, 0, 0},
-    {"counter", "counter", "loop", "Loop", 3, 1, 0, 8, 0.0, 0, 0, 0},
-    {"row", "k3", "loop/add", "Add", 4, ROWS_VIEWS, 4, 32, 0.0, 0, 0, 0},
-    {"check", "k4", "sum", "ReduceSum", 5, 1, BIG_COUNT, BIG_BYTES, 0.0, 0, 0, 0},
+    {"fc", "k0", "fc", "Mul+Add", 0, 1, 8, 64, 0.0, 0, 0, 4},
+    {"select", "k1", "select", "Gather", 1, 1, 0, 32, 0.0, 0, 4, 3},
+    {"if", "enter", "if", "If", 2, 0, 0, 0, 0.0, 0, 7, 1},
+    {"negate", "k2", "if/neg", "Neg", 2, 1, 4, 32, 0.0, 0, 8, 1},
+    {"counter", "counter", "loop", "Loop", 3, 1, 0, 8, 0.0, 0, 9, 1},
+    {"row", "k3", "loop/add", "Add", 4, ROWS_VIEWS, 4, 32, 0.0, 0, 10, 3},
+    {"check", "k4", "sum", "ReduceSum", 5, 1, BIG_COUNT, BIG_BYTES, 0.0, 0, 13, 3},
 };
 
 static const int64_t shapes[] = {4, 1, 2, 1, 3, 4, 4, 1};
@@ -143,10 +161,13 @@ const struct ul_model model_model = {
     .range_count = RANGE_COUNT,
     .view_count = 6,
     .shape_count = 8,
+    .operand_count = 17,
+    .bare_begin = 16,
     .steps = steps,
     .ranges = ranges,
     .views = views,
     .shapes = shapes,
+    .operands = operands,
     .row_bytes = {WEIGHT_BYTES, 0, 0, 0, 24, 33, 0, OUT_BYTES, 0,
                   ARENA_BYTES - WEIGHT_BYTES - 24 - 33 - OUT_BYTES},
     .peak_step = 4,

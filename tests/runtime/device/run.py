@@ -55,7 +55,7 @@ def build():
     weights = compile_one(os.path.join(HERE, "make_weights.c"), "make_weights.o")
     nvcc("-o", "make_weights", weights)
     subprocess.run(["./make_weights", "weights.bin"], cwd=WORK, check=True)
-    for name in ["", "CALLER", "LONG", "BUG_READ", "BUG_WRITE", "BUG_BEYOND"]:
+    for name in ["", "CALLER", "LONG", "BUG_READ", "BUG_LIVE", "BUG_WRITE", "BUG_BEYOND"]:
         flags = [f"-DDEVICE_{name}"] if name else []
         model = compile_one(os.path.join(HERE, "model.c"), f"model{name}.o", *flags)
         kernels = compile_one(os.path.join(HERE, "kernels.cu"), f"kernels{name}.o", *flags)
@@ -151,8 +151,9 @@ class Modes(unittest.TestCase):
         for name in ["device", "deviceCALLER", "deviceLONG"]:
             text = run(name, "--guard", "--random", "1").stdout
             self.assertIn("guard: ran 11 steps over each of two fill patterns; none", text)
-        error = run("deviceBUG_READ", "--guard", code=6).stderr
-        self.assertIn("step 1 select (select) read outside of its values", error)
+        for name in ["deviceBUG_READ", "deviceBUG_LIVE"]:
+            error = run(name, "--guard", code=6).stderr
+            self.assertIn("step 1 select (select) read outside of its values", error)
         error = run("deviceBUG_WRITE", "--guard", code=6).stderr
         self.assertIn("step 5 row (loop/add) wrote outside of its values: byte 352", error)
         error = run("deviceBUG_BEYOND", "--guard", code=6).stderr
