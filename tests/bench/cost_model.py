@@ -2,6 +2,7 @@
 """What the cost model is worth: predicted against measured time of every step of networks.
 
     cost_model.py --ullage build/release/cli/ullage [--profile NAME|FILE] [--models DIR] [FILTER...]
+                  [-- COMPILE OPTIONS]
 
 Compiles each network, runs it with --bench --profile, and takes the least time of each step, since
 whatever else the machine does only adds. "rank" is Spearman's correlation of the steps' predicted
@@ -51,6 +52,7 @@ def measure(args, path, folder):
     compile_it = [args.ullage, "compile", path, "-o", program]
     if args.profile:
         compile_it += ["--profile", args.profile]
+    compile_it += args.options
     run = [program, "--bench", "--profile", "--duration", str(args.seconds), "--json", result]
     for command in (compile_it, run):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -87,14 +89,13 @@ def worst(steps, count):
         print(f"    {measured * 1e6:10.2f} us, predicted {predicted * 1e6:10.2f}  {op}  {node}")
 
 
-def find_models(args, folder):
-    directory = args.models
+def find_models(directory, filters, folder):
+    """Files of a folder whose names have one of `filters`; of None: small networks, made in `folder`."""
     if directory is None:
         directory = folder
         maker = os.path.join(HERE, "..", "..", "models", "make.py")
         subprocess.run([sys.executable, maker, "--small", folder], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
     paths = sorted(glob.glob(os.path.join(directory, "*.onnx")))
-    filters = args.filters
     return [p for p in paths if not filters or any(f in os.path.basename(p) for f in filters)]
 
 
@@ -106,12 +107,14 @@ def main():
     parser.add_argument("--models", help="a folder of .onnx files")
     parser.add_argument("--seconds", type=float, default=1.0, help="of measuring each network")
     parser.add_argument("--steps", type=int, default=0, help="how many steps to print")
-    args = parser.parse_args()
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:at])
+    args.options = sys.argv[at + 1 :]
     everything = []
     print(f"{'network':24} {'steps':>5} {'measured':>10} {'predicted':>10} {'ratio':>6} {'rank':>6}"
           f" {'within':>7} {'typical':>8}   (ms)")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for path in find_models(args, folder):
+        for path in find_models(args.models, args.filters, folder):
             steps = measure(args, path, folder)
             if steps is None:
                 continue

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Whether plans of a budget take the time that they promise: predicted against measured, by network.
+
+    budget_time.py --ullage build/release/cli/ullage [--target cpu,c] [--threads 1] [--by steps]
+                   [--rungs 4] [--small | --quick | --models DIR] [--profile FILE] [--json FILE] [NETWORK...]
+
+Measures a profile of this machine once, and with it makes the sweep of each network of models/ at
+full size (or small, or of a folder): all its plans from the one without a budget to the smallest.
+Of these the first, the last and as many evenly between as --rungs says are compiled with their
+bytes as the budget of the buffer (--budget-of process: of the process) and run with --bench.
+
+predicted  milliseconds of the plan
+measured   the least of all runs of --starts processes, since whatever else the machine does only
+           adds; with --by steps the sum of the least times of each step, which also others that
+           leave no run alone do not disturb
+ratio      predicted / measured, marked "!" where not within 20 %
+
+The last lines say how many plans are within, and the geometric mean of the ratios. Wanted: 90 % of
+the plans; exit 6 where fewer are, or where a network did not compile or run.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import cost_model
+
+NEAR, WANTED = 0.20, 0.90  # within 20 %; so many of the plans
+QUICK = ["resnet50", "mobilenet_v2", "densenet121", "unet", "swin_t", "gpt2"]
+COMPILE_SECONDS, RUN_SECONDS = 1200, 300  # then a process is given up
+
+
+class Failure(Exception):
+    """A network that cannot be measured; the text is one line."""
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def checked(command, seconds=COMPILE_SECONDS):
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=seconds, check=False)  # fmt: skip
+    except subprocess.TimeoutExpired as late:
+        raise Failure(f"{' '.join(command[:2])}: not done after {seconds} s") from late
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise Failure(f"{' '.join(command[:2])}: exit {done.returncode}: {lines[-1]}")
+
+
+def written(command, path, seconds=COMPILE_SECONDS):
+    """The JSON that a command writes to `path`."""
+    checked([*command, "--json", path], seconds)
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def choose_rungs(plans, count):
+    """The first, the last, and others evenly between."""
+    count = min(count, len(plans))
+    at = {round(i * (len(plans) - 1) / max(count - 1, 1)) for i in range(count)}
+    return [plans[i] for i in sorted(at)]
+
+
+def measured_seconds(args, program, folder):
+    """The least time of a run in one process."""
+    bench = [program, "--bench", "--warmup", "0.1", "--duration", str(args.seconds)]
+    if args.by == "steps":
+        bench.append("--profile")
+    result = written(bench, os.path.join(folder, "bench.json"), RUN_SECONDS)
+    if args.by == "steps":
+        return sum(step["least_seconds"] for step in result["steps"])
+    return result["latency_seconds"]["min"]
+
+
+def measure_rung(args, model, options, budget, folder):
+    """(predicted, measured) milliseconds of the plan for a budget."""
+    program = os.path.join(folder, "program")
+    plan = written([args.ullage, "compile", model, "-o", program, "--budget", str(budget),
+                    "--budget-of", args.budget_of, *options],
+                   os.path.join(folder, "plan.json"))  # fmt: skip
+    times = [measured_seconds(args, program, folder) for _ in range(args.starts)]
+    return plan["cost"] * 1e-6, min(times) * 1e3
+
+
+def measure(args, name, model, target, folder):
+    """Rows of a network; each is printed as it is known."""
+    rows = []
+    options = ["--target", target, "--profile", args.profile]
+    if target == "cpu":  # the other has no use for it
+        options += ["--threads", str(args.threads)]
+    try:
+        progress(f"{name}, {target}: sweep")
+        sweep = written([args.ullage, "plan", model, "--sweep", *options],
+                        os.path.join(folder, "sweep.json"))["plans"]  # fmt: skip
+        size = "reserved_bytes" if args.budget_of == "arena" else "process_bytes"
+        for plan in choose_rungs(sweep, args.rungs):
+            progress(f"{name}, {target}: {plan[size]} bytes")
+            predicted, measured = measure_rung(args, model, options, plan[size], folder)
+            rows.append({"network": name, "target": target, "bytes": plan[size],
+                         "share": plan[size] / sweep[0][size], "predicted_ms": predicted,
+                         "measured_ms": measured, "ratio": predicted / measured})  # fmt: skip
+            print_row(rows[-1])
+    except Failure as error:
+        rows.append({"network": name, "target": target, "error": str(error)})
+        progress("")
+        print(f"{name:18} {target:4} FAILED! {error}", flush=True)
+    return rows
+
+
+def is_near(row):
+    return "error" not in row and 1 - NEAR <= row["ratio"] <= 1 + NEAR
+
+
+def print_row(row):
+    progress("")
+    print(f"{row['network']:18} {row['target']:4} {row['bytes']:12} {100 * row['share']:7.1f} %"
+          f" {row['predicted_ms']:11.3f} {row['measured_ms']:11.3f} {row['ratio']:6.2f}"
+          f"{'' if is_near(row) else ' !'}", flush=True)  # fmt: skip
+
+
+def print_summary(rows, what):
+    ratios = [row["ratio"] for row in rows if "error" not in row]
+    near = sum(map(is_near, rows))
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+    print(f"{what}: {near} of {len(rows)} plans within {100 * NEAR:.0f} %, {100 * near / len(rows):.1f} %;"
+          f" geometric mean of predicted / measured {mean:.3f}")  # fmt: skip
+    return near >= WANTED * len(rows)
+
+
+def find_networks(args, folder):
+    """(name, path) of all that is asked for; full-size models are made where they are missing."""
+    names = QUICK if args.quick else args.networks
+    if args.models or args.small:
+        for path in cost_model.find_models(args.models, names, folder):
+            yield os.path.basename(path).removesuffix(".onnx"), path
+        return
+    sys.path.insert(0, os.path.join(cost_model.HERE, "..", "ref"))
+    import compare_ort  # the environment of scripts/setup_python.sh
+
+    for name in names or compare_ort.make.NETWORKS:
+        progress(f"{name}: making the model")
+        request = argparse.Namespace(model=name, small=False, batch=1, seq=None)
+        yield name, compare_ort.model_path(request)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("networks", nargs="*", help="names in models/make.py; parts of them with --small, --models")
+    parser.add_argument("--ullage", required=True)
+    parser.add_argument("--target", default="cpu,c", help="with commas between")
+    parser.add_argument("--threads", type=int, default=1, help="of programs of target cpu")
+    parser.add_argument("--budget-of", choices=("arena", "process"), default="arena")
+    parser.add_argument("--by", choices=("runs", "steps"), default="runs", help="what is measured")
+    parser.add_argument("--rungs", type=int, default=4, help="plans of a network, at most")
+    parser.add_argument("--starts", type=int, default=3, help="processes of each program")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of measuring in each")
+    parser.add_argument("--small", action="store_true", help="networks scaled down")
+    parser.add_argument("--quick", action="store_true", help=", ".join(QUICK))
+    parser.add_argument("--models", help="a folder of .onnx files")
+    parser.add_argument("--profile", help="of ullage profile; else one is measured first")
+    parser.add_argument("--json", help="write all rows here")
+    args = parser.parse_args()
+    if min(args.rungs, args.starts, args.threads) < 1:
+        parser.error("rungs, starts and threads are at least 1")
+    return args
+
+
+def main():
+    args = parse()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="ullage-bench-") as folder:
+        if args.profile is None:
+            progress("measuring the profile")
+            args.profile = os.path.join(folder, "profile.json")
+            checked([args.ullage, "profile", "-o", args.profile])
+        progress("")
+        print(f"{'network':18} {'on':4} {'bytes':>12} {'of first':>9} {'predicted':>11} {'measured':>11}"
+              f" {'ratio':>6}   (ms)", flush=True)  # fmt: skip
+        for name, model in find_networks(args, folder):
+            for target in args.target.split(","):
+                rows += measure(args, name, model, target, folder)
+    progress("")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump(rows, f, indent=1)
+    for target in sorted({row["target"] for row in rows}):
+        print_summary([row for row in rows if row["target"] == target], target)
+    reached = rows != [] and print_summary(rows, "all")
+    return 0 if reached and all("error" not in row for row in rows) else 6
+
+
+if __name__ == "__main__":
+    sys.exit(main())
