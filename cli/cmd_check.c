@@ -2,10 +2,9 @@
  * from the options that a plan.json names; a problem in text needs no model. */
 #include "cli/cli.h"
 
-static enum ul_status read_plan(struct ul_cli_job *job, const struct ul_problem *problem)
+static enum ul_status read_plan(struct ul_compile *compile, const struct ul_problem *problem,
+                                const char *path)
 {
-    struct ul_compile *compile = &job->compile;
-    const char *path = job->files.items[1];
     struct ul_file file;
     UL_TRY(ul_file_map(&file, &compile->keep, path, &compile->diag));
     const char *text = (const char *)file.data;
@@ -22,35 +21,72 @@ static enum ul_status read_plan(struct ul_cli_job *job, const struct ul_problem 
     return status;
 }
 
-static enum ul_status check_model(struct ul_cli_job *job)
+static enum ul_status check_model(struct ul_compile *compile, const char *model, const char *path)
 {
-    struct ul_compile *compile = &job->compile;
-    compile->options.plan = job->files.items[1];
-    UL_TRY(ul_compile_build(compile, job->files.items[0]));
+    compile->options.plan = path;
+    UL_TRY(ul_compile_build(compile, model));
     UL_TRY(ul_compile_plan(compile));
     return ul_compile_is_other_model(compile) ? ul_compile_report_other_model(compile) : UL_OK;
+}
+
+/* Of the model, or of the problem in text where there is one; `prefix` begins the line of success.
+ */
+static enum ul_status check_plan(struct ul_compile *compile, const char *model,
+                                 const struct ul_problem *problem, const char *path,
+                                 const char *prefix)
+{
+    UL_TRY(problem != NULL ? read_plan(compile, problem, path) : check_model(compile, model, path));
+    const struct ul_plan *plan = &compile->plan;
+    printf("%sok: %u step%s, %u live range%s, %llu bytes\n", prefix, plan->position_count,
+           ul_plural(plan->position_count), plan->range_count, ul_plural(plan->range_count),
+           (unsigned long long)plan->reserved_bytes[0]);
+    return UL_OK;
+}
+
+/* Each of several plans has a compile of its own, so that nothing is left of the one before. */
+static enum ul_status check_several(struct ul_cli_job *job, const struct ul_problem *problem)
+{
+    struct ul_compile *common = &job->compile;
+    uint32_t plan_count = job->files.count - 1, refused = 0;
+    enum ul_status highest = UL_OK;
+    for (uint32_t i = 1; i <= plan_count; i++) {
+        struct ul_compile compile;
+        const char *path = job->files.items[i];
+        ul_compile_init(&compile);
+        ul_options_copy(&compile.options.base, &common->options.base, sizeof compile.options);
+        enum ul_status status = check_plan(&compile, job->files.items[0], problem, path,
+                                           ul_arena_printf(&compile.keep, "%s: ", path));
+        if (status != UL_OK)
+            fprintf(stderr, "ullage: error: %s\n", compile.diag.text);
+        refused += status != UL_OK;
+        highest = status > highest ? status : highest;
+        ul_compile_done(&compile);
+    }
+    return refused == 0 ? UL_OK
+                        : ul_diag_set(&common->diag, highest, "%u of %u plans %s not accepted",
+                                      refused, plan_count, refused == 1 ? "was" : "were");
 }
 
 static enum ul_status check(struct ul_cli_job *job)
 {
     struct ul_compile *compile = &job->compile;
+    const char *const *files = job->files.items;
     struct ul_problem *problem;
-    if (job->files.count != 2)
+    if (job->files.count < 2)
         return ul_diag_set(&compile->diag, UL_USAGE,
                            "give a model and a plan: ullage check MODEL.onnx PLAN.json");
-    UL_TRY(ul_cli_read_problem(job, job->files.items[0], &problem));
-    UL_TRY(problem != NULL ? read_plan(job, problem) : check_model(job));
-    printf("ok: %u step%s, %u live range%s, %llu bytes\n", compile->plan.position_count,
-           ul_plural(compile->plan.position_count), compile->plan.range_count,
-           ul_plural(compile->plan.range_count),
-           (unsigned long long)compile->plan.reserved_bytes[0]);
-    return UL_OK;
+    UL_TRY(ul_cli_read_problem(job, files[0], &problem));
+    if (job->files.count > 2)
+        return check_several(job, problem);
+    return check_plan(compile, files[0], problem, files[1], "");
 }
 
 const struct ul_cli_command ul_command_check = {
     .name = "check",
-    .arguments = "MODEL.onnx|PROBLEM PLAN [--const INPUT=FILE]",
-    .summary = "Checks a plan independently of the planner that made it.",
+    .arguments = "MODEL.onnx|PROBLEM PLAN... [--const INPUT=FILE]",
+    .summary = "Checks plans independently of the planner that made them.",
+    .details = "Of several plans each is judged by itself, in a line of its own, and the exit "
+               "code is the highest of theirs.",
     .group = "models",
     .bit = UL_IN_CHECK,
     .run = check};

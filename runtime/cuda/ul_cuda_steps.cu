@@ -78,6 +78,15 @@ static __global__ void exchange_bytes(unsigned char *bytes, unsigned char patter
         bytes[i] = (unsigned char)(bytes[i] ^ pattern);
 }
 
+static __global__ void exchange_words(uint64_t *words, uint64_t pattern, int64_t count,
+                                      struct ul_where run)
+{
+    UL_ENTER(run);
+    int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        words[i] ^= pattern;
+}
+
 static int64_t blocks_for(int64_t item_count)
 {
     int64_t blocks = (item_count + COPY_THREADS - 1) / COPY_THREADS;
@@ -139,10 +148,15 @@ void ul_cuda_exchange_bits(struct ul_cuda_run *run, int64_t offset_bytes, unsign
                            uint64_t size_bytes)
 {
     struct ul_cuda_step at = {run, {&run->state->fault, NULL, 0, 0}};
-    int64_t count = (int64_t)size_bytes;
-    if (count != 0)
-        UL_LAUNCH(exchange_bytes, blocks_for(count), COPY_THREADS, &at, run->arena + offset_bytes,
-                  pattern, count);
+    unsigned char *bytes = run->arena + offset_bytes;
+    int64_t words = ((uintptr_t)bytes & 7) == 0 ? (int64_t)(size_bytes / 8) : 0;
+    int64_t rest = (int64_t)size_bytes - words * 8;
+    if (words != 0)
+        UL_LAUNCH(exchange_words, blocks_for(words), COPY_THREADS, &at, (uint64_t *)(void *)bytes,
+                  pattern * (UINT64_MAX / 0xff), words);
+    if (rest != 0)
+        UL_LAUNCH(exchange_bytes, blocks_for(rest), COPY_THREADS, &at, bytes + words * 8, pattern,
+                  rest);
 }
 
 cudaError_t ul_cuda_probe(void)

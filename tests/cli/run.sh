@@ -291,11 +291,20 @@ expect 0 'needs' "$ullage" plan "$digits" --shape x=1,1,8,8 --plan plan.json
 expect 0 '^ok: ' "$ullage" check "$digits" plan.json
 sed 's/"offset_bytes": \[[0-9]*/"offset_bytes": [64/' plan.json >moved.json
 cmp -s plan.json moved.json || expect 6 'moved.json' "$ullage" check "$digits" moved.json
+# many plans at once, each judged by itself
+echo '{' >broken.json
+expect 0 '^plan.json: ok: ' "$ullage" check "$digits" plan.json plan.json
+expect 6 '^ullage: error: 2 of 4 plans were not accepted' \
+    "$ullage" check "$digits" broken.json plan.json moved.json plan.json
+[ "$(grep -c '^plan.json: ok: ' out.txt)" = 2 ] || fail "check of many: $(cat out.txt)"
+grep -q '^ullage: error: broken.json: ' out.txt || fail "check of many: $(cat out.txt)"
+expect 2 '1 of 2 plans was not accepted' "$ullage" check "$digits" broken.json plan.json
 # a problem in text is planned and checked without its model
 "$ullage" plan "$digits" --dim N=1 --print-problem digits.problem --json on.json >/dev/null
 expect 0 '^reserved ' "$ullage" solve digits.problem -o digits.plan
 expect 0 '^ok: ' "$ullage" check digits.problem digits.plan
 expect 0 '^ok: ' "$ullage" check digits.problem on.json
+expect 0 '^digits.plan: ok: ' "$ullage" check digits.problem on.json digits.plan
 got=$("$ullage" solve digits.problem --json - | grep -E '"(reserved_bytes|cost)"')
 [ "$got" = "$(grep -E '^  "(reserved_bytes|cost)"' on.json)" ] || fail "solve differs from plan: $got"
 sed 's/^reserved ./reserved 9/' digits.plan >odd.plan
@@ -334,7 +343,6 @@ if [ -d "$data" ]; then
     take_over_twice test_batchnorm_example_training_mode \
         '/"alias"/s/3, 4,/3, 3,/; /"offset_bytes"/s/640, 704, 768]/640, 640, 768]/'
 fi
-echo '{' >broken.json
 expect 2 'broken.json' "$ullage" check "$digits" broken.json
 expect 0 'reserves' "$ullage" compile "$digits" --dim N=1 --plan plan.json --emit emitted
 

@@ -6,8 +6,8 @@
 Plans of ONNX's own operator tests and of small models made here, with and without a budget, are
 changed one to three times each: two ranges made one in place, first and last positions moved, the
 positions of steps exchanged, other alternatives, other spaces, offsets and sizes moved, ranges and
-steps left out or said twice, dead and empty outputs given a place. `check` answers each with exit 6
-or 2, or takes it. What it takes is written with --emit; different programs are compiled once each
+steps left out or said twice, dead and empty outputs given a place. `check` refuses each with exit 6
+or 2, or takes it; it is asked for many at once. What it takes is written with --emit; different programs are compiled once each
 and run on the inputs that the plan's own program was run on: the outputs are the same, bit for bit,
 or within rounding where another implementation was chosen. Every mutation depends on --seed, the
 plan's number and its own number alone; --at repeats one and prints it.
@@ -16,7 +16,7 @@ Exit: 0 ok, 1 a plan was taken that computes something else, 77 a package is mis
 
 import argparse
 import concurrent.futures
-import copy
+import glob
 import hashlib
 import json
 import os
@@ -34,7 +34,9 @@ except ImportError as error:
     print(f"mutate.py: skipped: {error}")
     sys.exit(77)
 
-NODES = "/usr/share/libonnx-testdata/data/node"
+BATCH = 250  # plans that one process checks
+NODES = [os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "node"),
+         "/usr/share/libonnx-testdata/data/node"]
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 
 # Those with several outputs, with outputs that overwrite inputs, with nested graphs, with scratch.
@@ -45,7 +47,7 @@ lstm_with_peepholes gru_defaults gru_seq_length simple_rnn_defaults rnn_seq_leng
 scan_sum top_k top_k_smallest unique_sorted_with_axis maxpool_with_argmax_2d_precomputed_pads
 convtranspose_dilations conv_with_strides_padding basic_conv_with_padding gemm_all_attributes matmul_4d
 dropout_default_mask_ratio softmax_large_number softmax_axis_1 logsoftmax_axis_1 reduce_log_sum_exp_default_axes_keepdims_random
-cumsum_2d_axis_1 scatter_elements_with_axis gather_nd_example_int32 resize_upsample_sizes_nearest
+cumsum_2d_axis_1 scatter_elements_with_axis gathernd_example_int32 resize_upsample_sizes_nearest
 nonmaxsuppression_identical_boxes einsum_batch_matmul attention_4d attention_4d_with_past_and_present
 rotary_embedding rms_normalization_2d_axis1 group_normalization_epsilon instancenorm_example
 concat_2d_axis_1 where_example mish_expanded gelu_tanh_1_expanded affine_grid_2d dynamicquantizelinear
@@ -109,6 +111,17 @@ def random_model(seed):
 MODELS.update((f"random{seed}", random_model(seed)) for seed in range(6))
 
 
+def known_inputs(path):
+    """--const for inputs that shapes or loops may depend on, from the model's test data."""
+    consts = []
+    for i, value in enumerate(onnx.load(path).graph.input):
+        data = os.path.join(os.path.dirname(path), "test_data_set_0", f"input_{i}.pb")
+        kinds = (onnx.TensorProto.INT64, onnx.TensorProto.BOOL)
+        if value.type.tensor_type.elem_type in kinds and os.path.exists(data):
+            consts += ["--const", f"{value.name}={data}"]
+    return consts
+
+
 def run(command, **more):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
 
@@ -121,11 +134,16 @@ class Subject:
         self.folder = tempfile.mkdtemp(dir=options.work)
         self.plan_path = os.path.join(self.folder, "plan.json")
         command = [options.ullage, "plan", path, "--target", options.target, "--json", self.plan_path]
-        done = run(command + (["--budget", budget] if budget else []))
-        self.works = done.returncode in (0, 4) and os.path.exists(self.plan_path)
+        command += ["--budget", budget] if budget else []
+        self.consts = []
+        if run(command).returncode == 3:
+            self.consts = known_inputs(path)
+            run(command + self.consts)
+        self.works = os.path.exists(self.plan_path)
         if self.works:
             with open(self.plan_path, encoding="utf-8") as file:
-                self.plan = json.load(file)
+                self.text = file.read()
+            self.plan = json.loads(self.text)
             self.works = len(self.plan["steps"]["step"]) > 0
         if self.works:
             self.outputs = self.compute(self.plan_path, "original")
@@ -135,7 +153,7 @@ class Subject:
         """The emitted program's folder and its hash, or None where --emit fails."""
         folder = os.path.join(self.folder, name + ".source")
         done = run([self.options.ullage, "compile", self.path, "--plan", plan_path, "--emit", folder,
-                    "--cflags", "-O1"])
+                    "--cflags", "-O1", *self.consts])
         if done.returncode != 0:
             print(f"{self.name}: checked, but not emitted: {done.stderr.strip()}")
             return None, None
@@ -149,7 +167,13 @@ class Subject:
     def run_source(self, folder, name):
         """The outputs of the program, as arrays by name; None where it fails."""
         results = os.path.join(self.folder, name + ".out")
+        for built in glob.glob(os.path.join(self.options.runtime, "ul_*.o")):
+            shutil.copy(built, folder)
         made = run(["make", "-s", "-C", folder, "program"])
+        if not os.path.isdir(self.options.runtime):  # the same in every program
+            os.mkdir(self.options.runtime)
+            for built in glob.glob(os.path.join(folder, "ul_*.o")):
+                shutil.copy(built, self.options.runtime)
         done = made if made.returncode != 0 else run(
             [os.path.join(folder, "program"), "--random", "7", "--output-dir", results])
         if done.returncode not in (0, 2):
@@ -306,7 +330,7 @@ def reserve(plan):
 
 def mutate(subject, number, mutation):
     pick = random.Random(f"{subject.options.seed}:{number}:{mutation}")
-    plan = copy.deepcopy(subject.plan)
+    plan = json.loads(subject.text)
     said = []
     for _ in range(pick.choice([1, 1, 2, 3])):
         try:
@@ -319,39 +343,61 @@ def mutate(subject, number, mutation):
 
 
 def differs(subject, plan):
-    keep = lambda p: json.dumps([p["steps"], p["ranges"], p["spaces"]])
-    return keep(plan) != keep(subject.plan)
+    return any(plan[key] != subject.plan[key] for key in ("steps", "ranges", "spaces"))
 
 
-def judge(subject, number, mutation):
-    """None where the plan is refused; else what it is: "same", "new", or what is wrong."""
-    plan, said = mutate(subject, number, mutation)
-    if not differs(subject, plan):
-        return None
-    name = f"m{mutation}"
-    path = os.path.join(subject.folder, name + ".json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(plan, file)
-    done = run([subject.options.ullage, "check", subject.path, path])
-    if done.returncode in (2, 6):
-        os.remove(path)
-        return None
-    where = f"{subject.name} --at {number}:{mutation}: {said}"
-    if done.returncode != 0:
-        return f"{where}: check ends with {done.returncode}: {done.stderr.strip()[:300]}"
-    folder, digest = subject.source(path, name)
+def check(subject, names):
+    """Of the plans of these names those that are taken, and what went wrong: {name: text}."""
+    done = run([subject.options.ullage, "check", *subject.consts, subject.path, *names], cwd=subject.folder)
+    if done.returncode in (0, 2, 6):
+        taken = {line.split(":")[0] for line in done.stdout.splitlines()}
+        return names if len(names) == 1 and taken else taken, {}
+    if len(names) == 1:
+        return [], {names[0]: f"check ends with {done.returncode}: {done.stderr.strip()[:300]}"}
+    taken, wrong = set(), {}
+    for name in names:
+        alone = check(subject, [name])
+        taken.update(alone[0])
+        wrong.update(alone[1])
+    return taken, wrong
+
+
+def judge_taken(subject, name, plan):
+    """What a plan is that was taken: "same" or "new" as a program, or what is wrong."""
+    folder, digest = subject.source(os.path.join(subject.folder, name), name)
     if folder is None:
-        return f"{where}: accepted, but not compiled"
+        return "accepted, but not compiled"
     if digest in subject.known:
         shutil.rmtree(folder)
-        os.remove(path)
         return "same"
     subject.known[digest] = True
     exactly = plan["steps"]["alternative"] == subject.plan["steps"]["alternative"]
     if not subject.same(subject.run_source(folder, name), exactly):
-        return f"{where}: accepted, and computes something else ({path})"
-    os.remove(path)
+        return f"accepted, and computes something else ({os.path.join(subject.folder, name)})"
     return "new"
+
+
+def judge(subject, number, mutations):
+    """What became of the mutations that are not refused: "same", "new", or what is wrong."""
+    tried = {}
+    for mutation in mutations:
+        plan, said = mutate(subject, number, mutation)
+        if differs(subject, plan):
+            name = f"m{mutation}.json"
+            tried[name] = plan, f"{subject.name} --at {number}:{mutation}: {said}: "
+            with open(os.path.join(subject.folder, name), "w", encoding="utf-8") as file:
+                file.write(json.dumps(plan))
+    if not tried:
+        return []
+    taken, wrong = check(subject, list(tried))
+    verdicts = [tried[name][1] + text for name, text in wrong.items()]
+    for name in tried:
+        verdict = judge_taken(subject, name, tried[name][0]) if name in taken else None
+        if verdict in (None, "same", "new"):
+            os.remove(os.path.join(subject.folder, name))
+        if verdict is not None:
+            verdicts.append(verdict if verdict in ("same", "new") else tried[name][1] + verdict)
+    return verdicts
 
 
 # ---- all of them ----
@@ -361,9 +407,8 @@ def subjects(options):
     for name, path in wanted:
         onnx.save(parser.parse_model(HEAD + MODELS[name]), path)
     for name in NODE_TESTS:
-        path = os.path.join(NODES, "test_" + name, "model.onnx")
-        if os.path.exists(path):
-            wanted.append((name, path))
+        paths = [os.path.join(folder, "test_" + name, "model.onnx") for folder in NODES]
+        wanted.extend([(name, path) for path in paths if os.path.exists(path)][:1])
     count = 0
     for name, path in wanted:
         for budget in ([None, "1"] if name in MODELS else [None]):
@@ -387,6 +432,7 @@ def main():
     options = arguments.parse_args()
     options.ullage = os.path.realpath(options.ullage)
     options.work = tempfile.mkdtemp(prefix="mutate.")
+    options.runtime = os.path.join(options.work, "runtime")
     at = [int(part) for part in options.at.split(":")] if options.at else None
     totals = {"tried": 0, "same": 0, "new": 0}
     wrong = []
@@ -395,17 +441,20 @@ def main():
         plans += 1
         if at is not None and number != at[0]:
             continue
-        mutations = [at[1]] if at else range(options.mutations)
+        batches = [range(first, min(first + BATCH, options.mutations))
+                   for first in range(0, options.mutations, BATCH)]
         if at:
+            batches = [[at[1]]]
             print(mutate(subject, number, at[1])[1])
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            for verdict in pool.map(lambda m, s=subject, n=number: judge(s, n, m), mutations):
-                totals["tried"] += 1
-                if verdict in ("same", "new"):
-                    totals[verdict] += 1
-                elif verdict is not None:
-                    wrong.append(verdict)
-                    print("FAIL", verdict, flush=True)
+        totals["tried"] += sum(map(len, batches))
+        with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            for verdicts in pool.map(lambda b, s=subject, n=number: judge(s, n, b), batches):
+                for verdict in verdicts:
+                    if verdict in ("same", "new"):
+                        totals[verdict] += 1
+                    else:
+                        wrong.append(verdict)
+                        print("FAIL", verdict, flush=True)
         if not wrong:
             shutil.rmtree(subject.folder)
     if not wrong:
