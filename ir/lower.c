@@ -769,6 +769,40 @@ static void find_in_place(const struct ul_lower *lower, struct ul_lower_result *
     result->in_place = facts;
 }
 
+static bool is_stored(const struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_lower_state *state = lower->state;
+    for (uint32_t i = 0; i < state->param_count; i++) {
+        if (state->params[i].value == value)
+            return lower->kernel->buffers[state->params[i].buffer].role == UL_BUFFER_OUTPUT;
+    }
+    return false;
+}
+
+/* Hooks may leave results without elements alone: who reads the kernel's outputs misses them. */
+static void store_nothing(struct ul_lower *lower, ul_value_id value)
+{
+    const struct ul_type *type = &value_get(lower, value)->type;
+    ul_kx index[UL_LIMIT_RANK];
+    ul_lower_open(lower, type->rank, type->dims, index);
+    store_raw(lower, value, index, ul_kx_number(lower->kernel, ul_compute_dtype(type->dtype), 0));
+    ul_lower_close(lower, type->rank);
+}
+
+static void store_empty_results(struct ul_lower *lower)
+{
+    const struct ul_lower_state *state = lower->state;
+    for (uint32_t i = 0; i < state->node_count; i++) {
+        const struct ul_node *node = &lower->graph->nodes[state->nodes[i]];
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            ul_value_id value = node->outputs[k];
+            if (value != UL_NONE && escapes(lower, value) && !is_stored(lower, value) &&
+                ul_type_elements(&value_get(lower, value)->type) == 0)
+                store_nothing(lower, value);
+        }
+    }
+}
+
 void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t node_count,
                     const bool *escapes, const struct ul_target_traits *traits,
                     struct ul_arena *arena, struct ul_lower_result *result)
@@ -806,6 +840,7 @@ void ul_lower_group(const struct ul_graph *graph, const ul_node_id *nodes, uint3
         ul_op_get(graph->nodes[anchor].op)->lower(&lower, anchor);
     }
     UL_ASSERT(lower.kernel->open_count == 1);
+    store_empty_results(&lower);
     ul_ks_tile(lower.kernel);
     ul_node_id maker = anchor != UL_NONE ? anchor : nodes[node_count - 1];
     ul_kernel_verify_or_die(lower.kernel, graph->check_text, arena,

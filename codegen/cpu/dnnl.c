@@ -261,11 +261,29 @@ uint32_t ul_dnnl_hash(const struct ul_call *call)
     return hash % UL_DNNL_TABLE;
 }
 
+/* The library unrolls its code over a window, tries the blocks of a long row one after the other,
+ * the more where there is padding, and counts steps in 32 bits. */
+static bool is_bounded(const struct ul_call *call)
+{
+    enum { MAX_WINDOW = 16384, MAX_ROW = 1 << 26 };
+    bool is_conv = call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION;
+    bool bounded = true;
+    for (uint32_t d = 0; d < 3; d++)
+        bounded = bounded && call->window[d] <= MAX_WINDOW && call->pads[d] <= MAX_WINDOW &&
+                  call->pads[d + 3] <= MAX_WINDOW && call->steps[d] <= INT32_MAX &&
+                  call->dilations[d] <= INT32_MAX;
+    for (uint32_t d = 2; is_conv && d < call->src.rank; d++)
+        bounded = bounded && call->src.dims[d] <= MAX_ROW && call->dst.dims[d] <= MAX_ROW &&
+                  call->weights.dims[d + call->weights.rank - call->src.rank] <= MAX_WINDOW;
+    return bounded;
+}
+
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->call.implementation == NULL);
-    if (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32)
+    if (!is_bounded(&call->call) ||
+        (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32))
         return false;
     pack = pack && call->may_pack;
     struct answer **slot = &dnnl->table[ul_dnnl_hash(&call->call)];

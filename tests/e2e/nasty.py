@@ -557,6 +557,14 @@ g (float[0,3] x, float[3,4] w) => (float[0,4] y, float[0,3] z, float[3] s, float
   s = ReduceSum<keepdims=0>(z, ax)
   m = ReduceMean<axes=[1]>(z)
 }""".replace("m) {", "m) <int64[1] ax = {0}> {"))
+text("zero_results", """
+g (float[1,1,4] x, float[4] v) => (float[1,1,0] y, float[0] t, int64[0] i) {
+  s = Constant<value_floats=[1.0, 1.0, 0.1]>()
+  y = Resize<mode="nearest">(x, , s)
+  k = Constant<value_ints=[0]>()
+  t, i = TopK(v, k)
+}""", outputs=[np.zeros([1, 1, 0], np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)])
+
 text("zero_inner", """
 g (float[3,0] x, float[0,4] w) => (float[3,4] y, float[3,8] z) {
   y = MatMul(x, w)

@@ -493,6 +493,12 @@ def hostile():
         [helper.make_node("Conv", ["x", "w"], ["y"])],
         [tensor_type("x", [1, 1, "L"]), tensor_type("w", [1, 1, 3])], [tensor_type("y", None)])),
           ["--dim", "L=5"])
+    far = 2**21
+    write("window_long", model(graph(
+        [helper.make_node("Conv", ["x", "w"], ["c"], pads=[far, far]),
+         helper.make_node("AveragePool", ["x"], ["p"], kernel_shape=[far], pads=[far - 1, far - 1])],
+        [tensor_type("x", [1, 1, 5]), tensor_type("w", [1, 1, 3])],
+        [tensor_type("c", None), tensor_type("p", None)])))
 
 
 def main():
