@@ -38,7 +38,7 @@ struct bench {
     double *samples;           /* seconds, sorted at the end */
     double *parts[PART_COUNT]; /* likewise; NULL without a device */
     uint64_t sample_count;
-    double wall_seconds;
+    double wall_seconds, cpu_seconds; /* of all runs; CPU time is that of all threads */
     double mean, stddev;
     double *step_seconds; /* of the run that is timed; at the end the medians */
     double *step_min;     /* of all runs */
@@ -95,6 +95,7 @@ static void add_sample(struct bench *bench, double seconds)
 static int measure(struct ul_session *s, struct bench *bench, const struct ul_saved *inputs)
 {
     double begin = now(), before = begin, after = begin;
+    clock_t cpu_begin = clock();
     int status = UL_EXIT_OK;
     while (status == UL_EXIT_OK && bench->sample_count < SAMPLE_LIMIT &&
            (bench->sample_count < s->options->iterations ||
@@ -105,6 +106,7 @@ static int measure(struct ul_session *s, struct bench *bench, const struct ul_sa
         add_sample(bench, after - before);
     }
     bench->wall_seconds = after - begin;
+    bench->cpu_seconds = (double)(clock() - cpu_begin) / (double)CLOCKS_PER_SEC;
     return status;
 }
 
@@ -263,7 +265,8 @@ static void print_summary(const struct bench *bench, FILE *out)
     const struct ul_model *model = bench->s->model;
     double flops = total_flops(model), middle = median(bench->samples, bench->sample_count);
     uint64_t count = bench->sample_count;
-    fprintf(out, "runs        %" PRIu64 " in %.3f s\n", count, bench->wall_seconds);
+    fprintf(out, "runs        %" PRIu64 " in %.3f s, %.3f s of CPU time\n", count,
+            bench->wall_seconds, bench->cpu_seconds);
     fprintf(out, "throughput  %.2f runs/s\n", (double)count / bench->wall_seconds);
     fprintf(out, "latency ms  min %.4f, mean %.4f, median %.4f, max %.4f, stddev %.4f\n",
             bench->samples[0] * 1e3, bench->mean * 1e3, middle * 1e3,
@@ -348,6 +351,7 @@ static void write_json(struct ul_json *json, const void *context)
     ul_json_text(json, "model", model->name);
     ul_json_count(json, "runs", bench->sample_count);
     ul_json_number(json, "wall_seconds", bench->wall_seconds);
+    ul_json_number(json, "cpu_seconds", bench->cpu_seconds);
     ul_json_number(json, "runs_per_second", (double)bench->sample_count / bench->wall_seconds);
     ul_json_open(json, "latency_seconds", '{');
     ul_json_number(json, "min", bench->samples[0]);

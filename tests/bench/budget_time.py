@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether plans of a budget take the time that they promise: predicted against measured, by network.
 
-    budget_time.py --ullage build/release/cli/ullage [--target cpu,c] [--threads 1] [--by steps]
+    budget_time.py --ullage build/release/cli/ullage [--target cpu,c] [--threads 1] [--by cpu]
                    [--rungs 4] [--small | --quick | --models DIR] [--profile FILE] [--json FILE] [NETWORK...]
 
 Measures a profile of this machine once, and with it makes the sweep of each network of models/ at
@@ -11,8 +11,8 @@ bytes as the budget of the buffer (--budget-of process: of the process) and run 
 
 predicted  milliseconds of the plan
 measured   the least of all runs of --starts processes, since whatever else the machine does only
-           adds; with --by steps the sum of the least times of each step, which also others that
-           leave no run alone do not disturb
+           adds; with --by cpu the CPU time of a run instead, the least of all processes, for a
+           machine whose cores others take as well
 ratio      predicted / measured, marked "!" where not within 20 %
 
 The last lines say how many plans are within, and the geometric mean of the ratios. Wanted: 90 % of
@@ -71,11 +71,9 @@ def choose_rungs(plans, count):
 def measured_seconds(args, program, folder):
     """The least time of a run in one process."""
     bench = [program, "--bench", "--warmup", "0.1", "--duration", str(args.seconds)]
-    if args.by == "steps":
-        bench.append("--profile")
     result = written(bench, os.path.join(folder, "bench.json"), RUN_SECONDS)
-    if args.by == "steps":
-        return sum(step["least_seconds"] for step in result["steps"])
+    if args.by == "cpu":
+        return result["cpu_seconds"] / result["runs"]
     return result["latency_seconds"]["min"]
 
 
@@ -157,7 +155,7 @@ def parse():
     parser.add_argument("--target", default="cpu,c", help="with commas between")
     parser.add_argument("--threads", type=int, default=1, help="of programs of target cpu")
     parser.add_argument("--budget-of", choices=("arena", "process"), default="arena")
-    parser.add_argument("--by", choices=("runs", "steps"), default="runs", help="what is measured")
+    parser.add_argument("--by", choices=("runs", "cpu"), default="runs", help="what is measured")
     parser.add_argument("--rungs", type=int, default=4, help="plans of a network, at most")
     parser.add_argument("--starts", type=int, default=3, help="processes of each program")
     parser.add_argument("--seconds", type=float, default=0.5, help="of measuring in each")
@@ -167,6 +165,8 @@ def parse():
     parser.add_argument("--profile", help="of ullage profile; else one is measured first")
     parser.add_argument("--json", help="write all rows here")
     args = parser.parse_args()
+    if args.by == "cpu" and args.threads > 1:
+        parser.error("CPU time is that of one thread; --by cpu takes no --threads")
     if min(args.rungs, args.starts, args.threads) < 1:
         parser.error("rungs, starts and threads are at least 1")
     return args
