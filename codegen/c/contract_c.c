@@ -296,7 +296,7 @@ static void put_dot(const struct ul_contract_out *out, uint32_t indent)
     ul_contract_line(out, indent, "(void)%s, (void)%s;", by_column ? "t_m" : "t_n",
                      by_column ? "t_rows" : "t_cols");
     put_runs(out, indent, at, run, by_column ? plan->n : plan->m, 64);
-    ul_contract_line(out, indent + 1, "%s t_dots[64];", plan->type);
+    ul_contract_line(out, indent + 1, "UL_LOCAL %s t_dots[64];", plan->type);
     put_dots(out, indent + 1, by_column);
     ul_contract_epilogue(out, indent + 1, "t_dots", by_column ? 0 : 1);
     ul_contract_line(out, indent, "}");

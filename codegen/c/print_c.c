@@ -132,7 +132,7 @@ static void put_private(struct printer *printer, const struct ul_region *region,
             continue;
         ul_put_indent(&printer->expr, indent);
         if (buffer->role == UL_BUFFER_LOCAL)
-            ul_text_printf(printer->expr.text, "%s b%u[%" PRIu64 "];\n", type, i,
+            ul_text_printf(printer->expr.text, "UL_LOCAL %s b%u[%" PRIu64 "];\n", type, i,
                            buffer->element_count);
         else
             ul_text_printf(printer->expr.text, "%s *b%u = UL_AT(%s, %s, 0);\n", type, i, type,
@@ -325,7 +325,7 @@ static void put_parameters(struct printer *printer)
             ul_text_printf(printer->expr.text, "    %s *b%u = UL_AT(%s, scratch, %" PRIu64 ");\n",
                            type, i, type, printer->offsets_bytes[i]);
         else if (buffer->role == UL_BUFFER_LOCAL)
-            ul_text_printf(printer->expr.text, "    %s b%u[%" PRIu64 "];\n", type, i,
+            ul_text_printf(printer->expr.text, "    UL_LOCAL %s b%u[%" PRIu64 "];\n", type, i,
                            buffer->element_count);
     }
 }

@@ -41,6 +41,15 @@
 #define UL_COLD static inline
 #endif
 
+/* In front of an array of a kernel's own. gcc 12 stores whole vectors to such arrays, of functions
+ * that call nothing and keep them below the stack pointer, where it has aligned neither; arrays
+ * that ask for more than the stack has are aligned. */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define UL_LOCAL __attribute__((aligned(32)))
+#else
+#define UL_LOCAL
+#endif
+
 /*
  * Vectors, where the compiler has them (UL_VECTOR_BYTES > 0) and UL_NO_VECTOR does not forbid them.
  * UL_VECTOR_BYTES is what the machine compiled for handles at once, UL_LANES(type) the elements of
