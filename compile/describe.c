@@ -103,6 +103,7 @@ static void describe_process(struct ul_compile *compile)
                                           .library_bytes = footprint.library_bytes,
                                           .code_bytes = footprint.code_bytes,
                                           .stack_bytes = footprint.stack_bytes,
+                                          .library_stack_bytes = footprint.library_stack_bytes,
                                           .beside = beside};
     if (process->starts_larger) {
         process->buffer_bytes = total - beside.start_bytes;
@@ -111,6 +112,16 @@ static void describe_process(struct ul_compile *compile)
     }
     process->runtime_bytes = total - process->buffer_bytes - process->library_bytes -
                              process->code_bytes - process->stack_bytes;
+}
+
+static void describe_flash(struct ul_compile *compile)
+{
+    _Static_assert((int)UL_REPORT_READ_ONLY == (int)UL_PROGRAM_ROM, "one numbering of spaces");
+    compile->report.flash = (struct ul_report_flash){.code_bytes = 0};
+    if (compile->program->options.weights_rom)
+        compile->report.flash = (struct ul_report_flash){
+            .weight_bytes = compile->plan.reserved_bytes[UL_REPORT_READ_ONLY],
+            .code_bytes = ul_footprint_flash_bytes(compile->program)};
 }
 
 void ul_compile_describe(struct ul_compile *compile)
@@ -127,6 +138,7 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.budget_bytes = compile->options.budget_bytes;
     compile->report.budget_of_arena = compile->options.budget_of == UL_BUDGET_ARENA;
     describe_process(compile);
+    describe_flash(compile);
     compile->report.steps = describe_steps(compile);
     compile->report.values = describe_values(compile);
     describe_options(compile);

@@ -245,6 +245,9 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
                    ", \"code\": %" PRIu64 ", \"stacks\": %" PRIu64 ", \"runtime\": %" PRIu64 "},\n",
                    process->buffer_bytes, process->library_bytes, process->code_bytes,
                    process->stack_bytes, process->runtime_bytes);
+    if (report->flash.code_bytes > 0)
+        ul_text_printf(text, "  \"flash\": {\"weights\": %" PRIu64 ", \"code\": %" PRIu64 "},\n",
+                       report->flash.weight_bytes, report->flash.code_bytes);
 }
 
 static void put_head(struct ul_text *text, const struct ul_report *report)

@@ -49,7 +49,17 @@ struct ul_report_process {
     bool is_known;      /* false: of a device, whose context nobody knows before a program starts */
     bool starts_larger; /* its peak is before the first step */
     uint64_t total_bytes, buffer_bytes, library_bytes, code_bytes, stack_bytes, runtime_bytes;
+    uint64_t library_stack_bytes; /* of the stacks: what nobody bounds */
     struct ul_plan_beside beside; /* the same for other plans of the program */
+};
+
+/* The space of weights that are read-only data, where a plan has any. */
+enum { UL_REPORT_READ_ONLY = 1 };
+
+/* Read-only memory of a program whose weights are data of it; zeros: they are not. */
+struct ul_report_flash {
+    uint64_t weight_bytes;
+    uint64_t code_bytes; /* of model.c, tables included, at most, as gcc compiles it with -O2 */
 };
 
 struct ul_report {
@@ -64,6 +74,7 @@ struct ul_report {
     uint64_t budget_bytes;   /* 0: none */
     bool budget_of_arena;    /* it bounds the buffer alone */
     struct ul_report_process process;
+    struct ul_report_flash flash;
     const struct ul_plan_beside *lead; /* of a ladder's first plan, where that is of another form of
                                           the program than the others; or NULL */
     uint32_t option_count;

@@ -119,6 +119,25 @@ static void put_row(struct ul_text *text, const struct ul_report *report, const 
     ul_text_printf(text, "  %-29s %8.2f %18" PRIu64 "\n", label, in_unit(report, bytes), bytes);
 }
 
+/* What lies in none of the program's memory that is written: what a microcontroller has in flash,
+ * and buffers of the caller, which are none of the plan's. */
+static void put_others(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_flash *flash = &report->flash;
+    const struct ul_plan *plan = report->plan;
+    bool has_flash = flash->code_bytes > 0;
+    if (has_flash) {
+        put_row(text, report, "flash", flash->weight_bytes + flash->code_bytes);
+        put_part(text, report, "of it read-only weights", flash->weight_bytes);
+        put_part(text, report, "of it code, by gcc -O2", flash->code_bytes);
+    }
+    for (uint32_t s = 1; s < plan->space_count; s++) {
+        bool is_flash = has_flash && s == UL_REPORT_READ_ONLY;
+        if (plan->reserved_bytes[s] > 0 && !is_flash)
+            put_row(text, report, report->problem->spaces[s].name, plan->reserved_bytes[s]);
+    }
+}
+
 /* Beside the buffer; what stands in rows of reserved bytes but is never there has one of its own.
  */
 static void put_process(struct ul_text *text, const struct ul_report *report)
@@ -139,15 +158,12 @@ static void put_process(struct ul_text *text, const struct ul_report *report)
     if (process->is_whole)
         put_row(text, report, "code", process->code_bytes);
     put_row(text, report, "stacks", process->stack_bytes);
+    put_part(text, report, "of it libraries', a guess", process->library_stack_bytes);
     if (process->is_whole)
         put_row(text, report, "runtime", process->runtime_bytes);
-    put_row(text, report, process->is_whole ? "process" : "of the caller's process",
+    put_row(text, report, process->is_whole ? "process" : "RAM of the caller's process",
             process->total_bytes);
-    /* What a microcontroller has in flash; buffers of the caller are none of the plan's. */
-    for (uint32_t s = 1; s < report->plan->space_count; s++) {
-        if (report->plan->reserved_bytes[s] > 0)
-            put_row(text, report, report->problem->spaces[s].name, report->plan->reserved_bytes[s]);
-    }
+    put_others(text, report);
 }
 
 /* What another storage saves of these very values, and what it could not be had for. */

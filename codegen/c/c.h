@@ -21,6 +21,9 @@ enum ul_status ul_kernel_print_c(struct ul_text *text, const struct ul_kernel *k
 void ul_schedule_print_c(struct ul_text *text, const struct ul_kernel *kernel,
                          uint32_t thread_count);
 
+/* stack_c.c: bytes of the stack that the kernel's function takes at most, with what it calls. */
+uint64_t ul_kernel_stack_c(const struct ul_kernel *kernel);
+
 /* emit_c.c */
 
 /* Writes model.c, model.h, weights.bin, Makefile and the runtime's files into `directory`. */

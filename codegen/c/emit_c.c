@@ -148,6 +148,25 @@ static void put_model_c(struct ul_emitter *emitter)
 
 /* ---- model.h, main.c, Makefile ---- */
 
+/* What a microcontroller has to keep free for the calls, beside the arena. */
+static void put_stack(struct ul_emitter *emitter, const char *big)
+{
+    uint64_t library_bytes = ul_program_library_stack_bytes(emitter->program);
+    const char *prefix = emitter->options->prefix;
+    ul_text_printf(
+        emitter->text,
+        "/* Of the stack of the thread that calls, %s_init and %s_run take this at most, "
+        "as gcc\n * compiles model.c with -Os, -O2 or -O3",
+        prefix, prefix);
+    if (library_bytes > 0)
+        ul_text_printf(emitter->text, "; %" PRIu64 " of it are a guess of what libraries\n * take",
+                       library_bytes);
+    ul_text_printf(emitter->text,
+                   ". What `read` of weights' source takes comes on top. */\n"
+                   "#define %s_STACK_BYTES UINT64_C(%" PRIu64 ")\n\n",
+                   big, ul_program_stack_bytes(emitter->program) + library_bytes);
+}
+
 static void put_model_h(struct ul_emitter *emitter)
 {
     const char *prefix = emitter->options->prefix;
@@ -155,6 +174,7 @@ static void put_model_h(struct ul_emitter *emitter)
     struct ul_text *text = emitter->text;
     ul_emit_header_begin(emitter,
                          "The model as a library: one buffer, two calls, no other memory.");
+    put_stack(emitter, big);
     ul_text_printf(text,
                    "/* Makes `arena` (at least %s_ARENA_BYTES, aligned to %s_ARENA_ALIGN) ready:\n"
                    " * reads the weights into it%s. Returns an enum ul_result;\n"

@@ -28,6 +28,8 @@ enum {
     KEPT_BYTES = 64 << 10,  /* of the library for itself */
     BOUND_BYTES = 2560,     /* of the runtime for each call: what it is bound to */
     READ_AROUND = 64 << 10, /* the kernel maps so much around a page that is read */
+    FLASH_BYTES = 8 << 10,  /* of model.c without a step */
+    FLASH_STEP_BYTES = 500, /* in it, of a step's tables and call */
     PAGE_SHARE = 512,       /* 8 bytes of page tables for 4096 */
     LARGE_PAGE = 2 << 20    /* what touching one byte of a large buffer takes */
 };
@@ -106,13 +108,34 @@ static uint64_t unread_bytes(const struct ul_program *program)
 
 /* ---- the sum ---- */
 
+/* A byte of code for one of text, or less. */
+static uint64_t text_bytes(const struct ul_program *program)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        bytes += strlen(program->kernels[i].text);
+    return bytes;
+}
+
 static uint64_t printed_bytes(const struct ul_program *program)
 {
-    uint64_t bytes =
-        (uint64_t)program->step_count * STEP_BYTES + (uint64_t)program->call_count * CALL_BYTES;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        bytes += strlen(program->kernels[i].text); /* a byte of code for one of text, or less */
-    return bytes;
+    return (uint64_t)program->step_count * STEP_BYTES + (uint64_t)program->call_count * CALL_BYTES +
+           text_bytes(program);
+}
+
+uint64_t ul_footprint_flash_bytes(const struct ul_program *program)
+{
+    return FLASH_BYTES + (uint64_t)program->step_count * FLASH_STEP_BYTES +
+           (uint64_t)program->call_count * CALL_BYTES + text_bytes(program);
+}
+
+/* Of threads that a caller's process has: each as deep as the one that calls. */
+static void count_stacks(const struct ul_program *program, struct ul_footprint *footprint)
+{
+    uint64_t threads = program->options.thread_count;
+    footprint->library_stack_bytes = threads * ul_program_library_stack_bytes(program);
+    footprint->stack_bytes =
+        threads * ul_program_stack_bytes(program) + footprint->library_stack_bytes;
 }
 
 void ul_footprint_count(const struct ul_program *program, bool is_whole,
@@ -126,8 +149,10 @@ void ul_footprint_count(const struct ul_program *program, bool is_whole,
     footprint->is_known = true;
     footprint->library_bytes = has_calls ? kept_bytes(program) : 0;
     footprint->stack_bytes = program->options.thread_count * process->stack_bytes;
-    if (!is_whole)
+    if (!is_whole) {
+        count_stacks(program, footprint);
         return;
+    }
     footprint->code_bytes = process->code_bytes + printed_bytes(program);
     footprint->runtime_bytes = process->runtime_bytes;
     if (program->options.target->traits.has_threads)

@@ -195,6 +195,12 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
  * emitted. */
 void ul_program_print_kernels(struct ul_text *text, const struct ul_program *program);
 
+/* stack.c: bytes of the stack that a call of the program takes at most, of the thread that calls;
+ * beside those, of the target's library and of OpenMP, taken from the profile: nobody bounds them.
+ */
+uint64_t ul_program_stack_bytes(const struct ul_program *program);
+uint64_t ul_program_library_stack_bytes(const struct ul_program *program);
+
 /* What addresses of library calls are multiples of, at most; 1: nobody said. */
 uint32_t ul_program_call_align(const struct ul_program *program);
 

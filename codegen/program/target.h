@@ -50,6 +50,8 @@ struct ul_target {
                            const struct ul_program_options *options);
     /* The ways in which the kernel's contractions form their sums: enum ul_contract_order. */
     uint32_t (*sum_orders)(const struct ul_kernel *kernel, const struct ul_profile *profile);
+    /* As ul_kernel_stack_c; NULL: what a caller's stack has to hold is not known. */
+    uint64_t (*stack_bytes)(const struct ul_kernel *kernel);
     /* As ul_emit_c. */
     enum ul_status (*emit)(struct ul_arena *arena, const struct ul_program *program,
                            const struct ul_plan *plan, const struct ul_emit_options *options,

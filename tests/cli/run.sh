@@ -183,7 +183,7 @@ expect 1 'print-problem ./mine.onnx would destroy' sh -c 'cp "$2" mine.onnx; "$1
 expect 1 'unknown option --print-problem' "$ullage" compile "$digits" --print-problem x
 
 # what is not in the buffer
-expect 0 '^  read-only weights  +[0-9.]+ +[1-9][0-9]*$' "$ullage" plan "$digits" --dim N=1 --target c --weights rom
+expect 0 '^    of it read-only weights  +[0-9.]+ +[1-9][0-9]*$' "$ullage" plan "$digits" --dim N=1 --target c --weights rom
 expect 0 '^Beside the weights' "$ullage" plan "$digits" --dim N=1 --target c --io caller --keep-inputs
 grep -q '  x   *steps' out.txt && fail "what lives at the peak of the buffer names a buffer of the caller's"
 # budgets
