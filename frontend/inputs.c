@@ -268,9 +268,9 @@ static enum ul_status check_port(struct inputs *inputs, const struct ul_model_po
     if (strcmp(port->kind, "tensor") != 0) {
         ul_builder_problem(builder, "", "input", port->name,
                            ul_arena_printf(builder->scratch,
-                                           "is a %s; only dense tensors are supported, so export "
+                                           "is %s %s; only dense tensors are supported, so export "
                                            "the model with tensor inputs",
-                                           port->kind));
+                                           port->kind[0] == 'o' ? "an" : "a", port->kind));
         return UL_OK;
     }
     if (port->rank != UL_RANK_UNKNOWN && port->rank > UL_LIMIT_RANK)

@@ -224,6 +224,7 @@ struct ul_run_options {
     bool profile;
     bool norm;
     double norm_limit; /* less than 0: the program's own */
+    double step_limit; /* share of an output's integers that may be 1 away; 0: none */
     double rtol;
     double atol;
     double warmup_seconds;

@@ -25,6 +25,7 @@ enum option {
     OPTION_ATOL,
     OPTION_NORM,
     OPTION_NORM_LIMIT,
+    OPTION_STEP_LIMIT,
     OPTION_BENCH,
     OPTION_PROFILE,
     OPTION_WARMUP,
@@ -71,6 +72,9 @@ static const struct row rows[] = {
      "with --test-data: an output is also right where its norm error is at most 1e-4 (of programs "
      "in bf16 3e-2, in fp16 or with --tf32 5e-3)"},
     {OPTION_NORM_LIMIT, "--norm-limit", "X", "--norm with another limit than those"},
+    {OPTION_STEP_LIMIT, "--step-limit", "X",
+     "with --test-data: up to this share of an output's integers of 8 or 16 bits may be 1 away, as "
+     "where a sum in another order is quantized (default 0)"},
     {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
     {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
     {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
@@ -317,6 +321,8 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
     case OPTION_NORM_LIMIT:
         options->norm = true;
         return parse_real(s, row->name, value, &options->norm_limit);
+    case OPTION_STEP_LIMIT:
+        return parse_real(s, row->name, value, &options->step_limit);
     case OPTION_BENCH:
         return set_mode(s, options, UL_MODE_BENCH);
     case OPTION_PROFILE:
@@ -383,8 +389,9 @@ static int check(const struct ul_session *s, struct ul_run_options *options)
         return ul_error(s, UL_EXIT_USAGE, "--test-data brings its own inputs");
     if (options->mode != UL_MODE_RUN && options->repeat != 1)
         return ul_error(s, UL_EXIT_USAGE, "--repeat goes with a plain run");
-    if (options->norm && options->mode != UL_MODE_TEST_DATA)
-        return ul_error(s, UL_EXIT_USAGE, "--norm and --norm-limit go with --test-data");
+    if ((options->norm || options->step_limit > 0.0) && options->mode != UL_MODE_TEST_DATA)
+        return ul_error(s, UL_EXIT_USAGE,
+                        "--norm, --norm-limit and --step-limit go with --test-data");
     if (options->tune != NULL && options->choices != NULL)
         return ul_error(s, UL_EXIT_USAGE, "--tune and --choices exclude each other");
     if (options->profile && options->mode != UL_MODE_BENCH)

@@ -8,7 +8,7 @@ import numpy
 import onnx
 from onnx import numpy_helper, parser
 
-HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 
 MODELS = {
     "shaped": "g (float[2,6] x, int64[2] shape) => (float[N,M] y) { y = Reshape (x, shape) }",
@@ -16,6 +16,11 @@ MODELS = {
   a = MatMul (x, w)
   b = Softmax (a)
   y = MatMul (b, w)
+}""",
+    "stored": """g (float16[64,256] x) => (float[64,256] y) {
+  a = Cast <to = 1> (x)
+  b = Cast <to = 1> (w)
+  y = MatMul (a, b)
 }""",
     "bfloat": "g (bfloat16[8] x) => (bfloat16[8] y) { y = Add (x, x) }",
     # Integers of 8 bits between two products: onnxruntime's optimisations make integer products of
@@ -33,13 +38,22 @@ MODELS = {
   d = QuantizeLinear (c, step, zero)
   y = DequantizeLinear (d, step, zero)
 }""",
+    # Steps as small as what sums in two orders differ by, now and then.
+    "fine": """g (float[64,512] x) => (uint16[64,64] y) {
+  step = Constant <value = float {0.003}> ()
+  zero = Constant <value = uint16 {32768}> ()
+  c = MatMul (x, w)
+  y = QuantizeLinear (c, step, zero)
+}""",
 }
 
 
 def main():
     rng = numpy.random.default_rng(0)
     weights = {"half": rng.standard_normal((256, 256)).astype("float16"),
-               "steps": rng.uniform(-0.5, 0.5, (64, 64)).astype("float32")}
+               "steps": rng.uniform(-0.5, 0.5, (64, 64)).astype("float32"),
+               "stored": rng.standard_normal((256, 256)).astype("float16"),
+               "fine": rng.standard_normal((512, 64)).astype("float32")}
     for name, text in MODELS.items():
         model = parser.parse_model(HEAD + text)
         if name in weights:

@@ -40,10 +40,14 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
     expect 0 '^rounded to fp16: .* at most 0.005$' "$ullage" verify half.onnx --cflags -O0
     expect 6 '^verdict: different' "$ullage" verify half.onnx --cflags -O0 --norm 0
+    expect 0 '^verdict: same' "$ullage" verify stored.onnx --cflags -O0
+    ! grep -q '^rounded to' out.txt || fail "verify: f32 of 16-bit weights is judged as 16 bits"
     expect 0 'no reference from onnxruntime \(.*NOT_IMPLEMENTED.*Add' \
         "$ullage" verify bfloat.onnx --cflags -O0
     expect 0 "its own optimisations onnxruntime's y is elsewhere, by a norm" \
         "$ullage" verify steps.onnx --target c --cflags -O0
+    expect 0 'ok by steps; [0-9]+ of 4096 elements one step away' \
+        "$ullage" verify fine.onnx --target c --cflags -O0
     unset ULLAGE_PYTHON
 else
     echo 'verify.sh: onnxruntime is missing: a scalar beside its reference is skipped'
@@ -57,6 +61,11 @@ ULLAGE_PYTHON=$work/python expect 1 'give a size' "$ullage" verify mine.onnx
 ULLAGE_PYTHON='' expect 0 'without reuse' "$ullage" verify mine.onnx --dim N=1 --cflags -O0
 # a Python that is named must be one, with onnxruntime; what cannot run the model is said whole
 ULLAGE_PYTHON=$work/none expect 1 'none does not run; unset it' "$ullage" verify mine.onnx --dim N=1
+# nor is one that says nothing
+for code in 0 1; do
+    printf '#!/bin/sh\nexit %s\n' $code >python
+    ULLAGE_PYTHON=$work/python expect 1 'python does not run; unset it' "$ullage" verify mine.onnx --dim N=1
+done
 printf '#!/bin/sh\nexit 3\n' >python
 ULLAGE_PYTHON=$work/python expect 1 'has no onnx and onnxruntime' "$ullage" verify mine.onnx --dim N=1
 printf '#!/bin/sh\nprintf "no kernel for Gemm\\nof this type\\n"; exit 5\n' >python

@@ -528,6 +528,34 @@ class TestData(Folder):
         self.make("c", y=struct.pack("<6f", *y[:-1], float("nan")))
         run("tiny", "--test-data", "c", code=6)
 
+    def test_single_steps(self):
+        """Of the elements of each type one is a step away, or two steps."""
+        kinds = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 1, 1]
+        sizes = [24, 6, 6, 12, 12, 24, 48, 6, 12, 48, 24, 48, 12, 6, 6, 6, 6, 3, 3, 24, 24]
+
+        def make(kind, apart):
+            for i, (each, size) in enumerate(zip(kinds, sizes)):
+                zeros = bytes(size)
+                other = bytes([apart]) + zeros[1:] if each == kind else zeros
+                self.put(f"s/input_{i}.pb", tensor("", each, (2, 3), zeros))
+                self.put(f"s/output_{i}.pb", tensor("", each, (2, 3), other))
+            for part in ("input", "output"):
+                self.put(f"s/{part}_{len(kinds)}.pb", tensor("", 1, (), bytes(4)))
+                self.put(f"s/{part}_{len(kinds) + 1}.pb", tensor("", 7, (0, 3), b""))
+
+        for kind in (2, 3, 4, 5):
+            make(kind, 1)
+            text = run("types", "--test-data", "s", "--step-limit", "0.2").stdout
+            self.assertIn(b"ok by steps; 1 of 6 elements one step away, first [0]", text)
+            run("types", "--test-data", "s", "--step-limit", "0.1", code=6)
+            run("types", "--test-data", "s", code=6)
+            make(kind, 2)
+            run("types", "--test-data", "s", "--step-limit", "0.2", code=6)
+        for kind in (6, 7, 9, 12, 13):
+            make(kind, 1)
+            run("types", "--test-data", "s", "--step-limit", "1", code=6)
+        run("types", "--random", "1", "--step-limit", "1", code=1)
+
     def test_near_zero_by_norm(self):
         y = list(struct.unpack("<6f", expected()[0]))
         at = y.index(max(y))
