@@ -81,18 +81,6 @@ static unsigned word_of(const struct ul_options *options, const struct ul_option
     return value;
 }
 
-static const char *word_text(const struct ul_options *options, const struct ul_option *row)
-{
-    unsigned value = word_of(options, row);
-    unsigned other;
-    const char *word;
-    for (uint32_t i = 0; (word = row->words(i, &other)) != NULL; i++) {
-        if (other == value)
-            return word;
-    }
-    return NULL;
-}
-
 const char *ul_option_shown(struct ul_arena *arena, const char *text)
 {
     const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:/=+@%-";
@@ -131,59 +119,82 @@ static bool fits_dim(const struct ul_option *row, int64_t dim)
     return dim >= (row->max == 1 ? 1 : 0) && dim <= UL_LIMIT_DIM;
 }
 
-/* For messages; NULL of a row that takes anything. */
-static const char *expected_of(struct ul_arena *arena, const struct ul_option *row)
+/* For messages. */
+
+static const char *expected_word(struct ul_arena *arena, const struct ul_option *row)
 {
     struct ul_text words;
-    switch (row->kind) {
-    case UL_OPTION_FLAG:
-    case UL_OPTION_TEXT:
-    case UL_OPTION_INPUT:
-    case UL_OPTION_RESULT:
-        return NULL;
-    case UL_OPTION_WORD:
-        ul_text_init(&words, arena);
-        ul_option_put_words(&words, row);
-        return words.data;
-    case UL_OPTION_SIZE:
-        return "a size: 64MiB, 64M, 65536";
-    case UL_OPTION_NUMBER:
-    case UL_OPTION_POWER:
-        return ul_arena_printf(arena, "a %s from %llu to %llu",
-                               row->kind == UL_OPTION_POWER ? "power of two" : "number",
-                               (unsigned long long)row->min, (unsigned long long)row->max);
-    case UL_OPTION_REAL:
-        return "a number of at least 0";
-    case UL_OPTION_POSITIVE:
-        return "a number above 0";
-    case UL_OPTION_TEXTS:
-        return "a text";
-    case UL_OPTION_PAIRS:
-        return "NAME=VALUE";
-    case UL_OPTION_SIZES:
-        return row->max == 1
-                   ? "NAME=N, N at least 1"
-                   : ul_arena_printf(arena, "INPUT=N,N,... with at most %d sizes", (int)row->max);
-    }
-    return NULL;
+    ul_text_init(&words, arena);
+    ul_option_put_words(&words, row);
+    return words.data;
+}
+
+static const char *expected_size(struct ul_arena *arena, const struct ul_option *row)
+{
+    (void)arena, (void)row;
+    return "a size: 64MiB, 64M, 65536";
+}
+
+static const char *expected_number(struct ul_arena *arena, const struct ul_option *row)
+{
+    return ul_arena_printf(arena, "a %s from %llu to %llu",
+                           row->kind == UL_OPTION_POWER ? "power of two" : "number",
+                           (unsigned long long)row->min, (unsigned long long)row->max);
+}
+
+static const char *expected_real(struct ul_arena *arena, const struct ul_option *row)
+{
+    (void)arena;
+    return row->kind == UL_OPTION_POSITIVE ? "a number above 0" : "a number of at least 0";
+}
+
+static const char *expected_text(struct ul_arena *arena, const struct ul_option *row)
+{
+    (void)arena, (void)row;
+    return "a text";
+}
+
+static const char *expected_pair(struct ul_arena *arena, const struct ul_option *row)
+{
+    (void)arena, (void)row;
+    return "NAME=VALUE";
+}
+
+static const char *expected_sizes(struct ul_arena *arena, const struct ul_option *row)
+{
+    return row->max == 1
+               ? "NAME=N, N at least 1"
+               : ul_arena_printf(arena, "INPUT=N,N,... with at most %d sizes", (int)row->max);
 }
 
 /* ---- from text ---- */
 
-/* An option with the value that it does not take, on the way into a field. */
+/* An option with its value, on the way into a field. */
 struct reading {
     struct ul_options *options;
     const struct ul_option *row;
+    const struct kind *kind;
     const char *value;
     struct ul_diag *diag;
+};
+
+/* What there is to know of options of a kind. */
+struct kind {
+    enum ul_status (*read)(const struct reading *reading);
+    bool (*is_set)(const struct ul_options *options, const struct ul_option *row);
+    const char *(*text)(const struct ul_options *options, const struct ul_option *row,
+                        uint32_t index);
+    /* NULL where the row takes what the field holds, else that for a message. */
+    const char *(*misfit)(const struct ul_options *options, const struct ul_option *row);
+    const char *(*expected)(struct ul_arena *arena, const struct ul_option *row);
 };
 
 static enum ul_status refuse_near(const struct reading *reading, const char *nearest)
 {
     struct ul_arena *arena = reading->options->arena;
     return ul_diag_set(reading->diag, UL_USAGE, "--%s %s: expected %s%s", reading->row->name,
-                       ul_option_shown(arena, reading->value), expected_of(arena, reading->row),
-                       nearest);
+                       ul_option_shown(arena, reading->value),
+                       reading->kind->expected(arena, reading->row), nearest);
 }
 
 static enum ul_status refuse(const struct reading *reading)
@@ -283,46 +294,228 @@ static enum ul_status read_sizes(const struct reading *reading)
     return UL_OK;
 }
 
-static enum ul_status read_value(const struct reading *reading)
+static enum ul_status read_flag(const struct reading *reading)
 {
-    struct ul_options *options = reading->options;
-    void *field = field_of(options, reading->row);
-    UL_ASSERT(reading->value != NULL || reading->row->kind == UL_OPTION_FLAG);
-    switch (reading->row->kind) {
-    case UL_OPTION_FLAG:
-        *(bool *)field = true;
-        return UL_OK;
-    case UL_OPTION_TEXT:
-    case UL_OPTION_INPUT:
-    case UL_OPTION_RESULT:
-        *(const char **)field = ul_arena_copy_string(options->arena, reading->value);
-        return UL_OK;
-    case UL_OPTION_WORD:
-        return read_word(reading);
-    case UL_OPTION_SIZE:
-        return read_size(reading);
-    case UL_OPTION_NUMBER:
-    case UL_OPTION_POWER:
-        return read_number(reading);
-    case UL_OPTION_REAL:
-    case UL_OPTION_POSITIVE:
-        return read_real(reading);
-    case UL_OPTION_TEXTS:
-        ul_texts_add(options->arena, field, ul_arena_copy_string(options->arena, reading->value));
-        return UL_OK;
-    case UL_OPTION_PAIRS:
-        return read_pair(reading);
-    case UL_OPTION_SIZES:
-        return read_sizes(reading);
+    *(bool *)field_of(reading->options, reading->row) = true;
+    return UL_OK;
+}
+
+static enum ul_status read_text(const struct reading *reading)
+{
+    const char **field = field_of(reading->options, reading->row);
+    *field = ul_arena_copy_string(reading->options->arena, reading->value);
+    return UL_OK;
+}
+
+static enum ul_status read_texts(const struct reading *reading)
+{
+    struct ul_arena *arena = reading->options->arena;
+    ul_texts_add(arena, field_of(reading->options, reading->row),
+                 ul_arena_copy_string(arena, reading->value));
+    return UL_OK;
+}
+
+/* ---- whether a field is set, and its text ---- */
+
+uint32_t ul_option_value_count(const struct ul_options *options, const struct ul_option *row)
+{
+    const void *field = const_field_of(options, row);
+    if (row->kind == UL_OPTION_TEXTS)
+        return ((const struct ul_texts *)field)->count;
+    if (row->kind == UL_OPTION_PAIRS)
+        return ((const struct ul_pairs *)field)->count;
+    if (row->kind == UL_OPTION_SIZES)
+        return ((const struct ul_named_sizes *)field)->count;
+    return 1;
+}
+
+static bool is_flag_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return *(const bool *)const_field_of(options, row);
+}
+
+static bool is_word_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return word_of(options, row) != 0;
+}
+
+static bool is_text_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return *(const char *const *)const_field_of(options, row) != NULL;
+}
+
+static bool is_number_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return options->is_set[index_of(options, row)] || number_of(options, row) != 0;
+}
+
+static bool is_real_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return options->is_set[index_of(options, row)] || real_of(options, row) > 0;
+}
+
+static bool is_list_set(const struct ul_options *options, const struct ul_option *row)
+{
+    return ul_option_value_count(options, row) > 0;
+}
+
+static const char *flag_text(const struct ul_options *options, const struct ul_option *row,
+                             uint32_t index)
+{
+    (void)options, (void)row, (void)index;
+    return "";
+}
+
+static const char *word_text(const struct ul_options *options, const struct ul_option *row,
+                             uint32_t index)
+{
+    unsigned value = word_of(options, row);
+    unsigned other;
+    const char *word;
+    (void)index;
+    for (uint32_t i = 0; (word = row->words(i, &other)) != NULL; i++) {
+        if (other == value)
+            return word;
     }
-    return UL_INTERNAL;
+    return NULL;
+}
+
+static const char *text_text(const struct ul_options *options, const struct ul_option *row,
+                             uint32_t index)
+{
+    (void)index;
+    return *(const char *const *)const_field_of(options, row);
+}
+
+static const char *number_text(const struct ul_options *options, const struct ul_option *row,
+                               uint32_t index)
+{
+    (void)index;
+    return ul_arena_printf(options->arena, "%llu", (unsigned long long)number_of(options, row));
+}
+
+static const char *real_text(const struct ul_options *options, const struct ul_option *row,
+                             uint32_t index)
+{
+    (void)index;
+    return ul_arena_printf(options->arena, "%.9g", real_of(options, row));
+}
+
+static const char *texts_text(const struct ul_options *options, const struct ul_option *row,
+                              uint32_t index)
+{
+    const struct ul_texts *list = const_field_of(options, row);
+    return list->items[index];
+}
+
+static const char *pairs_text(const struct ul_options *options, const struct ul_option *row,
+                              uint32_t index)
+{
+    const struct ul_pairs *list = const_field_of(options, row);
+    return ul_arena_printf(options->arena, "%s=%s", list->items[index].name,
+                           list->items[index].value);
+}
+
+static const char *sizes_text(const struct ul_options *options, const struct ul_option *row,
+                              uint32_t index)
+{
+    const struct ul_named_sizes *list = const_field_of(options, row);
+    const struct ul_named_size *item = &list->items[index];
+    struct ul_text text;
+    ul_text_init(&text, options->arena);
+    ul_text_printf(&text, "%s=", item->name);
+    for (uint32_t d = 0; d < item->rank; d++)
+        ul_text_printf(&text, "%s%lld", d == 0 ? "" : ",", (long long)item->dims[d]);
+    return text.data;
+}
+
+/* ---- fields that a caller assigned ---- */
+
+static const char *word_misfit(const struct ul_options *options, const struct ul_option *row)
+{
+    return word_text(options, row, 0) != NULL
+               ? NULL
+               : ul_arena_printf(options->arena, " %u", word_of(options, row));
+}
+
+static const char *number_misfit(const struct ul_options *options, const struct ul_option *row)
+{
+    return number_of(options, row) == 0 || fits_number(row, number_of(options, row))
+               ? NULL
+               : ul_arena_printf(options->arena, " %s", number_text(options, row, 0));
+}
+
+static const char *real_misfit(const struct ul_options *options, const struct ul_option *row)
+{
+    return real_of(options, row) == 0 || fits_real(row, real_of(options, row))
+               ? NULL
+               : ul_arena_printf(options->arena, " %s", real_text(options, row, 0));
+}
+
+static bool fits_sizes(const struct ul_option *row, const struct ul_named_size *item)
+{
+    bool fits = item->name != NULL && item->rank >= 1 && item->rank <= row->max;
+    for (uint32_t d = 0; fits && d < item->rank; d++)
+        fits = fits_dim(row, item->dims[d]);
+    return fits;
+}
+
+static bool fits_item(const struct ul_option *row, const void *field, uint32_t index)
+{
+    if (row->kind == UL_OPTION_TEXTS) {
+        const struct ul_texts *list = field;
+        return list->items != NULL && list->items[index] != NULL;
+    }
+    if (row->kind == UL_OPTION_PAIRS) {
+        const struct ul_pairs *list = field;
+        return list->items != NULL && list->items[index].name != NULL &&
+               list->items[index].value != NULL;
+    }
+    const struct ul_named_sizes *list = field;
+    return list->items != NULL && fits_sizes(row, &list->items[index]);
+}
+
+static const char *list_misfit(const struct ul_options *options, const struct ul_option *row)
+{
+    uint32_t count = ul_option_value_count(options, row);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!fits_item(row, const_field_of(options, row), i))
+            return "";
+    }
+    return NULL;
+}
+
+/* ---- the kinds ---- */
+
+static const struct kind kinds[] = {
+    [UL_OPTION_FLAG] = {read_flag, is_flag_set, flag_text, NULL, NULL},
+    [UL_OPTION_TEXT] = {read_text, is_text_set, text_text, NULL, NULL},
+    [UL_OPTION_INPUT] = {read_text, is_text_set, text_text, NULL, NULL},
+    [UL_OPTION_RESULT] = {read_text, is_text_set, text_text, NULL, NULL},
+    [UL_OPTION_WORD] = {read_word, is_word_set, word_text, word_misfit, expected_word},
+    [UL_OPTION_SIZE] = {read_size, is_number_set, number_text, number_misfit, expected_size},
+    [UL_OPTION_NUMBER] = {read_number, is_number_set, number_text, number_misfit, expected_number},
+    [UL_OPTION_POWER] = {read_number, is_number_set, number_text, number_misfit, expected_number},
+    [UL_OPTION_REAL] = {read_real, is_real_set, real_text, real_misfit, expected_real},
+    [UL_OPTION_POSITIVE] = {read_real, is_real_set, real_text, real_misfit, expected_real},
+    [UL_OPTION_TEXTS] = {read_texts, is_list_set, texts_text, list_misfit, expected_text},
+    [UL_OPTION_PAIRS] = {read_pair, is_list_set, pairs_text, list_misfit, expected_pair},
+    [UL_OPTION_SIZES] = {read_sizes, is_list_set, sizes_text, list_misfit, expected_sizes},
+};
+
+static const struct kind *kind_of(const struct ul_option *row)
+{
+    UL_ASSERT((size_t)row->kind < sizeof kinds / sizeof *kinds);
+    return &kinds[row->kind];
 }
 
 enum ul_status ul_option_restore(struct ul_options *options, const struct ul_option *row,
                                  const char *value, struct ul_diag *diag)
 {
-    struct reading reading = {.options = options, .row = row, .value = value, .diag = diag};
-    UL_TRY(read_value(&reading));
+    struct reading reading = {
+        .options = options, .row = row, .kind = kind_of(row), .value = value, .diag = diag};
+    UL_ASSERT(value != NULL || row->kind == UL_OPTION_FLAG);
+    UL_TRY(reading.kind->read(&reading));
     options->is_set[index_of(options, row)] = true;
     return UL_OK;
 }
@@ -356,51 +549,14 @@ void ul_options_copy(struct ul_options *to, const struct ul_options *from, size_
     }
 }
 
-/* ---- into text ---- */
-
 const char *ul_option_said(const struct ul_options *options, const struct ul_option *row)
 {
     return options->said[index_of(options, row)];
 }
 
-uint32_t ul_option_value_count(const struct ul_options *options, const struct ul_option *row)
-{
-    const void *field = const_field_of(options, row);
-    if (row->kind == UL_OPTION_TEXTS)
-        return ((const struct ul_texts *)field)->count;
-    if (row->kind == UL_OPTION_PAIRS)
-        return ((const struct ul_pairs *)field)->count;
-    if (row->kind == UL_OPTION_SIZES)
-        return ((const struct ul_named_sizes *)field)->count;
-    return 1;
-}
-
 bool ul_option_is_set(const struct ul_options *options, const struct ul_option *row)
 {
-    const void *field = const_field_of(options, row);
-    bool is_set = options->is_set[index_of(options, row)];
-    switch (row->kind) {
-    case UL_OPTION_FLAG:
-        return *(const bool *)field;
-    case UL_OPTION_WORD:
-        return word_of(options, row) != 0;
-    case UL_OPTION_TEXT:
-    case UL_OPTION_INPUT:
-    case UL_OPTION_RESULT:
-        return *(const char *const *)field != NULL;
-    case UL_OPTION_SIZE:
-    case UL_OPTION_NUMBER:
-    case UL_OPTION_POWER:
-        return is_set || number_of(options, row) != 0;
-    case UL_OPTION_REAL:
-    case UL_OPTION_POSITIVE:
-        return is_set || real_of(options, row) > 0;
-    case UL_OPTION_TEXTS:
-    case UL_OPTION_PAIRS:
-    case UL_OPTION_SIZES:
-        break;
-    }
-    return ul_option_value_count(options, row) > 0;
+    return kind_of(row)->is_set(options, row);
 }
 
 bool ul_option_is_given(const struct ul_options *options, const struct ul_option *row)
@@ -408,123 +564,20 @@ bool ul_option_is_given(const struct ul_options *options, const struct ul_option
     return ul_option_said(options, row) != NULL || ul_option_is_set(options, row);
 }
 
-static const char *sizes_text(struct ul_arena *arena, const struct ul_named_size *item)
-{
-    struct ul_text text;
-    ul_text_init(&text, arena);
-    ul_text_printf(&text, "%s=", item->name);
-    for (uint32_t d = 0; d < item->rank; d++)
-        ul_text_printf(&text, "%s%lld", d == 0 ? "" : ",", (long long)item->dims[d]);
-    return text.data;
-}
-
 const char *ul_option_value(const struct ul_options *options, const struct ul_option *row,
                             uint32_t index)
 {
-    const void *field = const_field_of(options, row);
     UL_ASSERT(index < ul_option_value_count(options, row));
-    switch (row->kind) {
-    case UL_OPTION_FLAG:
-        return "";
-    case UL_OPTION_TEXT:
-    case UL_OPTION_INPUT:
-    case UL_OPTION_RESULT:
-        return *(const char *const *)field;
-    case UL_OPTION_WORD:
-        return word_text(options, row);
-    case UL_OPTION_SIZE:
-    case UL_OPTION_NUMBER:
-    case UL_OPTION_POWER:
-        return ul_arena_printf(options->arena, "%llu", (unsigned long long)number_of(options, row));
-    case UL_OPTION_REAL:
-    case UL_OPTION_POSITIVE:
-        return ul_arena_printf(options->arena, "%.9g", real_of(options, row));
-    case UL_OPTION_TEXTS:
-        return ((const struct ul_texts *)field)->items[index];
-    case UL_OPTION_PAIRS: {
-        const struct ul_pair *pair = &((const struct ul_pairs *)field)->items[index];
-        return ul_arena_printf(options->arena, "%s=%s", pair->name, pair->value);
-    }
-    case UL_OPTION_SIZES:
-        return sizes_text(options->arena, &((const struct ul_named_sizes *)field)->items[index]);
-    }
-    return NULL;
-}
-
-/* ---- fields that a caller assigned ---- */
-
-static bool fits_sizes(const struct ul_option *row, const struct ul_named_size *item)
-{
-    bool fits = item->name != NULL && item->rank >= 1 && item->rank <= row->max;
-    for (uint32_t d = 0; fits && d < item->rank; d++)
-        fits = fits_dim(row, item->dims[d]);
-    return fits;
-}
-
-static bool fits_item(const struct ul_option *row, const void *field, uint32_t index)
-{
-    if (row->kind == UL_OPTION_TEXTS) {
-        const struct ul_texts *list = field;
-        return list->items != NULL && list->items[index] != NULL;
-    }
-    if (row->kind == UL_OPTION_PAIRS) {
-        const struct ul_pairs *list = field;
-        return list->items != NULL && list->items[index].name != NULL &&
-               list->items[index].value != NULL;
-    }
-    const struct ul_named_sizes *list = field;
-    return list->items != NULL && fits_sizes(row, &list->items[index]);
-}
-
-static bool fits_list(const struct ul_options *options, const struct ul_option *row)
-{
-    uint32_t count = ul_option_value_count(options, row);
-    for (uint32_t i = 0; i < count; i++) {
-        if (!fits_item(row, const_field_of(options, row), i))
-            return false;
-    }
-    return true;
-}
-
-/* NULL where the row takes what the field holds, else that for a message. */
-static const char *misfit(const struct ul_options *options, const struct ul_option *row)
-{
-    struct ul_arena *arena = options->arena;
-    switch (row->kind) {
-    case UL_OPTION_FLAG:
-    case UL_OPTION_TEXT:
-    case UL_OPTION_INPUT:
-    case UL_OPTION_RESULT:
-        return NULL;
-    case UL_OPTION_WORD:
-        return word_text(options, row) != NULL
-                   ? NULL
-                   : ul_arena_printf(arena, " %u", word_of(options, row));
-    case UL_OPTION_SIZE:
-    case UL_OPTION_NUMBER:
-    case UL_OPTION_POWER:
-        return number_of(options, row) == 0 || fits_number(row, number_of(options, row))
-                   ? NULL
-                   : ul_arena_printf(arena, " %llu", (unsigned long long)number_of(options, row));
-    case UL_OPTION_REAL:
-    case UL_OPTION_POSITIVE:
-        return real_of(options, row) == 0 || fits_real(row, real_of(options, row))
-                   ? NULL
-                   : ul_arena_printf(arena, " %g", real_of(options, row));
-    case UL_OPTION_TEXTS:
-    case UL_OPTION_PAIRS:
-    case UL_OPTION_SIZES:
-        return fits_list(options, row) ? NULL : "";
-    }
-    return NULL;
+    return kind_of(row)->text(options, row, index);
 }
 
 enum ul_status ul_option_check(const struct ul_options *options, const struct ul_option *row,
                                struct ul_diag *diag)
 {
-    const char *value = misfit(options, row);
+    const struct kind *kind = kind_of(row);
+    const char *value = kind->misfit == NULL ? NULL : kind->misfit(options, row);
     if (value == NULL)
         return UL_OK;
     return ul_diag_set(diag, UL_USAGE, "--%s%s: expected %s", row->name, value,
-                       expected_of(options->arena, row));
+                       kind->expected(options->arena, row));
 }

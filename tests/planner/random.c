@@ -14,6 +14,12 @@ uint32_t random_below(uint64_t *state, uint32_t limit)
     return random_next(state) % limit;
 }
 
+void random_shift_range(uint64_t *state, struct ul_plan_range *range)
+{
+    uint32_t *end = random_below(state, 2) == 0 ? &range->begin : &range->end;
+    *end += random_below(state, 2) == 0 ? 1 : UINT32_MAX;
+}
+
 struct maker {
     struct ul_problem *problem;
     uint64_t state;

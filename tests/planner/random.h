@@ -2,11 +2,15 @@
 #ifndef UL_TESTS_PLANNER_RANDOM_H
 #define UL_TESTS_PLANNER_RANDOM_H
 
+#include "planner/model/plan.h"
 #include "planner/pack/pack.h"
 
 /* A small generator of our own: the same numbers with every C library. */
 uint32_t random_next(uint64_t *state);
 uint32_t random_below(uint64_t *state, uint32_t limit);
+
+/* One of the two ends moves by one position, either way. */
+void random_shift_range(uint64_t *state, struct ul_plan_range *range);
 
 /* Up to `max_steps` steps with inputs, outputs, weights, in-place options, slices, updates,
  * scratch, splits, a loop and branches, as the seed has it. */

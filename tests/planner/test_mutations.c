@@ -252,10 +252,8 @@ static void range_mutate(struct maker *m, struct ul_plan *plan)
     uint64_t offset_bytes = range->offset_bytes;
     switch (random_below(&m->random, 11)) {
     case 0:
-        range->begin += random_below(&m->random, 2) == 0 ? 1 : UINT32_MAX;
-        break;
     case 1:
-        range->end += random_below(&m->random, 2) == 0 ? 1 : UINT32_MAX;
+        random_shift_range(&m->random, range);
         break;
     case 2:
         range->size_bytes += random_below(&m->random, 2) == 0 ? 1 : UINT64_MAX;

@@ -277,10 +277,8 @@ static void range_mutate(struct maker *m, struct ul_plan *plan)
     struct ul_plan_range *range = &plan->ranges[random_below(&m->random, plan->range_count)];
     switch (random_below(&m->random, 4)) {
     case 0:
-        range->begin += random_below(&m->random, 2) == 0 ? 1 : UINT32_MAX;
-        break;
     case 1:
-        range->end += random_below(&m->random, 2) == 0 ? 1 : UINT32_MAX;
+        random_shift_range(&m->random, range);
         break;
     case 2:
         range->space = random_below(&m->random, m->problem->space_count);
