@@ -26,7 +26,9 @@ static enum ul_status check_model(struct ul_compile *compile, const char *model,
     compile->options.plan = path;
     UL_TRY(ul_compile_build(compile, model));
     UL_TRY(ul_compile_plan(compile));
-    return ul_compile_is_other_model(compile) ? ul_compile_report_other_model(compile) : UL_OK;
+    if (ul_compile_is_other_model(compile))
+        return ul_compile_report_other_model(compile);
+    return ul_compile_check_process(compile);
 }
 
 /* Of the model, or of the problem in text where there is one; `prefix` begins the line of success.

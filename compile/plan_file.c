@@ -310,3 +310,20 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     ul_diag_prefix(&compile->diag, compile->options.plan);
     return status;
 }
+
+enum ul_status ul_compile_check_process(struct ul_compile *compile)
+{
+    struct ul_footprint footprint;
+    const struct ul_report_header *header = &compile->plan_header;
+    UL_ASSERT(compile->options.plan != NULL && compile->plan.reserved_bytes != NULL);
+    ul_footprint_count(compile->program, header->is_whole_process, &footprint);
+    struct ul_plan_beside beside = ul_footprint_beside(&footprint);
+    uint64_t bytes = ul_plan_bounded_bytes(&beside, compile->plan.reserved_bytes[0]);
+    if (header->process_bytes >= bytes)
+        return UL_OK;
+    return ul_diag_set(&compile->diag, UL_MISMATCH,
+                       "%s: \"process_bytes\" is %llu, and here the program takes %llu, with the "
+                       "libraries of this machine; make another plan",
+                       compile->options.plan, (unsigned long long)header->process_bytes,
+                       (unsigned long long)bytes);
+}

@@ -78,12 +78,27 @@ static enum ul_status read_options(struct reader *reader, struct ul_report_heade
     return UL_OK;
 }
 
+/* Of a caller's process neither code nor runtime are the program's. */
+static enum ul_status read_process(struct reader *reader, struct ul_report_header *header)
+{
+    const json_t *parts = json_object_get(reader->root, "process");
+    uint64_t code = 0, runtime = 0;
+    header->process_bytes = UINT64_MAX;
+    if (json_object_get(reader->root, "process_bytes") == NULL)
+        return UL_OK;
+    UL_TRY(get_number(reader, parts, "code", INT64_MAX, &code));
+    UL_TRY(get_number(reader, parts, "runtime", INT64_MAX, &runtime));
+    header->is_whole_process = code > 0 || runtime > 0;
+    return get_number(reader, reader->root, "process_bytes", INT64_MAX, &header->process_bytes);
+}
+
 static enum ul_status read_header(struct reader *reader, struct ul_report_header *header)
 {
     UL_TRY(get_string(reader, reader->root, "model_sha256", &header->model_sha256));
     UL_TRY(get_string(reader, reader->root, "target", &header->target));
     UL_TRY(
         get_number(reader, reader->root, "alignment_bytes", INT64_MAX, &header->alignment_bytes));
+    UL_TRY(read_process(reader, header));
     return read_options(reader, header);
 }
 

@@ -112,6 +112,8 @@ struct ul_report_header {
     const char *model_sha256;
     const char *target;
     uint64_t alignment_bytes; /* of every range */
+    uint64_t process_bytes;   /* UINT64_MAX: an older plan, which says nothing of it */
+    bool is_whole_process;    /* not a caller's */
     uint32_t option_count;
     const struct ul_report_option *options;
 };

@@ -243,6 +243,18 @@ for claim in '"smallest_budget_bytes": 64' '"orders_lower_bound_bytes": 999999';
     sed "s/${claim%%:*}: [0-9]*/$claim/" buffer.json >claim.json
     expect 6 "${claim%%:*} is " "$ullage" check "$digits" claim.json
 done
+# and about the process, the program's own or a caller's
+for options in 'plan --target c' 'plan --target cpu --threads 1' 'plan --target c --weights rom' \
+    'compile --target c --emit source'; do
+    # shellcheck disable=SC2086
+    "$ullage" $options "$digits" --dim N=1 --json process.json >/dev/null
+    expect 0 '^ok: ' "$ullage" check "$digits" process.json
+    took=$(sed -n 's/^  "process_bytes": \([0-9]*\),/\1/p' process.json)
+    sed "s/: $took,/: $((took - 1)),/" process.json >claim.json # the smallest budget, too
+    expect 6 "\"process_bytes\" is $((took - 1)), and here the program takes $took" \
+        "$ullage" check "$digits" claim.json
+done
+rm -rf source
 expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
 expect 1 '^ullage: error: --sweep shows all budgets .*: leave --budget out' \
     "$ullage" plan "$digits" --dim N=1 --sweep --budget 64K
