@@ -34,7 +34,9 @@ struct verification {
     bool *fixed;        /* made constant in this attempt */
     const char *program;
     bool quantizes;        /* the model rounds to integers */
-    enum ul_dtype least;   /* float type of fewest bits that the model computes in */
+    enum ul_dtype least;   /* float type of fewest bits that an output hangs on */
+    enum ul_dtype *leasts; /* of each output */
+    uint32_t output_count;
     const char *reference; /* for the verdict */
 };
 
@@ -86,20 +88,50 @@ static bool quantizes(const struct ul_graph *graph)
     return false;
 }
 
-/* Of what nodes compute: inputs and weights may be stored in less. */
-static enum ul_dtype least_float(const struct ul_graph *graph)
+static enum ul_dtype lesser(enum ul_dtype a, enum ul_dtype b)
+{
+    if (a == UL_BF16 || b == UL_BF16)
+        return UL_BF16;
+    return a == UL_F16 || b == UL_F16 ? UL_F16 : UL_F32;
+}
+
+/* Of what a node computes: inputs and weights may be stored in less. */
+static enum ul_dtype node_least(const struct ul_graph *graph, const struct ul_node *node)
 {
     enum ul_dtype least = UL_F32;
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        const struct ul_node *node = &graph->nodes[i];
-        for (uint32_t k = 0; node->op != UL_OP_NONE && k < node->output_count; k++) {
-            enum ul_dtype dtype =
-                node->outputs[k] == UL_NONE ? UL_F32 : graph->values[node->outputs[k]].type.dtype;
-            if (dtype == UL_BF16 || (dtype == UL_F16 && least == UL_F32))
-                least = dtype;
-        }
+    for (uint32_t k = 0; node->op != UL_OP_NONE && k < node->output_count; k++) {
+        if (node->outputs[k] != UL_NONE)
+            least = lesser(least, graph->values[node->outputs[k]].type.dtype);
     }
     return least;
+}
+
+/* What each output hangs on; on all of the graph behind nodes with graphs of their own. */
+static void find_leasts(struct verification *verification, const struct ul_graph *graph)
+{
+    struct ul_arena *arena = &verification->outer->compile.keep;
+    const struct ul_block *root = &graph->blocks[0];
+    enum ul_dtype *of_value = UL_NEW_ARRAY(arena, enum ul_dtype, graph->value_count + 1);
+    enum ul_dtype of_all = UL_F32;
+    for (uint32_t i = 0; i < graph->node_count; i++)
+        of_all = lesser(of_all, node_least(graph, &graph->nodes[i]));
+    for (uint32_t i = 0; i < root->node_count; i++) {
+        const struct ul_node *node = &graph->nodes[root->nodes[i]];
+        enum ul_dtype least = node->block_count > 0 ? of_all : node_least(graph, node);
+        for (uint32_t k = 0; k < node->input_count; k++)
+            least = node->inputs[k] == UL_NONE ? least : lesser(least, of_value[node->inputs[k]]);
+        for (uint32_t k = 0; k < node->output_count; k++) {
+            if (node->outputs[k] != UL_NONE)
+                of_value[node->outputs[k]] = least;
+        }
+    }
+    verification->output_count = root->output_count;
+    verification->leasts = UL_NEW_ARRAY(arena, enum ul_dtype, root->output_count + 1);
+    verification->least = UL_F32;
+    for (uint32_t i = 0; i < root->output_count; i++) {
+        verification->leasts[i] = lesser(UL_F32, of_value[root->outputs[i]]);
+        verification->least = lesser(verification->least, verification->leasts[i]);
+    }
 }
 
 static enum ul_status make_program(struct verification *verification, struct ul_compile *compile,
@@ -127,7 +159,8 @@ static enum ul_status build_attempt(struct verification *verification,
     enum ul_status status = make_program(verification, &compile, program);
     *diag = compile.diag;
     verification->quantizes = quantizes(&compile.graph);
-    verification->least = least_float(&compile.graph);
+    if (status == UL_OK)
+        find_leasts(verification, &compile.graph);
     ul_compile_done(&compile);
     return status;
 }
@@ -217,16 +250,21 @@ static enum ul_status link_data(struct verification *verification, const char *f
     return UL_OK;
 }
 
-/* What is stored in less than f32, or multiplied so, by the options or the model itself; NULL:
+/* What an output of that type or the options stores in less than f32, or multiplies so; NULL:
  * nothing. */
-static const char *rounded(const struct verification *verification)
+static const char *rounded_of(const struct verification *verification, enum ul_dtype least)
 {
     const struct ul_compile_options *options = &verification->outer->compile.options;
-    if (options->precision == UL_PRECISION_BF16 || verification->least == UL_BF16)
+    if (options->precision == UL_PRECISION_BF16 || least == UL_BF16)
         return "bf16";
-    if (options->precision == UL_PRECISION_F16 || verification->least == UL_F16)
+    if (options->precision == UL_PRECISION_F16 || least == UL_F16)
         return "fp16";
     return options->tf32 ? "tf32" : NULL;
+}
+
+static const char *rounded(const struct verification *verification)
+{
+    return rounded_of(verification, verification->least);
 }
 
 /* What is no defect, for the end of a message. */
@@ -244,9 +282,9 @@ static const char *excuse(const struct verification *verification)
  * Recorded data is judged element by element. Against another runtime on random inputs, which sums
  * in another order, what is next to zero may differ: there the norm counts as well, and wherever
  * less than f32 is stored or multiplied. The limits are those of runtime/ul_test_data.c. */
-static double norm_limit(const struct verification *verification)
+static double norm_limit(const struct verification *verification, enum ul_dtype least)
 {
-    const char *less = rounded(verification);
+    const char *less = rounded_of(verification, least);
     if (ul_cli_is_said(verification->outer, "norm"))
         return verification->outer->options.norm;
     if (less == NULL && !verification->is_random)
@@ -254,6 +292,18 @@ static double norm_limit(const struct verification *verification)
     if (less == NULL) /* a sum in another order may lie on the other side of a rounding */
         return verification->quantizes ? 5e-3 : 1e-4;
     return strcmp(less, "bf16") == 0 ? 3e-2 : 5e-3;
+}
+
+/* As the program takes it: one limit for each output; NULL: their elements alone count. */
+static const char *norm_option(const struct verification *verification)
+{
+    struct ul_text text;
+    ul_text_init(&text, &verification->outer->compile.keep);
+    ul_text_put(&text, "--norm-limit=");
+    for (uint32_t i = 0; i < verification->output_count; i++)
+        ul_text_printf(&text, "%s%g", i == 0 ? "" : ",",
+                       norm_limit(verification, verification->leasts[i]));
+    return norm_limit(verification, verification->least) > 0 ? text.data : NULL;
 }
 
 /* The share of an output's integers of 8 or 16 bits that may be one step away: of a model that
@@ -281,9 +331,7 @@ static enum ul_status run_on_data(struct verification *verification)
     UL_TRY(link_data(verification, folder));
     const char *rtol = ul_arena_printf(&outer->compile.keep, "%.17g", rtol_of(outer));
     const char *atol = ul_arena_printf(&outer->compile.keep, "%.17g", atol_of(outer));
-    double limit = norm_limit(verification);
-    const char *norm =
-        limit > 0 ? ul_arena_printf(&outer->compile.keep, "--norm-limit=%.17g", limit) : NULL;
+    const char *norm = norm_option(verification);
     const char *steps =
         ul_arena_printf(&outer->compile.keep, "--step-limit=%g", step_limit(verification));
     const char *const argv[] = {verification->program,
@@ -424,7 +472,7 @@ static struct difference difference(const struct ul_tensor *got, const struct ul
     double share = (double)all.wrong / (double)ul_type_elements(&want->type);
     all.is_near = exact ? dtype->is_integer && dtype->size_bytes <= 2 && all.max <= 1 &&
                               share <= step_limit(verification)
-                        : all.norm <= norm_limit(verification);
+                        : all.norm <= norm_limit(verification, verification->least);
     return all;
 }
 
@@ -680,10 +728,11 @@ static enum ul_status verify(struct ul_cli_job *job)
     verification.program = ul_arena_printf(&job->compile.keep, "%s/program", verification.work);
     enum ul_status status = verify_all(&verification);
     const char *less = rounded(&verification);
-    if (less != NULL && norm_limit(&verification) > 0)
+    double limit = norm_limit(&verification, verification.least);
+    if (less != NULL && limit > 0)
         printf("rounded to %s: outputs are right by their elements (--rtol, --atol) or by a norm "
                "error of at most %g\n",
-               less, norm_limit(&verification));
+               less, limit);
     ul_temporary_remove(verification.work);
     printf("verdict: %s: %s against %s\n",
            status == UL_OK         ? "same"
@@ -708,9 +757,10 @@ const struct ul_cli_command ul_command_verify = {
         "model quantizes: a sum in another order may lie on the other side of a rounding. An "
         "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "
         "random inputs where that is at most 1e-4, or 5e-3 for a model that quantizes; in 16 bits, "
-        "by the model's types, --precision or --tf32, on any inputs, at most 3e-2 (bf16) or 5e-3 "
-        "(fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 leaves the elements alone "
-        "to be judged.",
+        "by the types of what an output hangs on, --precision or --tf32, on any inputs, at most "
+        "3e-2 "
+        "(bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 leaves the "
+        "elements alone to be judged.",
     .group = "models",
     .bit = UL_IN_VERIFY,
     .run = verify};

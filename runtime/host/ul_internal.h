@@ -223,7 +223,8 @@ struct ul_run_options {
     bool print;
     bool profile;
     bool norm;
-    double norm_limit; /* less than 0: the program's own */
+    const char
+        *norm_limits;  /* "0.1,0": of each output, the last of the rest; NULL: the program's */
     double step_limit; /* share of an output's integers that may be 1 away; 0: none */
     double rtol;
     double atol;

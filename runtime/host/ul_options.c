@@ -71,7 +71,8 @@ static const struct row rows[] = {
     {OPTION_NORM, "--norm", NULL,
      "with --test-data: an output is also right where its norm error is at most 1e-4 (of programs "
      "in bf16 3e-2, in fp16 or with --tf32 5e-3)"},
-    {OPTION_NORM_LIMIT, "--norm-limit", "X", "--norm with another limit than those"},
+    {OPTION_NORM_LIMIT, "--norm-limit", "X[,X...]",
+     "--norm with other limits than those: of each output, the last one of all behind it"},
     {OPTION_STEP_LIMIT, "--step-limit", "X",
      "with --test-data: up to this share of an output's integers of 8 or 16 bits may be 1 away, as "
      "where a sum in another order is quantized (default 0)"},
@@ -198,6 +199,22 @@ static int parse_real(const struct ul_session *s, const char *name, const char *
     return UL_EXIT_OK;
 }
 
+/* "X,X,..." */
+static int check_reals(const struct ul_session *s, const char *name, const char *text)
+{
+    char piece[UL_SHOWN_BYTES];
+    double value;
+    int status = UL_EXIT_OK;
+    do {
+        size_t length = strcspn(text, ",");
+        snprintf(piece, sizeof piece, "%.*s", (int)(length < sizeof piece ? length : sizeof piece),
+                 text);
+        status = parse_real(s, name, piece, &value);
+        text += length;
+    } while (status == UL_EXIT_OK && *text++ == ',');
+    return status;
+}
+
 static int parse_count(const struct ul_session *s, const char *name, const char *text,
                        uint64_t *value)
 {
@@ -320,7 +337,8 @@ static int apply(const struct ul_session *s, struct ul_run_options *options, con
         return UL_EXIT_OK;
     case OPTION_NORM_LIMIT:
         options->norm = true;
-        return parse_real(s, row->name, value, &options->norm_limit);
+        options->norm_limits = value;
+        return check_reals(s, row->name, value);
     case OPTION_STEP_LIMIT:
         return parse_real(s, row->name, value, &options->step_limit);
     case OPTION_BENCH:
@@ -433,7 +451,6 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
     memset(options, 0, sizeof *options);
     options->rtol = 1e-3;
     options->atol = 1e-7;
-    options->norm_limit = -1.0;
     options->warmup_seconds = 0.2;
     options->duration_seconds = 3.0;
     options->iterations = 3;

@@ -26,11 +26,17 @@
 
 #define FILE_LIMIT 100000
 /* Sums in another order; and what some dozens of roundings in a row to 11 or 8 bits make. */
-static double norm_limit(const struct ul_session *s)
+static double norm_limit(const struct ul_session *s, uint32_t output)
 {
     const struct ul_model *model = s->model;
-    if (s->options->norm_limit >= 0.0)
-        return s->options->norm_limit;
+    const char *text = s->options->norm_limits;
+    const char *comma = text == NULL ? NULL : strchr(text, ',');
+    for (; output > 0 && comma != NULL; output--) {
+        text = comma + 1;
+        comma = strchr(text, ',');
+    }
+    if (text != NULL)
+        return strtod(text, NULL);
     bool rounds = model->storage == UL_TYPE_F16 || model->tf32 != 0;
     return model->storage == UL_TYPE_BF16 ? 3e-2 : rounds ? 5e-3 : 1e-4;
 }
@@ -200,22 +206,22 @@ static double norm_error(const struct comparison *c)
 }
 
 /* Of an output of which elements are outside. */
-static enum verdict judge(const struct ul_session *s, const struct ul_rt_tensor *tensor,
-                          const struct comparison *c)
+static enum verdict judge(const struct ul_session *s, uint32_t output, const struct comparison *c)
 {
     const struct ul_run_options *options = s->options;
-    const struct ul_type_info *type = ul_type_find(tensor->type);
+    const struct ul_type_info *type = ul_type_find(s->model->outputs[output].type);
     bool is_small = (type->kind == 'i' || type->kind == 'u') && type->bytes <= 2;
     double share = (double)c->outside_count / (double)c->element_count;
-    if (c->is_float && options->norm && norm_error(c) <= norm_limit(s))
+    if (c->is_float && options->norm && norm_error(c) <= norm_limit(s, output))
         return RIGHT_BY_NORM;
     return is_small && c->max_abs <= 1.0 && share <= options->step_limit ? RIGHT_BY_STEPS : WRONG;
 }
 
-static struct comparison compare(const struct ul_session *s, const struct ul_rt_tensor *tensor,
-                                 const void *got, const void *want)
+static struct comparison compare(const struct ul_session *s, uint32_t output, const void *got,
+                                 const void *want)
 {
     const struct ul_run_options *options = s->options;
+    const struct ul_rt_tensor *tensor = &s->model->outputs[output];
     struct comparison c = {0};
     c.element_count = ul_element_count(tensor->rank, tensor->dims);
     c.is_float = ul_type_find(tensor->type)->kind == 'f';
@@ -227,7 +233,7 @@ static struct comparison compare(const struct ul_session *s, const struct ul_rt_
         if (!good && c.outside_count++ == 0)
             c.first = i;
     }
-    c.verdict = c.outside_count == 0 ? RIGHT : judge(s, tensor, &c);
+    c.verdict = c.outside_count == 0 ? RIGHT : judge(s, output, &c);
     return c;
 }
 
@@ -278,7 +284,7 @@ static int compare_output(struct ul_session *s, const char *path, const struct u
         return ul_out_of_memory(s, tensor->size_bytes);
     int status = ul_pb_decode(s, path, pb, "output", tensor, want);
     if (status == UL_EXIT_OK) {
-        struct comparison c = compare(s, tensor, got, want);
+        struct comparison c = compare(s, index, got, want);
         report_compared(s, tensor, &c, got, want);
         totals->element_count += c.element_count;
         totals->outside_count += c.outside_count;
@@ -416,15 +422,17 @@ int ul_test_data(struct ul_session *s)
 {
     struct totals totals = {0};
     const char *directory = s->options->test_data;
-    char norm[64] = "";
+    char norm[256] = "";
     bool single = count_files(directory, "output") != 0 || count_files(directory, "input") != 0;
     int status = single ? run_named(s, directory, &totals) : run_sets(s, directory, &totals);
     if (status == UL_EXIT_OK && s->options->json != NULL)
         status = ul_json_write(s, s->options->json, write_json, &totals);
     if (status != UL_EXIT_OK || totals.failed_count == 0)
         return status;
-    if (s->options->norm)
-        snprintf(norm, sizeof norm, "; norm error %g", norm_limit(s));
+    if (s->options->norm_limits != NULL)
+        snprintf(norm, sizeof norm, "; norm error %s", s->options->norm_limits);
+    else if (s->options->norm)
+        snprintf(norm, sizeof norm, "; norm error %g", norm_limit(s, 0));
     return ul_error(
         s, UL_EXIT_VERIFY, "%" PRIu64 " of %" PRIu64 " test data sets differ (rtol %g, atol %g%s)",
         totals.failed_count, totals.set_count, s->options->rtol, s->options->atol, norm);

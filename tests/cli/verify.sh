@@ -40,6 +40,8 @@ if "$python" -c 'import onnxruntime' 2>/dev/null; then
         "$ullage" verify shaped.onnx --const shape=shape.npy --cflags -O0
     expect 0 '^rounded to fp16: .* at most 0.005$' "$ullage" verify half.onnx --cflags -O0
     expect 6 '^verdict: different' "$ullage" verify half.onnx --cflags -O0 --norm 0
+    expect 6 'z: .*MISMATCH' "$ullage" verify mixed.onnx mixed_data --cflags -O0
+    grep -q 'y: .*ok by norm' out.txt || fail "verify: $(cat out.txt)"
     expect 0 '^verdict: same' "$ullage" verify stored.onnx --cflags -O0
     ! grep -q '^rounded to' out.txt || fail "verify: f32 of 16-bit weights is judged as 16 bits"
     expect 0 'no reference from onnxruntime \(.*NOT_IMPLEMENTED.*Add' \
