@@ -758,8 +758,8 @@ const struct ul_cli_command ul_command_verify = {
         "output is also right by its norm error, |got - wanted| / |wanted| over all of it: on "
         "random inputs where that is at most 1e-4, or 5e-3 for a model that quantizes; in 16 bits, "
         "by the types of what an output hangs on, --precision or --tf32, on any inputs, at most "
-        "3e-2 "
-        "(bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 leaves the "
+        "3e-2 (bf16) or 5e-3 (fp16, tf32). --norm X sets this limit, on any inputs; --norm 0 "
+        "leaves the "
         "elements alone to be judged.",
     .group = "models",
     .bit = UL_IN_VERIFY,
