@@ -63,6 +63,8 @@ static void print_profile(const struct ul_profile *profile)
             printf("  memory       %9.2f GB/s    up to %llu bytes a step\n", level->rate,
                    (unsigned long long)level->capacity_bytes);
     }
+    if (profile->weights_rate > 0)
+        printf("  weights      %9.2f GB/s    that no cache holds\n", profile->weights_rate);
     printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
 }
 
@@ -122,7 +124,7 @@ const struct ul_cli_command ul_command_profile = {
     .name = "profile",
     .arguments = "[-o FILE] [options]",
     .summary = "Measures this machine into a device profile for --profile.",
-    .details = "It compiles and runs small programs for about ten seconds; nothing else should "
+    .details = "It compiles and runs small programs for about twenty seconds; nothing else should "
                "run meanwhile. A plan names the profile that its times are from.",
     .group = "this machine",
     .bit = UL_IN_PROFILE,

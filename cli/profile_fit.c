@@ -4,6 +4,7 @@
  * counts: one that a neighbour disturbed, or that a compiler had luck with, must not decide. */
 #include "cli/profile_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,13 +41,32 @@ static void fit_rate(struct ul_arena *arena, const struct ul_measured *measured,
     profile->rates[kind] = found[count / 2];
 }
 
+static bool is_memory(const struct ul_measured_step *step)
+{
+    return strcmp(step->label, "memory") == 0;
+}
+
+/* What the last steps take beside their products goes to bytes that no cache holds. */
+static void fit_weights(const struct ul_measured *measured, struct ul_profile *profile)
+{
+    double rate = 0;
+    for (uint32_t i = 0; i < measured->step_count; i++) {
+        const struct ul_measured_step *step = &measured->steps[i];
+        double found = (double)step->moved_bytes / time_left(profile, step, UL_WORK_KINDS);
+        if (!is_memory(step))
+            rate = found > rate ? found : rate;
+    }
+    UL_ASSERT(rate > 0);
+    profile->weights_rate = rate;
+}
+
 /* A level for each size of the memory program, from the fastest step of the size; a size that is
  * no slower than the one before joins its level. Between two sizes the geometric mean divides. */
 static void fit_levels(const struct ul_measured *measured, struct ul_profile *profile)
 {
-    enum { APART = 4 }; /* half of the ratio of neighbouring sizes, roughly */
     uint32_t count = 0;
-    for (uint32_t i = 0; i < measured->step_count;) {
+    uint64_t before = 0; /* the size before */
+    for (uint32_t i = 0; i < measured->step_count && is_memory(&measured->steps[i]);) {
         uint64_t moved = measured->steps[i].moved_bytes;
         double rate = 0;
         for (; i < measured->step_count && measured->steps[i].moved_bytes == moved; i++) {
@@ -55,13 +75,14 @@ static void fit_levels(const struct ul_measured *measured, struct ul_profile *pr
             double found = (double)moved / (busy > min ? busy : min);
             rate = found > rate ? found : rate;
         }
-        if (count > 0 && rate >= 0.95 * profile->levels[count - 1].rate)
-            count--;
-        else
-            profile->levels[count].rate = rate;
-        UL_ASSERT(count < UL_PROFILE_LEVELS);
-        profile->levels[count].capacity_bytes = moved * APART;
-        count++;
+        UL_ASSERT(moved > before);
+        if (count > 0)
+            profile->levels[count - 1].capacity_bytes =
+                (uint64_t)sqrt((double)before * (double)moved);
+        if (count == 0 || rate < 0.95 * profile->levels[count - 1].rate)
+            profile->levels[count++].rate = rate;
+        UL_ASSERT(count <= UL_PROFILE_LEVELS);
+        before = moved;
     }
     profile->levels[count - 1].capacity_bytes = UINT64_MAX;
     profile->level_count = count;
@@ -79,4 +100,5 @@ void ul_profile_fit(struct ul_arena *arena, const struct ul_measured measured[UL
         fit_rate(arena, &measured[UL_MEASURE_RATES], order[i], profile);
     profile->rates[UL_WORK_MATMUL_TF32] = profile->rates[UL_WORK_MATMUL_F32];
     fit_levels(&measured[UL_MEASURE_MEMORY], profile);
+    fit_weights(&measured[UL_MEASURE_MEMORY], profile);
 }

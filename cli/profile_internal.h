@@ -23,7 +23,8 @@ struct ul_measured {
 
 enum ul_measure_program {
     UL_MEASURE_RATES,    /* one operator a step, labelled by the kind of work that limits it */
-    UL_MEASURE_MEMORY,   /* one operation an element on ever larger values, labelled "memory" */
+    UL_MEASURE_MEMORY,   /* one operation an element on ever larger values, labelled "memory";
+                             then products of a row with matrices that were last read a run ago */
     UL_MEASURE_OVERHEAD, /* many steps on one element, labelled "step" */
     UL_MEASURE_PROGRAMS
 };

@@ -88,6 +88,7 @@ enum ul_status ul_dnnl_open(struct ul_arena *arena, const char *isa, uint32_t th
     const uint32_t row = isa_row(dnnl_get_effective_cpu_isa());
     opened->library = (struct ul_target_library){.name = "oneDNN",
                                                  .plan_name = "onednn",
+                                                 .skips_padding = true,
                                                  .isa = isas[row].name,
                                                  .march = isas[row].march,
                                                  .state_bytes = 8, /* a pointer */

@@ -131,12 +131,17 @@ static int64_t planes_of(const struct ul_window_axis *axis)
     return count;
 }
 
+int64_t ul_window_planes(const struct ul_window *window)
+{
+    return planes_of(&window->axes[0]) * planes_of(&window->axes[1]);
+}
+
 /* Sizes; false when not even one row fits. */
 static bool set_strip(const struct ul_contract_plan *plan, struct ul_window *window)
 {
     const struct ul_window_axis *rows = &window->axes[0], *columns = &window->axes[1];
     int64_t max = (STRIP_BYTES - 2 * UL_WINDOW_PAD_BYTES) / plan->element_bytes;
-    int64_t planes = planes_of(rows) * planes_of(columns);
+    int64_t planes = ul_window_planes(window);
     if (columns->count > max || columns->reach > max || rows->reach > max)
         return false;
     window->pitch = columns->count + columns->reach;
@@ -194,7 +199,7 @@ bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *windo
 /* Bytes of planes and of sums. */
 static void set_bytes(struct ul_contract_plan *plan, const struct ul_window *window)
 {
-    int64_t planes = planes_of(&window->axes[0]) * planes_of(&window->axes[1]);
+    int64_t planes = ul_window_planes(window);
     int64_t panel = planes * window->plane * plan->element_bytes + UL_WINDOW_PAD_BYTES;
     int64_t sums = window->strip * window->pitch * plan->element_bytes + UL_WINDOW_PAD_BYTES;
     plan->panel_bytes = (panel + 63) / 64 * 64;

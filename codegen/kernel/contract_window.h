@@ -25,5 +25,7 @@ struct ul_window {
 
 /* False where the contraction has no such form. */
 bool ul_window_read(const struct ul_contract_plan *plan, struct ul_window *window);
+/* Planes that a strip is sorted into, each of window->plane elements. */
+int64_t ul_window_planes(const struct ul_window *window);
 
 #endif

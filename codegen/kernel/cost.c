@@ -15,6 +15,7 @@
  * A contraction counts its products for the unit that its schedule uses, and what it packs as
  * VECTOR. */
 #include "codegen/kernel/contract_internal.h"
+#include "codegen/kernel/contract_window.h"
 #include "codegen/kernel/profile.h"
 #include "codegen/kernel/threads.h"
 #include "ir/kernel_build.h"
@@ -24,16 +25,14 @@
 
 /* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
  * window's plane, a run of elements that is packed, and an element that is packed from among
- * others; then the rounds of a loop that still is unrolled, and how much longer a product at the
- * end of a window's row takes, where no whole vector is left. */
+ * others; then the rounds of a loop that still is unrolled. */
 enum {
     SCALAR_SPECIAL = 12,
     CARRIED = 4,
-    WINDOW_ROW = 150,
+    WINDOW_ROW = 40,
     PACKED_ROW = 48,
     PACKED_STRIDED = 6,
-    UNROLLED = 16,
-    RAGGED = 6
+    UNROLLED = 16
 };
 
 struct walk {
@@ -211,6 +210,25 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
 
+/* Instructions of an operation in lanes: a division keeps its unit busy, the smaller of two and an
+ * integer from a float look for NaN and for the ends of the range. Elsewhere the rest of the loop
+ * hides them. */
+static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    enum { DIVIDE = 4, COMPARE = 3, ROUND = 4, CONVERT = 12 };
+    bool is_float = ul_dtype_get(expr->dtype)->is_float;
+    if (expr->op == UL_KX_CAST)
+        return !is_float && ul_dtype_get(walk->kernel->exprs[expr->a].dtype)->is_float ? CONVERT
+                                                                                       : 1;
+    if (!is_float)
+        return 1;
+    if (expr->op == UL_KX_DIV)
+        return DIVIDE;
+    if (expr->op == UL_KX_ROUND)
+        return ROUND;
+    return expr->op == UL_KX_MIN || expr->op == UL_KX_MAX ? COMPARE : 1;
+}
+
 static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
 {
     bool special = is_function(expr);
@@ -223,8 +241,10 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
         count(walk, UL_WORK_SPECIAL, is_long ? ul_size_mul_saturating(times, 2) : times);
     else if (special)
         count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, SCALAR_SPECIAL));
+    else if (walk->vector)
+        count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(times, instructions_of(walk, expr)));
     else
-        count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
+        count(walk, UL_WORK_SCALAR, times);
 }
 
 static bool is_affine(const struct ul_kx_data *expr)
@@ -319,9 +339,6 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
     if (plan->packs_a)
         count(walk, UL_WORK_VECTOR,
               ul_size_mul_saturating(blocks, ul_size_mul_saturating((uint64_t)plan->m, k)));
-    if (plan->schedule == UL_CONTRACT_WINDOW)
-        count(walk, UL_WORK_SCALAR,
-              ul_size_mul_saturating(ul_size_mul_saturating(times, rows), WINDOW_ROW));
     if (!packs_b(plan))
         return;
     if (is_strided(plan))
@@ -334,18 +351,37 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
               ul_size_mul_saturating(ul_size_mul_saturating(rows, k), PACKED_ROW));
 }
 
-/* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads, with a
- * slower rest of each row in a window. */
+static struct ul_window window_of(const struct ul_contract_plan *plan)
+{
+    struct ul_window window;
+    bool fits = ul_window_read(plan, &window);
+    UL_ASSERT(fits && window.pitch > 0 && plan->strips > 0);
+    return window;
+}
+
+/* A window's input, copied strip by strip into planes with its padding. */
+static void count_planes(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
+{
+    struct ul_window window = window_of(plan);
+    uint64_t planes = ul_size_mul_saturating(times, (uint64_t)ul_window_planes(&window));
+    planes = ul_size_mul_saturating(planes, (uint64_t)plan->strips);
+    uint64_t rows = (uint64_t)(window.plane / window.pitch);
+    count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(planes, (uint64_t)window.plane));
+    count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(planes, rows * WINDOW_ROW));
+}
+
+/* Columns as the schedule goes through them: in whole vectors of 64 bytes where it pads; in a
+ * window along the padded pitch, so that no row has a rest. */
 static uint64_t filled_columns(const struct ul_contract_plan *plan)
 {
     uint64_t lanes = plan->element_bytes > 0 ? (uint64_t)(64 / plan->element_bytes) : 1;
     uint64_t n = (uint64_t)plan->n;
-    uint64_t row = (uint64_t)row_extent(plan->contraction);
-    UL_ASSERT(n % row == 0);
     if (plan->schedule == UL_CONTRACT_TILE)
         return (n + lanes - 1) / lanes * lanes;
-    if (plan->schedule == UL_CONTRACT_WINDOW)
-        return n / row * (row - row % lanes + RAGGED * (row % lanes));
+    if (plan->schedule == UL_CONTRACT_WINDOW) {
+        struct ul_window window = window_of(plan);
+        return (uint64_t)(window.axes[0].count * window.pitch);
+    }
     return n;
 }
 
@@ -365,6 +401,8 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
                                ul_size_mul_saturating(filled_columns(&plan), (uint64_t)plan.k));
     count(walk, kind, ul_size_mul_saturating(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count_packing(walk, &plan, times);
+    if (plan.schedule == UL_CONTRACT_WINDOW)
+        count_planes(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
     walk->vector = plan.schedule != UL_CONTRACT_PLAIN;

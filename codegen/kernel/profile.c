@@ -163,6 +163,18 @@ static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64
     return (double)bytes / profile->levels[level].rate / max;
 }
 
+/* Of weights that no cache holds until the next run; 0: one does, or the device has none. */
+static double cold_weights_ns(const struct ul_profile *profile, const struct ul_traffic *traffic,
+                              double speed_up)
+{
+    uint32_t last = profile->level_count - 1;
+    if (last == 0 || traffic->all_weight_bytes <= profile->levels[last - 1].capacity_bytes)
+        return 0;
+    double ns = moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
+    return profile->weights_rate > 0 ? ns * (profile->levels[last].rate / profile->weights_rate)
+                                     : ns;
+}
+
 uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
                          const struct ul_traffic *traffic, uint64_t rounds)
 {
@@ -174,8 +186,10 @@ uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work 
     double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
     double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
                                 traffic->moved_bytes, speed_up);
-    moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
-    double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + profile->overhead_ns;
+    double cold_ns = cold_weights_ns(profile, traffic, speed_up);
+    if (!(cold_ns > 0))
+        moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
+    double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns + profile->overhead_ns;
     once_ns += (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
     double all_ns = once_ns * (double)rounds;
     if (all_ns >= max)

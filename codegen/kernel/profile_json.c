@@ -82,6 +82,9 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
     ul_text_put_json(text, profile->source);
     ul_text_printf(text, ",%s\"overhead_nanoseconds\": %.9g,%s\"memory_bytes\": %llu", line,
                    profile->overhead_ns, line, (unsigned long long)profile->memory_bytes);
+    if (profile->weights_rate > 0)
+        ul_text_printf(text, ",%s\"weights_gigabytes_per_second\": %.9g", line,
+                       profile->weights_rate);
     if (profile->device.processors != 0)
         ul_text_printf(
             text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32 "}",
@@ -224,6 +227,9 @@ static enum ul_status read_profile(struct reader *reader)
     if (json_object_get(reader->root, "memory_bytes") != NULL)
         UL_TRY(read_number(reader, reader->root, "memory_bytes", 0, &memory));
     profile->memory_bytes = (uint64_t)memory;
+    if (json_object_get(reader->root, "weights_gigabytes_per_second") != NULL)
+        UL_TRY(read_number(reader, reader->root, "weights_gigabytes_per_second", 1e-3,
+                           &profile->weights_rate));
     UL_TRY(read_device(reader));
     UL_TRY(read_process(reader));
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)

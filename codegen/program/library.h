@@ -17,6 +17,7 @@ struct ul_target_library {
     const char *isa;       /* of the machine that it was asked for; NULL: any */
     const char *march;     /* what a C compiler takes after -march= for it; NULL: any */
     uint64_t state_bytes;  /* in the arena, for what it keeps there; 0: nothing */
+    bool skips_padding;    /* nothing is multiplied where a window lies in the padding */
     bool adds_from_afar;   /* a residual may lie elsewhere than the result */
     int64_t max_dim;       /* elements along an axis; 0: any */
     bool runs_always;      /* a step that a run may pass over cannot be a call */

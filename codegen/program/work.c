@@ -18,15 +18,63 @@ static void count_posts(const struct ul_call *call, uint64_t elements, struct ul
     }
 }
 
+/* Taps of an axis, summed over its outputs, that lie in the source and not in its padding. */
+static uint64_t taps_inside(const struct ul_call *call, uint32_t axis)
+{
+    enum { MANY = 4096 };
+    int64_t in = call->src.dims[2 + axis], out = call->dst.dims[2 + axis];
+    int64_t kernel = call->weights.dims[call->weights.rank - call->src.rank + 2 + axis];
+    int64_t step = call->steps[axis];
+    uint64_t taps = 0;
+    if (kernel > MANY)
+        return (uint64_t)out * (uint64_t)kernel;
+    for (int64_t k = 0; k < kernel; k++) {
+        int64_t before = call->pads[axis] - k * call->dilations[axis]; /* of the first output */
+        int64_t begin = before > 0 ? (before + step - 1) / step : 0;
+        int64_t end = in + before > 0 ? (in + before + step - 1) / step : 0;
+        end = end < out ? end : out;
+        taps += end > begin ? (uint64_t)(end - begin) : 0;
+    }
+    return taps;
+}
+
+/* With channels of the result filled up to whole vectors of 64 bytes, group by group. */
+static uint64_t filled_products(const struct ul_call *call, uint64_t products)
+{
+    uint64_t lanes = 64 / ul_call_element_bytes(&call->src);
+    uint32_t of_conv = call->group_count > 1 ? 1 : 0;
+    uint32_t axis = call->kind == UL_CALL_MATMUL ? call->weights.rank - 1 : of_conv;
+    uint64_t channels = (uint64_t)call->weights.dims[axis];
+    UL_ASSERT(channels > 0);
+    return ul_size_mul_saturating(products / channels, (channels + lanes - 1) / lanes * lanes);
+}
+
+/* Multiplications of which none lies in the padding, where the library leaves those out. */
+static uint64_t products_inside(const struct ul_builder *builder, const struct ul_group_call *call)
+{
+    const struct ul_call *planned = &call->call;
+    uint64_t products = call->product_count;
+    if (planned->kind != UL_CALL_CONVOLUTION || !builder->options->library->skips_padding)
+        return products;
+    UL_ASSERT(planned->weights.rank >= planned->src.rank && planned->src.rank > 2);
+    for (uint32_t axis = 0; axis + 2 < planned->src.rank; axis++) {
+        uint64_t all =
+            (uint64_t)planned->dst.dims[2 + axis] *
+            (uint64_t)planned->weights.dims[planned->weights.rank - planned->src.rank + 2 + axis];
+        UL_ASSERT(all > 0);
+        products = ul_size_mul_saturating(products / all, taps_inside(planned, axis));
+    }
+    return products;
+}
+
 void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_call *call,
                         struct ul_work *work)
 {
     enum { FEW_CHANNELS = 4 };
     const struct ul_call *planned = &call->call;
     bool pools = planned->kind >= UL_CALL_MEAN_POOL;
-    uint32_t channels = planned->group_count > 1 ? 2 : 1; /* axis of the weights */
-    bool window =
-        planned->kind != UL_CALL_MATMUL && !pools && planned->weights.dims[channels] < FEW_CHANNELS;
+    bool window = planned->kind != UL_CALL_MATMUL && !pools && planned->group_count > 1 &&
+                  planned->weights.dims[2] < FEW_CHANNELS; /* of a group */
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = builder->options->thread_count;
     enum ul_work_kind products = planned->src.type != UL_CALL_F32 ? UL_WORK_MATMUL_F16
@@ -35,10 +83,12 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
     work->flop_count = pools ? call->product_count : 2 * call->product_count;
     if (ul_winograd_is(planned))
         ul_winograd_count(planned, work);
+    else if (pools)
+        work->counts[UL_WORK_VECTOR] += call->product_count;
+    else if (window)
+        work->counts[UL_WORK_WINDOW] += 2 * products_inside(builder, call);
     else
-        work->counts[pools    ? UL_WORK_VECTOR
-                     : window ? UL_WORK_WINDOW
-                              : products] += work->flop_count;
+        work->counts[products] += 2 * filled_products(planned, products_inside(builder, call));
     work->counts[UL_WORK_VECTOR] +=
         (planned->src_copy_bytes / ul_call_element_bytes(&planned->src) +
          planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst)) *

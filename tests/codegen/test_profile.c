@@ -52,6 +52,25 @@ static void weights_are_where_all_of_them_fit(void **state)
     assert_int_equal(cost_of(0, 0, (struct ul_traffic){1000, 500, 5000}, 1), 305);
 }
 
+/* Products wait for weights that come from memory itself, at a rate of their own where it is known.
+ */
+static void weights_of_memory_are_waited_for(void **state)
+{
+    (void)state;
+    struct ul_profile profile = plain_profile();
+    struct ul_work work = {.flop_count = 0};
+    struct ul_traffic cold = {1000, 500, 5000}, held = {1000, 500, 500};
+    work.counts[UL_WORK_VECTOR] = 400;
+    assert_int_equal(ul_profile_cost(&profile, &work, &held, 1), 405);
+    assert_int_equal(ul_profile_cost(&profile, &work, &cold, 1), 655);
+    profile.weights_rate = 1;
+    assert_int_equal(ul_profile_cost(&profile, &work, &held, 1), 405);
+    assert_int_equal(ul_profile_cost(&profile, &work, &cold, 1), 905);
+    profile.level_count = 1; /* a device without caches */
+    profile.levels[0] = (struct ul_profile_level){UINT64_MAX, 10};
+    assert_int_equal(ul_profile_cost(&profile, &work, &cold, 1), 405);
+}
+
 static void costs_stay_in_range(void **state)
 {
     (void)state;
@@ -158,6 +177,8 @@ static void bad_files_are_refused(void **state)
         {"\"up_to_bytes\": 65536", "\"up_to_bytes\": 65536000", UL_INVALID},
         {"\"up_to_bytes\": null", "\"up_to_bytes\": 65536000000", UL_INVALID},
         {"\"memory_levels\": [", "\"memory_levels\": [], \"x\": [", UL_INVALID},
+        {"\"memory_bytes\"", "\"weights_gigabytes_per_second\": 9, \"memory_bytes\"", UL_OK},
+        {"\"memory_bytes\"", "\"weights_gigabytes_per_second\": 0, \"memory_bytes\"", UL_INVALID},
     };
     struct ul_arena arena;
     ul_arena_init(&arena);
@@ -269,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cost_is_the_larger_of_work_and_bytes),
         cmocka_unit_test(weights_are_where_all_of_them_fit),
+        cmocka_unit_test(weights_of_memory_are_waited_for),
         cmocka_unit_test(costs_stay_in_range),
         cmocka_unit_test(files_come_back),
         cmocka_unit_test(devices_are_read),
