@@ -93,7 +93,7 @@ static void merge_weights(struct cse *cse)
             slot = (slot + 1) & mask;
         if (slots[slot] == UL_NONE)
             slots[slot] = v;
-        else
+        else if (!ul_graph_is_output(graph, v)) /* whose name is the caller's */
             ul_rewrite_replace(&cse->rewrite, v, slots[slot]);
     }
 }
