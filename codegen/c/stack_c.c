@@ -16,12 +16,12 @@
 #include "ir/kernel_build.h"
 
 enum {
-    FRAME_BYTES = 256, /* of any kernel: saved registers, arguments, alignment */
+    FRAME_BYTES = 352, /* of any kernel: saved registers, arguments, alignment */
     NAME_BYTES = 8,    /* of a variable or a buffer's address */
     CONTRACT_BYTES =
         1536, /* the runtime's tiles and sums, called or inlined, and results of dots */
     VECTOR_BYTES = 64,
-    MAX_VECTORS = 52, /* a compiler that puts more aside does not unroll */
+    MAX_VECTORS = 50, /* a compiler that puts more aside does not unroll */
     SHORT_ROUNDS = 16 /* gcc's max-completely-peel-times */
 };
 

@@ -55,7 +55,7 @@ static const struct ul_profile profiles[] = {
                [UL_WORK_SPECIAL] = 2,
                [UL_WORK_SCALAR] = 12},
      .overhead_ns = 5,
-     .process = {.code_bytes = 1560 * KIB,
+     .process = {.code_bytes = 1576 * KIB,
                  .threads_code_bytes = 300 * KIB,
                  .library_code_bytes = 1500 * KIB,
                  .windows_code_bytes = 640 * KIB,

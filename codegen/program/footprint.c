@@ -22,14 +22,13 @@
 #include <string.h>
 
 enum {
-    CALL_BYTES = 2500, /* of tables and code of the program for each: */
-    STEP_BYTES = 1200,
+    CALL_BYTES = 2500,      /* of tables and code of the program for each: */
+    STEP_BYTES = 600,       /* names aside; half of it for its being run once more */
     KEPT_SLACK = 40,        /* one byte in so many is lost between blocks of the heap */
     KEPT_BYTES = 64 << 10,  /* of the library for itself */
     BOUND_BYTES = 2560,     /* of the runtime for each call: what it is bound to */
     READ_AROUND = 64 << 10, /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,  /* of model.c without a step */
-    FLASH_STEP_BYTES = 500, /* in it, of a step's tables and call */
     PAGE_SHARE = 512,       /* 8 bytes of page tables for 4096 */
     LARGE_PAGE = 2 << 20    /* what touching one byte of a large buffer takes */
 };
@@ -117,16 +116,26 @@ static uint64_t text_bytes(const struct ul_program *program)
     return bytes;
 }
 
+/* Of a step its own and its node's, which is a part of it; of what lies somewhere its name. */
+static uint64_t name_bytes(const struct ul_program *program)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < program->step_count; s++)
+        bytes += 2 * (uint64_t)strlen(program->steps[s].name);
+    for (uint32_t i = 0; i < program->place_count; i++)
+        bytes += strlen(program->problem->values[i].name);
+    return bytes;
+}
+
 static uint64_t printed_bytes(const struct ul_program *program)
 {
     return (uint64_t)program->step_count * STEP_BYTES + (uint64_t)program->call_count * CALL_BYTES +
-           text_bytes(program);
+           text_bytes(program) + name_bytes(program);
 }
 
 uint64_t ul_footprint_flash_bytes(const struct ul_program *program)
 {
-    return FLASH_BYTES + (uint64_t)program->step_count * FLASH_STEP_BYTES +
-           (uint64_t)program->call_count * CALL_BYTES + text_bytes(program);
+    return FLASH_BYTES + printed_bytes(program);
 }
 
 /* Of threads that a caller's process has: each as deep as the one that calls. */
