@@ -43,11 +43,7 @@ static enum ul_status write_sweep(struct ul_cli_job *job)
     UL_TRY(write_table(job, options->csv, ul_report_put_ladder_csv));
     if (ul_cli_stdout_is_taken(job))
         return UL_OK;
-    UL_TRY(write_table(job, "-", ul_report_put_ladder_text));
-    if (job->compile.winograd_bytes > 0)
-        printf("The first has convolutions by Winograd's method where it is faster.\n"
-               "Its larger weights are the first thing that a budget takes (--conv).\n");
-    return UL_OK;
+    return write_table(job, "-", ul_report_put_ladder_text);
 }
 
 /* ---- one plan ---- */

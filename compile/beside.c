@@ -8,12 +8,15 @@ static bool is_process(const struct ul_compile *compile)
            compile->options.weights != UL_WEIGHTS_ROM;
 }
 
-struct ul_footprint ul_compile_footprint(const struct ul_compile *compile,
+void ul_compile_count_beside(const struct ul_compile *compile, const struct ul_program *program)
+{
+    ul_footprint_count_beside(program, is_process(compile));
+}
+
+struct ul_plan_beside ul_compile_process(const struct ul_compile *compile,
                                          const struct ul_program *program)
 {
-    struct ul_footprint footprint;
-    ul_footprint_count(program, is_process(compile), &footprint);
-    return footprint;
+    return ul_footprint_beside(program, is_process(compile));
 }
 
 struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
@@ -21,6 +24,12 @@ struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
 {
     if (compile->options.budget_of == UL_BUDGET_ARENA)
         return (struct ul_plan_beside){.run_bytes = 0};
-    struct ul_footprint footprint = ul_compile_footprint(compile, program);
-    return ul_footprint_beside(&footprint);
+    return ul_compile_process(compile, program);
+}
+
+struct ul_footprint ul_compile_footprint(const struct ul_compile *compile)
+{
+    struct ul_footprint footprint;
+    ul_footprint_count(compile->program, &compile->plan, is_process(compile), &footprint);
+    return footprint;
 }

@@ -1,33 +1,8 @@
 /* Plans under a budget: the ladder when the plan without one is too large, and what stands in the
  * way when nothing fits. */
-#include "codegen/program/winograd.h"
 #include "compile/compile_internal.h"
 
 #include <string.h>
-
-/* Larger weights for faster convolutions are the first thing to give up: they stay whole. */
-static enum ul_status build_direct(void *context, const struct ul_plan *plan,
-                                   const struct ul_problem **problem, struct ul_plan_beside *beside)
-{
-    struct ul_compile *compile = context;
-    struct ul_program_options options = compile->program->options;
-    if (!ul_program_has_winograd(compile->program) || options.conv != UL_CONV_BEST)
-        return UL_OK;
-    options.conv = UL_CONV_DIRECT;
-    struct ul_program *direct;
-    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &direct, &compile->diag));
-    struct ul_plan_beside direct_beside = ul_compile_beside(compile, direct);
-    struct ul_footprint footprint = ul_compile_footprint(compile, compile->program);
-    struct ul_plan_beside *lead = UL_NEW(&compile->keep, struct ul_plan_beside);
-    *lead = ul_footprint_beside(&footprint);
-    compile->report.lead = lead;
-    compile->winograd_bytes = plan->reserved_bytes[0];
-    compile->options.conv = UL_CONV_DIRECT; /* for the plan to name */
-    compile->program = direct;
-    *problem = direct->problem;
-    *beside = direct_beside;
-    return UL_OK;
-}
 
 static enum ul_status merge_splits(void *context, const struct ul_plan *plan,
                                    struct ul_plan_ladder *ladder)
@@ -51,7 +26,7 @@ static enum ul_status solve(struct ul_compile *compile)
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
     planning.beside = ul_compile_beside(compile, compile->program);
     struct ul_plan_variants variants = {
-        .context = compile, .lighten = build_direct, .merge = merge_splits, .apply = apply_variant};
+        .context = compile, .merge = merge_splits, .apply = apply_variant};
     return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
                           compile->wants_ladder, &compile->plan, &compile->ladder, &compile->diag);
 }
@@ -63,6 +38,8 @@ enum ul_status ul_compile_solve(struct ul_compile *compile)
     ul_compile_progress(compile, NULL);
     if (status != UL_OK)
         ul_diag_prefix(&compile->diag, compile->model.path);
+    else
+        ul_plan_drop_beside(&compile->keep, compile->program->problem, &compile->plan);
     return status;
 }
 
@@ -103,7 +80,7 @@ enum ul_status ul_compile_require_fit(struct ul_compile *compile)
     uint64_t budget = compile->options.budget_bytes;
     struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
     uint64_t reserved = compile->plan.reserved_bytes[0];
-    uint64_t needed = ul_plan_bounded_bytes(&beside, reserved);
+    uint64_t needed = ul_plan_bounded_bytes(&beside, &compile->plan);
     struct ul_text text;
     UL_ASSERT(compile->report.plan == &compile->plan);
     struct ul_plan_options planning = ul_compile_planning(&compile->options);

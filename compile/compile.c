@@ -152,8 +152,10 @@ static enum ul_status build_program(struct ul_compile *compile, struct ul_progra
         UL_TRY(run_split(compile));
     }
     options->whole = whole;
-    return ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
-                            &compile->diag);
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
+                            &compile->diag));
+    ul_compile_count_beside(compile, compile->program);
+    return UL_OK;
 }
 
 static enum ul_status simplify(struct ul_compile *compile, const struct ul_target *target)

@@ -92,7 +92,6 @@ struct ul_compile {
     struct ul_plan_ladder ladder; /* empty where the plan without a budget does */
     bool wants_ladder;            /* though the plan without a budget does */
     bool is_library;              /* the caller wants source: the process is somebody else's */
-    uint64_t winograd_bytes; /* reserved by the plan that this one gave up for a budget, or 0 */
     struct ul_report report;
     struct ul_text json; /* plan.json */
     char plan_sha256[65];

@@ -20,11 +20,14 @@ enum ul_dtype ul_compile_storage(const struct ul_compile_options *options);
  * that fits; with wants_ladder the ladder is made anyway. */
 enum ul_status ul_compile_solve(struct ul_compile *compile) UL_MUST_CHECK;
 
-/* beside.c: what a program of this compile takes beside its buffer; as a budget bounds it. */
-struct ul_footprint ul_compile_footprint(const struct ul_compile *compile,
+/* beside.c: counts what a program of this compile takes beside its buffer, once it is built; what
+ * that is of its process, and of what a budget bounds; all that the compile's own plan takes. */
+void ul_compile_count_beside(const struct ul_compile *compile, const struct ul_program *program);
+struct ul_plan_beside ul_compile_process(const struct ul_compile *compile,
                                          const struct ul_program *program);
 struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
                                         const struct ul_program *program);
+struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 
 /* splits.c: merges into the ladder the plans of programs that compute chains in pieces; and makes
  * the program the one of a rung's variant. `free_plan` is the plan without a budget. */

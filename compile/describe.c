@@ -41,15 +41,19 @@ static void describe_options(struct ul_compile *compile)
     compile->report.option_count = count;
 }
 
+/* As the plan runs them; where a step runs in several ways, as it does last. */
 static const struct ul_report_step *describe_steps(struct ul_compile *compile)
 {
     const struct ul_program *program = compile->program;
+    const struct ul_plan *plan = &compile->plan;
     struct ul_report_step *steps =
         UL_NEW_ARRAY(&compile->keep, struct ul_report_step, program->step_count);
-    for (uint32_t i = 0; i < program->step_count; i++) {
-        const struct ul_program_step *step = &program->steps[i];
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
         const struct ul_node *node = &compile->graph.nodes[step->node];
-        steps[i] = (struct ul_report_step){
+        steps[plan->positions[p].step] = (struct ul_report_step){
             .name = step->name,
             .op = step->op,
             .node = node->name[0] != '\0'
@@ -73,7 +77,7 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile)
         int64_t size = (int64_t)planned->size_bytes;
         values[i] = (struct ul_report_value){
             .name = planned->name, .type = ul_type_make(UL_U8, 1, &size), .storage = UL_U8};
-        if (place->kind == UL_PLACE_STATE)
+        if (place->kind == UL_PLACE_STATE || place->kind == UL_PLACE_BESIDE)
             continue;
         const struct ul_value *value = &compile->graph.values[place->value];
         values[i].type = value->type;
@@ -83,35 +87,21 @@ static const struct ul_report_value *describe_values(struct ul_compile *compile)
     return values;
 }
 
-/* The parts add up to what budgets bound. Before the first step the library's set-up code is more
- * than runs later, and little of the buffer is there. */
 static void describe_process(struct ul_compile *compile)
 {
-    struct ul_footprint footprint = ul_compile_footprint(compile, compile->program);
-    struct ul_report_process *process = &compile->report.process;
-    uint64_t reserved = compile->plan.reserved_bytes[0];
-    struct ul_plan_beside beside = ul_footprint_beside(&footprint);
-    uint64_t unread = beside.unread_bytes < reserved ? beside.unread_bytes : reserved;
-    uint64_t total = ul_plan_bounded_bytes(&beside, reserved);
-    uint64_t run = reserved - unread + beside.run_bytes +
-                   (beside.page_share == 0 ? 0 : reserved / beside.page_share);
-    *process = (struct ul_report_process){.is_whole = footprint.is_whole,
-                                          .is_known = footprint.is_known,
-                                          .starts_larger = total > run,
-                                          .total_bytes = total,
-                                          .buffer_bytes = reserved - unread,
-                                          .library_bytes = footprint.library_bytes,
-                                          .code_bytes = footprint.code_bytes,
-                                          .stack_bytes = footprint.stack_bytes,
-                                          .library_stack_bytes = footprint.library_stack_bytes,
-                                          .beside = beside};
-    if (process->starts_larger) {
-        process->buffer_bytes = total - beside.start_bytes;
-        process->code_bytes = total - process->buffer_bytes - process->library_bytes -
-                              process->stack_bytes - footprint.runtime_bytes;
-    }
-    process->runtime_bytes = total - process->buffer_bytes - process->library_bytes -
-                             process->code_bytes - process->stack_bytes;
+    struct ul_footprint footprint = ul_compile_footprint(compile);
+    compile->report.process =
+        (struct ul_report_process){.is_whole = footprint.is_whole,
+                                   .is_known = footprint.is_known,
+                                   .starts_larger = footprint.starts_larger,
+                                   .total_bytes = footprint.total_bytes,
+                                   .buffer_bytes = footprint.buffer_bytes,
+                                   .library_bytes = footprint.library_bytes,
+                                   .code_bytes = footprint.code_bytes,
+                                   .stack_bytes = footprint.stack_bytes,
+                                   .library_stack_bytes = footprint.library_stack_bytes,
+                                   .runtime_bytes = footprint.runtime_bytes,
+                                   .beside = ul_compile_process(compile, compile->program)};
 }
 
 static void describe_flash(struct ul_compile *compile)
@@ -121,7 +111,8 @@ static void describe_flash(struct ul_compile *compile)
     if (compile->program->options.weights_rom)
         compile->report.flash = (struct ul_report_flash){
             .weight_bytes = compile->plan.reserved_bytes[UL_REPORT_READ_ONLY],
-            .code_bytes = ul_footprint_flash_bytes(compile->program)};
+            .code_bytes =
+                ul_footprint_flash_bytes(&compile->keep, compile->program, &compile->plan)};
 }
 
 void ul_compile_describe(struct ul_compile *compile)

@@ -16,13 +16,20 @@ static const char *planned(const struct ul_compile *compile, const char *name)
 
 /* ---- what the caller says beside the plan ---- */
 
+/* Beside a plan, --pack none asks for its steps without any reuse of bytes. */
+static bool is_unfolding(const struct ul_compile *compile, const struct ul_option *row)
+{
+    return strcmp(row->name, "pack") == 0 && compile->options.pack == UL_PACK_NONE;
+}
+
 /* What only the making of plans reads is refused. */
 static enum ul_status check_planning(struct ul_compile *compile)
 {
     const struct ul_options *options = &compile->options.base;
     for (uint32_t i = 0; i < options->table->count; i++) {
         const struct ul_option *row = &options->table->rows[i];
-        if (row->record == UL_RECORD_PLANNING && ul_option_is_given(options, row))
+        if (row->record == UL_RECORD_PLANNING && ul_option_is_given(options, row) &&
+            !is_unfolding(compile, row))
             return ul_diag_set(
                 &compile->diag, UL_USAGE,
                 "--%s is for making a plan: it takes no --plan; leave one of them out", row->name);
@@ -285,6 +292,9 @@ static enum ul_status read_plan(struct ul_compile *compile)
     ul_file_unmap(&file);
     UL_TRY(status);
     UL_TRY(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag));
+    if (compile->options.pack == UL_PACK_NONE)
+        UL_TRY(ul_plan_unfold(&compile->keep, problem, &compile->plan, &compile->diag));
+    ul_plan_drop_beside(&compile->keep, problem, &compile->plan);
     return check_alignment(compile);
 }
 
@@ -315,15 +325,17 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile)
 {
     struct ul_footprint footprint;
     const struct ul_report_header *header = &compile->plan_header;
+    const struct ul_program *program = compile->program;
     UL_ASSERT(compile->options.plan != NULL && compile->plan.reserved_bytes != NULL);
-    ul_footprint_count(compile->program, header->is_whole_process, &footprint);
-    struct ul_plan_beside beside = ul_footprint_beside(&footprint);
-    uint64_t bytes = ul_plan_bounded_bytes(&beside, compile->plan.reserved_bytes[0]);
-    if (header->process_bytes >= bytes)
+    struct ul_plan plan = ul_plan_keep(&compile->keep, program->problem, &compile->plan);
+    ul_footprint_count_beside(program, header->is_whole_process);
+    ul_plan_place_beside(&compile->keep, program->problem, &plan);
+    ul_footprint_count(program, &plan, header->is_whole_process, &footprint);
+    if (header->process_bytes >= footprint.total_bytes)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_MISMATCH,
                        "%s: \"process_bytes\" is %llu, and here the program takes %llu, with the "
                        "libraries of this machine; make another plan",
                        compile->options.plan, (unsigned long long)header->process_bytes,
-                       (unsigned long long)bytes);
+                       (unsigned long long)footprint.total_bytes);
 }

@@ -14,6 +14,7 @@
 #include "codegen/program/whole.h"
 #include "compile/compile_internal.h"
 #include "planner/model/effort.h"
+#include "planner/model/optional.h"
 
 #include <string.h>
 
@@ -46,7 +47,7 @@ struct search {
     uint32_t count;
     struct variant *variants; /* variant 0 is that of the compile */
     uint64_t steps;
-    struct ul_footprint footprints[MAX_VARIANTS]; /* of those whose plans are merged */
+    struct ul_plan_beside processes[MAX_VARIANTS]; /* of those whose plans are merged */
     struct question question;
     struct ul_effort effort; /* the deadline of all */
 };
@@ -88,13 +89,15 @@ static enum ul_status split_graph(struct ul_graph *graph, const struct ul_texts 
     return status;
 }
 
-/* The alternative of a step that takes the minimum of scratch, the first of those. */
-static uint32_t leanest_of(const struct ul_plan_step *step)
+/* The alternative of a step that takes the minimum of scratch, the first of those that read the
+ * optional values that the first does. */
+static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_plan_step *step)
 {
     uint32_t leanest = 0;
     for (uint32_t a = 1; a < step->alternative_count; a++) {
         if (step->alternatives[a].substeps[0].scratch_bytes <
-            step->alternatives[leanest].substeps[0].scratch_bytes)
+                step->alternatives[leanest].substeps[0].scratch_bytes &&
+            ul_optional_is_alike(problem, &step->alternatives[0], &step->alternatives[a]))
             leanest = a;
     }
     return leanest;
@@ -110,7 +113,7 @@ static enum ul_status plan_lean(struct search *search, struct ul_arena *arena,
     lean.base_cost = variant->plan.base_cost;
     for (uint32_t s = 0; s < lean.step_count; s++) {
         differs = differs || lean.steps[s].alternative_count > 1;
-        lean.steps[s].alternatives += leanest_of(&lean.steps[s]);
+        lean.steps[s].alternatives += leanest_of(&lean, &lean.steps[s]);
         lean.steps[s].alternative_count = 1;
     }
     variant->lean = variant->plan;
@@ -119,8 +122,13 @@ static enum ul_status plan_lean(struct search *search, struct ul_arena *arena,
     UL_TRY(ul_plan_solve(arena, &lean, &search->planning, &variant->lean, diag));
     for (uint32_t p = 0; p < variant->lean.position_count; p++) {
         struct ul_plan_position *at = &variant->lean.positions[p];
-        at->alternative = leanest_of(&variant->program->problem->steps[at->step]);
+        at->alternative =
+            leanest_of(variant->program->problem, &variant->program->problem->steps[at->step]);
     }
+    /* Bounds are those of all that steps may do. */
+    variant->lean.lower_bound_bytes = variant->plan.lower_bound_bytes;
+    variant->lean.orders_lower_bound_bytes = variant->plan.orders_lower_bound_bytes;
+    variant->lean.optimal = variant->lean.reserved_bytes[0] == variant->lean.lower_bound_bytes;
     return UL_OK;
 }
 
@@ -331,24 +339,21 @@ static bool is_in_front(const struct search *search, uint32_t index)
     return true;
 }
 
-static void merge(struct search *search, uint32_t index, const struct ul_plan_ladder *ladder)
+/* A plan, and the same order with fewer optional values. The variants' arenas end before the ladder
+ * does: what it holds is the compile's own. */
+static enum ul_status merge_plan(struct search *search, uint32_t index, const struct ul_plan *plan)
 {
     struct ul_compile *compile = search->compile;
-    struct ul_plan_beside beside = {.run_bytes = 0};
-    if (compile->options.budget_of == UL_BUDGET_PROCESS)
-        beside = ul_footprint_beside(&search->footprints[index]);
-    ul_ladder_merge(&compile->keep, &compile->ladder, ladder, index, &beside);
-}
-
-/* The variants' arenas end before the ladder does: what it holds is the compile's own. */
-static void merge_plan(struct search *search, uint32_t index, const struct ul_plan *plan)
-{
-    struct ul_compile *compile = search->compile;
-    const struct variant *variant = &search->variants[index];
-    struct ul_plan_rung rung = {
-        .plan = ul_plan_keep(&compile->keep, variant->program->problem, plan), .variant = index};
-    struct ul_plan_ladder ladder = {.rungs = &rung, .count = 1};
-    merge(search, index, &ladder);
+    const struct ul_problem *problem = search->variants[index].program->problem;
+    struct ul_plan base = ul_plan_keep(&compile->keep, problem, plan);
+    struct ul_plan_ladder ladder = {.count = 0};
+    if (!has_time(search))
+        return UL_OK;
+    ul_plan_place_beside(&compile->keep, problem, &base);
+    UL_TRY(ul_ladder_spread(&compile->keep, problem, &search->planning, &base, &ladder,
+                            &compile->diag));
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
+    return UL_OK;
 }
 
 static enum ul_status merge_ladder(struct search *search, uint32_t index)
@@ -359,10 +364,21 @@ static enum ul_status merge_ladder(struct search *search, uint32_t index)
     if (!has_time(search))
         return UL_OK;
     struct ul_plan base = ul_plan_keep(&compile->keep, problem, &search->variants[index].plan);
+    ul_plan_place_beside(&compile->keep, problem, &base);
     UL_TRY(ul_ladder_build(&compile->keep, problem, &search->planning, &base, &ladder,
                            &compile->diag));
-    merge(search, index, &ladder);
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
     return UL_OK;
+}
+
+/* What the process of a variant takes, as far as a ladder of its plans goes by that. */
+static void count_variant(struct search *search, uint32_t index)
+{
+    const struct ul_program *program = search->variants[index].program;
+    if (index > 0)
+        ul_compile_count_beside(search->compile, program);
+    search->processes[index] = ul_compile_process(search->compile, program);
+    search->planning.beside = ul_compile_beside(search->compile, program);
 }
 
 /* Whether a method of recomputation that was named has a use for the variant: no other may take its
@@ -387,10 +403,9 @@ static enum ul_status merge_all(struct search *search)
             front[count++] = i;
     }
     for (uint32_t i = 0; i < count; i++) {
-        search->footprints[front[i]] =
-            ul_compile_footprint(search->compile, search->variants[front[i]].program);
-        merge_plan(search, front[i], &search->variants[front[i]].plan);
-        merge_plan(search, front[i], &search->variants[front[i]].lean);
+        count_variant(search, front[i]);
+        UL_TRY(merge_plan(search, front[i], &search->variants[front[i]].plan));
+        UL_TRY(merge_plan(search, front[i], &search->variants[front[i]].lean));
     }
     for (uint32_t i = 0; i + 1 < count; i++) {
         for (uint32_t k = i + 1; k < count; k++) {
@@ -402,9 +417,12 @@ static enum ul_status merge_all(struct search *search)
         }
     }
     uint32_t ladders = count < MAX_LADDERS ? count : MAX_LADDERS;
-    for (uint32_t i = 0; i < ladders; i++)
-        UL_TRY(merge_ladder(search,
-                            front[(uint64_t)i * (count - 1) / (ladders < 2 ? 1 : ladders - 1)]));
+    for (uint32_t i = 0; i < ladders; i++) {
+        uint32_t index = front[(uint64_t)i * (count - 1) / (ladders < 2 ? 1 : ladders - 1)];
+        search->planning.beside =
+            ul_compile_beside(search->compile, search->variants[index].program);
+        UL_TRY(merge_ladder(search, index));
+    }
     return UL_OK;
 }
 
@@ -428,7 +446,7 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
     search.variants[0] =
         (struct variant){.graph = compile->graph, .program = compile->program, .plan = *free_plan};
     search.count = 1;
-    search.footprints[0] = ul_compile_footprint(compile, compile->program);
+    count_variant(&search, 0);
     UL_TRY(plan_lean(&search, &compile->keep, &search.variants[0], &compile->diag));
     ul_arena_init(&search.question.scratch);
     enum ul_status status = try_targets(&search);
@@ -438,10 +456,9 @@ enum ul_status ul_compile_merge_splits(struct ul_compile *compile, const struct 
     struct ul_report_splits *splits =
         UL_NEW_ARRAY(&compile->keep, struct ul_report_splits, search.count);
     for (uint32_t i = 0; i < search.count; i++)
-        splits[i] =
-            (struct ul_report_splits){.count = search.variants[i].splits.count,
-                                      .texts = search.variants[i].splits.items,
-                                      .process = ul_footprint_beside(&search.footprints[i])};
+        splits[i] = (struct ul_report_splits){.count = search.variants[i].splits.count,
+                                              .texts = search.variants[i].splits.items,
+                                              .process = search.processes[i]};
     compile->report.variants = splits;
     for (uint32_t i = 0; search.effort.stopped_by_time && i < compile->ladder.count; i++)
         compile->ladder.rungs[i].plan.stopped_by_time = true;
@@ -468,6 +485,8 @@ enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t var
         ul_texts_add(&compile->keep, &compile->options.splits, splits->texts[i]);
     ul_graph_copy(&compile->graph, &compile->keep, graph);
     UL_TRY(split_graph(&compile->graph, &compile->options.splits, &compile->diag));
-    return ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
-                            &compile->diag);
+    UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                            &compile->diag));
+    ul_compile_count_beside(compile, compile->program);
+    return UL_OK;
 }

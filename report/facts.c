@@ -1,4 +1,5 @@
 /* What the forms of a report read off its plan. */
+#include "planner/model/optional.h"
 #include "report/report.h"
 
 #include <string.h>
@@ -50,7 +51,8 @@ static bool is_only_program(const struct ul_report *report)
 uint64_t ul_report_floor_bytes(const struct ul_report *report)
 {
     const struct ul_problem *problem = report->problem;
-    uint64_t always = 0, max = 0;
+    uint64_t always = ul_optional_bound(problem->arena, problem, report->plan->alignment_bytes);
+    uint64_t max = 0;
     if (is_only_program(report))
         return report->plan->lower_bound_bytes;
     const uint32_t *entries = ul_value_entries(problem->arena, problem);
@@ -61,7 +63,7 @@ uint64_t ul_report_floor_bytes(const struct ul_report *report)
         uint64_t bytes = value->space == 0 ? ul_size_align_or_die(value->size_bytes,
                                                                   report->plan->alignment_bytes)
                                            : 0;
-        always += value->persistent ? bytes : 0;
+        always += value->persistent && !value->optional ? bytes : 0;
         start[entries[i]] += value->live_from_start && !value->persistent ? bytes : 0;
         end[entries[i]] += value->live_to_end && !value->persistent ? bytes : 0;
     }

@@ -225,6 +225,15 @@ static void space_reserved(struct ul_text *text, const struct ul_report *report,
     put_u64(text, report->plan->reserved_bytes[i]);
 }
 
+/* What is beside comes last, and is said as parts of the process. */
+static uint32_t own_space_count(const struct ul_report *report)
+{
+    uint32_t count = 0;
+    while (count < report->plan->space_count && !report->problem->spaces[count].beside)
+        count++;
+    return count;
+}
+
 /* A process is no smaller than its buffer, but for rows that nobody looks up. */
 static bool is_misfit_proven(const struct ul_report *report)
 {
@@ -355,7 +364,7 @@ void ul_report_put_json(struct ul_text *text, const struct ul_report *report)
                        ul_report_precision_bytes(report, text->arena),
                        ul_report_too_large(report, NULL), report->uncalled_count);
     put_columns(text, report, "spaces", spaces, sizeof spaces / sizeof *spaces,
-                report->plan->space_count);
+                own_space_count(report));
     ul_text_put(text, ",\n");
     put_columns(text, report, "steps", steps,
                 ul_plan_only_runs(report->plan) ? RUN_COLUMNS : STEP_COLUMNS,

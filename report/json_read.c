@@ -320,6 +320,22 @@ static enum ul_status check_claims(struct reader *reader, const struct ul_proble
     return check_misfit(reader, problem, plan, budget);
 }
 
+/* The file says nothing of spaces that are beside, which are the last. */
+static enum ul_status add_spaces(struct reader *reader, const struct ul_problem *problem,
+                                 struct ul_plan *plan)
+{
+    uint64_t *reserved = UL_NEW_ARRAY(reader->arena, uint64_t, problem->space_count);
+    uint32_t count = 0;
+    while (count < problem->space_count && !problem->spaces[count].beside)
+        count++;
+    if (plan->space_count != count)
+        return ul_diag_set(reader->diag, UL_INVALID, "\"spaces\": expected %u of them", count);
+    memcpy(reserved, plan->reserved_bytes, count * sizeof *reserved);
+    plan->reserved_bytes = reserved;
+    plan->space_count = problem->space_count;
+    return UL_OK;
+}
+
 static enum ul_status read_plan(struct reader *reader, const struct ul_problem *problem,
                                 struct ul_plan *plan)
 {
@@ -330,9 +346,7 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     memset(plan, 0, sizeof *plan);
     UL_TRY(read_column(reader, "spaces", "reserved_bytes", false, INT64_MAX, &plan->reserved_bytes,
                        &plan->space_count, true));
-    if (plan->space_count != problem->space_count)
-        return ul_diag_set(reader->diag, UL_INVALID, "\"spaces\": expected %u of them",
-                           problem->space_count);
+    UL_TRY(add_spaces(reader, problem, plan));
     /* The headline and the arena's entry are one number. */
     UL_TRY(get_number(reader, root, "reserved_bytes", INT64_MAX, &reserved));
     if (reserved != plan->reserved_bytes[0])
@@ -369,7 +383,9 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(check_claims(reader, problem, plan));
     UL_TRY(read_positions(reader, problem, plan));
     UL_TRY(read_ranges(reader, problem, plan));
-    return ul_plan_index_ranges(reader->arena, problem, plan, reader->diag);
+    UL_TRY(ul_plan_index_ranges(reader->arena, problem, plan, reader->diag));
+    ul_plan_place_beside(reader->arena, problem, plan);
+    return UL_OK;
 }
 
 enum ul_status ul_report_read_plan(struct ul_arena *arena, const char *json, size_t length,

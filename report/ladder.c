@@ -17,7 +17,6 @@ static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32
     return &ladder->rungs[i].plan;
 }
 
-/* Of the first plan: later ones may be of another form of the program. */
 static double overhead_at(const struct ul_plan_ladder *ladder, uint32_t i)
 {
     double base = (double)plan_at(ladder, 0)->base_cost;
@@ -37,31 +36,64 @@ static uint64_t process_at(const struct ul_report *report, const struct ul_plan_
                            uint32_t i)
 {
     const struct ul_plan_beside *beside = &report->process.beside;
-    if (i == 0 && report->lead != NULL)
-        beside = report->lead;
-    else if (report->variants != NULL)
+    if (report->variants != NULL)
         beside = &report->variants[ladder->rungs[i].variant].process;
-    return ul_plan_bounded_bytes(beside, plan_at(ladder, i)->reserved_bytes[0]);
+    return ul_plan_bounded_bytes(beside, plan_at(ladder, i));
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static double milliseconds(uint64_t nanoseconds)
+{
+    return (double)nanoseconds * 1e-6;
+}
+
+static void put_row(struct ul_text *text, const struct ul_report *report,
+                    const struct ul_plan_ladder *ladder, uint32_t i)
+{
+    const struct ul_plan *plan = plan_at(ladder, i);
+    uint64_t reserved = plan->reserved_bytes[0], process = process_at(report, ladder, i);
+    ul_text_printf(text,
+                   "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %s\n",
+                   reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
+                   100.0 * overhead_at(ladder, i), recomputed_steps(plan),
+                   splits_at(report, ladder, i).count, plan->remat_method);
+}
+
+/* The first and the last, and of those between, what is smaller by a hundredth of the first. */
+static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
+                         const struct ul_plan_ladder *ladder)
+{
+    uint64_t step = process_at(report, ladder, 0) / 100, shown = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ladder->count; i++) {
+        uint64_t process = process_at(report, ladder, i);
+        uint64_t reserved = plan_at(ladder, i)->reserved_bytes[0];
+        uint64_t bytes = report->budget_of_arena || process == 0 ? reserved : process;
+        if (i > 0 && i + 1 < ladder->count && bytes + step > shown)
+            continue;
+        put_row(text, report, ladder, i);
+        shown = bytes;
+        count++;
+    }
+    return count;
 }
 
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
-    uint64_t largest = plan_at(ladder, 0)->reserved_bytes[0];
     ul_text_printf(text,
                    "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
-                   "  reserved bytes  process bytes  of first   more time  steps again  splits  "
-                   "recompute\n",
+                   "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
+                   "again  splits  recompute\n",
                    ul_quote(text->arena, report->model_name), report->target);
-    for (uint32_t i = 0; i < ladder->count; i++) {
-        const struct ul_plan *plan = plan_at(ladder, i);
-        uint64_t reserved = plan->reserved_bytes[0];
-        ul_text_printf(text, "  %14" PRIu64 "  %13" PRIu64 "  %6.2f %%  %8.3f %%  %11u  %6u  %s\n",
-                       reserved, process_at(report, ladder, i),
-                       largest == 0 ? 100.0 : 100.0 * (double)reserved / (double)largest,
-                       100.0 * overhead_at(ladder, i), recomputed_steps(plan),
-                       splits_at(report, ladder, i).count, plan->remat_method);
-    }
+    uint32_t left_out = ladder->count - put_rows(text, report, ladder);
+    if (left_out > 0)
+        ul_text_printf(text, "\n%u more between these: --csv FILE and --json FILE have all.\n",
+                       left_out);
     const struct ul_plan *last = plan_at(ladder, ladder->count - 1);
     ul_text_printf(text,
                    "\nNo plan of these kernels is below %" PRIu64 " bytes%s;\n"

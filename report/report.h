@@ -75,8 +75,6 @@ struct ul_report {
     bool budget_of_arena;    /* it bounds the buffer alone */
     struct ul_report_process process;
     struct ul_report_flash flash;
-    const struct ul_plan_beside *lead; /* of a ladder's first plan, where that is of another form of
-                                          the program than the others; or NULL */
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;      /* per problem step */

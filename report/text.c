@@ -133,7 +133,7 @@ static void put_others(struct ul_text *text, const struct ul_report *report)
     }
     for (uint32_t s = 1; s < plan->space_count; s++) {
         bool is_flash = has_flash && s == UL_REPORT_READ_ONLY;
-        if (plan->reserved_bytes[s] > 0 && !is_flash)
+        if (plan->reserved_bytes[s] > 0 && !is_flash && !report->problem->spaces[s].beside)
             put_row(text, report, report->problem->spaces[s].name, plan->reserved_bytes[s]);
     }
 }

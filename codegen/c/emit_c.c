@@ -6,7 +6,6 @@
 
 #include "codegen/c/emit_c.h"
 #include "codegen/c/c.h"
-#include "codegen/program/winograd.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -104,8 +103,9 @@ static void put_entries(struct ul_emitter *emitter)
 static void put_kernels(struct ul_emitter *emitter)
 {
     for (uint32_t i = 0; i < emitter->program->kernel_count; i++)
-        ul_text_printf(emitter->text, "UL_KERNEL void %s(%s\n", emitter->program->kernels[i].name,
-                       emitter->program->kernels[i].text);
+        if (emitter->runs_kernel[i])
+            ul_text_printf(emitter->text, "UL_KERNEL void %s(%s\n",
+                           emitter->program->kernels[i].name, emitter->program->kernels[i].text);
 }
 
 static void put_model_c(struct ul_emitter *emitter)
@@ -182,7 +182,7 @@ static void put_model_h(struct ul_emitter *emitter)
                    "int %s_init(void *arena, size_t bytes, const struct ul_weights_source "
                    "*weights,\n    struct ul_failure *failure);\n\n",
                    big, big,
-                   emitter->program->call_count > 0
+                   emitter->call_count > 0
                        ? ",\n * the library's own state into memory that the library allocates"
                        : "",
                    prefix);
@@ -206,7 +206,7 @@ static void put_model_h(struct ul_emitter *emitter)
         "arena's\n * own memory stays the caller's. */\n"
         "void %s_done(void *arena);\n\n"
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
-        emitter->program->call_count > 0
+        emitter->call_count > 0
             ? "The library allocates its lists of arguments and gives\n * them back, a few blocks "
               "of at most 1 KiB; nothing else is allocated"
             : "Allocates nothing",
@@ -230,7 +230,7 @@ static void put_rom(struct ul_emitter *emitter)
 /* Of the runtime's files, those that are compiled for the processor as model.c is. */
 static const char *native_objects(const struct ul_emitter *emitter)
 {
-    bool winograd = ul_program_has_winograd(emitter->program);
+    bool winograd = ul_emit_has_winograd(emitter);
     return winograd ? " ul_posts.o ul_winograd.o" : ul_emit_has_tails(emitter) ? " ul_posts.o" : "";
 }
 
@@ -242,7 +242,7 @@ static void put_makefile(struct ul_emitter *emitter)
     const char *natives = native_objects(emitter);
     const char *objects = ul_arena_printf(emitter->arena, "%s%s", rom ? " rom.o" : "", natives);
     bool own = natives[0] != '\0';
-    bool calls = emitter->program->call_count > 0;
+    bool calls = emitter->call_count > 0;
     ul_text_printf(
         emitter->text,
         "# Builds the program; `make CC=clang MARCH=` chooses a compiler and a plain processor.\n"
@@ -288,16 +288,15 @@ static void put_makefile(struct ul_emitter *emitter)
 static void put_runner(struct ul_emitter *emitter)
 {
     ul_text_printf(emitter->text, "    .isa = UL_ISA_COMPILED,\n%s",
-                   emitter->program->call_count > 0 ? "    .library = &library,\n" : "");
+                   emitter->call_count > 0 ? "    .library = &library,\n" : "");
 }
 
 /* What a call of oneDNN's needs, and what its results do before and behind it by ourselves. */
 static bool takes_file(const struct ul_emitter *emitter, const char *name)
 {
-    const struct ul_program *program = emitter->program;
-    bool winograd = ul_program_has_winograd(program);
+    bool winograd = ul_emit_has_winograd(emitter);
     if (strncmp(name, "ul_dnnl", 7) == 0)
-        return program->call_count > 0;
+        return emitter->call_count > 0;
     if (strcmp(name, "ul_winograd.c") == 0)
         return winograd;
     if (strcmp(name, "ul_posts.c") == 0)

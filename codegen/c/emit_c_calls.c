@@ -1,7 +1,6 @@
 /* Calls of oneDNN in model.c: the library as the runtime takes it, and a step that is a call. */
 #include "codegen/c/emit_c.h"
 #include "codegen/program/calls_internal.h"
-#include "codegen/program/winograd.h"
 #include "ir/view.h"
 
 #include <inttypes.h>
@@ -21,7 +20,7 @@ void ul_emit_c_put_library(struct ul_emitter *emitter)
                    program->options.thread_count,
                    ul_emit_place(emitter, program->library_state, 0).offset_bytes,
                    emitter->call_count,
-                   ul_program_has_winograd(program) ? "    .winograd = ul_winograd_run,\n" : "",
+                   ul_emit_has_winograd(emitter) ? "    .winograd = ul_winograd_run,\n" : "",
                    ul_emit_has_tails(emitter) ? "    .posts = ul_posts_run,\n" : "");
 }
 
@@ -60,9 +59,8 @@ void ul_emit_c_put_call(struct ul_emitter *emitter, const struct ul_program_step
     put_residual(emitter, step, position, indent + 1);
     ul_text_printf(text, "%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count - (step->has_residual ? 1 : 0), position);
-    ul_text_printf(
-        text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
-        ul_emit_call_number(emitter, step, emitter->plan->positions[position].alternative));
+    ul_text_printf(text, "%*sul_library_run(&library, a, %u, args, ", columns + 4, "",
+                   ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     ul_text_printf(text, ");\n%*s}\n", columns, "");
 }

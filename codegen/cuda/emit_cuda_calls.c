@@ -48,11 +48,10 @@ void ul_emit_cuda_put_call(struct ul_emitter *emitter, const struct ul_program_s
     int columns = (int)(4 * indent);
     ul_text_printf(text, "{\n%*s", columns + 4, "");
     ul_emit_call_args(emitter, step, step->arg_count, position);
-    ul_text_printf(
-        text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "", step->own != NULL ? "if (!" : "",
-        convolution ? "ul_cudnn_run" : "ul_cublas_run",
-        convolution && ul_emit_cuda_uses_library(program, false) ? 1 : 0,
-        ul_emit_call_number(emitter, step, emitter->plan->positions[position].alternative));
+    ul_text_printf(text, "%*s%s%s(&at, %u, %u, args, ", columns + 4, "",
+                   step->own != NULL ? "if (!" : "", convolution ? "ul_cudnn_run" : "ul_cublas_run",
+                   convolution && ul_emit_cuda_uses_library(program, false) ? 1 : 0,
+                   ul_emit_call_number(emitter, step));
     ul_emit_call_scratch(emitter, step, position);
     ul_text_put(text, step->own != NULL ? "))\n" : ");\n");
     if (step->own != NULL) {

@@ -161,7 +161,7 @@ static uint32_t change_region(struct ul_emitter *emitter, uint32_t from, uint32_
 static void put_step(struct ul_emitter *emitter, uint32_t position, uint32_t indent)
 {
     const struct ul_program_step *step =
-        &emitter->program->steps[emitter->plan->positions[position].step];
+        ul_program_step_at(emitter->program, &emitter->plan->positions[position]);
     ul_text_printf(emitter->text, "%*s", (int)(4 * indent), "");
     emitter->language->put_mark(emitter, step, position);
     ul_text_printf(emitter->text, " /* %s ", step->op);

@@ -4,6 +4,7 @@
 
 #include "codegen/program/calls_internal.h"
 #include "ir/view.h"
+#include "runtime/lib/ul_winograd.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -145,6 +146,11 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
         ul_text_put(text, ",\n");
     }
     put_window(text, call);
+    if (call->tile_begin[0] != 0 || call->tile_begin[1] != 0) {
+        ul_text_put(text, "     ");
+        put_ints(text, "tile_begin", call->tile_begin, 2);
+        ul_text_put(text, ",\n");
+    }
     put_posts(text, call);
     if (call->align_bytes != 0)
         ul_text_printf(text, "     .align_bytes = %u, .tf32 = %u,\n", call->align_bytes,
@@ -172,7 +178,7 @@ static void put_packs(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
     for (uint32_t i = 0; i < program->call_count; i++) {
-        if (program->calls[i].pack != NULL)
+        if (emitter->call_numbers[i] != UL_NONE && program->calls[i].pack != NULL)
             (void)ul_emit_pack_index(emitter, program->calls[i].pack);
     }
     if (emitter->pack_count == 0)
@@ -190,14 +196,24 @@ bool ul_emit_has_tails(const struct ul_emitter *emitter)
 {
     bool found = false;
     for (uint32_t i = 0; i < emitter->program->call_count; i++)
-        found = found || emitter->program->calls[i].tail_count > 0;
+        found = found ||
+                (emitter->call_numbers[i] != UL_NONE && emitter->program->calls[i].tail_count > 0);
+    return found;
+}
+
+bool ul_emit_has_winograd(const struct ul_emitter *emitter)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < emitter->program->call_count; i++)
+        found = found || (emitter->call_numbers[i] != UL_NONE &&
+                          ul_winograd_is(&emitter->program->calls[i]));
     return found;
 }
 
 void ul_emit_calls(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
-    if (program->call_count == 0)
+    if (emitter->call_count == 0)
         return;
     put_packs(emitter);
     ul_text_put(emitter->text, "static const struct ul_call calls[] = {\n");
@@ -211,35 +227,27 @@ void ul_emit_calls(struct ul_emitter *emitter)
 
 /* ---- steps ---- */
 
-/* The call of the program that an alternative of a step is. */
-static uint32_t call_of(const struct ul_program_step *step, uint32_t alternative)
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step)
 {
-    UL_ASSERT(alternative <= step->leaner_count);
-    return alternative == 0 ? step->kernel : step->leaner[alternative - 1].call;
+    UL_ASSERT(step->kind == UL_STEP_CALL && emitter->call_numbers[step->kernel] != UL_NONE);
+    return emitter->call_numbers[step->kernel];
 }
 
-static uint32_t call_at(const struct ul_emitter *emitter, const struct ul_program_step *step,
-                        uint32_t position)
-{
-    return call_of(step, emitter->plan->positions[position].alternative);
-}
-
-uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
-                             uint32_t alternative)
-{
-    return emitter->call_numbers[call_of(step, alternative)];
-}
-
-void ul_emit_find_calls(struct ul_emitter *emitter)
+void ul_emit_find_functions(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
     const struct ul_plan *plan = emitter->plan;
     uint32_t *numbers = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
     bool *runs = UL_NEW_ARRAY(emitter->arena, bool, program->call_count);
+    emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_program_step *step = &program->steps[plan->positions[p].step];
+        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
         if (step->kind == UL_STEP_CALL)
-            runs[call_at(emitter, step, p)] = true;
+            runs[step->kernel] = true;
+        else if (step->kind == UL_STEP_KERNEL)
+            emitter->runs_kernel[step->kernel] = true;
+        if (step->own != NULL)
+            emitter->runs_kernel[step->own->kernel] = true;
     }
     emitter->call_count = 0;
     for (uint32_t i = 0; i < program->call_count; i++)
@@ -264,7 +272,7 @@ void ul_emit_call_args(struct ul_emitter *emitter, const struct ul_program_step 
 void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_step *step,
                           uint32_t position)
 {
-    if (emitter->program->calls[call_at(emitter, step, position)].scratch_bytes > 0)
+    if (emitter->program->calls[step->kernel].scratch_bytes > 0)
         ul_text_printf(emitter->text, "a + %" PRIu64, emitter->scratch_offsets[position]);
     else
         ul_text_put(emitter->text, "NULL");

@@ -14,10 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The place is that of a weight which has elements. */
-static bool is_stored(const struct ul_program *program, uint32_t place)
+/* The place is that of a weight which has elements, and the plan has it. */
+static bool is_stored(const struct ul_emitter *emitter, uint32_t place)
 {
+    const struct ul_program *program = emitter->program;
     const struct ul_program_place *info = &program->places[place];
+    const uint32_t *ranges = &emitter->plan->value_ranges[place];
+    if (ranges[0] == ranges[1])
+        return false;
     if (info->kind != UL_PLACE_VALUE && info->kind != UL_PLACE_DONATED)
         return false;
     const struct ul_value *value = &program->graph->values[info->value];
@@ -25,14 +29,14 @@ static bool is_stored(const struct ul_program *program, uint32_t place)
 }
 
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
-                         void (*visit)(struct ul_emitter *, ul_value_id))
+                         void (*visit)(struct ul_emitter *, uint32_t))
 {
     const struct ul_program *program = emitter->program;
     for (uint32_t i = 0; i < program->place_count; i++) {
-        ul_value_id value = program->places[i].value;
-        if (is_stored(program, i) && (program->graph->values[value].tensor->data == NULL &&
-                                      program->packs[value] == NULL) == splat)
-            visit(emitter, value);
+        const struct ul_program_place *place = &program->places[i];
+        if (is_stored(emitter, i) && (program->graph->values[place->value].tensor->data == NULL &&
+                                      place->pack == NULL) == splat)
+            visit(emitter, i);
     }
 }
 
@@ -40,7 +44,7 @@ void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
 
 struct placed {
     uint64_t offset_bytes;
-    ul_value_id value;
+    uint32_t place;
 };
 
 static int by_offset(const void *left, const void *right)
@@ -49,24 +53,23 @@ static int by_offset(const void *left, const void *right)
     const struct placed *b = right;
     if (a->offset_bytes != b->offset_bytes)
         return a->offset_bytes < b->offset_bytes ? -1 : 1;
-    return a->value < b->value ? -1 : a->value > b->value;
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
 static void each_weight_by_offset(struct ul_emitter *emitter,
-                                  void (*visit)(struct ul_emitter *, ul_value_id))
+                                  void (*visit)(struct ul_emitter *, uint32_t))
 {
     const struct ul_program *program = emitter->program;
     struct placed *list = UL_NEW_ARRAY(emitter->arena, struct placed, program->place_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < program->place_count; i++) {
-        if (is_stored(program, i))
-            list[count++] =
-                (struct placed){.offset_bytes = ul_emit_place(emitter, i, 0).offset_bytes,
-                                .value = program->places[i].value};
+        if (is_stored(emitter, i))
+            list[count++] = (struct placed){
+                .offset_bytes = ul_emit_place(emitter, i, 0).offset_bytes, .place = i};
     }
     qsort(list, count, sizeof *list, by_offset);
     for (uint32_t i = 0; i < count; i++)
-        visit(emitter, list[i].value);
+        visit(emitter, list[i].place);
 }
 
 struct weight_writer {
@@ -110,21 +113,22 @@ static void put_weight_elements(struct weight_writer *writer, ul_value_id value)
 }
 
 /* The zeros that bring a large weight to its place in a page. */
-static void put_weight_gap(struct weight_writer *writer, ul_value_id value)
+static void put_weight_gap(struct weight_writer *writer, uint32_t place)
 {
     static const unsigned char zeros[UL_PAGE_BYTES];
     const struct ul_program *program = writer->base.program;
     put_weight_bytes(writer, zeros,
-                     ul_weights_gap(ul_emit_value_place(&writer->base, value, 0).offset_bytes,
-                                    ul_value_bytes(program->graph, value),
-                                    program->packs[value] != NULL, writer->written_bytes));
+                     ul_weights_gap(ul_emit_place(&writer->base, place, 0).offset_bytes,
+                                    ul_value_bytes(program->graph, program->places[place].value),
+                                    program->places[place].pack != NULL, writer->written_bytes));
 }
 
-static void write_weight(struct ul_emitter *emitter, ul_value_id value)
+static void write_weight(struct ul_emitter *emitter, uint32_t place)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
+    ul_value_id value = emitter->program->places[place].value;
     const struct ul_value *info = &emitter->program->graph->values[value];
-    put_weight_gap(writer, value);
+    put_weight_gap(writer, place);
     if (info->tensor->data == NULL || info->storage != UL_DTYPE_NONE)
         put_weight_elements(writer, value);
     else
@@ -156,11 +160,12 @@ static void put_packed_weight(struct weight_writer *writer, ul_value_id value,
 }
 
 /* For read-only data the file is the memory: every weight at its planned offset. */
-static void write_rom_weight(struct ul_emitter *emitter, ul_value_id value)
+static void write_rom_weight(struct ul_emitter *emitter, uint32_t place)
 {
     struct weight_writer *writer = (struct weight_writer *)emitter;
-    const struct ul_pack *pack = emitter->program->packs[value];
-    uint64_t offset = ul_emit_value_place(emitter, value, 0).offset_bytes;
+    const struct ul_pack *pack = emitter->program->places[place].pack;
+    ul_value_id value = emitter->program->places[place].value;
+    uint64_t offset = ul_emit_place(emitter, place, 0).offset_bytes;
     const unsigned char gap[CHUNK_BYTES] = {0};
     UL_ASSERT(offset >= writer->written_bytes && offset - writer->written_bytes <= CHUNK_BYTES);
     put_weight_bytes(writer, gap, offset - writer->written_bytes);

@@ -55,6 +55,7 @@ struct ul_emitter {
     uint64_t *scratch_offsets;    /* per position */
     uint32_t *call_numbers;       /* per call of the program: its place in the table, or UL_NONE */
     uint32_t call_count;          /* that the plan runs */
+    bool *runs_kernel;            /* per kernel of the program: the plan does */
     uint32_t weight_count;        /* scratch of counting */
     const struct ul_pack **packs; /* distinct layouts of weights */
     uint32_t pack_count, pack_capacity;
@@ -98,11 +99,12 @@ const char *ul_emit_set_up_text(struct ul_emitter *emitter, const char *handle);
 void ul_emit_main_c(struct ul_emitter *emitter);
 
 /* emit_calls.c: the tables of a program's library calls, and what targets say one with. */
-/* Numbers the calls that the plan runs; before anything is emitted. */
-void ul_emit_find_calls(struct ul_emitter *emitter);
-/* The place in the table of the call that an alternative of a step is; the plan runs it. */
-uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step,
-                             uint32_t alternative);
+/* Numbers the calls that the plan runs, and marks the kernels; before anything is emitted. */
+void ul_emit_find_functions(struct ul_emitter *emitter);
+/* The number in the table of the call that a step is, as the plan runs it. */
+uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_program_step *step);
+/* Whether the plan runs any convolution by Winograd's method. */
+bool ul_emit_has_winograd(const struct ul_emitter *emitter);
 void ul_emit_calls(struct ul_emitter *emitter);
 /* Some call has post-operations that are not the library's. */
 bool ul_emit_has_tails(const struct ul_emitter *emitter);
@@ -120,10 +122,10 @@ void ul_emit_tables(struct ul_emitter *emitter);
 /* emit_files.c */
 enum ul_status ul_emit_weights(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
 enum ul_status ul_emit_runtime(struct ul_emitter *emitter, const char *directory) UL_MUST_CHECK;
-/* Calls `visit` for every weight that has a place, in order of planner values; a weight that is
- * packed is no splat, whatever its elements are. */
+/* Calls `visit` for every place of a weight that the plan has, in order; a weight that is packed is
+ * no splat, whatever its elements are. */
 void ul_emit_each_weight(struct ul_emitter *emitter, bool splat,
-                         void (*visit)(struct ul_emitter *, ul_value_id));
+                         void (*visit)(struct ul_emitter *, uint32_t place));
 
 /* emit_folder.c */
 /* Writes the folder: weights, the language's files, the runtime's. */

@@ -9,21 +9,23 @@
 
 /* ---- weights, inputs, outputs ---- */
 
-static void put_section(struct ul_emitter *emitter, ul_value_id value)
+static void put_section(struct ul_emitter *emitter, uint32_t place)
 {
     const struct ul_graph *graph = emitter->program->graph;
-    const struct ul_pack *pack = emitter->program->packs[value];
+    const struct ul_pack *pack = emitter->program->places[place].pack;
+    ul_value_id value = emitter->program->places[place].value;
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", %u, ",
-                   ul_emit_value_place(emitter, value, 0).offset_bytes,
-                   ul_value_bytes(graph, value), ul_value_element_bytes(graph, value));
+                   ul_emit_place(emitter, place, 0).offset_bytes, ul_value_bytes(graph, value),
+                   ul_value_element_bytes(graph, value));
     if (pack != NULL)
         ul_text_printf(emitter->text, "&packs[%u]},\n", ul_emit_pack_index(emitter, pack));
     else
         ul_text_put(emitter->text, "NULL},\n");
 }
 
-static void put_splat(struct ul_emitter *emitter, ul_value_id value)
+static void put_splat(struct ul_emitter *emitter, uint32_t place)
 {
+    ul_value_id value = emitter->program->places[place].value;
     const struct ul_value *info = &emitter->program->graph->values[value];
     uint32_t size_bytes = ul_value_element_bytes(emitter->program->graph, value);
     unsigned char element[sizeof info->tensor->splat];
@@ -33,13 +35,13 @@ static void put_splat(struct ul_emitter *emitter, ul_value_id value)
     for (uint32_t i = 0; i < size_bytes; i++)
         word |= (uint64_t)element[i] << (8 * i);
     ul_text_printf(emitter->text, "    {%" PRIu64 ", %" PRIu64 ", UINT64_C(0x%" PRIx64 "), %u},\n",
-                   ul_emit_value_place(emitter, value, 0).offset_bytes,
-                   ul_type_elements(&info->type), word, size_bytes);
+                   ul_emit_place(emitter, place, 0).offset_bytes, ul_type_elements(&info->type),
+                   word, size_bytes);
 }
 
-static void count_weight(struct ul_emitter *emitter, ul_value_id value)
+static void count_weight(struct ul_emitter *emitter, uint32_t place)
 {
-    (void)value;
+    (void)place;
     emitter->weight_count++;
 }
 
@@ -400,12 +402,11 @@ static void put_one_step(struct ul_emitter *emitter, const struct ul_program_ste
     ul_emit_string(text, node->name);
     ul_text_put(text, ", ");
     ul_emit_string(text, step->op);
-    ul_text_printf(
-        text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u, %u, %u},\n", view_begin, view_count,
-        step->work.flop_count, step->traffic.moved_bytes,
-        (double)planned->alternatives[at->alternative].cost * 1e-9,
-        step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step, at->alternative) + 1 : 0,
-        operand_begin, operand_count);
+    ul_text_printf(text, ", %u, %u, %" PRIu64 ", %" PRIu64 ", %.9g, %u, %u, %u},\n", view_begin,
+                   view_count, step->work.flop_count, step->traffic.moved_bytes,
+                   (double)planned->alternatives[at->alternative].cost * 1e-9,
+                   step->kind == UL_STEP_CALL ? ul_emit_call_number(emitter, step) + 1 : 0,
+                   operand_begin, operand_count);
 }
 
 /* steps[], views[], shapes[]; returns the number of views, and of shape numbers. */
@@ -420,7 +421,8 @@ static uint32_t put_steps(struct ul_emitter *emitter, struct operands *operands,
     if (plan->position_count > 0)
         ul_text_put(emitter->text, "static const struct ul_step steps[] = {\n");
     for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_program_step *step = &emitter->program->steps[plan->positions[p].step];
+        const struct ul_program_step *step =
+            ul_program_step_at(emitter->program, &plan->positions[p]);
         uint32_t count = put_views(emitter, &shapes, &views, step, p);
         uint32_t operand_begin = operands->count;
         for (uint32_t i = 0; i < step->arg_count; i++)
@@ -470,15 +472,16 @@ static uint32_t count_kinds(const unsigned char *bytes)
 }
 
 /* Memory that nobody set up is zeros, or one byte repeated: the more bytes differ, the surer. */
-static void offer_mark(struct ul_emitter *emitter, ul_value_id value)
+static void offer_mark(struct ul_emitter *emitter, uint32_t place)
 {
     enum { LOOKED_AT = 512 };
+    ul_value_id value = emitter->program->places[place].value;
     struct marker *marker = (struct marker *)emitter;
     const struct ul_graph *graph = emitter->program->graph;
     unsigned char bytes[LOOKED_AT];
     uint64_t size = ul_value_bytes(graph, value);
     uint64_t element_bytes = ul_value_element_bytes(graph, value);
-    if (emitter->program->packs[value] != NULL || marker->is_donated[value])
+    if (emitter->program->places[place].pack != NULL || marker->is_donated[value])
         return;
     size = (size < LOOKED_AT ? size : LOOKED_AT) / element_bytes;
     ul_tensor_read_as(graph->values[value].tensor, ul_value_storage(graph, value), 0, size, bytes);
@@ -486,7 +489,7 @@ static void offer_mark(struct ul_emitter *emitter, ul_value_id value)
         uint32_t kinds = count_kinds(bytes + at);
         if (kinds > marker->kinds) {
             marker->kinds = kinds;
-            marker->offset_bytes = ul_emit_value_place(emitter, value, 0).offset_bytes + at;
+            marker->offset_bytes = ul_emit_place(emitter, place, 0).offset_bytes + at;
             memcpy(marker->mark, bytes + at, MARK_BYTES);
         }
     }

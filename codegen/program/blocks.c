@@ -61,6 +61,7 @@ static void copy_add(struct ul_builder *builder, ul_node_id node, const char *wh
     struct ul_program_step step = {.kind = UL_STEP_COPY,
                                    .node = node,
                                    .kernel = UL_NONE,
+                                   .beside = UL_PLAN_NONE,
                                    .arg_count = 2,
                                    .copy_bytes = copy_bytes,
                                    .op = what};
@@ -72,7 +73,7 @@ static void copy_add(struct ul_builder *builder, ul_node_id node, const char *wh
     step.written[1] = true;
     step.views[0] = from.value;
     step.views[1] = to.value;
-    ul_step_add(builder, &step, region, 0);
+    ul_step_add(builder, &step, region);
 }
 
 static void copy_value(struct ul_builder *builder, ul_node_id node, const char *what,
@@ -88,7 +89,8 @@ static void copy_value(struct ul_builder *builder, ul_node_id node, const char *
 static void mark_add(struct ul_builder *builder, enum ul_step_kind kind, ul_node_id node,
                      uint32_t region, ul_value_id value)
 {
-    struct ul_program_step step = {.kind = kind, .node = node, .kernel = UL_NONE, .arg_count = 1};
+    struct ul_program_step step = {
+        .kind = kind, .node = node, .kernel = UL_NONE, .beside = UL_PLAN_NONE, .arg_count = 1};
     ul_step_init_args(builder, &step, 1);
     step.op = ul_op_get(builder->graph->nodes[node].op)->name;
     step.name = ul_step_name(builder, builder->graph->nodes[node].name);
@@ -99,7 +101,7 @@ static void mark_add(struct ul_builder *builder, enum ul_step_kind kind, ul_node
         builder->tests[region] = builder->program->step_count;
         builder->program->regions[region].flag = builder->program->flag_count++;
     }
-    ul_step_add(builder, &step, region, 0);
+    ul_step_add(builder, &step, region);
 }
 
 /* ---- If ---- */

@@ -8,7 +8,7 @@
  * changes. A call only ever loses its packing, so that this ends.
  *
  * A residual is added in place (UL_POST_SUM) where nothing later reads it: the planner may then
- * give the result its bytes. Left undone: two packed copies of a weight. */
+ * give the result its bytes. Left undone: two packed copies of a weight for two calls. */
 #include "codegen/program/calls_internal.h"
 #include "ir/op.h"
 #include "ir/view.h"
@@ -266,6 +266,7 @@ static void chooser_init(struct chooser *chooser)
     chooser->is_plain = UL_NEW_ARRAY(chooser->arena, bool, graph->value_count);
     chooser->last_read = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->value_count);
     calls->by_node = UL_NEW_ARRAY(chooser->arena, struct ul_group_call *, graph->node_count);
+    calls->faster = UL_NEW_ARRAY(chooser->arena, struct ul_group_call *, graph->node_count);
     calls->packs = UL_NEW_ARRAY(chooser->arena, const struct ul_pack *, graph->value_count);
     calls->positions = UL_NEW_ARRAY(chooser->arena, uint32_t, graph->node_count);
     note_block(chooser, 0);

@@ -58,10 +58,16 @@ struct ul_piece {
 /* The step of the whole that a node of the split graph computes, or a part of it; UL_NONE: there is
  * none. `whole` NULL: nothing was split. */
 uint32_t ul_whole_step(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node);
-/* The call of that step; NULL: it is none. */
+/* Whether that step has an alternative by Winograd's method. */
+bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *graph,
+                        ul_node_id node);
+/* The call of that step, as its first alternative; NULL: it is none. */
 const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct ul_graph *graph,
                                     ul_node_id node);
 bool ul_node_is_piece(const struct ul_graph *graph, ul_node_id node);
+/* Says where the call of a node that is a piece begins between the tiles of Winograd's method that
+ * the whole has. False: it is cut along an axis without tiles. */
+bool ul_piece_cut_tiles(const struct ul_graph *graph, ul_node_id node, struct ul_call *call);
 /* Completes the call of a node of the split graph, so that it has the bits of that of the whole,
  * where the whole has any that are known (chosen_at_start). False: it is not shown to. `unproven`
  * as in struct ul_piece. */
@@ -78,7 +84,8 @@ uint32_t ul_group_next(const struct ul_graph *graph, const struct ul_block *bloc
 
 struct ul_calls {
     struct ul_group_call **by_node; /* by the last node of a group; NULL: no call */
-    const struct ul_pack **packs;   /* by value: how a weight is stored; NULL: plain */
+    struct ul_group_call **faster;  /* the same by Winograd's method; NULL: not */
+    const struct ul_pack **packs;   /* by value: how a weight's calls want it; NULL: plain */
     uint32_t *positions;            /* by node, as they run */
     bool changed;
 };

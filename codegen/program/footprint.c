@@ -33,19 +33,7 @@ enum {
     LARGE_PAGE = 2 << 20    /* what touching one byte of a large buffer takes */
 };
 
-/* ---- the library ---- */
-
-static uint64_t kept_bytes(const struct ul_program *program)
-{
-    const struct ul_target_library *library = program->options.library;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < program->call_count; i++)
-        bytes = ul_size_add_saturating(bytes,
-                                       library->kept_bytes(library->context, &program->calls[i]));
-    if (bytes == 0)
-        return 0;
-    return bytes + bytes / KEPT_SLACK + KEPT_BYTES + (uint64_t)program->call_count * BOUND_BYTES;
-}
+/* ---- the library, and code that a plan may do without ---- */
 
 static bool has_windows(const struct ul_program *program)
 {
@@ -54,6 +42,49 @@ static bool has_windows(const struct ul_program *program)
             return true;
     }
     return false;
+}
+
+/* Of OpenMP, which a program of one thread has for the library alone. */
+static uint64_t threads_code_bytes(const struct ul_program *program, bool is_library)
+{
+    const struct ul_program_options *options = &program->options;
+    bool counts = options->target->traits.has_threads && (options->thread_count == 1) == is_library;
+    return counts ? ul_profile_process(options->profile)->threads_code_bytes : 0;
+}
+
+/* Of the process, as soon as one call is there: pages of its code, and its tables. */
+static uint64_t library_code_bytes(const struct ul_program *program)
+{
+    const struct ul_profile_process *process = ul_profile_process(program->options.profile);
+    return process->library_code_bytes + threads_code_bytes(program, true) +
+           (has_windows(program) ? process->windows_code_bytes : 0);
+}
+
+static uint64_t library_runtime_bytes(const struct ul_program *program)
+{
+    return ul_profile_process(program->options.profile)->library_runtime_bytes;
+}
+
+void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
+{
+    const struct ul_target_library *library = program->options.library;
+    struct ul_plan_value *values = program->problem->values;
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->call_places[i] == UL_PLAN_NONE)
+            continue;
+        uint64_t kept = library->kept_bytes(library->context, &program->calls[i]);
+        values[program->call_places[i]].size_bytes =
+            kept + kept / KEPT_SLACK + BOUND_BYTES + (is_whole ? CALL_BYTES : 0);
+    }
+    if (program->library_place != UL_PLAN_NONE)
+        values[program->library_place].size_bytes =
+            KEPT_BYTES +
+            (is_whole ? library_code_bytes(program) + library_runtime_bytes(program) : 0);
+    for (uint32_t i = 0; i < program->kernel_count && is_whole; i++) {
+        const struct ul_program_kernel *kernel = &program->kernels[i];
+        if (kernel->code_place != UL_PLAN_NONE)
+            values[kernel->code_place].size_bytes = strlen(kernel->text);
+    }
 }
 
 /* ---- tables that rows are looked up in ---- */
@@ -97,8 +128,8 @@ static uint64_t unread_bytes(const struct ul_program *program)
         const struct ul_plan_value *value = &program->problem->values[i];
         const struct ul_program_place *place = &program->places[i];
         bool is_mapped = value->class == UL_PLAN_WEIGHTS && value->space == UL_PROGRAM_ARENA &&
-                         value->size_bytes >= UL_PAGED_WEIGHT_BYTES &&
-                         place->kind == UL_PLACE_VALUE && program->packs[place->value] == NULL;
+                         value->size_bytes >= UL_PAGED_WEIGHT_BYTES && !value->optional &&
+                         place->kind == UL_PLACE_VALUE && place->pack == NULL;
         if (is_mapped)
             bytes += value->size_bytes - read_bytes(program, i, value->size_bytes);
     }
@@ -107,84 +138,130 @@ static uint64_t unread_bytes(const struct ul_program *program)
 
 /* ---- the sum ---- */
 
-/* A byte of code for one of text, or less. */
+/* Of the kernels that first ways of steps run: a byte of code for one of text, or less. */
 static uint64_t text_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < program->kernel_count; i++)
-        bytes += strlen(program->kernels[i].text);
+    for (uint32_t i = 0; i < program->kernel_count; i++) {
+        if (program->kernels[i].code_place == UL_PLAN_NONE)
+            bytes += strlen(program->kernels[i].text);
+    }
     return bytes;
 }
 
-/* Of a step its own and its node's, which is a part of it; of what lies somewhere its name. */
+/* Of a step its own and its node's, which is a part of it; of what lies in the arena its name. */
 static uint64_t name_bytes(const struct ul_program *program)
 {
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < program->step_count; s++)
         bytes += 2 * (uint64_t)strlen(program->steps[s].name);
-    for (uint32_t i = 0; i < program->place_count; i++)
-        bytes += strlen(program->problem->values[i].name);
+    for (uint32_t i = 0; i < program->place_count; i++) {
+        if (program->places[i].kind != UL_PLACE_BESIDE)
+            bytes += strlen(program->problem->values[i].name);
+    }
     return bytes;
 }
 
 static uint64_t printed_bytes(const struct ul_program *program)
 {
-    return (uint64_t)program->step_count * STEP_BYTES + (uint64_t)program->call_count * CALL_BYTES +
-           text_bytes(program) + name_bytes(program);
+    return (uint64_t)program->step_count * STEP_BYTES + text_bytes(program) + name_bytes(program);
 }
 
-uint64_t ul_footprint_flash_bytes(const struct ul_program *program)
+uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_program *program,
+                                  const struct ul_plan *plan)
 {
-    return FLASH_BYTES + printed_bytes(program);
+    uint64_t bytes = FLASH_BYTES + (uint64_t)program->step_count * STEP_BYTES + name_bytes(program);
+    bool *kernels = UL_NEW_ARRAY(scratch, bool, program->kernel_count);
+    bool *calls = UL_NEW_ARRAY(scratch, bool, program->call_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
+        bool *seen = step->kind == UL_STEP_KERNEL ? &kernels[step->kernel]
+                     : step->kind == UL_STEP_CALL ? &calls[step->kernel]
+                                                  : NULL;
+        if (seen == NULL || *seen)
+            continue;
+        bytes +=
+            step->kind == UL_STEP_CALL ? CALL_BYTES : strlen(program->kernels[step->kernel].text);
+        *seen = true;
+    }
+    return bytes;
 }
 
-/* Of threads that a caller's process has: each as deep as the one that calls. */
-static void count_stacks(const struct ul_program *program, struct ul_footprint *footprint)
+/* Of all threads: where the process is a caller's, each is as deep as the one that calls. */
+static uint64_t library_stack_bytes(const struct ul_program *program, bool is_whole)
 {
-    uint64_t threads = program->options.thread_count;
-    footprint->library_stack_bytes = threads * ul_program_library_stack_bytes(program);
-    footprint->stack_bytes =
-        threads * ul_program_stack_bytes(program) + footprint->library_stack_bytes;
+    return is_whole ? 0 : program->options.thread_count * ul_program_library_stack_bytes(program);
 }
 
-void ul_footprint_count(const struct ul_program *program, bool is_whole,
+static uint64_t stack_bytes(const struct ul_program *program, bool is_whole)
+{
+    uint64_t each = is_whole ? ul_profile_process(program->options.profile)->stack_bytes
+                             : ul_program_stack_bytes(program);
+    return program->options.thread_count * each + library_stack_bytes(program, is_whole);
+}
+
+struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
+{
+    const struct ul_profile_process *process = ul_profile_process(program->options.profile);
+    struct ul_plan_beside beside = {.has_spaces = true};
+    if (program->options.target->traits.memory_is_separate)
+        return (struct ul_plan_beside){.run_bytes = 0};
+    beside.run_bytes = stack_bytes(program, is_whole);
+    if (!is_whole)
+        return beside;
+    beside.run_bytes += process->code_bytes + printed_bytes(program) + process->runtime_bytes +
+                        threads_code_bytes(program, false);
+    beside.unread_bytes = unread_bytes(program);
+    beside.page_share = PAGE_SHARE;
+    if (program->library_place == UL_PLAN_NONE)
+        return beside;
+    /* What stands for the library's code is beside in any case; while it starts, that is more. */
+    uint64_t fixed = library_code_bytes(program) + library_runtime_bytes(program);
+    beside.start_space = UL_PROGRAM_KEPT;
+    beside.start_bytes =
+        process->library_start_bytes > fixed ? process->library_start_bytes - fixed : 0;
+    beside.start_page_bytes = LARGE_PAGE;
+    return beside;
+}
+
+void ul_footprint_count(const struct ul_program *program, const struct ul_plan *plan, bool is_whole,
                         struct ul_footprint *footprint)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
-    bool has_calls = program->call_count > 0;
+    struct ul_plan_beside beside = ul_footprint_beside(program, is_whole);
+    uint64_t reserved = plan->reserved_bytes[UL_PROGRAM_ARENA];
+    uint64_t unread = beside.unread_bytes < reserved ? beside.unread_bytes : reserved;
     *footprint = (struct ul_footprint){.is_whole = is_whole};
     if (program->options.target->traits.memory_is_separate)
         return;
+    bool has_calls = plan->reserved_bytes[UL_PROGRAM_KEPT] > 0;
     footprint->is_known = true;
-    footprint->library_bytes = has_calls ? kept_bytes(program) : 0;
-    footprint->stack_bytes = program->options.thread_count * process->stack_bytes;
+    footprint->total_bytes = ul_plan_bounded_bytes(&beside, plan);
+    footprint->buffer_bytes = reserved - unread;
+    footprint->stack_bytes = stack_bytes(program, is_whole);
+    footprint->library_stack_bytes = library_stack_bytes(program, is_whole);
+    footprint->library_bytes = plan->reserved_bytes[UL_PROGRAM_KEPT];
+    if (has_calls && is_whole) {
+        footprint->library_bytes -= library_code_bytes(program) + library_runtime_bytes(program);
+        footprint->code_bytes = library_code_bytes(program);
+    }
+    uint64_t known = footprint->buffer_bytes + footprint->stack_bytes + footprint->library_bytes;
     if (!is_whole) {
-        count_stacks(program, footprint);
+        footprint->total_bytes = known;
         return;
     }
-    footprint->code_bytes = process->code_bytes + printed_bytes(program);
-    footprint->runtime_bytes = process->runtime_bytes;
-    if (program->options.target->traits.has_threads)
-        footprint->code_bytes += process->threads_code_bytes;
-    footprint->unread_bytes = unread_bytes(program);
-    if (!has_calls)
-        return;
-    footprint->code_bytes += process->library_code_bytes;
-    footprint->runtime_bytes += process->library_runtime_bytes;
-    if (has_windows(program))
-        footprint->code_bytes += process->windows_code_bytes;
-    footprint->start_bytes = footprint->library_bytes + process->library_start_bytes;
-}
-
-struct ul_plan_beside ul_footprint_beside(const struct ul_footprint *footprint)
-{
-    struct ul_plan_beside beside = {.run_bytes = footprint->library_bytes + footprint->stack_bytes +
-                                                 footprint->code_bytes + footprint->runtime_bytes};
-    if (!footprint->is_whole || !footprint->is_known)
-        return beside;
-    beside.unread_bytes = footprint->unread_bytes;
-    beside.page_share = PAGE_SHARE;
-    beside.start_bytes = footprint->start_bytes;
-    beside.start_page_bytes = LARGE_PAGE;
-    return beside;
+    uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
+    footprint->code_bytes += process->code_bytes + printed_bytes(program) +
+                             plan->reserved_bytes[UL_PROGRAM_CODE] +
+                             threads_code_bytes(program, false);
+    footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
+    /* Before the first step little of the buffer is there, and much of the library's code. */
+    uint64_t run = known + footprint->code_bytes + runtime + reserved / PAGE_SHARE;
+    footprint->starts_larger = footprint->total_bytes > run;
+    if (footprint->starts_larger) {
+        footprint->buffer_bytes = reserved < LARGE_PAGE ? 0 : LARGE_PAGE;
+        footprint->runtime_bytes = runtime;
+        footprint->code_bytes = footprint->total_bytes - footprint->buffer_bytes -
+                                footprint->stack_bytes - footprint->library_bytes - runtime;
+    }
 }

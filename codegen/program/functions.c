@@ -60,6 +60,7 @@ enum ul_status ul_function_add_kernel(struct ul_builder *builder, const struct u
     added->text = text.data;
     added->ir = kernel;
     added->scratch_bytes = scratch_bytes;
+    added->code_place = UL_PLAN_NONE;
     added->accesses = UL_NEW_ARRAY(builder->arena, uint64_t, kernel->buffer_count);
     ul_kernel_count_work(kernel, &threads, &builder->scratch, &added->work, added->accesses);
     ul_arena_reset(&builder->scratch);
@@ -77,7 +78,10 @@ uint32_t ul_function_add_call(struct ul_builder *builder, const struct ul_call *
         if (memcmp(&program->calls[i], call, sizeof *call) == 0)
             return i;
     }
+    uint32_t capacity = program->call_capacity;
     UL_GROW(builder->arena, program->calls, program->call_count, program->call_capacity);
+    UL_GROW(builder->arena, program->call_places, program->call_count, capacity);
     program->calls[program->call_count] = *call;
+    program->call_places[program->call_count] = UL_PLAN_NONE;
     return program->call_count++;
 }

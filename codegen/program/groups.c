@@ -22,23 +22,33 @@ static const char *group_ops(const struct ul_builder *builder, const ul_node_id 
     return text.data;
 }
 
-/* A piece forms its sums as the whole step does, in the one way that the text leaves no doubt of:
- * else its bits could differ. What was a call stays one, unless nothing is added, or the order in
- * which its library adds is nobody's to know before the program starts. */
-static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
+/* A kernel of ours for a piece forms its sums as the whole step's does, in the one way that the
+ * text leaves no doubt of: else its bits could differ. Where the whole is a call first, its kernel
+ * is among the others. */
+static bool is_sure_piece(const struct ul_builder *builder, ul_node_id node, uint32_t kernel)
 {
     const struct ul_program *whole = builder->options->whole;
-    const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
     uint32_t orders = builder->program->kernels[kernel].sum_orders;
-    uint32_t step = ul_whole_step(builder->whole, builder->graph, node);
-    if (whole == NULL || (call == NULL && !ul_node_is_piece(builder->graph, node)) ||
-        (call != NULL && builder->options->library->chosen_at_start))
-        return UL_OK;
-    bool same = call == NULL &&
-                (step == UL_NONE ? orders == 0
-                                 : whole->kernels[whole->steps[step].kernel].sum_orders == orders);
-    bool sure = (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
-    if (same && sure)
+    uint32_t at = ul_whole_step(builder->whole, builder->graph, node);
+    if (whole == NULL || !ul_node_is_piece(builder->graph, node))
+        return true;
+    if (at == UL_NONE)
+        return orders == 0;
+    const struct ul_program_step *step = &whole->steps[at];
+    for (uint32_t i = 0; step->kind == UL_STEP_CALL && i < whole->steps[at].other_count; i++)
+        step =
+            whole->steps[at].others[i].kind == UL_STEP_KERNEL ? &whole->steps[at].others[i] : step;
+    return step->kind == UL_STEP_KERNEL && whole->kernels[step->kernel].sum_orders == orders &&
+           (orders & (orders - 1)) == 0 && orders != UL_CONTRACT_LOOSE;
+}
+
+/* What was a call stays one, unless the order in which its library adds is nobody's to know before
+ * the program starts. */
+static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, uint32_t kernel)
+{
+    const struct ul_call *call = ul_whole_call(builder->whole, builder->graph, node);
+    if (call == NULL ? is_sure_piece(builder, node, kernel)
+                     : builder->options->library->chosen_at_start)
         return UL_OK;
     return ul_diag_set(
         builder->diag, UL_UNSUPPORTED, "%s is not sure to add in the order of all of it at once%s",
@@ -48,8 +58,9 @@ static enum ul_status check_piece(struct ul_builder *builder, ul_node_id node, u
 
 /* ---- Calls ---- */
 
+/* `pack`: of a weight, how the call wants it; else NULL. */
 static void call_arg(struct ul_builder *builder, struct ul_program_step *step, ul_value_id value,
-                     bool written)
+                     bool written, const struct ul_pack *pack)
 {
     uint32_t at = step->arg_count++;
     step->args[at] = ul_place_address(UL_PLAN_NONE, 0);
@@ -59,7 +70,10 @@ static void call_arg(struct ul_builder *builder, struct ul_program_step *step, u
         return;
     const struct ul_value *info = &builder->graph->values[value];
     uint64_t bytes = ul_value_bytes(builder->graph, value);
-    step->args[at] = ul_place_value_address(builder, value);
+    step->args[at] = pack == NULL
+                         ? ul_place_value_address(builder, value)
+                         : ul_place_address(ul_place_of_form(builder, info->view.base, pack), 0);
+    bytes = pack == NULL ? bytes : pack->size_bytes;
     step->traffic.moved_bytes += bytes;
     if (builder->graph->values[info->view.base].kind == UL_VALUE_WEIGHT)
         step->traffic.weight_bytes += bytes;
@@ -77,15 +91,18 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     struct ul_program_step step = {.kind = UL_STEP_CALL, .node = last};
     const char *plan_name = builder->options->library->plan_name;
     step.kernel = ul_function_add_call(builder, &call->call);
+    step.beside = ul_place_of_kept(builder, step.kernel);
     step.implementation = call->call.implementation;
+    step.scratch_bytes = call->call.scratch_bytes;
     if (!ul_winograd_is(&call->call) && plan_name != NULL)
         step.implementation =
             ul_arena_printf(builder->arena, "%s %s", plan_name, call->call.implementation);
     ul_step_init_args(builder, &step, call->arg_count + 1);
     for (uint32_t i = 0; i < call->arg_count; i++)
-        call_arg(builder, &step, call->args[i], i == UL_CALL_DST);
+        call_arg(builder, &step, call->args[i], i == UL_CALL_DST,
+                 i == UL_CALL_WEIGHTS ? call->call.pack : NULL);
     if (call->residual != UL_NONE)
-        call_arg(builder, &step, call->residual, false);
+        call_arg(builder, &step, call->residual, false, NULL);
     step.has_residual = call->residual != UL_NONE;
     if (step.has_residual && !call->copies_residual) {
         struct ul_in_place *in_place = UL_NEW(builder->arena, struct ul_in_place);
@@ -96,30 +113,6 @@ static struct ul_program_step call_step(struct ul_builder *builder,
     }
     ul_work_count_call(builder, call, &step.work);
     return step;
-}
-
-/* The same call with ever less scratch, which a budget may take. */
-static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
-                       uint64_t own_scratch_bytes, struct ul_program_step *step)
-{
-    const struct ul_target_library *library = builder->options->library;
-    struct ul_program_leaner *all =
-        UL_NEW_ARRAY(builder->arena, struct ul_program_leaner, UL_IMPLEMENTATIONS);
-    struct ul_call lean = call->call;
-    double slowdown = 1;
-    step->leaner = all;
-    while (library->leaner != NULL && step->leaner_count + 1 < UL_IMPLEMENTATIONS &&
-           lean.scratch_bytes > own_scratch_bytes) {
-        double more = library->leaner(library->context, &lean);
-        if (more == 0)
-            break;
-        slowdown *= more;
-        all[step->leaner_count++] = (struct ul_program_leaner){
-            .call = ul_function_add_call(builder, &lean),
-            .scratch_bytes =
-                lean.scratch_bytes > own_scratch_bytes ? lean.scratch_bytes : own_scratch_bytes,
-            .slowdown = slowdown};
-    }
 }
 
 /* ---- Kernels ---- */
@@ -133,7 +126,7 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
                    builder->arena, &result);
     struct ul_kernel *kernel = result.kernel;
     ul_node_id last = nodes[count - 1];
-    struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last};
+    struct ul_program_step step = {.kind = UL_STEP_KERNEL, .node = last, .beside = UL_PLAN_NONE};
     enum ul_status status = ul_function_add_kernel(builder, kernel, &step.kernel);
     if (status != UL_OK) {
         ul_diag_prefix(builder->diag, ul_node_describe(graph, last, builder->arena));
@@ -153,6 +146,7 @@ static enum ul_status kernel_step(struct ul_builder *builder, const ul_node_id *
         step.arg_count++;
     }
     step.work = function->work;
+    step.scratch_bytes = function->scratch_bytes;
     step.in_place_count = result.in_place_count;
     step.in_place = result.in_place;
     *out = step;
@@ -179,8 +173,6 @@ static void join_own(struct ul_builder *builder, struct ul_program_step *call,
         call->in_place_count = 0;
 }
 
-/* ---- The group ---- */
-
 /* Products or convolutions of 16 bits, which a library may not have where it has them in f32. */
 static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *nodes, uint32_t count)
 {
@@ -193,43 +185,98 @@ static bool multiplies_halves(const struct ul_graph *graph, const ul_node_id *no
     return false;
 }
 
-/* The step, and the scratch that it has in any case. */
-static enum ul_status make_step(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
-                                struct ul_program_step *step, uint64_t *scratch_bytes)
+/* ---- Other ways ---- */
+
+static void add_other(struct ul_builder *builder, struct ul_program_step *step,
+                      const struct ul_program_step *other)
+{
+    struct ul_program_step *others =
+        UL_NEW_ARRAY(builder->arena, struct ul_program_step, step->other_count + 1);
+    UL_ASSERT(step->other_count + 1 < UL_IMPLEMENTATIONS);
+    for (uint32_t i = 0; i < step->other_count; i++)
+        others[i] = step->others[i];
+    others[step->other_count++] = *other;
+    step->others = others;
+}
+
+/* The same call with ever less scratch, which a budget may take; a kernel of ours beside it has its
+ * own in any case. */
+static void add_leaner(struct ul_builder *builder, const struct ul_group_call *call,
+                       struct ul_program_step *step)
+{
+    const struct ul_target_library *library = builder->options->library;
+    struct ul_call lean = call->call;
+    uint64_t own_bytes = step->own != NULL ? step->own->scratch_bytes : 0;
+    double slowdown = 1;
+    while (library->leaner != NULL && step->other_count + 1 < UL_IMPLEMENTATIONS &&
+           lean.scratch_bytes > own_bytes) {
+        double more = library->leaner(library->context, &lean);
+        if (more == 0)
+            break;
+        slowdown *= more;
+        struct ul_program_step other = *step;
+        other.other_count = 0;
+        other.kernel = ul_function_add_call(builder, &lean);
+        other.scratch_bytes = lean.scratch_bytes > own_bytes ? lean.scratch_bytes : own_bytes;
+        other.slowdown = slowdown;
+        add_other(builder, step, &other);
+    }
+}
+
+/* What the library keeps for a call may be dearer than its time: the same by a kernel of ours, but
+ * for pieces that might not have the bits of the whole. */
+static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
+                              struct ul_program_step *step)
+{
+    struct ul_program_step own;
+    if (step->beside == UL_PLAN_NONE)
+        return UL_OK;
+    UL_TRY(kernel_step(builder, nodes, count, &own));
+    own.beside = ul_place_of_code(builder, own.kernel);
+    if (is_sure_piece(builder, nodes[count - 1], own.kernel))
+        add_other(builder, step, &own);
+    return UL_OK;
+}
+
+/* ---- The group ---- */
+
+static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
+                                struct ul_program_step *step)
 {
     ul_node_id last = nodes[count - 1];
-    const struct ul_group_call *call = builder->calls.by_node[last];
-    struct ul_program_step own;
-    *scratch_bytes = 0;
-    if (call == NULL) {
-        UL_TRY(kernel_step(builder, nodes, count, step));
-        *scratch_bytes = builder->program->kernels[step->kernel].scratch_bytes;
-        return check_piece(builder, last, step->kernel);
-    }
-    *step = call_step(builder, call, last);
+    const struct ul_group_call *faster = builder->calls.faster[last];
+    struct ul_program_step other;
+    *step = call_step(builder, builder->calls.by_node[last], last);
     if (builder->options->library->chosen_at_start) {
-        UL_TRY(kernel_step(builder, nodes, count, &own));
-        *scratch_bytes = builder->program->kernels[own.kernel].scratch_bytes;
-        join_own(builder, step, &own);
+        UL_TRY(kernel_step(builder, nodes, count, &other));
+        join_own(builder, step, &other);
+        if (other.scratch_bytes > step->scratch_bytes)
+            step->scratch_bytes = other.scratch_bytes;
     }
-    add_leaner(builder, call, *scratch_bytes, step);
-    if (call->call.scratch_bytes > *scratch_bytes)
-        *scratch_bytes = call->call.scratch_bytes;
-    return UL_OK;
+    add_leaner(builder, builder->calls.by_node[last], step);
+    if (faster != NULL) {
+        other = call_step(builder, faster, last);
+        add_other(builder, step, &other);
+    }
+    return add_own(builder, nodes, count, step);
 }
 
 enum ul_status ul_group_add(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
                             uint32_t region)
 {
     struct ul_program_step step;
-    uint64_t scratch_bytes;
     UL_ASSERT(count > 0);
-    UL_TRY(make_step(builder, nodes, count, &step, &scratch_bytes));
+    if (builder->calls.by_node[nodes[count - 1]] != NULL) {
+        UL_TRY(make_call(builder, nodes, count, &step));
+    } else {
+        UL_TRY(kernel_step(builder, nodes, count, &step));
+        UL_TRY(check_piece(builder, nodes[count - 1], step.kernel));
+    }
     step.name = ul_step_name(builder, builder->graph->nodes[nodes[count - 1]].name);
     step.op = group_ops(builder, nodes, count);
     builder->program->uncalled_count += step.kind == UL_STEP_KERNEL &&
                                         builder->options->library != NULL &&
                                         multiplies_halves(builder->graph, nodes, count);
-    ul_step_add(builder, &step, region, scratch_bytes);
+    ul_step_add(builder, &step, region);
     return UL_OK;
 }

@@ -3,6 +3,9 @@
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
 #include "ir/view.h"
+#include "runtime/lib/ul_call.h"
+
+#include <string.h>
 
 static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id value)
 {
@@ -29,8 +32,8 @@ static uint32_t place_add(struct ul_builder *builder, enum ul_place_kind kind, u
 {
     struct ul_program *program = builder->program;
     UL_GROW(builder->arena, program->places, program->place_count, program->place_capacity);
-    program->places[program->place_count] =
-        (struct ul_program_place){.kind = kind, .value = value, .output = UL_NONE};
+    program->places[program->place_count] = (struct ul_program_place){
+        .kind = kind, .value = value, .output = UL_NONE, .next_form = UL_PLAN_NONE};
     uint32_t id = ul_problem_add_value(program->problem, planned);
     UL_ASSERT(id == program->place_count);
     return program->place_count++;
@@ -48,18 +51,32 @@ static uint32_t place_donate(struct ul_builder *builder, ul_value_id output)
     return id;
 }
 
+static bool same_pack(const struct ul_pack *a, const struct ul_pack *b)
+{
+    return a == b || (a != NULL && b != NULL && memcmp(a, b, sizeof *a) == 0);
+}
+
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
+{
+    return ul_place_of_form(builder, base, NULL);
+}
+
+uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack)
 {
     const struct ul_graph *graph = builder->graph;
     struct ul_program *program = builder->program;
     UL_ASSERT(base < graph->value_count);
-    if (program->value_places[base] != UL_PLAN_NONE)
-        return program->value_places[base];
     const struct ul_value *info = &graph->values[base];
+    uint32_t found = program->value_places[base], last = UL_PLAN_NONE;
+    if (found != UL_PLAN_NONE && info->kind != UL_VALUE_WEIGHT)
+        return found;
+    for (; found != UL_PLAN_NONE; last = found, found = program->places[found].next_form) {
+        if (same_pack(program->places[found].pack, pack))
+            return found;
+    }
     UL_ASSERT(info->view.base == base);
     if (info->donor != UL_NONE)
         return place_donate(builder, base);
-    const struct ul_pack *pack = program->packs[base];
     struct ul_plan_value value =
         ul_plan_value_make(info->name, class_of(graph, base),
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
@@ -68,8 +85,57 @@ uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base)
     value.live_from_start = info->kind == UL_VALUE_INPUT;
     value.live_to_end = ul_graph_is_output(graph, base) ||
                         (info->kind == UL_VALUE_INPUT && builder->options->keep_inputs);
-    program->value_places[base] = place_add(builder, UL_PLACE_VALUE, base, &value);
-    return program->value_places[base];
+    found = place_add(builder, UL_PLACE_VALUE, base, &value);
+    program->places[found].pack = pack;
+    if (last == UL_PLAN_NONE)
+        program->value_places[base] = found;
+    else
+        program->places[last].next_form = found;
+    return found;
+}
+
+/* How many bytes is counted when they are asked for (footprint.c). */
+static uint32_t add_beside(struct ul_builder *builder, const char *name, uint32_t space)
+{
+    struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, 0);
+    value.space = space;
+    value.persistent = true;
+    value.optional = true;
+    return place_add(builder, UL_PLACE_BESIDE, UL_NONE, &value);
+}
+
+uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
+{
+    struct ul_program *program = builder->program;
+    const struct ul_target_library *library = builder->options->library;
+    UL_ASSERT(call < program->call_count);
+    if (library->kept_bytes == NULL || program->call_places[call] != UL_PLAN_NONE)
+        return program->call_places[call];
+    if (program->library_place == UL_PLAN_NONE)
+        program->library_place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
+    program->call_places[call] =
+        add_beside(builder, program->calls[call].implementation, UL_PROGRAM_KEPT);
+    return program->call_places[call];
+}
+
+uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel)
+{
+    struct ul_program_kernel *function = &builder->program->kernels[kernel];
+    if (function->code_place == UL_PLAN_NONE)
+        function->code_place = add_beside(builder, function->name, UL_PROGRAM_CODE);
+    return function->code_place;
+}
+
+void ul_place_mark_forms(struct ul_builder *builder)
+{
+    const struct ul_program *program = builder->program;
+    for (uint32_t i = 0; i < program->place_count; i++) {
+        uint32_t next = program->places[i].next_form;
+        if (next == UL_PLAN_NONE)
+            continue;
+        program->problem->values[i].optional = true;
+        program->problem->values[next].optional = true;
+    }
 }
 
 uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)

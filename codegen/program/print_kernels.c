@@ -7,15 +7,21 @@
 #include <inttypes.h>
 #include <string.h>
 
+static bool runs(const struct ul_program_step *step, uint32_t kernel)
+{
+    bool found = (step->kind == UL_STEP_KERNEL && step->kernel == kernel) ||
+                 (step->own != NULL && step->own->kernel == kernel);
+    for (uint32_t i = 0; i < step->other_count; i++)
+        found = found || runs(&step->others[i], kernel);
+    return found;
+}
+
 /* The first step that runs it says what it is of. */
 static const struct ul_program_step *step_of(const struct ul_program *program, uint32_t kernel)
 {
     for (uint32_t s = 0; s < program->step_count; s++) {
-        const struct ul_program_step *step = &program->steps[s];
-        if (step->kind == UL_STEP_KERNEL && step->kernel == kernel)
-            return step;
-        if (step->own != NULL && step->own->kernel == kernel)
-            return step;
+        if (runs(&program->steps[s], kernel))
+            return &program->steps[s];
     }
     return NULL;
 }
@@ -23,11 +29,8 @@ static const struct ul_program_step *step_of(const struct ul_program *program, u
 static uint32_t call_count(const struct ul_program *program, uint32_t kernel)
 {
     uint32_t count = 0;
-    for (uint32_t s = 0; s < program->step_count; s++) {
-        const struct ul_program_step *step = &program->steps[s];
-        count += (step->kind == UL_STEP_KERNEL && step->kernel == kernel) ||
-                 (step->own != NULL && step->own->kernel == kernel);
-    }
+    for (uint32_t s = 0; s < program->step_count; s++)
+        count += runs(&program->steps[s], kernel);
     return count;
 }
 

@@ -43,10 +43,10 @@ static enum ul_status build(struct ul_builder *builder)
     UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                            builder->whole, &builder->calls, builder->diag));
     ul_winograd_choose(builder->arena, graph, builder->options, builder->whole, &builder->calls);
-    builder->program->packs = builder->calls.packs;
     for (uint32_t i = 0; i < root->input_count; i++)
         (void)ul_place_of(builder, root->inputs[i]);
     UL_TRY(ul_block_add_root(builder));
+    ul_place_mark_forms(builder);
     for (uint32_t i = 0; i < root->output_count; i++)
         (void)ul_place_of(builder, graph->values[root->outputs[i]].view.base);
     ul_place_add_states(builder);
@@ -65,6 +65,11 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     program->problem = ul_problem_new(arena);
     ul_problem_add_space(program->problem, "read-only weights", 0);
     ul_problem_add_space(program->problem, "the caller's buffers", 0);
+    ul_problem_add_space(program->problem, "kept by libraries", 0);
+    ul_problem_add_space(program->problem, "code", 0);
+    program->problem->spaces[UL_PROGRAM_KEPT].beside = true;
+    program->problem->spaces[UL_PROGRAM_CODE].beside = true;
+    program->library_place = UL_PLAN_NONE;
     program->value_places = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
     memset(program->value_places, 0xFF, graph->value_count * sizeof *program->value_places);
     return program;

@@ -16,6 +16,7 @@
 /* program.c */
 
 struct ul_call; /* runtime/lib/ul_call.h */
+struct ul_plan_position;
 struct ul_pack;
 struct ul_target;
 struct ul_target_library; /* library.h */
@@ -29,21 +30,26 @@ struct ul_program_kernel {
     struct ul_work work;
     uint64_t *accesses;  /* per buffer of its kernel: elements loaded and stored */
     uint32_t sum_orders; /* enum ul_contract_order */
+    uint32_t code_place; /* of its code, where a plan may do without it; or UL_PLAN_NONE */
 };
 
 enum ul_place_kind {
     UL_PLACE_VALUE,     /* a base value of the graph */
     UL_PLACE_DONATED,   /* one that an output of the model overwrites where it lies */
     UL_PLACE_TEMPORARY, /* a copy of a value, between two steps */
-    UL_PLACE_STATE      /* books of the program or of a library, kept through all runs */
+    UL_PLACE_STATE,     /* books of the program or of a library, kept through all runs */
+    UL_PLACE_BESIDE     /* what is kept elsewhere for an implementation of a step */
 };
 
 /* Bytes that steps read and write. Place i is value i of the problem, which says their class, their
- * space and how many they are. */
+ * space and how many they are. A weight that implementations want in different layouts has a place
+ * for each, of which a plan has those that it reads. */
 struct ul_program_place {
     enum ul_place_kind kind;
     ul_value_id value;  /* that lies there first, or the like of which does; UL_NONE: of a state */
     ul_value_id output; /* that overwrites it; UL_NONE: none does */
+    const struct ul_pack *pack; /* how a weight is stored; NULL: plain */
+    uint32_t next_form;         /* the same weight in another layout, or UL_PLAN_NONE */
 };
 
 /* An address: bytes of a place, `stride_bytes` further on for every round of the loop region `loop`
@@ -64,13 +70,6 @@ enum ul_step_kind {
                         in a branch it only keeps the branch's condition alive */
 };
 
-/* A call with less scratch than another one. */
-struct ul_program_leaner {
-    uint32_t call;
-    uint64_t scratch_bytes; /* of the step */
-    double slowdown;        /* 1: none */
-};
-
 struct ul_program_step {
     enum ul_step_kind kind;
     const char *name; /* unique */
@@ -78,15 +77,18 @@ struct ul_program_step {
     ul_node_id node;  /* the last node of its group, or the owner of the copy */
     uint32_t region;  /* of the problem */
     uint32_t kernel;
+    uint32_t beside;            /* the place of what is kept elsewhere for it, or UL_PLAN_NONE */
     const char *implementation; /* of a call; NULL: our own lowering */
     bool has_residual; /* of a call: the last argument is put into the result's place before, where
                           the plan has not given the result its bytes; of a device the library reads
                           it where it lies */
     const struct ul_program_step *own; /* of a call that a device's library may not run: the step by
                                           a kernel of ours, in the same places; else NULL */
-    uint32_t leaner_count; /* of a call: the same with ever less scratch, in ever more time; what
-                              the plan has as alternatives behind the first */
-    const struct ul_program_leaner *leaner;
+    uint32_t other_count; /* the same by other implementations, with other scratch and weights:
+                             what the plan has as alternatives behind this one */
+    const struct ul_program_step *others;
+    uint64_t scratch_bytes;
+    double slowdown; /* of what `work` says, for less scratch; 0: none */
     uint32_t arg_count;
     struct ul_program_address *args;
     bool *written;      /* per argument */
@@ -122,8 +124,9 @@ struct ul_program_entry {
 /* As runtime/lib/ul_model.h numbers them: what is given once, before the first run; a run. */
 enum { UL_PROGRAM_SET_UP, UL_PROGRAM_RUN, UL_PROGRAM_ENTRY_COUNT };
 
-/* The spaces of the problem. Only the arena is packed and reserved. */
-enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER };
+/* The spaces of the problem. Only the arena is packed and reserved; what a library keeps for calls,
+ * and the code of kernels that a plan may do without, are beside it in the process. */
+enum { UL_PROGRAM_ARENA, UL_PROGRAM_ROM, UL_PROGRAM_CALLER, UL_PROGRAM_KEPT, UL_PROGRAM_CODE };
 
 /* Kernels read doubles and 64-bit integers in place: no plan of less alignment can run. */
 enum { UL_PROGRAM_MIN_ALIGN_BYTES = 8 };
@@ -172,15 +175,16 @@ struct ul_program {
     struct ul_problem *problem;        /* step i of the problem is steps[i] */
     uint32_t place_count, place_capacity;
     struct ul_program_place *places; /* place i is value i of the problem */
-    uint32_t *value_places;          /* base value of the graph -> place, or UL_PLAN_NONE */
+    uint32_t *value_places;          /* base value of the graph -> its first place, or NONE */
     uint32_t library_state;          /* the place of what a library on the host keeps, or NONE */
     uint32_t run_state;              /* the place of the state of a run on a device, or NONE */
     struct ul_program_entry entries[UL_PROGRAM_ENTRY_COUNT];
     uint32_t call_count, call_capacity;
-    struct ul_call *calls;        /* of the library: distinct ones */
-    const struct ul_pack **packs; /* graph value -> how a weight is stored, or NULL */
-    uint32_t uncalled_count;      /* products of 16 bits that the library does not compute */
-    uint32_t flag_count;          /* regions that may be skipped or left */
+    struct ul_call *calls;   /* of the library: distinct ones */
+    uint32_t *call_places;   /* per call: of what the library keeps for it, or UL_PLAN_NONE */
+    uint32_t library_place;  /* of what it keeps for itself where there is any call, or NONE */
+    uint32_t uncalled_count; /* products of 16 bits that the library does not compute */
+    uint32_t flag_count;     /* regions that may be skipped or left */
 };
 
 /* The state of a run on a device: this, and a byte for each flag (runtime/cuda/ul_cuda.h). */
@@ -190,6 +194,10 @@ enum { UL_PROGRAM_STATE_BYTES = 32 };
 enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *graph,
                                 const struct ul_program_options *options,
                                 struct ul_program **program, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* steps.c: the step as a plan runs it at that position. */
+const struct ul_program_step *ul_program_step_at(const struct ul_program *program,
+                                                 const struct ul_plan_position *position);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

@@ -17,7 +17,7 @@
 #include "codegen/program/calls_internal.h"
 #include "codegen/program/program.h"
 
-enum { UL_IMPLEMENTATIONS = 4 }; /* of a step, at most: a call, and with less scratch */
+enum { UL_IMPLEMENTATIONS = 4 }; /* of a step, at most */
 
 struct ul_builder {
     struct ul_arena *arena;
@@ -37,15 +37,24 @@ struct ul_builder {
 
 /* places.c */
 
-/* The place of a base value; made at its first use. */
+/* The place of a base value; made at its first use. A weight's is that of its plain bytes. */
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
+/* The place of a weight's bytes in a layout; NULL: as they are. */
+uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const struct ul_pack *pack);
+/* The place of what the library keeps for a call, or UL_PLAN_NONE where nobody can say; and that of
+ * what it keeps for itself. */
+uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call);
+/* The place of a kernel's code, which a plan may do without. */
+uint32_t ul_place_of_code(struct ul_builder *builder, uint32_t kernel);
+/* Once all steps are there: of several forms of a weight a plan needs those that it reads. */
+void ul_place_mark_forms(struct ul_builder *builder);
 /* A place of its own for a copy of `like`. */
 uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like);
 /* Of a library on the host: a pointer's place; of a device: what went wrong in a run, and which
  * regions are taken. */
 void ul_place_add_states(struct ul_builder *builder);
 struct ul_program_address ul_place_address(uint32_t place, int64_t offset_bytes);
-/* Of a value that is dense in its base. */
+/* Of a value that is dense in its base; of a weight, as it is. */
 struct ul_program_address ul_place_value_address(struct ul_builder *builder, ul_value_id value);
 
 /* functions.c */
@@ -73,10 +82,9 @@ uint64_t ul_work_rounds(const struct ul_program *program, uint32_t region);
 void ul_step_init_args(struct ul_builder *builder, struct ul_program_step *step, uint32_t count);
 /* A name of its own, for the step that is added next. */
 const char *ul_step_name(const struct ul_builder *builder, const char *wanted);
-/* Appends the step, and tells the problem what it reads and writes; sets what the step's fields say
- * of the region. */
-void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region,
-                 uint64_t scratch_bytes);
+/* Appends the step, and tells the problem what it reads and writes in each way to run it; sets what
+ * the step's fields, and those of its others, say of the region. */
+void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region);
 
 /* groups.c */
 

@@ -40,8 +40,7 @@ static bool reads_weights(const struct ul_program *program)
             program->problem->values[i].space != UL_PROGRAM_ARENA)
             continue;
         const struct ul_value *value = &program->graph->values[place->value];
-        if (value->kind == UL_VALUE_WEIGHT &&
-            (value->tensor->data != NULL || program->packs[place->value] != NULL))
+        if (value->kind == UL_VALUE_WEIGHT && (value->tensor->data != NULL || place->pack != NULL))
             return true;
     }
     return false;

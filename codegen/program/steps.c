@@ -1,6 +1,9 @@
 /* A step joins the program, and the planner's problem learns what it reads and writes, in which
  * ways it may run, and what must come before it. */
 #include "codegen/program/program_internal.h"
+#include "planner/model/plan.h"
+
+#include <string.h>
 
 /* ---- Alternatives ---- */
 
@@ -9,52 +12,82 @@ static double elements_of(const struct ul_graph *graph, ul_node_id node)
     return (double)ul_type_elements(&graph->values[graph->nodes[node].outputs[0]].type);
 }
 
+const struct ul_program_step *ul_program_step_at(const struct ul_program *program,
+                                                 const struct ul_plan_position *position)
+{
+    UL_ASSERT(position->kind == UL_PLAN_RUN && position->step < program->step_count);
+    const struct ul_program_step *step = &program->steps[position->step];
+    UL_ASSERT(position->alternative <= step->other_count);
+    return position->alternative == 0 ? step : &step->others[position->alternative - 1];
+}
+
+/* The cost of a step's way by the same implementation, or of the first of the same kind; 0 where it
+ * has none. */
+static uint64_t cost_by(const struct ul_program *program, uint32_t step,
+                        const struct ul_program_step *like)
+{
+    const struct ul_plan_step *planned = &program->problem->steps[step];
+    uint64_t cost = 0;
+    for (uint32_t a = planned->alternative_count; a-- > 0;) {
+        const struct ul_plan_position at = {.step = step, .alternative = a};
+        const struct ul_program_step *way = ul_program_step_at(program, &at);
+        if (way->kind != like->kind)
+            continue;
+        cost = planned->alternatives[a].cost;
+        if (like->implementation != NULL && strcmp(way->implementation, like->implementation) == 0)
+            return cost;
+    }
+    return cost;
+}
+
 /* A piece is not taken to be faster than its share of the whole: that it stays in a smaller cache
  * says nothing of the pieces around it, and splitting for the sake of time is not meant. */
 static uint64_t piece_cost(const struct ul_builder *builder, const struct ul_program_step *step,
-                           uint32_t alternative, uint64_t cost)
+                           uint64_t cost)
 {
     const struct ul_program *whole = builder->options->whole;
     uint32_t from = ul_node_is_piece(builder->graph, step->node)
                         ? ul_whole_step(builder->whole, builder->graph, step->node)
                         : UL_NONE;
-    if (from == UL_NONE || alternative >= whole->problem->steps[from].alternative_count)
+    if (from == UL_NONE)
         return cost;
     double share = elements_of(builder->graph, step->node) /
                    elements_of(whole->graph, whole->steps[from].node);
-    double min = (double)whole->problem->steps[from].alternatives[alternative].cost * share;
+    double min = (double)cost_by(whole, from, step) * share;
     uint64_t rounded = (uint64_t)min + 1;
     return cost > rounded ? cost : rounded;
 }
 
-/* The step as it was made, "ullage" being our own lowering, and the same call with ever less
- * scratch are the planner's alternatives. */
-static void plan_alternatives(struct ul_builder *builder, const struct ul_program_step *step,
-                              uint32_t region, uint64_t scratch_bytes,
-                              const struct ul_plan_substep *substep)
+static const struct ul_program_step *way_of(const struct ul_program_step *step, uint32_t way)
 {
-    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
-    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS];
-    uint32_t count = 1 + step->leaner_count;
-    uint64_t full =
-        ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
-    UL_ASSERT(count <= UL_IMPLEMENTATIONS);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct ul_program_leaner *leaner = i > 0 ? &step->leaner[i - 1] : NULL;
-        uint64_t cost = leaner != NULL ? (uint64_t)((double)full * leaner->slowdown) + 1 : full;
-        substeps[i] = *substep;
-        substeps[i].scratch_bytes = leaner != NULL ? leaner->scratch_bytes : scratch_bytes;
-        alternatives[i] = (struct ul_plan_alternative){
-            .name = step->implementation != NULL ? step->implementation : "ullage",
-            .substeps = &substeps[i],
-            .substep_count = 1,
-            .cost = piece_cost(builder, step, i, cost)};
+    return way == 0 ? step : &step->others[way - 1];
+}
+
+/* A piece is not faster another way than the whole is: so that, but for a budget, it runs the way
+ * that the whole does, and has its bits. */
+static void order_piece(const struct ul_builder *builder, const struct ul_program_step *step,
+                        struct ul_plan_alternative *ways)
+{
+    uint32_t from = ul_node_is_piece(builder->graph, step->node)
+                        ? ul_whole_step(builder->whole, builder->graph, step->node)
+                        : UL_NONE;
+    for (uint32_t i = 0; from != UL_NONE && i <= step->other_count; i++) {
+        uint64_t first = cost_by(builder->options->whole, from, way_of(step, i));
+        for (uint32_t k = 0; k <= step->other_count; k++) {
+            uint64_t second = cost_by(builder->options->whole, from, way_of(step, k));
+            if (first < second && ways[k].cost <= ways[i].cost)
+                ways[k].cost = ways[i].cost + 1;
+        }
     }
-    struct ul_plan_step planned = {.name = step->name,
-                                   .region = region,
-                                   .alternatives = alternatives,
-                                   .alternative_count = count};
-    ul_problem_add_step(builder->program->problem, &planned);
+}
+
+static uint64_t step_cost(const struct ul_builder *builder, const struct ul_program_step *step)
+{
+    uint64_t cost =
+        ul_profile_cost(builder->options->profile, &step->work, &step->traffic, step->rounds);
+    if (step->slowdown > 0)
+        cost = (uint64_t)((double)cost * step->slowdown) + 1;
+    return piece_cost(builder, step, cost);
 }
 
 /* ---- What it reads and writes ---- */
@@ -91,10 +124,11 @@ static uint32_t list_in_place(struct ul_builder *builder, const struct ul_progra
 }
 
 /* What the step touches, or a kernel in its place does. */
-static void plan_step(struct ul_builder *builder, const struct ul_program_step *step,
-                      uint32_t region, uint64_t scratch_bytes)
+static struct ul_plan_substep plan_substep(struct ul_builder *builder,
+                                           const struct ul_program_step *step)
 {
-    uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + 1;
+    enum { BESIDE = 2 };
+    uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + BESIDE;
     struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, max),
                           .writes = UL_NEW_ARRAY(builder->arena, uint32_t, max)};
     struct ul_plan_in_place *in_place =
@@ -102,13 +136,44 @@ static void plan_step(struct ul_builder *builder, const struct ul_program_step *
     list_args(step, &lists);
     if (step->own != NULL)
         list_args(step->own, &lists);
-    struct ul_plan_substep substep = {.reads = lists.reads,
-                                      .writes = lists.writes,
-                                      .read_count = lists.read_count,
-                                      .write_count = lists.write_count,
-                                      .in_place = in_place,
-                                      .in_place_count = list_in_place(builder, step, in_place)};
-    plan_alternatives(builder, step, region, scratch_bytes, &substep);
+    if (step->beside != UL_PLAN_NONE)
+        lists.reads[lists.read_count++] = step->beside;
+    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL)
+        lists.reads[lists.read_count++] = builder->program->library_place;
+    return (struct ul_plan_substep){.reads = lists.reads,
+                                    .writes = lists.writes,
+                                    .read_count = lists.read_count,
+                                    .write_count = lists.write_count,
+                                    .in_place = in_place,
+                                    .in_place_count = list_in_place(builder, step, in_place),
+                                    .scratch_bytes = step->scratch_bytes};
+}
+
+/* The step as it was made, and the same in other ways, are the planner's alternatives; "ullage" is
+ * our own lowering. */
+static void plan_step(struct ul_builder *builder, const struct ul_program_step *step)
+{
+    struct ul_plan_alternative alternatives[UL_IMPLEMENTATIONS];
+    struct ul_plan_substep substeps[UL_IMPLEMENTATIONS];
+    UL_ASSERT(step->other_count < UL_IMPLEMENTATIONS);
+    for (uint32_t i = 0; i <= step->other_count; i++) {
+        const struct ul_program_step *way = way_of(step, i);
+        substeps[i] = plan_substep(builder, way);
+        alternatives[i] = (struct ul_plan_alternative){
+            .name = way->implementation != NULL ? way->implementation : "ullage",
+            .substeps = &substeps[i],
+            .substep_count = 1,
+            .cost = step_cost(builder, way)};
+        /* No prediction is near enough to say that a kernel of ours beats the library's. */
+        if (way->kind != step->kind && alternatives[i].cost <= alternatives[0].cost)
+            alternatives[i].cost = alternatives[0].cost + 1;
+    }
+    order_piece(builder, step, alternatives);
+    struct ul_plan_step planned = {.name = step->name,
+                                   .region = step->region,
+                                   .alternatives = alternatives,
+                                   .alternative_count = step->other_count + 1};
+    ul_problem_add_step(builder->program->problem, &planned);
 }
 
 /* What stands in a loop comes after the test that may leave it. */
@@ -138,8 +203,23 @@ const char *ul_step_name(const struct ul_builder *builder, const char *wanted)
     return ul_arena_printf(builder->arena, "%s #%u", name, builder->program->step_count);
 }
 
-void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region,
-                 uint64_t scratch_bytes)
+/* What all ways of a step say alike. */
+static void others_complete(struct ul_builder *builder, struct ul_program_step *step)
+{
+    struct ul_program_step *others =
+        ul_arena_copy(builder->arena, step->others, step->other_count * sizeof *others);
+    for (uint32_t i = 0; i < step->other_count; i++) {
+        others[i].name = step->name;
+        others[i].op = step->op;
+        others[i].region = step->region;
+        others[i].rounds = step->rounds;
+        others[i].traffic.all_weight_bytes = step->traffic.all_weight_bytes;
+        UL_ASSERT(others[i].node == step->node && others[i].other_count == 0);
+    }
+    step->others = others;
+}
+
+void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint32_t region)
 {
     struct ul_program *program = builder->program;
     UL_ASSERT(region < program->region_count);
@@ -149,8 +229,9 @@ void ul_step_add(struct ul_builder *builder, struct ul_program_step *step, uint3
     step->region = region;
     step->rounds = ul_work_rounds(program, region);
     step->traffic.all_weight_bytes = builder->weight_bytes;
+    others_complete(builder, step);
     program->steps[program->step_count++] = *step;
-    plan_step(builder, step, region, scratch_bytes);
+    plan_step(builder, step);
     test_first(builder, region);
     UL_ASSERT(program->step_count == program->problem->step_count);
 }

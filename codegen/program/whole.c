@@ -40,6 +40,33 @@ const struct ul_call *ul_whole_call(const struct ul_whole *whole, const struct u
     return &whole->program->calls[whole->program->steps[step].kernel];
 }
 
+bool ul_whole_is_faster(const struct ul_whole *whole, const struct ul_graph *graph, ul_node_id node)
+{
+    uint32_t at = ul_whole_step(whole, graph, node);
+    if (at == UL_NONE)
+        return false;
+    const struct ul_program_step *step = &whole->program->steps[at];
+    for (uint32_t i = 0; i < step->other_count; i++) {
+        if (step->others[i].kind == UL_STEP_CALL &&
+            ul_winograd_is(&whole->program->calls[step->others[i].kernel]))
+            return true;
+    }
+    return false;
+}
+
+bool ul_piece_cut_tiles(const struct ul_graph *graph, ul_node_id node, struct ul_call *call)
+{
+    uint32_t count = 0;
+    const int64_t *at = ul_node_get_ints(&graph->nodes[node], "ul_piece_at", &count);
+    if (!ul_node_is_piece(graph, node))
+        return true;
+    if (count != 2 || at[0] < 0 || at[0] == 1 || at[0] > 3)
+        return false;
+    if (at[0] >= 2)
+        call->tile_begin[at[0] - 2] = at[1] % 2;
+    return true;
+}
+
 /* Where a piece begins in the whole, in elements. */
 static int64_t offset_of(const struct ul_graph *graph, ul_node_id node,
                          const struct ul_program *whole, const struct ul_program_step *step)
@@ -61,6 +88,11 @@ bool ul_whole_answer(const struct ul_whole *whole, const struct ul_target_librar
     if (library->chosen_at_start) /* nor does the whole call promise bits */
         return library->answer(library->context, call, false);
     struct ul_group_call requested = *call;
+    if (ul_winograd_is(of) && ul_node_is_piece(graph, node)) {
+        struct ul_call cut = call->call;
+        return ul_piece_cut_tiles(graph, node, &cut) &&
+               library->answer(library->context, call, true) && ul_winograd_supports(&call->call);
+    }
     if (!ul_node_is_piece(graph, node) &&
         library->answer(library->context, &requested, of->pack != NULL) &&
         (ul_winograd_is(of) || memcmp(&requested.call, of, sizeof *of) == 0)) {

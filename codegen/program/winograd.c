@@ -1,12 +1,12 @@
-/* Which convolutions run by Winograd's method instead of the library's direct one.
+/* Which convolutions may run by Winograd's method instead of the library's direct one.
  *
  * Problem: the transformed weights take 16/9 of the bytes of the plain ones, and the method is only
  * faster where its products, 16 for 36, outweigh its transforms. Method: of every weight that calls
  * alone read, the predicted nanoseconds that its calls would save and the bytes that it would add.
  * Weights whose calls save at least a tenth are taken, the most nanoseconds for a byte first, as
- * long as all together add at most a tenth of the model's weights. This is decided before
- * planning, from the graph, the profile and the number of threads alone; where a budget cannot be
- * kept with the bytes of it, the program is built again without (compile/budget.c).
+ * long as all together add at most a tenth of the model's weights: from the graph, the profile and
+ * the number of threads alone. Their calls have both ways, each with a form of the weights of its
+ * own, and the planner chooses.
  *
  * Left undone: convolutions that the library has no answer to; 1-d and 3-d ones; tiles of 4x4,
  * whose weights take four times the plain bytes and whose errors are some ten times larger. */
@@ -175,20 +175,33 @@ static void mark_best(struct chooser *chooser, bool *chosen)
     }
 }
 
-static void take(const struct chooser *chooser, struct ul_group_call *call)
+/* Where nothing but the method is wanted, the call becomes that; else it may be both. */
+static void take(const struct chooser *chooser, ul_node_id node)
 {
+    struct ul_group_call *call = chooser->calls->by_node[node];
+    struct ul_call cut = call->call;
+    if (!ul_piece_cut_tiles(chooser->graph, node, &cut))
+        return;
+    if (chooser->options->conv != UL_CONV_WINOGRAD) {
+        call = ul_arena_copy(chooser->arena, call, sizeof *call);
+        chooser->calls->faster[node] = call;
+    }
+    call->call = cut;
     convert(chooser->arena, &call->call, chooser->options->thread_count);
-    chooser->calls->packs[weights_of(chooser, call)] = call->call.pack;
 }
 
-/* What is whole keeps the method that it had before anything was split. */
+/* What is whole keeps the methods that it had before anything was split, and so do its pieces: they
+ * have its bits. */
 static void apply_whole(const struct chooser *chooser, const struct ul_whole *whole)
 {
     for (uint32_t n = 0; n < chooser->graph->node_count; n++) {
-        struct ul_group_call *call = chooser->calls->by_node[n];
         const struct ul_call *of = ul_whole_call(whole, chooser->graph, n);
-        if (call != NULL && of != NULL && ul_winograd_is(of))
-            take(chooser, call);
+        struct ul_group_call *call = chooser->calls->by_node[n];
+        bool is_taken =
+            of != NULL && (ul_winograd_is(of) || ul_whole_is_faster(whole, chooser->graph, n));
+        if (is_taken && call != NULL && call->call.pack != NULL &&
+            ul_winograd_supports(&call->call))
+            take(chooser, n);
     }
 }
 
@@ -217,14 +230,6 @@ void ul_winograd_choose(struct ul_arena *arena, const struct ul_graph *graph,
     for (uint32_t n = 0; n < graph->node_count; n++) {
         struct ul_group_call *call = calls->by_node[n];
         if (call != NULL && call->call.pack != NULL && chosen[weights_of(&chooser, call)])
-            take(&chooser, call);
+            take(&chooser, n);
     }
-}
-
-bool ul_program_has_winograd(const struct ul_program *program)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < program->call_count; i++)
-        found = found || ul_winograd_is(&program->calls[i]);
-    return found;
 }

@@ -7,6 +7,7 @@
  *     x          [-------)           x counts at 0 and 1
  *     y (x)          [-----------)   y counts at 2 and 3
  */
+#include "planner/model/optional.h"
 #include "planner/model/timeline.h"
 
 static uint32_t counted_begin(const struct ul_plan_range *range)
@@ -197,7 +198,7 @@ static uint64_t ends_need(struct ul_arena *arena, const struct ul_problem *probl
         if (value->space != 0)
             continue;
         if (value->persistent)
-            *persistent += bytes;
+            *persistent += value->optional ? 0 : bytes;
         else if (value->live_from_start)
             at_start[entries[v]] += bytes;
         if (value->live_to_end && !value->persistent)
@@ -216,7 +217,7 @@ uint64_t ul_account_bound(struct ul_arena *arena, const struct ul_problem *probl
     UL_ASSERT(alignment_bytes > 0);
     struct bound b = {.problem = problem, .alignment_bytes = alignment_bytes};
     b.seen = UL_NEW_ARRAY(arena, uint64_t, problem->value_count);
-    uint64_t persistent = 0;
+    uint64_t persistent = ul_optional_bound(arena, problem, alignment_bytes);
     uint64_t max = ends_need(arena, problem, alignment_bytes, &persistent);
     for (uint32_t s = 0; s < problem->step_count; s++) {
         uint64_t need = step_need(&b, &problem->steps[s]);

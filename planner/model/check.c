@@ -213,6 +213,23 @@ static void entries_fill(struct ul_checker *c)
     }
 }
 
+static void reads_fill(struct ul_checker *c)
+{
+    c->is_read = UL_NEW_ARRAY(c->scratch, bool, c->problem->value_count);
+    for (uint32_t p = 0; p < c->plan->position_count; p++) {
+        const struct ul_plan_substep *substep = is_run(c, p) ? substep_of(c, p) : NULL;
+        for (uint32_t i = 0; substep != NULL && i < substep->read_count; i++)
+            c->is_read[substep->reads[i]] = true;
+    }
+}
+
+/* What is optional and read by nothing is nowhere. */
+static bool always_lives(const struct ul_checker *c, uint32_t value)
+{
+    const struct ul_plan_value *v = &c->problem->values[value];
+    return v->persistent && (!v->optional || c->is_read[value]);
+}
+
 /* Where a value that is there from the start, or stays to the end, begins and ends. */
 static uint32_t start_of(const struct ul_checker *c, uint32_t value)
 {
@@ -478,7 +495,7 @@ static enum ul_status start_replay(struct ul_checker *c, uint32_t v)
 {
     const struct ul_plan *plan = c->plan;
     const struct ul_plan_value *value = &c->problem->values[v];
-    bool there = value->live_from_start || value->persistent;
+    bool there = value->live_from_start || always_lives(c, v);
     uint32_t r = plan->value_ranges[v];
     c->begun[v] = r;
     c->current[v] = UL_PLAN_NONE;
@@ -501,7 +518,7 @@ static enum ul_status end_replay(const struct ul_checker *c, uint32_t v)
     uint32_t r = c->current[v];
     if (c->begun[v] != c->plan->value_ranges[v + 1])
         FAIL(c, "value %s: has a copy that nothing makes.", value_name(c, v));
-    if (!value->live_to_end && !value->persistent)
+    if (!value->live_to_end && !always_lives(c, v))
         return UL_OK;
     if (r == UL_PLAN_NONE)
         FAIL(c, "value %s: has no range.", value_name(c, v));
@@ -792,6 +809,7 @@ enum ul_status ul_plan_check(struct ul_arena *scratch, const struct ul_problem *
     UL_TRY(regions_check(&c));
     UL_TRY(streams_check(&c));
     entries_fill(&c);
+    reads_fill(&c);
     UL_TRY(ranges_check(&c));
     UL_TRY(replay_check(&c));
     UL_TRY(touches_check(&c));

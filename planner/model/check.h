@@ -23,6 +23,7 @@ struct ul_checker {
     uint32_t *begun;    /* per value: the first of its ranges that is still to begin */
     uint32_t *until;    /* per position: the last one beside which it may run */
     uint32_t *entry;    /* per value: the entry that alone touches it, or 0 */
+    bool *is_read;      /* per value: some position does */
     struct ul_checker_use *readers,
         *writers;           /* per range: the last that used it from another stream */
     uint32_t *first, *last; /* per region: positions [first, last) */

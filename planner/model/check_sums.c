@@ -317,7 +317,7 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
         for (uint32_t i = 0; i < c->problem->value_count && ul_checker_entry(c, r) == r; i++) {
             const struct ul_plan_value *v = &c->problem->values[i];
             uint64_t size = v->space == 0 ? round_up(c, v->size_bytes) : 0;
-            *always += r == 0 && v->persistent ? size : 0;
+            *always += r == 0 && v->persistent && !v->optional ? size : 0;
             if (c->entry[i] != r || v->persistent)
                 continue;
             start += v->live_from_start ? size : 0;
@@ -325,6 +325,59 @@ static uint64_t ends_bytes(const struct ul_checker *c, uint64_t *always)
         }
         bytes = start > bytes ? start : bytes;
         bytes = end > bytes ? end : bytes;
+    }
+    return bytes;
+}
+
+struct optional_parts {
+    uint64_t *seen; /* per value: the round that met it last */
+    uint64_t round;
+    uint64_t *readers; /* per value: steps that may read it; while that is counted, 0 */
+};
+
+/* Meets each optional value of space 0 that an alternative reads once a round: counts its readers,
+ * or, where they are known, returns their even parts. */
+static uint64_t parts_meet(const struct ul_checker *c, struct optional_parts *parts,
+                           const struct ul_plan_alternative *alternative, bool is_count)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < alternative->substep_count; i++) {
+        for (uint32_t k = 0; k < alternative->substeps[i].read_count; k++) {
+            uint32_t v = alternative->substeps[i].reads[k];
+            const struct ul_plan_value *value = &c->problem->values[v];
+            if (!value->optional || value->space != 0 || parts->seen[v] == parts->round)
+                continue;
+            parts->seen[v] = parts->round;
+            if (is_count)
+                parts->readers[v]++;
+            else
+                sum += round_up(c, value->size_bytes) / parts->readers[v];
+        }
+    }
+    return sum;
+}
+
+/* What optional values take in any plan: each step reads one way's at least, and as many steps as
+ * may read a value have a part of it each. */
+static uint64_t optional_bytes(const struct ul_checker *c)
+{
+    struct optional_parts parts = {.round = 0};
+    uint64_t bytes = 0;
+    parts.seen = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->value_count);
+    parts.readers = UL_NEW_ARRAY(c->scratch, uint64_t, c->problem->value_count);
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        parts.round++;
+        for (uint32_t a = 0; a < c->problem->steps[s].alternative_count; a++)
+            (void)parts_meet(c, &parts, &c->problem->steps[s].alternatives[a], true);
+    }
+    for (uint32_t s = 0; s < c->problem->step_count; s++) {
+        uint64_t least = UINT64_MAX;
+        for (uint32_t a = 0; a < c->problem->steps[s].alternative_count; a++) {
+            parts.round++;
+            uint64_t part = parts_meet(c, &parts, &c->problem->steps[s].alternatives[a], false);
+            least = part < least ? part : least;
+        }
+        bytes += least;
     }
     return bytes;
 }
@@ -365,6 +418,7 @@ static enum ul_status bound_check(const struct ul_checker *c)
 {
     uint64_t always, ends = ends_bytes(c, &always);
     uint64_t bound = ends;
+    always += optional_bytes(c);
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         const struct ul_plan_step *step = &c->problem->steps[s];
         uint64_t min = UINT64_MAX;

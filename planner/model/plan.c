@@ -72,30 +72,48 @@ uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_b
                                                                            : budget_bytes;
 }
 
-uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes)
+void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
+{
+    plan->beside_bytes = 0;
+    for (uint32_t s = 1; s < plan->space_count && s < problem->space_count; s++)
+        plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
+}
+
+/* With so many bytes of space 0, and what the plan, if any, has beside. */
+static uint64_t bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes,
+                              const struct ul_plan *plan)
 {
     uint64_t unread = beside->unread_bytes < reserved_bytes ? beside->unread_bytes : reserved_bytes;
     uint64_t tables = beside->page_share == 0 ? 0 : reserved_bytes / beside->page_share;
-    uint64_t run = reserved_bytes - unread + tables + beside->run_bytes;
+    uint64_t kept = plan != NULL && beside->has_spaces ? plan->beside_bytes : 0;
+    uint64_t run = reserved_bytes - unread + tables + beside->run_bytes + kept;
     uint64_t first = reserved_bytes < beside->start_page_bytes ? 0 : beside->start_page_bytes;
-    uint64_t start = first + beside->start_bytes;
-    return run > start ? run : start;
+    uint64_t start = first + beside->start_bytes + kept;
+    bool starts = plan != NULL && beside->start_space < plan->space_count &&
+                  beside->start_space > 0 && plan->reserved_bytes[beside->start_space] > 0;
+    return starts && start > run ? start : run;
+}
+
+uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan)
+{
+    return bounded_bytes(beside, plan->reserved_bytes[0], plan);
 }
 
 /* By halving: the bytes never fall with what is reserved. */
-uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, uint64_t budget_bytes)
+uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
+                              uint64_t budget_bytes)
 {
     uint64_t fits = 0, end;
     if (!ul_size_add(budget_bytes, beside->unread_bytes, &end) || end == UINT64_MAX)
         return budget_bytes;
     for (end++; fits + 1 < end;) {
         uint64_t middle = fits + (end - fits) / 2;
-        if (ul_plan_bounded_bytes(beside, middle) <= budget_bytes)
+        if (bounded_bytes(beside, middle, plan) <= budget_bytes)
             fits = middle;
         else
             end = middle;
     }
-    UL_ASSERT(fits == 0 || ul_plan_bounded_bytes(beside, fits) <= budget_bytes);
+    UL_ASSERT(fits == 0 || bounded_bytes(beside, fits, plan) <= budget_bytes);
     return fits == 0 ? 1 : fits;
 }
 
@@ -103,10 +121,9 @@ void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
                    const struct ul_plan_beside *beside, struct ul_plan *plan)
 {
     UL_ASSERT(plan->space_count == problem->space_count);
-    plan->fits =
-        budget_bytes == 0 ||
-        (beside == NULL ? plan->reserved_bytes[0]
-                        : ul_plan_bounded_bytes(beside, plan->reserved_bytes[0])) <= budget_bytes;
+    plan->fits = budget_bytes == 0 ||
+                 (beside == NULL ? plan->reserved_bytes[0] : ul_plan_bounded_bytes(beside, plan)) <=
+                     budget_bytes;
     for (uint32_t s = 0; s < problem->space_count; s++) {
         uint64_t capacity = problem->spaces[s].capacity_bytes;
         if (capacity != 0 && plan->reserved_bytes[s] > capacity)

@@ -7,16 +7,19 @@
 #include "planner/model/problem.h"
 
 /* What a budget bounds beside space 0, where it bounds more than that; zeros: nothing. In a process
- * with so many bytes of space 0 reserved it is
+ * with so many bytes of space 0 reserved, and so many of the spaces that are beside, it is
  *
- *     while steps run      reserved - unread + reserved / page_share + run
- *     before the first     start_page, where so much is reserved, + start
+ *     while steps run      reserved - unread + reserved / page_share + beside + run
+ *     before the first     start_page, where so much is reserved, + beside + start, where anything
+ *                          is in start_space
  *
  * whichever is more. */
 struct ul_plan_beside {
+    bool has_spaces; /* the spaces that are beside count too */
     uint64_t run_bytes;
     uint64_t unread_bytes; /* of the reserved ones, never touched */
     uint64_t page_share;   /* a byte of page tables for so many; 0: none */
+    uint32_t start_space;  /* 0: nothing starts */
     uint64_t start_bytes;
     uint64_t start_page_bytes;
 };
@@ -98,6 +101,7 @@ struct ul_plan {
     uint32_t *value_ranges;   /* first range of each value; value_count + 1 entries */
     uint64_t *reserved_bytes; /* per space: the highest end of a range */
     uint32_t space_count;
+    uint64_t beside_bytes; /* reserved of the spaces that are beside */
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
     uint32_t peak_position;            /* first of the largest padded live sum of space 0 */
@@ -137,10 +141,14 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
 /* What space 0 may hold: a budget and the capacity, whichever is smaller; 0: as much as it takes.
  */
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
-/* What a budget bounds of a plan that reserves so many bytes of space 0; never falls with them. */
-uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, uint64_t reserved_bytes);
-/* The most that may be reserved of space 0 within a budget; 1 where that is nothing. */
-uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, uint64_t budget_bytes);
+/* Sets beside_bytes, once reserved_bytes are there. */
+void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan);
+/* What a budget bounds of a plan, by what it reserves of the spaces; never falls with that. */
+uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan);
+/* The most that may be reserved of space 0 within a budget, with what `plan` has in the spaces
+ * beside (NULL: nothing); 1 where that is nothing. */
+uint64_t ul_plan_space_budget(const struct ul_plan_beside *beside, const struct ul_plan *plan,
+                              uint64_t budget_bytes);
 /* Sets `fits`: whether the budget (0: none; NULL: of space 0 alone) and the capacities of the
  * spaces hold, and methods that were named serve. */
 void ul_plan_judge(const struct ul_problem *problem, uint64_t budget_bytes,
@@ -174,6 +182,16 @@ enum ul_status ul_plan_parse(struct ul_arena *arena, const char *text, uint64_t 
 /* Positions alone, to which ul_plan_complete makes the rest. */
 enum ul_status ul_positions_parse(struct ul_arena *arena, const char *text, uint64_t size_bytes,
                                   struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
+
+/* beside.c */
+
+/* Makes the ranges and sums of the spaces that are beside anew, as positions and problem say: what
+ * lies there is no byte of the plan's own, and a plan may be written and kept without. */
+void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *problem,
+                          struct ul_plan *plan);
+/* Takes these ranges out, and leaves the sums. */
+void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *problem,
+                         struct ul_plan *plan);
 
 /* check.c, check_sums.c: share no code with the rest of the folder. */
 

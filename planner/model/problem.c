@@ -191,6 +191,10 @@ static enum ul_status value_verify(struct verifier *v, const struct ul_plan_valu
     UL_TRY(total_add(v, value->size_bytes, value->alignment_bytes, name));
     if (value->pinned)
         UL_TRY(total_add(v, value->pinned_offset_bytes, 0, name));
+    if (value->optional && (!value->persistent || value->live_from_start || value->live_to_end ||
+                            value->pinned || value->span_region != UL_PLAN_NONE))
+        return ul_diag_set(v->diag, UL_INVALID,
+                           "value %s: what is optional is persistent and nothing else.", name);
     return UL_OK;
 }
 
@@ -239,6 +243,9 @@ static enum ul_status substep_verify(struct verifier *v, const struct ul_plan_su
         return ul_diag_set(v->diag, UL_INVALID, "step %s: bad scratch space or alignment.", name);
     for (uint32_t i = 0; i < substep->write_count; i++) {
         uint32_t value = substep->writes[i];
+        if (problem->values[value].optional)
+            return ul_diag_set(v->diag, UL_INVALID, "step %s: writes %s, which is optional.", name,
+                               name_or(problem->values[value].name));
         if (v->written[value] == ONE_WAY)
             return one_way_fail(v, value);
         v->way_count[value] += v->way_last[value] != v->way;

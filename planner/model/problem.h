@@ -45,6 +45,8 @@ struct ul_plan_value {
     uint32_t space;       /* where steps touch it: index into spaces; 0 is the arena */
     uint32_t span_region; /* also live through this whole region, or UL_PLAN_NONE */
     bool persistent;      /* live at every position, same bytes in every run */
+    bool optional;        /* persistent, but only in a plan of which a position reads it: what one
+                             implementation of steps needs and another does not; never written */
     bool live_from_start; /* inputs */
     bool live_to_end;     /* outputs */
     bool pinned;          /* must lie at pinned_offset_bytes */
@@ -115,6 +117,8 @@ struct ul_plan_space {
     uint64_t capacity_bytes; /* of space 0 beside the budget, of others instead; 0: unlimited */
     uint64_t bandwidth_mb;   /* 10^6 bytes that a transfer to or from it moves in a second, where
                                 cost is nanoseconds; 0: transfers cost nothing */
+    bool beside; /* what something else keeps for the plan's steps, not bytes of the plan's: a
+                    budget may be for it too (struct ul_plan_beside) */
 };
 
 struct ul_problem {

@@ -128,12 +128,14 @@ static const struct ul_plan_alternative *cheapest(const struct ul_plan_step *ste
     return best;
 }
 
-static bool has_ids(const uint32_t *all, uint32_t all_count, const uint32_t *ids, uint32_t count)
+/* What is optional is there or not, whenever a step reads it. */
+static bool has_ids(const struct ul_problem *problem, const uint32_t *all, uint32_t all_count,
+                    const uint32_t *ids, uint32_t count)
 {
     if (all_count == count && (count == 0 || memcmp(all, ids, count * sizeof *ids) == 0))
         return true;
     for (uint32_t i = 0; i < count; i++) {
-        if (!ul_ids_have(all, all_count, ids[i]))
+        if (!problem->values[ids[i]].optional && !ul_ids_have(all, all_count, ids[i]))
             return false;
     }
     return true;
@@ -141,7 +143,7 @@ static bool has_ids(const uint32_t *all, uint32_t all_count, const uint32_t *ids
 
 /* Whether a node says of the step all there is to say: it touches its values all at once, and
  * those of other ways to run it are among them. */
-static bool is_plain(const struct ul_plan_step *step)
+static bool is_plain(const struct ul_problem *problem, const struct ul_plan_step *step)
 {
     const struct ul_plan_alternative *way = cheapest(step);
     bool plain = step->region == 0 && way->substep_count == 1;
@@ -149,10 +151,10 @@ static bool is_plain(const struct ul_plan_step *step)
         for (uint32_t i = 0; i < step->alternatives[a].substep_count; i++) {
             const struct ul_plan_substep *substep = &step->alternatives[a].substeps[i];
             plain = plain &&
-                    has_ids(way->substeps->reads, way->substeps->read_count, substep->reads,
-                            substep->read_count) &&
-                    has_ids(way->substeps->writes, way->substeps->write_count, substep->writes,
-                            substep->write_count);
+                    has_ids(problem, way->substeps->reads, way->substeps->read_count,
+                            substep->reads, substep->read_count) &&
+                    has_ids(problem, way->substeps->writes, way->substeps->write_count,
+                            substep->writes, substep->write_count);
         }
     }
     return plain;
@@ -176,7 +178,7 @@ static void steps_assign(struct linker *l)
         l->nodes[l->node_count - 1].cost += cheapest(step)->cost;
         for (uint32_t r = step->region; r != 0; r = problem->regions[r].parent)
             l->region_node[r] = l->node_of[s];
-        l->exact = l->exact && is_plain(step);
+        l->exact = l->exact && is_plain(problem, step);
         before = tree;
     }
     l->step_nodes = l->node_count;
@@ -630,6 +632,22 @@ static uint32_t *nodes_number(struct linker *l)
     return number;
 }
 
+/* Per value: optional, and no step's cheapest way reads it. */
+static const bool *absent_values(const struct linker *l)
+{
+    bool *absent = UL_NEW_ARRAY(l->scratch, bool, l->problem->value_count);
+    for (uint32_t v = 0; v < l->problem->value_count; v++)
+        absent[v] = l->problem->values[v].optional;
+    for (uint32_t s = 0; s < l->problem->step_count; s++) {
+        const struct ul_plan_alternative *way = cheapest(&l->problem->steps[s]);
+        for (uint32_t i = 0; i < way->substep_count; i++) {
+            for (uint32_t k = 0; k < way->substeps[i].read_count; k++)
+                absent[way->substeps[i].reads[k]] = false;
+        }
+    }
+    return absent;
+}
+
 static void graph_nodes(struct linker *l, struct ul_arena *arena, const uint32_t *number,
                         struct ul_solve_graph *g)
 {
@@ -652,9 +670,10 @@ static void graph_nodes(struct linker *l, struct ul_arena *arena, const uint32_t
         g->in_place[at] = node->in_place == UL_PLAN_NONE ? UL_PLAN_NONE : number[node->in_place];
         g->run_once[at] = node->run_once;
     }
+    const bool *absent = absent_values(l);
     for (uint32_t v = 0; v < l->problem->value_count; v++) {
         const struct ul_plan_value *value = &l->problem->values[v];
-        if (value->space == 0 && (value->persistent || value->span_region == 0))
+        if (value->space == 0 && (value->persistent || value->span_region == 0) && !absent[v])
             g->base_bytes += ul_size_align_or_die(value->size_bytes, l->alignment_bytes);
     }
 }

@@ -78,6 +78,7 @@ static void put_value(struct ul_text *text, const struct ul_plan_value *value, u
     put_number(text, "space", value->space, 0);
     put_number(text, "region", value->span_region, UL_PLAN_NONE);
     put_flag(text, "persistent", value->persistent);
+    put_flag(text, "optional", value->optional);
     put_flag(text, "from-start", value->live_from_start);
     put_flag(text, "to-end", value->live_to_end);
     put_flag(text, "once", value->never_recompute);
@@ -128,6 +129,7 @@ void ul_problem_print(struct ul_text *text, const struct ul_problem *problem)
         put_name(text, problem->spaces[i].name);
         put_number(text, "capacity", problem->spaces[i].capacity_bytes, 0);
         put_number(text, "bandwidth", problem->spaces[i].bandwidth_mb, 0);
+        put_flag(text, "beside", problem->spaces[i].beside);
         ul_text_put(text, "\n");
     }
     for (uint32_t i = 1; i < problem->region_count; i++)
@@ -270,6 +272,7 @@ static enum ul_status parse_value(struct parser *p)
     UL_TRY(parse_small(p, "space", &value.space));
     UL_TRY(parse_small(p, "region", &value.span_region));
     value.persistent = ul_scan_accept_word(&p->scan, "persistent");
+    value.optional = ul_scan_accept_word(&p->scan, "optional");
     value.live_from_start = ul_scan_accept_word(&p->scan, "from-start");
     value.live_to_end = ul_scan_accept_word(&p->scan, "to-end");
     value.never_recompute = ul_scan_accept_word(&p->scan, "once");
@@ -303,6 +306,7 @@ static enum ul_status parse_space(struct parser *p, uint32_t id)
     UL_TRY(parse_name(p, &space.name));
     UL_TRY(parse_number(p, "capacity", &space.capacity_bytes));
     UL_TRY(parse_number(p, "bandwidth", &space.bandwidth_mb));
+    space.beside = ul_scan_accept_word(&p->scan, "beside");
     if (id > 0)
         ul_problem_add_space(p->problem, space.name, space.capacity_bytes);
     p->problem->spaces[id] = space;

@@ -25,6 +25,7 @@ struct timeline {
     uint32_t *counts;  /* per value: its ranges so far, loaded and saved ones too */
     uint32_t *current; /* per value: which of them is the newest in its own space */
     uint32_t *entry;   /* per value: the entry that alone touches it, or 0 */
+    bool *is_absent;   /* per value: optional, and nothing reads it */
     uint32_t *taken;   /* per range: the range that took its bytes over, or UL_PLAN_NONE */
     uint32_t *region_begin, *region_end; /* per region: its positions */
 };
@@ -111,6 +112,21 @@ static void until_fill(struct timeline *t)
     }
 }
 
+static void absent_fill(struct timeline *t)
+{
+    const struct ul_problem *problem = t->problem;
+    t->is_absent = UL_NEW_ARRAY(&t->scratch, bool, problem->value_count);
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        t->is_absent[v] = problem->values[v].optional;
+    for (uint32_t p = 0; p < t->plan->position_count; p++) {
+        if (t->plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_plan_substep *substep = ul_substep_at(problem, &t->plan->positions[p]);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            t->is_absent[substep->reads[i]] = false;
+    }
+}
+
 static bool there_from_start(const struct ul_plan_value *value)
 {
     return value->live_from_start || value->persistent;
@@ -119,7 +135,8 @@ static bool there_from_start(const struct ul_plan_value *value)
 static void counts_reset(struct timeline *t)
 {
     for (uint32_t v = 0; v < t->problem->value_count; v++) {
-        t->copies[v] = t->counts[v] = there_from_start(&t->problem->values[v]);
+        bool is_there = there_from_start(&t->problem->values[v]) && !t->is_absent[v];
+        t->copies[v] = t->counts[v] = is_there;
         t->current[v] = 0;
     }
 }
@@ -455,6 +472,7 @@ void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
     t.region_begin = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
     t.region_end = UL_NEW_ARRAY(&t.scratch, uint32_t, problem->region_count);
     t.entry = ul_value_entries(&t.scratch, problem);
+    absent_fill(&t);
     until_fill(&t);
     ranges_count(&t);
     uint32_t first_scratch = ranges_new(&t, arena);

@@ -7,6 +7,7 @@
  * cheapest alternative's time and takes the minimum scratch of all.
  * Left undone: problems whose graph may say more bytes than a plan needs (values that several
  * steps write, steps that make several values, regions); there steps alone are counted. */
+#include "planner/model/optional.h"
 #include "planner/model/problem_graph.h"
 #include "planner/remat/remat.h"
 #include "planner/solve/solve.h"
@@ -15,41 +16,76 @@
 
 enum { EXACT_WORK = 1 << 20, EXACT_STATES = 1 << 16 };
 
-/* Whether two ways to run a step differ in cost and scratch alone. */
-static bool is_alike(const struct ul_plan_alternative *a, const struct ul_plan_alternative *b)
+/* Adds those ids that are not there yet and, of values, not optional. */
+static void ids_add(const struct ul_problem *problem, uint32_t *ids, uint32_t *count,
+                    const uint32_t *others, uint32_t other_count)
 {
-    const struct ul_plan_substep *x = a->substeps, *y = b->substeps;
-    return a->substep_count == 1 && b->substep_count == 1 && x->read_count == y->read_count &&
-           x->write_count == y->write_count && x->in_place_count == y->in_place_count &&
-           x->scratch_space == y->scratch_space &&
-           (x->read_count == 0 ||
-            memcmp(x->reads, y->reads, x->read_count * sizeof *x->reads) == 0) &&
-           (x->write_count == 0 ||
-            memcmp(x->writes, y->writes, x->write_count * sizeof *x->writes) == 0) &&
-           (x->in_place_count == 0 ||
-            memcmp(x->in_place, y->in_place, x->in_place_count * sizeof *x->in_place) == 0);
+    for (uint32_t i = 0; i < other_count; i++) {
+        if (!problem->values[others[i]].optional && !ul_ids_have(ids, *count, others[i]))
+            ids[(*count)++] = others[i];
+    }
 }
 
-/* Makes one alternative of a step's: the minimum cost and the minimum scratch of all. */
-static bool step_relax(struct ul_arena *arena, struct ul_plan_step *step)
+/* What all ways to run a step are at least: the values that they touch beside optional ones, which
+ * must be the same ones; each takeover that one of them offers; the minimum of cost and scratch. */
+struct relaxed {
+    struct ul_plan_alternative alternative;
+    struct ul_plan_substep substep;
+    uint32_t *reads, *writes;
+    struct ul_plan_in_place *in_place;
+};
+
+static void relaxed_init(struct ul_arena *arena, struct relaxed *r, const struct ul_plan_step *step)
 {
-    struct ul_plan_alternative *relaxed = UL_NEW(arena, struct ul_plan_alternative);
-    struct ul_plan_substep *substep = UL_NEW(arena, struct ul_plan_substep);
-    *relaxed = step->alternatives[0];
-    if (relaxed->substep_count != 1)
-        return false;
-    *substep = relaxed->substeps[0];
-    relaxed->substeps = substep;
-    for (uint32_t a = 1; a < step->alternative_count; a++) {
-        const struct ul_plan_alternative *other = &step->alternatives[a];
-        if (!is_alike(relaxed, other))
-            return false;
-        if (other->cost < relaxed->cost)
-            relaxed->cost = other->cost;
-        if (other->substeps->scratch_bytes < substep->scratch_bytes)
-            substep->scratch_bytes = other->substeps->scratch_bytes;
+    uint64_t reads = 0, writes = 0, in_place = 0;
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        reads += step->alternatives[a].substeps->read_count;
+        writes += step->alternatives[a].substeps->write_count;
+        in_place += step->alternatives[a].substeps->in_place_count;
     }
-    step->alternatives = relaxed;
+    r->alternative = step->alternatives[0];
+    r->alternative.substeps = &r->substep;
+    r->substep = step->alternatives[0].substeps[0];
+    r->substep.read_count = r->substep.write_count = r->substep.in_place_count = 0;
+    r->substep.reads = r->reads = UL_NEW_ARRAY(arena, uint32_t, reads);
+    r->substep.writes = r->writes = UL_NEW_ARRAY(arena, uint32_t, writes);
+    r->substep.in_place = r->in_place = UL_NEW_ARRAY(arena, struct ul_plan_in_place, in_place);
+}
+
+/* False where the alternative touches other values than those before it. */
+static bool relaxed_meet(const struct ul_problem *problem, struct relaxed *r,
+                         const struct ul_plan_alternative *alternative, bool is_first)
+{
+    const struct ul_plan_substep *substep = alternative->substeps;
+    struct ul_plan_substep before = r->substep;
+    uint32_t reads = 0;
+    ids_add(problem, r->reads, &r->substep.read_count, substep->reads, substep->read_count);
+    ids_add(problem, r->writes, &r->substep.write_count, substep->writes, substep->write_count);
+    for (uint32_t i = 0; i < substep->read_count; i++)
+        reads += !problem->values[substep->reads[i]].optional;
+    bool same = alternative->substep_count == 1 && substep->scratch_space == before.scratch_space &&
+                reads == r->substep.read_count && substep->write_count == r->substep.write_count &&
+                (is_first || (before.read_count == r->substep.read_count &&
+                              before.write_count == r->substep.write_count));
+    for (uint32_t i = 0; same && i < substep->in_place_count; i++)
+        r->in_place[r->substep.in_place_count++] = substep->in_place[i];
+    if (alternative->cost < r->alternative.cost)
+        r->alternative.cost = alternative->cost;
+    if (substep->scratch_bytes < r->substep.scratch_bytes)
+        r->substep.scratch_bytes = substep->scratch_bytes;
+    return same;
+}
+
+static bool step_relax(struct ul_arena *arena, const struct ul_problem *problem,
+                       struct ul_plan_step *step)
+{
+    struct relaxed *relaxed = UL_NEW(arena, struct relaxed);
+    relaxed_init(arena, relaxed, step);
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        if (!relaxed_meet(problem, relaxed, &step->alternatives[a], a == 0))
+            return false;
+    }
+    step->alternatives = &relaxed->alternative;
     step->alternative_count = 1;
     return true;
 }
@@ -68,13 +104,16 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     relaxed.steps =
         ul_arena_copy(arena, problem->steps, problem->step_count * sizeof *problem->steps);
     for (uint32_t s = 0; s < relaxed.step_count; s++) {
-        if (!step_relax(arena, &relaxed.steps[s]))
+        if (!step_relax(arena, problem, &relaxed.steps[s]))
             return (struct repeats){.cost = 0};
     }
+    uint64_t optional_bytes = ul_optional_bound(arena, problem, alignment_bytes);
+    if (optional_bytes >= budget_bytes)
+        return (struct repeats){.cost = 0};
     ul_problem_graph_make(arena, &relaxed, alignment_bytes, UL_PROBLEM_GRAPH_REPEATABLE, &graph);
     struct ul_remat_exact job = {.graph = &graph.graph,
                                  .arena = arena,
-                                 .budget_bytes = budget_bytes,
+                                 .budget_bytes = budget_bytes - optional_bytes,
                                  .repeat_limit = limit,
                                  .state_limit = EXACT_STATES,
                                  .effort = {.work_limit = EXACT_WORK}};

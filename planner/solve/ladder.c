@@ -14,7 +14,9 @@
  *              +---------- cost
  *
  * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
- * for, alone and beside what is live at that step.
+ * for, alone and beside what is live at that step. What optional values take (weights that one
+ * alternative wants in a form of its own) is the same at every position, and so beside what the
+ * sequence decides: each sequence is offered with ever fewer of them (ladder_levels.c).
  * Asked for a budget, the interval of rungs that it lies in is halved, and looked at closer.
  * Left undone: the order of first runs is that of the plan without a budget, or the file's where no
  * other was named. */
@@ -29,14 +31,9 @@
 
 /* ---- The front ---- */
 
-static uint64_t reserved_of(const struct ul_plan_rung *rung)
-{
-    return rung->plan.reserved_bytes[0];
-}
-
 uint64_t ul_rung_bytes(const struct ul_plan_rung *rung)
 {
-    return ul_plan_bounded_bytes(&rung->beside, rung->plan.reserved_bytes[0]);
+    return ul_plan_bounded_bytes(&rung->beside, &rung->plan);
 }
 
 /* Where a rung of so many bytes and that cost belongs, or `count` if another is as good. */
@@ -80,22 +77,8 @@ static void rung_add(struct ul_arena *arena, struct ul_plan_ladder *ladder,
     ladder->count = count;
 }
 
-/* Says of all rungs what is beside them. Before the first step of a program that may hide what is
- * reserved less: of rungs that need as much, the cheapest stays. */
-static void ladder_bind(struct ul_plan_ladder *ladder, const struct ul_plan_beside *beside)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < ladder->count; i++) {
-        ladder->rungs[i].beside = *beside;
-        if (i == 0 || ul_rung_bytes(&ladder->rungs[i]) < ul_rung_bytes(&ladder->rungs[count - 1]))
-            ladder->rungs[count++] = ladder->rungs[i];
-    }
-    ladder->count = count;
-}
-
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant,
-                     const struct ul_plan_beside *beside)
+                     const struct ul_plan_ladder *other, uint32_t variant)
 {
     UL_ASSERT(ladder != other);
     for (uint32_t i = 0; i < other->count; i++) {
@@ -103,20 +86,8 @@ void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
         if (rung.plan.order_why_not != NULL || rung.plan.pack_why_not != NULL)
             continue;
         rung.variant = variant;
-        rung.beside = *beside;
         rung_add(arena, ladder, &rung);
     }
-}
-
-void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                    const struct ul_plan_rung *first)
-{
-    struct ul_plan_ladder rest = *ladder;
-    UL_ASSERT(rest.count > 0);
-    ladder->count = 0;
-    rung_add(arena, ladder, first);
-    for (uint32_t i = 0; i < rest.count; i++)
-        rung_add(arena, ladder, &rest.rungs[i]);
 }
 
 void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
@@ -162,10 +133,11 @@ struct climb {
     const struct ul_plan *base;
     struct ul_plan_ladder *ladder;
     struct ul_diag *diag;
-    struct ul_arena scratch; /* of the whole climb */
-    uint32_t *base_steps;    /* the base plan's order */
-    uint64_t **needs;        /* per step and alternative: bytes that it touches */
-    uint64_t *beside;        /* per step: bytes that live in the base plan beside these */
+    struct ul_arena scratch;        /* of the whole climb */
+    uint32_t *base_steps;           /* the base plan's order */
+    uint64_t **needs;               /* per step and alternative: bytes that it touches */
+    uint64_t *beside;               /* per step: bytes that live in the base plan beside these */
+    struct ul_ladder_levels levels; /* of optional values */
     uint64_t persistent_bytes;
     bool has_alternatives;
     struct box box; /* what may become a rung */
@@ -174,22 +146,41 @@ struct climb {
     struct ul_effort effort; /* of a rung's searches, and the deadline of all */
 };
 
-/* Whether a plan of so many live bytes and that cost could still be a rung. */
-static bool is_promising(const struct climb *c, const struct ul_plan *plan)
+/* What a budget bounds of a plan of these ranges, at least: of other spaces, what always lives. */
+static uint64_t live_bytes(const struct climb *c, struct ul_arena *scratch,
+                           const struct ul_plan *live)
 {
+    struct ul_plan min = *live;
+    min.space_count = c->problem->space_count;
+    min.reserved_bytes = UL_NEW_ARRAY(scratch, uint64_t, min.space_count);
+    min.reserved_bytes[0] = live->order_lower_bound_bytes;
+    for (uint32_t r = 0; r < live->range_count; r++) {
+        const struct ul_plan_range *range = &live->ranges[r];
+        bool always = range->value != UL_PLAN_NONE && c->problem->values[range->value].persistent;
+        if (always && range->space != 0)
+            min.reserved_bytes[range->space] += range->size_bytes;
+    }
+    ul_plan_sum_beside(c->problem, &min);
+    return ul_plan_bounded_bytes(&c->options.beside, &min);
+}
+
+/* Whether a plan of these ranges and that cost could still be a rung. */
+static bool is_promising(const struct climb *c, struct ul_arena *scratch,
+                         const struct ul_plan *live)
+{
+    uint64_t bytes = live_bytes(c, scratch, live);
     for (uint32_t i = 0; i < c->ladder->count; i++) {
-        const struct ul_plan *rung = &c->ladder->rungs[i].plan;
-        if (rung->reserved_bytes[0] <= plan->order_lower_bound_bytes && rung->cost <= plan->cost)
+        const struct ul_plan_rung *rung = &c->ladder->rungs[i];
+        if (ul_rung_bytes(rung) <= bytes && rung->plan.cost <= live->cost)
             return false;
     }
     return true;
 }
 
-static bool is_in_box(const struct box *box, const struct ul_plan *plan)
+static bool is_in_box(const struct box *box, uint64_t bytes, uint64_t cost)
 {
-    uint64_t bytes = plan->reserved_bytes[0];
-    return box->min_bytes <= bytes && bytes < box->end_bytes && box->min_cost <= plan->cost &&
-           plan->cost < box->end_cost;
+    return box->min_bytes <= bytes && bytes < box->end_bytes && box->min_cost <= cost &&
+           cost < box->end_cost;
 }
 
 static uint64_t sequence_cost(const struct climb *c, const uint32_t *steps, uint32_t count,
@@ -220,11 +211,34 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
             (unsigned long long)found->budget_bytes);
 }
 
-/* Packs a sequence of steps and takes it into the ladder if it is good enough. */
-static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
-                                     const struct choice *choice, const struct ul_remat *found)
+/* Packs a sequence whose positions `plan` has; a plan that the checker refuses is none where the
+ * sequence is one of a rewriting. */
+static enum ul_status sequence_pack(struct climb *c, struct ul_arena *scratch, bool is_rewritten,
+                                    struct ul_plan *plan)
 {
-    const uint32_t *alternatives = choice->alternatives;
+    UL_TRY(ul_plan_complete(scratch, c->problem, &c->options, plan, c->diag));
+    ul_plan_judge(c->problem, 0, NULL, plan);
+    enum ul_status status = ul_plan_check(scratch, c->problem, plan, c->diag);
+    struct ul_plan_rung rung = {.plan = *plan, .beside = c->options.beside};
+    uint32_t place;
+    if (status == UL_MISMATCH && is_rewritten) {
+        *c->diag = (struct ul_diag){.status = UL_OK};
+        return UL_OK;
+    }
+    if (status == UL_OK && plan->fits && is_in_box(&c->box, ul_rung_bytes(&rung), plan->cost) &&
+        rung_place(c->ladder, &rung, &place)) {
+        rung.plan = ul_plan_keep(c->arena, c->problem, plan);
+        rung_add(c->arena, c->ladder, &rung);
+    }
+    return status;
+}
+
+/* Packs a sequence of steps, run in these ways, and takes it into the ladder if it is good enough.
+ */
+static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_t count,
+                                 const uint32_t *alternatives, bool is_rewritten,
+                                 const struct ul_remat *found)
+{
     struct ul_arena scratch;
     struct ul_plan live = {.alignment_bytes = c->options.alignment_bytes};
     enum ul_status status = UL_OK;
@@ -234,25 +248,26 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     ul_timeline_build(&scratch, c->problem, UL_ALIAS_ALL, &live);
     ul_account_live(&scratch, &live);
     live.cost = sequence_cost(c, steps, count, alternatives);
-    if (is_promising(c, &live)) {
+    if (is_promising(c, &scratch, &live)) {
         methods_note(c, found, count > c->problem->step_count, &plan);
-        status = ul_plan_complete(&scratch, c->problem, &c->options, &plan, c->diag);
-        ul_plan_judge(c->problem, 0, NULL, &plan);
-        if (status == UL_OK)
-            status = ul_plan_check(&scratch, c->problem, &plan, c->diag);
-        bool refused = status == UL_MISMATCH && choice->rewritten;
-        if (refused) {
-            *c->diag = (struct ul_diag){.status = UL_OK};
-            status = UL_OK;
-        }
-        struct ul_plan_rung rung = {.variant = 0};
-        uint32_t place;
-        rung.plan = plan;
-        if (status == UL_OK && !refused && plan.fits && is_in_box(&c->box, &plan) &&
-            rung_place(c->ladder, &rung, &place)) {
-            rung.plan = ul_plan_keep(c->arena, c->problem, &plan);
-            rung_add(c->arena, c->ladder, &rung);
-        }
+        status = sequence_pack(c, &scratch, is_rewritten, &plan);
+    }
+    ul_arena_done(&scratch);
+    return status;
+}
+
+/* Offers a sequence with the optional values of every level: with fewer weights in forms of their
+ * own it is smaller and slower. */
+static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
+                                     const struct choice *choice, const struct ul_remat *found)
+{
+    enum ul_status status = UL_OK;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    uint32_t *ways = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
+    for (uint32_t level = 0; level < c->levels.count && status == UL_OK; level++) {
+        ul_ladder_level_map(c->problem, &c->levels, level, c->needs, choice->alternatives, ways);
+        status = ways_offer(c, steps, count, ways, choice->rewritten, found);
     }
     ul_arena_done(&scratch);
     return status;
@@ -585,13 +600,13 @@ static enum ul_status rungs_climb(struct climb *c, struct rungs *r)
 static struct box box_between(const struct ul_plan_ladder *ladder, uint64_t budget_bytes)
 {
     uint32_t at = 0;
-    while (at < ladder->count && reserved_of(&ladder->rungs[at]) > budget_bytes)
+    while (at < ladder->count && ul_rung_bytes(&ladder->rungs[at]) > budget_bytes)
         at++;
     if (at == 0 || at == ladder->count)
         return (struct box){.min_bytes = 0};
     const struct ul_plan_rung *below = &ladder->rungs[at], *above = below - 1;
-    return (struct box){.min_bytes = reserved_of(below) + 1,
-                        .end_bytes = reserved_of(above),
+    return (struct box){.min_bytes = ul_rung_bytes(below) + 1,
+                        .end_bytes = ul_rung_bytes(above),
                         .min_cost = above->plan.cost,
                         .end_cost = below->plan.cost};
 }
@@ -615,7 +630,7 @@ static enum ul_status rungs_between(struct climb *c, struct rungs *r, uint64_t b
         if (c->box.end_bytes <= c->box.min_bytes + c->options.alignment_bytes)
             break;
         uint64_t limit = c->box.min_bytes + (c->box.end_bytes - c->box.min_bytes) / 2;
-        UL_TRY(rung_climb(c, r, limit));
+        UL_TRY(rung_climb(c, r, ul_plan_space_budget(&c->options.beside, c->base, limit)));
         if (c->ladder->count > count)
             continue;
         if (budget_bytes < limit)
@@ -682,10 +697,12 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     uint64_t cost;
     base_order(c);
     c->needs = ul_account_needs(&c->scratch, problem, c->options.alignment_bytes);
+    ul_ladder_levels_make(&c->scratch, problem, &c->options, &c->levels);
     beside_make(c);
     for (uint32_t v = 0; v < problem->value_count; v++) {
         const struct ul_plan_value *value = &problem->values[v];
-        if (value->persistent && value->space == 0)
+        bool is_there = c->base->value_ranges[v] < c->base->value_ranges[v + 1];
+        if (value->persistent && is_there && value->space == 0)
             c->persistent_bytes +=
                 ul_size_align_or_die(value->size_bytes, c->options.alignment_bytes);
     }
@@ -711,6 +728,9 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
     enum { STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
+    c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
+    if (c->levels.count > 1)
+        UL_TRY(sequence_offer(c, c->base_steps, c->problem->step_count, &r.alone, NULL));
     c->effort.work_limit = c->options.work_limit;
     uint32_t count = c->problem->step_count;
     if (c->effort.work_limit == 0)
@@ -718,7 +738,6 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
                                STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
-    c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
     limits_set(c, &ul_remat_limits_rung);
     UL_TRY(rungs_climb(c, &r));
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
@@ -747,12 +766,40 @@ const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *p
     return remat.cost != UINT64_MAX ? NULL : remat.why_not;
 }
 
+enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options, const struct ul_plan *base,
+                                struct ul_plan_ladder *ladder, struct ul_diag *diag)
+{
+    struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
+    struct ul_plan_rung first = {.plan = *base, .beside = options->beside};
+    struct choice choice = {.rewritten = false};
+    enum ul_status status = UL_OK;
+    c.options = *options;
+    c.base = base;
+    c.box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
+    ul_plan_options_resolve(&c.options);
+    *ladder = (struct ul_plan_ladder){.count = 0};
+    rung_add(arena, ladder, &first);
+    ul_arena_init(&c.scratch);
+    ul_ladder_levels_make(&c.scratch, problem, &c.options, &c.levels);
+    if (c.levels.count > 1 && c.options.pack != UL_PACK_NONE) {
+        c.needs = ul_account_needs(&c.scratch, problem, c.options.alignment_bytes);
+        base_order(&c);
+        choice.alternatives = UL_NEW_ARRAY(&c.scratch, uint32_t, problem->step_count);
+        for (uint32_t p = 0; p < base->position_count; p++)
+            choice.alternatives[base->positions[p].step] = base->positions[p].alternative;
+        status = sequence_offer(&c, c.base_steps, problem->step_count, &choice, NULL);
+    }
+    ul_arena_done(&c.scratch);
+    return status;
+}
+
 enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *problem,
                                const struct ul_plan_options *options, const struct ul_plan *base,
                                struct ul_plan_ladder *ladder, struct ul_diag *diag)
 {
     struct climb c = {.arena = arena, .problem = problem, .ladder = ladder, .diag = diag};
-    struct ul_plan_rung first = {.variant = 0};
+    struct ul_plan_rung first = {.variant = 0, .beside = options->beside};
     c.options = *options;
     c.effort.seed = options->seed;
     c.options.budget_bytes = 0;
@@ -766,17 +813,12 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
     else
         UL_TRY(ul_plan_without_budget(arena, problem, &c.options, &first.plan, diag));
     rung_add(arena, ladder, &first);
-    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0) {
-        ladder_bind(ladder, &options->beside);
+    if (c.options.pack == UL_PACK_NONE || problem->step_count == 0)
         return UL_OK;
-    }
     c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
     c.base = &first.plan;
     ul_arena_init(&c.scratch);
-    enum ul_status status =
-        climb_run(&c, options->budget_bytes == 0
-                          ? 0
-                          : ul_plan_space_budget(&options->beside, options->budget_bytes));
+    enum ul_status status = climb_run(&c, options->budget_bytes);
     ul_arena_done(&c.scratch);
     if (ladder->remat_name != NULL && ladder->why_not == NULL)
         ladder->why_not = ul_ladder_refusal(arena, problem, &c.options, &first.plan);
@@ -784,6 +826,5 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
         ladder->why_not = "it finds nothing within the limit";
     for (uint32_t i = 0; i < ladder->count && c.effort.stopped_by_time; i++)
         ladder->rungs[i].plan.stopped_by_time = true;
-    ladder_bind(ladder, &options->beside);
     return status;
 }

@@ -18,6 +18,7 @@ static enum ul_status candidate_make(struct ul_arena *arena, const struct ul_pro
     plan->reserved_bytes = UL_NEW_ARRAY(arena, uint64_t, problem->space_count);
     ul_timeline_build(arena, problem, mode, plan);
     UL_TRY(ul_place_ranges(arena, problem, options, plan, diag));
+    ul_plan_sum_beside(problem, plan);
     ul_account_live(arena, plan);
     uint64_t counted = plan->rows.alignment_bytes;
     for (uint32_t c = 0; c < UL_PLAN_CLASS_COUNT; c++)
@@ -117,5 +118,27 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
     memset(plan, 0, sizeof *plan);
     UL_TRY(best_order_plan(arena, problem, &resolved, plan, diag));
     ul_plan_judge(problem, 0, NULL, plan);
+    return ul_plan_check(arena, problem, plan, diag);
+}
+
+enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *problem,
+                              struct ul_plan *plan, struct ul_diag *diag)
+{
+    const struct ul_plan_options options = {.pack = UL_PACK_NONE,
+                                            .alignment_bytes = plan->alignment_bytes};
+    struct ul_plan unfolded = {.order_method = plan->order_method, .remat_method = "none"};
+    unfolded.positions = UL_NEW_ARRAY(arena, struct ul_plan_position, plan->position_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->copy > 0)
+            continue;
+        unfolded.positions[unfolded.position_count] = *at;
+        unfolded.positions[unfolded.position_count++].stream = 0;
+    }
+    UL_ASSERT(unfolded.position_count >= problem->step_count);
+    unfolded.orders_lower_bound_bytes = plan->orders_lower_bound_bytes;
+    UL_TRY(ul_plan_complete(arena, problem, &options, &unfolded, diag));
+    ul_plan_judge(problem, 0, NULL, &unfolded);
+    *plan = unfolded;
     return ul_plan_check(arena, problem, plan, diag);
 }

@@ -6,8 +6,7 @@
 static bool fits_bytes(const struct ul_plan *plan, const struct ul_plan_options *options)
 {
     return options->budget_bytes == 0 ||
-           ul_plan_bounded_bytes(&options->beside, plan->reserved_bytes[0]) <=
-               options->budget_bytes;
+           ul_plan_bounded_bytes(&options->beside, plan) <= options->budget_bytes;
 }
 
 /* The ladder below `plan`, the one without a budget, and its rung within the budget; what is beside
@@ -39,26 +38,16 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
     limited.budget_bytes = ul_plan_limit_bytes(problem, options->budget_bytes);
     const struct ul_problem *planned = problem;
     UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
-    const struct ul_plan_rung first = {.plan = *plan, .beside = options->beside};
-    if (variants->lighten != NULL && (wants_ladder || !fits_bytes(plan, &limited))) {
-        UL_TRY(variants->lighten(variants->context, plan, &planned, &limited.beside));
-        if (planned != problem)
-            UL_TRY(ul_plan_without_budget(arena, planned, options, plan, diag));
-    }
-    bool is_lighter = planned != problem;
     if (wants_ladder || !fits_bytes(plan, &limited))
         UL_TRY(ladder_pick(arena, &planned, &limited, variants, plan, ladder, diag));
     else
-        plan->smallest_budget_bytes =
-            ul_plan_bounded_bytes(&limited.beside, plan->smallest_budget_bytes);
-    if (is_lighter && ladder->count > 0)
-        ul_ladder_lead(arena, ladder, &first);
-    if (ul_rung_bytes(&first) < plan->smallest_budget_bytes)
-        plan->smallest_budget_bytes = ul_rung_bytes(&first);
-    plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan->reserved_bytes[0]);
+        plan->smallest_budget_bytes = ul_plan_bounded_bytes(&limited.beside, plan);
+    plan->bounded_bytes = ul_plan_bounded_bytes(&limited.beside, plan);
     ul_plan_judge(planned, limited.budget_bytes, &limited.beside, plan);
+    /* Of what is beside, optional values may all be absent. */
     if (limited.budget_bytes != 0)
-        ul_bound_cost(planned, ul_plan_space_budget(&limited.beside, limited.budget_bytes), plan);
+        ul_bound_cost(planned, ul_plan_space_budget(&limited.beside, NULL, limited.budget_bytes),
+                      plan);
     return UL_OK;
 }
 

@@ -12,6 +12,13 @@ enum ul_status ul_plan_solve(struct ul_arena *arena, const struct ul_problem *pr
                              const struct ul_plan_options *options, struct ul_plan *plan,
                              struct ul_diag *diag) UL_MUST_CHECK;
 
+/* plan.c */
+
+/* Makes of a plan that ul_plan_check accepts the one that any plan of its implementations computes
+ * the same bits as: each step once, in the order of first runs, no byte of the arena used twice. */
+enum ul_status ul_plan_unfold(struct ul_arena *arena, const struct ul_problem *problem,
+                              struct ul_plan *plan, struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ladder.c */
 
 /* One plan of a ladder. Where the ladders of a program and of its rewritings are merged, `variant`
@@ -45,15 +52,14 @@ enum ul_status ul_ladder_build(struct ul_arena *arena, const struct ul_problem *
  * that the method was asked. */
 const char *ul_ladder_refusal(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options, struct ul_plan *plan);
-/* Takes over the rungs of `other`, as plans of `variant` with that beside them, that are smaller
- * than all that cost no more, and drops those that became worse than one of them. */
+/* The ladder of `base`, each step once, and of the same order with ever fewer optional values. */
+enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem *problem,
+                                const struct ul_plan_options *options, const struct ul_plan *base,
+                                struct ul_plan_ladder *ladder, struct ul_diag *diag) UL_MUST_CHECK;
+/* Takes over the rungs of `other`, as plans of `variant`, that are smaller than all that cost no
+ * more, and drops those that became worse than one of them. */
 void ul_ladder_merge(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                     const struct ul_plan_ladder *other, uint32_t variant,
-                     const struct ul_plan_beside *beside);
-/* Puts `first` before all others: the plan without a budget of a form of the program that the
- * ladder gave up. Rungs that it leaves no use for go. */
-void ul_ladder_lead(struct ul_arena *arena, struct ul_plan_ladder *ladder,
-                    const struct ul_plan_rung *first);
+                     const struct ul_plan_ladder *other, uint32_t variant);
 /* The cheapest rung within the budget (0: any), or, where none is, the smallest. Sets its
  * `smallest_budget_bytes`, and `fits` as far as the budget goes; what does not fit names the method
  * of recomputation that was named. */
@@ -65,10 +71,6 @@ void ul_ladder_pick(const struct ul_plan_ladder *ladder, uint64_t budget_bytes,
 /* What a caller that can rewrite its program adds; each may be NULL. */
 struct ul_plan_variants {
     void *context;
-    /* Where a ladder is due: another form of the program to plan instead, and what is beside it; or
-     * both as they are. */
-    enum ul_status (*lighten)(void *context, const struct ul_plan *plan,
-                              const struct ul_problem **problem, struct ul_plan_beside *beside);
     /* Merges the ladders of rewritings into that of the program, which begins with its plan. */
     enum ul_status (*merge)(void *context, const struct ul_plan *plan,
                             struct ul_plan_ladder *ladder);
@@ -78,9 +80,7 @@ struct ul_plan_variants {
 
 /* Plans within options->budget_bytes and the capacity of space 0: the plan without a budget where
  * that fits, or else the cheapest rung within it, with the bound of its cost. `wants_ladder`: the
- * ladder is made anyway, `plan` is of the form of the program that it is of, and its first rung the
- * plan without a budget.
- */
+ * ladder is made anyway. */
 enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *problem,
                               const struct ul_plan_options *options,
                               const struct ul_plan_variants *variants, bool wants_ladder,

@@ -109,8 +109,9 @@ static void transform_tile(const struct job *job, float *to, int64_t index)
     float stage[16 * STAGE];
     const int64_t image_tiles = tiling->tile_rows * tiling->tile_cols;
     const int64_t rest = index % image_tiles;
-    const int64_t y = rest / tiling->tile_cols * 2 - job->call->pads[0];
-    const int64_t x = rest % tiling->tile_cols * 2 - job->call->pads[1];
+    const int64_t *begin = job->call->tile_begin;
+    const int64_t y = rest / tiling->tile_cols * 2 - job->call->pads[0] - begin[0];
+    const int64_t x = rest % tiling->tile_cols * 2 - job->call->pads[1] - begin[1];
     const float *image = job->src + index / image_tiles * src->strides[0];
     int64_t done = 0;
     if (y >= 0 && y + 4 <= src->dims[2] && x >= 0 && x + 4 <= src->dims[3]) {
@@ -290,7 +291,8 @@ struct block {
 
 static int is_inside(const struct block *block, int i, const struct ul_call_tensor *dst)
 {
-    return block->row + i / 2 < dst->dims[2] && block->column + i % 2 < dst->dims[3];
+    const int64_t row = block->row + i / 2, column = block->column + i % 2;
+    return row >= 0 && row < dst->dims[2] && column >= 0 && column < dst->dims[3];
 }
 
 static float *pixel_of(const struct job *job, const struct block *block, int i)
@@ -390,8 +392,8 @@ static void finish_tile(const struct job *job, const float *sums, const float *b
                           .pitch = tiling->panel_cols,
                           .first = panel * tiling->panel_cols,
                           .image = index / image_tiles,
-                          .row = rest / tiling->tile_cols * 2,
-                          .column = rest % tiling->tile_cols * 2};
+                          .row = rest / tiling->tile_cols * 2 - job->call->tile_begin[0],
+                          .column = rest % tiling->tile_cols * 2 - job->call->tile_begin[1]};
     block.count = tiling->outputs - block.first;
     block.count = block.count < block.pitch ? block.count : block.pitch;
     transform_sums(y, sums, tiling->sums_plane, bias, block.pitch);

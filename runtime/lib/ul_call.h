@@ -89,10 +89,12 @@ struct ul_call {
      * order, strides between tiles and blocks, as in struct ul_pack but over weights.dims. */
     struct ul_pack layout;
     uint32_t group_count;
-    int64_t window[3];    /* of pooling */
-    int64_t steps[3];     /* strides */
-    int64_t dilations[3]; /* 1: none */
-    int64_t pads[6];      /* begin of each axis, then end of each */
+    int64_t window[3];     /* of pooling */
+    int64_t steps[3];      /* strides */
+    int64_t dilations[3];  /* 1: none */
+    int64_t pads[6];       /* begin of each axis, then end of each */
+    int64_t tile_begin[2]; /* by Winograd's method: rows and columns, 0 or 1, of the first tile that
+                              are before the result, which is a piece of a larger one */
     uint32_t post_count;
     struct ul_post posts[UL_CALL_POSTS];
     /* The last ones that are not the library's: ul_posts_run computes them on the result, all of

@@ -22,7 +22,10 @@
  * row: [panel][16][C][panel_cols]. The columns past the last output are zero.
  * Threads: many tiles are shared out in blocks, each with a V of its own; of few tiles V is made
  * once by all threads, which then share out panels. Every sum is one accumulator in the order of
- * the channels, so that the bits do not depend on the cut, nor on threads.
+ * the channels, so that the bits do not depend on the cut, nor on threads. A piece of a larger call
+ * has its bits where its tiles are those of the larger one: the first may begin a row or column
+ * before it (tile_begin), the last may end behind it; of a tile's results, those in the piece read
+ * no pixel that is not there.
  *
  * Units: strides in elements (floats), sizes in bytes. Ownership: all memory is the caller's.
  * Nothing fails. Pure C99; needs no library.
@@ -117,8 +120,8 @@ static inline void ul_winograd_tiling(struct ul_winograd *tiling, const struct u
     memset(tiling, 0, sizeof *tiling);
     tiling->channels = call->src.dims[1];
     tiling->outputs = call->dst.dims[1];
-    tiling->tile_rows = (call->dst.dims[2] + 1) / 2;
-    tiling->tile_cols = (call->dst.dims[3] + 1) / 2;
+    tiling->tile_rows = (call->tile_begin[0] + call->dst.dims[2] + 1) / 2;
+    tiling->tile_cols = (call->tile_begin[1] + call->dst.dims[3] + 1) / 2;
     tiling->tile_count = call->dst.dims[0] * tiling->tile_rows * tiling->tile_cols;
     int64_t lane_count = ul_winograd_divide(tiling->outputs, lanes);
     tiling->panel_count = ul_winograd_divide(tiling->outputs, UL_WINOGRAD_COLS);

@@ -255,18 +255,20 @@ for options in 'plan --target c' 'plan --target cpu --threads 1' 'plan --target 
         "$ullage" check "$digits" claim.json
 done
 rm -rf source
-expect 0 'steps again' "$ullage" plan "$digits" --dim N=1 --sweep
+expect 0 'more time  again' "$ullage" plan "$digits" --dim N=1 --sweep
 expect 1 '^ullage: error: --sweep shows all budgets .*: leave --budget out' \
     "$ullage" plan "$digits" --dim N=1 --sweep --budget 64K
 expect 0 '^reserved_bytes,' "$ullage" plan "$digits" --dim N=1 --sweep --csv - --json ladder.json
 grep -q 'steps again' out.txt && { echo "FAIL: --csv - does not print its table alone"; failed=1; }
 grep -q '"format": "ullage-ladder"' ladder.json || { echo "FAIL: no ladder as JSON"; failed=1; }
 expect 1 'give both' "$ullage" plan "$digits" --dim N=1 --csv -
-for option in --sweep '--align 64' '--order dfs' '--remat none' '--pack none' '--seed 1' '--time-limit 1'; do
+for option in --sweep '--align 64' '--order dfs' '--remat none' '--pack best' '--seed 1' '--time-limit 1'; do
     # shellcheck disable=SC2086
     expect 1 "^ullage: error: ${option%% *} is for making a plan: it takes no --plan" \
         "$ullage" plan "$digits" --plan plan.json $option
 done
+# but for its steps without any reuse, to compare bits with
+expect 0 'Recompute: none. Packing: none' "$ullage" plan "$digits" --plan plan.json --pack none
 for option in '--io caller' '--weights rom' --keep-inputs '--no-pass fuse'; do
     # shellcheck disable=SC2086
     expect 6 'was made with --dim N=1 .*; give the same, or make another' \

@@ -2,7 +2,7 @@
 """Random chains of operators, computed in pieces and whole: the bits must be the same, or, where
 calls of libraries are cut whose order of sums is their own (target cuda), the same to rounding.
 
-    split.py ULLAGE [--target c] [--threads N] [--models 6] [--chains 8] [--seed 1] [--march native none]
+    split.py ULLAGE [--target c] [--threads N] [--conv METHOD] [--models 6] [--chains 8] [--seed 1] [--march native none]
              [--keep DIR]
 
 A model holds several chains side by side. Each is split along the batch, the rows or another axis
@@ -291,11 +291,40 @@ def check_model(ullage, common, rng, chain_count, marches, folder):
     return ok, len(taken) // 2
 
 
+def check_tiles(ullage, common, folder):
+    """Tiles of 2x2 results that pieces of odd rows and columns cut, by Winograd's method."""
+    chain = Chain(random.Random(7), "t", [2, 16, 29, 31])
+    for index, (made, read) in enumerate(((32, 16), (32, 32), (32, 32), (24, 32))):
+        chain.add("Conv", chain.weight(made, read, 3, 3), pads=[index % 2] * 4)
+        chain.add("Relu")
+    model = os.path.join(folder, "tiles.onnx")
+    names = [node.name for node in chain.nodes]
+    graph = helper.make_graph(
+        chain.nodes, "tiles", chain.inputs,
+        [helper.make_tensor_value_info(chain.value, TensorProto.FLOAT, None)], chain.weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)],
+                                ir_version=9), model)
+    whole = run(ullage, model, folder, "tiles", common + ["--pack", "none"], None)
+    ok = bool(whole)
+    for cut in ("rows:3", "rows:5", "3:4", "batch:2"):
+        label = "tiles-" + cut.replace(":", "-")
+        split = ["--split", f"{names[0]}..{names[-1]}:{cut}"]
+        pieces = run(ullage, model, folder, label, common + split, None)
+        ok = bool(pieces) and ok and same_bits(whole, pieces, label)
+        with open(os.path.join(folder, label + ".json")) as file:
+            ways = json.load(file)["steps"]["implementation"]
+        if ways.count("ullage winograd_2x3") < 4:
+            print(f"FAIL {label}: {ways}")
+            ok = False
+    return ok
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
     parser.add_argument("--threads")
+    parser.add_argument("--conv")
     parser.add_argument("--models", type=int, default=6)
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
@@ -304,7 +333,11 @@ def main():
     arguments = parser.parse_args()
     common = ["--target", arguments.target]
     common += ["--threads", arguments.threads] if arguments.threads else []
+    common += ["--conv", arguments.conv] if arguments.conv else []
     failed = split_count = 0
+    if arguments.conv == "winograd":
+        with tempfile.TemporaryDirectory() as folder:
+            failed += not check_tiles(os.path.abspath(arguments.ullage), common, folder)
     for number in range(arguments.models):
         rng = random.Random(arguments.seed * 1000 + number)
         folder = tempfile.mkdtemp(dir=arguments.keep)

@@ -257,7 +257,7 @@ static void test_merged_ladders_are_fronts(void **state)
         assert_int_equal(ul_ladder_build(&f.arena, rewritten, &f.options, NULL, &other, &f.diag),
                          UL_OK);
         merged = f.ladder;
-        ul_ladder_merge(&f.arena, &merged, &other, 1, &(struct ul_plan_beside){0});
+        ul_ladder_merge(&f.arena, &merged, &other, 1);
         assert_int_equal(merged.rungs[0].variant, 0);
         for (uint32_t i = 1; i < merged.count; i++) {
             const struct ul_plan *plan = &merged.rungs[i].plan;

@@ -1,0 +1,92 @@
+/* The ranges of spaces that are beside a plan's own: each optional value that a position reads, one
+ * after the other, through the whole plan. */
+#include "planner/model/plan.h"
+#include "planner/model/timeline.h"
+
+static bool is_beside(const struct ul_problem *problem, uint32_t value)
+{
+    return problem->spaces[problem->values[value].space].beside;
+}
+
+static bool *reads_find(struct ul_arena *arena, const struct ul_problem *problem,
+                        const struct ul_plan *plan)
+{
+    bool *is_read = UL_NEW_ARRAY(arena, bool, problem->value_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        const struct ul_plan_step *step =
+            at->step < problem->step_count ? &problem->steps[at->step] : NULL;
+        /* A plan that was read may say anything; what it must not is the checker's to say. */
+        if (at->kind != UL_PLAN_RUN || step == NULL || at->alternative >= step->alternative_count ||
+            at->substep >= step->alternatives[at->alternative].substep_count)
+            continue;
+        const struct ul_plan_substep *substep = ul_substep_at(problem, at);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            is_read[substep->reads[i]] = true;
+    }
+    return is_read;
+}
+
+static struct ul_plan_range range_of(const struct ul_problem *problem, const struct ul_plan *plan,
+                                     uint32_t value)
+{
+    const struct ul_plan_value *of = &problem->values[value];
+    return (struct ul_plan_range){.value = value,
+                                  .end = plan->position_count > 0 ? plan->position_count : 1,
+                                  .space = of->space,
+                                  .alias = UL_PLAN_NONE,
+                                  .class = of->class,
+                                  .offset_bytes = plan->reserved_bytes[of->space],
+                                  .size_bytes = of->size_bytes};
+}
+
+/* `is_read`: per value; NULL: none of those that are beside gets a range. */
+static void ranges_remake(struct ul_arena *arena, const struct ul_problem *problem,
+                          const bool *is_read, struct ul_plan *plan)
+{
+    struct ul_plan_range *ranges = UL_NEW_ARRAY(arena, struct ul_plan_range,
+                                                (uint64_t)plan->range_count + problem->value_count);
+    uint32_t *first = UL_NEW_ARRAY(arena, uint32_t, (uint64_t)problem->value_count + 1);
+    uint32_t *moved = UL_NEW_ARRAY(arena, uint32_t, plan->range_count);
+    uint32_t count = 0, from = 0;
+    for (uint32_t v = 0; v <= problem->value_count; v++) {
+        bool beside = v < problem->value_count && is_beside(problem, v);
+        uint32_t end = v < problem->value_count ? plan->value_ranges[v + 1] : plan->range_count;
+        first[v] = count;
+        for (; from < end; from++) {
+            moved[from] = count;
+            if (!beside)
+                ranges[count++] = plan->ranges[from];
+        }
+        if (!beside || is_read == NULL || !is_read[v])
+            continue;
+        ranges[count] = range_of(problem, plan, v);
+        plan->reserved_bytes[ranges[count].space] +=
+            ul_size_align_or_die(ranges[count].size_bytes, plan->alignment_bytes);
+        count++;
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        if (ranges[r].alias != UL_PLAN_NONE && ranges[r].alias < plan->range_count)
+            ranges[r].alias = moved[ranges[r].alias];
+    }
+    plan->ranges = ranges;
+    plan->range_count = count;
+    plan->value_ranges = first;
+}
+
+void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *problem,
+                          struct ul_plan *plan)
+{
+    UL_ASSERT(plan->space_count == problem->space_count);
+    for (uint32_t s = 0; s < plan->space_count; s++)
+        plan->reserved_bytes[s] = problem->spaces[s].beside ? 0 : plan->reserved_bytes[s];
+    ranges_remake(arena, problem, reads_find(arena, problem, plan), plan);
+    ul_plan_sum_beside(problem, plan);
+}
+
+void ul_plan_drop_beside(struct ul_arena *arena, const struct ul_problem *problem,
+                         struct ul_plan *plan)
+{
+    UL_ASSERT(plan->space_count == problem->space_count);
+    ranges_remake(arena, problem, NULL, plan);
+}

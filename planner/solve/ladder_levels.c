@@ -1,0 +1,152 @@
+/* Which optional values a plan does without: ever fewer bytes at ever more cost.
+ *
+ * Problem: of a step's alternatives one wants its weights in a larger form, another keeps memory of
+ * a library, a third neither; each is paid for at every position. Which steps take the slower way
+ * first? Method: a price for a byte, from 0 up. At a price, each step takes what is cheapest with
+ * the price of its share of optional bytes; the choice changes where a step's lower convex hull of
+ * bytes and cost has an edge, so that all choices are the edges of all hulls in order of their
+ * slopes:
+ *
+ *     cost |x                  step 1: x to y at 2 a byte, y to z at 5
+ *          |   y               step 2: u to v at 3
+ *          |        z          levels: x u, y u, y v, z v
+ *          +---------- fewer bytes
+ *
+ * Of many edges, some levels are taken, even in bytes. Left undone: what several steps share is
+ * gone only when the last of them gives it up, and until then nothing is saved; choices between
+ * the hulls. */
+#include "planner/model/optional.h"
+#include "planner/model/timeline.h"
+#include "planner/solve/solve_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LEVELS = 17 };
+
+/* A step's change to an alternative of fewer bytes. */
+struct edge {
+    uint32_t step, index;
+    uint64_t most_bytes; /* that the step needs after it */
+    uint64_t saved_bytes;
+    double price; /* of a byte */
+};
+
+static int by_price(const void *left, const void *right)
+{
+    const struct edge *a = left, *b = right;
+    if (a->price != b->price)
+        return a->price < b->price ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* The alternative from `from` along the hull, or `from` at its end. */
+static uint32_t hull_next(const struct ul_plan_step *step, const uint64_t *needs, uint32_t from,
+                          double *price)
+{
+    uint32_t next = from;
+    for (uint32_t a = 0; a < step->alternative_count; a++) {
+        if (needs[a] >= needs[from])
+            continue;
+        double more = (double)step->alternatives[a].cost - (double)step->alternatives[from].cost;
+        double each = (more > 0 ? more : 0) / (double)(needs[from] - needs[a]);
+        if (next == from || each < *price || (each <= *price && needs[a] < needs[next])) {
+            next = a;
+            *price = each;
+        }
+    }
+    return next;
+}
+
+static uint32_t edges_make(const struct ul_problem *problem, uint64_t *const *needs,
+                           struct edge *edges)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        double price = 0;
+        uint32_t at = ul_step_cheapest(step);
+        uint32_t next = hull_next(step, needs[s], at, &price);
+        for (; next != at; next = hull_next(step, needs[s], at, &price)) {
+            edges[count] = (struct edge){.step = s,
+                                         .index = count,
+                                         .most_bytes = needs[s][next],
+                                         .saved_bytes = needs[s][at] - needs[s][next],
+                                         .price = price};
+            count++;
+            at = next;
+        }
+    }
+    return count;
+}
+
+/* A level after each edge that brings the bytes saved to the next even part of all. */
+static void levels_take(struct ul_arena *arena, const struct ul_problem *problem,
+                        const struct edge *edges, uint32_t edge_count,
+                        struct ul_ladder_levels *levels)
+{
+    uint64_t size = problem->step_count * sizeof(uint64_t);
+    uint64_t all_bytes = 0, saved_bytes = 0;
+    uint64_t *most = ul_arena_copy(arena, levels->most[0], size);
+    for (uint32_t e = 0; e < edge_count; e++)
+        all_bytes += edges[e].saved_bytes;
+    for (uint32_t e = 0; e < edge_count; e++) {
+        saved_bytes += edges[e].saved_bytes;
+        most[edges[e].step] = edges[e].most_bytes;
+        double part = (double)saved_bytes / (double)all_bytes * (MAX_LEVELS - 1);
+        if (edge_count >= MAX_LEVELS && e + 1 < edge_count && part < (double)levels->count)
+            continue;
+        UL_ASSERT(levels->count < MAX_LEVELS);
+        levels->most[levels->count++] = ul_arena_copy(arena, most, size);
+    }
+}
+
+void ul_ladder_levels_make(struct ul_arena *arena, const struct ul_problem *problem,
+                           const struct ul_plan_options *options, struct ul_ladder_levels *levels)
+{
+    const uint64_t *shares =
+        ul_optional_shares(arena, problem, options->alignment_bytes, options->beside.has_spaces);
+    uint64_t alternative_count = 0;
+    levels->needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
+    levels->most = UL_NEW_ARRAY(arena, uint64_t *, MAX_LEVELS);
+    levels->most[0] = UL_NEW_ARRAY(arena, uint64_t, problem->step_count);
+    levels->count = 1;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        levels->needs[s] = UL_NEW_ARRAY(arena, uint64_t, step->alternative_count);
+        for (uint32_t a = 0; a < step->alternative_count; a++)
+            levels->needs[s][a] = ul_optional_need(&step->alternatives[a], shares);
+        levels->most[0][s] = UINT64_MAX;
+        alternative_count += step->alternative_count;
+    }
+    struct edge *edges = UL_NEW_ARRAY(arena, struct edge, alternative_count);
+    uint32_t edge_count = edges_make(problem, levels->needs, edges);
+    UL_ASSERT(edge_count < alternative_count || edge_count == 0);
+    if (edge_count == 0)
+        return;
+    qsort(edges, edge_count, sizeof *edges, by_price);
+    levels_take(arena, problem, edges, edge_count, levels);
+}
+
+void ul_ladder_level_map(const struct ul_problem *problem, const struct ul_ladder_levels *levels,
+                         uint32_t level, uint64_t *const *needs, const uint32_t *alternatives,
+                         uint32_t *mapped)
+{
+    UL_ASSERT(level < levels->count);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        uint32_t from = alternatives[s], best = from;
+        for (uint32_t a = 0; a < step->alternative_count; a++) {
+            bool has_room = levels->needs[s][a] <= levels->most[level][s];
+            bool had_room = levels->needs[s][best] <= levels->most[level][s];
+            bool is_lean = needs[s][a] <= needs[s][from];
+            bool was_lean = needs[s][best] <= needs[s][from];
+            bool is_cheaper = step->alternatives[a].cost < step->alternatives[best].cost;
+            if (levels->needs[s][from] <= levels->most[level][s] || !has_room)
+                continue;
+            if (!had_room || (is_lean && !was_lean) || (is_lean == was_lean && is_cheaper))
+                best = a;
+        }
+        mapped[s] = best;
+    }
+}
