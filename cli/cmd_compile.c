@@ -43,6 +43,19 @@ static enum ul_status build_program(struct ul_cli_job *job)
     return status;
 }
 
+/* Of ours, that the program has. */
+static uint32_t count_kernels(struct ul_compile *compile)
+{
+    const struct ul_program *program = compile->program;
+    bool *kernels = UL_NEW_ARRAY(&compile->scratch, bool, program->kernel_count);
+    bool *calls = UL_NEW_ARRAY(&compile->scratch, bool, program->call_count);
+    uint32_t count = 0;
+    ul_program_mark_run(program, &compile->plan, kernels, calls);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        count += kernels[i];
+    return count;
+}
+
 static enum ul_status compile(struct ul_cli_job *job)
 {
     const struct ul_cli_options *options = &job->options;
@@ -59,11 +72,12 @@ static enum ul_status compile(struct ul_cli_job *job)
     UL_TRY(ul_compile_require_fit(&job->compile));
     UL_TRY(build_program(job));
     uint64_t reserved = job->compile.plan.reserved_bytes[0];
+    uint32_t kernel_count = count_kernels(&job->compile);
     fprintf(stderr, "%s: reserves %s = %llu bytes, %u step%s, %u kernel%s\n",
             options->output != NULL ? options->output : options->emit,
             ul_size_format(&job->compile.keep, reserved), (unsigned long long)reserved,
             job->compile.plan.position_count, ul_plural(job->compile.plan.position_count),
-            job->compile.program->kernel_count, ul_plural(job->compile.program->kernel_count));
+            kernel_count, ul_plural(kernel_count));
     return UL_OK;
 }
 

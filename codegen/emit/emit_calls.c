@@ -236,19 +236,10 @@ uint32_t ul_emit_call_number(const struct ul_emitter *emitter, const struct ul_p
 void ul_emit_find_functions(struct ul_emitter *emitter)
 {
     const struct ul_program *program = emitter->program;
-    const struct ul_plan *plan = emitter->plan;
     uint32_t *numbers = UL_NEW_ARRAY(emitter->arena, uint32_t, program->call_count);
     bool *runs = UL_NEW_ARRAY(emitter->arena, bool, program->call_count);
     emitter->runs_kernel = UL_NEW_ARRAY(emitter->arena, bool, program->kernel_count);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
-        if (step->kind == UL_STEP_CALL)
-            runs[step->kernel] = true;
-        else if (step->kind == UL_STEP_KERNEL)
-            emitter->runs_kernel[step->kernel] = true;
-        if (step->own != NULL)
-            emitter->runs_kernel[step->own->kernel] = true;
-    }
+    ul_program_mark_run(program, emitter->plan, emitter->runs_kernel, runs);
     emitter->call_count = 0;
     for (uint32_t i = 0; i < program->call_count; i++)
         numbers[i] = runs[i] ? emitter->call_count++ : UL_NONE;

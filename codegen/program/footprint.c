@@ -173,17 +173,11 @@ uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_prog
     uint64_t bytes = FLASH_BYTES + (uint64_t)program->step_count * STEP_BYTES + name_bytes(program);
     bool *kernels = UL_NEW_ARRAY(scratch, bool, program->kernel_count);
     bool *calls = UL_NEW_ARRAY(scratch, bool, program->call_count);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
-        bool *seen = step->kind == UL_STEP_KERNEL ? &kernels[step->kernel]
-                     : step->kind == UL_STEP_CALL ? &calls[step->kernel]
-                                                  : NULL;
-        if (seen == NULL || *seen)
-            continue;
-        bytes +=
-            step->kind == UL_STEP_CALL ? CALL_BYTES : strlen(program->kernels[step->kernel].text);
-        *seen = true;
-    }
+    ul_program_mark_run(program, plan, kernels, calls);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        bytes += kernels[i] ? strlen(program->kernels[i].text) : 0;
+    for (uint32_t i = 0; i < program->call_count; i++)
+        bytes += calls[i] ? CALL_BYTES : 0;
     return bytes;
 }
 

@@ -16,6 +16,7 @@
 /* program.c */
 
 struct ul_call; /* runtime/lib/ul_call.h */
+struct ul_plan;
 struct ul_plan_position;
 struct ul_pack;
 struct ul_target;
@@ -198,6 +199,9 @@ enum ul_status ul_program_build(struct ul_arena *arena, const struct ul_graph *g
 /* steps.c: the step as a plan runs it at that position. */
 const struct ul_program_step *ul_program_step_at(const struct ul_program *program,
                                                  const struct ul_plan_position *position);
+/* Marks the kernels and calls that a plan runs, each in an array as long as the program has. */
+void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
+                         bool *kernels, bool *calls);
 
 /* print_kernels.c: each kernel's text form, its schedule for the target, and its name in what is
  * emitted. */

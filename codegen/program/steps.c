@@ -21,6 +21,22 @@ const struct ul_program_step *ul_program_step_at(const struct ul_program *progra
     return position->alternative == 0 ? step : &step->others[position->alternative - 1];
 }
 
+void ul_program_mark_run(const struct ul_program *program, const struct ul_plan *plan,
+                         bool *kernels, bool *calls)
+{
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_program_step *step = ul_program_step_at(program, &plan->positions[p]);
+        if (step->kind == UL_STEP_CALL)
+            calls[step->kernel] = true;
+        else if (step->kind == UL_STEP_KERNEL)
+            kernels[step->kernel] = true;
+        if (step->own != NULL)
+            kernels[step->own->kernel] = true;
+    }
+}
+
 /* The cost of a step's way by the same implementation, or of the first of the same kind; 0 where it
  * has none. */
 static uint64_t cost_by(const struct ul_program *program, uint32_t step,
