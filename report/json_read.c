@@ -92,12 +92,25 @@ static enum ul_status read_process(struct reader *reader, struct ul_report_heade
     return get_number(reader, reader->root, "process_bytes", INT64_MAX, &header->process_bytes);
 }
 
+/* Sizes are rounded up to it long before the checker sees it. */
+static enum ul_status check_alignment(struct reader *reader, uint64_t alignment_bytes)
+{
+    const uint64_t max = (uint64_t)1 << 30;
+    if (alignment_bytes > 0 && alignment_bytes <= max &&
+        (alignment_bytes & (alignment_bytes - 1)) == 0)
+        return UL_OK;
+    return ul_diag_set(reader->diag, UL_MISMATCH,
+                       "\"alignment_bytes\" is %llu, and no power of two up to 2^30",
+                       (unsigned long long)alignment_bytes);
+}
+
 static enum ul_status read_header(struct reader *reader, struct ul_report_header *header)
 {
     UL_TRY(get_string(reader, reader->root, "model_sha256", &header->model_sha256));
     UL_TRY(get_string(reader, reader->root, "target", &header->target));
     UL_TRY(
         get_number(reader, reader->root, "alignment_bytes", INT64_MAX, &header->alignment_bytes));
+    UL_TRY(check_alignment(reader, header->alignment_bytes));
     UL_TRY(read_process(reader, header));
     return read_options(reader, header);
 }
@@ -358,6 +371,7 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
                       &plan->orders_lower_bound_bytes));
     UL_TRY(get_number(reader, root, "lower_bound_bytes", INT64_MAX, &plan->lower_bound_bytes));
     UL_TRY(get_number(reader, root, "alignment_bytes", INT64_MAX, &plan->alignment_bytes));
+    UL_TRY(check_alignment(reader, plan->alignment_bytes));
     UL_TRY(
         get_number(reader, root, "smallest_budget_bytes", INT64_MAX, &plan->smallest_budget_bytes));
     plan->bounded_bytes = reserved;

@@ -267,6 +267,10 @@ for option in --sweep '--align 64' '--order dfs' '--remat none' '--pack best' '-
     expect 1 "^ullage: error: ${option%% *} is for making a plan: it takes no --plan" \
         "$ullage" plan "$digits" --plan plan.json $option
 done
+for alignment in 0 3 5000000000; do
+    sed "s/\"alignment_bytes\": [0-9]*/\"alignment_bytes\": $alignment/" on3.json >claim.json
+    expect 6 "\"alignment_bytes\" is $alignment, and no power of two" "$ullage" check "$digits" claim.json
+done
 # but for its steps without any reuse, to compare bits with
 expect 0 'Recompute: none. Packing: none' "$ullage" plan "$digits" --plan plan.json --pack none
 for option in '--io caller' '--weights rom' --keep-inputs '--no-pass fuse'; do
