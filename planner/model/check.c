@@ -49,7 +49,10 @@ static bool is_run(const struct ul_checker *c, uint32_t p)
     return c->plan->positions[p].kind == UL_PLAN_RUN;
 }
 
-static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs)
+/* `ways`: per step, as it ran first. Implementations may differ in the last bits of what they
+ * compute: a step that runs again does so the way that it did. */
+static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs,
+                                uint32_t *ways)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->step >= c->problem->step_count)
@@ -62,7 +65,10 @@ static enum ul_status run_shape(const struct ul_checker *c, uint32_t p, uint32_t
         if (at->copy != runs[at->step])
             FAIL(c, "position %u: step %s is run %u, not %u.", p, step_name(c, at->step),
                  runs[at->step], at->copy);
-        runs[at->step]++;
+        ways[at->step] = runs[at->step]++ == 0 ? at->alternative : ways[at->step];
+        if (at->alternative != ways[at->step])
+            FAIL(c, "position %u: step %s runs again another way than first.", p,
+                 step_name(c, at->step));
     } else {
         const struct ul_plan_position *before = p > 0 ? at - 1 : NULL;
         if (before == NULL || before->kind != UL_PLAN_RUN || before->stream != at->stream ||
@@ -90,13 +96,14 @@ static enum ul_status transfer_shape(const struct ul_checker *c, uint32_t p)
     return UL_OK;
 }
 
-static enum ul_status position_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs)
+static enum ul_status position_shape(const struct ul_checker *c, uint32_t p, uint32_t *runs,
+                                     uint32_t *ways)
 {
     const struct ul_plan_position *at = &c->plan->positions[p];
     if (at->stream >= UL_LIMIT_STREAMS || (unsigned)at->kind > UL_PLAN_WAIT)
         FAIL(c, "position %u: unknown kind or stream.", p);
     if (at->kind == UL_PLAN_RUN)
-        return run_shape(c, p, runs);
+        return run_shape(c, p, runs, ways);
     if (at->region >= c->problem->region_count ||
         (at->region != 0 && c->problem->regions[at->region].kind != UL_PLAN_ENTRY))
         FAIL(c, "position %u: belongs to no entry.", p);
@@ -110,8 +117,9 @@ static enum ul_status position_shape(const struct ul_checker *c, uint32_t p, uin
 static enum ul_status positions_check(const struct ul_checker *c)
 {
     uint32_t *runs = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->step_count);
+    uint32_t *ways = UL_NEW_ARRAY(c->scratch, uint32_t, c->problem->step_count);
     for (uint32_t p = 0; p < c->plan->position_count; p++)
-        UL_TRY(position_shape(c, p, runs));
+        UL_TRY(position_shape(c, p, runs, ways));
     for (uint32_t s = 0; s < c->problem->step_count; s++) {
         if (runs[s] == 0)
             FAIL(c, "step %s never runs.", step_name(c, s));

@@ -3,6 +3,7 @@
  * believes neither a range too many nor one too few. */
 #include "planner/model/optional.h"
 #include "planner/solve/solve.h"
+#include "planner/solve/solve_internal.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -279,6 +280,32 @@ static void test_the_checker_wants_what_is_read_and_no_more(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* Implementations may differ in the last bits: what runs again runs the same way. */
+static void test_what_runs_again_runs_the_same_way(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ul_plan_options options = {.alignment_bytes = UNIT};
+    fixture_init(&f);
+    uint32_t forms[] = {form(&f, 4, 0), form(&f, 2, 0)};
+    step(&f, 2, forms, (const uint64_t[]){10, 20});
+    for (uint32_t way = 0; way < 2; way++) {
+        struct ul_plan_position positions[] = {{.step = 0},
+                                               {.step = 0, .alternative = way, .copy = 1}};
+        struct ul_plan plan = {.positions = positions,
+                               .position_count = 2,
+                               .order_method = "file",
+                               .remat_method = "none"};
+        assert_int_equal(ul_plan_complete(&f.arena, f.problem, &options, &plan, &f.diag), UL_OK);
+        ul_plan_judge(f.problem, 0, NULL, &plan);
+        if (way > 0)
+            refuse(&f, &plan, "runs again another way");
+        else
+            assert_int_equal(ul_plan_check(&f.arena, f.problem, &plan, &f.diag), UL_OK);
+    }
+    ul_arena_done(&f.arena);
+}
+
 static void test_problems_that_mean_nothing(void **state)
 {
     (void)state;
@@ -307,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_spaces_beside),
         cmocka_unit_test(test_rungs_are_the_best_choices),
         cmocka_unit_test(test_the_checker_wants_what_is_read_and_no_more),
+        cmocka_unit_test(test_what_runs_again_runs_the_same_way),
         cmocka_unit_test(test_problems_that_mean_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
