@@ -223,6 +223,24 @@ static void add_leaner(struct ul_builder *builder, const struct ul_group_call *c
     }
 }
 
+/* Whether a result is donated the place of something else that the step reads, and the kernel is
+ * not made to take it over. */
+static bool overwrites_input(const struct ul_program_step *step, const struct ul_builder *builder)
+{
+    for (uint32_t w = 0; w < step->arg_count; w++) {
+        for (uint32_t r = 0; r < step->arg_count; r++) {
+            if (!step->written[w] || step->written[r] || step->args[r].place == UL_PLAN_NONE ||
+                step->args[w].place != step->args[r].place)
+                continue;
+            struct ul_in_place pair = {.output = base_of(builder, step->views[w]),
+                                       .input = base_of(builder, step->views[r])};
+            if (pair.output != pair.input && !is_among(step->in_place, step->in_place_count, &pair))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* What the library keeps for a call may be dearer than its time: the same by a kernel of ours, but
  * for pieces that might not have the bits of the whole. */
 static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *nodes, uint32_t count,
@@ -232,9 +250,10 @@ static enum ul_status add_own(struct ul_builder *builder, const ul_node_id *node
     if (step->beside == UL_PLAN_NONE)
         return UL_OK;
     UL_TRY(kernel_step(builder, nodes, count, &own));
+    if (!is_sure_piece(builder, nodes[count - 1], own.kernel) || overwrites_input(&own, builder))
+        return UL_OK;
     own.beside = ul_place_of_code(builder, own.kernel);
-    if (is_sure_piece(builder, nodes[count - 1], own.kernel))
-        add_other(builder, step, &own);
+    add_other(builder, step, &own);
     return UL_OK;
 }
 
