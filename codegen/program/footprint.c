@@ -65,6 +65,46 @@ static uint64_t library_runtime_bytes(const struct ul_program *program)
     return ul_profile_process(program->options.profile)->library_runtime_bytes;
 }
 
+/* Per kernel: a step runs it first, and every plan has its code. */
+static bool *first_kernels(struct ul_arena *scratch, const struct ul_program *program)
+{
+    bool *first = UL_NEW_ARRAY(scratch, bool, program->kernel_count);
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        if (program->steps[s].kind == UL_STEP_KERNEL)
+            first[program->steps[s].kernel] = true;
+    }
+    return first;
+}
+
+/* A byte of code for one of text, or less, of the kernels that no plan does without. */
+static uint64_t text_bytes(const struct ul_program *program)
+{
+    struct ul_arena scratch;
+    uint64_t bytes = 0;
+    ul_arena_init(&scratch);
+    const bool *first = first_kernels(&scratch, program);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        bytes += first[i] || program->kernels[i].code_place == UL_PLAN_NONE
+                     ? strlen(program->kernels[i].text)
+                     : 0;
+    ul_arena_done(&scratch);
+    return bytes;
+}
+
+static void count_code(const struct ul_program *program)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    const bool *first = first_kernels(&scratch, program);
+    for (uint32_t i = 0; i < program->kernel_count; i++) {
+        const struct ul_program_kernel *kernel = &program->kernels[i];
+        if (kernel->code_place != UL_PLAN_NONE)
+            program->problem->values[kernel->code_place].size_bytes =
+                first[i] ? 0 : strlen(kernel->text);
+    }
+    ul_arena_done(&scratch);
+}
+
 void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
 {
     const struct ul_target_library *library = program->options.library;
@@ -80,11 +120,8 @@ void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
         values[program->library_place].size_bytes =
             KEPT_BYTES +
             (is_whole ? library_code_bytes(program) + library_runtime_bytes(program) : 0);
-    for (uint32_t i = 0; i < program->kernel_count && is_whole; i++) {
-        const struct ul_program_kernel *kernel = &program->kernels[i];
-        if (kernel->code_place != UL_PLAN_NONE)
-            values[kernel->code_place].size_bytes = strlen(kernel->text);
-    }
+    if (is_whole)
+        count_code(program);
 }
 
 /* ---- tables that rows are looked up in ---- */
@@ -137,17 +174,6 @@ static uint64_t unread_bytes(const struct ul_program *program)
 }
 
 /* ---- the sum ---- */
-
-/* Of the kernels that first ways of steps run: a byte of code for one of text, or less. */
-static uint64_t text_bytes(const struct ul_program *program)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < program->kernel_count; i++) {
-        if (program->kernels[i].code_place == UL_PLAN_NONE)
-            bytes += strlen(program->kernels[i].text);
-    }
-    return bytes;
-}
 
 /* Of a step its own and its node's, which is a part of it; of what lies in the arena its name. */
 static uint64_t name_bytes(const struct ul_program *program)
