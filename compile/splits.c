@@ -127,7 +127,9 @@ static enum ul_status plan_lean(struct search *search, struct ul_arena *arena,
     }
     /* Bounds are those of all that steps may do. */
     variant->lean.lower_bound_bytes = variant->plan.lower_bound_bytes;
-    variant->lean.orders_lower_bound_bytes = variant->plan.orders_lower_bound_bytes;
+    uint64_t orders = variant->plan.orders_lower_bound_bytes;
+    uint64_t own = variant->lean.order_lower_bound_bytes;
+    variant->lean.orders_lower_bound_bytes = orders < own ? orders : own;
     variant->lean.optimal = variant->lean.reserved_bytes[0] == variant->lean.lower_bound_bytes;
     return UL_OK;
 }

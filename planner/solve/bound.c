@@ -76,10 +76,22 @@ static bool relaxed_meet(const struct ul_problem *problem, struct relaxed *r,
     return same;
 }
 
+static bool reads_optional(const struct ul_problem *problem,
+                           const struct ul_plan_alternative *alternative)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < alternative->substeps->read_count; i++)
+        found = found || problem->values[alternative->substeps->reads[i]].optional;
+    return found;
+}
+
 static bool step_relax(struct ul_arena *arena, const struct ul_problem *problem,
                        struct ul_plan_step *step)
 {
-    struct relaxed *relaxed = UL_NEW(arena, struct relaxed);
+    struct relaxed *relaxed;
+    if (step->alternative_count == 1 && !reads_optional(problem, &step->alternatives[0]))
+        return step->alternatives[0].substep_count == 1;
+    relaxed = UL_NEW(arena, struct relaxed);
     relaxed_init(arena, relaxed, step);
     for (uint32_t a = 0; a < step->alternative_count; a++) {
         if (!relaxed_meet(problem, relaxed, &step->alternatives[a], a == 0))

@@ -256,6 +256,16 @@ static enum ul_status ways_offer(struct climb *c, const uint32_t *steps, uint32_
     return status;
 }
 
+/* Only where a time limit was given; what is left of it is for the packing. */
+static bool is_late(struct climb *c)
+{
+    if (c->effort.deadline_seconds > 0) {
+        c->options.time_limit_seconds = ul_deadline_left(c->effort.deadline_seconds);
+        c->effort.stopped_by_time = c->effort.stopped_by_time || c->options.time_limit_seconds < 0;
+    }
+    return c->effort.stopped_by_time;
+}
+
 /* Offers a sequence with the optional values of every level: with fewer weights in forms of their
  * own it is smaller and slower. */
 static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uint32_t count,
@@ -264,9 +274,16 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     enum ul_status status = UL_OK;
     struct ul_arena scratch;
     ul_arena_init(&scratch);
+    uint64_t size = c->problem->step_count * sizeof(uint32_t);
     uint32_t *ways = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
+    uint32_t *before = ul_arena_copy(&scratch, choice->alternatives, size);
     for (uint32_t level = 0; level < c->levels.count && status == UL_OK; level++) {
+        if (level > 0 && is_late(c))
+            break;
         ul_ladder_level_map(c->problem, &c->levels, level, c->needs, choice->alternatives, ways);
+        if (level > 0 && memcmp(before, ways, size) == 0)
+            continue;
+        memcpy(before, ways, size);
         status = ways_offer(c, steps, count, ways, choice->rewritten, found);
     }
     ul_arena_done(&scratch);
@@ -557,16 +574,6 @@ static enum ul_status rung_climb(struct climb *c, struct rungs *r, uint64_t limi
     return UL_OK;
 }
 
-/* Only where a time limit was given; what is left of it is for the packing. */
-static bool is_late(struct climb *c)
-{
-    if (c->effort.deadline_seconds > 0) {
-        c->options.time_limit_seconds = ul_deadline_left(c->effort.deadline_seconds);
-        c->effort.stopped_by_time = c->effort.stopped_by_time || c->options.time_limit_seconds < 0;
-    }
-    return c->effort.stopped_by_time;
-}
-
 /* Down in even steps from *reached_bytes, each from where the last one came to; the steps get
  * shorter where nothing is found. */
 static enum ul_status rungs_descend(struct climb *c, struct rungs *r, const uint64_t *reached_bytes)
@@ -723,14 +730,15 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     r->count = rung_count(problem);
 }
 
+/* Of the packing of a rung, where the caller gave no limit. */
+enum { PACK_WORK = 1 << 24 };
+
 static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
 {
-    enum { STEP_WORK = 1 << 12, PACK_WORK = 1 << 24, SMALL = 400 };
+    enum { STEP_WORK = 1 << 12, SMALL = 400 };
     struct rungs r = {.count = 0};
     climb_prepare(c, &r);
     c->box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
-    if (c->levels.count > 1)
-        UL_TRY(sequence_offer(c, c->base_steps, c->problem->step_count, &r.alone, NULL));
     c->effort.work_limit = c->options.work_limit;
     uint32_t count = c->problem->step_count;
     if (c->effort.work_limit == 0)
@@ -738,6 +746,8 @@ static enum ul_status climb_run(struct climb *c, uint64_t budget_bytes)
                                STEP_WORK * (uint64_t)count;
     if (c->options.work_limit == 0)
         c->options.work_limit = PACK_WORK;
+    if (c->levels.count > 1)
+        UL_TRY(sequence_offer(c, c->base_steps, c->problem->step_count, &r.alone, NULL));
     limits_set(c, &ul_remat_limits_rung);
     UL_TRY(rungs_climb(c, &r));
     return budget_bytes == 0 ? UL_OK : rungs_between(c, &r, budget_bytes);
@@ -778,9 +788,17 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
     c.base = base;
     c.box = (struct box){.end_bytes = UINT64_MAX, .end_cost = UINT64_MAX};
     ul_plan_options_resolve(&c.options);
+    c.effort.deadline_seconds = ul_deadline_after(c.options.time_limit_seconds);
+    if (c.options.work_limit == 0)
+        c.options.work_limit = PACK_WORK;
     *ladder = (struct ul_plan_ladder){.count = 0};
-    rung_add(arena, ladder, &first);
     ul_arena_init(&c.scratch);
+    status = ul_plan_check(&c.scratch, problem, base, diag);
+    if (status != UL_OK) {
+        ul_arena_done(&c.scratch);
+        return status;
+    }
+    rung_add(arena, ladder, &first);
     ul_ladder_levels_make(&c.scratch, problem, &c.options, &c.levels);
     if (c.levels.count > 1 && c.options.pack != UL_PACK_NONE) {
         c.needs = ul_account_needs(&c.scratch, problem, c.options.alignment_bytes);

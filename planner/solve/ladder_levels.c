@@ -94,7 +94,9 @@ static void levels_take(struct ul_arena *arena, const struct ul_problem *problem
         saved_bytes += edges[e].saved_bytes;
         most[edges[e].step] = edges[e].most_bytes;
         double part = (double)saved_bytes / (double)all_bytes * (MAX_LEVELS - 1);
-        if (edge_count >= MAX_LEVELS && e + 1 < edge_count && part < (double)levels->count)
+        bool is_last = e + 1 == edge_count;
+        bool is_early = part < (double)levels->count || levels->count == MAX_LEVELS - 1;
+        if (edge_count >= MAX_LEVELS && !is_last && is_early)
             continue;
         UL_ASSERT(levels->count < MAX_LEVELS);
         levels->most[levels->count++] = ul_arena_copy(arena, most, size);
