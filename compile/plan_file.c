@@ -281,6 +281,17 @@ static enum ul_status check_alignment(struct ul_compile *compile)
     return UL_OK;
 }
 
+/* The steps of the plan without any reuse; what is said of a budget is in its unit. */
+static enum ul_status unfold(struct ul_compile *compile)
+{
+    struct ul_plan_beside beside = ul_compile_beside(compile, compile->program);
+    UL_TRY(
+        ul_plan_unfold(&compile->keep, compile->program->problem, &compile->plan, &compile->diag));
+    compile->plan.bounded_bytes = ul_plan_bounded_bytes(&beside, &compile->plan);
+    compile->plan.smallest_budget_bytes = compile->plan.bounded_bytes;
+    return UL_OK;
+}
+
 static enum ul_status read_plan(struct ul_compile *compile)
 {
     const struct ul_problem *problem = compile->program->problem;
@@ -293,7 +304,7 @@ static enum ul_status read_plan(struct ul_compile *compile)
     UL_TRY(status);
     UL_TRY(ul_plan_check(&compile->scratch, problem, &compile->plan, &compile->diag));
     if (compile->options.pack == UL_PACK_NONE)
-        UL_TRY(ul_plan_unfold(&compile->keep, problem, &compile->plan, &compile->diag));
+        UL_TRY(unfold(compile));
     ul_plan_drop_beside(&compile->keep, problem, &compile->plan);
     return check_alignment(compile);
 }
