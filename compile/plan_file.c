@@ -332,8 +332,6 @@ enum ul_status ul_compile_read_plan(struct ul_compile *compile)
     return status;
 }
 
-enum { LIBRARY_SLACK = 8 };
-
 enum ul_status ul_compile_check_process(struct ul_compile *compile)
 {
     struct ul_footprint footprint;
@@ -344,9 +342,7 @@ enum ul_status ul_compile_check_process(struct ul_compile *compile)
     ul_footprint_count_beside(program, header->is_whole_process);
     ul_plan_place_beside(&compile->keep, program->problem, &plan);
     ul_footprint_count(program, &plan, header->is_whole_process, &footprint);
-    /* What a library keeps is counted anew, and not to the byte: its heap depends on what it was
-     * asked before. */
-    if (header->process_bytes >= footprint.total_bytes - footprint.library_bytes / LIBRARY_SLACK)
+    if (header->process_bytes >= footprint.total_bytes)
         return UL_OK;
     return ul_diag_set(&compile->diag, UL_MISMATCH,
                        "%s: \"process_bytes\" is %llu, and here the program takes %llu, with the "

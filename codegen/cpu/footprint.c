@@ -2,10 +2,11 @@
  *
  * Problem: a primitive is tables and generated code, 20 KiB to a megabyte of it, and the library
  * does not say how much. Method: the primitives that a program makes of the call are made here, by
- * a thread of its own, whose heap begins empty; the C library counts what is in use of it before
- * and after, and code lies in whole pages of memory that may be executed. What is counted are the
- * objects' own bytes: the same for one version of the library, instruction set and number of
- * threads.
+ * a thread of its own, whose heap is empty; the C library counts what is in use of it before and
+ * after, and code lies in whole pages of memory that may be executed. Another thread, with another
+ * heap, has made the same before, so that what the library makes but once is there, and nothing of
+ * it stays in the heap that counts. What is counted are the objects' own bytes: the same for one
+ * version of the library, instruction set and number of threads, whatever was counted before.
  *
  * Where the C library or the kernel does not count, every call is taken to be a large one. */
 #define _GNU_SOURCE
@@ -42,6 +43,14 @@ static uint64_t heap_bytes(void)
     return info.uordblks + info.hblkhd;
 #else
     return 0;
+#endif
+}
+
+/* Joins what is free in all heaps: an empty one is as it was at first. */
+static void heap_settle(void)
+{
+#if COUNTS_HEAP
+    (void)malloc_trim(0);
 #endif
 }
 
@@ -94,7 +103,7 @@ struct made {
     uint32_t count;
     dnnl_primitive_t primitives[PRIMITIVES];
     uint64_t heap_bytes, code_bytes;
-    bool good;
+    bool good, started;
 };
 
 static bool make_offered(void *context, const_dnnl_primitive_desc_t offer)
@@ -138,6 +147,16 @@ static void make_all(struct made *made)
     }
 }
 
+static void destroy_all(struct made *made)
+{
+    for (uint32_t i = 0; i < PRIMITIVES; i++) {
+        if (made->primitives[i] != NULL)
+            (void)dnnl_primitive_destroy(made->primitives[i]);
+        made->primitives[i] = NULL;
+    }
+    made->count = 0;
+}
+
 /* Of the thread: nothing else of the process runs meanwhile. */
 static void *count_objects(void *context)
 {
@@ -150,9 +169,22 @@ static void *count_objects(void *context)
     made->good = count_code(&code_after) && counted && made->good;
     made->heap_bytes = heap_after > heap_before ? heap_after - heap_before : 0;
     made->code_bytes = code_after > code_before ? code_after - code_before : 0;
-    for (uint32_t i = 0; i < PRIMITIVES; i++)
-        if (made->primitives[i] != NULL)
-            (void)dnnl_primitive_destroy(made->primitives[i]);
+    destroy_all(made);
+    return NULL;
+}
+
+/* Makes the same before, and lets another thread count while this one, alive, has a heap. */
+static void *count_behind(void *context)
+{
+    struct made *made = context;
+    pthread_t thread;
+    omp_set_num_threads((int)made->dnnl->thread_count);
+    make_all(made);
+    destroy_all(made);
+    heap_settle();
+    made->started = pthread_create(&thread, NULL, count_objects, made) == 0;
+    if (made->started)
+        (void)pthread_join(thread, NULL);
     return NULL;
 }
 
@@ -173,11 +205,11 @@ static uint64_t count_call(struct ul_dnnl *dnnl, const struct ul_call *call)
     int cached = 0;
     (void)dnnl_get_primitive_cache_capacity(&cached);
     (void)dnnl_set_primitive_cache_capacity(0);
-    bool counted = COUNTS_HEAP && pthread_create(&thread, NULL, count_objects, &made) == 0;
+    bool counted = COUNTS_HEAP && pthread_create(&thread, NULL, count_behind, &made) == 0;
     if (counted)
         (void)pthread_join(thread, NULL);
     (void)dnnl_set_primitive_cache_capacity(cached);
-    if (!counted || !made.good)
+    if (!counted || !made.started || !made.good)
         return LARGE_BYTES;
     uint64_t heap = (made.heap_bytes + QUANTUM_BYTES - 1) / QUANTUM_BYTES * QUANTUM_BYTES;
     return heap + made.code_bytes;
