@@ -78,7 +78,6 @@ void ul_emit_string(struct ul_text *text, const char *string)
 }
 
 /* An untrusted name inside a comment: nothing in it ends the comment or the line. */
-/* An untrusted name inside a comment: nothing in it ends the comment or the line. */
 static void emit_comment(struct ul_text *text, const char *name)
 {
     enum { MAX_COLUMNS = 100 };

@@ -8,25 +8,6 @@ static bool is_beside(const struct ul_problem *problem, uint32_t value)
     return problem->spaces[problem->values[value].space].beside;
 }
 
-static bool *reads_find(struct ul_arena *arena, const struct ul_problem *problem,
-                        const struct ul_plan *plan)
-{
-    bool *is_read = UL_NEW_ARRAY(arena, bool, problem->value_count);
-    for (uint32_t p = 0; p < plan->position_count; p++) {
-        const struct ul_plan_position *at = &plan->positions[p];
-        const struct ul_plan_step *step =
-            at->step < problem->step_count ? &problem->steps[at->step] : NULL;
-        /* A plan that was read may say anything; what it must not is the checker's to say. */
-        if (at->kind != UL_PLAN_RUN || step == NULL || at->alternative >= step->alternative_count ||
-            at->substep >= step->alternatives[at->alternative].substep_count)
-            continue;
-        const struct ul_plan_substep *substep = ul_substep_at(problem, at);
-        for (uint32_t i = 0; i < substep->read_count; i++)
-            is_read[substep->reads[i]] = true;
-    }
-    return is_read;
-}
-
 static struct ul_plan_range range_of(const struct ul_problem *problem, const struct ul_plan *plan,
                                      uint32_t value)
 {
@@ -80,7 +61,7 @@ void ul_plan_place_beside(struct ul_arena *arena, const struct ul_problem *probl
     UL_ASSERT(plan->space_count == problem->space_count);
     for (uint32_t s = 0; s < plan->space_count; s++)
         plan->reserved_bytes[s] = problem->spaces[s].beside ? 0 : plan->reserved_bytes[s];
-    ranges_remake(arena, problem, reads_find(arena, problem, plan), plan);
+    ranges_remake(arena, problem, ul_plan_reads(arena, problem, plan), plan);
     ul_plan_sum_beside(problem, plan);
 }
 

@@ -39,6 +39,25 @@ const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
                 .substeps[position->substep];
 }
 
+bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
+                    const struct ul_plan *plan)
+{
+    bool *is_read = UL_NEW_ARRAY(arena, bool, problem->value_count);
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        const struct ul_plan_step *step =
+            at->step < problem->step_count ? &problem->steps[at->step] : NULL;
+        /* A plan that was read may say anything; what it must not is the checker's to say. */
+        if (at->kind != UL_PLAN_RUN || step == NULL || at->alternative >= step->alternative_count ||
+            at->substep >= step->alternatives[at->alternative].substep_count)
+            continue;
+        const struct ul_plan_substep *substep = ul_substep_at(problem, at);
+        for (uint32_t i = 0; i < substep->read_count; i++)
+            is_read[substep->reads[i]] = true;
+    }
+    return is_read;
+}
+
 uint32_t ul_step_cheapest(const struct ul_plan_step *step)
 {
     UL_ASSERT(step->alternative_count > 0);
@@ -114,17 +133,9 @@ static void until_fill(struct timeline *t)
 
 static void absent_fill(struct timeline *t)
 {
-    const struct ul_problem *problem = t->problem;
-    t->is_absent = UL_NEW_ARRAY(&t->scratch, bool, problem->value_count);
-    for (uint32_t v = 0; v < problem->value_count; v++)
-        t->is_absent[v] = problem->values[v].optional;
-    for (uint32_t p = 0; p < t->plan->position_count; p++) {
-        if (t->plan->positions[p].kind != UL_PLAN_RUN)
-            continue;
-        const struct ul_plan_substep *substep = ul_substep_at(problem, &t->plan->positions[p]);
-        for (uint32_t i = 0; i < substep->read_count; i++)
-            t->is_absent[substep->reads[i]] = false;
-    }
+    t->is_absent = ul_plan_reads(&t->scratch, t->problem, t->plan);
+    for (uint32_t v = 0; v < t->problem->value_count; v++)
+        t->is_absent[v] = t->problem->values[v].optional && !t->is_absent[v];
 }
 
 static bool there_from_start(const struct ul_plan_value *value)

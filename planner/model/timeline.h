@@ -15,6 +15,9 @@ const struct ul_plan_substep *ul_substep_at(const struct ul_problem *problem,
 /* Fills ranges, value_ranges and alias decisions of `plan` from its positions. */
 void ul_timeline_build(struct ul_arena *arena, const struct ul_problem *problem,
                        enum ul_alias_mode mode, struct ul_plan *plan);
+/* Per value: some position reads it. Positions that are none of the problem's read nothing. */
+bool *ul_plan_reads(struct ul_arena *arena, const struct ul_problem *problem,
+                    const struct ul_plan *plan);
 /* The alternative of minimum cost, the first of several. */
 uint32_t ul_step_cheapest(const struct ul_plan_step *step);
 /* The positions of `steps`, which may name a step more than once: every run after the first is a
