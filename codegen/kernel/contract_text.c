@@ -200,6 +200,14 @@ static void put_column(const struct ul_contract_out *out, uint32_t indent, const
     ul_contract_line(out, indent, "}");
 }
 
+/* Whether the loop along a row is one whose few rounds the C compiler knows. */
+static bool is_short_row(const struct ul_contract_plan *plan)
+{
+    enum { UNROLLED_ROUNDS = 16 }; /* by gcc, at most */
+    return plan->schedule == UL_CONTRACT_WINDOW &&
+           plan->b_n.extents[plan->b_n.count - 1] <= UNROLLED_ROUNDS;
+}
+
 void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, const char *sums,
                           int64_t pitch)
 {
@@ -219,7 +227,7 @@ void ul_contract_epilogue(const struct ul_contract_out *out, uint32_t indent, co
     ul_contract_declare(out, indent + 1, &plan->epilogue_uses, &plan->out_m, 0, c->m_count, "t_q",
                         plan->out_m.count > 1 ? NULL : "t_m + t_r");
     if (n->count == 1) {
-        ul_contract_line(out, indent + 1, "UL_IVDEP");
+        ul_contract_line(out, indent + 1, is_short_row(plan) ? "UL_IVDEP_ROLLED" : "UL_IVDEP");
         ul_contract_line(out, indent + 1, "for (int64_t t_i = 0; t_i < t_cols; t_i++) {");
         put_element(out, indent + 2, "t_n + t_i", "t_sum[t_i]");
         ul_contract_line(out, indent + 1, "}");
