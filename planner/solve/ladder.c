@@ -275,15 +275,19 @@ static enum ul_status sequence_offer(struct climb *c, const uint32_t *steps, uin
     struct ul_arena scratch;
     ul_arena_init(&scratch);
     uint64_t size = c->problem->step_count * sizeof(uint32_t);
-    uint32_t *ways = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
-    uint32_t *before = ul_arena_copy(&scratch, choice->alternatives, size);
+    uint32_t **tried = UL_NEW_ARRAY(&scratch, uint32_t *, c->levels.count);
+    uint32_t tried_count = 0;
     for (uint32_t level = 0; level < c->levels.count && status == UL_OK; level++) {
         if (level > 0 && is_late(c))
             break;
+        uint32_t *ways = UL_NEW_ARRAY(&scratch, uint32_t, c->problem->step_count);
+        uint32_t same = 0;
         ul_ladder_level_map(c->problem, &c->levels, level, c->needs, choice->alternatives, ways);
-        if (level > 0 && memcmp(before, ways, size) == 0)
+        while (same < tried_count && memcmp(tried[same], ways, size) != 0)
+            same++;
+        if (same < tried_count)
             continue;
-        memcpy(before, ways, size);
+        tried[tried_count++] = ways;
         status = ways_offer(c, steps, count, ways, choice->rewritten, found);
     }
     ul_arena_done(&scratch);
@@ -704,7 +708,7 @@ static void climb_prepare(struct climb *c, struct rungs *r)
     uint64_t cost;
     base_order(c);
     c->needs = ul_account_needs(&c->scratch, problem, c->options.alignment_bytes);
-    ul_ladder_levels_make(&c->scratch, problem, &c->options, &c->levels);
+    ul_ladder_levels_make(&c->scratch, problem, c->options.alignment_bytes, &c->levels);
     beside_make(c);
     for (uint32_t v = 0; v < problem->value_count; v++) {
         const struct ul_plan_value *value = &problem->values[v];
@@ -799,7 +803,7 @@ enum ul_status ul_ladder_spread(struct ul_arena *arena, const struct ul_problem 
         return status;
     }
     rung_add(arena, ladder, &first);
-    ul_ladder_levels_make(&c.scratch, problem, &c.options, &c.levels);
+    ul_ladder_levels_make(&c.scratch, problem, c.options.alignment_bytes, &c.levels);
     if (c.levels.count > 1 && c.options.pack != UL_PACK_NONE) {
         c.needs = ul_account_needs(&c.scratch, problem, c.options.alignment_bytes);
         base_order(&c);

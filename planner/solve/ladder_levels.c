@@ -12,9 +12,10 @@
  *          |        z          levels: x u, y u, y v, z v
  *          +---------- fewer bytes
  *
- * Of many edges, some levels are taken, even in bytes. Left undone: what several steps share is
- * gone only when the last of them gives it up, and until then nothing is saved; choices between
- * the hulls. */
+ * Of many edges, some levels are taken, even in bytes. Which bytes count, those of space 0 or those
+ * beside it too, a budget decides; levels are made of both, so that a plan that a budget of one
+ * kind gets is among those of the other. Left undone: what several steps share is gone only when
+ * the last of them gives it up, and until then nothing is saved; choices between the hulls. */
 #include "planner/model/optional.h"
 #include "planner/model/timeline.h"
 #include "planner/solve/solve_internal.h"
@@ -22,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LEVELS = 17 };
+enum { MAX_EDGES = 16 }; /* levels beside the first, of one kind of bytes */
 
 /* A step's change to an alternative of fewer bytes. */
 struct edge {
@@ -81,73 +82,93 @@ static uint32_t edges_make(const struct ul_problem *problem, uint64_t *const *ne
 }
 
 /* A level after each edge that brings the bytes saved to the next even part of all. */
-static void levels_take(struct ul_arena *arena, const struct ul_problem *problem,
+static void levels_take(struct ul_arena *arena, const struct ul_problem *problem, uint64_t **needs,
                         const struct edge *edges, uint32_t edge_count,
                         struct ul_ladder_levels *levels)
 {
     uint64_t size = problem->step_count * sizeof(uint64_t);
     uint64_t all_bytes = 0, saved_bytes = 0;
-    uint64_t *most = ul_arena_copy(arena, levels->most[0], size);
+    uint64_t *most = ul_arena_copy(arena, levels->items[0].most, size);
+    uint32_t count = 0;
     for (uint32_t e = 0; e < edge_count; e++)
         all_bytes += edges[e].saved_bytes;
     for (uint32_t e = 0; e < edge_count; e++) {
         saved_bytes += edges[e].saved_bytes;
         most[edges[e].step] = edges[e].most_bytes;
-        double part = (double)saved_bytes / (double)all_bytes * (MAX_LEVELS - 1);
+        double part = (double)saved_bytes / (double)all_bytes * MAX_EDGES;
         bool is_last = e + 1 == edge_count;
-        bool is_early = part < (double)levels->count || levels->count == MAX_LEVELS - 1;
-        if (edge_count >= MAX_LEVELS && !is_last && is_early)
+        bool is_early = part < (double)count + 1 || count == MAX_EDGES - 1;
+        if (edge_count > MAX_EDGES && !is_last && is_early)
             continue;
-        UL_ASSERT(levels->count < MAX_LEVELS);
-        levels->most[levels->count++] = ul_arena_copy(arena, most, size);
+        UL_ASSERT(count < MAX_EDGES);
+        count++;
+        levels->items[levels->count++] =
+            (struct ul_ladder_level){.needs = needs, .most = ul_arena_copy(arena, most, size)};
     }
 }
 
-void ul_ladder_levels_make(struct ul_arena *arena, const struct ul_problem *problem,
-                           const struct ul_plan_options *options, struct ul_ladder_levels *levels)
+static void levels_add(struct ul_arena *arena, const struct ul_problem *problem,
+                       uint64_t alignment_bytes, bool with_beside, struct ul_ladder_levels *levels)
 {
-    const uint64_t *shares =
-        ul_optional_shares(arena, problem, options->alignment_bytes, options->beside.has_spaces);
+    const uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_beside);
+    uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
     uint64_t alternative_count = 0;
-    levels->needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
-    levels->most = UL_NEW_ARRAY(arena, uint64_t *, MAX_LEVELS);
-    levels->most[0] = UL_NEW_ARRAY(arena, uint64_t, problem->step_count);
-    levels->count = 1;
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
-        levels->needs[s] = UL_NEW_ARRAY(arena, uint64_t, step->alternative_count);
+        needs[s] = UL_NEW_ARRAY(arena, uint64_t, step->alternative_count);
         for (uint32_t a = 0; a < step->alternative_count; a++)
-            levels->needs[s][a] = ul_optional_need(&step->alternatives[a], shares);
-        levels->most[0][s] = UINT64_MAX;
+            needs[s][a] = ul_optional_need(&step->alternatives[a], shares);
         alternative_count += step->alternative_count;
     }
     struct edge *edges = UL_NEW_ARRAY(arena, struct edge, alternative_count);
-    uint32_t edge_count = edges_make(problem, levels->needs, edges);
+    uint32_t edge_count = edges_make(problem, needs, edges);
     UL_ASSERT(edge_count < alternative_count || edge_count == 0);
     if (edge_count == 0)
         return;
     qsort(edges, edge_count, sizeof *edges, by_price);
-    levels_take(arena, problem, edges, edge_count, levels);
+    levels_take(arena, problem, needs, edges, edge_count, levels);
+}
+
+static bool has_beside(const struct ul_problem *problem)
+{
+    bool has = false;
+    for (uint32_t s = 0; s < problem->space_count; s++)
+        has = has || problem->spaces[s].beside;
+    return has;
+}
+
+void ul_ladder_levels_make(struct ul_arena *arena, const struct ul_problem *problem,
+                           uint64_t alignment_bytes, struct ul_ladder_levels *levels)
+{
+    levels->items = UL_NEW_ARRAY(arena, struct ul_ladder_level, 1 + 2 * MAX_EDGES);
+    levels->items[0].most = UL_NEW_ARRAY(arena, uint64_t, problem->step_count);
+    for (uint32_t s = 0; s < problem->step_count; s++)
+        levels->items[0].most[s] = UINT64_MAX;
+    levels->count = 1;
+    levels_add(arena, problem, alignment_bytes, false, levels);
+    if (has_beside(problem))
+        levels_add(arena, problem, alignment_bytes, true, levels);
 }
 
 void ul_ladder_level_map(const struct ul_problem *problem, const struct ul_ladder_levels *levels,
                          uint32_t level, uint64_t *const *needs, const uint32_t *alternatives,
                          uint32_t *mapped)
 {
+    const struct ul_ladder_level *at = &levels->items[level];
     UL_ASSERT(level < levels->count);
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
         uint32_t from = alternatives[s], best = from;
-        for (uint32_t a = 0; a < step->alternative_count; a++) {
-            bool has_room = levels->needs[s][a] <= levels->most[level][s];
-            bool had_room = levels->needs[s][best] <= levels->most[level][s];
+        bool stays = level == 0 || at->needs[s][from] <= at->most[s];
+        for (uint32_t a = 0; a < step->alternative_count && !stays; a++) {
+            bool has_room = at->needs[s][a] <= at->most[s];
+            bool had_room = at->needs[s][best] <= at->most[s];
             bool is_lean = needs[s][a] <= needs[s][from];
             bool was_lean = needs[s][best] <= needs[s][from];
             bool is_cheaper = step->alternatives[a].cost < step->alternatives[best].cost;
-            if (levels->needs[s][from] <= levels->most[level][s] || !has_room)
-                continue;
-            if (!had_room || (is_lean && !was_lean) || (is_lean == was_lean && is_cheaper))
-                best = a;
+            bool is_better =
+                !had_room || (is_lean && !was_lean) || (is_lean == was_lean && is_cheaper);
+            best = has_room && is_better ? a : best;
         }
         mapped[s] = best;
     }

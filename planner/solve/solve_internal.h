@@ -20,14 +20,17 @@ enum ul_status ul_plan_without_budget(struct ul_arena *arena, const struct ul_pr
 /* ladder_levels.c */
 
 /* Per level a choice of optional values, from all that the cheapest ways read to the minimum that
- * steps can do with. */
+ * steps can do with: of space 0, then of it and what is beside it. */
+struct ul_ladder_level {
+    uint64_t **needs; /* per step and alternative: of optional values, in shares; not of level 0 */
+    uint64_t *most;   /* per step: of these, what an alternative may need */
+};
 struct ul_ladder_levels {
-    uint32_t count;   /* at least 1 */
-    uint64_t **needs; /* per step and alternative: of optional values, in shares */
-    uint64_t **most;  /* per level and step: of these, what an alternative may need */
+    uint32_t count; /* at least 1 */
+    struct ul_ladder_level *items;
 };
 void ul_ladder_levels_make(struct ul_arena *arena, const struct ul_problem *problem,
-                           const struct ul_plan_options *options, struct ul_ladder_levels *levels);
+                           uint64_t alignment_bytes, struct ul_ladder_levels *levels);
 /* Fills `mapped`, per step, with the alternatives given or, where a level has no room for one, with
  * the cheapest that needs no more live bytes (`needs`, as ul_account_needs has them). */
 void ul_ladder_level_map(const struct ul_problem *problem, const struct ul_ladder_levels *levels,

@@ -4,6 +4,7 @@ calls of libraries whose order of sums is their own), and stay within their valu
 
     budget.py --run ULLAGE [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
     budget.py --run ULLAGE --alone [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
+    budget.py --run ULLAGE --units [--target c] [--threads N] [--small NAME]... [MODEL.onnx]...
 
 Runs models made here, whose skips are cheap to compute again, the named networks of models/ scaled
 down, and the files given. For each, `plan --sweep` says which budgets there are; programs of
@@ -14,6 +15,9 @@ With --alone no programs are made: at budgets between the smallest and the plan 
 planner alone, on the problem that `plan --budget --print-problem` writes, finds nothing cheaper
 than the compiler did, and the compiler's plan is one of that problem. The models are the networks
 and files that are named, or all networks of models/.
+
+With --units no programs are made either: what --sweep lists for budgets of the process fits budgets
+of the arena, and the other way round, for no more time. The models are those of --alone.
 Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
 """
 
@@ -207,6 +211,27 @@ def check_alone(ullage, options, model, folder):
           f"alone at {len(budgets)} budgets")  # fmt: skip
 
 
+def check_units(ullage, options, model, folder):
+    """The rows of a sweep by one unit, as budgets in the other."""
+    key = {"arena": "reserved_bytes", "process": "process_bytes"}
+    rows = {}
+    for unit in key:
+        run([ullage, "plan", model, "--sweep", "--budget-of", unit, "--json", f"{unit}.json"] + options,
+            folder)  # fmt: skip
+        rows[unit] = load(folder, f"{unit}.json")["plans"]
+    for unit, other in (("arena", "process"), ("process", "arena")):
+        for row in rows[unit]:
+            budget = row[key[other]]
+            costs = [plan["cost"] for plan in rows[other] if plan[key[other]] <= budget]
+            if not costs or min(costs) > row["cost"]:
+                raise RuntimeError(f"a plan of {unit} {row[key[unit]]} takes {budget} of {other} and "
+                                   f"costs {row['cost']}; by {other}: {min(costs, default='none')}")  # fmt: skip
+        smallest = min(row[key[other]] for row in rows[unit])
+        run([ullage, "plan", model, "--budget-of", other, "--budget", str(smallest)] + options, folder)
+    print(f"ok {os.path.basename(model)}: {len(rows['arena'])} plans by arena, "
+          f"{len(rows['process'])} by process")  # fmt: skip
+
+
 def check(ullage, target, options, model, folder, must_repeat):
     options = options + (["--no-pass", "split"] if must_repeat else [])
     rungs = sweep(ullage, model, options, folder)
@@ -229,20 +254,23 @@ def main():
     parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parse.add_argument("--run", metavar="ULLAGE", required=True)
     parse.add_argument("--alone", action="store_true")
+    parse.add_argument("--units", action="store_true")
     parse.add_argument("--target", default="c")
     parse.add_argument("--threads")
     parse.add_argument("--small", metavar="NAME", action="append", default=[])
     parse.add_argument("models", nargs="*", metavar="MODEL.onnx")
     args = parse.parse_args()
     ullage = os.path.abspath(args.run)
-    options = ["--target", args.target, "--budget-of", "arena"] + (["--threads", args.threads] if args.threads else [])
+    options = ["--target", args.target] + (["--threads", args.threads] if args.threads else [])
+    options += [] if args.units else ["--budget-of", "arena"]
+    plans_only = args.alone or args.units
     make = os.path.join(ROOT, "models", "make.py")
-    if args.alone and not args.small and not args.models:
+    if plans_only and not args.small and not args.models:
         args.small = run([sys.executable, make, "--list"], ROOT).split()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="ullage-budget-") as work:
         jobs = [(os.path.abspath(model), False) for model in args.models]
-        for name, body in CHEAP.items() if not args.alone else ():
+        for name, body in CHEAP.items() if not plans_only else ():
             jobs.append((os.path.join(work, name + ".onnx"), True))
             save(parser.parse_model(HEAD + body), jobs[-1][0])
         for name in args.small:
@@ -253,6 +281,8 @@ def main():
                 with tempfile.TemporaryDirectory(prefix="ullage-budget-") as folder:
                     if args.alone:
                         check_alone(ullage, options, model, folder)
+                    elif args.units:
+                        check_units(ullage, options, model, folder)
                     else:
                         check(ullage, args.target, options, model, folder, must_repeat)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
