@@ -65,6 +65,9 @@ static void print_profile(const struct ul_profile *profile)
     }
     if (profile->weights_rate > 0)
         printf("  weights      %9.2f GB/s    that no cache holds\n", profile->weights_rate);
+    if (profile->held_weight_bytes > 0)
+        printf("  weights      %9llu bytes   of a program are held from run to run\n",
+               (unsigned long long)profile->held_weight_bytes);
     printf("  overhead     %9.2f ns      of a step\n", profile->overhead_ns);
 }
 

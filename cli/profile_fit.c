@@ -14,16 +14,16 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Time of the step without its overhead and its known work, at least a quarter of all. */
+/* What of a step's time is not its overhead and its known work, at least a quarter of all. */
 static double time_left(const struct ul_profile *profile, const struct ul_measured_step *step,
-                        enum ul_work_kind kind)
+                        double step_ns, enum ul_work_kind kind)
 {
-    double left = step->min_ns - profile->overhead_ns;
+    double left = step_ns - profile->overhead_ns;
     for (uint32_t k = 0; k < UL_WORK_KINDS; k++) {
         if (k != (uint32_t)kind && profile->rates[k] > 0)
             left -= (double)step->work->counts[k] / profile->rates[k];
     }
-    return left > step->min_ns / 4 ? left : step->min_ns / 4;
+    return left > step_ns / 4 ? left : step_ns / 4;
 }
 
 static void fit_rate(struct ul_arena *arena, const struct ul_measured *measured,
@@ -34,7 +34,8 @@ static void fit_rate(struct ul_arena *arena, const struct ul_measured *measured,
     for (uint32_t i = 0; i < measured->step_count; i++) {
         const struct ul_measured_step *step = &measured->steps[i];
         if (strcmp(step->label, ul_work_kind_name(kind)) == 0 && step->work->counts[kind] > 0)
-            found[count++] = (double)step->work->counts[kind] / time_left(profile, step, kind);
+            found[count++] =
+                (double)step->work->counts[kind] / time_left(profile, step, step->min_ns, kind);
     }
     UL_ASSERT(count > 0);
     qsort(found, count, sizeof *found, compare_doubles);
@@ -52,12 +53,30 @@ static void fit_weights(const struct ul_measured *measured, struct ul_profile *p
     double rate = 0;
     for (uint32_t i = 0; i < measured->step_count; i++) {
         const struct ul_measured_step *step = &measured->steps[i];
-        double found = (double)step->moved_bytes / time_left(profile, step, UL_WORK_KINDS);
+        double found =
+            (double)step->moved_bytes / time_left(profile, step, step->min_ns, UL_WORK_KINDS);
         if (!is_memory(step))
             rate = found > rate ? found : rate;
     }
     UL_ASSERT(rate > 0);
     profile->weights_rate = rate;
+}
+
+/* Whether a cache that holds the matrix still does after a run, by how fast it comes: at least
+ * twice as fast as from memory, and on average, for in a lucky run it is there. Where none does,
+ * the levels below it are left. */
+static void fit_held(const struct ul_measured_step *step, struct ul_profile *profile)
+{
+    UL_ASSERT(strcmp(step->label, "held") == 0 && profile->weights_rate > 0);
+    double rate =
+        (double)step->moved_bytes / time_left(profile, step, step->mean_ns, UL_WORK_KINDS);
+    if (rate >= 2 * profile->weights_rate)
+        return;
+    profile->held_weight_bytes = 1;
+    for (uint32_t i = 0; i < profile->level_count; i++) {
+        if (profile->levels[i].capacity_bytes < step->moved_bytes)
+            profile->held_weight_bytes = profile->levels[i].capacity_bytes;
+    }
 }
 
 /* A level for each size of the memory program, from the fastest step of the size; a size that is
@@ -101,4 +120,5 @@ void ul_profile_fit(struct ul_arena *arena, const struct ul_measured measured[UL
     profile->rates[UL_WORK_MATMUL_TF32] = profile->rates[UL_WORK_MATMUL_F32];
     fit_levels(&measured[UL_MEASURE_MEMORY], profile);
     fit_weights(&measured[UL_MEASURE_MEMORY], profile);
+    fit_held(&measured[UL_MEASURE_HELD].steps[0], profile);
 }

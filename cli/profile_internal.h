@@ -13,6 +13,7 @@ struct ul_measured_step {
     const struct ul_work *work;
     uint64_t moved_bytes;
     double min_ns;
+    double mean_ns; /* the minimum of the starts' means */
 };
 
 struct ul_measured {
@@ -25,6 +26,7 @@ enum ul_measure_program {
     UL_MEASURE_RATES,    /* one operator a step, labelled by the kind of work that limits it */
     UL_MEASURE_MEMORY,   /* one operation an element on ever larger values, labelled "memory";
                              then products of a row with matrices that were last read a run ago */
+    UL_MEASURE_HELD,     /* such a product, labelled "held", and products of small matrices */
     UL_MEASURE_OVERHEAD, /* many steps on one element, labelled "step" */
     UL_MEASURE_PROGRAMS
 };

@@ -163,37 +163,57 @@ static double moving_ns(const struct ul_profile *profile, uint64_t bytes, uint64
     return (double)bytes / profile->levels[level].rate / max;
 }
 
-/* Of weights that no cache holds until the next run; 0: one does, or the device has none. */
+/* Of weights that caches forgot, where they hold `held_bytes`; 0: they did not, or the device has
+ * none. */
 static double cold_weights_ns(const struct ul_profile *profile, const struct ul_traffic *traffic,
-                              double speed_up)
+                              uint64_t held_bytes, double speed_up)
 {
     uint32_t last = profile->level_count - 1;
-    if (last == 0 || traffic->all_weight_bytes <= profile->levels[last - 1].capacity_bytes)
+    if (last == 0 || traffic->all_weight_bytes <= held_bytes)
         return 0;
-    double ns = moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
+    double ns = moving_ns(profile, traffic->weight_bytes, UINT64_MAX, speed_up);
     return profile->weights_rate > 0 ? ns * (profile->levels[last].rate / profile->weights_rate)
                                      : ns;
 }
 
-uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
-                         const struct ul_traffic *traffic, uint64_t rounds)
+static double round_ns(const struct ul_profile *profile, const struct ul_work *work,
+                       const struct ul_traffic *traffic, uint64_t held_bytes)
 {
-    UL_ASSERT(profile->level_count > 0 && profile->level_count <= UL_PROFILE_LEVELS);
-    static const double max = (double)UL_PROFILE_MAX_NS;
-    UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
     double busy_ns = sum_ns(profile, work->counts);
     double spared_ns = sum_ns(profile, work->spared_counts);
     double speed_up = spared_ns > 0 && busy_ns > 0 ? (busy_ns + spared_ns) / busy_ns : 1;
     double moved_ns = moving_ns(profile, traffic->moved_bytes - traffic->weight_bytes,
                                 traffic->moved_bytes, speed_up);
-    double cold_ns = cold_weights_ns(profile, traffic, speed_up);
+    double cold_ns = cold_weights_ns(profile, traffic, held_bytes, speed_up);
     if (!(cold_ns > 0))
         moved_ns += moving_ns(profile, traffic->weight_bytes, traffic->all_weight_bytes, speed_up);
-    double once_ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns + profile->overhead_ns;
-    once_ns += (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
-    double all_ns = once_ns * (double)rounds;
-    if (all_ns >= max)
+    double ns = (busy_ns > moved_ns ? busy_ns : moved_ns) + cold_ns + profile->overhead_ns;
+    return ns + (double)work->region_count * UL_REGION_NS; /* whole numbers: nothing is rounded */
+}
+
+/* Whole nanoseconds, rounded up, at least 1. */
+static uint64_t whole_ns(double ns)
+{
+    if (ns >= (double)UL_PROFILE_MAX_NS)
         return UL_PROFILE_MAX_NS;
-    uint64_t cost = (uint64_t)all_ns;
-    return cost + ((double)cost < all_ns || cost == 0 ? 1 : 0);
+    uint64_t cost = (uint64_t)ns;
+    return cost + ((double)cost < ns || cost == 0 ? 1 : 0);
+}
+
+/* Weights were read a run ago in the first round, and in the others a round ago. */
+uint64_t ul_profile_cost(const struct ul_profile *profile, const struct ul_work *work,
+                         const struct ul_traffic *traffic, uint64_t rounds)
+{
+    UL_ASSERT(profile->level_count > 0 && profile->level_count <= UL_PROFILE_LEVELS);
+    UL_ASSERT(traffic->weight_bytes <= traffic->moved_bytes);
+    uint32_t last = profile->level_count - 1;
+    uint64_t held_bytes = last == 0 ? 0 : profile->levels[last - 1].capacity_bytes;
+    double each_ns = round_ns(profile, work, traffic, held_bytes);
+    uint64_t cost = whole_ns(each_ns * (double)rounds);
+    if (profile->held_weight_bytes == 0 || profile->held_weight_bytes >= held_bytes || rounds == 0)
+        return cost;
+    double first_ns = round_ns(profile, work, traffic, profile->held_weight_bytes);
+    if (first_ns > each_ns)
+        cost += whole_ns(first_ns - each_ns);
+    return cost < UL_PROFILE_MAX_NS ? cost : UL_PROFILE_MAX_NS;
 }

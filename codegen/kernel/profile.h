@@ -37,7 +37,8 @@ struct ul_profile_process {
 /* How fast a device is. Predicted nanoseconds of a step are the larger of work / rate, summed over
  * the kinds of work, and bytes / rate of their levels; plus the overhead of a step, and the time of
  * weights that come from memory itself: they are packed, or streamed once, before products can be
- * formed of them. */
+ * formed of them. A cache that others use as well forgets between two runs what it would hold
+ * within one: there weights come from memory that are far smaller than it. */
 struct ul_profile {
     const char *name;
     const char *source;          /* a data sheet, or how it was measured */
@@ -45,6 +46,8 @@ struct ul_profile {
     double overhead_ns;
     double weights_rate;               /* bytes per nanosecond of weights that come from memory
                                           itself; 0: as the last level */
+    uint64_t held_weight_bytes;        /* of a program, that caches hold from run to run; 0: what
+                                          the last level before memory holds */
     uint64_t memory_bytes;             /* 0: not known */
     struct ul_profile_device device;   /* of a graphics processor, else zeros */
     struct ul_profile_process process; /* zeros: nobody counted */

@@ -85,6 +85,9 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
     if (profile->weights_rate > 0)
         ul_text_printf(text, ",%s\"weights_gigabytes_per_second\": %.9g", line,
                        profile->weights_rate);
+    if (profile->held_weight_bytes > 0)
+        ul_text_printf(text, ",%s\"held_weight_bytes\": %llu", line,
+                       (unsigned long long)profile->held_weight_bytes);
     if (profile->device.processors != 0)
         ul_text_printf(
             text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32 "}",
@@ -211,7 +214,7 @@ static enum ul_status read_profile(struct reader *reader)
     struct ul_profile *profile = reader->profile;
     const json_t *rates = json_object_get(reader->root, "giga_operations_per_second");
     const char *format = json_string_value(json_object_get(reader->root, "format"));
-    double memory = 0;
+    double memory = 0, held = 0;
     if (format == NULL || strcmp(format, "ullage-profile") != 0)
         return ul_diag_set(reader->diag, UL_INVALID, "\"format\" is not \"ullage-profile\"");
     if (json_integer_value(json_object_get(reader->root, "version")) != 1)
@@ -230,6 +233,9 @@ static enum ul_status read_profile(struct reader *reader)
     if (json_object_get(reader->root, "weights_gigabytes_per_second") != NULL)
         UL_TRY(read_number(reader, reader->root, "weights_gigabytes_per_second", 1e-3,
                            &profile->weights_rate));
+    if (json_object_get(reader->root, "held_weight_bytes") != NULL)
+        UL_TRY(read_number(reader, reader->root, "held_weight_bytes", 1, &held));
+    profile->held_weight_bytes = (uint64_t)held;
     UL_TRY(read_device(reader));
     UL_TRY(read_process(reader));
     for (uint32_t kind = 0; kind < UL_WORK_KINDS; kind++)

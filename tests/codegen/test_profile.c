@@ -71,6 +71,26 @@ static void weights_of_memory_are_waited_for(void **state)
     assert_int_equal(ul_profile_cost(&profile, &work, &cold, 1), 405);
 }
 
+/* Of weights that a cache would hold within a run the first round finds nothing in it, where the
+ * profile says so; later rounds do. */
+static void weights_are_forgotten_between_runs(void **state)
+{
+    (void)state;
+    struct ul_profile profile = plain_profile();
+    struct ul_work work = {.flop_count = 0};
+    struct ul_traffic few = {1000, 500, 300}, some = {1000, 500, 700}, many = {1000, 500, 5000};
+    work.counts[UL_WORK_VECTOR] = 400;
+    profile.weights_rate = 1;
+    assert_int_equal(ul_profile_cost(&profile, &work, &some, 3), 1215);
+    profile.held_weight_bytes = 300;
+    assert_int_equal(ul_profile_cost(&profile, &work, &few, 3), 1215);
+    assert_int_equal(ul_profile_cost(&profile, &work, &some, 1), 905);
+    assert_int_equal(ul_profile_cost(&profile, &work, &some, 3), 1715);
+    assert_int_equal(ul_profile_cost(&profile, &work, &many, 3), 2715);
+    profile.held_weight_bytes = 2000; /* more than the last cache */
+    assert_int_equal(ul_profile_cost(&profile, &work, &some, 3), 1215);
+}
+
 static void costs_stay_in_range(void **state)
 {
     (void)state;
@@ -179,6 +199,8 @@ static void bad_files_are_refused(void **state)
         {"\"memory_levels\": [", "\"memory_levels\": [], \"x\": [", UL_INVALID},
         {"\"memory_bytes\"", "\"weights_gigabytes_per_second\": 9, \"memory_bytes\"", UL_OK},
         {"\"memory_bytes\"", "\"weights_gigabytes_per_second\": 0, \"memory_bytes\"", UL_INVALID},
+        {"\"memory_bytes\"", "\"held_weight_bytes\": 9, \"memory_bytes\"", UL_OK},
+        {"\"memory_bytes\"", "\"held_weight_bytes\": 0, \"memory_bytes\"", UL_INVALID},
     };
     struct ul_arena arena;
     ul_arena_init(&arena);
@@ -291,6 +313,7 @@ int main(void)
         cmocka_unit_test(cost_is_the_larger_of_work_and_bytes),
         cmocka_unit_test(weights_are_where_all_of_them_fit),
         cmocka_unit_test(weights_of_memory_are_waited_for),
+        cmocka_unit_test(weights_are_forgotten_between_runs),
         cmocka_unit_test(costs_stay_in_range),
         cmocka_unit_test(files_come_back),
         cmocka_unit_test(devices_are_read),
