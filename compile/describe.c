@@ -92,7 +92,9 @@ static void describe_process(struct ul_compile *compile)
     struct ul_footprint footprint = ul_compile_footprint(compile);
     compile->report.process =
         (struct ul_report_process){.is_whole = footprint.is_whole,
-                                   .is_known = footprint.is_known,
+                                   .is_of_device = footprint.is_of_device,
+                                   .lacks_context = footprint.lacks_context,
+                                   .lacks_library = footprint.lacks_library,
                                    .starts_larger = footprint.starts_larger,
                                    .total_bytes = footprint.total_bytes,
                                    .buffer_bytes = footprint.buffer_bytes,

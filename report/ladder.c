@@ -91,6 +91,8 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
                    "again  splits  recompute\n",
                    ul_quote(text->arena, report->model_name), report->target);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
+    if (report->process.is_of_device)
+        ul_text_put(text, "\nThe process bytes are of the device, as far as they are known.\n");
     if (left_out > 0)
         ul_text_printf(text, "\n%u more between these: --csv FILE and --json FILE have all.\n",
                        left_out);

@@ -46,8 +46,9 @@ struct ul_report_splits {
  * buffer, what the library keeps and the stacks. */
 struct ul_report_process {
     bool is_whole;
-    bool is_known;      /* false: of a device, whose context nobody knows before a program starts */
-    bool starts_larger; /* its peak is before the first step */
+    bool is_of_device; /* bytes of a device's memory; the runtime's are those of its context */
+    bool lacks_context, lacks_library; /* of which nobody said how many */
+    bool starts_larger;                /* its peak is before the first step */
     uint64_t total_bytes, buffer_bytes, library_bytes, code_bytes, stack_bytes, runtime_bytes;
     uint64_t library_stack_bytes; /* of the stacks: what nobody bounds */
     struct ul_plan_beside beside; /* the same for other plans of the program */

@@ -67,10 +67,10 @@ static void put_verdict(struct ul_text *text, const struct ul_report *report)
     if (report->budget_bytes == 0)
         return;
     uint64_t needed = report->budget_of_arena ? reserved : report->process.total_bytes;
-    const char *of = report->budget_of_arena     ? "for the buffer alone"
-                     : !report->process.is_known ? "of the device, as far as it is known,"
-                     : report->process.is_whole  ? "for the process"
-                                                 : "for buffer, library and stacks";
+    const char *of = report->budget_of_arena        ? "for the buffer alone"
+                     : report->process.is_of_device ? "of the device, as far as it is known,"
+                     : report->process.is_whole     ? "for the process"
+                                                    : "for buffer, library and stacks";
     if (plan->fits)
         ul_text_printf(text, "It fits the budget of %" PRIu64 " bytes %s with %.2f %s to spare.\n",
                        report->budget_bytes, of, in_unit(report, report->budget_bytes - needed),
@@ -138,15 +138,30 @@ static void put_others(struct ul_text *text, const struct ul_report *report)
     }
 }
 
+/* Of a device's memory, and what of it is not known. */
+static void put_device(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_process *process = &report->process;
+    if (process->library_bytes > 0)
+        put_row(text, report, "libraries' own, by profile", process->library_bytes);
+    if (process->runtime_bytes > 0)
+        put_row(text, report, "context, by profile", process->runtime_bytes);
+    put_row(text, report, "device, as far as it is known", process->total_bytes);
+    ul_text_printf(text,
+                   "  Not known before it runs: %s%sthe captured run,\n"
+                   "  and what CUDA rounds up; the program's --memory measures all of it.\n",
+                   process->lacks_context ? "the context, " : "",
+                   process->lacks_library ? "what libraries keep, " : "");
+}
+
 /* Beside the buffer; what stands in rows of reserved bytes but is never there has one of its own.
  */
 static void put_process(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_report_process *process = &report->process;
     uint64_t reserved = report->plan->reserved_bytes[0];
-    if (!process->is_known) {
-        ul_text_put(text, "  What the context and the libraries of the device take beside it, the\n"
-                          "  program measures at its start (--memory).\n");
+    if (process->is_of_device) {
+        put_device(text, report);
         return;
     }
     if (process->starts_larger)

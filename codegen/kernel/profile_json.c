@@ -36,7 +36,34 @@ static const struct {
 };
 enum { PROCESS_KEYS = sizeof process_keys / sizeof *process_keys };
 
+/* What a process takes of a device, by key. */
+static const struct {
+    const char *key;
+    size_t offset;
+} device_keys[] = {
+    {"context_bytes", offsetof(struct ul_profile_device, context_bytes)},
+    {"cublaslt_bytes", offsetof(struct ul_profile_device, cublaslt_bytes)},
+    {"cudnn_bytes", offsetof(struct ul_profile_device, cudnn_bytes)},
+};
+enum { DEVICE_KEYS = sizeof device_keys / sizeof *device_keys };
+
 /* ---- writing ---- */
+
+static void put_device(struct ul_text *text, const struct ul_profile_device *device,
+                       const char *line)
+{
+    if (device->processors == 0)
+        return;
+    ul_text_printf(text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32,
+                   line, device->processors, device->launch_cycles);
+    for (uint32_t i = 0; i < DEVICE_KEYS; i++) {
+        uint64_t bytes;
+        memcpy(&bytes, (const char *)device + device_keys[i].offset, sizeof bytes);
+        if (bytes > 0)
+            ul_text_printf(text, ", \"%s\": %" PRIu64, device_keys[i].key, bytes);
+    }
+    ul_text_put(text, "}");
+}
 
 static void put_process(struct ul_text *text, const struct ul_profile *profile, const char *line)
 {
@@ -88,10 +115,7 @@ void ul_profile_put_json(struct ul_text *text, const struct ul_profile *profile,
     if (profile->held_weight_bytes > 0)
         ul_text_printf(text, ",%s\"held_weight_bytes\": %llu", line,
                        (unsigned long long)profile->held_weight_bytes);
-    if (profile->device.processors != 0)
-        ul_text_printf(
-            text, ",%s\"device\": {\"processors\": %" PRIu32 ", \"launch_cycles\": %" PRIu32 "}",
-            line, profile->device.processors, profile->device.launch_cycles);
+    put_device(text, &profile->device, line);
     put_process(text, profile, line);
     ul_text_printf(text, ",%s\"giga_operations_per_second\": {", line);
     put_rates(text, profile, inner);
@@ -151,6 +175,14 @@ static enum ul_status read_device(struct reader *reader)
     UL_TRY(read_count(reader, object, "processors", 4096, &device->processors));
     UL_TRY(read_count(reader, object, "launch_cycles", 1000000, &device->launch_cycles));
     device->shared_bytes = ul_profile_find(UL_PROFILE_DEFAULT_DEVICE)->device.shared_bytes;
+    for (uint32_t i = 0; i < DEVICE_KEYS; i++) {
+        double number;
+        if (json_object_get(object, device_keys[i].key) == NULL)
+            continue;
+        UL_TRY(read_number(reader, object, device_keys[i].key, 0, &number));
+        uint64_t bytes = (uint64_t)number;
+        memcpy((char *)device + device_keys[i].offset, &bytes, sizeof bytes);
+    }
     return UL_OK;
 }
 

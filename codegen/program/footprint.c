@@ -10,6 +10,9 @@
  *
  * The program gives set-up code back between the two (runtime/host/ul_pages.c).
  *
+ * Of a device's memory it is what the profile says of the context and of libraries; the rest nobody
+ * knows before the program runs.
+ *
  * A weight that whole pages of a file stand for is resident as far as it was read: of a table that
  * rows are looked up in, at most the pages around each lookup. */
 #include "codegen/program/footprint.h"
@@ -173,6 +176,43 @@ static uint64_t unread_bytes(const struct ul_program *program)
     return bytes;
 }
 
+/* ---- on a device ---- */
+
+static bool has_products(const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].kind >= UL_CALL_MATMUL)
+            return true;
+    }
+    return false;
+}
+
+/* Of libraries that calls name, whichever of them a plan runs. */
+static uint64_t device_library_bytes(const struct ul_program *program, bool *lacks)
+{
+    struct ul_profile_device device = ul_profile_device(program->options.profile);
+    bool products = has_products(program), windows = has_windows(program);
+    *lacks = (products && device.cublaslt_bytes == 0) || (windows && device.cudnn_bytes == 0);
+    return (products ? device.cublaslt_bytes : 0) + (windows ? device.cudnn_bytes : 0);
+}
+
+static uint64_t device_context_bytes(const struct ul_program *program, bool is_whole)
+{
+    return is_whole ? ul_profile_device(program->options.profile).context_bytes : 0;
+}
+
+static void count_device(const struct ul_program *program, const struct ul_plan *plan,
+                         bool is_whole, struct ul_footprint *footprint)
+{
+    footprint->is_of_device = true;
+    footprint->buffer_bytes = plan->reserved_bytes[UL_PROGRAM_ARENA];
+    footprint->library_bytes = device_library_bytes(program, &footprint->lacks_library);
+    footprint->runtime_bytes = device_context_bytes(program, is_whole);
+    footprint->lacks_context = is_whole && footprint->runtime_bytes == 0;
+    footprint->total_bytes =
+        footprint->buffer_bytes + footprint->library_bytes + footprint->runtime_bytes;
+}
+
 /* ---- the sum ---- */
 
 /* Of a step its own and its node's, which is a part of it; of what lies in the arena its name. */
@@ -224,8 +264,10 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
     struct ul_plan_beside beside = {.has_spaces = true};
+    bool lacks;
     if (program->options.target->traits.memory_is_separate)
-        return (struct ul_plan_beside){.run_bytes = 0};
+        return (struct ul_plan_beside){.run_bytes = device_library_bytes(program, &lacks) +
+                                                    device_context_bytes(program, is_whole)};
     beside.run_bytes = stack_bytes(program, is_whole);
     if (!is_whole)
         return beside;
@@ -252,10 +294,12 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     uint64_t reserved = plan->reserved_bytes[UL_PROGRAM_ARENA];
     uint64_t unread = beside.unread_bytes < reserved ? beside.unread_bytes : reserved;
     *footprint = (struct ul_footprint){.is_whole = is_whole};
-    if (program->options.target->traits.memory_is_separate)
+    if (program->options.target->traits.memory_is_separate) {
+        count_device(program, plan, is_whole, footprint);
+        UL_ASSERT(footprint->total_bytes == ul_plan_bounded_bytes(&beside, plan));
         return;
+    }
     bool has_calls = plan->reserved_bytes[UL_PROGRAM_KEPT] > 0;
-    footprint->is_known = true;
     footprint->total_bytes = ul_plan_bounded_bytes(&beside, plan);
     footprint->buffer_bytes = reserved - unread;
     footprint->stack_bytes = stack_bytes(program, is_whole);

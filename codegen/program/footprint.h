@@ -18,7 +18,9 @@ struct ul_footprint {
     uint64_t runtime_bytes;       /* heap, relocated tables, page tables */
     bool starts_larger;           /* the most is before the first step: the library's set-up */
     bool is_whole;                /* the program is a process of its own */
-    bool is_known;                /* false: of a device */
+    bool is_of_device;            /* bytes of a device's memory: of libraries' handles and, as
+                                     runtime, of its context; 0 where the profile has none */
+    bool lacks_context, lacks_library; /* of these, what the program has and nobody said */
 };
 
 /* Fills in the sizes of the problem's values that are beside, for a process of the program's own

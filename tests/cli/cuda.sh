@@ -55,6 +55,51 @@ expect 7 "$work/broken failed \(its messages are above\); --emit DIR keeps the s
 expect 1 'nvcc "-nvcc" .*expected a command' compile -o program --nvcc -nvcc
 expect 7 "no $NVCC here" "$ullage" verify "$digits" --target cuda
 
+# a budget bounds what is known of the device: buffer, and what a profile says of the context and of
+# libraries; what nobody said is named
+number() { grep -oE "\"$1\": [0-9]+" "$2" | head -1 | sed 's/.*: //'; }
+expect 0 'Not known before it runs: the context, what libraries keep, the captured run' \
+    plan --with-cudnn on
+plan --with-cudnn on --json buffer.json >/dev/null
+buffer=$(number reserved_bytes buffer.json)
+[ "$(number process_bytes buffer.json)" = "$buffer" ] || fail 'bytes of a device that nobody knows'
+rates=''
+for kind in matmul_f32 matmul_tf32 matmul_f64 matmul_f16 matmul_int8 window vector special scalar; do
+    rates="$rates${rates:+, }\"$kind\": 1000"
+done
+device_profile() {
+    echo '{"format": "ullage-profile", "version": 1, "name": "a device", "source": "a test",' \
+        '"overhead_nanoseconds": 1500, "device": {"processors": 100, "launch_cycles": 4000'"$1"'},' \
+        "\"giga_operations_per_second\": {$rates}, \"memory_levels\":" \
+        '[{"up_to_bytes": null, "gigabytes_per_second": 2000}]}'
+}
+device_profile ', "context_bytes": 300000000, "cublaslt_bytes": 20000000, "cudnn_bytes": 4000000' >whole
+device_profile ', "context_bytes": 300000000' >context
+plan --with-cudnn on --profile whole --json device.json >/dev/null
+buffer=$(number reserved_bytes device.json)
+total=$((buffer + 304000000))
+[ "$(number process_bytes device.json) $(number library device.json) $(number runtime device.json)" = \
+    "$total 4000000 300000000" ] || fail "of a device: $(grep process device.json)"
+expect 0 'context, by profile +292968.75 +300000000$' plan --with-cudnn on --profile whole
+expect 0 'Not known before it runs: the captured run' plan --with-cudnn on --profile whole
+expect 0 'Not known before it runs: what libraries keep, the captured' \
+    plan --with-cudnn on --profile context
+expect 0 "fits the budget of $total bytes of the device, as far as it is known, with 0.00" \
+    plan --with-cudnn on --profile whole --budget $total
+expect 4 'it needs 304[0-9]* bytes, ' plan --with-cudnn on --profile whole --budget 304000000
+expect 0 'for the buffer alone' \
+    plan --with-cudnn on --profile whole --budget "$buffer" --budget-of arena
+expect 0 'process bytes are of the device, as far as they are known' plan --profile whole --sweep
+plan --with-cudnn on --profile whole --sweep --json rows.json >/dev/null
+[ "$(number process_bytes rows.json)" = "$total" ] || fail "a sweep of a device: $(cat rows.json)"
+# a caller has a context of its own
+plan --with-cudnn on --profile whole --io caller --json caller.json >/dev/null
+[ "$(number runtime caller.json)" = 0 ] || fail "a caller's context: $(grep process caller.json)"
+expect 0 '^ok' "$ullage" check "$digits" device.json
+expect 0 '^ok' "$ullage" check "$digits" caller.json
+sed "s/_bytes\": $total/_bytes\": $((total - 1))/" device.json >less.json
+expect 6 '"process_bytes" is' "$ullage" check "$digits" less.json
+
 # options: words that mean nothing, and one that cannot be
 expect 3 'weights rom: target cuda keeps' plan --weights rom
 expect 1 'workspace lots: expected a size' plan --workspace lots

@@ -153,6 +153,8 @@ static void devices_are_read(void **state)
     } cases[] = {
         {"", 132},
         {"\"device\": {\"processors\": 16, \"launch_cycles\": 9000}, ", 16},
+        {"\"device\": {\"processors\": 16, \"launch_cycles\": 9000, \"context_bytes\": 300}, ", 16},
+        {"\"device\": {\"processors\": 16, \"launch_cycles\": 9000, \"cudnn_bytes\": -1}, ", 0},
         {"\"device\": {\"processors\": 16}, ", 0},
         {"\"device\": {\"processors\": 0, \"launch_cycles\": 9000}, ", 0},
         {"\"device\": {\"processors\": 1.5, \"launch_cycles\": 9000}, ", 0},
