@@ -13,7 +13,7 @@ struct ul_measured_step {
     const struct ul_work *work;
     uint64_t moved_bytes;
     double min_ns;
-    double mean_ns; /* the minimum of the starts' means */
+    double mean_ns; /* of all starts */
 };
 
 struct ul_measured {
@@ -36,8 +36,9 @@ enum ul_measure_program {
 enum ul_status ul_profile_measure(struct ul_cli_job *job, enum ul_measure_program program,
                                   struct ul_measured *measured) UL_MUST_CHECK;
 
-/* profile_fit.c: rates from what was measured; names and source are the caller's. */
-void ul_profile_fit(struct ul_arena *arena, const struct ul_measured measured[UL_MEASURE_PROGRAMS],
+/* profile_fit.c: rates from what was measured, off which it takes the clock; names and source are
+ * the caller's. */
+void ul_profile_fit(struct ul_arena *arena, struct ul_measured measured[UL_MEASURE_PROGRAMS],
                     struct ul_profile *profile);
 
 #endif

@@ -24,14 +24,18 @@
 #define UNKNOWN INT64_MIN
 
 /* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
- * window's plane, a run of elements that is packed, and an element that is packed from among
- * others; then the rounds of a loop that still is unrolled. */
+ * window's plane, a run of elements that is packed, an element that is packed from among others, a
+ * cache line of a matrix of which few elements are used, and a branch that data decide: half of the
+ * guesses are wrong, which costs some 15 clocks; then the rounds of a loop that still is unrolled.
+ */
 enum {
     SCALAR_SPECIAL = 12,
     CARRIED = 4,
     WINDOW_ROW = 40,
-    PACKED_ROW = 48,
+    PACKED_ROW = 64,
     PACKED_STRIDED = 6,
+    SPARSE_LINE = 24,
+    BRANCH = 40,
     UNROLLED = 16
 };
 
@@ -43,6 +47,7 @@ struct walk {
     int64_t *strides;   /* per variable, along the loop that is asked about */
     int64_t max_stride;
     bool vector; /* inside of a loop that fills lanes */
+    bool is_set; /* inside of a value that a variable takes on */
     const struct ul_threads *threads;
 };
 
@@ -210,9 +215,8 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
 
-/* Instructions of an operation in lanes: a division keeps its unit busy, the smaller of two and an
- * integer from a float look for NaN and for the ends of the range. Elsewhere the rest of the loop
- * hides them. */
+/* Instructions of an operation: a division keeps its unit busy, the smaller of two and an integer
+ * from a float look for NaN and for the ends of the range. */
 static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
 {
     enum { DIVIDE = 4, COMPARE = 3, ROUND = 4, CONVERT = 12 };
@@ -227,6 +231,18 @@ static uint64_t instructions_of(const struct walk *walk, const struct ul_kx_data
     if (expr->op == UL_KX_ROUND)
         return ROUND;
     return expr->op == UL_KX_MIN || expr->op == UL_KX_MAX ? COMPARE : 1;
+}
+
+/* Outside of lanes, the smaller or larger of two floats is a branch, and what is made of it as
+ * well; where a variable gathers it, it goes the same way nearly always, and the rest of the loop
+ * hides instructions. */
+static uint64_t scalar_instructions_of(const struct walk *walk, const struct ul_kx_data *expr)
+{
+    bool branches =
+        ul_dtype_get(expr->dtype)->is_float && (expr->op == UL_KX_MIN || expr->op == UL_KX_MAX);
+    if (walk->is_set)
+        return 1;
+    return branches ? BRANCH : instructions_of(walk, expr);
 }
 
 static void count_operation(struct walk *walk, const struct ul_kx_data *expr, uint64_t times)
@@ -244,7 +260,8 @@ static void count_operation(struct walk *walk, const struct ul_kx_data *expr, ui
     else if (walk->vector)
         count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(times, instructions_of(walk, expr)));
     else
-        count(walk, UL_WORK_SCALAR, times);
+        count(walk, UL_WORK_SCALAR,
+              ul_size_mul_saturating(times, scalar_instructions_of(walk, expr)));
 }
 
 static bool is_affine(const struct ul_kx_data *expr)
@@ -325,7 +342,8 @@ static bool is_strided(const struct ul_contract_plan *plan)
     return n->count > 0 && plan->contraction->b.at.strides[n->carrier[n->count - 1]] > 1;
 }
 
-/* What goes through panels: elements, and the rows of an image that they come in. */
+/* What goes through panels: elements, and the runs that they come in, which end with a row of the
+ * image or with a block of columns. */
 static void count_packing(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
 {
     uint64_t n = (uint64_t)plan->n;
@@ -348,7 +366,32 @@ static void count_packing(struct walk *walk, const struct ul_contract_plan *plan
         count(walk, UL_WORK_VECTOR, ul_size_mul_saturating(n, k));
     if (plan->b_n.count > 1)
         count(walk, UL_WORK_SCALAR,
-              ul_size_mul_saturating(ul_size_mul_saturating(rows, k), PACKED_ROW));
+              ul_size_mul_saturating(ul_size_mul_saturating(rows + blocks - 1, k), PACKED_ROW));
+}
+
+/* Elements from one to the next along rows or k; 0: there is one. */
+static uint64_t step_of(const struct ul_operand *operand, const struct ul_contract_dims *dims)
+{
+    int64_t step = dims->count == 0 ? 0 : operand->at.strides[dims->carrier[dims->count - 1]];
+    return step < 0 ? (uint64_t)-step : (uint64_t)step;
+}
+
+/* Rows of a that are read in place while neither they nor k lie side by side: each k of a few rows
+ * has lines of its own, which are read again for every block of columns (ConvTranspose). */
+static void count_sparse(struct walk *walk, const struct ul_contract_plan *plan, uint64_t times)
+{
+    uint64_t line = 64 / (uint64_t)plan->element_bytes;
+    uint64_t by_row = step_of(&plan->contraction->a, &plan->a_m);
+    if (plan->schedule != UL_CONTRACT_TILE || plan->packs_a || by_row <= 1 ||
+        step_of(&plan->contraction->a, &plan->a_k) < line)
+        return;
+    uint64_t blocks =
+        ((uint64_t)plan->n + (uint64_t)plan->block_cols - 1) / (uint64_t)plan->block_cols;
+    uint64_t lines =
+        by_row < line ? ((uint64_t)plan->m * by_row + line - 1) / line : (uint64_t)plan->m;
+    lines = ul_size_mul_saturating(ul_size_mul_saturating(blocks, lines), (uint64_t)plan->k);
+    count(walk, UL_WORK_SCALAR,
+          ul_size_mul_saturating(ul_size_mul_saturating(lines, times), SPARSE_LINE));
 }
 
 static struct ul_window window_of(const struct ul_contract_plan *plan)
@@ -401,6 +444,7 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
                                ul_size_mul_saturating(filled_columns(&plan), (uint64_t)plan.k));
     count(walk, kind, ul_size_mul_saturating(filled, kind == UL_WORK_SCALAR ? SCALAR_PRODUCT : 2));
     count_packing(walk, &plan, times);
+    count_sparse(walk, &plan, times);
     if (plan.schedule == UL_CONTRACT_WINDOW)
         count_planes(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
@@ -408,6 +452,26 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
     count_list(walk, contraction->epilogue, outer);
     walk->vector = false;
+}
+
+/* At most the greatest count of the loop; where it goes along a block of ir/tile.c, whose last one
+ * may be shorter, the mean of the blocks. */
+static uint64_t rounds_of(const struct ul_kernel *kernel, const struct ul_ks_data *stmt)
+{
+    uint64_t max = (uint64_t)kernel->vars[stmt->var].high + 1;
+    const struct ul_kx_data *left = &kernel->exprs[stmt->value];
+    int64_t all, block;
+    if (left->op == UL_KX_MIN)
+        left = &kernel->exprs[left->a];
+    if (left->op != UL_KX_SUB || !ul_kx_is_int(kernel, left->a, &all) || all <= 0)
+        return max;
+    const struct ul_kx_data *begin = &kernel->exprs[left->b];
+    if (begin->op != UL_KX_MUL || kernel->exprs[begin->a].op != UL_KX_VAR ||
+        !ul_kx_is_int(kernel, begin->b, &block))
+        return max;
+    uint64_t blocks = (uint64_t)kernel->vars[kernel->exprs[begin->a].var].high + 1;
+    uint64_t mean = ((uint64_t)all + blocks - 1) / blocks;
+    return mean < max ? mean : max;
 }
 
 static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t times)
@@ -419,8 +483,7 @@ static void count_for(struct walk *walk, const struct ul_ks_data *stmt, uint64_t
         inside || ((stmt->flags & UL_FOR_PARALLEL) != 0 && fills_lanes(walk, stmt->body));
     walk->strides[stmt->var] = 0;
     forget_strides(walk, stmt->body);
-    uint64_t rounds = (uint64_t)walk->kernel->vars[stmt->var].high + 1;
-    count_list(walk, stmt->body, ul_size_mul_saturating(times, rounds));
+    count_list(walk, stmt->body, ul_size_mul_saturating(times, rounds_of(walk->kernel, stmt)));
     walk->vector = inside;
 }
 
@@ -435,7 +498,9 @@ static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
         count_for(walk, stmt, times);
         return;
     }
+    walk->is_set = stmt->kind == UL_KS_SET;
     count_expr(walk, stmt->value, times);
+    walk->is_set = false;
     if (stmt->kind == UL_KS_STORE) {
         count_access(walk, stmt->buffer, times);
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);

@@ -309,6 +309,47 @@ static void sums_wait_for_themselves(void **state)
     assert_int_equal(c.accesses[c.y], 7);
 }
 
+/* y[i] = max(x[i * stride], 1): in lanes a few instructions, elsewhere a branch. */
+static uint64_t count_larger(enum ul_work_kind kind, int64_t stride)
+{
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    ul_kx i = ul_ks_for(k, 7, UL_FOR_PARALLEL);
+    ul_kx value = ul_kx_load(k, c.x, ul_kx_muli(k, i, stride));
+    ul_ks_store(k, c.y, i, ul_kx_binary(k, UL_KX_MAX, value, ul_kx_float(k, UL_F32, 1)));
+    ul_ks_end(k);
+    end(&c);
+    return c.work.counts[kind];
+}
+
+static void data_decide_branches(void **state)
+{
+    (void)state;
+    assert_int_equal(count_larger(UL_WORK_VECTOR, 1), 7 * (2 + 3));
+    assert_true(count_larger(UL_WORK_SCALAR, 99) >= (uint64_t)7 * (2 + 20));
+}
+
+/* y[i] = x[i], i in two blocks of 64 of which the second has 36. */
+static void blocks_are_counted_as_long_as_they_are(void **state)
+{
+    (void)state;
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    ul_kx block = ul_ks_for(k, 2, UL_FOR_PARALLEL);
+    ul_kx first = ul_kx_muli(k, block, 64);
+    ul_kx left = ul_kx_sub(k, ul_kx_index_const(k, 100), first);
+    ul_kx count = ul_kx_binary(k, UL_KX_MIN, left, ul_kx_index_const(k, 64));
+    ul_kx i = ul_kx_add(k, first, ul_ks_for_expr(k, count, 64, UL_FOR_PARALLEL));
+    ul_ks_store(k, c.y, i, ul_kx_load(k, c.x, i));
+    ul_ks_end(k);
+    ul_ks_end(k);
+    end(&c);
+    assert_int_equal(c.accesses[c.x], 100);
+    assert_int_equal(c.work.counts[UL_WORK_VECTOR], 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +364,8 @@ int main(void)
         cmocka_unit_test(lanes_are_filled),
         cmocka_unit_test(strides_empty_lanes),
         cmocka_unit_test(sums_wait_for_themselves),
+        cmocka_unit_test(data_decide_branches),
+        cmocka_unit_test(blocks_are_counted_as_long_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
