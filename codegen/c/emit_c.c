@@ -151,7 +151,8 @@ static void put_model_c(struct ul_emitter *emitter)
 /* What a microcontroller has to keep free for the calls, beside the arena. */
 static void put_stack(struct ul_emitter *emitter, const char *big)
 {
-    uint64_t library_bytes = ul_program_library_stack_bytes(emitter->program);
+    uint64_t library_bytes;
+    uint64_t stack_bytes = ul_program_stack_bytes(emitter->program, emitter->plan, &library_bytes);
     const char *prefix = emitter->options->prefix;
     ul_text_printf(
         emitter->text,
@@ -164,7 +165,7 @@ static void put_stack(struct ul_emitter *emitter, const char *big)
     ul_text_printf(emitter->text,
                    ". What `read` of weights' source takes comes on top. */\n"
                    "#define %s_STACK_BYTES UINT64_C(%" PRIu64 ")\n\n",
-                   big, ul_program_stack_bytes(emitter->program) + library_bytes);
+                   big, stack_bytes);
 }
 
 static void put_model_h(struct ul_emitter *emitter)

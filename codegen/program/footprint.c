@@ -125,6 +125,8 @@ void ul_footprint_count_beside(const struct ul_program *program, bool is_whole)
             (is_whole ? library_code_bytes(program) + library_runtime_bytes(program) : 0);
     if (is_whole)
         count_code(program);
+    if (!program->options.target->traits.memory_is_separate)
+        ul_program_count_stacks(program, !is_whole);
 }
 
 /* ---- tables that rows are looked up in ---- */
@@ -247,17 +249,26 @@ uint64_t ul_footprint_flash_bytes(struct ul_arena *scratch, const struct ul_prog
     return bytes;
 }
 
-/* Of all threads: where the process is a caller's, each is as deep as the one that calls. */
-static uint64_t library_stack_bytes(const struct ul_program *program, bool is_whole)
+/* Of all threads, in every plan: where the process is a caller's, each is as deep as the one that
+ * calls. */
+static uint64_t min_stack_bytes(const struct ul_program *program, bool is_whole)
 {
-    return is_whole ? 0 : program->options.thread_count * ul_program_library_stack_bytes(program);
+    return program->options.thread_count *
+           (is_whole ? ul_profile_process(program->options.profile)->stack_bytes
+                     : ul_program_min_stack_bytes(program));
 }
 
-static uint64_t stack_bytes(const struct ul_program *program, bool is_whole)
+static void count_stacks(const struct ul_program *program, const struct ul_plan *plan,
+                         bool is_whole, struct ul_footprint *footprint)
 {
-    uint64_t each = is_whole ? ul_profile_process(program->options.profile)->stack_bytes
-                             : ul_program_stack_bytes(program);
-    return program->options.thread_count * each + library_stack_bytes(program, is_whole);
+    uint64_t library_bytes;
+    footprint->stack_bytes = min_stack_bytes(program, is_whole);
+    if (is_whole)
+        return;
+    uint64_t each = ul_program_stack_bytes(program, plan, &library_bytes);
+    UL_ASSERT(program->options.thread_count * each >= footprint->stack_bytes);
+    footprint->stack_bytes = program->options.thread_count * each;
+    footprint->library_stack_bytes = program->options.thread_count * library_bytes;
 }
 
 struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
@@ -268,7 +279,7 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     if (program->options.target->traits.memory_is_separate)
         return (struct ul_plan_beside){.run_bytes = device_library_bytes(program, &lacks) +
                                                     device_context_bytes(program, is_whole)};
-    beside.run_bytes = stack_bytes(program, is_whole);
+    beside.run_bytes = min_stack_bytes(program, is_whole);
     if (!is_whole)
         return beside;
     beside.run_bytes += process->code_bytes + printed_bytes(program) + process->runtime_bytes +
@@ -302,8 +313,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     bool has_calls = plan->reserved_bytes[UL_PROGRAM_KEPT] > 0;
     footprint->total_bytes = ul_plan_bounded_bytes(&beside, plan);
     footprint->buffer_bytes = reserved - unread;
-    footprint->stack_bytes = stack_bytes(program, is_whole);
-    footprint->library_stack_bytes = library_stack_bytes(program, is_whole);
+    count_stacks(program, plan, is_whole, footprint);
     footprint->library_bytes = plan->reserved_bytes[UL_PROGRAM_KEPT];
     if (has_calls && is_whole) {
         footprint->library_bytes -= library_code_bytes(program) + library_runtime_bytes(program);
@@ -311,7 +321,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
     }
     uint64_t known = footprint->buffer_bytes + footprint->stack_bytes + footprint->library_bytes;
     if (!is_whole) {
-        footprint->total_bytes = known;
+        UL_ASSERT(footprint->total_bytes == known);
         return;
     }
     uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);

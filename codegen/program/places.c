@@ -104,6 +104,14 @@ static uint32_t add_beside(struct ul_builder *builder, const char *name, uint32_
     return place_add(builder, UL_PLACE_BESIDE, UL_NONE, &value);
 }
 
+/* For the program's own books, through all runs. */
+static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t size_bytes)
+{
+    struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
+    value.persistent = true;
+    return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
+}
+
 uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
 {
     struct ul_program *program = builder->program;
@@ -111,8 +119,11 @@ uint32_t ul_place_of_kept(struct ul_builder *builder, uint32_t call)
     UL_ASSERT(call < program->call_count);
     if (library->kept_bytes == NULL || program->call_places[call] != UL_PLAN_NONE)
         return program->call_places[call];
-    if (program->library_place == UL_PLAN_NONE)
+    if (program->library_place == UL_PLAN_NONE) {
         program->library_place = add_beside(builder, library->name, UL_PROGRAM_KEPT);
+        program->library_state = add_state(builder, library->name, library->state_bytes);
+        program->problem->values[program->library_state].optional = true;
+    }
     program->call_places[call] =
         add_beside(builder, program->calls[call].implementation, UL_PROGRAM_KEPT);
     return program->call_places[call];
@@ -147,22 +158,10 @@ uint32_t ul_place_add_temporary(struct ul_builder *builder, ul_value_id like)
     return place_add(builder, UL_PLACE_TEMPORARY, like, &value);
 }
 
-/* For the program's own books, through all runs. */
-static uint32_t add_state(struct ul_builder *builder, const char *name, uint64_t size_bytes)
-{
-    struct ul_plan_value value = ul_plan_value_make(name, UL_PLAN_SCRATCH, size_bytes);
-    value.persistent = true;
-    return place_add(builder, UL_PLACE_STATE, UL_NONE, &value);
-}
-
 void ul_place_add_states(struct ul_builder *builder)
 {
     struct ul_program *program = builder->program;
-    const struct ul_target_library *library = builder->options->library;
-    program->library_state = UL_PLAN_NONE;
     program->run_state = UL_PLAN_NONE;
-    if (program->call_count > 0 && library->state_bytes > 0)
-        program->library_state = add_state(builder, library->name, library->state_bytes);
     if (builder->options->target->traits.memory_is_separate)
         program->run_state = add_state(builder, "state of the run",
                                        (uint64_t)UL_PROGRAM_STATE_BYTES + program->flag_count);

@@ -70,6 +70,7 @@ static struct ul_program *program_new(struct ul_arena *arena, const struct ul_gr
     program->problem->spaces[UL_PROGRAM_KEPT].beside = true;
     program->problem->spaces[UL_PROGRAM_CODE].beside = true;
     program->library_place = UL_PLAN_NONE;
+    program->library_state = UL_PLAN_NONE;
     program->value_places = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
     memset(program->value_places, 0xFF, graph->value_count * sizeof *program->value_places);
     return program;

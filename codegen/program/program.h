@@ -207,11 +207,15 @@ void ul_program_mark_run(const struct ul_program *program, const struct ul_plan 
  * emitted. */
 void ul_program_print_kernels(struct ul_text *text, const struct ul_program *program);
 
-/* stack.c: bytes of the stack that a call of the program takes at most, of the thread that calls;
- * beside those, of the target's library and of OpenMP, taken from the profile: nobody bounds them.
- */
-uint64_t ul_program_stack_bytes(const struct ul_program *program);
-uint64_t ul_program_library_stack_bytes(const struct ul_program *program);
+/* stack.c: bytes of the stack that a call of the program takes at most by a plan, of the thread
+ * that calls; and of those, what the profile has for the target's library and for OpenMP, which
+ * nobody bounds. */
+uint64_t ul_program_stack_bytes(const struct ul_program *program, const struct ul_plan *plan,
+                                uint64_t *library_bytes);
+/* The same of a plan without steps, and what each way of a step takes more, of all threads, which
+ * the problem learns; nothing where it does not count. */
+uint64_t ul_program_min_stack_bytes(const struct ul_program *program);
+void ul_program_count_stacks(const struct ul_program *program, bool counts);
 
 /* What addresses of library calls are multiples of, at most; 1: nobody said. */
 uint32_t ul_program_call_align(const struct ul_program *program);

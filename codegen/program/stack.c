@@ -3,11 +3,14 @@
  *     model_run > run_steps > k7 > ...        the deepest kernel, with what it calls
  *     model_init > ul_run_pack_section        where weights are read into the buffer
  *
- * What a kernel takes its target says (ul_target.stack_bytes); the frames around it are the same
- * for all programs. tests/e2e/stack.py holds the sum against gcc's frames and a painted stack. What
- * the caller's own function that reads weights takes comes on top. */
+ * A plan takes what the deepest of the ways takes that its steps run: a kernel, or a library's
+ * call, of which the profile has a guess. What a kernel takes its target says
+ * (ul_target.stack_bytes); the frames around it are the same for all programs. tests/e2e/stack.py
+ * holds the sum against gcc's frames and a painted stack. What the caller's own function that reads
+ * weights takes comes on top. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
+#include "planner/model/plan.h"
 
 enum {
     ENTRY_BYTES = 240, /* model_run; model_init but for weights */
@@ -46,23 +49,96 @@ static bool reads_weights(const struct ul_program *program)
     return false;
 }
 
-uint64_t ul_program_stack_bytes(const struct ul_program *program)
+/* What the ways of steps have in common. */
+struct frames {
+    uint64_t around_bytes; /* of the functions around a kernel */
+    uint64_t read_bytes;   /* while weights are read, which is before */
+    uint64_t library_bytes;
+    bool has_team;
+    const uint64_t *kernel_bytes; /* per kernel */
+};
+
+static struct frames frames_make(struct ul_arena *arena, const struct ul_program *program)
 {
     const struct ul_target *target = program->options.target;
-    uint64_t deepest = 0;
+    uint64_t *kernel_bytes = UL_NEW_ARRAY(arena, uint64_t, program->kernel_count);
+    bool has_team = program->options.thread_count > 1;
     UL_ASSERT(target->stack_bytes != NULL);
-    for (uint32_t i = 0; i < program->kernel_count; i++) {
-        uint64_t bytes = target->stack_bytes(program->kernels[i].ir);
-        deepest = bytes > deepest ? bytes : deepest;
-    }
-    uint64_t run = STEPS_BYTES + (uint64_t)REGION_BYTES * region_depth(program) + deepest +
-                   (program->options.thread_count > 1 ? TEAM_BYTES : 0) + MATH_BYTES;
-    return ENTRY_BYTES +
-           (reads_weights(program) && run < READ_WEIGHTS_BYTES ? READ_WEIGHTS_BYTES : run);
+    for (uint32_t i = 0; i < program->kernel_count; i++)
+        kernel_bytes[i] = target->stack_bytes(program->kernels[i].ir);
+    return (struct frames){
+        .around_bytes = STEPS_BYTES + (uint64_t)REGION_BYTES * region_depth(program) +
+                        (has_team ? TEAM_BYTES : 0) + MATH_BYTES,
+        .read_bytes = reads_weights(program) ? READ_WEIGHTS_BYTES : 0,
+        .library_bytes = ul_profile_process(program->options.profile)->stack_bytes,
+        .has_team = has_team,
+        .kernel_bytes = kernel_bytes};
 }
 
-uint64_t ul_program_library_stack_bytes(const struct ul_program *program)
+/* All that lies there while a step runs this way; NULL: what lies there in any case. */
+static uint64_t way_bytes(const struct frames *frames, const struct ul_program_step *way)
 {
-    bool has_library = program->call_count > 0 || program->options.thread_count > 1;
-    return has_library ? ul_profile_process(program->options.profile)->stack_bytes : 0;
+    uint64_t deepest = 0;
+    bool is_call = way != NULL && way->kind == UL_STEP_CALL;
+    if (way != NULL && way->kind == UL_STEP_KERNEL)
+        deepest = frames->kernel_bytes[way->kernel];
+    if (way != NULL && way->own != NULL && frames->kernel_bytes[way->own->kernel] > deepest)
+        deepest = frames->kernel_bytes[way->own->kernel];
+    uint64_t run = frames->around_bytes + deepest;
+    return ENTRY_BYTES + (run > frames->read_bytes ? run : frames->read_bytes) +
+           (is_call || frames->has_team ? frames->library_bytes : 0);
+}
+
+uint64_t ul_program_min_stack_bytes(const struct ul_program *program)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct frames frames = frames_make(&scratch, program);
+    uint64_t bytes = way_bytes(&frames, NULL);
+    ul_arena_done(&scratch);
+    return bytes;
+}
+
+uint64_t ul_program_stack_bytes(const struct ul_program *program, const struct ul_plan *plan,
+                                uint64_t *library_bytes)
+{
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct frames frames = frames_make(&scratch, program);
+    uint64_t deepest = way_bytes(&frames, NULL);
+    *library_bytes = frames.has_team ? frames.library_bytes : 0;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        if (plan->positions[p].kind != UL_PLAN_RUN)
+            continue;
+        const struct ul_program_step *way = ul_program_step_at(program, &plan->positions[p]);
+        uint64_t bytes = way_bytes(&frames, way);
+        deepest = bytes > deepest ? bytes : deepest;
+        if (way->kind == UL_STEP_CALL)
+            *library_bytes = frames.library_bytes;
+    }
+    ul_arena_done(&scratch);
+    UL_ASSERT(*library_bytes <= deepest);
+    return deepest;
+}
+
+void ul_program_count_stacks(const struct ul_program *program, bool counts)
+{
+    struct ul_problem *problem = program->problem;
+    struct ul_arena scratch;
+    ul_arena_init(&scratch);
+    struct frames frames = {.has_team = false};
+    if (counts)
+        frames = frames_make(&scratch, program);
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        uint64_t bytes[UL_IMPLEMENTATIONS] = {0};
+        UL_ASSERT(problem->steps[s].alternative_count <= UL_IMPLEMENTATIONS);
+        for (uint32_t a = 0; a < problem->steps[s].alternative_count && counts; a++) {
+            const struct ul_plan_position at = {.step = s, .alternative = a};
+            bytes[a] =
+                program->options.thread_count *
+                (way_bytes(&frames, ul_program_step_at(program, &at)) - way_bytes(&frames, NULL));
+        }
+        ul_problem_set_stacks(problem, s, bytes);
+    }
+    ul_arena_done(&scratch);
 }

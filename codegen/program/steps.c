@@ -143,7 +143,7 @@ static uint32_t list_in_place(struct ul_builder *builder, const struct ul_progra
 static struct ul_plan_substep plan_substep(struct ul_builder *builder,
                                            const struct ul_program_step *step)
 {
-    enum { BESIDE = 2 };
+    enum { BESIDE = 3 };
     uint32_t max = step->arg_count + (step->own != NULL ? step->own->arg_count : 0) + BESIDE;
     struct lists lists = {.reads = UL_NEW_ARRAY(builder->arena, uint32_t, max),
                           .writes = UL_NEW_ARRAY(builder->arena, uint32_t, max)};
@@ -154,8 +154,10 @@ static struct ul_plan_substep plan_substep(struct ul_builder *builder,
         list_args(step->own, &lists);
     if (step->beside != UL_PLAN_NONE)
         lists.reads[lists.read_count++] = step->beside;
-    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL)
+    if (step->beside != UL_PLAN_NONE && step->kind == UL_STEP_CALL) {
         lists.reads[lists.read_count++] = builder->program->library_place;
+        lists.reads[lists.read_count++] = builder->program->library_state;
+    }
     return (struct ul_plan_substep){.reads = lists.reads,
                                     .writes = lists.writes,
                                     .read_count = lists.read_count,

@@ -72,9 +72,24 @@ uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_b
                                                                            : budget_bytes;
 }
 
+/* Of a plan that nobody has checked yet, too. */
+static uint64_t deepest_stack(const struct ul_problem *problem, const struct ul_plan *plan)
+{
+    uint64_t deepest = 0;
+    for (uint32_t p = 0; p < plan->position_count; p++) {
+        const struct ul_plan_position *at = &plan->positions[p];
+        if (at->kind != UL_PLAN_RUN || at->step >= problem->step_count ||
+            at->alternative >= problem->steps[at->step].alternative_count)
+            continue;
+        uint64_t bytes = problem->steps[at->step].alternatives[at->alternative].stack_bytes;
+        deepest = bytes > deepest ? bytes : deepest;
+    }
+    return deepest;
+}
+
 void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan)
 {
-    plan->beside_bytes = 0;
+    plan->beside_bytes = deepest_stack(problem, plan);
     for (uint32_t s = 1; s < plan->space_count && s < problem->space_count; s++)
         plan->beside_bytes += problem->spaces[s].beside ? plan->reserved_bytes[s] : 0;
 }

@@ -101,7 +101,7 @@ struct ul_plan {
     uint32_t *value_ranges;   /* first range of each value; value_count + 1 entries */
     uint64_t *reserved_bytes; /* per space: the highest end of a range */
     uint32_t space_count;
-    uint64_t beside_bytes; /* reserved of the spaces that are beside */
+    uint64_t beside_bytes; /* reserved of the spaces that are beside, and the deepest stack */
     uint64_t alignment_bytes;
     struct ul_plan_rows rows;
     uint32_t peak_position;            /* first of the largest padded live sum of space 0 */
@@ -141,7 +141,7 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
 /* What space 0 may hold: a budget and the capacity, whichever is smaller; 0: as much as it takes.
  */
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);
-/* Sets beside_bytes, once reserved_bytes are there. */
+/* Sets beside_bytes, once positions and reserved_bytes are there. */
 void ul_plan_sum_beside(const struct ul_problem *problem, struct ul_plan *plan);
 /* What a budget bounds of a plan, by what it reserves of the spaces; never falls with that. */
 uint64_t ul_plan_bounded_bytes(const struct ul_plan_beside *beside, const struct ul_plan *plan);

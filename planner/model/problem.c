@@ -76,6 +76,23 @@ uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_st
     return problem->step_count++;
 }
 
+void ul_problem_set_stacks(struct ul_problem *problem, uint32_t step, const uint64_t *stack_bytes)
+{
+    UL_ASSERT(step < problem->step_count);
+    struct ul_plan_step *at = &problem->steps[step];
+    struct ul_plan_alternative *alternatives = NULL;
+    for (uint32_t a = 0; a < at->alternative_count; a++) {
+        if (at->alternatives[a].stack_bytes == stack_bytes[a])
+            continue;
+        if (alternatives == NULL)
+            alternatives = ul_arena_copy(problem->arena, at->alternatives,
+                                         sizeof *alternatives * at->alternative_count);
+        alternatives[a].stack_bytes = stack_bytes[a];
+    }
+    if (alternatives != NULL)
+        at->alternatives = alternatives;
+}
+
 uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
                                uint32_t parent)
 {

@@ -82,6 +82,8 @@ struct ul_plan_alternative {
     const struct ul_plan_substep *substeps;
     uint32_t substep_count;
     uint64_t cost;
+    uint64_t stack_bytes; /* that it takes while it runs, of no space: of a plan the largest counts,
+                             with what is beside */
 };
 
 /* Precedence follows from the values: in file order, a reader comes after every earlier writer
@@ -145,6 +147,8 @@ struct ul_plan_value ul_plan_value_make(const char *name, enum ul_plan_class cla
 /* Each returns the new id. Arrays that hang on a step are copied. */
 uint32_t ul_problem_add_value(struct ul_problem *problem, const struct ul_plan_value *value);
 uint32_t ul_problem_add_step(struct ul_problem *problem, const struct ul_plan_step *step);
+/* Of each alternative of a step. */
+void ul_problem_set_stacks(struct ul_problem *problem, uint32_t step, const uint64_t *stack_bytes);
 uint32_t ul_problem_add_region(struct ul_problem *problem, enum ul_plan_region_kind kind,
                                uint32_t parent);
 uint32_t ul_problem_add_space(struct ul_problem *problem, const char *name,

@@ -113,6 +113,7 @@ static void put_step(struct ul_text *text, const struct ul_plan_step *step, uint
         ul_text_put(text, "  alternative");
         put_name(text, alternative->name);
         put_number(text, "cost", alternative->cost, 0);
+        put_number(text, "stack", alternative->stack_bytes, 0);
         ul_text_put(text, "\n");
         for (uint32_t i = 0; i < alternative->substep_count; i++)
             put_substep(text, &alternative->substeps[i]);
@@ -230,6 +231,7 @@ static enum ul_status parse_alternative(struct parser *p, struct ul_plan_alterna
     memset(alternative, 0, sizeof *alternative);
     UL_TRY(parse_name(p, &alternative->name));
     UL_TRY(parse_number(p, "cost", &alternative->cost));
+    UL_TRY(parse_number(p, "stack", &alternative->stack_bytes));
     UL_TRY(ul_scan_end_line(&p->scan));
     while (ul_scan_accept_word(&p->scan, "substep")) {
         UL_GROW(&p->scratch, substeps, alternative->substep_count, capacity);

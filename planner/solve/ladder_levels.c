@@ -110,9 +110,12 @@ static void levels_take(struct ul_arena *arena, const struct ul_problem *problem
 static void levels_add(struct ul_arena *arena, const struct ul_problem *problem,
                        uint64_t alignment_bytes, bool with_beside, struct ul_ladder_levels *levels)
 {
-    const uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_beside);
+    uint64_t *shares = ul_optional_shares(arena, problem, alignment_bytes, with_beside);
     uint64_t **needs = UL_NEW_ARRAY(arena, uint64_t *, problem->step_count);
     uint64_t alternative_count = 0;
+    /* No step goes another way for what is smaller than its padding. */
+    for (uint32_t v = 0; v < problem->value_count; v++)
+        shares[v] = problem->values[v].size_bytes < alignment_bytes ? 0 : shares[v];
     for (uint32_t s = 0; s < problem->step_count; s++) {
         const struct ul_plan_step *step = &problem->steps[s];
         needs[s] = UL_NEW_ARRAY(arena, uint64_t, step->alternative_count);

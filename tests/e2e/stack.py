@@ -8,7 +8,8 @@ A model is emitted with its weights as read-only data and the caller's buffers, 
 Makefile with -O2 and with -O3. The stack that plan.json and MODEL_STACK_BYTES say is no less than the
 worst path of gcc's own frames (-fcallgraph-info=su) below model_init and model_run, and than a run
 wrote of a painted stack (paint.c); above the larger of these by no more than as much again, or 4 KiB.
-Of target cpu, where libraries take stack too, the painted stack alone tells. The code that plan.json
+Of target cpu, where libraries take stack too, the painted stack alone tells; a plan that a budget
+leaves no call counts neither the library's stack, nor its state, nor kernels that do not run. The code that plan.json
 says for flash is no less than the sections of model.o, by -O2.
 
 Exit: 0 ok, 1 a promise is broken, 77 something is missing here.
@@ -188,6 +189,26 @@ def check_library(ullage, name, model, work):
         raise RuntimeError(f"{name}: the stack takes {measured} bytes, planned are {bound}")
 
 
+def check_callless(ullage, name, model, work):
+    """Of target cpu, at the smallest budget, where kernels of ours do all: no library is counted."""
+    folder = os.path.join(work, name + "_callless")
+    options = ["--target", "cpu", "--threads", "1", *ROM]
+    whole = json.loads(run([ullage, "plan", model, *options, "--json", "-"]))
+    rows = json.loads(run([ullage, "plan", model, *options, "--sweep", "--json", "-"]))["plans"]
+    budget = min(row["process_bytes"] for row in rows)
+    plan, bound = emitted(ullage, model, [*options, "--budget", str(budget)], folder)
+    if set(plan["steps"]["implementation"]) != {"ullage"} or plan["process_bytes"] != budget:
+        raise RuntimeError(f"{name}: {plan['process_bytes']} of {budget} bytes, {plan['steps']['implementation']}")
+    run(["make", "CFLAGS=-O2 -fcallgraph-info=su", "model.o", "rom.o"], folder)
+    sources = [f for f in ("ul_posts.c", "ul_winograd.c") if os.path.exists(os.path.join(folder, f))]
+    measured = max(gcc_bytes(folder), painted_bytes(folder, True, ["rom.o"], sources))
+    print(f"{name}: target cpu without calls, stack {bound}, taken {measured}", flush=True)
+    if not measured <= bound <= max(2 * measured, measured + 4096) or plan["process"]["stacks"] != bound:
+        raise RuntimeError(f"{name}: the stack takes {measured} bytes, planned are {bound}")
+    if "oneDNN" not in whole["ranges"]["name"] or "oneDNN" in plan["ranges"]["name"]:
+        raise RuntimeError(f"{name}: the library's state is there where no call is")
+
+
 # ---- which models ----
 
 
@@ -213,6 +234,9 @@ def few(ullage, work):
         model = os.path.join(work, name + ".onnx")
         save(parser.parse_model(HEAD + text), model)
         yield name, lambda name=name, model=model: check_model(ullage, name, model, ROM, work)
+    for name in ("convolutions", "attention"):
+        model = os.path.join(work, name + ".onnx")
+        yield name, lambda name=name, model=model: check_callless(ullage, name, model, work)
     model = network("densenet121", work)  # whose local arrays gcc once stored to unaligned
     yield "densenet121", lambda model=model: check_library(ullage, "densenet121", model, work)
     for name in ("convolutions", "lstm"):

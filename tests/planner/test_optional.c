@@ -129,6 +129,31 @@ static void test_what_is_shared_counts_once(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* Of the stack a plan takes what the deepest of its ways takes, with what is beside. */
+static void test_the_deepest_stack_counts(void **state)
+{
+    (void)state;
+    struct fixture f;
+    const struct ul_plan_beside process = {.has_spaces = true, .run_bytes = 1000};
+    fixture_init(&f);
+    uint32_t kept = ul_problem_add_space(f.problem, "kept", 0);
+    f.problem->spaces[kept].beside = true;
+    uint32_t ways[] = {form(&f, 2, kept), form(&f, 1, 0)};
+    step(&f, 2, ways, (const uint64_t[]){100, 150});
+    step(&f, 2, ways, (const uint64_t[]){100, 150});
+    ul_problem_set_stacks(f.problem, 0, (const uint64_t[]){7000, 30});
+    ul_problem_set_stacks(f.problem, 1, (const uint64_t[]){6000, 40});
+    struct ul_plan plan = plan_within(&f, 0, &process);
+    assert_int_equal(plan.beside_bytes, 2 * UNIT + 7000);
+    assert_int_equal(plan.bounded_bytes, (2 + 2) * UNIT + 8000);
+    plan = plan_within(&f, 7000, &process);
+    assert_true(plan.fits);
+    assert_int_equal(plan.cost, 300);
+    assert_int_equal(plan.bounded_bytes, (1 + 2) * UNIT + 1040);
+    assert_int_equal(plan_within(&f, 7000, NULL).cost, 200);
+    ul_arena_done(&f.arena);
+}
+
 /* What a library keeps lies in a space beside, and counts where the budget is for it. */
 static void test_spaces_beside(void **state)
 {
@@ -332,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_the_cheapest_byte_goes_first),
         cmocka_unit_test(test_what_is_shared_counts_once),
         cmocka_unit_test(test_spaces_beside),
+        cmocka_unit_test(test_the_deepest_stack_counts),
         cmocka_unit_test(test_rungs_are_the_best_choices),
         cmocka_unit_test(test_the_checker_wants_what_is_read_and_no_more),
         cmocka_unit_test(test_what_runs_again_runs_the_same_way),

@@ -102,7 +102,7 @@ static const char everything[] =
     "step 0 \"s\" region 1\n"
     "  alternative\n"
     "    substep reads 0 1 2 writes 3 in-place 3:0 3:1 scratch 9 align 64 space 1\n"
-    "  alternative \"split\" cost 12\n"
+    "  alternative \"split\" cost 12 stack 700\n"
     "    substep reads 0 writes 4\n"
     "    substep reads 4 writes 3\n"
     "step 1 after 0\n"
