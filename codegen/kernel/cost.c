@@ -25,9 +25,9 @@
 
 /* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
  * window's plane, a run of elements that is packed, an element that is packed from among others, a
- * cache line of a matrix of which few elements are used, and a branch that data decide: half of the
- * guesses are wrong, which costs some 15 clocks; then the rounds of a loop that still is unrolled.
- */
+ * cache line of a matrix of which few elements are used, an access to a line far from those before
+ * and after it, and a branch that data decide: half of the guesses are wrong, which costs some 15
+ * clocks; then the rounds of a loop that still is unrolled. */
 enum {
     SCALAR_SPECIAL = 12,
     CARRIED = 4,
@@ -35,6 +35,7 @@ enum {
     PACKED_ROW = 64,
     PACKED_STRIDED = 6,
     SPARSE_LINE = 24,
+    FAR_ACCESS = 48,
     BRANCH = 40,
     UNROLLED = 16
 };
@@ -46,8 +47,9 @@ struct walk {
     uint64_t *accesses; /* per buffer */
     int64_t *strides;   /* per variable, along the loop that is asked about */
     int64_t max_stride;
-    bool vector; /* inside of a loop that fills lanes */
-    bool is_set; /* inside of a value that a variable takes on */
+    bool vector;      /* inside of a loop that fills lanes */
+    bool is_set;      /* inside of a value that a variable takes on */
+    bool is_epilogue; /* of a contraction in tiles, along its last column */
     const struct ul_threads *threads;
 };
 
@@ -213,6 +215,14 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 /* ---- counting ---- */
 
+/* Of a block's sums each row goes to lines far apart, which are gone when the next row comes: where
+ * channels are innermost. */
+static void count_far(struct walk *walk, ul_kx index, uint64_t times)
+{
+    if (walk->is_epilogue && !moves_little(walk, index))
+        count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, FAR_ACCESS));
+}
+
 static void count_expr(struct walk *walk, ul_kx id, uint64_t times);
 
 /* Instructions of an operation: a division keeps its unit busy, the smaller of two and an integer
@@ -294,6 +304,7 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
     count_operation(walk, expr, times);
     if (expr->op == UL_KX_LOAD) {
         count_access(walk, expr->var, times);
+        count_far(walk, expr->a, times);
         count_index(walk, expr->a, times);
         return;
     }
@@ -428,6 +439,26 @@ static uint64_t filled_columns(const struct ul_contract_plan *plan)
     return n;
 }
 
+/* What is done with each of `outer` sums: in lanes where results, and what is added to them, lie
+ * side by side along the last column. */
+static void count_epilogue(struct walk *walk, const struct ul_contraction *contraction,
+                           uint64_t outer)
+{
+    uint32_t last = contraction->m_count + contraction->n_count;
+    while (last > 0 && contraction->extents[last - 1] == 1)
+        last--;
+    if (last > 0)
+        walk->strides[contraction->vars[last - 1]] = 1;
+    walk->max_stride = list_calls_function(walk->kernel, contraction->epilogue) ? 1 : UNROLLED;
+    walk->vector = fills_lanes(walk, contraction->epilogue);
+    walk->is_epilogue = true;
+    count_list(walk, contraction->epilogue, outer);
+    walk->vector = walk->is_epilogue = false;
+    if (last > 0)
+        walk->strides[contraction->vars[last - 1]] = 0;
+    forget_strides(walk, contraction->epilogue);
+}
+
 static void count_contraction(struct walk *walk, const struct ul_contraction *contraction,
                               uint64_t times)
 {
@@ -449,9 +480,10 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
         count_planes(walk, &plan, times);
     count_access(walk, contraction->a.buffer, products);
     count_access(walk, contraction->b.buffer, products);
-    walk->vector = plan.schedule != UL_CONTRACT_PLAIN;
-    count_list(walk, contraction->epilogue, outer);
-    walk->vector = false;
+    if (plan.schedule == UL_CONTRACT_PLAIN)
+        count_list(walk, contraction->epilogue, outer);
+    else
+        count_epilogue(walk, contraction, outer);
 }
 
 /* At most the greatest count of the loop; where it goes along a block of ir/tile.c, whose last one
@@ -503,6 +535,7 @@ static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
     walk->is_set = false;
     if (stmt->kind == UL_KS_STORE) {
         count_access(walk, stmt->buffer, times);
+        count_far(walk, stmt->index, times);
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
         count_index(walk, stmt->index, times);
     }
