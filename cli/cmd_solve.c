@@ -33,7 +33,7 @@ static void put_cost(struct ul_text *text, uint64_t cost, uint64_t base_cost, bo
 {
     put_number(text, "cost", cost);
     put_number(text, "base_cost", base_cost);
-    ul_text_printf(text, "  \"overhead\": %.9g,\n", ratio(cost - base_cost, base_cost));
+    ul_text_printf(text, "  \"overhead\": %.9g,\n", ul_plan_overhead(cost, base_cost));
     put_flag(text, "optimal", optimal);
 }
 
@@ -73,8 +73,9 @@ static void put_json(struct ul_text *text, const struct ul_solve_result *result,
 
 static void print_cost(uint64_t cost, uint64_t base_cost)
 {
-    printf("cost         %llu (%.4f %% above %llu)", (unsigned long long)cost,
-           100.0 * ratio(cost - base_cost, base_cost), (unsigned long long)base_cost);
+    double more = 100.0 * ul_plan_overhead(cost, base_cost);
+    printf("cost         %llu (%.4f %% %s %llu)", (unsigned long long)cost, more < 0 ? -more : more,
+           more < 0 ? "below" : "above", (unsigned long long)base_cost);
 }
 
 /* What is proven of a result that fits; one that does not is no result. */

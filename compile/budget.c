@@ -1,22 +1,113 @@
-/* Plans under a budget: the ladder when the plan without one is too large, and what stands in the
- * way when nothing fits. */
-#include "compile/compile_internal.h"
+/* Plans under a budget: the ladder when the plan without one is too large, with the plans of other
+ * programs of the model (variants.h), and what stands in the way when nothing fits. */
+#include "compile/variants.h"
 
 #include <string.h>
 
-static enum ul_status merge_splits(void *context, const struct ul_plan *plan,
-                                   struct ul_plan_ladder *ladder)
+/* ---- Variants ---- */
+
+static bool is_disabled(const struct ul_compile *compile, const char *pass)
+{
+    for (uint32_t i = 0; i < compile->options.no_passes.count; i++) {
+        if (strcmp(compile->options.no_passes.items[i], pass) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What the caller says of the program stands. */
+static enum ul_status try_all(struct ul_variants *variants)
+{
+    const struct ul_compile *compile = variants->compile;
+    const struct ul_compile_options *options = &compile->options;
+    if (options->splits.count == 0 && !is_disabled(compile, "split")) {
+        UL_TRY(ul_variants_try_splits(variants));
+        UL_TRY(ul_variants_merge_front(variants));
+    }
+    if (options->row_major.count > 0 || options->splits.count > 0 ||
+        is_disabled(compile, "layout") || !compile->program->options.target->traits.channels_last)
+        return UL_OK;
+    return ul_variants_try_layouts(variants);
+}
+
+static void report_variants(const struct ul_variants *variants)
+{
+    struct ul_compile *compile = variants->compile;
+    struct ul_report_variant *rows =
+        UL_NEW_ARRAY(&compile->keep, struct ul_report_variant, variants->count);
+    for (uint32_t i = 0; i < variants->count; i++)
+        rows[i] = (struct ul_report_variant){.split_count = variants->items[i].splits.count,
+                                             .splits = variants->items[i].splits.items,
+                                             .row_major_count = variants->items[i].row_major.count,
+                                             .row_major = variants->items[i].row_major.items,
+                                             .process = variants->processes[i]};
+    compile->report.variants = rows;
+}
+
+static enum ul_status merge_variants(void *context, const struct ul_plan *plan,
+                                     struct ul_plan_ladder *ladder)
 {
     struct ul_compile *compile = context;
+    struct ul_variants variants;
     UL_ASSERT(ladder == &compile->ladder);
-    return ul_compile_merge_splits(compile, plan);
+    if (compile->options.pack == UL_PACK_NONE || plan->position_count == 0)
+        return UL_OK;
+    UL_TRY(ul_variants_begin(&variants, compile, plan));
+    enum ul_status status = try_all(&variants);
+    report_variants(&variants);
+    ul_variants_end(&variants);
+    return status;
+}
+
+/* The program that was built first keeps its graph, for comparison; the compile gets another. */
+static struct ul_program *set_aside(struct ul_compile *compile)
+{
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    struct ul_program *program = UL_NEW(&compile->keep, struct ul_program);
+    *graph = compile->graph;
+    *program = *compile->program;
+    program->graph = graph;
+    return program;
+}
+
+static enum ul_status make_variant(struct ul_compile *compile, uint32_t variant)
+{
+    if (variant == 0)
+        return UL_OK;
+    UL_ASSERT(compile->report.variants != NULL);
+    const struct ul_report_variant *row = &compile->report.variants[variant];
+    struct ul_program_options options = compile->program->options;
+    for (uint32_t i = 0; i < row->row_major_count; i++)
+        ul_texts_add(&compile->keep, &compile->options.row_major, row->row_major[i]);
+    for (uint32_t i = 0; i < row->split_count; i++)
+        ul_texts_add(&compile->keep, &compile->options.splits, row->splits[i]);
+    struct ul_program *whole = set_aside(compile);
+    if (options.base == NULL)
+        options.base = whole;
+    if (row->row_major_count > 0) {
+        UL_TRY(ul_compile_lay_out(compile, &compile->keep, &compile->graph,
+                                  &compile->options.row_major, &compile->diag));
+        UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                                &compile->diag));
+        whole = row->split_count > 0 ? set_aside(compile) : NULL;
+    }
+    if (row->split_count > 0) {
+        options.whole = whole;
+        ul_graph_copy(&compile->graph, &compile->keep, whole->graph);
+        UL_TRY(
+            ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
+        UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,
+                                &compile->diag));
+    }
+    ul_compile_count_beside(compile, compile->program);
+    return UL_OK;
 }
 
 static enum ul_status apply_variant(void *context, uint32_t variant,
                                     const struct ul_problem **problem)
 {
     struct ul_compile *compile = context;
-    UL_TRY(ul_compile_apply_variant(compile, variant));
+    UL_TRY(make_variant(compile, variant));
     *problem = compile->program->problem;
     return UL_OK;
 }
@@ -26,7 +117,7 @@ static enum ul_status solve(struct ul_compile *compile)
     struct ul_plan_options planning = ul_compile_planning(&compile->options);
     planning.beside = ul_compile_beside(compile, compile->program);
     struct ul_plan_variants variants = {
-        .context = compile, .merge = merge_splits, .apply = apply_variant};
+        .context = compile, .merge = merge_variants, .apply = apply_variant};
     return ul_plan_within(&compile->keep, compile->program->problem, &planning, &variants,
                           compile->wants_ladder, &compile->plan, &compile->ladder, &compile->diag);
 }

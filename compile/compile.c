@@ -94,76 +94,42 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
                             &compile->diag);
 }
 
-static enum ul_status donate(struct ul_compile *compile)
-{
-    const struct ul_pairs *list = &compile->options.donations;
-    for (uint32_t i = 0; i < list->count; i++)
-        UL_TRY(ul_graph_donate(&compile->graph, list->items[i].name, list->items[i].value,
-                               &compile->diag));
-    return UL_OK;
-}
-
 /* ---- build ---- */
 
-/* Without a place to print to nothing is printed. */
-static const char *printed_pass(const struct ul_compile *compile)
+/* The program of the graph as it is laid out without --row-major. */
+static enum ul_status build_base(struct ul_compile *compile, struct ul_program_options *options)
 {
-    return compile->dump != NULL ? compile->options.print_after : NULL;
-}
-
-static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
-{
-    struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
-                                        .disabled_count = compile->options.no_passes.count,
-                                        .traits = &target->traits,
-                                        .precision = ul_compile_storage(&compile->options),
-                                        .print_after = printed_pass(compile),
-                                        .dump = compile->dump,
-                                        .stop_after = compile->options.stop_after};
-    if (compile->library != NULL) {
-        options.is_call = ul_library_supports;
-        options.library = compile->library;
-    }
-    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
-}
-
-/* The last pass alone, where chains are to be computed in pieces. */
-static enum ul_status run_split(struct ul_compile *compile)
-{
-    struct ul_passes_options options = {.only = "split",
-                                        .splits = compile->options.splits.items,
-                                        .split_count = compile->options.splits.count,
-                                        .print_after = printed_pass(compile),
-                                        .dump = compile->dump};
-    if (compile->options.splits.count == 0)
+    static const struct ul_texts none = {.count = 0};
+    struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+    struct ul_program *base = NULL;
+    if (compile->options.row_major.count == 0)
         return UL_OK;
-    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+    UL_TRY(ul_compile_lay_out(compile, &compile->keep, graph, &none, &compile->diag));
+    UL_TRY(ul_program_build(&compile->keep, graph, options, &base, &compile->diag));
+    options->base = base;
+    return UL_OK;
 }
 
 /* The program, and, where chains are split, that of the graph before: a piece must add up as the
  * whole does. */
 static enum ul_status build_program(struct ul_compile *compile, struct ul_program_options *options)
 {
-    struct ul_program *whole = NULL;
+    UL_TRY(build_base(compile, options));
     if (compile->options.splits.count > 0) {
         struct ul_graph *graph = UL_NEW(&compile->keep, struct ul_graph);
+        struct ul_program *whole = NULL;
         ul_graph_copy(graph, &compile->keep, &compile->graph);
         UL_TRY(ul_program_build(&compile->keep, graph, options, &whole, &compile->diag));
-        UL_TRY(run_split(compile));
+        UL_TRY(
+            ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag));
+        options->whole = whole;
+        if (options->base == NULL)
+            options->base = whole;
     }
-    options->whole = whole;
     UL_TRY(ul_program_build(&compile->keep, &compile->graph, options, &compile->program,
                             &compile->diag));
     ul_compile_count_beside(compile, compile->program);
     return UL_OK;
-}
-
-static enum ul_status simplify(struct ul_compile *compile, const struct ul_target *target)
-{
-    const char *stop = compile->options.stop_after;
-    UL_TRY(donate(compile));
-    UL_TRY(run_passes(compile, target));
-    return stop != NULL && strcmp(stop, "split") == 0 ? run_split(compile) : UL_OK;
 }
 
 static enum ul_status build(struct ul_compile *compile, const char *model_path)
@@ -179,7 +145,7 @@ static enum ul_status build(struct ul_compile *compile, const char *model_path)
     enum ul_status status = ul_compile_load(compile, model_path);
     bool is_read = status == UL_OK; /* else the text names the file */
     if (is_read)
-        status = simplify(compile, program.target);
+        status = ul_compile_rewrite(compile, program.target);
     ul_compile_progress(compile, NULL);
     if (status == UL_OK && compile->options.stop_after == NULL)
         status = build_program(compile, &program);

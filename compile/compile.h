@@ -81,6 +81,7 @@ struct ul_compile {
     FILE *dump; /* of print_after and print_kernels; NULL: nothing is printed */
 
     struct ul_graph graph;
+    struct ul_graph before_layout; /* where the target lays values channels-last; for variants */
     struct ul_onnx_model model;
     bool loaded; /* ul_model_done is due */
     struct ul_profile profile;

@@ -29,11 +29,16 @@ struct ul_plan_beside ul_compile_beside(const struct ul_compile *compile,
                                         const struct ul_program *program);
 struct ul_footprint ul_compile_footprint(const struct ul_compile *compile);
 
-/* splits.c: merges into the ladder the plans of programs that compute chains in pieces; and makes
- * the program the one of a rung's variant. `free_plan` is the plan without a budget. */
-enum ul_status ul_compile_merge_splits(struct ul_compile *compile,
-                                       const struct ul_plan *free_plan) UL_MUST_CHECK;
-enum ul_status ul_compile_apply_variant(struct ul_compile *compile, uint32_t variant) UL_MUST_CHECK;
+/* rewrite.c: the passes on the compile's graph, after what --donate says of it. */
+enum ul_status ul_compile_rewrite(struct ul_compile *compile,
+                                  const struct ul_target *target) UL_MUST_CHECK;
+/* The compile's graph as `row_major` has it laid out, before chains of it are split. */
+enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *arena,
+                                  struct ul_graph *graph, const struct ul_texts *row_major,
+                                  struct ul_diag *diag) UL_MUST_CHECK;
+/* Has chains of such a graph computed in pieces. */
+enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
+                                const struct ul_texts *splits, struct ul_diag *diag) UL_MUST_CHECK;
 
 /* toolkit.c: fills in what only a target has a use for whose libraries programs find. */
 enum ul_status ul_compile_resolve_toolkit(struct ul_compile *compile,

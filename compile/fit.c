@@ -15,6 +15,8 @@ bool ul_option_fits(const struct ul_option *row, const struct ul_target *target)
         return target->compiler->takes_march;
     case UL_FOR_THREADS:
         return target->traits.has_threads;
+    case UL_FOR_LAYOUTS:
+        return target->traits.channels_last;
     case UL_FOR_LIBRARIES:
         return target->traits.finds_libraries;
     }

@@ -52,6 +52,7 @@ enum ul_option_audience {
     UL_FOR_COMPILER, /* of whose compiler it is the name */
     UL_FOR_MARCH,    /* whose compiler takes a processor's name */
     UL_FOR_THREADS,  /* whose plans are made for a number of threads */
+    UL_FOR_LAYOUTS,  /* which lay values channels-last */
     UL_FOR_LIBRARIES /* whose libraries are found when a program starts */
 };
 

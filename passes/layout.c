@@ -38,6 +38,7 @@ struct layout {
     ul_value_id *parents; /* per value: towards the head of its region */
     bool *can;            /* per value: may be channels-last */
     bool *wanted;         /* per value that heads a region: a convolution stands at it */
+    bool *row_major;      /* per value that heads a region: it was asked to stay so */
     bool movements;       /* the views pass will run */
     /* Members of the region that a value heads, and the places in the order of the nodes that read
      * a value: from first_x[value] up to first_x[value + 1]. */
@@ -397,7 +398,7 @@ static void choose(struct layout *layout, struct ul_arena *scratch)
     uint32_t regions = 0;
     list_members(layout, scratch);
     for (uint32_t v = 0; v < graph->value_count; v++) {
-        if (!layout->wanted[v])
+        if (!layout->wanted[v] || layout->row_major[v])
             continue;
         set_region(layout, v, true);
         regions++;
@@ -406,23 +407,29 @@ static void choose(struct layout *layout, struct ul_arena *scratch)
         return;
     begin_costs(layout, scratch);
     for (uint32_t v = 0; v < graph->value_count && layout->work_count < WORK_LIMIT; v++) {
-        if (layout->wanted[v] && try_region(layout, v, false))
+        if (layout->wanted[v] && !layout->row_major[v] && try_region(layout, v, false))
             (void)try_region(layout, v, true);
     }
     UL_ASSERT(is_current(layout));
 }
 
-static bool is_kept_apart(const struct layout *layout, ul_value_id id)
+/* What a convolution hands to the model as it is. */
+static bool can_be_copied(const struct layout *layout, ul_value_id id)
 {
     const struct ul_graph *graph = layout->graph;
     const struct ul_value *value = &graph->values[id];
-    if (value->kind != UL_VALUE_NODE || value->flags != 0 || value->donor != UL_NONE ||
-        (layout->needs[id] & UL_LAYOUT_DENSE) != 0 || graph->nodes[value->producer].parent != 0 ||
-        value->type.rank < 3 || has_last(layout, id))
-        return false;
-    const struct ul_node *producer = &graph->nodes[value->producer];
-    return is_f32_convolution(layout, producer) &&
-           (graph->values[producer->inputs[0]].flags & UL_VALUE_CHANNELS_LAST) != 0;
+    return value->kind == UL_VALUE_NODE && value->flags == 0 && value->donor == UL_NONE &&
+           (layout->needs[id] & UL_LAYOUT_DENSE) == 0 &&
+           graph->nodes[value->producer].parent == 0 && value->type.rank >= 3 &&
+           !has_last(layout, id) && is_f32_convolution(layout, &graph->nodes[value->producer]);
+}
+
+static bool is_copied(const struct layout *layout, ul_value_id id)
+{
+    const struct ul_graph *graph = layout->graph;
+    return can_be_copied(layout, id) && !layout->row_major[id] &&
+           (graph->values[graph->nodes[graph->values[id].producer].inputs[0]].flags &
+            UL_VALUE_CHANNELS_LAST) != 0;
 }
 
 /* A convolution's result that the model returns is computed channels-last and copied, unless a node
@@ -432,7 +439,7 @@ static void copy_results(struct layout *layout)
     struct ul_graph *graph = layout->graph;
     for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
         ul_value_id value = graph->blocks[0].outputs[i];
-        if (!is_kept_apart(layout, value))
+        if (!is_copied(layout, value))
             continue;
         struct ul_build build = ul_build_after(graph, graph->values[value].producer);
         build.name = graph->values[value].name;
@@ -441,13 +448,72 @@ static void copy_results(struct layout *layout)
     }
 }
 
+/* ---- By name ---- */
+
+/* Per value: a convolution's region can be named by it. */
+static bool is_choice(const struct layout *layout, ul_value_id id)
+{
+    ul_value_id head = head_of(layout, id);
+    return layout->wanted[head] ||
+           (head == id && (layout->needs[id] & UL_LAYOUT_OWN) != 0 && can_be_copied(layout, id));
+}
+
+static enum ul_status keep_row_major(struct ul_pass *pass, struct layout *layout)
+{
+    const struct ul_passes_options *options = pass->options;
+    for (uint32_t i = 0; i < options->row_major_count; i++) {
+        ul_node_id node = ul_edit_find_node(pass->graph, options->row_major[i]);
+        if (node == UL_NONE || pass->graph->nodes[node].output_count == 0 ||
+            !is_choice(layout, pass->graph->nodes[node].outputs[0]))
+            return ul_diag_set(pass->diag, UL_USAGE,
+                               "--row-major %s: no node of this name makes what convolutions read "
+                               "or write, as the model is after simplification",
+                               ul_quote(pass->scratch, options->row_major[i]));
+        layout->row_major[head_of(layout, pass->graph->nodes[node].outputs[0])] = true;
+    }
+    return UL_OK;
+}
+
+static void begin(struct layout *layout, struct ul_graph *graph, struct ul_arena *scratch)
+{
+    layout->graph = graph;
+    layout->order = ul_edit_all_nodes(graph, scratch);
+    layout->needs = ul_views_needs(graph, scratch);
+    layout->row_major = UL_NEW_ARRAY(scratch, bool, graph->value_count);
+    find_regions(layout, scratch);
+}
+
+void ul_layout_find_regions(struct ul_arena *arena, const struct ul_graph *graph,
+                            struct ul_layout_regions *regions)
+{
+    struct layout layout = {.movements = true};
+    struct ul_graph *copy = UL_NEW(arena, struct ul_graph);
+    ul_graph_copy(copy, arena, graph);
+    begin(&layout, copy, arena);
+    regions->count = 0;
+    regions->names = UL_NEW_ARRAY(arena, const char *, graph->value_count);
+    regions->of_values = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    uint32_t *of_heads = UL_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        ul_value_id head = head_of(&layout, v);
+        regions->of_values[v] = UL_NONE;
+        if (!is_choice(&layout, v))
+            continue;
+        if (head == v)
+            of_heads[head] = regions->count++;
+        uint32_t region = regions->of_values[v] = of_heads[head];
+        if (regions->names[region] == NULL && graph->nodes[value->producer].outputs[0] == v)
+            regions->names[region] = ul_edit_name_node(graph, value->producer);
+    }
+}
+
 enum ul_status ul_pass_layout(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct layout layout = {.graph = graph, .movements = !ul_pass_is_disabled(pass, "views")};
-    layout.order = ul_edit_all_nodes(graph, pass->scratch);
-    layout.needs = ul_views_needs(graph, pass->scratch);
-    find_regions(&layout, pass->scratch);
+    struct layout layout = {.movements = !ul_pass_is_disabled(pass, "views")};
+    begin(&layout, graph, pass->scratch);
+    UL_TRY(keep_row_major(pass, &layout));
     choose(&layout, pass->scratch);
     copy_results(&layout);
     for (uint32_t v = 0; v < graph->value_count; v++) {

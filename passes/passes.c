@@ -134,6 +134,10 @@ static enum ul_status check_options(const struct ul_passes_options *options,
         UL_TRY(check_name(print_after, false, scratch, diag));
     if (options->only != NULL)
         UL_TRY(check_name(options->only, false, scratch, diag));
+    if (options->start_at != NULL)
+        UL_TRY(check_name(options->start_at, false, scratch, diag));
+    if (options->stop_before != NULL)
+        UL_TRY(check_name(options->stop_before, false, scratch, diag));
     if (options->stop_after != NULL)
         UL_TRY(check_name(options->stop_after, false, scratch, diag));
     for (uint32_t i = 0; i < options->disabled_count; i++)
@@ -238,6 +242,14 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
     return UL_OK;
 }
 
+static uint32_t first_row(const char *name)
+{
+    uint32_t row = 0;
+    while (name != NULL && row < ROW_COUNT && !is_named(name, &rows[row].info))
+        row++;
+    return row;
+}
+
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options, struct ul_diag *diag)
 {
@@ -247,11 +259,13 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                            .diag = diag,
                            .options = options,
                            .traits = options->traits != NULL ? options->traits : &nothing};
-    uint32_t facts = 0;
+    uint32_t facts = options->start_at != NULL ? TYPES | VIEWS | GROUPS : 0;
     UL_TRY(check_options(options, scratch, diag));
     UL_TRY(ul_graph_verify(graph, diag));
-    for (uint32_t i = 0; i < ROW_COUNT; i++) {
+    for (uint32_t i = first_row(options->start_at); i < ROW_COUNT; i++) {
         const struct row *row = &rows[i];
+        if (is_named(options->stop_before, &row->info))
+            break;
         pass.row = i;
         if (!is_skipped(&pass, row)) {
             UL_ASSERT(options->only != NULL || (row->info.needs & ~facts) == 0);

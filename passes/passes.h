@@ -43,12 +43,16 @@ struct ul_pass_info {
 /* Zeroed options are the defaults. */
 struct ul_passes_options {
     const char *print_after; /* a pass or "all": prints the graph to `dump` */
-    const char *stop_after;
-    const char *only; /* runs this pass alone; the facts that it needs are taken to hold */
+    const char *stop_after, *stop_before;
+    /* These run one pass alone, or those from one on; the facts that are needed are taken to
+     * hold. */
+    const char *only, *start_at;
     uint32_t disabled_count;
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;
     const char *const *splits; /* --split: chains to compute in pieces, "FIRST..LAST:AXIS:COUNT" */
+    uint32_t row_major_count;
+    const char *const *row_major; /* --row-major: regions that keep the layout of the model */
     const struct ul_target_traits *traits; /* NULL: a target that wants nothing */
     enum ul_dtype precision; /* UL_F16, UL_BF16: f32 lies in memory in these 16 bits */
     /* Whether a group of nodes (in execution order) is one call of the target's library; `escapes`
@@ -71,6 +75,18 @@ uint32_t ul_passes_count(void);
 enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
                              const struct ul_passes_options *options,
                              struct ul_diag *diag) UL_MUST_CHECK;
+
+/* layout.c */
+
+/* What the pass lays out alike, and what a convolution hands to the model as it is. */
+struct ul_layout_regions {
+    uint32_t count;
+    const char **names;  /* per region: for ul_passes_options.row_major; or NULL */
+    uint32_t *of_values; /* per value: its region, or UL_NONE */
+};
+/* Of a graph as it is before the pass. */
+void ul_layout_find_regions(struct ul_arena *arena, const struct ul_graph *graph,
+                            struct ul_layout_regions *regions);
 
 /* split_search.c: splits that bring the live sum (weights not counted) down to a target. */
 

@@ -46,6 +46,11 @@ struct ul_node_list {
     ul_node_id *nodes;
 };
 struct ul_node_list ul_edit_all_nodes(const struct ul_graph *graph, struct ul_arena *arena);
+/* A name by which ul_edit_find_node finds the node again, or NULL. */
+const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node);
+/* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
+ * several. */
+ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
 
 /* donate.c */
 

@@ -28,8 +28,8 @@ static bool find_ends(struct ul_pass *pass, const char *names, struct ul_split *
     char *copy = ul_arena_copy_string(pass->scratch, names);
     for (char *at = strstr(copy, ".."); at != NULL; at = strstr(at + 1, "..")) {
         *at = '\0';
-        split->first = ul_split_find_node(pass->graph, copy);
-        split->last = ul_split_find_node(pass->graph, at + 2);
+        split->first = ul_edit_find_node(pass->graph, copy);
+        split->last = ul_edit_find_node(pass->graph, at + 2);
         *at = '.';
         if (split->first != UL_NONE && split->last != UL_NONE)
             return true;

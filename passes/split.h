@@ -40,11 +40,6 @@ struct ul_split_chain {
 
 /* split_chain.c */
 
-/* A name by which ul_split_find_node finds the node again, or NULL. */
-const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node);
-/* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
- * several. */
-ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name);
 uint32_t ul_split_last_group(const struct ul_graph *graph);
 /* The neck of the step [begin, end) of a block: the position of the node that makes less than the
  * step does, and all that the rest of the step needs of it. UL_NONE: there is none. */

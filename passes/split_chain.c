@@ -6,35 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-ul_node_id ul_split_find_node(const struct ul_graph *graph, const char *name)
-{
-    ul_node_id found = UL_NONE;
-    uint32_t count = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (graph->nodes[n].op == UL_OP_NONE || strcmp(graph->nodes[n].name, name) != 0)
-            continue;
-        found = n;
-        count++;
-    }
-    for (uint32_t v = 0; count != 1 && v < graph->value_count; v++) {
-        const struct ul_value *value = &graph->values[v];
-        if (value->kind == UL_VALUE_NODE && strcmp(value->name, name) == 0)
-            return value->producer;
-    }
-    return count == 1 ? found : UL_NONE;
-}
-
-const char *ul_split_name_node(const struct ul_graph *graph, ul_node_id node)
-{
-    const struct ul_node *info = &graph->nodes[node];
-    const char *names[2] = {info->name, graph->values[info->outputs[0]].name};
-    for (uint32_t i = 0; i < 2; i++) {
-        if (names[i][0] != '\0' && ul_split_find_node(graph, names[i]) == node)
-            return names[i];
-    }
-    return NULL;
-}
-
 /* Calls for what a node or anything nested in it reads: whether one of the values is marked, or,
  * with `mark`, marks them all. */
 static bool visit_reads(const struct ul_graph *graph, ul_node_id id, bool *marks, bool mark)

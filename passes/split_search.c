@@ -128,8 +128,8 @@ static bool keeps_target(struct state *state, const struct ul_graph *graph)
 static const char *choice_text(const struct state *state, const struct choice *choice,
                                struct ul_arena *arena)
 {
-    const char *first = ul_split_name_node(&state->graph, state->firsts[choice->before]);
-    const char *last = ul_split_name_node(&state->graph, state->lasts[choice->behind]);
+    const char *first = ul_edit_name_node(&state->graph, state->firsts[choice->before]);
+    const char *last = ul_edit_name_node(&state->graph, state->lasts[choice->behind]);
     const char *axis =
         choice->axis == 0 ? "batch" : ul_arena_printf(arena, "%u", (unsigned)choice->axis);
     if (first == NULL || last == NULL)

@@ -292,10 +292,7 @@ static void put_head(struct ul_text *text, const struct ul_report *report)
     put_key_number(text, "peak_step", plan->peak_position);
     put_key_number(text, "cost", plan->cost);
     put_key_number(text, "base_cost", plan->base_cost);
-    double overhead = plan->base_cost == 0
-                          ? 0.0
-                          : (double)(plan->cost - plan->base_cost) / (double)plan->base_cost;
-    ul_text_printf(text, "  \"overhead\": %.9g,\n", overhead);
+    ul_text_printf(text, "  \"overhead\": %.9g,\n", ul_plan_overhead(plan->cost, plan->base_cost));
     ul_text_put(text, "  \"method\": {\"order\": ");
     ul_text_put_json(text, plan->order_method);
     ul_text_put(text, ", \"remat\": ");

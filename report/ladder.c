@@ -19,16 +19,15 @@ static const struct ul_plan *plan_at(const struct ul_plan_ladder *ladder, uint32
 
 static double overhead_at(const struct ul_plan_ladder *ladder, uint32_t i)
 {
-    double base = (double)plan_at(ladder, 0)->base_cost;
     UL_ASSERT(i < ladder->count);
-    return base > 0 ? ((double)plan_at(ladder, i)->cost - base) / base : 0;
+    return ul_plan_overhead(plan_at(ladder, i)->cost, plan_at(ladder, 0)->base_cost);
 }
 
-static struct ul_report_splits splits_at(const struct ul_report *report,
-                                         const struct ul_plan_ladder *ladder, uint32_t i)
+static struct ul_report_variant variant_at(const struct ul_report *report,
+                                           const struct ul_plan_ladder *ladder, uint32_t i)
 {
     if (report->variants == NULL)
-        return (struct ul_report_splits){.count = 0};
+        return (struct ul_report_variant){.split_count = 0};
     return report->variants[ladder->rungs[i].variant];
 }
 
@@ -55,12 +54,13 @@ static void put_row(struct ul_text *text, const struct ul_report *report,
                     const struct ul_plan_ladder *ladder, uint32_t i)
 {
     const struct ul_plan *plan = plan_at(ladder, i);
+    const struct ul_report_variant variant = variant_at(report, ladder, i);
     uint64_t reserved = plan->reserved_bytes[0], process = process_at(report, ladder, i);
-    ul_text_printf(text,
-                   "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %s\n",
-                   reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
-                   100.0 * overhead_at(ladder, i), recomputed_steps(plan),
-                   splits_at(report, ladder, i).count, plan->remat_method);
+    ul_text_printf(
+        text, "  %14" PRIu64 "  %8.2f  %13" PRIu64 "  %8.2f  %10.4g  %9.3f %%  %5u  %6u  %7u  %s\n",
+        reserved, mib(reserved), process, mib(process), milliseconds(plan->cost),
+        100.0 * overhead_at(ladder, i), recomputed_steps(plan), variant.split_count,
+        variant.row_major_count, plan->remat_method);
 }
 
 /* The first and the last, and of those between, what is smaller by a hundredth of the first. */
@@ -88,7 +88,7 @@ void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *rep
     ul_text_printf(text,
                    "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
                    "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
-                   "again  splits  recompute\n",
+                   "again  splits  layouts  recompute\n",
                    ul_quote(text->arena, report->model_name), report->target);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
     if (report->process.is_of_device)
@@ -108,16 +108,25 @@ void ul_report_put_ladder_csv(struct ul_text *text, const struct ul_report *repo
                               const struct ul_plan_ladder *ladder)
 {
     ul_text_put(text, "reserved_bytes,lower_bound_bytes,cost,base_cost,overhead,"
-                      "recomputed_steps,splits,order,remat,pack,process_bytes\r\n");
+                      "recomputed_steps,splits,order,remat,pack,process_bytes,row_major\r\n");
     for (uint32_t i = 0; i < ladder->count; i++) {
         const struct ul_plan *plan = plan_at(ladder, i);
+        const struct ul_report_variant variant = variant_at(report, ladder, i);
         ul_text_printf(text,
                        "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 "\r\n",
+                       ",%.9g,%u,%u,%s,%s,%s,%" PRIu64 ",%u\r\n",
                        plan->reserved_bytes[0], plan->lower_bound_bytes, plan->cost,
                        plan->base_cost, overhead_at(ladder, i), recomputed_steps(plan),
-                       splits_at(report, ladder, i).count, plan->order_method, plan->remat_method,
-                       plan->pack_method, process_at(report, ladder, i));
+                       variant.split_count, plan->order_method, plan->remat_method,
+                       plan->pack_method, process_at(report, ladder, i), variant.row_major_count);
+    }
+}
+
+static void put_texts(struct ul_text *text, uint32_t count, const char *const *texts)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        ul_text_put(text, i == 0 ? "" : ", ");
+        ul_text_put_json(text, texts[i]);
     }
 }
 
@@ -141,11 +150,10 @@ void ul_report_put_ladder_json(struct ul_text *text, const struct ul_report *rep
                        i == 0 ? "" : ",", plan->reserved_bytes[0], process_at(report, ladder, i),
                        plan->lower_bound_bytes, plan->cost, plan->base_cost, overhead_at(ladder, i),
                        recomputed_steps(plan));
-        struct ul_report_splits splits = splits_at(report, ladder, i);
-        for (uint32_t k = 0; k < splits.count; k++) {
-            ul_text_put(text, k == 0 ? "" : ", ");
-            ul_text_put_json(text, splits.texts[k]);
-        }
+        struct ul_report_variant variant = variant_at(report, ladder, i);
+        put_texts(text, variant.split_count, variant.splits);
+        ul_text_put(text, "], \"row_major\": [");
+        put_texts(text, variant.row_major_count, variant.row_major);
         ul_text_put(text, "], \"method\": {\"order\": ");
         ul_text_put_json(text, plan->order_method);
         ul_text_put(text, ", \"remat\": ");

@@ -35,10 +35,11 @@ struct ul_report_value {
 };
 
 /* What a plan is about. */
-/* The chains that a variant of the program computes in pieces, as the option --split has them. */
-struct ul_report_splits {
-    uint32_t count;
-    const char *const *texts;
+/* A variant of the program: the chains that it computes in pieces, as the option --split has them,
+ * and what it lays out as in the model, as --row-major has it. */
+struct ul_report_variant {
+    uint32_t split_count, row_major_count;
+    const char *const *splits, *const *row_major;
     struct ul_plan_beside process; /* what its process takes beside its buffer */
 };
 
@@ -78,9 +79,9 @@ struct ul_report {
     struct ul_report_flash flash;
     uint32_t option_count;
     const struct ul_report_option *options;
-    const struct ul_report_step *steps;      /* per problem step */
-    const struct ul_report_value *values;    /* per problem value */
-    const struct ul_report_splits *variants; /* per variant of a ladder; NULL: there is but one */
+    const struct ul_report_step *steps;       /* per problem step */
+    const struct ul_report_value *values;     /* per problem value */
+    const struct ul_report_variant *variants; /* per variant of a ladder; NULL: there is but one */
 };
 
 /* facts.c */

@@ -241,14 +241,14 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
 {
     const struct ul_plan *plan = report->plan;
     const char *profile = ul_report_option(report, "profile");
-    uint64_t more = plan->cost - plan->base_cost;
+    double more = 100.0 * ul_plan_overhead(plan->cost, plan->base_cost);
     if (profile == NULL)
         return;
     ul_text_printf(text, "Predicted: %.4g ms a run on %s", (double)plan->cost * 1e-6,
                    fit_name(text->arena, profile));
-    if (more > 0 && plan->base_cost > 0)
-        ul_text_printf(text, ", %.2f %% more time for less memory",
-                       100.0 * (double)more / (double)plan->base_cost);
+    if (plan->cost != plan->base_cost)
+        ul_text_printf(text, ", %.2f %% %s time for less memory", more < 0 ? -more : more,
+                       more < 0 ? "less" : "more");
     ul_text_put(text, ".\n");
 }
 
@@ -264,25 +264,29 @@ static void put_libraries(struct ul_text *text, const struct ul_report *report)
                    ul_report_option(report, "tf32") != NULL ? ", factors in TF32" : "");
 }
 
-/* What is computed in pieces. */
-static void put_splits(struct ul_text *text, const struct ul_report *report)
+/* What an option that may be repeated names: the first, and how many more. */
+static void put_named(struct ul_text *text, const struct ul_report *report, const char *option,
+                      const char *title)
 {
     enum { MAX_NAMED = 6 };
     uint32_t count = 0;
-    for (uint32_t i = 0; i < report->option_count; i++)
-        count += strcmp(report->options[i].name, "split") == 0;
-    if (count == 0)
-        return;
-    ul_text_printf(text, "\nIn pieces, FIRST..LAST:AXIS:PIECES:\n");
-    uint32_t named = 0;
-    for (uint32_t i = 0; i < report->option_count && named < MAX_NAMED; i++) {
-        if (strcmp(report->options[i].name, "split") != 0)
+    for (uint32_t i = 0; i < report->option_count; i++) {
+        if (strcmp(report->options[i].name, option) != 0)
             continue;
-        ul_text_printf(text, "      %s\n", ul_quote(text->arena, report->options[i].value));
-        named++;
+        if (count == 0)
+            ul_text_printf(text, "\n%s:\n", title);
+        if (count++ < MAX_NAMED)
+            ul_text_printf(text, "      %s\n", ul_quote(text->arena, report->options[i].value));
     }
-    if (count > named)
-        ul_text_printf(text, "      and %u more\n", count - named);
+    if (count > MAX_NAMED)
+        ul_text_printf(text, "      and %u more\n", count - MAX_NAMED);
+}
+
+/* How the program differs from the one that is built without a budget. */
+static void put_variant(struct ul_text *text, const struct ul_report *report)
+{
+    put_named(text, report, "split", "In pieces, FIRST..LAST:AXIS:PIECES");
+    put_named(text, report, "row-major", "Laid out as in the model, with what is laid out alike");
 }
 
 /* Under a budget: how much of the time has to be, and who says so. */
@@ -296,7 +300,7 @@ static void put_cost_bound(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, "No plan of these kernels within the budget takes less time than this");
     if (plan->cost > plan->cost_bound)
         ul_text_printf(text, " less %.2f %%", gap);
-    if (plan->cost_bound <= ul_bound_steps(report->problem))
+    if (plan->cost_bound <= ul_problem_min_cost(report->problem))
         ul_text_put(text, " (every step once, the fastest way: checked).\n");
     else
         ul_text_printf(text, " (%s: the planner's word).\n",
@@ -343,6 +347,6 @@ void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
     put_process(text, report);
     put_precision(text, report);
     put_peak(text, report);
-    put_splits(text, report);
+    put_variant(text, report);
     put_bounds(text, report);
 }

@@ -17,21 +17,15 @@ uint32_t ul_program_call_align(const struct ul_program *program)
     return max;
 }
 
-/* What splits cost more refers to the program without them. */
 static void apply_whole(struct ul_builder *builder)
 {
-    const struct ul_program *whole = builder->options->whole;
-    if (whole == NULL)
-        return;
-    builder->whole = UL_NEW(builder->arena, struct ul_whole);
-    ul_whole_init(builder->whole, builder->arena, whole);
-    for (uint32_t s = 0; s < whole->problem->step_count; s++) {
-        const struct ul_plan_step *step = &whole->problem->steps[s];
-        uint64_t min = step->alternatives[0].cost;
-        for (uint32_t a = 1; a < step->alternative_count; a++)
-            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
-        builder->program->problem->base_cost += min;
+    const struct ul_program *whole = builder->options->whole, *base = builder->options->base;
+    if (whole != NULL) {
+        builder->whole = UL_NEW(builder->arena, struct ul_whole);
+        ul_whole_init(builder->whole, builder->arena, whole);
     }
+    if (base != NULL)
+        builder->program->problem->base_cost = ul_problem_min_cost(base->problem);
 }
 
 static enum ul_status build(struct ul_builder *builder)

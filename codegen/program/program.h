@@ -162,6 +162,9 @@ struct ul_program_options {
     /* The program of the same graph before chains of it were split: UL_UNSUPPORTED where a piece
      * would not give its bits. NULL: nothing was split. */
     const struct ul_program *whole;
+    /* What more time refers to: the program without splits and of the default layout, where this
+     * one is another. */
+    const struct ul_program *base;
 };
 
 struct ul_program {

@@ -64,6 +64,11 @@ struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *pro
     return kept;
 }
 
+double ul_plan_overhead(uint64_t cost, uint64_t base_cost)
+{
+    return base_cost == 0 ? 0.0 : ((double)cost - (double)base_cost) / (double)base_cost;
+}
+
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes)
 {
     UL_ASSERT(problem->space_count > 0);

@@ -138,6 +138,8 @@ void ul_plan_options_resolve(struct ul_plan_options *options);
 /* A copy of `plan` in `arena`, for a plan that outlives the arena that it was made in. */
 struct ul_plan ul_plan_keep(struct ul_arena *arena, const struct ul_problem *problem,
                             const struct ul_plan *plan);
+/* How much more time a cost is than the base, as a part of the base; below 0: less. */
+double ul_plan_overhead(uint64_t cost, uint64_t base_cost);
 /* What space 0 may hold: a budget and the capacity, whichever is smaller; 0: as much as it takes.
  */
 uint64_t ul_plan_limit_bytes(const struct ul_problem *problem, uint64_t budget_bytes);

@@ -370,3 +370,17 @@ enum ul_status ul_problem_verify(const struct ul_problem *problem, struct ul_dia
     ul_arena_done(&scratch);
     return status;
 }
+
+uint64_t ul_problem_min_cost(const struct ul_problem *problem)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; s < problem->step_count; s++) {
+        const struct ul_plan_step *step = &problem->steps[s];
+        UL_ASSERT(step->alternative_count > 0);
+        uint64_t min = step->alternatives[0].cost;
+        for (uint32_t a = 1; a < step->alternative_count; a++)
+            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
+        sum += min;
+    }
+    return sum;
+}

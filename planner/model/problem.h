@@ -159,6 +159,8 @@ void ul_problem_add_predecessor(struct ul_problem *problem, uint32_t step, uint3
 uint32_t *ul_value_entries(struct ul_arena *arena, const struct ul_problem *problem);
 /* Whether `id` is among the ids, such as those of the values that a substep reads. */
 bool ul_ids_have(const uint32_t *ids, uint32_t count, uint32_t id);
+/* Every step once, each by its cheapest alternative: no plan costs less. */
+uint64_t ul_problem_min_cost(const struct ul_problem *problem);
 /* Every id, size, alignment and region in range, values written before they are read, sums that
  * do not overflow: UL_INVALID with the name of the step or value otherwise. */
 enum ul_status ul_problem_verify(const struct ul_problem *problem,

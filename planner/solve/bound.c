@@ -142,25 +142,11 @@ static struct repeats repeats_bound(struct ul_arena *arena, const struct ul_prob
     return (struct repeats){.cost = best->repeat_bound, .method = best->bound_method};
 }
 
-uint64_t ul_bound_steps(const struct ul_problem *problem)
-{
-    uint64_t sum = 0;
-    for (uint32_t s = 0; s < problem->step_count; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        UL_ASSERT(step->alternative_count > 0);
-        uint64_t min = step->alternatives[0].cost;
-        for (uint32_t a = 1; a < step->alternative_count; a++)
-            min = step->alternatives[a].cost < min ? step->alternatives[a].cost : min;
-        sum += min;
-    }
-    return sum;
-}
-
 void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan)
 {
     struct ul_arena scratch;
     UL_ASSERT(budget_bytes > 0);
-    plan->cost_bound = ul_bound_steps(problem);
+    plan->cost_bound = ul_problem_min_cost(problem);
     plan->cost_bound_method = NULL;
     UL_ASSERT(plan->cost_bound <= plan->cost);
     if (plan->fits && plan->cost > plan->cost_bound) {
@@ -172,11 +158,12 @@ void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, stru
         ul_arena_done(&scratch);
     }
     UL_ASSERT(plan->cost_bound <= plan->cost);
-    UL_ASSERT((plan->cost_bound_method != NULL) == (plan->cost_bound > ul_bound_steps(problem)));
+    UL_ASSERT((plan->cost_bound_method != NULL) ==
+              (plan->cost_bound > ul_problem_min_cost(problem)));
     bool is_least = plan->fits && plan->cost == plan->cost_bound;
     plan->optimal = is_least && problem->base_cost == 0;
     if (is_least || !plan->fits)
         plan->optimal_within = NULL;
     if (is_least && !plan->optimal)
-        plan->optimal_within = "programs with these splits";
+        plan->optimal_within = "programs with these splits and layouts";
 }

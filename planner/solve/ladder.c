@@ -13,6 +13,8 @@
  *              |     x   .   the first. The first rung within a budget is the cheapest one.
  *              +---------- cost
  *
+ * (A rewriting of the program may cost less than the first rung: nobody looked for one without a
+ * budget.)
  * Where steps have alternatives, each rung is tried with the cheapest of those that it leaves room
  * for, alone and beside what is live at that step. What optional values take (weights that one
  * alternative wants in a form of its own) is the same at every position, and so beside what the
@@ -46,7 +48,8 @@ static bool rung_place(const struct ul_plan_ladder *ladder, const struct ul_plan
     *place = at;
     if (ladder->count == 0)
         return true;
-    if (at == 0 || rung->plan.cost < ladder->rungs[0].plan.cost)
+    bool is_other = rung->variant != ladder->rungs[0].variant;
+    if (at == 0 || (!is_other && rung->plan.cost < ladder->rungs[0].plan.cost))
         return false;
     /* Those from `at` on are as small: one of them that costs no more makes this one useless. */
     return at == ladder->count || ladder->rungs[at].plan.cost > rung->plan.cost;
@@ -205,10 +208,11 @@ static void methods_note(struct climb *c, const struct ul_remat *found, bool aga
         plan->remat_method = ul_arena_printf(c->arena, "%s: nothing runs again",
                                              ul_method_get(UL_METHOD_REMAT, method)->name);
     if (found != NULL && found->proven_within != NULL)
-        plan->optimal_within = ul_arena_printf(
-            c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
-            found->proven_within, c->problem->base_cost != 0 ? ", with these splits" : "",
-            (unsigned long long)found->budget_bytes);
+        plan->optimal_within =
+            ul_arena_printf(c->arena, "%s, by these implementations%s, graphs of %llu live bytes",
+                            found->proven_within,
+                            c->problem->base_cost != 0 ? ", with these splits and layouts" : "",
+                            (unsigned long long)found->budget_bytes);
 }
 
 /* Packs a sequence whose positions `plan` has; a plan that the checker refuses is none where the

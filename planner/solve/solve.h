@@ -89,8 +89,6 @@ enum ul_status ul_plan_within(struct ul_arena *arena, const struct ul_problem *p
 
 /* bound.c */
 
-/* Every step once, each by its cheapest alternative: no plan costs less. */
-uint64_t ul_bound_steps(const struct ul_problem *problem);
 /* Sets cost_bound of a plan made for a budget, and what follows from it: optimal, or that within a
  * rewriting of the program, and no narrower proof beside these. */
 void ul_bound_cost(const struct ul_problem *problem, uint64_t budget_bytes, struct ul_plan *plan);

@@ -86,7 +86,7 @@ expect 0 'Not known before it runs: what libraries keep, the captured' \
     plan --with-cudnn on --profile context
 expect 0 "fits the budget of $total bytes of the device, as far as it is known, with 0.00" \
     plan --with-cudnn on --profile whole --budget $total
-expect 4 'it needs 304[0-9]* bytes, ' plan --with-cudnn on --profile whole --budget 304000000
+expect 4 'it needs 300[0-9]* bytes, ' plan --with-cudnn on --profile whole --budget 300000000
 expect 0 'for the buffer alone' \
     plan --with-cudnn on --profile whole --budget "$buffer" --budget-of arena
 expect 0 'process bytes are of the device, as far as they are known' plan --profile whole --sweep

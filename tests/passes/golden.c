@@ -1,5 +1,6 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
- * them. The files are compared as a whole. Lines "# --split TEXT", "# --channels-last",
+ * them. The files are compared as a whole. Lines "# --split TEXT", "# --row-major NODE", "#
+ * --channels-last",
  * "# --filters-last", "# --biases-alike", "# --products-joined", "# --precision NAME" and
  * "# --calls" (the target has a library, which takes nothing) of an .ir are options.
  *
@@ -11,22 +12,21 @@
 
 #include <string.h>
 
-/* The rest of every line that begins with "# --split ". */
-static void read_splits(struct golden *golden, const char *text, struct ul_passes_options *options)
+/* The rest of every line that begins with `mark`. */
+static const char *const *read_lines(struct golden *golden, const char *text, const char *mark,
+                                     uint32_t *count)
 {
-    static const char mark[] = "# --split ";
-    const char **splits = NULL;
+    const char **found = NULL;
     uint32_t capacity = 0;
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, mark, strlen(mark)) != 0)
             continue;
         line += strlen(mark);
-        UL_GROW(&golden->arena, splits, options->split_count, capacity);
-        splits[options->split_count++] =
-            ul_arena_printf(&golden->arena, "%.*s", (int)strcspn(line, "\n"), line);
+        UL_GROW(&golden->arena, found, *count, capacity);
+        found[(*count)++] = ul_arena_printf(&golden->arena, "%.*s", (int)strcspn(line, "\n"), line);
     }
-    options->splits = splits;
+    return found;
 }
 
 static bool takes_nothing(const void *library, const struct ul_graph *graph,
@@ -60,7 +60,8 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
         options.precision = UL_F16;
     if (strstr(text, "# --precision bf16\n") != NULL)
         options.precision = UL_BF16;
-    read_splits(golden, text, &options);
+    options.splits = read_lines(golden, text, "# --split ", &options.split_count);
+    options.row_major = read_lines(golden, text, "# --row-major ", &options.row_major_count);
     enum ul_status status = ul_graph_parse(&graph, &golden->arena, text, NULL, &diag);
     graph.check_text = true;
     if (status == UL_OK)

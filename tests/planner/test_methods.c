@@ -205,7 +205,7 @@ static void test_named_methods_run(void **state)
     uint64_t budget = whole * 7 / 10;
     struct ul_plan best = plan_by(&arena, problem, UL_REMAT_BEST, budget);
     assert_true(best.fits && best.cost > best.base_cost);
-    assert_true(best.cost_bound > ul_bound_steps(problem));
+    assert_true(best.cost_bound > ul_problem_min_cost(problem));
     assert_string_equal(best.cost_bound_method, "exact search from the end");
     for (enum ul_plan_remat remat = UL_REMAT_NONE; remat < UL_REMAT_COUNT; remat++) {
         struct ul_plan plan = plan_by(&arena, problem, remat, budget);

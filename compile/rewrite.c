@@ -1,0 +1,99 @@
+/* What the passes make of a compile's graph: all of them, those from the layouts on, splits alone.
+ */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+static enum ul_status donate(struct ul_compile *compile)
+{
+    const struct ul_pairs *list = &compile->options.donations;
+    for (uint32_t i = 0; i < list->count; i++)
+        UL_TRY(ul_graph_donate(&compile->graph, list->items[i].name, list->items[i].value,
+                               &compile->diag));
+    return UL_OK;
+}
+
+/* Without a place to print to nothing is printed. */
+static const char *printed_pass(const struct ul_compile *compile)
+{
+    return compile->dump != NULL ? compile->options.print_after : NULL;
+}
+
+static struct ul_passes_options passes_options(const struct ul_compile *compile,
+                                               const struct ul_target *target)
+{
+    struct ul_passes_options options = {.disabled = compile->options.no_passes.items,
+                                        .disabled_count = compile->options.no_passes.count,
+                                        .traits = &target->traits,
+                                        .precision = ul_compile_storage(&compile->options)};
+    if (compile->library != NULL) {
+        options.is_call = ul_library_supports;
+        options.library = compile->library;
+    }
+    return options;
+}
+
+/* In two turns where layouts are a choice: the graph between them is what variants begin with. */
+static enum ul_status run_passes(struct ul_compile *compile, const struct ul_target *target)
+{
+    struct ul_passes_options options = passes_options(compile, target);
+    options.print_after = printed_pass(compile);
+    options.dump = compile->dump;
+    options.stop_after = compile->options.stop_after;
+    options.row_major = compile->options.row_major.items;
+    options.row_major_count = compile->options.row_major.count;
+    if (target->traits.channels_last && options.stop_after == NULL) {
+        options.stop_before = "layout";
+        UL_TRY(ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag));
+        ul_graph_copy(&compile->before_layout, &compile->keep, &compile->graph);
+        options.stop_before = NULL;
+        options.start_at = "layout";
+    }
+    return ul_passes_run(&compile->graph, &compile->scratch, &options, &compile->diag);
+}
+
+enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *arena,
+                                  struct ul_graph *graph, const struct ul_texts *row_major,
+                                  struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    struct ul_passes_options options =
+        passes_options(compile, ul_target_find(compile->options.target));
+    UL_ASSERT(compile->before_layout.node_count > 0);
+    options.start_at = "layout";
+    options.row_major = row_major->items;
+    options.row_major_count = row_major->count;
+    ul_graph_copy(graph, arena, &compile->before_layout);
+    ul_arena_init(&scratch);
+    enum ul_status status = ul_passes_run(graph, &scratch, &options, diag);
+    ul_arena_done(&scratch);
+    return status;
+}
+
+enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *graph,
+                                const struct ul_texts *splits, struct ul_diag *diag)
+{
+    struct ul_arena scratch;
+    struct ul_passes_options options = {
+        .only = "split", .splits = splits->items, .split_count = splits->count};
+    if (splits->count == 0)
+        return UL_OK;
+    if (graph == &compile->graph) { /* not one that is tried */
+        options.print_after = printed_pass(compile);
+        options.dump = compile->dump;
+    }
+    ul_arena_init(&scratch);
+    enum ul_status status = ul_passes_run(graph, &scratch, &options, diag);
+    ul_arena_done(&scratch);
+    return status;
+}
+
+enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
+{
+    const char *stop = compile->options.stop_after;
+    UL_TRY(donate(compile));
+    UL_TRY(run_passes(compile, target));
+    if (stop == NULL || strcmp(stop, "split") != 0)
+        return UL_OK;
+    return ul_compile_split(compile, &compile->graph, &compile->options.splits, &compile->diag);
+}

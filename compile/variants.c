@@ -1,0 +1,309 @@
+/* Variants of a program, and the ladders of all of them as one.
+ *
+ * Problem: how a graph is laid out and which of its chains are split is a search over programs, and
+ * each has to be lowered and planned to be judged. Method: splits.c and layouts.c say what to try;
+ * the plans of all are merged into the ladder, and those at the front give their own rungs with
+ * recomputation as well. */
+#include "compile/variants.h"
+#include "planner/model/optional.h"
+
+#include <string.h>
+
+enum {
+    MAX_LADDERS = 4,       /* variants that are also searched for recomputations */
+    MAX_STEPS = 100 * 1000 /* of all variants together */
+};
+
+/* Hands what is left of a time limit to the next part of the search; false: nothing is. */
+bool ul_variants_have_time(struct ul_variants *variants)
+{
+    if (variants->effort.deadline_seconds <= 0)
+        return true;
+    variants->planning.time_limit_seconds = ul_deadline_left(variants->effort.deadline_seconds);
+    variants->effort.stopped_by_time |= variants->planning.time_limit_seconds <= 0;
+    return variants->planning.time_limit_seconds > 0;
+}
+
+static uint64_t reserved_of(const struct ul_variant *variant)
+{
+    return variant->lean.reserved_bytes[0];
+}
+
+/* Smaller, or as small and cheaper. */
+static bool is_better(const struct ul_variant *a, const struct ul_variant *b)
+{
+    if (reserved_of(a) != reserved_of(b))
+        return reserved_of(a) < reserved_of(b);
+    return a->lean.cost < b->lean.cost;
+}
+
+/* ---- One variant ---- */
+
+/* The alternative of a step that takes the minimum of scratch, the first of those that read the
+ * optional values that the first does. */
+static uint32_t leanest_of(const struct ul_problem *problem, const struct ul_plan_step *step)
+{
+    uint32_t leanest = 0;
+    for (uint32_t a = 1; a < step->alternative_count; a++) {
+        if (step->alternatives[a].substeps[0].scratch_bytes <
+                step->alternatives[leanest].substeps[0].scratch_bytes &&
+            ul_optional_is_alike(problem, &step->alternatives[0], &step->alternatives[a]))
+            leanest = a;
+    }
+    return leanest;
+}
+
+/* What splits can reach is seen where scratch does not hide it. */
+static enum ul_status plan_lean(struct ul_variants *variants, struct ul_arena *arena,
+                                struct ul_variant *variant, struct ul_diag *diag)
+{
+    struct ul_problem lean = *variant->program->problem;
+    bool differs = false;
+    lean.steps = ul_arena_copy(arena, lean.steps, lean.step_count * sizeof *lean.steps);
+    lean.base_cost = variant->plan.base_cost;
+    for (uint32_t s = 0; s < lean.step_count; s++) {
+        differs = differs || lean.steps[s].alternative_count > 1;
+        lean.steps[s].alternatives += leanest_of(&lean, &lean.steps[s]);
+        lean.steps[s].alternative_count = 1;
+    }
+    variant->lean = variant->plan;
+    if (!differs)
+        return UL_OK;
+    UL_TRY(ul_plan_solve(arena, &lean, &variants->planning, &variant->lean, diag));
+    for (uint32_t p = 0; p < variant->lean.position_count; p++) {
+        struct ul_plan_position *at = &variant->lean.positions[p];
+        at->alternative =
+            leanest_of(variant->program->problem, &variant->program->problem->steps[at->step]);
+    }
+    /* Bounds are those of all that steps may do. */
+    variant->lean.lower_bound_bytes = variant->plan.lower_bound_bytes;
+    uint64_t orders = variant->plan.orders_lower_bound_bytes;
+    uint64_t own = variant->lean.order_lower_bound_bytes;
+    variant->lean.orders_lower_bound_bytes = orders < own ? orders : own;
+    variant->lean.optimal = variant->lean.reserved_bytes[0] == variant->lean.lower_bound_bytes;
+    return UL_OK;
+}
+
+static bool is_same(const struct ul_texts *a, const struct ul_texts *b)
+{
+    bool same = a->count == b->count;
+    for (uint32_t i = 0; same && i < a->count; i++)
+        same = strcmp(a->items[i], b->items[i]) == 0;
+    return same;
+}
+
+/* The variant of these texts, or UL_NONE. */
+static uint32_t find(const struct ul_variants *variants, const struct ul_texts *row_major,
+                     const struct ul_texts *splits)
+{
+    for (uint32_t i = 0; i < variants->count; i++) {
+        if (is_same(&variants->items[i].row_major, row_major) &&
+            is_same(&variants->items[i].splits, splits))
+            return i;
+    }
+    return UL_NONE;
+}
+
+/* The graph as it is laid out, before chains are split. */
+static enum ul_status lay_out(struct ul_variants *variants, struct ul_variant *variant,
+                              struct ul_diag *diag)
+{
+    static const struct ul_texts none = {.count = 0};
+    uint32_t whole = find(variants, &variant->row_major, &none);
+    UL_ASSERT(whole != UL_NONE || variant->splits.count == 0);
+    if (whole == UL_NONE)
+        return ul_compile_lay_out(variants->compile, &variant->arena, &variant->graph,
+                                  &variant->row_major, diag);
+    ul_graph_copy(&variant->graph, &variant->arena, &variants->items[whole].graph);
+    return UL_OK;
+}
+
+static enum ul_status build_variant(struct ul_variants *variants, struct ul_variant *variant,
+                                    struct ul_diag *diag)
+{
+    static const struct ul_texts none = {.count = 0};
+    const struct ul_program *base = variants->compile->program;
+    struct ul_program_options options = base->options;
+    uint32_t whole = find(variants, &variant->row_major, &none);
+    if (options.base == NULL)
+        options.base = base;
+    options.whole = whole == UL_NONE ? NULL : variants->items[whole].program;
+    UL_TRY(lay_out(variants, variant, diag));
+    UL_TRY(ul_compile_split(variants->compile, &variant->graph, &variant->splits, diag));
+    UL_TRY(ul_program_build(&variant->arena, &variant->graph, &options, &variant->program, diag));
+    UL_TRY(ul_plan_solve(&variant->arena, variant->program->problem, &variants->planning,
+                         &variant->plan, diag));
+    return plan_lean(variants, &variant->arena, variant, diag);
+}
+
+enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_texts *row_major,
+                               const struct ul_texts *splits)
+{
+    struct ul_variant *variant = &variants->items[variants->count];
+    struct ul_diag diag = {0};
+    if (find(variants, row_major, splits) != UL_NONE || variants->count == UL_MAX_VARIANTS ||
+        variants->steps > MAX_STEPS)
+        return UL_OK;
+    *variant = (struct ul_variant){.row_major = *row_major, .splits = *splits};
+    ul_arena_init(&variant->arena);
+    enum ul_status status = build_variant(variants, variant, &diag);
+    if (status == UL_OK) {
+        variants->steps += variant->program->step_count;
+        variants->count++;
+        return UL_OK;
+    }
+    ul_arena_done(&variant->arena);
+    if (status == UL_UNSUPPORTED || status == UL_USAGE)
+        return UL_OK;
+    variants->compile->diag = diag;
+    return status;
+}
+
+/* ---- One ladder ---- */
+
+/* No other variant is as small and as cheap. */
+static bool is_in_front(const struct ul_variants *variants, uint32_t index)
+{
+    const struct ul_variant *variant = &variants->items[index];
+    for (uint32_t i = 0; i < variants->count; i++) {
+        const struct ul_variant *other = &variants->items[i];
+        bool as_good =
+            reserved_of(other) <= reserved_of(variant) && other->lean.cost <= variant->lean.cost;
+        bool better = reserved_of(other) < reserved_of(variant) ||
+                      other->lean.cost < variant->lean.cost || i < index;
+        if (i != index && as_good && better)
+            return false;
+    }
+    return true;
+}
+
+/* A plan, and the same order with fewer optional values. The variants' arenas end before the ladder
+ * does: what it holds is the compile's own. */
+static enum ul_status merge_plan(struct ul_variants *variants, uint32_t index,
+                                 const struct ul_plan *plan)
+{
+    struct ul_compile *compile = variants->compile;
+    const struct ul_problem *problem = variants->items[index].program->problem;
+    struct ul_plan base = ul_plan_keep(&compile->keep, problem, plan);
+    struct ul_plan_ladder ladder = {.count = 0};
+    if (!ul_variants_have_time(variants))
+        return UL_OK;
+    ul_plan_place_beside(&compile->keep, problem, &base);
+    UL_TRY(ul_ladder_spread(&compile->keep, problem, &variants->planning, &base, &ladder,
+                            &compile->diag));
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
+    return UL_OK;
+}
+
+/* What the process of a variant takes, as far as a ladder of its plans goes by that. */
+static void count_variant(struct ul_variants *variants, uint32_t index)
+{
+    const struct ul_program *program = variants->items[index].program;
+    if (index > 0)
+        ul_compile_count_beside(variants->compile, program);
+    variants->processes[index] = ul_compile_process(variants->compile, program);
+    variants->planning.beside = ul_compile_beside(variants->compile, program);
+}
+
+/* Whether a method of recomputation that was named has a use for the variant: no other may take its
+ * place, and the plans say that it was asked. */
+static bool is_served(struct ul_variants *variants, struct ul_variant *variant)
+{
+    struct ul_arena *keep = &variants->compile->keep;
+    const struct ul_problem *problem = variant->program->problem;
+    if (ul_ladder_refusal(keep, problem, &variants->planning, &variant->plan) != NULL)
+        return false;
+    variant->lean.remat_method = variant->plan.remat_method;
+    return true;
+}
+
+static enum ul_status merge_plans(struct ul_variants *variants, uint32_t index)
+{
+    count_variant(variants, index);
+    UL_TRY(merge_plan(variants, index, &variants->items[index].plan));
+    return merge_plan(variants, index, &variants->items[index].lean);
+}
+
+/* With recomputations. */
+static enum ul_status merge_ladder(struct ul_variants *variants, uint32_t index)
+{
+    struct ul_compile *compile = variants->compile;
+    const struct ul_program *program = variants->items[index].program;
+    struct ul_plan_options planning = variants->planning;
+    struct ul_plan_ladder ladder = {.count = 0};
+    if (!ul_variants_have_time(variants))
+        return UL_OK;
+    planning.budget_bytes = variants->budget_bytes;
+    planning.beside = ul_compile_beside(compile, program);
+    struct ul_plan base =
+        ul_plan_keep(&compile->keep, program->problem, &variants->items[index].plan);
+    ul_plan_place_beside(&compile->keep, program->problem, &base);
+    UL_TRY(ul_ladder_build(&compile->keep, program->problem, &planning, &base, &ladder,
+                           &compile->diag));
+    ul_ladder_merge(&compile->keep, &compile->ladder, &ladder, index);
+    return UL_OK;
+}
+
+enum ul_status ul_variants_merge(struct ul_variants *variants, uint32_t index)
+{
+    UL_ASSERT(index > 0 && index < variants->count);
+    if (!is_served(variants, &variants->items[index]))
+        return UL_OK;
+    UL_TRY(merge_plans(variants, index));
+    return merge_ladder(variants, index);
+}
+
+enum ul_status ul_variants_merge_front(struct ul_variants *variants)
+{
+    uint32_t *front = variants->front, count = 0;
+    for (uint32_t i = 1; i < variants->count; i++) {
+        if (is_in_front(variants, i) && is_served(variants, &variants->items[i]))
+            front[count++] = i;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        UL_TRY(merge_plans(variants, front[i]));
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        for (uint32_t k = i + 1; k < count; k++) {
+            if (is_better(&variants->items[front[k]], &variants->items[front[i]])) {
+                uint32_t other = front[i];
+                front[i] = front[k];
+                front[k] = other;
+            }
+        }
+    }
+    uint32_t ladders = count < MAX_LADDERS ? count : MAX_LADDERS;
+    for (uint32_t i = 0; i < ladders; i++) {
+        uint32_t index = front[(uint64_t)i * (count - 1) / (ladders < 2 ? 1 : ladders - 1)];
+        UL_TRY(merge_ladder(variants, index));
+    }
+    variants->front_count = count;
+    return UL_OK;
+}
+
+enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile *compile,
+                                 const struct ul_plan *free_plan)
+{
+    *variants = (struct ul_variants){.compile = compile,
+                                     .planning = ul_compile_planning(&compile->options)};
+    variants->budget_bytes = variants->planning.budget_bytes;
+    variants->planning.budget_bytes = 0;
+    variants->effort.deadline_seconds = ul_deadline_after(variants->planning.time_limit_seconds);
+    variants->items = UL_NEW_ARRAY(&compile->keep, struct ul_variant, UL_MAX_VARIANTS);
+    variants->items[0] = (struct ul_variant){.graph = compile->graph,
+                                             .program = compile->program,
+                                             .plan = *free_plan,
+                                             .row_major = compile->options.row_major,
+                                             .splits = compile->options.splits};
+    variants->count = 1;
+    count_variant(variants, 0);
+    return plan_lean(variants, &compile->keep, &variants->items[0], &compile->diag);
+}
+
+void ul_variants_end(struct ul_variants *variants)
+{
+    struct ul_compile *compile = variants->compile;
+    for (uint32_t i = 0; variants->effort.stopped_by_time && i < compile->ladder.count; i++)
+        compile->ladder.rungs[i].plan.stopped_by_time = true;
+    for (uint32_t i = 1; i < variants->count; i++)
+        ul_arena_done(&variants->items[i].arena);
+}

@@ -1,0 +1,63 @@
+/* Programs of one model that a budget may choose among: other pieces, other layouts. For
+ * variants.c, splits.c and layouts.c alone.
+ *
+ * A variant is the graph with some regions laid out row-major (--row-major) and some chains
+ * computed in pieces (--split), its program, and that one's plan without a budget. What is tried
+ * does not depend on the budget, so that the ladder of all of them stays one ladder. Ownership:
+ * what a variant is made of lives in its arena, texts and what the ladder holds in the compile's.
+ */
+#ifndef UL_COMPILE_VARIANTS_H
+#define UL_COMPILE_VARIANTS_H
+
+#include "compile/compile_internal.h"
+#include "planner/model/effort.h"
+
+enum { UL_MAX_VARIANTS = 24 };
+
+struct ul_variant {
+    struct ul_arena arena;
+    struct ul_graph graph;
+    struct ul_program *program;
+    struct ul_plan plan; /* without a budget */
+    struct ul_plan lean; /* of steps that take the minimum of scratch, whatever that costs */
+    struct ul_texts row_major, splits;
+};
+
+struct ul_variants {
+    struct ul_compile *compile;
+    struct ul_plan_options planning; /* without a budget */
+    uint64_t budget_bytes;           /* that ladders look closer at */
+    uint32_t count;
+    struct ul_variant *items;                         /* item 0 is the compile's own */
+    uint64_t steps;                                   /* of all together */
+    struct ul_plan_beside processes[UL_MAX_VARIANTS]; /* of those whose plans are merged */
+    uint32_t front_count, front[UL_MAX_VARIANTS];     /* of those in pieces, the smallest first */
+    struct ul_effort effort;                          /* the deadline of all */
+};
+
+/* variants.c */
+
+/* Begins with the compile's own program and its plan without a budget. */
+enum ul_status ul_variants_begin(struct ul_variants *variants, struct ul_compile *compile,
+                                 const struct ul_plan *free_plan) UL_MUST_CHECK;
+void ul_variants_end(struct ul_variants *variants);
+/* Hands what is left of a time limit to the next part of the search; false: nothing is. */
+bool ul_variants_have_time(struct ul_variants *variants);
+/* Builds and plans a program with these regions and splits. Adds none where it cannot be built, is
+ * known, or the search has tried enough; what else goes wrong is a failure. With splits, the same
+ * regions without any have been added before. */
+enum ul_status ul_variants_try(struct ul_variants *variants, const struct ul_texts *row_major,
+                               const struct ul_texts *splits) UL_MUST_CHECK;
+/* Merges the plans of variants that no other equals in bytes and cost into the compile's ladder,
+ * and for the smallest and some evenly between those with recomputations. */
+enum ul_status ul_variants_merge_front(struct ul_variants *variants) UL_MUST_CHECK;
+/* Merges the plans of a variant, those with recomputations as well. */
+enum ul_status ul_variants_merge(struct ul_variants *variants, uint32_t index) UL_MUST_CHECK;
+
+/* splits.c */
+enum ul_status ul_variants_try_splits(struct ul_variants *variants) UL_MUST_CHECK;
+
+/* layouts.c: tries and merges. */
+enum ul_status ul_variants_try_layouts(struct ul_variants *variants) UL_MUST_CHECK;
+
+#endif
