@@ -350,6 +350,43 @@ static void blocks_are_counted_as_long_as_they_are(void **state)
     assert_int_equal(c.work.counts[UL_WORK_VECTOR], 200);
 }
 
+enum { SIZE = 48 };
+
+/* Operations in no lanes of y = a x, square; rows of a lie `a_row` apart and its columns
+ * `a_column`, those of y `y_row` and `y_column`. */
+static uint64_t count_product(int64_t a_row, int64_t a_column, int64_t y_row, int64_t y_column)
+{
+    static const int64_t size = SIZE;
+    struct counted c;
+    begin(&c);
+    struct ul_kernel *k = &c.kernel;
+    struct ul_contraction product = ul_contraction_blank();
+    ul_contraction_init(k, &product, UL_F32, &size, 1, &size, 1, &size, 1);
+    ul_kx zero = ul_kx_index_const(k, 0);
+    product.a.buffer = product.b.buffer = c.x;
+    product.a.transform = product.b.transform = UL_NONE;
+    product.a.at = (struct ul_affine){zero, {a_row, 0, a_column}};
+    product.b.at = (struct ul_affine){zero, {0, 1, SIZE}};
+    ul_ks_contract(k, &product);
+    ul_kx row = ul_kx_muli(k, ul_kx_var(k, product.vars[0]), y_row);
+    ul_kx column = ul_kx_muli(k, ul_kx_var(k, product.vars[1]), y_column);
+    ul_ks_store(k, c.y, ul_kx_add(k, row, column), ul_kx_var(k, product.acc));
+    ul_ks_end(k);
+    end(&c);
+    return c.work.counts[UL_WORK_SCALAR];
+}
+
+/* Results that lie side by side are stored in lanes, others each to a line of its own; a matrix of
+ * which neither rows nor columns do is read by lines, one for four rows that are 4 apart. */
+static void far_elements_are_counted(void **state)
+{
+    (void)state;
+    uint64_t near = count_product(SIZE, 1, SIZE, 1);
+    assert_int_equal(near, 0);
+    assert_true(count_product(SIZE, 1, 1, SIZE) >= (uint64_t)40 * SIZE * SIZE);
+    assert_true(count_product(4, 4 * (int64_t)SIZE, SIZE, 1) >= (uint64_t)20 * SIZE * SIZE / 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +402,7 @@ int main(void)
         cmocka_unit_test(strides_empty_lanes),
         cmocka_unit_test(sums_wait_for_themselves),
         cmocka_unit_test(data_decide_branches),
+        cmocka_unit_test(far_elements_are_counted),
         cmocka_unit_test(blocks_are_counted_as_long_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
