@@ -25,9 +25,9 @@
 
 /* In scalar operations: a function in no lanes, a value carried to the next round, a row of a
  * window's plane, a run of elements that is packed, an element that is packed from among others, a
- * cache line of a matrix of which few elements are used, an access to a line far from those before
- * and after it, and a branch that data decide: half of the guesses are wrong, which costs some 15
- * clocks; then the rounds of a loop that still is unrolled. */
+ * cache line of a matrix of which few elements are used, an access to a line that others of the
+ * same row push out of the cache, and a branch that data decide: half of the guesses are wrong,
+ * which costs some 15 clocks; then the rounds of a loop that still is unrolled. */
 enum {
     SCALAR_SPECIAL = 12,
     CARRIED = 4,
@@ -47,9 +47,9 @@ struct walk {
     uint64_t *accesses; /* per buffer */
     int64_t *strides;   /* per variable, along the loop that is asked about */
     int64_t max_stride;
-    bool vector;      /* inside of a loop that fills lanes */
-    bool is_set;      /* inside of a value that a variable takes on */
-    bool is_epilogue; /* of a contraction in tiles, along its last column */
+    bool vector;          /* inside of a loop that fills lanes */
+    bool is_set;          /* inside of a value that a variable takes on */
+    uint64_t row_columns; /* inside of a contraction's epilogue: of a block; else 0 */
     const struct ul_threads *threads;
 };
 
@@ -215,11 +215,21 @@ static void forget_strides(struct walk *walk, ul_ks first)
 
 /* ---- counting ---- */
 
-/* Of a block's sums each row goes to lines far apart, which are gone when the next row comes: where
- * channels are innermost. */
-static void count_far(struct walk *walk, ul_kx index, uint64_t times)
+/* A row of a block's sums goes to as many lines, and the next rows go to the same ones; where they
+ * are a round number of bytes apart, they share few sets of a cache of 64 by 8 lines, and push each
+ * other out: where channels are innermost. */
+static void count_far(struct walk *walk, ul_kx index, uint32_t buffer, uint64_t times)
 {
-    if (walk->is_epilogue && !moves_little(walk, index))
+    enum { LINE = 64, SETS = 64, WAYS = 8 };
+    int64_t stride = walk->row_columns > 0 ? stride_of(walk, index) : 0;
+    if (stride == UNKNOWN || stride <= 0)
+        return;
+    uint64_t bytes =
+        (uint64_t)stride * ul_dtype_get(walk->kernel->buffers[buffer].dtype)->size_bytes;
+    uint64_t apart = bytes % LINE == 0 ? bytes / LINE : 1;
+    apart &= 0 - apart; /* the power of two in it */
+    uint64_t sets = apart < SETS ? SETS / apart : 1;
+    if (walk->row_columns > sets * WAYS)
         count(walk, UL_WORK_SCALAR, ul_size_mul_saturating(times, FAR_ACCESS));
 }
 
@@ -304,7 +314,7 @@ static void count_expr(struct walk *walk, ul_kx id, uint64_t times)
     count_operation(walk, expr, times);
     if (expr->op == UL_KX_LOAD) {
         count_access(walk, expr->var, times);
-        count_far(walk, expr->a, times);
+        count_far(walk, expr->a, expr->var, times);
         count_index(walk, expr->a, times);
         return;
     }
@@ -441,9 +451,9 @@ static uint64_t filled_columns(const struct ul_contract_plan *plan)
 
 /* What is done with each of `outer` sums: in lanes where results, and what is added to them, lie
  * side by side along the last column. */
-static void count_epilogue(struct walk *walk, const struct ul_contraction *contraction,
-                           uint64_t outer)
+static void count_epilogue(struct walk *walk, const struct ul_contract_plan *plan, uint64_t outer)
 {
+    const struct ul_contraction *contraction = plan->contraction;
     uint32_t last = contraction->m_count + contraction->n_count;
     while (last > 0 && contraction->extents[last - 1] == 1)
         last--;
@@ -451,9 +461,11 @@ static void count_epilogue(struct walk *walk, const struct ul_contraction *contr
         walk->strides[contraction->vars[last - 1]] = 1;
     walk->max_stride = list_calls_function(walk->kernel, contraction->epilogue) ? 1 : UNROLLED;
     walk->vector = fills_lanes(walk, contraction->epilogue);
-    walk->is_epilogue = true;
+    walk->row_columns =
+        (uint64_t)(plan->block_cols > 0 && plan->block_cols < plan->n ? plan->block_cols : plan->n);
     count_list(walk, contraction->epilogue, outer);
-    walk->vector = walk->is_epilogue = false;
+    walk->vector = false;
+    walk->row_columns = 0;
     if (last > 0)
         walk->strides[contraction->vars[last - 1]] = 0;
     forget_strides(walk, contraction->epilogue);
@@ -483,7 +495,7 @@ static void count_contraction(struct walk *walk, const struct ul_contraction *co
     if (plan.schedule == UL_CONTRACT_PLAIN)
         count_list(walk, contraction->epilogue, outer);
     else
-        count_epilogue(walk, contraction, outer);
+        count_epilogue(walk, &plan, outer);
 }
 
 /* At most the greatest count of the loop; where it goes along a block of ir/tile.c, whose last one
@@ -535,7 +547,7 @@ static void count_statement(struct walk *walk, ul_ks id, uint64_t times)
     walk->is_set = false;
     if (stmt->kind == UL_KS_STORE) {
         count_access(walk, stmt->buffer, times);
-        count_far(walk, stmt->index, times);
+        count_far(walk, stmt->index, stmt->buffer, times);
         count(walk, walk->vector ? UL_WORK_VECTOR : UL_WORK_SCALAR, times);
         count_index(walk, stmt->index, times);
     }
