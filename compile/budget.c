@@ -77,14 +77,15 @@ static enum ul_status make_variant(struct ul_compile *compile, uint32_t variant)
     UL_ASSERT(compile->report.variants != NULL);
     const struct ul_report_variant *row = &compile->report.variants[variant];
     struct ul_program_options options = compile->program->options;
-    for (uint32_t i = 0; i < row->row_major_count; i++)
+    bool lays_out = row->row_major_count > 0 && compile->options.row_major.count == 0;
+    for (uint32_t i = 0; lays_out && i < row->row_major_count; i++)
         ul_texts_add(&compile->keep, &compile->options.row_major, row->row_major[i]);
     for (uint32_t i = 0; i < row->split_count; i++)
         ul_texts_add(&compile->keep, &compile->options.splits, row->splits[i]);
     struct ul_program *whole = set_aside(compile);
     if (options.base == NULL)
         options.base = whole;
-    if (row->row_major_count > 0) {
+    if (lays_out) {
         UL_TRY(ul_compile_lay_out(compile, &compile->keep, &compile->graph,
                                   &compile->options.row_major, &compile->diag));
         UL_TRY(ul_program_build(&compile->keep, &compile->graph, &options, &compile->program,

@@ -169,8 +169,11 @@ static enum ul_status try_mixed(struct layouts *layouts, const struct ul_plan_ru
     ul_arena_done(&scratch);
     if (row_major.count == 0)
         return UL_OK;
-    layouts->last = row_major;
-    return try_layout(layouts->variants, &row_major, &none);
+    uint32_t count = layouts->variants->count;
+    UL_TRY(try_layout(layouts->variants, &row_major, &none));
+    if (layouts->variants->count > count)
+        layouts->last = row_major;
+    return UL_OK;
 }
 
 /* Names regions that are not row-major anyway. */

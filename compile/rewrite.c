@@ -63,6 +63,10 @@ enum ul_status ul_compile_lay_out(struct ul_compile *compile, struct ul_arena *a
     options.start_at = "layout";
     options.row_major = row_major->items;
     options.row_major_count = row_major->count;
+    if (graph == &compile->graph) { /* not one that is tried */
+        options.print_after = printed_pass(compile);
+        options.dump = compile->dump;
+    }
     ul_graph_copy(graph, arena, &compile->before_layout);
     ul_arena_init(&scratch);
     enum ul_status status = ul_passes_run(graph, &scratch, &options, diag);

@@ -5,8 +5,7 @@
  * down. For each, passes/split_search.c finds splits that keep it; that program is built, and
  * planned without a budget. Where a target cannot be kept, others above it are tried by halving.
  *
- *      1.0 * live: no split      0.9: A      0.8: A, B      0.7: none      0.75: A, C
- * */
+ *      1.0 * live: no split      0.9: A      0.8: A, B      0.7: none      0.75: A, C */
 #include "codegen/program/whole.h"
 #include "compile/variants.h"
 

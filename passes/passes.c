@@ -140,8 +140,12 @@ static enum ul_status check_options(const struct ul_passes_options *options,
         UL_TRY(check_name(options->stop_before, false, scratch, diag));
     if (options->stop_after != NULL)
         UL_TRY(check_name(options->stop_after, false, scratch, diag));
-    for (uint32_t i = 0; i < options->disabled_count; i++)
+    for (uint32_t i = 0; i < options->disabled_count; i++) {
         UL_TRY(check_name(options->disabled[i], true, scratch, diag));
+        if (options->row_major_count > 0 && strcmp(options->disabled[i], "layout") == 0)
+            return ul_diag_set(diag, UL_USAGE,
+                               "--row-major is for the pass layout, which --no-pass switches off");
+    }
     return UL_OK;
 }
 
@@ -225,7 +229,8 @@ enum ul_status ul_pass_dry_run(const struct ul_pass *pass, const struct ul_graph
 {
     struct ul_passes_options options = *pass->options;
     struct ul_pass trial = *pass;
-    options.only = NULL;
+    options.only = options.start_at = NULL;
+    options.row_major_count = 0; /* a judgement is the same for every layout that is asked for */
     trial.options = &options;
     trial.graph = copy;
     ul_graph_copy(copy, pass->scratch, graph);

@@ -44,9 +44,8 @@ struct ul_pass_info {
 struct ul_passes_options {
     const char *print_after; /* a pass or "all": prints the graph to `dump` */
     const char *stop_after, *stop_before;
-    /* These run one pass alone, or those from one on; the facts that are needed are taken to
-     * hold. */
-    const char *only, *start_at;
+    const char *only;     /* runs this pass alone; the facts that it needs are taken to hold */
+    const char *start_at; /* the first that runs; the facts that it needs are taken to hold */
     uint32_t disabled_count;
     const char *const *disabled; /* --no-pass */
     uint32_t split_count;

@@ -85,11 +85,13 @@ static uint32_t put_rows(struct ul_text *text, const struct ul_report *report,
 void ul_report_put_ladder_text(struct ul_text *text, const struct ul_report *report,
                                const struct ul_plan_ladder *ladder)
 {
-    ul_text_printf(text,
-                   "Plans of %.40s (target %s), each the cheapest known within its bytes:\n\n"
-                   "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
-                   "again  splits  layouts  recompute\n",
-                   ul_quote(text->arena, report->model_name), report->target);
+    ul_text_printf(
+        text,
+        "Plans of %.40s (target %s): without a budget, then each the cheapest known within "
+        "its bytes:\n\n"
+        "  reserved bytes       MiB  process bytes       MiB          ms    more time  "
+        "again  splits  layouts  recompute\n",
+        ul_quote(text->arena, report->model_name), report->target);
     uint32_t left_out = ladder->count - put_rows(text, report, ladder);
     if (report->process.is_of_device)
         ul_text_put(text, "\nThe process bytes are of the device, as far as they are known.\n");

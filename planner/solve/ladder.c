@@ -397,7 +397,7 @@ static struct ul_problem problem_fix(struct climb *c, const uint32_t *alternativ
 
 static void choice_make(struct climb *c, uint32_t *alternatives, struct choice *choice)
 {
-    choice->alternatives = alternatives;
+    *choice = (struct choice){.alternatives = alternatives};
     struct ul_problem fixed = problem_fix(c, alternatives);
     struct ul_problem rewriting;
     choice->rewritten = ul_ladder_values(&c->scratch, &fixed, &rewriting);

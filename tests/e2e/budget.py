@@ -99,14 +99,30 @@ def unfolded(ullage, model, folder):
 
 
 def whole(ullage, model, options, folder):
-    """What the model gives without a budget and without any reuse."""
-    run([ullage, "compile", model, "--pack", "none", "--cflags", "-O1", "-o", "./whole"] + options,
-        folder)  # fmt: skip
-    return outputs_of("./whole", folder)
+    """The plan without a budget and without any reuse, and what the model gives by it."""
+    run([ullage, "compile", model, "--pack", "none", "--cflags", "-O1", "-o", "./whole", "--json",
+         "whole.json"] + options, folder)  # fmt: skip
+    return load(folder, "whole.json"), outputs_of("./whole", folder)
 
 
 def has_option(plan, option):
     return any(name == option for name, _ in plan["options"])
+
+
+def ways_of(plan):
+    """Per node the implementations of its step, or of its pieces."""
+    ways = {}
+    for name, way in zip(plan["steps"]["name"], plan["steps"]["implementation"]):
+        ways.setdefault(name.rsplit(" #", 1)[0].rsplit(" [", 1)[0], set()).add(way)
+    return ways
+
+
+def is_other(plan, free):
+    """Whether something runs another way than without a budget, or is laid out otherwise."""
+    before = ways_of(free)
+    return has_option(plan, "row-major") or any(
+        not ways <= before.get(name, ways) for name, ways in ways_of(plan).items()
+    )
 
 
 def is_leaner(plan):
@@ -128,7 +144,7 @@ def same(results, wanted, to_rounding):
     return all(numpy.linalg.norm(a - b) <= 1e-5 * numpy.linalg.norm(b) for a, b in pairs)
 
 
-def check_program(ullage, model, options, folder, budget, wanted):
+def check_program(ullage, model, options, folder, budget, free, wanted):
     """Returns how many steps run again."""
     name = f"./p{budget}"
     run([ullage, "compile", model, "--budget", str(budget), "-o", name, "--json", "plan.json",
@@ -144,11 +160,11 @@ def check_program(ullage, model, options, folder, budget, wanted):
     results = outputs_of(name, folder)
     if results != unfolded(ullage, model, folder) and not has_other_calls(plan):
         raise RuntimeError(f"budget {budget}: other results than without reuse")
-    is_other = is_leaner(plan) or has_option(plan, "row-major")
-    if not same(results, wanted, is_other or has_other_calls(plan)):
+    other = is_other(plan, free)
+    if not same(results, wanted, other or has_other_calls(plan)):
         raise RuntimeError(f"budget {budget}: other results than without a budget")
     again = sum(copy > 0 for copy in plan["steps"]["copy"])
-    pays = again > 0 or has_option(plan, "split") or is_other
+    pays = again > 0 or has_option(plan, "split") or other
     if not pays and plan["cost"] > plan["base_cost"]:
         raise RuntimeError(f"budget {budget}: costs more for nothing")
     return again
@@ -237,10 +253,10 @@ def check_units(ullage, options, model, folder):
 def check(ullage, target, options, model, folder, must_repeat):
     options = options + (["--no-pass", "split"] if must_repeat else [])
     rungs = sweep(ullage, model, options, folder)
-    wanted = whole(ullage, model, options, folder)
+    free, wanted = whole(ullage, model, options, folder)
     budgets = sorted({rungs[i]["reserved_bytes"] for i in (0, 1 % len(rungs), len(rungs) // 2, -1)})
     again = max(
-        check_program(ullage, model, options, folder, budget, wanted) for budget in budgets
+        check_program(ullage, model, options, folder, budget, free, wanted) for budget in budgets
     )
     check_sweep(ullage, model, options, folder, rungs)
     if must_repeat:

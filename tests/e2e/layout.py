@@ -5,7 +5,8 @@
 
 The rungs of a network's sweep (small, of models/make.py) say which regions there are. Each choice of
 some of them is compiled with --row-major, and so is the program of a rung that lays some out so;
-their plans pass `check`, programs pass --guard, and outputs are the first program's, to rounding.
+their plans pass `check`, programs pass --guard, and outputs are the first program's, to rounding. Of
+a model with attention beside convolutions the plans of all rungs pass `check`.
 Exit: 0 ok, 1 outputs differ or a command failed, 77 a Python package is missing.
 """
 
@@ -19,12 +20,23 @@ import tempfile
 
 try:
     import numpy
+    from onnx import parser, save
 except ImportError as error:
     print(f"layout.py: skipped: {error}")
     sys.exit(77)
 
 MAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "make.py")
 NETWORKS = ["mobilenet_v2", "unet", "inception_v3", "shufflenet_v2"]
+# Whether its products become attention is judged with what convolutions lay out.
+ATTENTION = """<ir_version: 8, opset_import: ["": 17]>
+g (float[1,32,4,64] q, float[1,32,64,4] k, float[1,32,4,64] v, float[1,3,32,32] x, float[8,3,3,3] a,
+   float[16,8,3,3] b) => (float[1,32,4,64] y, float[1,16,32,32] o) {
+  s = MatMul (q, k)
+  p = Softmax <axis = -1> (s)
+  y = MatMul (p, v)
+  c = Conv <pads = [1, 1, 1, 1]> (x, a)
+  o = Conv <pads = [1, 1, 1, 1]> (c, b)
+}"""
 NEAR = 1e-4  # of what an output's numbers are: sums are in another order
 
 
@@ -77,6 +89,17 @@ def check(ullage, model, options, rng, choice_count, folder):
     print(f"ok {os.path.basename(model)}: {len(names)} regions, {len(choices)} programs")
 
 
+def check_plans(ullage, model, options, folder):
+    """The plans of all rungs are plans of the program that their options make again."""
+    sweep, plan = os.path.join(folder, "sweep.json"), os.path.join(folder, "plan.json")
+    run([ullage, "plan", model, "--sweep", "--json", sweep, *options])
+    rungs = load(sweep)["plans"]
+    for rung in rungs:
+        run([ullage, "plan", model, "--budget", str(rung["process_bytes"]), "--json", plan, *options])
+        run([ullage, "check", model, plan])
+    print(f"ok {os.path.basename(model)}: {len(rungs)} plans")
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parse.add_argument("ullage")
@@ -86,13 +109,17 @@ def main():
     parse.add_argument("networks", nargs="*", default=NETWORKS)
     args = parse.parse_args()
     failed = 0
-    for name in args.networks or NETWORKS:
+    ullage, options = os.path.abspath(args.ullage), ["--target", args.target]
+    for name in ["attention", *(args.networks or NETWORKS)]:
         with tempfile.TemporaryDirectory(prefix="ullage-layout-") as folder:
             model = os.path.join(folder, name + ".onnx")
             try:
+                if name == "attention":
+                    save(parser.parse_model(ATTENTION), model)
+                    check_plans(ullage, model, options, folder)
+                    continue
                 run([sys.executable, MAKE, name, "--small", "-o", model])
-                check(os.path.abspath(args.ullage), model, ["--target", args.target],
-                      random.Random(args.seed), args.choices, folder)  # fmt: skip
+                check(ullage, model, options, random.Random(args.seed), args.choices, folder)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
                 print(f"FAIL {name}: {error}")
                 failed += 1
