@@ -1,8 +1,8 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --row-major NODE",
  * "# --channels-last", "# --filters-last", "# --biases-alike", "# --products-joined",
- * "# --precision NAME" and "# --calls" (the target has a library, which takes nothing) of an .ir are
- * options.
+ * "# --precision NAME" and "# --calls" (the target has a library, which takes nothing) of an .ir
+ * are options.
  *
  * usage: test_passes [--update] DIR
  * exit: 0 all as wanted, 1 not */
