@@ -164,7 +164,7 @@ def check_program(ullage, model, options, folder, budget, free, wanted):
     if not same(results, wanted, other or has_other_calls(plan)):
         raise RuntimeError(f"budget {budget}: other results than without a budget")
     again = sum(copy > 0 for copy in plan["steps"]["copy"])
-    pays = again > 0 or has_option(plan, "split") or other
+    pays = again > 0 or has_option(plan, "split") or other or is_leaner(plan)
     if not pays and plan["cost"] > plan["base_cost"]:
         raise RuntimeError(f"budget {budget}: costs more for nothing")
     return again
