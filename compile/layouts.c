@@ -5,12 +5,13 @@
  * library. A budget has calls of it given up for kernels of ours, which may be faster row-major,
  * and what a convolution hands to the model is copied, which another layout spares. A region has
  * one layout, and a program is lowered for all of them at once: so a layout is a choice of
- * programs. Method: the program with all regions row-major has a ladder of its own. Of a rung of
- * the one ladder, and the rung of the other that is as small, the costs of steps are shared out
+ * programs. Method: the program with all regions row-major is one variant. Its plan and that of
+ * the program itself are tried with ever fewer optional values, by the bytes of a process. Of a
+ * plan of the one, and the plan of the other that is as small, the costs of steps are shared out
  * among the regions that they touch; the regions that cost less row-major make a variant, and its
  * own plans tell what that really saves:
  *
- *      rung:            conv1 library    conv2 ours    conv3 ours
+ *      plan:            conv1 library    conv2 ours    conv3 ours
  *      regions:       a                b             c            d     c, d row-major
  *
  * Variants in pieces are then tried in the layout of the last. What is tried is the same whatever a
@@ -115,7 +116,7 @@ static uint64_t *share_costs(struct ul_arena *arena, const struct layouts *layou
 
 /* ---- Variants ---- */
 
-/* The cheapest rung of the ladder that takes no more than another's, or its smallest. */
+/* The cheapest plan of the ladder that takes no more than another's, or its smallest. */
 static const struct ul_plan_rung *rung_like(const struct ul_plan_ladder *ladder,
                                             const struct ul_plan_rung *rung)
 {

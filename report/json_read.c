@@ -3,6 +3,7 @@
 #include "report/report.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 struct reader {
@@ -93,6 +94,19 @@ static enum ul_status read_process(struct reader *reader, struct ul_report_heade
 }
 
 /* Sizes are rounded up to it long before the checker sees it. */
+/* What is said of costs follows from them, to the nine digits that are written. */
+static enum ul_status check_overhead(struct reader *reader, const json_t *root,
+                                     const struct ul_plan *plan)
+{
+    const json_t *said = json_object_get(root, "overhead");
+    double overhead = ul_plan_overhead(plan->cost, plan->base_cost);
+    double slack = 1e-8 * (1 + fabs(overhead));
+    if (said == NULL || fabs(json_number_value(said) - overhead) <= slack)
+        return UL_OK;
+    return ul_diag_set(reader->diag, UL_MISMATCH,
+                       "\"overhead\" does not follow from \"cost\" and \"base_cost\"");
+}
+
 static enum ul_status check_alignment(struct reader *reader, uint64_t alignment_bytes)
 {
     const uint64_t max = (uint64_t)1 << 30;
@@ -380,6 +394,7 @@ static enum ul_status read_plan(struct reader *reader, const struct ul_problem *
     UL_TRY(get_number(reader, root, "peak_step", UINT32_MAX - 1, &peak));
     UL_TRY(get_number(reader, root, "cost", INT64_MAX, &plan->cost));
     UL_TRY(get_number(reader, root, "base_cost", INT64_MAX, &plan->base_cost));
+    UL_TRY(check_overhead(reader, root, plan));
     if (json_object_get(root, "cost_bound") != NULL)
         UL_TRY(get_number(reader, root, "cost_bound", INT64_MAX, &plan->cost_bound));
     if (json_object_get(root, "cost_bound_method") != NULL)

@@ -103,11 +103,7 @@ void ul_account_cost(struct ul_arena *arena, const struct ul_problem *problem, s
         done[p] = *clock;
     }
     plan->cost = clocks[0];
-    plan->base_cost = problem->base_cost;
-    for (uint32_t s = 0; s < problem->step_count && problem->base_cost == 0; s++) {
-        const struct ul_plan_step *step = &problem->steps[s];
-        plan->base_cost += step->alternatives[ul_step_cheapest(step)].cost;
-    }
+    plan->base_cost = problem->base_cost != 0 ? problem->base_cost : ul_problem_min_cost(problem);
 }
 
 /* ---- The bound over everything ---- */

@@ -224,6 +224,8 @@ expect 0 'checked' "$ullage" plan "$digits" --dim N=64 --budget-of arena --budge
 expect 0 '^ok' "$ullage" check "$digits" within.json
 sed 's/"cost_bound": /&9/' within.json >bound.json
 expect 6 'bound of the cost is above the cost' "$ullage" check "$digits" bound.json
+sed 's/"overhead": [^,]*/"overhead": 0.5/' within.json >claim.json
+expect 6 '"overhead" does not follow' "$ullage" check "$digits" claim.json
 sed 's/"cost_bound": [0-9]*/"cost_bound": 1/' within.json >claim.json
 expect 6 '"cost_bound" is below the [0-9]* that every step takes once' "$ullage" check "$digits" claim.json
 cost=$(sed -n 's/^  "cost": \([0-9]*\),/\1/p' within.json)
