@@ -364,6 +364,13 @@ static enum ul_result read_arena(struct ul_context *context, int64_t offset_byte
     return copy_now(context, context->arena + offset_bytes, target, size_bytes, failure);
 }
 
+static enum ul_result write_arena(struct ul_context *context, int64_t offset_bytes,
+                                  const void *bytes, uint64_t size_bytes,
+                                  struct ul_failure *failure)
+{
+    return copy_now(context, bytes, context->arena + offset_bytes, size_bytes, failure);
+}
+
 static enum ul_result fill_arena(struct ul_context *context, int64_t offset_bytes,
                                  unsigned char value, uint64_t size_bytes,
                                  struct ul_failure *failure)
@@ -499,9 +506,9 @@ static void describe(const struct ul_model *model, char text[UL_DEVICE_TEXT_BYTE
 extern "C" const struct ul_device_functions ul_cuda_functions = {
     "CUDA",        open_context,        ul_cuda_load_context,
     close_context, ul_cuda_run_context, ul_cuda_run_steps,
-    read_arena,    fill_arena,          exchange_bits,
-    new_buffer,    free_buffer,         copy_now,
-    new_host,      free_host,           get_memory,
-    get_times,     implementation,      note,
-    describe,
+    read_arena,    write_arena,         fill_arena,
+    exchange_bits, new_buffer,          free_buffer,
+    copy_now,      new_host,            free_host,
+    get_memory,    get_times,           implementation,
+    note,          describe,
 };

@@ -126,6 +126,8 @@ struct ul_device_functions {
     /* Bytes of the arena, from its start; those of a margin have offsets beside it. */
     enum ul_result (*read)(struct ul_context *context, int64_t offset_bytes, void *target,
                            uint64_t size_bytes, struct ul_failure *failure);
+    enum ul_result (*write)(struct ul_context *context, int64_t offset_bytes, const void *bytes,
+                            uint64_t size_bytes, struct ul_failure *failure);
     enum ul_result (*fill)(struct ul_context *context, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes, struct ul_failure *failure);
     /* Exchanges the bits of each byte that are 1 in `pattern`. */

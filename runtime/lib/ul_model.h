@@ -79,7 +79,11 @@ enum ul_result {
     UL_OUTPUT_ELSEWHERE, /* likewise of an output */
     UL_BUFFERS_APART,    /* --io caller: input `tensor` and the output that overwrites it were given
                             two buffers */
-    UL_DATA_FAULT        /* the run is complete, but a value in the data was out of bounds */
+    UL_DATA_FAULT,       /* the run is complete, but a value in the data was out of bounds */
+    UL_CHECKPOINT_UNWRITTEN,  /* the callback failed to write (ul_train.h) */
+    UL_CHECKPOINT_UNREADABLE, /* the callback failed to read */
+    UL_CHECKPOINT_INVALID,    /* this is none, or it is damaged */
+    UL_CHECKPOINT_OTHER       /* needed_bytes, available_bytes: of other parameters */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -479,6 +483,14 @@ static inline const char *ul_result_text(enum ul_result result)
         return "an output buffer is not memory of the device at a multiple of 16 bytes";
     case UL_BUFFERS_APART:
         return "an input and the output that overwrites it were given two buffers";
+    case UL_CHECKPOINT_UNWRITTEN:
+        return "the checkpoint cannot be written";
+    case UL_CHECKPOINT_UNREADABLE:
+        return "the checkpoint cannot be read";
+    case UL_CHECKPOINT_INVALID:
+        return "the checkpoint is damaged, or none";
+    case UL_CHECKPOINT_OTHER:
+        return "the checkpoint is of another model";
     }
     return "unknown result";
 }

@@ -27,6 +27,8 @@ done
 for flags in "-O3 -mavx" "-O2 -DUL_NO_TABLES"; do
     try gcc -std=c99 $flags $warnings "$here"/tiny/model.c
     try gcc -std=c99 $flags $warnings "$here"/loop/model.c
+    try gcc -std=c99 $flags $warnings "$here"/trainer/model.c
+    try gcc -std=c99 $flags $warnings "$here"/train_test.c
 done
 if command -v clang >/dev/null; then
     for file in "$runtime"/*/ul_*.c "$here"/*/*.c "$here"/kernel_test.c; do

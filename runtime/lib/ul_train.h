@@ -1,0 +1,403 @@
+/*
+ * What a program that trains does around each step: the learning rate by its schedules, the numbers
+ * that a step is given, the order of samples, and what training changed as bytes. The graph itself,
+ * forward, backward and update, is the model's run.
+ *
+ *     struct ul_trainer trainer;
+ *     ul_train_init(&model_model, &trainer);
+ *     while (...)
+ *         ul_train_step(&model_model, arena, &trainer, inputs, outputs, &failure);
+ *     ul_train_save(&model_model, arena, &trainer, write, file, &failure);
+ *
+ * `place` is the arena, or the context of a model on a device (ul_device.h). Invariants: nothing is
+ * allocated, nothing static is written; steps are a function of trainer, arena and inputs alone, so
+ * a trainer that was saved and loaded goes on as if it had never stopped, bit for bit. Rates and
+ * corrections are computed in double, whatever the model's type is.
+ * Ownership: the caller owns the trainer, the arena and every buffer. Failures: see enum ul_result.
+ * Pure C99.
+ */
+#ifndef UL_TRAIN_H
+#define UL_TRAIN_H
+
+#include "ul_device.h"
+#include "ul_hash.h"
+#include "ul_model.h"
+#include "ul_random.h"
+#include "ul_run.h"
+
+#include <math.h>
+#include <string.h>
+
+struct ul_trainer {
+    uint64_t step;        /* updates that are done */
+    uint32_t micro_batch; /* runs that are done of the next one; 0 between updates */
+    uint64_t seed;        /* of everything random in a step; below 2^53 */
+    double learning_rate; /* before schedules */
+    double weight;        /* of the loss of one micro-batch in that of its batch */
+};
+
+/* At the beginning: with the learning rate that the model was compiled with. */
+static inline void ul_train_init(const struct ul_model *model, struct ul_trainer *trainer)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->learning_rate = model->training->learning_rate;
+    trainer->weight = 1.0 / (double)model->training->micro_batches;
+}
+
+/* ---- the numbers of a step ---- */
+
+static inline double ul_train_factor(const struct ul_schedule *schedule, uint64_t step,
+                                     uint64_t warmup_steps)
+{
+    const double pi = 3.14159265358979323846;
+    double steps = (double)(schedule->steps != 0 ? schedule->steps : 1);
+    uint64_t behind = step > warmup_steps ? step - warmup_steps : 0;
+    switch (schedule->kind) {
+    case UL_SCHEDULE_STEP:
+        return pow(schedule->factor, floor((double)step / steps));
+    case UL_SCHEDULE_COSINE:
+        return behind >= schedule->steps ? 0.0 : 0.5 * (1.0 + cos(pi * (double)behind / steps));
+    case UL_SCHEDULE_WARMUP:
+        return step + 1 < schedule->steps ? (double)(step + 1) / steps : 1.0;
+    }
+    return 1.0;
+}
+
+/* The learning rate of the trainer's next update. */
+static inline double ul_train_rate(const struct ul_training *training,
+                                   const struct ul_trainer *trainer)
+{
+    uint64_t warmup_steps = 0;
+    double rate = trainer->learning_rate;
+    for (uint32_t i = 0; i < training->schedule_count; i++)
+        if (training->schedules[i].kind == UL_SCHEDULE_WARMUP)
+            warmup_steps += training->schedules[i].steps;
+    for (uint32_t i = 0; i < training->schedule_count; i++)
+        rate *= ul_train_factor(&training->schedules[i], trainer->step, warmup_steps);
+    return rate;
+}
+
+/* What the input `step` of the next run holds: the rate; 1 - beta^t of both moving averages, t
+   counted from 1; the weight of the micro-batch; the seed; the number of the run, counted from 0.
+ */
+static inline void ul_train_numbers(const struct ul_training *training,
+                                    const struct ul_trainer *trainer, double values[UL_STEP_VALUES])
+{
+    double update = (double)(trainer->step + 1);
+    memset(values, 0, UL_STEP_VALUES * sizeof *values);
+    values[0] = ul_train_rate(training, trainer);
+    values[1] = 1.0 - pow(training->beta1, update);
+    values[2] = 1.0 - pow(training->beta2, update);
+    values[3] = trainer->weight;
+    values[4] = (double)trainer->seed;
+    values[5] = (double)trainer->step * training->micro_batches + trainer->micro_batch;
+}
+
+/* ---- the order of samples ---- */
+
+#define UL_TRAIN_SHUFFLE_STREAM 0x73687566u /* no operator's stream */
+#define UL_TRAIN_SHUFFLE_ROUNDS 8u
+
+/* Which of `count` samples comes at place `index` of an epoch: a permutation in O(1) memory, by a
+   Feistel network (Luby and Rackoff, 1988) over the next power of 4, walked along its cycle until
+   it is below count (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). */
+static inline uint64_t ul_train_shuffled(uint64_t seed, uint64_t epoch, uint64_t count,
+                                         uint64_t index)
+{
+    uint32_t half = 1;
+    while (half < 32 && (UINT64_C(1) << 2 * half) < count)
+        half++;
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    uint64_t at = index;
+    do {
+        uint64_t left = at >> half, right = at & mask;
+        for (uint32_t round = 0; round < UL_TRAIN_SHUFFLE_ROUNDS; round++) {
+            const struct ul_random draw = ul_random_draw(
+                seed, UL_TRAIN_SHUFFLE_STREAM + round, (uint32_t)epoch, right | epoch >> 32 << 32);
+            uint64_t mixed = left ^ (draw.words[0] & mask);
+            left = right;
+            right = mixed;
+        }
+        at = left << half | right;
+    } while (at >= count);
+    return at;
+}
+
+/* ---- a step ---- */
+
+static inline enum ul_result ul_train_enter(const struct ul_model *model, uint32_t entry,
+                                            void *place, const void *const *inputs,
+                                            void *const *outputs, struct ul_failure *failure)
+{
+    if (model->device != NULL)
+        return model->device->functions->run((struct ul_context *)place, entry, inputs, outputs,
+                                             NULL, NULL, failure);
+    return ul_run_entry(model, entry, place, 0, inputs, outputs, NULL, NULL, failure);
+}
+
+/* Behind a run: the update that a batch of several micro-batches ends with, and the counts. */
+static inline enum ul_result ul_train_advance(const struct ul_model *model, void *place,
+                                              struct ul_trainer *trainer,
+                                              struct ul_failure *failure)
+{
+    enum ul_result result = UL_OK;
+    if (++trainer->micro_batch < model->training->micro_batches)
+        return UL_OK;
+    if (model->training->micro_batches > 1)
+        result = ul_train_enter(model, UL_ENTRY_UPDATE, place, NULL, NULL, failure);
+    trainer->micro_batch = 0;
+    trainer->step++;
+    return result;
+}
+
+#define UL_TRAIN_INPUT_LIMIT 64
+
+/* One run on one (micro-)batch, with an update behind the last one of a batch. `inputs` are the
+   run's, by number; that of the step is filled here, whatever stands in its place. failure may be
+   NULL. UL_INPUT_MISSING where the model has more inputs than UL_TRAIN_INPUT_LIMIT. */
+static inline enum ul_result ul_train_step(const struct ul_model *model, void *place,
+                                           struct ul_trainer *trainer, const void *const *inputs,
+                                           void *const *outputs, struct ul_failure *failure)
+{
+    const void *all[UL_TRAIN_INPUT_LIMIT] = {NULL};
+    double values[UL_STEP_VALUES];
+    struct ul_failure unused, later;
+    if (failure == NULL)
+        failure = &unused;
+    if (model->input_count > UL_TRAIN_INPUT_LIMIT)
+        return ul_check_tensor(failure, UL_INPUT_MISSING, UL_TRAIN_INPUT_LIMIT, 0);
+    for (uint32_t i = 0; inputs != NULL && i < model->input_count; i++)
+        all[i] = inputs[i];
+    ul_train_numbers(model->training, trainer, values);
+    all[model->training->step] = values;
+    enum ul_result result = ul_train_enter(model, UL_ENTRY_RUN, place, all, outputs, failure);
+    if (result != UL_OK && result != UL_DATA_FAULT)
+        return result;
+    enum ul_result update = ul_train_advance(model, place, trainer, &later);
+    if (update != UL_OK)
+        *failure = later;
+    return update != UL_OK ? update : result;
+}
+
+/* ---- what training changed, as bytes ---- */
+
+/*
+ * A head of UL_TRAIN_HEAD_BYTES (little-endian): 8 bytes "ULLAGETR", u32 version, u32 size of the
+ * head, u64 that tells tables of parameters apart, u64 step, u64 seed, u64 bits of the learning
+ * rate, u64 bytes of the parameters, u64 hash of these and of the head so far; then the parameters
+ * in the order of the table, row-major, little-endian.
+ */
+#define UL_TRAIN_MAGIC "ULLAGETR"
+#define UL_TRAIN_VERSION 1u
+#define UL_TRAIN_HEAD_BYTES 64u
+#define UL_TRAIN_PIECE_BYTES 4096u
+
+/* Copies size_bytes to offset_bytes of the file; 0 for success. What is saved comes from front to
+   back, the head last. */
+typedef int ul_write(void *context, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes);
+
+static inline uint64_t ul_train_bytes(const struct ul_model *model)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < model->training->parameter_count; i++)
+        bytes += model->training->parameters[i].size_bytes;
+    return bytes;
+}
+
+static inline void ul_train_hash_number(struct ul_hash *hash, uint64_t number)
+{
+    unsigned char bytes[8];
+    for (uint32_t i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(number >> 8 * i & 0xffu);
+    ul_hash_add(hash, bytes, sizeof bytes);
+}
+
+/* Equal for models whose parameters have the same names, types and shapes. */
+static inline uint64_t ul_train_kind(const struct ul_model *model)
+{
+    struct ul_hash hash;
+    ul_hash_init(&hash);
+    for (uint32_t i = 0; i < model->training->parameter_count; i++) {
+        const struct ul_parameter *parameter = &model->training->parameters[i];
+        ul_hash_add(&hash, (const unsigned char *)parameter->name, strlen(parameter->name) + 1);
+        ul_train_hash_number(&hash, (uint64_t)parameter->type);
+        ul_train_hash_number(&hash, parameter->rank);
+        for (uint32_t d = 0; d < parameter->rank; d++)
+            ul_train_hash_number(&hash, (uint64_t)parameter->dims[d]);
+    }
+    return ul_hash_get(&hash);
+}
+
+/* Bytes of an element, for machines that have to turn them. */
+static inline uint32_t ul_train_element_bytes(const struct ul_parameter *parameter)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < parameter->rank; d++)
+        count *= (uint64_t)parameter->dims[d];
+    return count != 0 ? (uint32_t)(parameter->size_bytes / count) : 1;
+}
+
+/* A piece of the arena, as it lies there. */
+static inline enum ul_result ul_train_fetch(const struct ul_model *model, void *place,
+                                            uint64_t offset_bytes, void *target,
+                                            uint64_t size_bytes, struct ul_failure *failure)
+{
+    if (model->device != NULL)
+        return model->device->functions->read((struct ul_context *)place, (int64_t)offset_bytes,
+                                              target, size_bytes, failure);
+    memcpy(target, (const unsigned char *)place + offset_bytes, (size_t)size_bytes);
+    return UL_OK;
+}
+
+static inline enum ul_result ul_train_store(const struct ul_model *model, void *place,
+                                            uint64_t offset_bytes, const void *bytes,
+                                            uint64_t size_bytes, struct ul_failure *failure)
+{
+    if (model->device != NULL)
+        return model->device->functions->write((struct ul_context *)place, (int64_t)offset_bytes,
+                                               bytes, size_bytes, failure);
+    memcpy((unsigned char *)place + offset_bytes, bytes, (size_t)size_bytes);
+    return UL_OK;
+}
+
+static inline enum ul_result ul_train_save_one(const struct ul_model *model, void *place,
+                                               const struct ul_parameter *parameter,
+                                               uint64_t offset_bytes, ul_write *write,
+                                               void *context, struct ul_hash *hash,
+                                               struct ul_failure *failure)
+{
+    unsigned char piece[UL_TRAIN_PIECE_BYTES];
+    for (uint64_t at = 0; at < parameter->size_bytes; at += sizeof piece) {
+        uint64_t left = parameter->size_bytes - at;
+        uint64_t size = left < sizeof piece ? left : sizeof piece;
+        enum ul_result result =
+            ul_train_fetch(model, place, parameter->offset_bytes + at, piece, size, failure);
+        if (result != UL_OK)
+            return result;
+        if (ul_run_is_big_endian())
+            ul_run_swap(piece, size, ul_train_element_bytes(parameter));
+        ul_hash_add(hash, piece, (size_t)size);
+        if (write(context, offset_bytes + at, piece, size) != 0)
+            return ul_check_fail(failure, UL_CHECKPOINT_UNWRITTEN, parameter->size_bytes, at);
+    }
+    return UL_OK;
+}
+
+static inline void ul_train_put_word(unsigned char *target, uint64_t word)
+{
+    for (uint32_t i = 0; i < 8; i++)
+        target[i] = (unsigned char)(word >> 8 * i & 0xffu);
+}
+
+/* `hash` is of the parameters; what it is with the head goes to the end of that. */
+static inline void ul_train_put_head(const struct ul_model *model, const struct ul_trainer *trainer,
+                                     struct ul_hash *hash, unsigned char head[UL_TRAIN_HEAD_BYTES])
+{
+    uint64_t rate;
+    memcpy(&rate, &trainer->learning_rate, sizeof rate);
+    memcpy(head, UL_TRAIN_MAGIC, 8);
+    ul_train_put_word(head + 8, UL_TRAIN_VERSION | (uint64_t)UL_TRAIN_HEAD_BYTES << 32);
+    ul_train_put_word(head + 16, ul_train_kind(model));
+    ul_train_put_word(head + 24, trainer->step);
+    ul_train_put_word(head + 32, trainer->seed);
+    ul_train_put_word(head + 40, rate);
+    ul_train_put_word(head + 48, ul_train_bytes(model));
+    ul_hash_add(hash, head, UL_TRAIN_HEAD_BYTES - 8);
+    ul_train_put_word(head + 56, ul_hash_get(hash));
+}
+
+/* Between updates. The head is written last: a file that was cut has none. failure may be NULL. */
+static inline enum ul_result ul_train_save(const struct ul_model *model, void *place,
+                                           const struct ul_trainer *trainer, ul_write *write,
+                                           void *context, struct ul_failure *failure)
+{
+    unsigned char head[UL_TRAIN_HEAD_BYTES];
+    uint64_t offset_bytes = sizeof head;
+    struct ul_hash hash;
+    struct ul_failure unused;
+    if (failure == NULL)
+        failure = &unused;
+    memset(failure, 0, sizeof *failure);
+    ul_hash_init(&hash);
+    for (uint32_t i = 0; i < model->training->parameter_count; i++) {
+        const struct ul_parameter *parameter = &model->training->parameters[i];
+        enum ul_result result = ul_train_save_one(model, place, parameter, offset_bytes, write,
+                                                  context, &hash, failure);
+        if (result != UL_OK)
+            return result;
+        offset_bytes += parameter->size_bytes;
+    }
+    ul_train_put_head(model, trainer, &hash, head);
+    if (write(context, 0, head, sizeof head) != 0)
+        return ul_check_fail(failure, UL_CHECKPOINT_UNWRITTEN, sizeof head, 0);
+    return UL_OK;
+}
+
+/* The parameters from the file: into their places, or, without a place, to the hash alone. */
+static inline enum ul_result ul_train_load_all(const struct ul_model *model, void *place,
+                                               ul_read *read, void *context, struct ul_hash *hash,
+                                               struct ul_failure *failure)
+{
+    unsigned char piece[UL_TRAIN_PIECE_BYTES];
+    uint64_t offset_bytes = UL_TRAIN_HEAD_BYTES;
+    enum ul_result result = UL_OK;
+    for (uint32_t i = 0; i < model->training->parameter_count; i++) {
+        const struct ul_parameter *parameter = &model->training->parameters[i];
+        for (uint64_t at = 0; at < parameter->size_bytes; at += sizeof piece) {
+            uint64_t left = parameter->size_bytes - at;
+            uint64_t size = left < sizeof piece ? left : sizeof piece;
+            if (read(context, offset_bytes + at, piece, size) != 0)
+                return ul_check_fail(failure, UL_CHECKPOINT_UNREADABLE, parameter->size_bytes, at);
+            ul_hash_add(hash, piece, (size_t)size);
+            if (ul_run_is_big_endian())
+                ul_run_swap(piece, size, ul_train_element_bytes(parameter));
+            if (place != NULL)
+                result = ul_train_store(model, place, parameter->offset_bytes + at, piece, size,
+                                        failure);
+            if (result != UL_OK)
+                return result;
+        }
+        offset_bytes += parameter->size_bytes;
+    }
+    return UL_OK;
+}
+
+/* Into an arena that is set up. The file is read twice, so that a damaged one, or another model's,
+   changes nothing. failure may be NULL. */
+static inline enum ul_result ul_train_load(const struct ul_model *model, void *place,
+                                           struct ul_trainer *trainer, ul_read *read, void *context,
+                                           struct ul_failure *failure)
+{
+    unsigned char head[UL_TRAIN_HEAD_BYTES];
+    struct ul_hash hash;
+    struct ul_failure unused;
+    if (failure == NULL)
+        failure = &unused;
+    memset(failure, 0, sizeof *failure);
+    if (read(context, 0, head, sizeof head) != 0)
+        return ul_check_fail(failure, UL_CHECKPOINT_UNREADABLE, sizeof head, 0);
+    uint64_t version_and_size = UL_TRAIN_VERSION | (uint64_t)UL_TRAIN_HEAD_BYTES << 32;
+    if (memcmp(head, UL_TRAIN_MAGIC, 8) != 0 || ul_hash_word(head + 8) != version_and_size)
+        return ul_check_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
+    if (ul_hash_word(head + 16) != ul_train_kind(model) ||
+        ul_hash_word(head + 48) != ul_train_bytes(model))
+        return ul_check_fail(failure, UL_CHECKPOINT_OTHER, ul_train_bytes(model),
+                             ul_hash_word(head + 48));
+    ul_hash_init(&hash);
+    enum ul_result result = ul_train_load_all(model, NULL, read, context, &hash, failure);
+    ul_hash_add(&hash, head, sizeof head - 8);
+    if (result == UL_OK && ul_hash_get(&hash) != ul_hash_word(head + 56))
+        result = ul_check_fail(failure, UL_CHECKPOINT_INVALID, 0, 0);
+    if (result == UL_OK)
+        result = ul_train_load_all(model, place, read, context, &hash, failure);
+    if (result != UL_OK)
+        return result;
+    uint64_t rate = ul_hash_word(head + 40);
+    trainer->step = ul_hash_word(head + 24);
+    trainer->seed = ul_hash_word(head + 32);
+    trainer->micro_batch = 0;
+    memcpy(&trainer->learning_rate, &rate, sizeof rate);
+    return UL_OK;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* The library form of a model that trains: schedules, the order of samples, steps with and without
+   micro-batches, saving and loading. */
+#include "trainer/model.h"
+
+#include "ul_train.h"
+
+#include "test.h"
+
+static unsigned char room[TRAINER_ARENA_BYTES + TRAINER_ARENA_ALIGN];
+static unsigned char *arena;
+static TRAINER_REAL images[4][TRAINER_SAMPLES * TRAINER_PIXELS];
+static int64_t labels[4][TRAINER_SAMPLES];
+
+static void make_data(void)
+{
+    for (int b = 0; b < 4; b++)
+        for (int i = 0; i < TRAINER_SAMPLES; i++) {
+            labels[b][i] = (i * 7 + b) % TRAINER_CLASSES;
+            for (int k = 0; k < TRAINER_PIXELS; k++)
+                images[b][i * TRAINER_PIXELS + k] =
+                    (TRAINER_REAL)(k % TRAINER_CLASSES == labels[b][i]) +
+                    (TRAINER_REAL)((i * 31 + k * 17 + b) % 13) / 26;
+        }
+}
+
+/* One batch, of the same micro-batches; returns the loss of the last one. */
+static double train(struct ul_trainer *trainer, int batch)
+{
+    TRAINER_REAL loss = 0;
+    int64_t correct = 0;
+    const void *inputs[] = {images[batch], labels[batch], NULL};
+    void *outputs[] = {&loss, &correct, NULL, NULL, NULL, NULL};
+    for (int m = 0; m < TRAINER_MICRO; m++)
+        CHECK(ul_train_step(&trainer_model, arena, trainer, inputs, outputs, NULL) == UL_OK);
+    return (double)loss;
+}
+
+static void begin(struct ul_trainer *trainer)
+{
+    CHECK(ul_run_init(&trainer_model, arena, TRAINER_ARENA_BYTES, NULL, NULL) == UL_OK);
+    ul_train_init(&trainer_model, trainer);
+}
+
+static void test_steps(void)
+{
+    struct ul_trainer trainer;
+    begin(&trainer);
+    double first = train(&trainer, 0), last = first;
+    CHECK(fabs(first - log(TRAINER_CLASSES)) < 1e-6); /* of weights that are 0 */
+    for (int i = 1; i < 100; i++)
+        last = train(&trainer, i % 4);
+    CHECK(last < 0.2 * first);
+    CHECK(trainer.step == 100 && trainer.micro_batch == 0);
+}
+
+/* Half the loss of the same batch twice is that of the batch. */
+static void test_micro_batches(void)
+{
+    struct ul_trainer trainer;
+    begin(&trainer);
+    CHECK(trainer.weight == 1.0 / TRAINER_MICRO);
+    for (int i = 0; i < 3; i++)
+        train(&trainer, i);
+    TRAINER_REAL want[2] = {0, 0};
+    memcpy(want, arena + TRAINER_W, sizeof want);
+    begin(&trainer);
+    trainer.weight = 0.0; /* nothing is learned from what weighs nothing */
+    train(&trainer, 0);
+    static const unsigned char zero[TRAINER_W_BYTES];
+    CHECK(memcmp(arena + TRAINER_W, zero, sizeof zero) == 0);
+    CHECK(want[0] != 0);
+}
+
+static double rate(const struct ul_schedule *schedules, uint32_t count, uint64_t step)
+{
+    const struct ul_training training = {
+        .learning_rate = 0.5, .schedules = schedules, .schedule_count = count};
+    const struct ul_trainer trainer = {.step = step, .learning_rate = 0.5};
+    return ul_train_rate(&training, &trainer);
+}
+
+static void test_schedules(void)
+{
+    static const struct ul_schedule steps = {UL_SCHEDULE_STEP, 10, 0.1};
+    static const struct ul_schedule warmup = {UL_SCHEDULE_WARMUP, 5, 0.0};
+    static const struct ul_schedule both[] = {{UL_SCHEDULE_COSINE, 20, 0.0},
+                                              {UL_SCHEDULE_WARMUP, 5, 0.0}};
+    CHECK(rate(NULL, 0, 7) == 0.5);
+    CHECK(rate(&steps, 1, 9) == 0.5 && fabs(rate(&steps, 1, 10) - 0.05) < 1e-15);
+    CHECK(fabs(rate(&steps, 1, 29) - 0.005) < 1e-15);
+    CHECK(fabs(rate(&warmup, 1, 0) - 0.1) < 1e-15 && rate(&warmup, 1, 4) == 0.5);
+    CHECK(rate(&warmup, 1, 5) == 0.5);
+    CHECK(fabs(rate(both, 2, 0) - 0.1) < 1e-15 && rate(both, 2, 5) == 0.5);
+    CHECK(fabs(rate(both, 2, 15) - 0.25) < 1e-15 && rate(both, 2, 25) == 0.0);
+    CHECK(rate(both, 2, 1000) == 0.0);
+}
+
+static void test_numbers(void)
+{
+    const struct ul_training training = {.beta1 = 0.9, .beta2 = 0.999, .micro_batches = 4};
+    const struct ul_trainer trainer = {2, 3, 77, 0.25, 0.5};
+    double values[UL_STEP_VALUES];
+    ul_train_numbers(&training, &trainer, values);
+    CHECK(values[0] == 0.25 && values[3] == 0.5 && values[4] == 77.0 && values[5] == 11.0);
+    CHECK(values[1] == 1.0 - pow(0.9, 3.0) && values[2] == 1.0 - pow(0.999, 3.0));
+    CHECK(values[6] == 0.0 && values[7] == 0.0);
+}
+
+/* Every sample once; another order each epoch and seed; no sample has a place of its own. */
+static void test_shuffle(void)
+{
+    static unsigned char seen[5000];
+    for (uint64_t count = 1; count < sizeof seen; count = count * 3 / 2 + 1) {
+        uint64_t fixed = 0, same = 0;
+        memset(seen, 0, sizeof seen);
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t at = ul_train_shuffled(1, 2, count, i);
+            CHECK(at < count && seen[at] == 0);
+            seen[at < count ? at : 0] = 1;
+            fixed += at == i;
+            same += at == ul_train_shuffled(1, 3, count, i);
+        }
+        CHECK(count < 100 || (fixed < 10 && same < 10));
+    }
+    CHECK(ul_train_shuffled(1, 0, 1000000, 5) != ul_train_shuffled(2, 0, 1000000, 5));
+    CHECK(ul_train_shuffled(1, 0, UINT64_MAX, 5) != 5);
+}
+
+static unsigned char file[64 + TRAINER_ARENA_BYTES];
+static uint64_t file_limit;
+
+static int write_file(void *context, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes)
+{
+    (void)context;
+    if (offset_bytes + size_bytes > file_limit)
+        return 1;
+    memcpy(file + offset_bytes, bytes, (size_t)size_bytes);
+    return 0;
+}
+
+static int read_file(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
+{
+    (void)context;
+    if (offset_bytes + size_bytes > file_limit)
+        return 1;
+    memcpy(target, file + offset_bytes, (size_t)size_bytes);
+    return 0;
+}
+
+static void test_save(void)
+{
+    static unsigned char want[TRAINER_IMAGES];
+    const uint64_t bytes = UL_TRAIN_HEAD_BYTES + ul_train_bytes(&trainer_model);
+    struct ul_trainer trainer, loaded;
+    struct ul_failure failure;
+    begin(&trainer);
+    trainer.seed = 9;
+    trainer.learning_rate = 0.03;
+    for (int i = 0; i < 5; i++)
+        train(&trainer, i % 4);
+    file_limit = bytes;
+    CHECK(ul_train_save(&trainer_model, arena, &trainer, write_file, NULL, NULL) == UL_OK);
+    for (int i = 5; i < 9; i++)
+        train(&trainer, i % 4);
+    memcpy(want, arena, sizeof want);
+    begin(&loaded);
+    CHECK(ul_train_load(&trainer_model, arena, &loaded, read_file, NULL, &failure) == UL_OK);
+    CHECK(loaded.step == 5 && loaded.seed == 9 && loaded.learning_rate == 0.03);
+    for (int i = 5; i < 9; i++)
+        train(&loaded, i % 4);
+    CHECK(memcmp(arena, want, sizeof want) == 0);
+
+    file_limit = bytes - 1;
+    CHECK(ul_train_save(&trainer_model, arena, &trainer, write_file, NULL, &failure) ==
+          UL_CHECKPOINT_UNWRITTEN);
+    CHECK(ul_train_load(&trainer_model, arena, &loaded, read_file, NULL, &failure) ==
+          UL_CHECKPOINT_UNREADABLE);
+    file_limit = bytes;
+    for (uint64_t at = 0; at < bytes; at += at < 64 ? 1 : 511) {
+        file[at] ^= 4;
+        CHECK(ul_train_load(&trainer_model, arena, &loaded, read_file, NULL, &failure) != UL_OK);
+        file[at] ^= 4;
+    }
+    CHECK(memcmp(arena, want, sizeof want) == 0);
+    struct ul_training other = *trainer_model.training;
+    struct ul_model model = trainer_model;
+    other.parameter_count = 3;
+    model.training = &other;
+    CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
+}
+
+int main(void)
+{
+    arena = room + (TRAINER_ARENA_ALIGN - (uintptr_t)room % TRAINER_ARENA_ALIGN);
+    make_data();
+    test_steps();
+    test_micro_batches();
+    test_schedules();
+    test_numbers();
+    test_shuffle();
+    test_save();
+    return TEST_RESULT();
+}
