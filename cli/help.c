@@ -6,10 +6,11 @@
 enum { COLUMNS = 80, LEFT_COLUMNS = 26, COMMAND_COLUMNS = 12 };
 
 static const char *const titles[UL_GROUP_COUNT] = {
-    [UL_GROUP_RESULT] = "result",     [UL_GROUP_MODEL] = "model",
-    [UL_GROUP_TARGET] = "target",     [UL_GROUP_MEMORY] = "memory",
-    [UL_GROUP_PLANNER] = "planner",   [UL_GROUP_PASSES] = "passes",
-    [UL_GROUP_COMPILER] = "compiler", [UL_GROUP_TOLERANCE] = "tolerance",
+    [UL_GROUP_RESULT] = "result",       [UL_GROUP_MODEL] = "model",
+    [UL_GROUP_TARGET] = "target",       [UL_GROUP_MEMORY] = "memory",
+    [UL_GROUP_PLANNER] = "planner",     [UL_GROUP_PASSES] = "passes",
+    [UL_GROUP_TRAINING] = "training",   [UL_GROUP_COMPILER] = "compiler",
+    [UL_GROUP_TOLERANCE] = "tolerance",
 };
 
 /* `words` from column `begin` on, folded there; a newline begins another paragraph. */

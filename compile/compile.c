@@ -89,6 +89,7 @@ enum ul_status ul_compile_load(struct ul_compile *compile, const char *model_pat
     list_dims(compile, &frontend);
     list_shapes(compile, &frontend);
     UL_TRY(read_consts(compile, &frontend));
+    frontend.marks_initializers = compile->options.train;
     compile->loaded = true;
     return ul_frontend_load(&compile->graph, &compile->keep, model_path, &frontend, &compile->model,
                             &compile->diag);

@@ -85,6 +85,7 @@ struct ul_compile {
     struct ul_onnx_model model;
     bool loaded; /* ul_model_done is due */
     struct ul_profile profile;
+    struct ul_training training;             /* where options.train says so */
     const struct ul_target_library *library; /* of the target; NULL: it has none */
     const char *cudnn; /* "on", "found", "not found" or "off"; NULL: none of the target's */
     struct ul_program *program;

@@ -135,6 +135,12 @@ static const char *expected_size(struct ul_arena *arena, const struct ul_option 
     return "a size: 64MiB, 64M, 65536";
 }
 
+static const char *expected_integer(struct ul_arena *arena, const struct ul_option *row)
+{
+    (void)arena, (void)row;
+    return "a whole number";
+}
+
 static const char *expected_number(struct ul_arena *arena, const struct ul_option *row)
 {
     return ul_arena_printf(arena, "a %s from %llu to %llu",
@@ -239,6 +245,17 @@ static enum ul_status read_number(const struct reading *reading)
     if (!valid || !fits_number(row, number))
         return refuse(reading);
     memcpy(field_of(reading->options, row), &number, sizeof number);
+    return UL_OK;
+}
+
+static enum ul_status read_integer(const struct reading *reading)
+{
+    char *end;
+    errno = 0;
+    int64_t number = strtoll(reading->value, &end, 10);
+    if (end == reading->value || *end != '\0' || errno != 0)
+        return refuse(reading);
+    memcpy(field_of(reading->options, reading->row), &number, sizeof number);
     return UL_OK;
 }
 
@@ -394,11 +411,18 @@ static const char *number_text(const struct ul_options *options, const struct ul
     return ul_arena_printf(options->arena, "%llu", (unsigned long long)number_of(options, row));
 }
 
+static const char *integer_text(const struct ul_options *options, const struct ul_option *row,
+                                uint32_t index)
+{
+    (void)index;
+    return ul_arena_printf(options->arena, "%lld", (long long)(int64_t)number_of(options, row));
+}
+
 static const char *real_text(const struct ul_options *options, const struct ul_option *row,
                              uint32_t index)
 {
     (void)index;
-    return ul_arena_printf(options->arena, "%.9g", real_of(options, row));
+    return ul_arena_printf(options->arena, "%.17g", real_of(options, row));
 }
 
 static const char *texts_text(const struct ul_options *options, const struct ul_option *row,
@@ -495,6 +519,7 @@ static const struct kind kinds[] = {
     [UL_OPTION_WORD] = {read_word, is_word_set, word_text, word_misfit, expected_word},
     [UL_OPTION_SIZE] = {read_size, is_number_set, number_text, number_misfit, expected_size},
     [UL_OPTION_NUMBER] = {read_number, is_number_set, number_text, number_misfit, expected_number},
+    [UL_OPTION_INTEGER] = {read_integer, is_number_set, integer_text, NULL, expected_integer},
     [UL_OPTION_POWER] = {read_number, is_number_set, number_text, number_misfit, expected_number},
     [UL_OPTION_REAL] = {read_real, is_real_set, real_text, real_misfit, expected_real},
     [UL_OPTION_POSITIVE] = {read_real, is_real_set, real_text, real_misfit, expected_real},

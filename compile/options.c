@@ -38,6 +38,8 @@ WORDS(remat_words, UL_REMAT_METHODS(REMAT_WORD, REMAT_WORD))
 WORDS(pack_words, UL_PACK_METHODS(PACK_WORD, PACK_WORD))
 WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
       {"bf16", UL_PRECISION_BF16})
+WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
+      {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
       {"winograd", UL_CONV_WINOGRAD})
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},

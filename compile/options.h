@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 
-enum { UL_OPTION_MAX = 64 }; /* rows of a table */
+enum { UL_OPTION_MAX = 128 }; /* rows of a table */
 
 /* What an option takes, and the type of its field. */
 enum ul_option_kind {
@@ -25,6 +25,7 @@ enum ul_option_kind {
     UL_OPTION_WORD,     /* one of `words`: an enum, of which 0 is the default */
     UL_OPTION_SIZE,     /* 64MiB, 64M, 65536; from `min` on: uint64_t */
     UL_OPTION_NUMBER,   /* from `min` to `max`: uint64_t */
+    UL_OPTION_INTEGER,  /* of either sign: int64_t */
     UL_OPTION_POWER,    /* a power of two from `min` to `max`: uint64_t */
     UL_OPTION_REAL,     /* of at least 0: double */
     UL_OPTION_POSITIVE, /* above 0: double */
@@ -39,6 +40,7 @@ enum ul_option_group {
     UL_GROUP_MODEL,
     UL_GROUP_TARGET,
     UL_GROUP_MEMORY,
+    UL_GROUP_TRAINING,
     UL_GROUP_PLANNER,
     UL_GROUP_PASSES,
     UL_GROUP_COMPILER,

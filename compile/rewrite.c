@@ -4,6 +4,36 @@
 
 #include <string.h>
 
+/* The values of --output are the outputs. */
+static enum ul_status cut(struct ul_compile *compile)
+{
+    const struct ul_texts *list = &compile->options.outputs;
+    struct ul_graph *graph = &compile->graph;
+    if (list->count == 0)
+        return UL_OK;
+    graph->blocks[0].output_count = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct ul_nearest nearest = {.word = list->items[i]};
+        ul_value_id found = UL_NONE;
+        for (uint32_t v = 0; v < graph->value_count; v++) {
+            const struct ul_value *value = &graph->values[v];
+            bool is_made = value->kind == UL_VALUE_NODE && value->producer != UL_NONE &&
+                           graph->nodes[value->producer].parent == 0;
+            if (is_made && found == UL_NONE && strcmp(value->name, list->items[i]) == 0)
+                found = v;
+            if (is_made)
+                ul_nearest_offer(&nearest, value->name);
+        }
+        if (found == UL_NONE)
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--output %s: no node makes such a value%s",
+                               ul_quote(&compile->keep, list->items[i]),
+                               ul_nearest_text(&compile->keep, &nearest, ""));
+        ul_block_add_output(graph, 0, found);
+    }
+    return UL_OK;
+}
+
 static enum ul_status donate(struct ul_compile *compile)
 {
     const struct ul_pairs *list = &compile->options.donations;
@@ -26,6 +56,8 @@ static struct ul_passes_options passes_options(const struct ul_compile *compile,
                                         .disabled_count = compile->options.no_passes.count,
                                         .traits = &target->traits,
                                         .precision = ul_compile_storage(&compile->options)};
+    if (compile->options.train)
+        options.training = &compile->training;
     if (compile->library != NULL) {
         options.is_call = ul_library_supports;
         options.library = compile->library;
@@ -95,6 +127,8 @@ enum ul_status ul_compile_split(struct ul_compile *compile, struct ul_graph *gra
 enum ul_status ul_compile_rewrite(struct ul_compile *compile, const struct ul_target *target)
 {
     const char *stop = compile->options.stop_after;
+    UL_TRY(cut(compile));
+    UL_TRY(ul_compile_read_training(compile));
     UL_TRY(donate(compile));
     UL_TRY(run_passes(compile, target));
     if (stop == NULL || strcmp(stop, "split") != 0)

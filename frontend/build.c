@@ -335,6 +335,8 @@ static enum ul_status build_initializers(struct ul_builder *builder, const Onnx_
         UL_TRY(ul_tensor_decode(builder, proto->initializer[i], name, &tensor));
         ul_value_id value =
             ul_graph_add_weight(builder->graph, ul_builder_name(builder, name), tensor);
+        if (builder->options != NULL && builder->options->marks_initializers)
+            builder->graph->values[value].flags |= UL_VALUE_TRAINED;
         UL_TRY(ul_scope_bind(builder, scope, name, value));
         count_weight(builder, tensor);
     }

@@ -32,6 +32,10 @@ enum ul_value_flag {
     UL_VALUE_PERSISTENT = 1u << 0,    /* same place in every run: state, trainable weight */
     UL_VALUE_CHANNELS_LAST = 1u << 1, /* its own bytes have dimension 1 innermost */
     UL_VALUE_TOO_LARGE = 1u << 2,     /* a weight with numbers that the storage asked for lacks */
+    UL_VALUE_TRAINED = 1u << 3,   /* a weight that training changes; as loaded: an initializer */
+    UL_VALUE_OPTIMIZER = 1u << 4, /* a weight that is an optimizer's state */
+    UL_VALUE_BACKWARD = 1u << 5,  /* made by the backward pass */
+    UL_VALUE_GRADIENT = 1u << 6   /* the same: what updates a parameter */
 };
 
 /* A view: where a value's elements are. A value that owns its bytes has itself as base, offset 0

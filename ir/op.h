@@ -6,6 +6,7 @@
 
 /* op.c: the operator table. */
 
+struct ul_gradient;
 struct ul_infer;
 struct ul_lower;
 struct ul_op_info;
@@ -53,9 +54,15 @@ typedef bool ul_view_fn(const struct ul_graph *graph, const struct ul_node *node
  * same operations in the same order. */
 typedef bool ul_split_rule_fn(struct ul_split_rule *split);
 
+/* Gives the gradients of a node's inputs, by what ir/gradient.h has; UL_UNSUPPORTED, with the
+ * reason, where these attributes or inputs have no rule. */
+typedef enum ul_status ul_gradient_fn(struct ul_gradient *gradient);
+
 /* Bits of inputs or outputs, from 0 on; the last bit is that of all that follow. */
 #define UL_EXACT(place) (1u << (place))
 #define UL_EXACT_ALL UINT32_MAX
+
+enum { UL_OP_GRADIENTS = 3 };
 
 struct ul_op_info {
     const char *name;
@@ -73,6 +80,13 @@ struct ul_op_info {
     ul_lower_fn *lower;     /* of what is not a map */
     ul_view_fn *view;
     ul_split_rule_fn *split; /* elementwise operators need none */
+    /* Of an elementwise operator: the gradient of each input as an expression over the output's
+     * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
+    const char *gradients[UL_OP_GRADIENTS];
+    ul_gradient_fn *gradient; /* of what such expressions do not say */
+    /* Why it has neither, though its outputs are floats; NULL: it has one, or is not float. */
+    const char *not_differentiable;
+    uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
 };
 
 /* The row of an operator; rows are constant. */

@@ -188,12 +188,9 @@ static enum ul_status parse_definition(struct parse *parse, enum ul_value_kind k
     parse->graph->values[id].name = name;
     parse->graph->values[id].type = type;
     parse->graph->values[id].kind = kind;
-    if (ul_scan_accept_word(&parse->scan, "persistent"))
-        parse->graph->values[id].flags |= UL_VALUE_PERSISTENT;
-    if (ul_scan_accept_word(&parse->scan, "channels_last"))
-        parse->graph->values[id].flags |= UL_VALUE_CHANNELS_LAST;
-    if (ul_scan_accept_word(&parse->scan, "too_large"))
-        parse->graph->values[id].flags |= UL_VALUE_TOO_LARGE;
+    for (const struct ul_text_flag *row = ul_text_flags; row->word != NULL; row++)
+        if (ul_scan_accept_word(&parse->scan, row->word))
+            parse->graph->values[id].flags |= row->flag;
     if (ul_scan_accept(&parse->scan, "storage="))
         UL_TRY(parse_dtype(parse, &parse->graph->values[id].storage));
     if (ul_scan_accept(&parse->scan, "donor=")) {

@@ -8,6 +8,12 @@
 #include <math.h>
 #include <string.h>
 
+const struct ul_text_flag ul_text_flags[] = {
+    {UL_VALUE_PERSISTENT, "persistent"}, {UL_VALUE_TRAINED, "trained"},
+    {UL_VALUE_OPTIMIZER, "optimizer"},   {UL_VALUE_BACKWARD, "backward"},
+    {UL_VALUE_GRADIENT, "gradient"},     {UL_VALUE_CHANNELS_LAST, "channels_last"},
+    {UL_VALUE_TOO_LARGE, "too_large"},   {0, NULL}};
+
 struct print {
     struct ul_text *text;
     const struct ul_graph *graph;
@@ -124,12 +130,9 @@ static void put_definition(struct print *print, ul_value_id id)
     put_quoted(print->text, value->name);
     ul_text_put(print->text, " ");
     ul_type_print(print->text, &value->type);
-    if ((value->flags & UL_VALUE_PERSISTENT) != 0)
-        ul_text_put(print->text, " persistent");
-    if ((value->flags & UL_VALUE_CHANNELS_LAST) != 0)
-        ul_text_put(print->text, " channels_last");
-    if ((value->flags & UL_VALUE_TOO_LARGE) != 0)
-        ul_text_put(print->text, " too_large");
+    for (const struct ul_text_flag *row = ul_text_flags; row->word != NULL; row++)
+        if ((value->flags & row->flag) != 0)
+            ul_text_printf(print->text, " %s", row->word);
     if (value->storage != UL_DTYPE_NONE)
         ul_text_printf(print->text, " storage=%s", ul_dtype_get(value->storage)->name);
     if (value->donor != UL_NONE)

@@ -11,4 +11,11 @@ enum { UL_TEXT_INLINE_BYTES = 64 };
 const struct ul_tensor *const *ul_text_pool(const struct ul_graph *graph, struct ul_arena *arena,
                                             uint32_t *count);
 
+/* print.c: the flags of a value that are words of the text, in its order; {0, NULL} at the end. */
+struct ul_text_flag {
+    uint32_t flag;
+    const char *word;
+};
+extern const struct ul_text_flag ul_text_flags[];
+
 #endif

@@ -14,6 +14,8 @@ enum { TYPES = UL_FACT_TYPES, VIEWS = UL_FACT_VIEWS, GROUPS = UL_FACT_GROUPS };
 /* Weights are folded before equal ones become one, since only a weight of one node can be changed.
  * Views come before groups: which nodes need no kernel at all decides what can be fused. */
 static const struct row rows[] = {
+    {{"select", "Finds the parameters that are trained.", UL_PASS_TRAINING, true, 0, 0, 0},
+     ul_pass_select},
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
       0},
      ul_pass_dce},
@@ -45,6 +47,21 @@ static const struct row rows[] = {
     {{"cse", "Computes equal things once.", UL_PASS_ANY, false, TYPES, TYPES, 0}, ul_pass_cse},
     {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_ANY, false, 0, TYPES,
       0},
+     ul_pass_dce},
+    {{"loss", "Adds the loss that is trained on.", UL_PASS_TRAINING, true, TYPES, TYPES, 0},
+     ul_pass_loss},
+    {{"gradient", "Adds the backward pass and the updates of parameters.", UL_PASS_TRAINING, true,
+      TYPES, TYPES, 0},
+     ul_pass_gradient},
+    {{"infer", "Finds every type, folds constants and decides branches on the way.",
+      UL_PASS_TRAINING, true, 0, 0, TYPES},
+     ul_pass_infer},
+    {{"simplify", "Removes what does nothing and shortens chains of movements.", UL_PASS_TRAINING,
+      false, TYPES, TYPES, 0},
+     ul_pass_simplify},
+    {{"cse", "Computes equal things once.", UL_PASS_TRAINING, false, TYPES, TYPES, 0}, ul_pass_cse},
+    {{"dce", "Removes nodes and weights that no output depends on.", UL_PASS_TRAINING, false, 0,
+      TYPES, 0},
      ul_pass_dce},
     {{"join", "Computes products of one operand as one product.", UL_PASS_PRODUCTS_JOINED, false,
       TYPES, TYPES, 0},
@@ -211,8 +228,10 @@ static bool is_skipped(const struct ul_pass *pass, const struct row *row)
         return true;
     if (row->info.kind == UL_PASS_PRODUCTS_JOINED && !pass->traits->products_joined)
         return true;
+    if (row->info.kind == UL_PASS_TRAINING && pass->options->training == NULL)
+        return true;
     bool infers = row->info.kind == UL_PASS_INFERENCE || row->info.kind == UL_PASS_PRODUCTS_JOINED;
-    return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training && infers);
+    return ul_pass_is_disabled(pass, row->info.name) || (pass->options->training != NULL && infers);
 }
 
 /* Views and groups that the pass does not keep up to date go before it runs. */
@@ -284,7 +303,8 @@ enum ul_status ul_passes_run(struct ul_graph *graph, struct ul_arena *scratch,
         /* A pass that occurs twice ends the pipeline after its last turn. */
         bool again = false;
         for (uint32_t k = i + 1; k < ROW_COUNT; k++)
-            again = again || is_named(options->stop_after, &rows[k].info);
+            again = again ||
+                    (is_named(options->stop_after, &rows[k].info) && !is_skipped(&pass, &rows[k]));
         if (is_named(options->stop_after, &row->info) && !again)
             break;
     }

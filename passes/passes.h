@@ -13,11 +13,13 @@
 #define UL_PASSES_H
 
 #include "ir/graph.h"
+#include "ir/training.h"
 #include "ir/traits.h"
 
 enum ul_pass_kind {
     UL_PASS_ANY,
     UL_PASS_INFERENCE,      /* changes what would be trained: not run for a training graph */
+    UL_PASS_TRAINING,       /* run for a training graph alone */
     UL_PASS_CHANNELS_LAST,  /* for targets whose convolutions want channels innermost */
     UL_PASS_FILTERS_LAST,   /* the same of their weights, where the target does not pack them */
     UL_PASS_PRODUCTS_JOINED /* for targets that want few large products; not for training */
@@ -61,8 +63,8 @@ struct ul_passes_options {
     bool (*is_call)(const void *library, const struct ul_graph *graph, const ul_node_id *nodes,
                     uint32_t count, const bool *escapes, uint64_t *scratch_bytes);
     const void *library;
-    bool training;
-    FILE *dump; /* NULL: standard error */
+    const struct ul_training *training; /* how the model learns; NULL: it does not */
+    FILE *dump;                         /* NULL: standard error */
 };
 
 /* passes.c */

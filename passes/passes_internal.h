@@ -19,7 +19,7 @@ typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold,
     ul_pass_pattern, ul_pass_transposed, ul_pass_join, ul_pass_filters, ul_pass_sink,
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
-    ul_pass_donate, ul_pass_fuse, ul_pass_split;
+    ul_pass_donate, ul_pass_fuse, ul_pass_split, ul_pass_select, ul_pass_loss, ul_pass_gradient;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -51,6 +51,10 @@ const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node);
 /* The node of that name, or that makes a value of that name; UL_NONE: there is none, or there are
  * several. */
 ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
+
+/* select.c: whether a name matches a pattern, where * is any text and ? any byte. */
+
+bool ul_select_matches(const char *pattern, const char *name);
 
 /* donate.c */
 

@@ -9,8 +9,11 @@
 
 static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id value)
 {
+    uint32_t flags = graph->values[value].flags;
     if (graph->values[value].kind == UL_VALUE_WEIGHT)
-        return UL_PLAN_WEIGHTS;
+        return (flags & UL_VALUE_OPTIMIZER) != 0 ? UL_PLAN_OPTIMIZER : UL_PLAN_WEIGHTS;
+    if ((flags & UL_VALUE_GRADIENT) != 0)
+        return UL_PLAN_GRADIENTS;
     if (graph->values[value].kind == UL_VALUE_INPUT)
         return UL_PLAN_INPUTS;
     return ul_graph_is_output(graph, value) ? UL_PLAN_OUTPUTS : UL_PLAN_ACTIVATIONS;

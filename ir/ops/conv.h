@@ -11,6 +11,8 @@ struct ul_conv_operands {
     ul_value_id x, w;
     ul_value_id x_zero, w_zero; /* subtracted from what is loaded; UL_NONE: nothing is */
 };
+/* True where the windows of dimension `d` reach beyond the input. */
+bool ul_conv_can_leave(const struct ul_conv *conv, uint32_t d);
 /* Opens the parallel loops over batch and group, builds the contraction and opens its epilogue;
  * fills the index of the output element (batch, channel, spatial) and returns the sum. Close with
  * ul_conv_close. */

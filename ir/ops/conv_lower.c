@@ -25,8 +25,7 @@ void ul_operand_subtract(struct ul_lower *lower, struct ul_contraction *contract
     operand->transform = ul_kx_binary(kernel, UL_KX_SUB, loaded, value);
 }
 
-/* True where output or input coordinates of dimension `d` can fall into the padding. */
-static bool can_leave(const struct ul_conv *conv, uint32_t d)
+bool ul_conv_can_leave(const struct ul_conv *conv, uint32_t d)
 {
     int64_t last = (conv->out[d] - 1) * conv->stride[d] - conv->pad_begin[d] +
                    (conv->kernel[d] - 1) * conv->dilation[d];
@@ -45,7 +44,7 @@ static void fill_input(struct ul_lower *lower, struct ul_contraction *contractio
         base[2 + d] = ul_kx_index_const(kernel, -conv->pad_begin[d]);
         coefficients[2 + d][n0 + d] = conv->stride[d];
         coefficients[2 + d][k0 + 1 + d] = conv->dilation[d];
-        checked |= can_leave(conv, d) ? 1u << (2 + d) : 0;
+        checked |= ul_conv_can_leave(conv, d) ? 1u << (2 + d) : 0;
     }
     ul_lower_operand(lower, contraction, &contraction->b, x, base, coefficients, checked, 0);
 }

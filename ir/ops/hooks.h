@@ -3,6 +3,7 @@
 #ifndef UL_OPS_HOOKS_H
 #define UL_OPS_HOOKS_H
 
+#include "ir/gradient.h"
 #include "ir/infer.h"
 #include "ir/lower.h"
 #include "ir/op.h"

@@ -288,20 +288,16 @@ void ul_reduce_lower(struct ul_lower *lower, ul_node_id node, uint32_t mask, boo
         reduce_in_lanes(&r);
 }
 
-static uint32_t node_mask(const struct ul_lower *lower, ul_node_id node)
+uint32_t ul_reduce_mask(const struct ul_graph *graph, const struct ul_node *node)
 {
-    uint32_t rank = ul_lower_input_type(lower, node, 0)->rank;
-    uint64_t count = 0;
-    if (ul_lower_has_input(lower, node, 1))
-        count = ul_type_elements(ul_lower_input_type(lower, node, 1));
-    if (count == 0) {
-        bool keep_all = ul_node_get_int(ul_check_node(lower, node), "noop_with_empty_axes", 0) != 0;
-        return keep_all ? 0 : ul_lanes_all(rank);
-    }
-    uint32_t mask = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        mask |= 1u << ul_check_get_axis(ul_check_get_int(lower, node, 1, i), rank);
-    }
+    uint32_t rank = graph->values[node->inputs[0]].type.rank, mask = 0;
+    const struct ul_tensor *axes = NULL;
+    if (node->input_count > 1 && node->inputs[1] != UL_NONE)
+        axes = graph->values[node->inputs[1]].tensor;
+    if (axes == NULL || ul_type_elements(&axes->type) == 0)
+        return ul_node_get_int(node, "noop_with_empty_axes", 0) != 0 ? 0 : ul_lanes_all(rank);
+    for (uint64_t i = 0; i < ul_type_elements(&axes->type); i++)
+        mask |= 1u << ul_check_get_axis(ul_tensor_get_int(axes, i), rank);
     return mask;
 }
 
@@ -312,7 +308,8 @@ static bool node_keepdims(const struct ul_lower *lower, ul_node_id node)
 
 static void lower_rule(struct ul_lower *lower, ul_node_id node, const struct ul_reduce_rule *rule)
 {
-    ul_reduce_lower(lower, node, node_mask(lower, node), node_keepdims(lower, node), rule);
+    ul_reduce_lower(lower, node, ul_reduce_mask(lower->graph, ul_check_node(lower, node)),
+                    node_keepdims(lower, node), rule);
 }
 
 void ul_lower_reduce_sum(struct ul_lower *lower, ul_node_id node)
@@ -414,7 +411,7 @@ static void log_sum_exp(struct ul_lanes *lanes, ul_node_id node, uint32_t mask, 
 void ul_lower_reduce_log_sum_exp(struct ul_lower *lower, ul_node_id node)
 {
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
-    uint32_t mask = node_mask(lower, node);
+    uint32_t mask = ul_reduce_mask(lower->graph, ul_check_node(lower, node));
     uint32_t kept = ul_lanes_all(type->rank) & ~mask;
     struct ul_lanes lanes;
     ul_lanes_open(&lanes, lower, ul_check_node(lower, node)->inputs[0], kept);

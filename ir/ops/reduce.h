@@ -28,4 +28,7 @@ ul_kx ul_reduce_first_value(struct ul_kernel *kernel, enum ul_reduce_first first
 ul_kx ul_reduce_power(struct ul_kernel *kernel, ul_kx x, double p);
 ul_kx ul_reduce_root(struct ul_kernel *kernel, ul_kx x, double p);
 
+/* The dimensions that a reduction goes over, once its rule has checked them. */
+uint32_t ul_reduce_mask(const struct ul_graph *graph, const struct ul_node *node);
+
 #endif

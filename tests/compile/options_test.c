@@ -53,6 +53,7 @@ static const char *sample(const struct ul_option *row)
         return word;
     case UL_OPTION_SIZE:
     case UL_OPTION_NUMBER:
+    case UL_OPTION_INTEGER:
     case UL_OPTION_POWER:
         return "64";
     case UL_OPTION_REAL:

@@ -1,7 +1,8 @@
 /* Golden tests of passes: <pass>/<case>.ir in, <case>.want or <case>.err out; "pipeline" is all of
  * them. The files are compared as a whole. Lines "# --split TEXT", "# --row-major NODE",
  * "# --channels-last", "# --filters-last", "# --biases-alike", "# --products-joined",
- * "# --precision NAME" and "# --calls" (the target has a library, which takes nothing) of an .ir
+ * "# --precision NAME", "# --train" (by cross-entropy, with SGD) and "# --calls" (the target has a
+ * library, which takes nothing) of an .ir
  * are options.
  *
  * usage: test_passes [--update] DIR
@@ -45,6 +46,7 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
     struct ul_diag diag = {0};
     struct ul_target_traits traits = {.name = NULL};
     struct ul_passes_options options = {.traits = &traits};
+    struct ul_training training = {.class_axis = UL_TRAINING_AXIS_OPEN};
     struct ul_text printed;
     ul_text_init(&printed, &golden->arena);
     ul_arena_init(&scratch);
@@ -60,6 +62,8 @@ static enum ul_status run_case(struct golden *golden, const char *pass, const ch
         options.precision = UL_F16;
     if (strstr(text, "# --precision bf16\n") != NULL)
         options.precision = UL_BF16;
+    if (strstr(text, "# --train\n") != NULL)
+        options.training = &training;
     options.splits = read_lines(golden, text, "# --split ", &options.split_count);
     options.row_major = read_lines(golden, text, "# --row-major ", &options.row_major_count);
     enum ul_status status = ul_graph_parse(&graph, &golden->arena, text, NULL, &diag);

@@ -1,0 +1,140 @@
+/* What --train asks for: options that say how a program learns, with torch's defaults. */
+#include "compile/compile_internal.h"
+
+#include <string.h>
+
+/* A number that the caller said, or the default of its optimizer. */
+static double number_or(const struct ul_compile *compile, const char *name, double said,
+                        double otherwise)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+    UL_ASSERT(row != NULL);
+    return ul_option_is_set(&compile->options.base, row) ? said : otherwise;
+}
+
+static bool is_given(const struct ul_compile *compile, const char *name)
+{
+    const struct ul_option *row = ul_option_find(&ul_compile_option_table, name);
+    UL_ASSERT(row != NULL);
+    return ul_option_is_given(&compile->options.base, row);
+}
+
+/* Options of training beside no --train are a mistake. */
+static enum ul_status refuse_options(struct ul_compile *compile)
+{
+    for (uint32_t i = 0; i < ul_compile_option_table.count; i++) {
+        const struct ul_option *row = &ul_compile_option_table.rows[i];
+        if (row->group == UL_GROUP_TRAINING && ul_option_is_given(&compile->options.base, row))
+            return ul_diag_set(&compile->diag, UL_USAGE, "--%s is for training; give --train too",
+                               row->name);
+    }
+    return UL_OK;
+}
+
+static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *training)
+{
+    static const char *const names[] = {"softmax-cross-entropy", "mse", "bce"};
+    const char *text = compile->options.loss;
+    struct ul_nearest nearest = {.word = text};
+    if (text == NULL)
+        return UL_OK; /* softmax-cross-entropy is 0 */
+    if (strncmp(text, "output:", 7) == 0) {
+        training->loss = UL_LOSS_OUTPUT;
+        training->loss_output = text + 7;
+        return UL_OK;
+    }
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ul_nearest_offer(&nearest, names[i]);
+        training->loss = (enum ul_loss)i;
+        if (strcmp(text, names[i]) == 0)
+            return UL_OK;
+    }
+    return ul_diag_set(&compile->diag, UL_USAGE,
+                       "--loss %s: there are softmax-cross-entropy, mse, bce and output:NAME%s",
+                       ul_option_shown(&compile->keep, text),
+                       ul_nearest_text(&compile->keep, &nearest, ""));
+}
+
+/* Options that an optimizer does not look at. */
+static enum ul_status check_optimizer(struct ul_compile *compile)
+{
+    static const struct {
+        const char *option;
+        uint32_t optimizers; /* bits */
+        const char *names;
+    } rows[] = {
+        {"momentum", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
+        {"nesterov", 1u << UL_OPTIMIZER_MOMENTUM, "momentum"},
+        {"beta1", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
+         "adam, adamw and lion"},
+        {"beta2", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW | 1u << UL_OPTIMIZER_LION,
+         "adam, adamw and lion"},
+        {"eps", 1u << UL_OPTIMIZER_ADAM | 1u << UL_OPTIMIZER_ADAMW, "adam and adamw"}};
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (is_given(compile, rows[i].option) &&
+            (rows[i].optimizers & 1u << compile->options.optimizer) == 0)
+            return ul_diag_set(&compile->diag, UL_USAGE, "--%s is for --optimizer %s",
+                               rows[i].option, rows[i].names);
+    return UL_OK;
+}
+
+/* Options that a loss does not look at. */
+static enum ul_status check_loss(struct ul_compile *compile, const struct ul_training *training)
+{
+    static const char *const names[] = {"label-smoothing", "ignore-index", "class-axis",
+                                        "class-weights"};
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (training->loss != UL_LOSS_CROSS_ENTROPY && is_given(compile, names[i]))
+            return ul_diag_set(&compile->diag, UL_USAGE, "--%s is for --loss softmax-cross-entropy",
+                               names[i]);
+    if (training->label_smoothing > 1)
+        return ul_diag_set(&compile->diag, UL_USAGE, "--label-smoothing is a part, from 0 to 1");
+    return UL_OK;
+}
+
+static enum ul_status check_betas(struct ul_compile *compile, const struct ul_training *training)
+{
+    if (training->beta1 >= 1 || training->beta2 >= 1)
+        return ul_diag_set(&compile->diag, UL_USAGE, "--beta1 and --beta2 are below 1");
+    return UL_OK;
+}
+
+enum ul_status ul_compile_read_training(struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    struct ul_training *training = &compile->training;
+    bool is_lion = options->optimizer == UL_OPTIMIZER_LION;
+    bool is_adamw = options->optimizer == UL_OPTIMIZER_ADAMW;
+    if (!options->train)
+        return refuse_options(compile);
+    *training = (struct ul_training){
+        .optimizer = options->optimizer,
+        .label_smoothing = options->label_smoothing,
+        .nesterov = options->nesterov,
+        .no_decay_1d = options->no_decay_1d,
+        .train_mode = options->train_mode,
+        .clip_value = options->clip_value,
+        .freeze = options->freeze.items,
+        .freeze_count = options->freeze.count,
+        .train_only = options->train_only.items,
+        .train_only_count = options->train_only.count,
+        .ignore_index = is_given(compile, "ignore-index") ? options->ignore_index : -100,
+        .class_axis =
+            is_given(compile, "class-axis") ? options->class_axis : UL_TRAINING_AXIS_OPEN};
+    training->learning_rate =
+        number_or(compile, "lr", options->learning_rate, is_lion ? 1e-4 : 1e-3);
+    training->momentum = number_or(compile, "momentum", options->momentum, 0.9);
+    training->beta1 = number_or(compile, "beta1", options->beta1, 0.9);
+    training->beta2 = number_or(compile, "beta2", options->beta2, is_lion ? 0.99 : 0.999);
+    training->eps = number_or(compile, "eps", options->eps, 1e-8);
+    training->weight_decay =
+        number_or(compile, "weight-decay", options->weight_decay, is_adamw ? 0.01 : 0);
+    UL_TRY(read_loss(compile, training));
+    UL_TRY(check_optimizer(compile));
+    UL_TRY(check_loss(compile, training));
+    UL_TRY(check_betas(compile, training));
+    if (options->class_weights != NULL)
+        return ul_tensor_read_file(&compile->keep, options->class_weights, &training->class_weights,
+                                   &compile->diag);
+    return UL_OK;
+}

@@ -1,0 +1,223 @@
+/* What gradient rules are written with. */
+#include "ir/gradient.h"
+
+#include "ir/infer.h"
+#include "ir/op.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const struct ul_node *ul_gradient_node(const struct ul_gradient *gradient)
+{
+    return &gradient->graph->nodes[gradient->node];
+}
+
+ul_value_id ul_gradient_input(const struct ul_gradient *gradient, uint32_t input)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    return input < node->input_count ? node->inputs[input] : UL_NONE;
+}
+
+ul_value_id ul_gradient_output(const struct ul_gradient *gradient, uint32_t output)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    return output < node->output_count ? node->outputs[output] : UL_NONE;
+}
+
+struct ul_type ul_gradient_type(const struct ul_gradient *gradient, ul_value_id value)
+{
+    UL_ASSERT(value < gradient->graph->value_count);
+    return gradient->graph->values[value].type;
+}
+
+ul_value_id ul_gradient_of(const struct ul_gradient *gradient, uint32_t output)
+{
+    ul_value_id value = ul_gradient_output(gradient, output);
+    return value != UL_NONE ? gradient->get(gradient->context, value) : UL_NONE;
+}
+
+bool ul_gradient_wanted(const struct ul_gradient *gradient, uint32_t input)
+{
+    ul_value_id value = ul_gradient_input(gradient, input);
+    return value != UL_NONE && gradient->is_wanted(gradient->context, value);
+}
+
+void ul_gradient_give(struct ul_gradient *gradient, uint32_t input, ul_value_id share)
+{
+    ul_value_id value = ul_gradient_input(gradient, input);
+    UL_ASSERT(ul_gradient_wanted(gradient, input));
+    UL_ASSERT(
+        ul_type_equal(&gradient->graph->values[value].type, &gradient->graph->values[share].type));
+    gradient->give(gradient->context, value, share);
+}
+
+void ul_gradient_give_broadcast(struct ul_gradient *gradient, uint32_t input, ul_value_id share)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
+    struct ul_type from = ul_gradient_type(gradient, share);
+    uint32_t skip = from.rank - type.rank, mask = 0;
+    UL_ASSERT(from.rank >= type.rank);
+    for (uint32_t d = 0; d < from.rank; d++) {
+        int64_t own = d < skip ? 1 : type.dims[d - skip];
+        UL_ASSERT(own == from.dims[d] || own == 1);
+        mask |= own != from.dims[d] ? 1u << d : 0;
+    }
+    share = ul_gradient_sum(gradient, share, mask);
+    ul_gradient_give(gradient, input, ul_gradient_reshape(gradient, share, &type));
+}
+
+enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const char *format, ...)
+{
+    char text[UL_LIMIT_DIAG_BYTES / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ul_diag_set(gradient->diag, UL_UNSUPPORTED, "%s: %s",
+                       ul_node_describe(gradient->graph, gradient->node, gradient->scratch), text);
+}
+
+/* ---- Nodes ---- */
+
+ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
+                             uint32_t input_count, uint32_t output_count)
+{
+    ul_node_id node = ul_build_node(&gradient->build, op, inputs, input_count, output_count);
+    for (uint32_t i = 0; i < output_count; i++)
+        gradient->graph->values[gradient->graph->nodes[node].outputs[i]].flags |= UL_VALUE_BACKWARD;
+    gradient->graph->nodes[node].source = ul_gradient_node(gradient)->source;
+    return node;
+}
+
+/* What rules build is right by construction: a failure is a defect, with its text. */
+ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node)
+{
+    enum ul_status status = ul_node_infer(gradient->graph, node, gradient->scratch, gradient->diag);
+    if (status != UL_OK)
+        fprintf(stderr, "%s\n", gradient->diag->text);
+    UL_ASSERT(status == UL_OK);
+    return gradient->graph->nodes[node].outputs[0];
+}
+
+ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
+                                const ul_value_id *inputs, uint32_t input_count)
+{
+    return ul_gradient_infer(gradient, ul_gradient_begin(gradient, op, inputs, input_count, 1));
+}
+
+ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a)
+{
+    return ul_gradient_node_of(gradient, op, &a, 1);
+}
+
+ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
+                               ul_value_id b)
+{
+    const ul_value_id inputs[2] = {a, b};
+    return ul_gradient_node_of(gradient, op, inputs, 2);
+}
+
+ul_value_id ul_gradient_number(struct ul_gradient *gradient, ul_value_id like, double number)
+{
+    enum ul_dtype dtype = gradient->graph->values[like].type.dtype;
+    return ul_build_number(gradient->graph, "", dtype, 0, number);
+}
+
+ul_value_id ul_gradient_scale(struct ul_gradient *gradient, ul_value_id a, double number)
+{
+    return ul_gradient_binary(gradient, UL_OP_Mul, a, ul_gradient_number(gradient, a, number));
+}
+
+ul_value_id ul_gradient_sum(struct ul_gradient *gradient, ul_value_id a, uint32_t mask)
+{
+    struct ul_type type = ul_gradient_type(gradient, a);
+    int64_t axes[UL_LIMIT_RANK];
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < type.rank; d++)
+        if ((mask & 1u << d) != 0)
+            axes[count++] = d;
+    if (count == 0)
+        return a;
+    return ul_gradient_binary(gradient, UL_OP_ReduceSum, a,
+                              ul_build_ints(gradient->graph, "axes", count, axes));
+}
+
+ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
+                               const struct ul_type *type)
+{
+    struct ul_type from = ul_gradient_type(gradient, a);
+    if (from.rank == type->rank &&
+        memcmp(from.dims, type->dims, from.rank * sizeof *from.dims) == 0)
+        return a;
+    ul_value_id shape = ul_build_ints(gradient->graph, "shape", type->rank, type->dims);
+    return ul_gradient_binary(gradient, UL_OP_Expand, a, shape);
+}
+
+ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
+                                const struct ul_type *type)
+{
+    struct ul_type from = ul_gradient_type(gradient, a);
+    if (from.rank == type->rank &&
+        memcmp(from.dims, type->dims, from.rank * sizeof *from.dims) == 0)
+        return a;
+    ul_value_id made = ul_build_reshape(&gradient->build, a, type->rank, type->dims);
+    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    return made;
+}
+
+ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a)
+{
+    struct ul_type type = ul_gradient_type(gradient, a);
+    int64_t perm[UL_LIMIT_RANK];
+    UL_ASSERT(type.rank >= 2);
+    for (uint32_t d = 0; d < type.rank; d++)
+        perm[d] = d;
+    perm[type.rank - 1] = type.rank - 2;
+    perm[type.rank - 2] = type.rank - 1;
+    ul_value_id made = ul_build_transpose(&gradient->build, a, perm);
+    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    return made;
+}
+
+/* ---- Texts of elementwise rows ---- */
+
+/* Whether the operand `letter` occurs in the text, behind its list of attributes. */
+static bool mentions(const char *text, char letter)
+{
+    const char *list_end = strchr(text, ']');
+    for (const char *at = list_end != NULL ? list_end + 1 : text; *at != '\0';) {
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length]) || at[length] == '_' || at[length] == '.')
+            length++;
+        if (length == 1 && *at == letter)
+            return true;
+        at += length != 0 ? length : 1;
+    }
+    return false;
+}
+
+/* Inputs of ullage::Gradient: g, the output, the inputs; what the text does not read is absent, so
+ * that nobody keeps it. */
+ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g)
+{
+    struct ul_graph *graph = gradient->graph;
+    const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
+    const char *text = ul_op_get(old.op)->gradients[input];
+    ul_value_id inputs[2 + UL_OP_GRADIENTS];
+    uint32_t count = 2;
+    UL_ASSERT(text != NULL && old.input_count <= UL_OP_GRADIENTS);
+    if (strcmp(text, "g") == 0)
+        return g;
+    inputs[0] = g;
+    inputs[1] = mentions(text, 'y') ? old.outputs[0] : UL_NONE;
+    for (uint32_t i = 0; i < old.input_count; i++) {
+        inputs[2 + i] = mentions(text, (char)('a' + i)) ? old.inputs[i] : UL_NONE;
+        count = inputs[2 + i] != UL_NONE ? 3 + i : count;
+    }
+    ul_node_id made = ul_gradient_begin(gradient, UL_OP_Gradient, inputs, count, 1);
+    for (uint32_t i = 0; i < old.attr_count; i++)
+        ul_node_set_attr(graph, made, &old.attrs[i]);
+    ul_node_set_string(graph, made, "ul_of", ul_op_get(old.op)->name);
+    ul_node_set_int(graph, made, "ul_input", input);
+    return ul_gradient_infer(gradient, made);
+}

@@ -1,0 +1,82 @@
+/* What gradient rules are written with: reverse mode as a pass from graph to graph.
+ *
+ * A rule is called once for a node, when the gradients of all that read its outputs have been
+ * added up. It asks for the gradients of the outputs, builds nodes behind all others of the block,
+ * and gives each input that is wanted its share. Shares of several readers are added by the caller,
+ * the first of them as it is: nothing is filled with zeros.
+ *
+ *     ul_value_id g = ul_gradient_of(gradient, 0);
+ *     if (ul_gradient_wanted(gradient, 0))
+ *         ul_gradient_give(gradient, 0, ul_gradient_scale(gradient, g, 2));
+ *
+ * Invariants: what a rule builds has a type at once; a share has the type of its input (of an
+ * input that was broadcast, ul_gradient_give_broadcast makes it so). A rule reads as little of the
+ * forward pass as it can: what it reads is kept until then, or computed again.
+ * Failure: UL_UNSUPPORTED with the node's name, by ul_gradient_unsupported.
+ */
+#ifndef UL_IR_GRADIENT_H
+#define UL_IR_GRADIENT_H
+
+#include "ir/build.h"
+
+struct ul_gradient {
+    struct ul_graph *graph;
+    struct ul_arena *scratch;
+    struct ul_diag *diag;
+    ul_node_id node; /* whose gradient is formed; the graph's arrays move while a rule builds */
+    struct ul_build build;
+    /* Of the caller: where gradients are collected, and which are wanted. */
+    void *context;
+    ul_value_id (*get)(void *context, ul_value_id value);
+    bool (*is_wanted)(void *context, ul_value_id value);
+    void (*give)(void *context, ul_value_id value, ul_value_id share);
+};
+
+/* gradient.c: the node, its values, and what goes in and out. */
+
+ul_value_id ul_gradient_input(const struct ul_gradient *gradient, uint32_t input); /* or UL_NONE */
+ul_value_id ul_gradient_output(const struct ul_gradient *gradient, uint32_t output);
+const struct ul_node *ul_gradient_node(const struct ul_gradient *gradient); /* until it builds */
+/* A copy: the values move. */
+struct ul_type ul_gradient_type(const struct ul_gradient *gradient, ul_value_id value);
+/* The gradient of an output; UL_NONE: the loss does not depend on it. */
+ul_value_id ul_gradient_of(const struct ul_gradient *gradient, uint32_t output);
+/* Whether anybody needs the gradient of an input: it is there, a float, and something trained lies
+ * behind it. */
+bool ul_gradient_wanted(const struct ul_gradient *gradient, uint32_t input);
+void ul_gradient_give(struct ul_gradient *gradient, uint32_t input, ul_value_id share);
+/* The same of an input that was broadcast: sums over what it was repeated along, and reshapes. */
+void ul_gradient_give_broadcast(struct ul_gradient *gradient, uint32_t input, ul_value_id share);
+enum ul_status ul_gradient_unsupported(const struct ul_gradient *gradient, const char *format, ...)
+    UL_PRINTF(2, 3);
+
+/* Nodes with one output, whose type is inferred at once. */
+
+ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
+                                const ul_value_id *inputs, uint32_t input_count);
+/* The same before it is inferred, for attributes; ul_gradient_infer does that, and gives output 0.
+ */
+ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
+                             uint32_t input_count, uint32_t output_count);
+ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node);
+ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a);
+ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
+                               ul_value_id b);
+/* One number in the type of `like`, of rank 0. */
+ul_value_id ul_gradient_number(struct ul_gradient *gradient, ul_value_id like, double number);
+/* a * number */
+ul_value_id ul_gradient_scale(struct ul_gradient *gradient, ul_value_id a, double number);
+/* Sums over the dimensions of `mask` (bit d: dimension d), which stay with size 1. */
+ul_value_id ul_gradient_sum(struct ul_gradient *gradient, ul_value_id a, uint32_t mask);
+/* `a`, repeated to these dimensions. */
+ul_value_id ul_gradient_expand(struct ul_gradient *gradient, ul_value_id a,
+                               const struct ul_type *type);
+/* The elements of `a` in the dimensions of `type`. */
+ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
+                                const struct ul_type *type);
+/* The last two dimensions change places. */
+ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a);
+/* The share of an input of an elementwise node by the text of its row, at the output's shape. */
+ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g);
+
+#endif

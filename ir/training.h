@@ -1,0 +1,56 @@
+/* What is asked of a training graph: how it learns. Numbers default to torch's where options are
+ * made (compile/training.c); nothing here does. */
+#ifndef UL_IR_TRAINING_H
+#define UL_IR_TRAINING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ul_tensor;
+
+enum ul_loss { UL_LOSS_CROSS_ENTROPY, UL_LOSS_MSE, UL_LOSS_BCE, UL_LOSS_OUTPUT };
+enum ul_optimizer {
+    UL_OPTIMIZER_SGD,
+    UL_OPTIMIZER_MOMENTUM,
+    UL_OPTIMIZER_ADAM,
+    UL_OPTIMIZER_ADAMW,
+    UL_OPTIMIZER_LION
+};
+
+struct ul_training {
+    enum ul_loss loss;
+    const char *loss_output; /* the scalar output that is the loss: UL_LOSS_OUTPUT */
+    double label_smoothing;
+    int64_t ignore_index;
+    int64_t class_axis; /* UL_TRAINING_AXIS_OPEN: found by the labels' shape */
+    const struct ul_tensor *class_weights;
+    enum ul_optimizer optimizer;
+    double learning_rate, momentum, beta1, beta2, eps, weight_decay;
+    bool nesterov, no_decay_1d;
+    double clip_value, clip_norm; /* 0: none */
+    uint32_t freeze_count, train_only_count;
+    const char *const *freeze; /* patterns of names, with * and ? */
+    const char *const *train_only;
+    bool train_mode; /* turn what was exported for inference back */
+};
+
+#define UL_TRAINING_AXIS_OPEN INT64_MAX
+
+/* Names of what a training graph has beside the model's inputs and outputs. */
+#define UL_TRAINING_LABELS "labels"
+#define UL_TRAINING_STEP "ullage.step"
+#define UL_TRAINING_LOSS "loss"
+
+/* The input `ullage.step` of a program that trains: numbers of the step, f64, which its caller
+ * computes (runtime/lib/ul_train.h has the same). */
+enum {
+    UL_STEP_RATE,   /* learning rate */
+    UL_STEP_BIAS1,  /* 1 - beta1^t, t counting from 1 */
+    UL_STEP_BIAS2,  /* 1 - beta2^t */
+    UL_STEP_WEIGHT, /* of the micro-batch's loss */
+    UL_STEP_SEED,
+    UL_STEP_COUNT, /* of steps before this one */
+    UL_STEP_NUMBERS = 8
+};
+
+#endif

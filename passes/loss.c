@@ -1,0 +1,179 @@
+/* The loss of a training graph: nodes behind the model's output, which becomes no output.
+ *
+ * Labels are an input. For classes they have the shape of the logits less the class axis: axis 1 if
+ * that shape could be meant (as in ONNX), else the last; a shape that serves both is decided by
+ * --class-axis. Means are over all elements, of classes over the labels that are not ignored. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/training.h"
+#include "passes/passes_internal.h"
+
+#include <string.h>
+
+struct loss {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    const struct ul_training *training;
+    struct ul_build build;
+};
+
+static enum ul_status add(struct loss *loss, enum ul_op op, const ul_value_id *inputs,
+                          uint32_t count, ul_value_id *made)
+{
+    *made = ul_build_value(&loss->build, op, inputs, count, NULL);
+    return ul_node_infer(loss->graph, loss->graph->values[*made].producer, loss->pass->scratch,
+                         loss->pass->diag);
+}
+
+static ul_value_id add_labels(struct loss *loss, const struct ul_type *type)
+{
+    ul_value_id labels = ul_graph_add_value(loss->graph, UL_TRAINING_LABELS, UL_VALUE_INPUT, type);
+    ul_block_add_input(loss->graph, 0, labels);
+    return labels;
+}
+
+/* The mean of all elements of `value` as the loss. */
+static enum ul_status add_mean(struct loss *loss, ul_value_id value, ul_value_id *made)
+{
+    ul_node_id node = ul_build_node(&loss->build, UL_OP_ReduceMean, &value, 1, 1);
+    ul_node_set_int(loss->graph, node, "keepdims", 0);
+    *made = loss->graph->nodes[node].outputs[0];
+    return ul_node_infer(loss->graph, node, loss->pass->scratch, loss->pass->diag);
+}
+
+static enum ul_status add_mse(struct loss *loss, ul_value_id output, ul_value_id *made)
+{
+    const struct ul_type type = loss->graph->values[output].type;
+    ul_value_id pair[2] = {output, add_labels(loss, &type)};
+    UL_TRY(add(loss, UL_OP_Sub, pair, 2, &pair[0]));
+    pair[1] = pair[0];
+    UL_TRY(add(loss, UL_OP_Mul, pair, 2, made));
+    return add_mean(loss, *made, made);
+}
+
+/* Of logits x and labels t: log(1 + exp(x)) - x t. */
+static enum ul_status add_bce(struct loss *loss, ul_value_id output, ul_value_id *made)
+{
+    const struct ul_type type = loss->graph->values[output].type;
+    ul_value_id pair[2] = {output, add_labels(loss, &type)}, sum[2];
+    UL_TRY(add(loss, UL_OP_Softplus, &output, 1, &sum[0]));
+    UL_TRY(add(loss, UL_OP_Mul, pair, 2, &sum[1]));
+    UL_TRY(add(loss, UL_OP_Sub, sum, 2, made));
+    return add_mean(loss, *made, made);
+}
+
+/* Which dimension of the logits are the classes. */
+static enum ul_status find_class_axis(const struct loss *loss, const struct ul_type *type,
+                                      uint32_t *axis)
+{
+    int64_t asked = loss->training->class_axis;
+    if (type->rank < 2)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--loss softmax-cross-entropy: the output has %u dimensions; it needs "
+                           "samples and classes",
+                           (unsigned)type->rank);
+    if (asked == UL_TRAINING_AXIS_OPEN && type->rank > 2)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--loss softmax-cross-entropy: the output has %u dimensions; say which "
+                           "one the classes are with --class-axis: 1 as ONNX has images, -1 as "
+                           "text has tokens",
+                           (unsigned)type->rank);
+    if (asked == UL_TRAINING_AXIS_OPEN)
+        asked = 1;
+    if (asked < 0)
+        asked += type->rank;
+    if (asked < 1 || asked >= (int64_t)type->rank)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--class-axis: the output has dimensions 1 to %u beside its samples",
+                           (unsigned)type->rank - 1);
+    *axis = (uint32_t)asked;
+    return UL_OK;
+}
+
+/* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */
+static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, ul_value_id *made)
+{
+    struct ul_graph *graph = loss->graph;
+    struct ul_type type = graph->values[output].type, labels_type = type;
+    ul_value_id inputs[3] = {output};
+    uint32_t axis = 0;
+    UL_TRY(find_class_axis(loss, &type, &axis));
+    labels_type.dtype = UL_I64;
+    labels_type.rank = type.rank - 1;
+    for (uint32_t d = axis; d < labels_type.rank; d++)
+        labels_type.dims[d] = type.dims[d + 1];
+    inputs[1] = add_labels(loss, &labels_type);
+    if (axis + 1 == type.rank && type.rank > 2) {
+        const int64_t flat[2] = {(int64_t)ul_type_elements(&labels_type), type.dims[axis]};
+        inputs[0] = ul_build_reshape(&loss->build, output, 2, flat);
+        inputs[1] = ul_build_reshape(&loss->build, inputs[1], 1, flat);
+    } else if (axis != 1) {
+        return ul_diag_set(loss->pass->diag, UL_UNSUPPORTED,
+                           "--class-axis %u: classes are dimension 1 or the last one; transpose "
+                           "the output",
+                           (unsigned)axis);
+    }
+    inputs[2] = loss->training->class_weights != NULL
+                    ? ul_graph_add_weight(graph, "class weights", loss->training->class_weights)
+                    : UL_NONE;
+    ul_node_id node = ul_build_node(&loss->build, UL_OP_SoftmaxCrossEntropyLoss, inputs,
+                                    inputs[2] != UL_NONE ? 3 : 2, 1);
+    ul_node_set_int(graph, node, "ignore_index", loss->training->ignore_index);
+    ul_node_set_float(graph, node, "ul_label_smoothing", loss->training->label_smoothing);
+    *made = graph->nodes[node].outputs[0];
+    return ul_node_infer(graph, node, loss->pass->scratch, loss->pass->diag);
+}
+
+/* The output that the loss takes: the only one, or the one that is named. */
+static enum ul_status find_output(const struct loss *loss, ul_value_id *found)
+{
+    const struct ul_block *block = &loss->graph->blocks[0];
+    const char *name = loss->training->loss_output;
+    struct ul_text list;
+    ul_text_init(&list, loss->pass->scratch);
+    for (uint32_t i = 0; i < block->output_count; i++) {
+        const char *own = loss->graph->values[block->outputs[i]].name;
+        *found = block->outputs[i];
+        if (name != NULL ? strcmp(own, name) == 0 : block->output_count == 1)
+            return UL_OK;
+        ul_text_printf(&list, "%s%s", i == 0 ? "" : ", ", ul_quote(loss->pass->scratch, own));
+    }
+    if (name != NULL)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--loss output:%s: there is no such output; there are %s", name,
+                           list.data);
+    return ul_diag_set(loss->pass->diag, UL_USAGE,
+                       "--loss takes the model's only output, and there are %s; cut the model at "
+                       "one with --output NAME",
+                       list.data);
+}
+
+enum ul_status ul_pass_loss(struct ul_pass *pass)
+{
+    struct ul_graph *graph = pass->graph;
+    struct loss loss = {.pass = pass, .graph = graph, .training = pass->options->training};
+    ul_value_id output = UL_NONE, made = UL_NONE;
+    loss.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
+    UL_TRY(find_output(&loss, &output));
+    if (graph->values[output].kind != UL_VALUE_NODE || graph->values[output].donor != UL_NONE)
+        return ul_diag_set(pass->diag, UL_USAGE, "--loss: the output %s is computed from nothing",
+                           ul_quote(pass->scratch, graph->values[output].name));
+    switch (loss.training->loss) {
+    case UL_LOSS_CROSS_ENTROPY:
+        UL_TRY(add_cross_entropy(&loss, output, &made));
+        break;
+    case UL_LOSS_MSE:
+        UL_TRY(add_mse(&loss, output, &made));
+        break;
+    case UL_LOSS_BCE:
+        UL_TRY(add_bce(&loss, output, &made));
+        break;
+    case UL_LOSS_OUTPUT:
+        made = output;
+        break;
+    }
+    graph->values[made].name = UL_TRAINING_LOSS;
+    graph->blocks[0].output_count = 1;
+    graph->blocks[0].outputs[0] = made;
+    return UL_OK;
+}

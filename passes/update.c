@@ -1,0 +1,95 @@
+/* An optimizer's update of a parameter: one node, in place. */
+#include "passes/update.h"
+
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "ir/training.h"
+
+#include <string.h>
+
+/* Of an optimizer: its operator and the names of its states in a checkpoint, as torch has them. */
+struct row {
+    enum ul_op op;
+    uint32_t state_count;
+    const char *states[2];
+};
+static const struct row rows[] = {
+    [UL_OPTIMIZER_SGD] = {UL_OP_UpdateSGD, 0, {NULL, NULL}},
+    [UL_OPTIMIZER_MOMENTUM] = {UL_OP_UpdateMomentum, 1, {"momentum", NULL}},
+    [UL_OPTIMIZER_ADAM] = {UL_OP_UpdateAdam, 2, {"exp_avg", "exp_avg_sq"}},
+    [UL_OPTIMIZER_ADAMW] = {UL_OP_UpdateAdam, 2, {"exp_avg", "exp_avg_sq"}},
+    [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, 1, {"exp_avg", NULL}},
+};
+
+void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass)
+{
+    const int64_t dims[1] = {UL_STEP_NUMBERS};
+    const struct ul_type type = ul_type_make(UL_F64, 1, dims);
+    *updates = (struct ul_updates){.pass = pass};
+    updates->step = ul_graph_add_value(pass->graph, UL_TRAINING_STEP, UL_VALUE_INPUT, &type);
+    ul_block_add_input(pass->graph, 0, updates->step);
+}
+
+/* A state: zeros in the shape of the parameter. */
+static ul_value_id add_state(struct ul_graph *graph, ul_value_id parameter, const char *name)
+{
+    const struct ul_value owner = graph->values[parameter];
+    const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
+    const char *full = ul_arena_printf(graph->arena, "%s/%s", owner.name, name);
+    ul_value_id state =
+        ul_graph_add_weight(graph, full, ul_tensor_new_splat(graph->arena, &owner.type, zero));
+    graph->values[state].flags |= UL_VALUE_PERSISTENT | UL_VALUE_OPTIMIZER;
+    return state;
+}
+
+static void set_attributes(struct ul_graph *graph, ul_node_id node,
+                           const struct ul_training *training, bool decays)
+{
+    ul_node_set_float(graph, node, "clip_value", training->clip_value);
+    ul_node_set_float(graph, node, "weight_decay", decays ? training->weight_decay : 0);
+    switch (training->optimizer) {
+    case UL_OPTIMIZER_SGD:
+        break;
+    case UL_OPTIMIZER_MOMENTUM:
+        ul_node_set_float(graph, node, "momentum", training->momentum);
+        ul_node_set_int(graph, node, "nesterov", training->nesterov);
+        break;
+    case UL_OPTIMIZER_ADAM:
+    case UL_OPTIMIZER_ADAMW:
+        ul_node_set_float(graph, node, "eps", training->eps);
+        ul_node_set_int(graph, node, "decoupled", training->optimizer == UL_OPTIMIZER_ADAMW);
+        ul_node_set_float(graph, node, "beta1", training->beta1);
+        ul_node_set_float(graph, node, "beta2", training->beta2);
+        break;
+    case UL_OPTIMIZER_LION:
+        ul_node_set_float(graph, node, "beta1", training->beta1);
+        ul_node_set_float(graph, node, "beta2", training->beta2);
+        break;
+    }
+}
+
+void ul_update_add(struct ul_updates *updates, struct ul_build *build, ul_value_id parameter,
+                   ul_value_id gradient)
+{
+    struct ul_graph *graph = updates->pass->graph;
+    const struct ul_training *training = updates->pass->options->training;
+    const struct row *row = &rows[training->optimizer];
+    ul_value_id inputs[5] = {updates->step, parameter, gradient};
+    for (uint32_t i = 0; i < row->state_count; i++)
+        inputs[3 + i] = add_state(graph, parameter, row->states[i]);
+    build->name = ul_arena_printf(graph->arena, "%s/update", graph->values[parameter].name);
+    ul_node_id node =
+        ul_build_node(build, row->op, inputs, 3 + row->state_count, 1 + row->state_count);
+    bool decays = !training->no_decay_1d || graph->values[parameter].type.rank > 1;
+    set_attributes(graph, node, training, decays);
+    for (uint32_t i = 0; i <= row->state_count; i++) {
+        ul_value_id made = graph->nodes[node].outputs[i];
+        ul_value_id donor = i == 0 ? parameter : inputs[2 + i];
+        graph->values[made].type = graph->values[donor].type;
+        graph->values[made].donor = donor;
+        graph->values[made].flags |= UL_VALUE_BACKWARD;
+        graph->values[made].name =
+            ul_arena_printf(graph->arena, "%s/next", graph->values[donor].name);
+        ul_block_add_output(graph, 0, made);
+    }
+}
