@@ -96,6 +96,7 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
     bool standard = strcmp(path, "-") == 0;
     bool in_place = standard || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
     writer->temporary[0] = '\0';
+    writer->durable = false;
     if (strlen(path) + 32 > UL_PATH_BYTES)
         return ul_error(s, UL_EXIT_IO, "%s: the path is too long", ul_shown(shown, path));
     memcpy(writer->path, path, strlen(path) + 1);
@@ -114,7 +115,9 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
 int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good)
 {
     char shown[UL_SHOWN_BYTES];
-    bool failed = ferror(writer->file) != 0 || fflush(writer->file) != 0;
+    bool failed = ferror(writer->file) != 0 || fflush(writer->file) != 0 ||
+                  (good && writer->durable && writer->temporary[0] != '\0' &&
+                   fsync(fileno(writer->file)) != 0);
     int cause = errno;
     if (writer->file != stdout && fclose(writer->file) != 0 && !failed) {
         failed = true;

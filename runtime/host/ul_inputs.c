@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700 /* pread */
 #include "ul_internal.h"
 
+#include "ul_train.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,11 +105,36 @@ static int missing(const struct ul_session *s)
     ul_error(s, UL_EXIT_USAGE, "inputs without a value (--input NAME=FILE, or --random SEED):");
     for (uint32_t i = 0; i < s->model->input_count; i++) {
         const struct ul_rt_tensor *tensor = &s->model->inputs[i];
-        if (find_given(s, i) == NULL)
+        bool is_step = s->model->training != NULL && s->model->training->step == i;
+        if (find_given(s, i) == NULL && !is_step)
             fprintf(stderr, "    %s  %s\n", ul_shown(shown, tensor->name),
                     ul_shape_text(shape, tensor->type, tensor->rank, tensor->dims));
     }
     return UL_EXIT_USAGE;
+}
+
+/* What a model that trains is given where nothing else is asked for: the numbers of its first step,
+   and labels that are classes. */
+static void fill_training(const struct ul_session *s, uint32_t input)
+{
+    const struct ul_training *training = s->model->training;
+    const struct ul_rt_tensor *tensor = &s->model->inputs[input];
+    void *place = ul_session_input(s, input);
+    char kind = ul_type_find(tensor->type)->kind;
+    if (input == training->step) {
+        struct ul_trainer trainer;
+        double values[UL_STEP_VALUES];
+        ul_train_init(s->model, &trainer);
+        ul_train_numbers(training, &trainer, values);
+        memcpy(place, values, sizeof values);
+    } else if (input == training->labels && training->class_count != 0 &&
+               (kind == 'i' || kind == 'u')) {
+        for (uint64_t i = 0; i < ul_element_count(tensor->rank, tensor->dims); i++) {
+            int64_t label = 0;
+            (void)ul_integer_get(tensor->type, place, i, &label);
+            (void)ul_integer_put(tensor->type, place, i, label % training->class_count);
+        }
+    }
 }
 
 int ul_inputs_fill(struct ul_session *s, bool random_rest)
@@ -115,15 +142,18 @@ int ul_inputs_fill(struct ul_session *s, bool random_rest)
     const struct ul_run_options *options = s->options;
     for (uint32_t i = 0; i < s->model->input_count; i++) {
         const struct ul_assignment *given = find_given(s, i);
+        bool is_step = s->model->training != NULL && s->model->training->step == i;
         int status = UL_EXIT_OK;
         if (given != NULL)
             status = read_input(s, given);
-        else if (options->random || random_rest)
+        else if (options->random || random_rest || is_step)
             ul_fill_random(&s->model->inputs[i], ul_session_input(s, i), options->seed, i);
         else
             status = missing(s);
         if (status != UL_EXIT_OK)
             return status;
+        if (given == NULL && s->model->training != NULL)
+            fill_training(s, i);
     }
     return UL_EXIT_OK;
 }

@@ -103,6 +103,10 @@ double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element);
 /* One element in decimal. */
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element);
+/* One integer, of a type that is one, into a place of another such type; false where it does not
+   fit. */
+bool ul_integer_get(enum ul_rt_type type, const void *data, uint64_t element, int64_t *value);
+bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t value);
 /* Makes every byte of bool 0 or 1, and every 4-bit element a number in its range. */
 void ul_normalise(const struct ul_rt_tensor *tensor, void *data);
 /* Floats uniform in [-1, 1), integers in 0..9, bool 0 or 1; a function of seed, stream, element. */
@@ -123,6 +127,7 @@ struct ul_writer {
     char path[UL_PATH_BYTES];
     char temporary[UL_PATH_BYTES]; /* empty when written in place: signals do not wait */
     sigset_t signals;              /* those that waited before */
+    bool durable;                  /* set before it is closed: on the disk before it is seen */
 };
 
 int ul_reader_open(const struct ul_session *s, struct ul_reader *reader, const char *path);
@@ -137,6 +142,22 @@ int ul_writer_open(const struct ul_session *s, struct ul_writer *writer, const c
 int ul_writer_close(const struct ul_session *s, struct ul_writer *writer, bool good);
 
 /* ---- ul_npy.c ---- */
+/* The header of a .npy file, checked for itself but not against anything. */
+struct ul_npy {
+    char descr[16]; /* "<f4" */
+    bool fortran;
+    bool has_descr, has_fortran, has_shape;
+    uint32_t rank;
+    int64_t dims[UL_RANK_LIMIT];
+};
+
+/* The elements follow where the reader is then. */
+int ul_npy_read_header(const struct ul_session *s, struct ul_reader *reader, struct ul_npy *header);
+/* Are its elements of that type, but for the order of bytes? */
+bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type);
+bool ul_npy_is_swapped(const struct ul_npy *header); /* against this machine's order */
+/* numpy's name of their type, or what stands in the file. */
+const char *ul_npy_type_name(const struct ul_npy *header, char buffer[UL_SHOWN_BYTES]);
 /* Reads into `data` (size_bytes of the tensor) after checking type and shape. `what` names the
    tensor in messages: "input". */
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
@@ -161,9 +182,28 @@ uint32_t ul_crc_get(const struct ul_crc *crc);
 /* Reads entry `key`, or, when key is NULL, the one named like the tensor, or the only one. */
 int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char *key,
                 const char *what, const struct ul_rt_tensor *tensor, void *data);
+/* Calls visit for the name of each entry, without its ".npy", until it returns another code. Names
+   that are longer than a page are none. */
+typedef int ul_npz_name(void *context, const char *name);
+int ul_npz_visit(const struct ul_session *s, struct ul_reader *reader, ul_npz_name *visit,
+                 void *context);
+
 /* ---- ul_npz_write.c ---- */
-/* All outputs in one file. */
-int ul_npz_write(const struct ul_session *s, const char *path);
+/* A member of an archive. Where `data` is NULL, `read` gets its bytes, piece by piece and more than
+   once; it returns an exit code. */
+struct ul_npz_member {
+    struct ul_rt_tensor tensor;
+    const void *data;
+    int (*read)(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes);
+    void *context;
+    uint32_t crc; /* these are ul_npz_write's */
+    uint64_t size_bytes;
+    uint64_t offset_bytes;
+};
+
+/* `durable`: it is on the disk before it is seen. */
+int ul_npz_write(const struct ul_session *s, const char *path, struct ul_npz_member *members,
+                 uint32_t count, bool durable);
 
 /* ---- ul_pb.c ---- */
 /* A TensorProto, still encoded; it points into the bytes that it was parsed from. */
@@ -191,6 +231,7 @@ enum ul_mode {
     UL_MODE_BENCH,
     UL_MODE_MEMORY,
     UL_MODE_GUARD,
+    UL_MODE_TRAIN,
     UL_MODE_VERSION,
     UL_MODE_HELP
 };
@@ -202,8 +243,27 @@ struct ul_assignment {
     uint32_t tensor;
 };
 
+struct ul_train_options {
+    const char *given; /* the last of these options that was given; NULL: none */
+    const char *data;
+    const char *labels;
+    const char *val_data;
+    const char *val_labels;
+    const char *metrics;
+    const char *init;
+    const char *save;
+    const char *resume;
+    uint64_t epochs; /* 0: not given; likewise */
+    uint64_t steps;
+    uint64_t seed;        /* UINT64_MAX: not given */
+    double learning_rate; /* below 0: not given */
+    bool in_order;
+    bool pad;
+};
+
 struct ul_run_options {
     enum ul_mode mode;
+    struct ul_train_options train;
     struct ul_assignment *inputs;
     uint32_t input_count;
     struct ul_assignment *outputs;
@@ -278,8 +338,8 @@ int ul_report_fault(const struct ul_session *s, const struct ul_failure *failure
 int ul_session_device_open(struct ul_session *s, uint64_t margin_bytes);
 void ul_session_device_close(struct ul_session *s);
 int ul_session_device_set_up(struct ul_session *s);
-enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
-                                     struct ul_failure *failure);
+enum ul_result ul_session_device_run(struct ul_session *s, uint32_t entry, ul_step_hook *hook,
+                                     void *context, struct ul_failure *failure);
 /* A run whose steps are timed by the device. */
 int ul_session_device_profile(struct ul_session *s, double *step_seconds);
 /* An output that stands in for a caller's, from the device and to it. */
@@ -288,6 +348,8 @@ int ul_session_device_store(const struct ul_session *s, uint32_t output);
 /* Bytes of the arena, offsets from its start; margins have offsets beside it. */
 int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, void *target,
                            uint64_t size_bytes);
+int ul_session_device_write(const struct ul_session *s, int64_t offset_bytes, const void *bytes,
+                            uint64_t size_bytes);
 int ul_session_device_fill(const struct ul_session *s, int64_t offset_bytes, unsigned char value,
                            uint64_t size_bytes);
 /* Exchanges the bits that are 1 in `pattern`. */
@@ -310,8 +372,9 @@ bool ul_session_has_state(const struct ul_session *s);
 /* Gives such inputs what lies in their places on the host; before the first run, and to begin anew.
  */
 int ul_session_set_up(struct ul_session *s);
-/* One run on what lies in the inputs' places. A data fault gives exit code 2, but in the modes that
-   choose their own inputs, where it only counts. */
+/* The entry point of that number on what lies in the inputs' places. A data fault gives exit code
+   2, but in the modes that choose their own inputs, where it only counts. */
+int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, void *context);
 int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context);
 
 /* ---- ul_inputs.c ---- */
@@ -339,6 +402,7 @@ int ul_test_data(struct ul_session *s);
 int ul_bench(struct ul_session *s);
 int ul_memory(struct ul_session *s);
 int ul_guard(struct ul_session *s);
+int ul_train(struct ul_session *s);
 
 /* ---- ul_views.c ---- */
 /* Calls visit for each contiguous piece of what a view covers. */

@@ -80,6 +80,8 @@ static int run_mode(struct ul_session *s)
         return ul_memory(s);
     case UL_MODE_GUARD:
         return ul_guard(s);
+    case UL_MODE_TRAIN:
+        return ul_train(s);
     case UL_MODE_VERSION:
     case UL_MODE_HELP:
         break;
@@ -107,7 +109,7 @@ static int run_options(struct ul_session *s, int argc, char **argv)
         status = ul_session_open(s, margin_bytes(s));
         if (status == UL_EXIT_OK)
             status = run_mode(s);
-        if (options.mode != UL_MODE_RUN && s->fault_count != 0)
+        if (options.mode != UL_MODE_RUN && options.mode != UL_MODE_TRAIN && s->fault_count != 0)
             fprintf(stderr,
                     "%s: note: indexes in the inputs were out of range and were clamped; give "
                     "real inputs with --input\n",

@@ -13,14 +13,6 @@
 
 #define HEADER_LIMIT 65536
 
-struct header {
-    char descr[16]; /* "<f4" */
-    bool fortran;
-    bool has_descr, has_fortran, has_shape;
-    uint32_t rank;
-    int64_t dims[UL_RANK_LIMIT];
-};
-
 static const char *skip_spaces(const char *at)
 {
     while (*at == ' ' || *at == '\t' || *at == '\n')
@@ -45,7 +37,7 @@ static const char *parse_string(const char *at, char *text, size_t text_bytes)
 }
 
 /* "(2, 3)"; numpy of Python 2 wrote "2L". */
-static const char *parse_shape(const char *at, struct header *header)
+static const char *parse_shape(const char *at, struct ul_npy *header)
 {
     if (*at != '(')
         return NULL;
@@ -69,7 +61,7 @@ static const char *parse_shape(const char *at, struct header *header)
     return at + 1;
 }
 
-static const char *parse_entry(const char *at, const char *key, struct header *header)
+static const char *parse_entry(const char *at, const char *key, struct ul_npy *header)
 {
     if (strcmp(key, "descr") == 0) {
         header->has_descr = true;
@@ -86,7 +78,7 @@ static const char *parse_entry(const char *at, const char *key, struct header *h
     return header->fortran ? at + 4 : strncmp(at, "False", 5) == 0 ? at + 5 : NULL;
 }
 
-static bool parse_header(const char *at, struct header *header)
+static bool parse_header(const char *at, struct ul_npy *header)
 {
     memset(header, 0, sizeof *header);
     at = skip_spaces(at);
@@ -110,7 +102,7 @@ static bool parse_header(const char *at, struct header *header)
     return header->has_descr && header->has_shape && header->has_fortran;
 }
 
-static int read_header(const struct ul_session *s, struct ul_reader *reader, struct header *header)
+int ul_npy_read_header(const struct ul_session *s, struct ul_reader *reader, struct ul_npy *header)
 {
     unsigned char start[12];
     char shown[UL_SHOWN_BYTES];
@@ -158,18 +150,23 @@ static bool type_fits(const char *descr, const struct ul_type_info *info)
     return info->bits == 4 && strcmp(code, "V1") == 0;
 }
 
-static const char *type_name(const char *descr, char buffer[UL_SHOWN_BYTES])
+bool ul_npy_holds(const struct ul_npy *header, enum ul_rt_type type)
+{
+    return type_fits(header->descr, ul_type_find(type));
+}
+
+const char *ul_npy_type_name(const struct ul_npy *header, char buffer[UL_SHOWN_BYTES])
 {
     static const enum ul_rt_type plain[] = {UL_TYPE_F32, UL_TYPE_F64, UL_TYPE_F16, UL_TYPE_I8,
                                             UL_TYPE_I16, UL_TYPE_I32, UL_TYPE_I64, UL_TYPE_U8,
                                             UL_TYPE_U16, UL_TYPE_U32, UL_TYPE_U64, UL_TYPE_BOOL};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        if (type_fits(descr, ul_type_find(plain[i])))
+        if (ul_npy_holds(header, plain[i]))
             return ul_type_find(plain[i])->name;
-    return ul_shown(buffer, descr);
+    return ul_shown(buffer, header->descr);
 }
 
-static int check_header(const struct ul_session *s, const char *file, const struct header *header,
+static int check_header(const struct ul_session *s, const char *file, const struct ul_npy *header,
                         const char *what, const struct ul_rt_tensor *tensor)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
@@ -183,7 +180,7 @@ static int check_header(const struct ul_session *s, const char *file, const stru
                         "numpy.save(file, a.astype('%s'))",
                         shown_file, what, shown_name,
                         ul_shape_text(want, tensor->type, tensor->rank, tensor->dims),
-                        type_name(header->descr, descr), info->name);
+                        ul_npy_type_name(header, descr), info->name);
     if (header->rank == tensor->rank &&
         (tensor->rank == 0 ||
          memcmp(header->dims, tensor->dims, tensor->rank * sizeof tensor->dims[0]) == 0))
@@ -212,14 +209,18 @@ static void transpose(const struct ul_rt_tensor *tensor, uint32_t element_bytes,
     }
 }
 
+bool ul_npy_is_swapped(const struct ul_npy *header)
+{
+    return header->descr[0] == '>' ? !ul_run_is_big_endian()
+                                   : header->descr[0] == '<' && ul_run_is_big_endian();
+}
+
 /* Bytes as they stand in the file -> elements as the arena holds them. */
-static void convert(const struct header *header, const struct ul_rt_tensor *tensor,
+static void convert(const struct ul_npy *header, const struct ul_rt_tensor *tensor,
                     unsigned char *bytes, uint64_t size_bytes, unsigned char *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);
-    bool swapped = header->descr[0] == '>' ? !ul_run_is_big_endian()
-                                           : header->descr[0] == '<' && ul_run_is_big_endian();
-    if (swapped)
+    if (ul_npy_is_swapped(header))
         ul_run_swap(bytes, size_bytes, info->bytes);
     if (bytes != data)
         transpose(tensor, info->bytes, bytes, data);
@@ -229,9 +230,9 @@ static void convert(const struct header *header, const struct ul_rt_tensor *tens
 int ul_npy_read(const struct ul_session *s, struct ul_reader *reader, const char *what,
                 const struct ul_rt_tensor *tensor, void *data)
 {
-    struct header header;
+    struct ul_npy header;
     char shown[UL_SHOWN_BYTES];
-    int status = read_header(s, reader, &header);
+    int status = ul_npy_read_header(s, reader, &header);
     if (status == UL_EXIT_OK)
         status = check_header(s, reader->name, &header, what, tensor);
     if (status != UL_EXIT_OK)

@@ -250,3 +250,30 @@ int ul_npz_read(const struct ul_session *s, struct ul_reader *reader, const char
     free(directory.bytes);
     return status;
 }
+
+int ul_npz_visit(const struct ul_session *s, struct ul_reader *reader, ul_npz_name *visit,
+                 void *context)
+{
+    enum { NAME_LIMIT = 4096 };
+    struct directory directory = {NULL, 0};
+    struct entry entry;
+    uint64_t at = 0;
+    char name[NAME_LIMIT];
+    if (!ul_reader_seek(reader, 0))
+        return invalid(s, reader, "a pipe will not do");
+    int status = read_directory(s, reader, reader->left_bytes, &directory);
+    while (status == UL_EXIT_OK && next_entry(&directory, &at, &entry)) {
+        uint32_t size = entry.name_bytes;
+        if (size >= 4 && memcmp(entry.name + size - 4, ".npy", 4) == 0)
+            size -= 4;
+        if (size >= sizeof name) {
+            status = invalid(s, reader, "an entry has an absurd name");
+            break;
+        }
+        memcpy(name, entry.name, size);
+        name[size] = '\0';
+        status = visit(context, name);
+    }
+    free(directory.bytes);
+    return status;
+}

@@ -7,99 +7,136 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is done with an option's value; those above OPTION_INPUT put it into the row's field. */
 enum option {
+    OPTION_TEXT,
+    OPTION_FLAG,
+    OPTION_REAL,
+    OPTION_COUNT,
+    OPTION_POSITIVE,
+    OPTION_MODE, /* the field is the mode */
     OPTION_INPUT,
     OPTION_RANDOM,
-    OPTION_OUTPUT_DIR,
-    OPTION_OUTPUT_NPZ,
     OPTION_OUTPUT,
-    OPTION_PRINT,
-    OPTION_REPEAT,
-    OPTION_WEIGHTS,
     OPTION_THREADS,
     OPTION_DEVICE,
-    OPTION_TUNE,
-    OPTION_CHOICES,
     OPTION_TEST_DATA,
-    OPTION_RTOL,
-    OPTION_ATOL,
-    OPTION_NORM,
     OPTION_NORM_LIMIT,
-    OPTION_STEP_LIMIT,
-    OPTION_BENCH,
-    OPTION_PROFILE,
-    OPTION_WARMUP,
-    OPTION_DURATION,
-    OPTION_ITERATIONS,
-    OPTION_MEMORY,
-    OPTION_GUARD,
-    OPTION_JSON,
-    OPTION_VERSION,
-    OPTION_HELP
+    OPTION_DATA,
+    OPTION_LAST,
+    OPTION_SEED,
+    OPTION_VAL
 };
+
+/* The programs that know it. */
+enum audience { ALL, ON_HOST, ON_DEVICE, TRAINERS };
 
 struct row {
     enum option option;
+    enum audience audience;
+    size_t field; /* of struct ul_run_options */
     const char *name;
     const char *value; /* NULL: takes none */
     const char *help;
 };
 
+#define FIELD(name) offsetof(struct ul_run_options, name)
+
 static const struct row rows[] = {
-    {OPTION_INPUT, "--input", "NAME=FILE",
+    {OPTION_DATA, TRAINERS, FIELD(train.data), "--data", "X.npy",
+     "train on these samples, the model's first input"},
+    {OPTION_TEXT, TRAINERS, FIELD(train.labels), "--labels", "Y.npy",
+     "with --data: the labels of the samples"},
+    {OPTION_POSITIVE, TRAINERS, FIELD(train.epochs), "--epochs", "N",
+     "with --data: up to so many times through the samples"},
+    {OPTION_POSITIVE, TRAINERS, FIELD(train.steps), "--steps", "N", "or up to so many steps"},
+    {OPTION_REAL, TRAINERS, FIELD(train.learning_rate), "--lr", "X",
+     "learning rate before schedules (default: as compiled)"},
+    {OPTION_FLAG, TRAINERS, FIELD(train.in_order), "--no-shuffle", NULL,
+     "take samples in the order of the file in each epoch"},
+    {OPTION_LAST, TRAINERS, FIELD(train.pad), "--last", "drop|pad",
+     "what becomes of an epoch's last samples where they do not fill a batch (default drop)"},
+    {OPTION_SEED, TRAINERS, FIELD(train.seed), "--seed", "S",
+     "of the order of samples and of dropout (default 0)"},
+    {OPTION_VAL, TRAINERS, FIELD(train.val_data), "--val", "X.npy Y.npy",
+     "samples and labels to evaluate after each epoch"},
+    {OPTION_TEXT, TRAINERS, FIELD(train.metrics), "--metrics", "FILE.csv",
+     "a row a step: step,epoch,loss,lr,samples_per_second"},
+    {OPTION_TEXT, TRAINERS, FIELD(train.init), "--init", "C.npz",
+     "begin with the parameters of a checkpoint, at step 0"},
+    {OPTION_TEXT, TRAINERS, FIELD(train.save), "--save", "C.npz",
+     "write a checkpoint after each epoch, at the end and on Ctrl-C"},
+    {OPTION_TEXT, TRAINERS, FIELD(train.resume), "--resume", "C.npz",
+     "go on where a checkpoint was written"},
+    {OPTION_INPUT, ALL, 0, "--input", "NAME=FILE",
      "an input: .npy, .npz (FILE.npz:KEY or the entry named NAME), ONNX .pb; - is a .npy on stdin"},
-    {OPTION_RANDOM, "--random", "SEED",
+    {OPTION_RANDOM, ALL, 0, "--random", "SEED",
      "inputs that are not given: floats in [-1,1), integers in 0..9"},
-    {OPTION_OUTPUT_DIR, "--output-dir", "DIR", "every output to DIR/NAME.npy"},
-    {OPTION_OUTPUT_NPZ, "--output-npz", "FILE", "all outputs to one .npz"},
-    {OPTION_OUTPUT, "--output", "NAME=FILE", "one output to a .npy; - is stdout"},
-    {OPTION_PRINT, "--print", NULL, "a short look at the outputs (the default without a file)"},
-    {OPTION_REPEAT, "--repeat", "N",
+    {OPTION_TEXT, ALL, FIELD(output_dir), "--output-dir", "DIR", "every output to DIR/NAME.npy"},
+    {OPTION_TEXT, ALL, FIELD(output_npz), "--output-npz", "FILE", "all outputs to one .npz"},
+    {OPTION_OUTPUT, ALL, 0, "--output", "NAME=FILE", "one output to a .npy; - is stdout"},
+    {OPTION_FLAG, ALL, FIELD(print), "--print", NULL,
+     "a short look at the outputs (the default without a file)"},
+    {OPTION_POSITIVE, ALL, FIELD(repeat), "--repeat", "N",
      "run N times on the same inputs (default 1); outputs are those of the last run"},
-    {OPTION_WEIGHTS, "--weights", "FILE",
+    {OPTION_TEXT, ALL, FIELD(weights), "--weights", "FILE",
      "weights from FILE (default: the program itself, else PROGRAM.weights)"},
-    {OPTION_THREADS, "--threads", "N",
+    {OPTION_THREADS, ON_HOST, 0, "--threads", "N",
      "threads (default: OMP_NUM_THREADS, else the processors; at most those that were planned)"},
-    {OPTION_DEVICE, "--device", "N", "run on device N (default: CUDA's first one, 0)"},
-    {OPTION_TUNE, "--tune", "FILE",
+    {OPTION_DEVICE, ON_DEVICE, 0, "--device", "N",
+     "run on device N (default: CUDA's first one, 0)"},
+    {OPTION_TEXT, ON_DEVICE, FIELD(tune), "--tune", "FILE",
      "measure which algorithms of libraries are fastest here, use them and write them to FILE"},
-    {OPTION_CHOICES, "--choices", "FILE", "use the algorithms that --tune wrote to FILE"},
-    {OPTION_TEST_DATA, "--test-data", "DIR",
+    {OPTION_TEXT, ON_DEVICE, FIELD(choices), "--choices", "FILE",
+     "use the algorithms that --tune wrote to FILE"},
+    {OPTION_TEST_DATA, ALL, FIELD(test_data), "--test-data", "DIR",
      "run input_*.pb of DIR or its test_data_set_* and compare with output_*.pb"},
-    {OPTION_RTOL, "--rtol", "X", "with --test-data: relative tolerance (default 1e-3)"},
-    {OPTION_ATOL, "--atol", "X", "with --test-data: absolute tolerance (default 1e-7)"},
-    {OPTION_NORM, "--norm", NULL,
+    {OPTION_REAL, ALL, FIELD(rtol), "--rtol", "X",
+     "with --test-data: relative tolerance (default 1e-3)"},
+    {OPTION_REAL, ALL, FIELD(atol), "--atol", "X",
+     "with --test-data: absolute tolerance (default 1e-7)"},
+    {OPTION_FLAG, ALL, FIELD(norm), "--norm", NULL,
      "with --test-data: an output is also right where its norm error is at most 1e-4 (of programs "
      "in bf16 3e-2, in fp16 or with --tf32 5e-3)"},
-    {OPTION_NORM_LIMIT, "--norm-limit", "X[,X...]",
+    {OPTION_NORM_LIMIT, ALL, FIELD(norm_limits), "--norm-limit", "X[,X...]",
      "--norm with other limits than those: of each output, the last one of all behind it"},
-    {OPTION_STEP_LIMIT, "--step-limit", "X",
+    {OPTION_REAL, ALL, FIELD(step_limit), "--step-limit", "X",
      "with --test-data: up to this share of an output's integers of 8 or 16 bits may be 1 away, as "
      "where a sum in another order is quantized (default 0)"},
-    {OPTION_BENCH, "--bench", NULL, "latency and throughput"},
-    {OPTION_PROFILE, "--profile", NULL, "with --bench: the time of each step"},
-    {OPTION_WARMUP, "--warmup", "SECONDS", "with --bench: before measuring (default 0.2)"},
-    {OPTION_DURATION, "--duration", "SECONDS", "with --bench: at least this long (default 3)"},
-    {OPTION_ITERATIONS, "--iterations", "N",
+    {OPTION_MODE, ALL, UL_MODE_BENCH, "--bench", NULL, "latency and throughput"},
+    {OPTION_FLAG, ALL, FIELD(profile), "--profile", NULL, "with --bench: the time of each step"},
+    {OPTION_REAL, ALL, FIELD(warmup_seconds), "--warmup", "SECONDS",
+     "with --bench: before measuring (default 0.2)"},
+    {OPTION_REAL, ALL, FIELD(duration_seconds), "--duration", "SECONDS",
+     "with --bench: at least this long (default 3)"},
+    {OPTION_COUNT, ALL, FIELD(iterations), "--iterations", "N",
      "runs: with --bench at least this many, with --memory those of a device (default 3)"},
-    {OPTION_MEMORY, "--memory", NULL, "bytes: predicted, reserved, really touched"},
-    {OPTION_GUARD, "--guard", NULL, "find steps that read or write outside their values"},
-    {OPTION_JSON, "--json", "FILE", "with --bench, --memory, --guard, --test-data: also as JSON"},
-    {OPTION_VERSION, "--version", NULL, "model, plan, compiler"},
-    {OPTION_HELP, "--help", NULL, "this text"},
+    {OPTION_MODE, ALL, UL_MODE_MEMORY, "--memory", NULL,
+     "bytes: predicted, reserved, really touched"},
+    {OPTION_MODE, ALL, UL_MODE_GUARD, "--guard", NULL,
+     "find steps that read or write outside their values"},
+    {OPTION_TEXT, ALL, FIELD(json), "--json", "FILE",
+     "with --bench, --memory, --guard, --test-data: also as JSON"},
+    {OPTION_MODE, ALL, UL_MODE_VERSION, "--version", NULL, "model, plan, compiler"},
+    {OPTION_MODE, ALL, UL_MODE_HELP, "--help", NULL, "this text"},
 };
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
-/* Options of the other kind of target are unknown ones. */
+/* Options of the other kinds of programs are unknown ones. */
 static bool is_known(const struct ul_session *s, const struct row *row)
 {
-    bool on_device = s->model->device != NULL;
-    if (row->option == OPTION_THREADS)
-        return !on_device;
-    if (row->option == OPTION_DEVICE || row->option == OPTION_TUNE || row->option == OPTION_CHOICES)
-        return on_device;
-    return true;
+    switch (row->audience) {
+    case ALL:
+        return true;
+    case ON_HOST:
+        return s->model->device == NULL;
+    case ON_DEVICE:
+        return s->model->device != NULL;
+    case TRAINERS:
+        return s->model->training != NULL;
+    }
+    return false;
 }
 
 /* Words to the right of what is explained, in lines of at most 80 columns. */
@@ -139,13 +176,28 @@ static void help_tensors(const struct ul_session *s, FILE *out, const char *titl
     }
 }
 
+static void help_training(const struct ul_session *s, FILE *out)
+{
+    const struct ul_training *training = s->model->training;
+    fprintf(out,
+            "       %s --data X.npy%s --epochs N --save C.npz\n\n"
+            "It trains by %s on batches of %" PRIu64 " samples; the loss is %s.\n"
+            "Files of samples are .npy whose first dimension counts them.\n",
+            s->program, training->labels != UL_TENSOR_NONE ? " --labels Y.npy" : "",
+            training->optimizer, (uint64_t)training->sample_count * training->micro_batches,
+            training->loss);
+}
+
 void ul_options_help(const struct ul_session *s, FILE *out)
 {
     char shown[UL_SHOWN_BYTES];
     fprintf(out,
             "%s runs the model '%s' in one buffer of %" PRIu64 " bytes.\n\n"
-            "Usage: %s --input NAME=FILE ... --output-dir DIR\n\n",
+            "Usage: %s --input NAME=FILE ... --output-dir DIR\n",
             s->program, ul_shown(shown, s->model->name), s->model->arena_bytes, s->program);
+    if (s->model->training != NULL)
+        help_training(s, out);
+    fputc('\n', out);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         if (!is_known(s, &rows[i]))
             continue;
@@ -229,11 +281,11 @@ static int parse_count(const struct ul_session *s, const char *name, const char 
     return UL_EXIT_OK;
 }
 
-static int parse_repeat(const struct ul_session *s, const char *name, const char *text,
-                        uint64_t *repeat)
+static int parse_positive(const struct ul_session *s, const char *name, const char *text,
+                          uint64_t *value)
 {
-    int status = parse_count(s, name, text, repeat);
-    if (status == UL_EXIT_OK && *repeat == 0)
+    int status = parse_count(s, name, text, value);
+    if (status == UL_EXIT_OK && *value == 0)
         return ul_error(s, UL_EXIT_USAGE, "%s 0: expected at least 1", name);
     return status;
 }
@@ -266,9 +318,10 @@ static int parse_device(const struct ul_session *s, const char *value, uint32_t 
 
 static int set_mode(const struct ul_session *s, struct ul_run_options *options, enum ul_mode mode)
 {
-    if (options->mode != UL_MODE_RUN && options->mode != mode)
+    bool asks = mode == UL_MODE_VERSION || mode == UL_MODE_HELP;
+    if (!asks && options->mode != UL_MODE_RUN && options->mode != mode)
         return ul_error(s, UL_EXIT_USAGE,
-                        "--test-data, --bench, --memory and --guard exclude each other");
+                        "--test-data, --bench, --memory, --guard and --data exclude each other");
     options->mode = mode;
     return UL_EXIT_OK;
 }
@@ -289,82 +342,70 @@ static int assign_input(const struct ul_session *s, struct ul_run_options *optio
     return UL_EXIT_OK;
 }
 
+/* It goes into a number of the model's, f64. */
+static int parse_seed(const struct ul_session *s, const char *text, uint64_t *seed)
+{
+    int status = parse_count(s, "--seed", text, seed);
+    if (status == UL_EXIT_OK && *seed >= UINT64_C(1) << 53)
+        return ul_error(s, UL_EXIT_USAGE, "--seed %s: expected a number below 2^53", text);
+    return status;
+}
+
+static int parse_last(const struct ul_session *s, const char *text, bool *pad)
+{
+    char shown[UL_SHOWN_BYTES];
+    *pad = strcmp(text, "pad") == 0;
+    if (*pad || strcmp(text, "drop") == 0)
+        return UL_EXIT_OK;
+    return ul_error(s, UL_EXIT_USAGE, "--last %s: expected drop or pad", ul_shown(shown, text));
+}
+
 static int apply(const struct ul_session *s, struct ul_run_options *options, const struct row *row,
                  const char *value)
 {
+    void *field = (char *)options + row->field;
     switch (row->option) {
+    case OPTION_TEXT:
+    case OPTION_VAL: /* the second one is parse_one's */
+        *(const char **)field = value;
+        return UL_EXIT_OK;
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return UL_EXIT_OK;
+    case OPTION_REAL:
+        return parse_real(s, row->name, value, field);
+    case OPTION_COUNT:
+        return parse_count(s, row->name, value, field);
+    case OPTION_POSITIVE:
+        return parse_positive(s, row->name, value, field);
+    case OPTION_MODE:
+        return set_mode(s, options, (enum ul_mode)row->field);
     case OPTION_INPUT:
         return assign_input(s, options, value);
     case OPTION_RANDOM:
         options->random = true;
         return parse_count(s, row->name, value, &options->seed);
-    case OPTION_OUTPUT_DIR:
-        options->output_dir = value;
-        return UL_EXIT_OK;
-    case OPTION_OUTPUT_NPZ:
-        options->output_npz = value;
-        return UL_EXIT_OK;
     case OPTION_OUTPUT:
         return assign(s, row->name, value, s->model->outputs, s->model->output_count,
                       &options->outputs[options->output_count++]);
-    case OPTION_PRINT:
-        options->print = true;
-        return UL_EXIT_OK;
-    case OPTION_REPEAT:
-        return parse_repeat(s, row->name, value, &options->repeat);
-    case OPTION_WEIGHTS:
-        options->weights = value;
-        return UL_EXIT_OK;
     case OPTION_THREADS:
         return parse_threads(s, value, &options->threads);
     case OPTION_DEVICE:
         return parse_device(s, value, &options->device);
-    case OPTION_TUNE:
-        options->tune = value;
-        return UL_EXIT_OK;
-    case OPTION_CHOICES:
-        options->choices = value;
-        return UL_EXIT_OK;
     case OPTION_TEST_DATA:
-        options->test_data = value;
+        *(const char **)field = value;
         return set_mode(s, options, UL_MODE_TEST_DATA);
-    case OPTION_RTOL:
-        return parse_real(s, row->name, value, &options->rtol);
-    case OPTION_ATOL:
-        return parse_real(s, row->name, value, &options->atol);
-    case OPTION_NORM:
-        options->norm = true;
-        return UL_EXIT_OK;
     case OPTION_NORM_LIMIT:
         options->norm = true;
-        options->norm_limits = value;
+        *(const char **)field = value;
         return check_reals(s, row->name, value);
-    case OPTION_STEP_LIMIT:
-        return parse_real(s, row->name, value, &options->step_limit);
-    case OPTION_BENCH:
-        return set_mode(s, options, UL_MODE_BENCH);
-    case OPTION_PROFILE:
-        options->profile = true;
-        return UL_EXIT_OK;
-    case OPTION_WARMUP:
-        return parse_real(s, row->name, value, &options->warmup_seconds);
-    case OPTION_DURATION:
-        return parse_real(s, row->name, value, &options->duration_seconds);
-    case OPTION_ITERATIONS:
-        return parse_count(s, row->name, value, &options->iterations);
-    case OPTION_MEMORY:
-        return set_mode(s, options, UL_MODE_MEMORY);
-    case OPTION_GUARD:
-        return set_mode(s, options, UL_MODE_GUARD);
-    case OPTION_JSON:
-        options->json = value;
-        return UL_EXIT_OK;
-    case OPTION_VERSION:
-        options->mode = UL_MODE_VERSION;
-        return UL_EXIT_OK;
-    case OPTION_HELP:
-        options->mode = UL_MODE_HELP;
-        return UL_EXIT_OK;
+    case OPTION_DATA:
+        *(const char **)field = value;
+        return set_mode(s, options, UL_MODE_TRAIN);
+    case OPTION_LAST:
+        return parse_last(s, value, field);
+    case OPTION_SEED:
+        return parse_seed(s, value, field);
     }
     return UL_EXIT_INTERNAL;
 }
@@ -392,6 +433,32 @@ static int check_streams(const struct ul_session *s, const struct ul_run_options
     return UL_EXIT_OK;
 }
 
+/* Training, where it is asked for. */
+static int check_train(const struct ul_session *s, const struct ul_run_options *options)
+{
+    const struct ul_train_options *train = &options->train;
+    if (train->given != NULL && options->mode != UL_MODE_TRAIN)
+        return ul_error(s, UL_EXIT_USAGE, "%s goes with --data", train->given);
+    if (options->mode != UL_MODE_TRAIN)
+        return UL_EXIT_OK;
+    bool labelled = s->model->training->labels != UL_TENSOR_NONE;
+    if (options->random)
+        return ul_error(s, UL_EXIT_USAGE, "--random and --data exclude each other");
+    if (labelled && train->labels == NULL)
+        return ul_error(s, UL_EXIT_USAGE, "--data needs --labels Y.npy: the loss is %s",
+                        s->model->training->loss);
+    if (!labelled && train->labels != NULL)
+        return ul_error(s, UL_EXIT_USAGE,
+                        "--labels: this model has none, its loss is one of its own outputs");
+    if ((train->epochs != 0) == (train->steps != 0))
+        return ul_error(s, UL_EXIT_USAGE, "--data needs either --epochs N or --steps N");
+    if (train->init != NULL && train->resume != NULL)
+        return ul_error(s, UL_EXIT_USAGE, "--init and --resume exclude each other");
+    if (train->resume != NULL && train->in_order)
+        return ul_error(s, UL_EXIT_USAGE, "--no-shuffle: what is resumed says so itself");
+    return UL_EXIT_OK;
+}
+
 static int check(const struct ul_session *s, struct ul_run_options *options)
 {
     bool outputs =
@@ -400,7 +467,7 @@ static int check(const struct ul_session *s, struct ul_run_options *options)
         return UL_EXIT_OK;
     if (options->mode != UL_MODE_RUN && (outputs || options->print))
         return ul_error(s, UL_EXIT_USAGE, "outputs are written in a plain run only");
-    if (options->mode == UL_MODE_RUN && options->json != NULL)
+    if ((options->mode == UL_MODE_RUN || options->mode == UL_MODE_TRAIN) && options->json != NULL)
         return ul_error(s, UL_EXIT_USAGE,
                         "--json goes with --bench, --memory, --guard or --test-data");
     if (options->mode == UL_MODE_TEST_DATA && (options->input_count != 0 || options->random))
@@ -416,7 +483,8 @@ static int check(const struct ul_session *s, struct ul_run_options *options)
         return ul_error(s, UL_EXIT_USAGE, "--profile goes with --bench");
     if (options->mode == UL_MODE_RUN && !outputs)
         options->print = true;
-    return check_streams(s, options);
+    int status = check_train(s, options);
+    return status == UL_EXIT_OK ? check_streams(s, options) : status;
 }
 
 /* "--name value" and "--name=value". */
@@ -438,6 +506,10 @@ static int parse_one(const struct ul_session *s, struct ul_run_options *options,
         if ((value == NULL) != (rows[i].value == NULL))
             return ul_error(s, UL_EXIT_USAGE, "%s %s", rows[i].name,
                             value == NULL ? "needs a value" : "takes no value");
+        if (rows[i].audience == TRAINERS)
+            options->train.given = rows[i].name;
+        if (rows[i].option == OPTION_VAL)
+            options->train.val_labels = argv[*at + 1] != NULL ? argv[++*at] : "";
         return apply(s, options, &rows[i], value);
     }
     return ul_error(s, UL_EXIT_USAGE, "unknown argument %s (see --help)", ul_shown(shown, text));
@@ -455,6 +527,8 @@ int ul_options_parse(const struct ul_session *s, struct ul_run_options *options,
     options->duration_seconds = 3.0;
     options->iterations = 3;
     options->repeat = 1;
+    options->train.learning_rate = -1.0;
+    options->train.seed = UINT64_MAX;
     options->inputs = calloc(room, sizeof *options->inputs);
     options->outputs = calloc(room, sizeof *options->outputs);
     if (options->inputs == NULL || options->outputs == NULL)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -73,6 +74,21 @@ static int write_directory(const struct ul_session *s, const char *directory)
     return status;
 }
 
+static int write_archive(const struct ul_session *s, const char *path)
+{
+    uint32_t count = s->model->output_count;
+    struct ul_npz_member *members = calloc(count + 1, sizeof *members);
+    if (members == NULL)
+        return ul_out_of_memory(s, (count + 1) * sizeof *members);
+    for (uint32_t i = 0; i < count; i++) {
+        members[i].tensor = s->model->outputs[i];
+        members[i].data = ul_session_output(s, i);
+    }
+    int status = ul_npz_write(s, path, members, count, false);
+    free(members);
+    return status;
+}
+
 int ul_outputs_write(const struct ul_session *s)
 {
     const struct ul_run_options *options = s->options;
@@ -85,6 +101,6 @@ int ul_outputs_write(const struct ul_session *s)
                               ul_session_output(s, requested->tensor));
     }
     if (status == UL_EXIT_OK && options->output_npz != NULL)
-        status = ul_npz_write(s, options->output_npz);
+        status = write_archive(s, options->output_npz);
     return status;
 }

@@ -248,15 +248,15 @@ int ul_session_set_up(struct ul_session *s)
                                                                : UL_EXIT_OK;
 }
 
-int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
+int ul_session_enter(struct ul_session *s, uint32_t entry, ul_step_hook *hook, void *context)
 {
     struct ul_failure failure;
     enum ul_mode mode = s->options->mode;
     enum ul_result result;
     if (s->model->device != NULL)
-        result = ul_session_device_run(s, hook, context, &failure);
+        result = ul_session_device_run(s, entry, hook, context, &failure);
     else /* NULL for what lives in the arena: it is in place already. */
-        result = ul_run_entry(s->model, UL_ENTRY_RUN, s->arena, s->options->threads,
+        result = ul_run_entry(s->model, entry, s->arena, s->options->threads,
                               (const void *const *)s->inputs, (void *const *)s->outputs, hook,
                               context, &failure);
     if (result == UL_OK)
@@ -269,4 +269,9 @@ int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
     if (mode == UL_MODE_BENCH || mode == UL_MODE_MEMORY || mode == UL_MODE_GUARD)
         return UL_EXIT_OK;
     return ul_report_fault(s, &failure);
+}
+
+int ul_session_run(struct ul_session *s, ul_step_hook *hook, void *context)
+{
+    return ul_session_enter(s, UL_ENTRY_RUN, hook, context);
 }

@@ -25,6 +25,8 @@ static int open_buffers(const struct ul_session *s, const struct ul_rt_tensor *t
         return ul_out_of_memory(s, (count + 1) * sizeof **buffers);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t size_bytes = tensors[i].size_bytes;
+        if (s->options->mode == UL_MODE_TRAIN && tensors[i].donated == UL_DONATED_WEIGHT)
+            continue; /* parameters stay where they are */
         void *buffer = functions->new_host(s->context, size_bytes);
         if (buffer == NULL)
             return ul_out_of_memory(s, size_bytes);
@@ -161,15 +163,14 @@ int ul_session_device_set_up(struct ul_session *s)
     return result == UL_OK ? UL_EXIT_OK : ul_report_failure(s, NULL, &failure);
 }
 
-enum ul_result ul_session_device_run(struct ul_session *s, ul_step_hook *hook, void *context,
-                                     struct ul_failure *failure)
+enum ul_result ul_session_device_run(struct ul_session *s, uint32_t entry, ul_step_hook *hook,
+                                     void *context, struct ul_failure *failure)
 {
     struct ul_failure other;
     enum ul_result result = send(s, false, failure);
     if (result == UL_OK)
-        result =
-            functions_of(s)->run(s->context, UL_ENTRY_RUN, (const void *const *)s->device_inputs,
-                                 (void *const *)s->device_outputs, hook, context, failure);
+        result = functions_of(s)->run(s->context, entry, (const void *const *)s->device_inputs,
+                                      (void *const *)s->device_outputs, hook, context, failure);
     if ((result == UL_OK || result == UL_DATA_FAULT) && fetch(s, &other) != UL_OK) {
         *failure = other;
         result = other.result;
@@ -213,6 +214,15 @@ int ul_session_device_read(const struct ul_session *s, int64_t offset_bytes, voi
 {
     struct ul_failure failure;
     if (functions_of(s)->read(s->context, offset_bytes, target, size_bytes, &failure) == UL_OK)
+        return UL_EXIT_OK;
+    return ul_report_failure(s, NULL, &failure);
+}
+
+int ul_session_device_write(const struct ul_session *s, int64_t offset_bytes, const void *bytes,
+                            uint64_t size_bytes)
+{
+    struct ul_failure failure;
+    if (functions_of(s)->write(s->context, offset_bytes, bytes, size_bytes, &failure) == UL_OK)
         return UL_EXIT_OK;
     return ul_report_failure(s, NULL, &failure);
 }

@@ -191,6 +191,25 @@ static void store_bits(const struct ul_type_info *info, void *data, uint64_t ele
         memcpy(bytes + element * 8, &bits, 8);
 }
 
+bool ul_integer_get(enum ul_rt_type type, const void *data, uint64_t element, int64_t *value)
+{
+    const struct ul_type_info *info = ul_type_find(type);
+    uint64_t bits = element_bits(info, data, element);
+    *value = info->kind == 'i' ? sign_extend(bits, info->bytes * 8) : (int64_t)bits;
+    return info->kind == 'i' || bits <= INT64_MAX;
+}
+
+bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t value)
+{
+    const struct ul_type_info *info = ul_type_find(type);
+    uint32_t width = info->kind == 'i' ? info->bits - 1 : info->bits; /* but for the sign */
+    int64_t max = width > 62 ? INT64_MAX : ((int64_t)1 << width) - 1;
+    if (value > max || value < (info->kind == 'i' ? -max - 1 : 0))
+        return false;
+    store_bits(info, data, element, (uint64_t)value);
+    return true;
+}
+
 void ul_normalise(const struct ul_rt_tensor *tensor, void *data)
 {
     const struct ul_type_info *info = ul_type_find(tensor->type);

@@ -42,8 +42,9 @@ static void make_npy(struct sample *sample)
 
 static void make_npz(const struct ul_session *s, struct sample *sample, const char *path)
 {
+    struct ul_npz_member member = {.tensor = s->model->outputs[0], .data = ul_session_output(s, 0)};
     sample->name = "sample.npz";
-    CHECK(ul_npz_write(s, path) == 0);
+    CHECK(ul_npz_write(s, path, &member, 1, false) == 0);
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         abort();

@@ -1,0 +1,292 @@
+/*
+ * Checkpoints: one .npz with every parameter and the optimizer's state under their names, and
+ *     step           int64: updates that are done
+ *     learning_rate  float64: before schedules
+ *     generator      uint64 [4]: the seed; 1 where samples are shuffled; how many there are; how
+ *                    many an update takes: what the order of samples follows from
+ * All entries of a file are checked against the model before one is used.
+ */
+#include "ul_train_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GENERATOR_COUNT = 4, PIECE_BYTES = 4096 };
+
+static const int64_t generator_dims[] = {GENERATOR_COUNT};
+
+/* What stands in a checkpoint beside the parameters. */
+struct extras {
+    int64_t step;
+    double learning_rate;
+    uint64_t generator[GENERATOR_COUNT];
+};
+
+enum { EXTRA_COUNT = 3 };
+
+static void describe_extras(struct extras *extras, struct ul_npz_member members[EXTRA_COUNT])
+{
+    const struct ul_rt_tensor tensors[EXTRA_COUNT] = {
+        {.name = "step", .type = UL_TYPE_I64, .size_bytes = sizeof extras->step},
+        {.name = "learning_rate", .type = UL_TYPE_F64, .size_bytes = sizeof extras->learning_rate},
+        {.name = "generator",
+         .type = UL_TYPE_U64,
+         .rank = 1,
+         .dims = generator_dims,
+         .size_bytes = sizeof extras->generator}};
+    const void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate,
+                                             extras->generator};
+    for (uint32_t i = 0; i < EXTRA_COUNT; i++) {
+        memset(&members[i], 0, sizeof members[i]);
+        members[i].tensor = tensors[i];
+        members[i].data = places[i];
+    }
+}
+
+static struct extras get_extras(const struct ul_training_run *run)
+{
+    const struct extras extras = {
+        .step = (int64_t)run->trainer.step,
+        .learning_rate = run->trainer.learning_rate,
+        .generator = {run->trainer.seed, run->shuffles, run->sample_count, run->batch_samples}};
+    return extras;
+}
+
+static struct ul_rt_tensor tensor_of(const struct ul_parameter *parameter)
+{
+    const struct ul_rt_tensor tensor = {.name = parameter->name,
+                                        .type = parameter->type,
+                                        .rank = parameter->rank,
+                                        .dims = parameter->dims,
+                                        .size_bytes = parameter->size_bytes};
+    return tensor;
+}
+
+/* ---- writing ---- */
+
+/* A parameter on a device. */
+struct place {
+    const struct ul_session *session;
+    uint64_t offset_bytes;
+};
+
+static int read_place(void *context, uint64_t offset_bytes, void *target, uint64_t size_bytes)
+{
+    const struct place *place = context;
+    return ul_session_device_read(place->session, (int64_t)(place->offset_bytes + offset_bytes),
+                                  target, size_bytes);
+}
+
+static void describe_parameters(const struct ul_training_run *run, struct place *places,
+                                struct ul_npz_member *members)
+{
+    const struct ul_session *s = run->session;
+    for (uint32_t i = 0; i < run->training->parameter_count; i++) {
+        const struct ul_parameter *parameter = &run->training->parameters[i];
+        members[i].tensor = tensor_of(parameter);
+        places[i].session = s;
+        places[i].offset_bytes = parameter->offset_bytes;
+        members[i].read = read_place;
+        members[i].context = &places[i];
+        if (s->model->device == NULL)
+            members[i].data = s->arena + parameter->offset_bytes;
+    }
+}
+
+/* A last update may make what no loss has shown yet. */
+static int check_finite(const struct ul_training_run *run, const struct ul_npz_member *member)
+{
+    unsigned char piece[PIECE_BYTES];
+    char shown[UL_SHOWN_BYTES];
+    const struct ul_rt_tensor *tensor = &member->tensor;
+    const struct ul_type_info *info = ul_type_find(tensor->type);
+    for (uint64_t at = 0; info->kind == 'f' && at < tensor->size_bytes; at += sizeof piece) {
+        uint64_t left = tensor->size_bytes - at;
+        uint64_t size = left < sizeof piece ? left : sizeof piece;
+        int status = UL_EXIT_OK;
+        if (member->data != NULL)
+            memcpy(piece, (const unsigned char *)member->data + at, (size_t)size);
+        else
+            status = member->read(member->context, at, piece, size);
+        if (status != UL_EXIT_OK)
+            return status;
+        for (uint64_t i = 0; i < size / info->bytes; i++)
+            if (!isfinite(ul_element_get(tensor->type, piece, i)))
+                return ul_error(run->session, UL_EXIT_VERIFY,
+                                "behind step %" PRIu64 ", '%s' is not finite: no checkpoint is "
+                                "written (a lower --lr may help)",
+                                run->trainer.step, ul_shown(shown, tensor->name));
+    }
+    return UL_EXIT_OK;
+}
+
+int ul_checkpoint_write(struct ul_training_run *run, const char *path)
+{
+    uint32_t count = run->training->parameter_count;
+    struct extras extras = get_extras(run);
+    struct ul_npz_member *members = calloc(count + EXTRA_COUNT, sizeof *members);
+    struct place *places = calloc(count + 1, sizeof *places);
+    int status = UL_EXIT_OK;
+    if (members == NULL || places == NULL) {
+        status = ul_out_of_memory(run->session, (count + EXTRA_COUNT) * sizeof *members);
+    } else {
+        describe_parameters(run, places, members);
+        describe_extras(&extras, members + count);
+        for (uint32_t i = 0; status == UL_EXIT_OK && i < count; i++)
+            status = check_finite(run, &members[i]);
+    }
+    if (status == UL_EXIT_OK)
+        status = ul_npz_write(run->session, path, members, count + EXTRA_COUNT, true);
+    free(members);
+    free(places);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static bool is_extra(const char *name)
+{
+    return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
+           strcmp(name, "generator") == 0;
+}
+
+/* Is it NAME/momentum or the like? State of an optimizer has a slash and the name of one of its
+   parameters before it. */
+static bool is_state(const struct ul_training *training, const char *name)
+{
+    static const char *const kinds[] = {"momentum", "exp_avg", "exp_avg_sq"};
+    const char *slash = strrchr(name, '/');
+    bool known = false;
+    for (size_t i = 0; slash != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        known = known || strcmp(slash + 1, kinds[i]) == 0;
+    for (uint32_t i = 0; known && i < training->parameter_count; i++) {
+        const char *parameter = training->parameters[i].name;
+        if (strlen(parameter) == (size_t)(slash - name) &&
+            memcmp(parameter, name, (size_t)(slash - name)) == 0)
+            return true;
+    }
+    return false;
+}
+
+struct check {
+    const struct ul_training_run *run;
+    const char *path;
+    bool with_state;
+};
+
+/* Has the model what the file has? */
+static int check_name(void *context, const char *name)
+{
+    const struct check *check = context;
+    const struct ul_training *training = check->run->training;
+    char file[UL_SHOWN_BYTES], shown[UL_SHOWN_BYTES];
+    if (is_extra(name) || (!check->with_state && is_state(training, name)))
+        return UL_EXIT_OK;
+    for (uint32_t i = 0; i < training->parameter_count; i++)
+        if (strcmp(training->parameters[i].name, name) == 0)
+            return UL_EXIT_OK;
+    return ul_error(check->run->session, UL_EXIT_INVALID,
+                    "%s: is of another model: this one has no parameter%s '%s'",
+                    ul_shown(file, check->path), check->with_state ? " or state" : "",
+                    ul_shown(shown, name));
+}
+
+/* One parameter to its place; on a device by way of memory of its size. */
+static int read_parameter(const struct ul_training_run *run, struct ul_reader *reader,
+                          const struct ul_parameter *parameter)
+{
+    const struct ul_session *s = run->session;
+    const struct ul_rt_tensor tensor = tensor_of(parameter);
+    if (s->model->device == NULL)
+        return ul_npz_read(s, reader, parameter->name, "parameter", &tensor,
+                           s->arena + parameter->offset_bytes);
+    void *bytes = malloc((size_t)parameter->size_bytes + 1);
+    if (bytes == NULL)
+        return ul_out_of_memory(s, parameter->size_bytes);
+    int status = ul_npz_read(s, reader, parameter->name, "parameter", &tensor, bytes);
+    if (status == UL_EXIT_OK)
+        status = ul_session_device_write(s, (int64_t)parameter->offset_bytes, bytes,
+                                         parameter->size_bytes);
+    free(bytes);
+    return status;
+}
+
+static int read_parameters(const struct ul_training_run *run, struct ul_reader *reader,
+                           bool with_state)
+{
+    const struct ul_training *training = run->training;
+    struct check check = {run, reader->name, with_state};
+    int status = ul_npz_visit(run->session, reader, check_name, &check);
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < training->parameter_count; i++)
+        if (with_state || !is_state(training, training->parameters[i].name))
+            status = read_parameter(run, reader, &training->parameters[i]);
+    return status;
+}
+
+int ul_checkpoint_init(struct ul_training_run *run, const char *path)
+{
+    struct ul_reader reader;
+    int status = ul_reader_open(run->session, &reader, path);
+    if (status != UL_EXIT_OK)
+        return status;
+    status = read_parameters(run, &reader, false);
+    ul_reader_close(&reader);
+    return status;
+}
+
+static int other_data(const struct ul_training_run *run, const char *path, const char *what,
+                      uint64_t theirs, uint64_t ours)
+{
+    char shown[UL_SHOWN_BYTES];
+    return ul_error(run->session, UL_EXIT_INVALID,
+                    "%s: was written by a training with %s %" PRIu64 ", this one has %" PRIu64
+                    "; to begin with its parameters use --init",
+                    ul_shown(shown, path), what, theirs, ours);
+}
+
+/* Samples come in the order of the training that goes on, which must be on the same ones. */
+static int use_extras(struct ul_training_run *run, const char *path, const struct extras *extras)
+{
+    const struct ul_train_options *options = &run->session->options->train;
+    const uint64_t *generator = extras->generator;
+    char shown[UL_SHOWN_BYTES];
+    if (extras->step < 0 || generator[0] >= UINT64_C(1) << 53 || generator[1] > 1 ||
+        !(extras->learning_rate >= 0.0))
+        return ul_error(run->session, UL_EXIT_INVALID,
+                        "%s: 'step', 'learning_rate' or 'generator' holds nonsense",
+                        ul_shown(shown, path));
+    if (generator[2] != run->sample_count)
+        return other_data(run, path, "a number of samples of", generator[2], run->sample_count);
+    if (generator[3] != run->batch_samples)
+        return other_data(run, path, "batches of", generator[3], run->batch_samples);
+    if (options->seed != UINT64_MAX && options->seed != generator[0])
+        return other_data(run, path, "the seed", generator[0], options->seed);
+    run->trainer.step = (uint64_t)extras->step;
+    run->trainer.seed = generator[0];
+    run->shuffles = generator[1] != 0;
+    if (options->learning_rate < 0.0)
+        run->trainer.learning_rate = extras->learning_rate;
+    return UL_EXIT_OK;
+}
+
+int ul_checkpoint_resume(struct ul_training_run *run, const char *path)
+{
+    struct ul_reader reader;
+    struct extras extras;
+    struct ul_npz_member members[EXTRA_COUNT];
+    void *const places[EXTRA_COUNT] = {&extras.step, &extras.learning_rate, extras.generator};
+    int status = ul_reader_open(run->session, &reader, path);
+    if (status != UL_EXIT_OK)
+        return status;
+    describe_extras(&extras, members);
+    status = read_parameters(run, &reader, true);
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < EXTRA_COUNT; i++)
+        status = ul_npz_read(run->session, &reader, members[i].tensor.name, "entry",
+                             &members[i].tensor, places[i]);
+    if (status == UL_EXIT_OK)
+        status = use_extras(run, path, &extras);
+    ul_reader_close(&reader);
+    return status;
+}

@@ -1,0 +1,184 @@
+/*
+ * Training from the command line: batches from files, one update after the other, checkpoints.
+ * Ctrl-C and SIGTERM end it behind the step that is running.
+ */
+#define _XOPEN_SOURCE 700 /* sigaction */
+#include "ul_train_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+#define EXIT_INTERRUPTED 130
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* The second one ends the program as ever. */
+static void catch_signals(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = interrupt;
+    action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* What a model of this compiler has no part for yet, and what needs no data to be refused. */
+static int check_options(const struct ul_training_run *run)
+{
+    const struct ul_session *s = run->session;
+    const struct ul_train_options *options = &s->options->train;
+    if (options->pad && run->training->has_batch_statistics)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--last pad: what fills the batch would be part of the model's batch "
+                        "statistics; use --last drop");
+    if (options->pad)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--last pad: this model has no weights of samples, by which what fills "
+                        "the batch would count nothing; use --last drop");
+    if (options->val_data != NULL && s->model->entry_count <= UL_ENTRY_EVAL)
+        return ul_error(s, UL_EXIT_UNSUPPORTED,
+                        "--val: this model was compiled without an evaluation");
+    return UL_EXIT_OK;
+}
+
+static int begin(struct ul_training_run *run)
+{
+    const struct ul_train_options *options = &run->session->options->train;
+    ul_train_init(run->session->model, &run->trainer);
+    run->trainer.seed = options->seed != UINT64_MAX ? options->seed : 0;
+    if (options->learning_rate >= 0.0)
+        run->trainer.learning_rate = options->learning_rate;
+    run->shuffles = !options->in_order;
+    run->batch_samples = (uint64_t)run->training->sample_count * run->training->micro_batches;
+    int status = check_options(run);
+    if (status == UL_EXIT_OK)
+        status = ul_columns_open(run);
+    if (status != UL_EXIT_OK)
+        return status;
+    run->epoch_steps = run->sample_count / run->batch_samples;
+    run->step_count = options->steps;
+    if (options->epochs != 0)
+        run->step_count = options->epochs > UINT64_MAX / run->epoch_steps
+                              ? UINT64_MAX
+                              : options->epochs * run->epoch_steps;
+    if (options->init != NULL)
+        return ul_checkpoint_init(run, options->init);
+    return options->resume != NULL ? ul_checkpoint_resume(run, options->resume) : UL_EXIT_OK;
+}
+
+/* One run of the model, on one micro-batch. */
+static int run_once(struct ul_training_run *run, struct ul_outcome *outcome)
+{
+    struct ul_session *s = run->session;
+    const struct ul_training *training = run->training;
+    uint64_t epoch = run->trainer.step / run->epoch_steps;
+    uint64_t first = run->trainer.step % run->epoch_steps * run->batch_samples +
+                     (uint64_t)run->trainer.micro_batch * training->sample_count;
+    double values[UL_STEP_VALUES];
+    int status = ul_columns_read(run, epoch, first, &outcome->label_count);
+    if (status != UL_EXIT_OK)
+        return status;
+    ul_train_numbers(training, &run->trainer, values);
+    memcpy(ul_session_input(s, training->step), values, sizeof values);
+    status = ul_session_run(s, NULL, NULL);
+    double loss = ul_element_get(s->model->outputs[training->loss_output].type,
+                                 ul_session_output(s, training->loss_output), 0);
+    outcome->loss += training->micro_batches > 1 ? loss / training->micro_batches : loss;
+    int64_t correct = 0;
+    if (training->correct_output != UL_TENSOR_NONE)
+        memcpy(&correct, ul_session_output(s, training->correct_output), sizeof correct);
+    outcome->correct_count += correct;
+    return status;
+}
+
+static int run_step(struct ul_training_run *run, struct ul_outcome *outcome)
+{
+    uint32_t count = run->training->micro_batches;
+    int status = UL_EXIT_OK;
+    memset(outcome, 0, sizeof *outcome);
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < count; i++) {
+        run->trainer.micro_batch = i;
+        status = run_once(run, outcome);
+    }
+    run->trainer.micro_batch = 0;
+    if (status == UL_EXIT_OK && count > 1)
+        status = ul_session_enter(run->session, UL_ENTRY_UPDATE, NULL, NULL);
+    if (status == UL_EXIT_OK)
+        run->trainer.step++;
+    return status;
+}
+
+static int save(struct ul_training_run *run)
+{
+    const char *path = run->session->options->train.save;
+    return path != NULL ? ul_checkpoint_write(run, path) : UL_EXIT_OK;
+}
+
+/* Where a loss is no number, neither are the parameters any more: they are not saved. */
+static int one_step(struct ul_training_run *run, struct ul_progress *progress)
+{
+    struct ul_outcome outcome;
+    double rate = ul_train_rate(run->training, &run->trainer);
+    ul_progress_step_begins(progress);
+    int status = run_step(run, &outcome);
+    if (status != UL_EXIT_OK)
+        return status;
+    ul_progress_step(run, progress, &outcome, rate);
+    if (!isfinite(outcome.loss))
+        return ul_error(run->session, UL_EXIT_VERIFY,
+                        "step %" PRIu64 ": the loss is %s; what was learned since the last "
+                        "checkpoint is lost (a lower --lr may help)",
+                        run->trainer.step, isnan(outcome.loss) ? "not a number" : "infinite");
+    if (run->trainer.step % run->epoch_steps != 0 || run->trainer.step == run->step_count)
+        return UL_EXIT_OK;
+    status = ul_progress_epoch(run, progress);
+    return status == UL_EXIT_OK ? save(run) : status;
+}
+
+static int train(struct ul_training_run *run, struct ul_progress *progress)
+{
+    int status = UL_EXIT_OK;
+    catch_signals();
+    while (status == UL_EXIT_OK && interrupted == 0 && run->trainer.step < run->step_count)
+        status = one_step(run, progress);
+    if (status != UL_EXIT_OK)
+        return status;
+    status = ul_progress_epoch(run, progress);
+    if (status == UL_EXIT_OK)
+        status = save(run);
+    if (status == UL_EXIT_OK && interrupted != 0) {
+        fprintf(stderr, "%s: interrupted behind step %" PRIu64 "\n", run->session->program,
+                run->trainer.step);
+        return EXIT_INTERRUPTED;
+    }
+    return status;
+}
+
+int ul_train(struct ul_session *s)
+{
+    struct ul_training_run run;
+    struct ul_progress progress;
+    memset(&run, 0, sizeof run);
+    run.session = s;
+    run.training = s->model->training;
+    int status = begin(&run);
+    if (status == UL_EXIT_OK)
+        status = ul_progress_begin(&run, &progress);
+    if (status == UL_EXIT_OK) {
+        status = train(&run, &progress);
+        int ended = ul_progress_end(&run, &progress, status == UL_EXIT_OK);
+        status = status == UL_EXIT_OK ? ended : status;
+    }
+    ul_columns_close(&run);
+    return status;
+}

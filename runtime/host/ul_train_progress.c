@@ -1,0 +1,129 @@
+/* What training tells: a row a step as CSV, a line that moves on a terminal, a line an epoch. */
+#include "ul_train_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static int metrics_error(const struct ul_training_run *run)
+{
+    char shown[UL_SHOWN_BYTES];
+    return ul_error(run->session, UL_EXIT_IO, "cannot write %s: %s",
+                    ul_shown(shown, run->session->options->train.metrics), strerror(errno));
+}
+
+int ul_progress_begin(const struct ul_training_run *run, struct ul_progress *progress)
+{
+    const struct ul_train_options *options = &run->session->options->train;
+    memset(progress, 0, sizeof *progress);
+    progress->draws = isatty(STDERR_FILENO) != 0;
+    progress->first_step = run->trainer.step;
+    progress->begin_seconds = now();
+    if (options->metrics == NULL)
+        return UL_EXIT_OK;
+    progress->metrics = fopen(options->metrics, options->resume != NULL ? "a" : "w");
+    if (progress->metrics == NULL)
+        return metrics_error(run);
+    (void)fseeko(progress->metrics, 0, SEEK_END);
+    if (ftello(progress->metrics) <= 0)
+        fputs("step,epoch,loss,lr,samples_per_second\n", progress->metrics);
+    return UL_EXIT_OK;
+}
+
+void ul_progress_step_begins(struct ul_progress *progress)
+{
+    progress->step_seconds = now();
+    if (progress->epoch_steps == 0) /* without what a checkpoint took before it */
+        progress->epoch_seconds = progress->step_seconds;
+}
+
+static double percent(int64_t correct_count, uint64_t label_count)
+{
+    return label_count != 0 ? 100.0 * (double)correct_count / (double)label_count : 0.0;
+}
+
+static bool has_accuracy(const struct ul_training_run *run)
+{
+    return run->training->correct_output != UL_TENSOR_NONE;
+}
+
+/* At most ten times a second. */
+static void draw(const struct ul_training_run *run, struct ul_progress *progress,
+                 const struct ul_outcome *outcome)
+{
+    double at = now();
+    double done = (double)(run->trainer.step - progress->first_step);
+    double step_seconds = (at - progress->begin_seconds) / done;
+    double left = step_seconds * (double)(run->step_count - run->trainer.step);
+    left = left < 1e15 ? left : 1e15; /* whole seconds */
+    if (!progress->draws || at - progress->drawn_seconds < 0.1)
+        return;
+    progress->drawn_seconds = at;
+    fprintf(stderr, "\r\033[Kstep %" PRIu64 " of %" PRIu64 ", loss %.4g", run->trainer.step,
+            run->step_count, outcome->loss);
+    if (has_accuracy(run))
+        fprintf(stderr, ", %.1f %% right", percent(progress->correct_count, progress->label_count));
+    fprintf(stderr, ", %.0f samples/s, %" PRIu64 ":%02" PRIu64 " left ",
+            (double)run->batch_samples / step_seconds, (uint64_t)left / 60, (uint64_t)left % 60);
+    fflush(stderr);
+}
+
+void ul_progress_step(const struct ul_training_run *run, struct ul_progress *progress,
+                      const struct ul_outcome *outcome, double rate)
+{
+    const struct ul_model *model = run->session->model;
+    bool wide = model->outputs[run->training->loss_output].type == UL_TYPE_F64;
+    double seconds = now() - progress->step_seconds;
+    progress->epoch_steps++;
+    progress->loss_sum += outcome->loss;
+    progress->correct_count += outcome->correct_count;
+    progress->label_count += outcome->label_count;
+    if (progress->metrics != NULL)
+        fprintf(progress->metrics, "%" PRIu64 ",%" PRIu64 ",%.*g,%.9g,%.6g\n", run->trainer.step,
+                (run->trainer.step - 1) / run->epoch_steps + 1, wide ? 17 : 9, outcome->loss, rate,
+                (double)run->batch_samples / seconds);
+    draw(run, progress, outcome);
+}
+
+int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress)
+{
+    double at = now();
+    double steps = (double)progress->epoch_steps;
+    if (progress->epoch_steps == 0)
+        return UL_EXIT_OK;
+    if (progress->draws)
+        fputs("\r\033[K", stderr);
+    printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g",
+           (run->trainer.step - 1) / run->epoch_steps + 1, run->trainer.step,
+           progress->loss_sum / steps);
+    if (has_accuracy(run))
+        printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
+    printf(", %.0f samples/s\n",
+           steps * (double)run->batch_samples / (at - progress->epoch_seconds));
+    fflush(stdout);
+    progress->epoch_steps = progress->label_count = 0;
+    progress->correct_count = 0;
+    progress->loss_sum = 0.0;
+    if (progress->metrics != NULL && fflush(progress->metrics) != 0)
+        return metrics_error(run);
+    return UL_EXIT_OK;
+}
+
+int ul_progress_end(const struct ul_training_run *run, struct ul_progress *progress, bool good)
+{
+    if (progress->metrics == NULL)
+        return UL_EXIT_OK;
+    bool failed = ferror(progress->metrics) != 0;
+    failed = fclose(progress->metrics) != 0 || failed;
+    progress->metrics = NULL;
+    return failed && good ? metrics_error(run) : UL_EXIT_OK;
+}
