@@ -48,7 +48,8 @@ enum ul_status ul_compile_resolve(struct ul_compile *compile, struct ul_program_
                                            .align_bytes = options->plan != NULL
                                                               ? compile->plan_header.alignment_bytes
                                                               : options->align_bytes,
-                                           .profile = &compile->profile};
+                                           .profile = &compile->profile,
+                                           .training = options->train ? &compile->training : NULL};
     if (program->weights_rom && !target->traits.has_rom)
         return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
                            "--weights rom: target %s keeps weights in the memory of its device; "

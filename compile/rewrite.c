@@ -49,7 +49,7 @@ static const char *printed_pass(const struct ul_compile *compile)
     return compile->dump != NULL ? compile->options.print_after : NULL;
 }
 
-static struct ul_passes_options passes_options(const struct ul_compile *compile,
+static struct ul_passes_options passes_options(struct ul_compile *compile,
                                                const struct ul_target *target)
 {
     struct ul_passes_options options = {.disabled = compile->options.no_passes.items,

@@ -1,6 +1,8 @@
 /* What --train asks for: options that say how a program learns, with torch's defaults. */
 #include "compile/compile_internal.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A number that the caller said, or the default of its optimizer. */
@@ -53,6 +55,53 @@ static enum ul_status read_loss(struct ul_compile *compile, struct ul_training *
                        "--loss %s: there are softmax-cross-entropy, mse, bce and output:NAME%s",
                        ul_option_shown(&compile->keep, text),
                        ul_nearest_text(&compile->keep, &nearest, ""));
+}
+
+/* One part of --schedule: its numbers, N steps and, of step, a factor. */
+static bool read_rate(const char *text, struct ul_rate *rate)
+{
+    static const char *const names[] = {
+        [UL_RATE_STEP] = "step:", [UL_RATE_COSINE] = "cosine:", [UL_RATE_WARMUP] = "warmup:"};
+    char *end = NULL;
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(text, names[i], length) != 0 || text[length] < '1' || text[length] > '9')
+            continue;
+        *rate = (struct ul_rate){.kind = (enum ul_rate_kind)i, .factor = 1};
+        rate->steps = strtoull(text + length, &end, 10);
+        if (rate->kind != UL_RATE_STEP)
+            return *end == '\0';
+        if (*end != ':')
+            return false;
+        text = end + 1;
+        rate->factor = strtod(text, &end);
+        return end != text && *end == '\0' && rate->factor >= 0 && isfinite(rate->factor);
+    }
+    return false;
+}
+
+static enum ul_status read_schedule(struct ul_compile *compile, struct ul_training *training)
+{
+    const char *at = compile->options.schedule;
+    struct ul_rate *rates = NULL;
+    uint32_t capacity = 0;
+    while (at != NULL && *at != '\0') {
+        size_t length = strcspn(at, ",");
+        const char *part = ul_arena_printf(&compile->keep, "%.*s", (int)length, at);
+        struct ul_rate rate;
+        at += length + (at[length] == ',');
+        if (strcmp(part, "constant") == 0)
+            continue;
+        if (!read_rate(part, &rate))
+            return ul_diag_set(&compile->diag, UL_USAGE,
+                               "--schedule %s: there are constant, step:N:F (times F every N "
+                               "steps), cosine:N and warmup:N",
+                               ul_option_shown(&compile->keep, part));
+        UL_GROW(&compile->keep, rates, training->rate_count, capacity);
+        rates[training->rate_count++] = rate;
+    }
+    training->rates = rates;
+    return UL_OK;
 }
 
 /* Options that an optimizer does not look at. */
@@ -130,6 +179,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     training->weight_decay =
         number_or(compile, "weight-decay", options->weight_decay, is_adamw ? 0.01 : 0);
     UL_TRY(read_loss(compile, training));
+    UL_TRY(read_schedule(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
     UL_TRY(check_betas(compile, training));

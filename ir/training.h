@@ -17,6 +17,14 @@ enum ul_optimizer {
     UL_OPTIMIZER_LION
 };
 
+/* A factor of the learning rate, as runtime/lib/ul_model.h has it. */
+enum ul_rate_kind { UL_RATE_STEP, UL_RATE_COSINE, UL_RATE_WARMUP };
+struct ul_rate {
+    enum ul_rate_kind kind;
+    uint64_t steps;
+    double factor;
+};
+
 struct ul_training {
     enum ul_loss loss;
     const char *loss_output; /* the scalar output that is the loss: UL_LOSS_OUTPUT */
@@ -32,6 +40,11 @@ struct ul_training {
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;
     bool train_mode; /* turn what was exported for inference back */
+    uint32_t rate_count;
+    const struct ul_rate *rates;
+    /* What the passes found. */
+    uint32_t class_count; /* of labels that are classes; else 0 */
+    bool has_batch_statistics;
 };
 
 #define UL_TRAINING_AXIS_OPEN INT64_MAX
@@ -40,6 +53,7 @@ struct ul_training {
 #define UL_TRAINING_LABELS "labels"
 #define UL_TRAINING_STEP "ullage.step"
 #define UL_TRAINING_LOSS "loss"
+#define UL_TRAINING_CORRECT "correct"
 
 /* The input `ullage.step` of a program that trains: numbers of the step, f64, which its caller
  * computes (runtime/lib/ul_train.h has the same). */

@@ -13,8 +13,9 @@
 struct loss {
     struct ul_pass *pass;
     struct ul_graph *graph;
-    const struct ul_training *training;
+    struct ul_training *training;
     struct ul_build build;
+    ul_value_id correct; /* UL_NONE: labels are no classes */
 };
 
 static enum ul_status add(struct loss *loss, enum ul_op op, const ul_value_id *inputs,
@@ -90,6 +91,42 @@ static enum ul_status find_class_axis(const struct loss *loss, const struct ul_t
     return UL_OK;
 }
 
+/* How many labels have the class of the largest score, as a second output. */
+static enum ul_status add_correct(struct loss *loss, ul_value_id scores, ul_value_id labels)
+{
+    struct ul_graph *graph = loss->graph;
+    struct ul_build *build = &loss->build;
+    build->name = UL_TRAINING_CORRECT;
+    ul_node_id best = ul_build_node(build, UL_OP_ArgMax, &scores, 1, 1);
+    ul_node_set_int(graph, best, "axis", 1);
+    ul_node_set_int(graph, best, "keepdims", 0);
+    ul_value_id pair[2] = {graph->nodes[best].outputs[0], labels};
+    UL_TRY(ul_node_infer(graph, best, loss->pass->scratch, loss->pass->diag));
+    UL_TRY(add(loss, UL_OP_Equal, pair, 2, &pair[0]));
+    ul_node_id ones = ul_build_node(build, UL_OP_Cast, pair, 1, 1);
+    ul_node_set_int(graph, ones, "to", UL_I64);
+    UL_TRY(ul_node_infer(graph, ones, loss->pass->scratch, loss->pass->diag));
+    ul_node_id sum = ul_build_node(build, UL_OP_ReduceSum, graph->nodes[ones].outputs, 1, 1);
+    ul_node_set_int(graph, sum, "keepdims", 0);
+    loss->correct = graph->nodes[sum].outputs[0];
+    return ul_node_infer(graph, sum, loss->pass->scratch, loss->pass->diag);
+}
+
+/* A softmax of a softmax trains, slowly; nobody means it. */
+static enum ul_status check_logits(const struct loss *loss, ul_value_id output)
+{
+    const struct ul_graph *graph = loss->graph;
+    const struct ul_node *node = &graph->nodes[graph->values[output].producer];
+    if (node->op != UL_OP_Softmax)
+        return UL_OK;
+    return ul_diag_set(loss->pass->diag, UL_USAGE,
+                       "--loss softmax-cross-entropy takes logits, and the output %s is a Softmax "
+                       "of %s already; cut the model there: --output %s",
+                       ul_quote(loss->pass->scratch, graph->values[output].name),
+                       ul_quote(loss->pass->scratch, graph->values[node->inputs[0]].name),
+                       ul_quote(loss->pass->scratch, graph->values[node->inputs[0]].name));
+}
+
 /* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */
 static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, ul_value_id *made)
 {
@@ -97,7 +134,9 @@ static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, u
     struct ul_type type = graph->values[output].type, labels_type = type;
     ul_value_id inputs[3] = {output};
     uint32_t axis = 0;
+    UL_TRY(check_logits(loss, output));
     UL_TRY(find_class_axis(loss, &type, &axis));
+    loss->training->class_count = (uint32_t)type.dims[axis];
     labels_type.dtype = UL_I64;
     labels_type.rank = type.rank - 1;
     for (uint32_t d = axis; d < labels_type.rank; d++)
@@ -121,7 +160,8 @@ static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, u
     ul_node_set_int(graph, node, "ignore_index", loss->training->ignore_index);
     ul_node_set_float(graph, node, "ul_label_smoothing", loss->training->label_smoothing);
     *made = graph->nodes[node].outputs[0];
-    return ul_node_infer(graph, node, loss->pass->scratch, loss->pass->diag);
+    UL_TRY(ul_node_infer(graph, node, loss->pass->scratch, loss->pass->diag));
+    return add_correct(loss, inputs[0], inputs[1]);
 }
 
 /* The output that the loss takes: the only one, or the one that is named. */
@@ -130,11 +170,16 @@ static enum ul_status find_output(const struct loss *loss, ul_value_id *found)
     const struct ul_block *block = &loss->graph->blocks[0];
     const char *name = loss->training->loss_output;
     struct ul_text list;
+    uint32_t count = 0; /* but states, which are no results */
     ul_text_init(&list, loss->pass->scratch);
+    for (uint32_t i = 0; i < block->output_count; i++)
+        count += loss->graph->values[block->outputs[i]].donor == UL_NONE;
     for (uint32_t i = 0; i < block->output_count; i++) {
         const char *own = loss->graph->values[block->outputs[i]].name;
+        if (loss->graph->values[block->outputs[i]].donor != UL_NONE)
+            continue;
         *found = block->outputs[i];
-        if (name != NULL ? strcmp(own, name) == 0 : block->output_count == 1)
+        if (name != NULL ? strcmp(own, name) == 0 : count == 1)
             return UL_OK;
         ul_text_printf(&list, "%s%s", i == 0 ? "" : ", ", ul_quote(loss->pass->scratch, own));
     }
@@ -148,10 +193,27 @@ static enum ul_status find_output(const struct loss *loss, ul_value_id *found)
                        list.data);
 }
 
+/* The outputs become the loss, what counts right answers, and the states that the model has. */
+static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id correct)
+{
+    struct ul_block *block = &graph->blocks[0];
+    uint32_t count = block->output_count;
+    ul_value_id *outputs = block->outputs;
+    block->outputs = NULL;
+    block->output_count = block->output_capacity = 0;
+    ul_block_add_output(graph, 0, loss);
+    if (correct != UL_NONE)
+        ul_block_add_output(graph, 0, correct);
+    for (uint32_t i = 0; i < count; i++)
+        if (graph->values[outputs[i]].donor != UL_NONE)
+            ul_block_add_output(graph, 0, outputs[i]);
+}
+
 enum ul_status ul_pass_loss(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct loss loss = {.pass = pass, .graph = graph, .training = pass->options->training};
+    struct loss loss = {
+        .pass = pass, .graph = graph, .training = pass->options->training, .correct = UL_NONE};
     ul_value_id output = UL_NONE, made = UL_NONE;
     loss.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
     UL_TRY(find_output(&loss, &output));
@@ -173,7 +235,6 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
         break;
     }
     graph->values[made].name = UL_TRAINING_LOSS;
-    graph->blocks[0].output_count = 1;
-    graph->blocks[0].outputs[0] = made;
+    keep_states(graph, made, loss.correct);
     return UL_OK;
 }

@@ -116,6 +116,9 @@ void ul_emit_call_scratch(struct ul_emitter *emitter, const struct ul_program_st
 /* The number of a layout in the table `packs`. */
 uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack);
 
+/* emit_training.c: what a program that trains says of it. */
+void ul_emit_training(struct ul_emitter *emitter);
+
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);
 

@@ -614,6 +614,8 @@ static void put_model(struct ul_emitter *emitter, uint32_t sections, uint32_t sp
     emitter->language->put_runner(emitter);
     ul_text_put(text, "    .entry_count = sizeof entries / sizeof *entries,\n"
                       "    .entries = entries,\n");
+    if (emitter->program->options.training != NULL)
+        ul_text_put(text, "    .training = &training,\n");
     put_array(text, "sections", sections);
     put_array(text, "splats", splats);
     if (loads && !emitter->program->options.target->traits.memory_is_separate)
@@ -659,5 +661,7 @@ void ul_emit_tables(struct ul_emitter *emitter)
     put_tensors(emitter, "output", block->outputs, block->output_count,
                 last_position(emitter->plan));
     put_entries(emitter);
+    if (emitter->program->options.training != NULL)
+        ul_emit_training(emitter);
     put_model(emitter, sections, splats);
 }

@@ -21,6 +21,7 @@ struct ul_plan_position;
 struct ul_pack;
 struct ul_target;
 struct ul_target_library; /* library.h */
+struct ul_training;
 
 /* One function of the program. */
 struct ul_program_kernel {
@@ -165,6 +166,7 @@ struct ul_program_options {
     /* What more time refers to: the program without splits and of the default layout, where this
      * one is another. */
     const struct ul_program *base;
+    const struct ul_training *training; /* NULL: it does not train */
 };
 
 struct ul_program {

@@ -28,7 +28,10 @@ void ul_moments_open(struct ul_moments *m, struct ul_lower *lower, ul_node_id no
                              .count = ul_lanes_product(dims, rank, mask),
                              .group = group};
     uint32_t order[UL_LIMIT_RANK];
-    ul_lower_order(lower, ul_check_node(lower, node)->outputs[0], order);
+    /* The statistics alone have no order of the set's. */
+    bool is_whole = ul_type_elements(ul_lower_output_type(lower, node, 0)) ==
+                    ul_type_elements(ul_lower_input_type(lower, node, 0));
+    ul_lower_order(lower, is_whole ? ul_check_node(lower, node)->outputs[0] : m->x, order);
     uint32_t joined = ul_lower_joined(lower, m->x, order);
     if (group > 0) {
         split_channels(rank, order);

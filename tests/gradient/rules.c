@@ -259,7 +259,7 @@ static bool find_differences(struct rule_case *test, uint32_t parameter, double 
 static enum ul_status make_joint(struct rule_case *test, uint32_t only, struct ul_graph *joint,
                                  struct ul_arena *arena, struct ul_diag *diag)
 {
-    const struct ul_training training = {.loss = UL_LOSS_OUTPUT, .optimizer = UL_OPTIMIZER_SGD};
+    struct ul_training training = {.loss = UL_LOSS_OUTPUT, .optimizer = UL_OPTIMIZER_SGD};
     const struct ul_passes_options options = {
         .training = &training, .start_at = "loss", .stop_before = "join"};
     struct ul_arena scratch;

@@ -1,0 +1,128 @@
+/* The table of a program that trains: struct ul_training of runtime/lib/ul_model.h. */
+#include "codegen/emit/emit_internal.h"
+#include "ir/training.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The number of the input or output of that name, as C. */
+static const char *number_of(const struct ul_emitter *emitter, const ul_value_id *values,
+                             uint32_t count, const char *name)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(graph->values[values[i]].name, name) == 0)
+            return ul_arena_printf(emitter->arena, "%u", i);
+    return "UL_TENSOR_NONE";
+}
+
+/* What an output overwrites, where that is a weight; else UL_NONE. */
+static ul_value_id changed_weight(const struct ul_graph *graph, uint32_t output)
+{
+    ul_value_id donor = graph->values[graph->blocks[0].outputs[output]].donor;
+    return donor != UL_NONE && graph->values[donor].kind == UL_VALUE_WEIGHT ? donor : UL_NONE;
+}
+
+static uint32_t put_parameters(struct ul_emitter *emitter)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    struct ul_text list;
+    uint32_t count = 0;
+    ul_text_init(&list, emitter->arena);
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+        ul_value_id weight = changed_weight(graph, i);
+        if (weight == UL_NONE)
+            continue;
+        const struct ul_type *type = &graph->values[weight].type;
+        if (type->rank > 0)
+            ul_text_printf(emitter->text, "static const int64_t parameter%u_dims[] = {", count);
+        for (uint32_t d = 0; d < type->rank; d++)
+            ul_text_printf(emitter->text, "%s%lld", d == 0 ? "" : ", ", (long long)type->dims[d]);
+        ul_text_put(emitter->text, type->rank > 0 ? "};\n" : "");
+        ul_text_put(&list, "    {");
+        ul_emit_string(&list, graph->values[weight].name);
+        ul_text_printf(&list, ", (enum ul_rt_type)%d, %u, ", (int)type->dtype, type->rank);
+        ul_text_put(&list, type->rank > 0
+                               ? ul_arena_printf(emitter->arena, "parameter%u_dims", count)
+                               : "NULL");
+        ul_text_printf(&list, ", %" PRIu64 ", %" PRIu64 "},\n", ul_type_bytes(type),
+                       ul_emit_value_place(emitter, weight, 0).offset_bytes);
+        count++;
+    }
+    ul_text_printf(emitter->text, "static const struct ul_parameter parameters[] = {\n%s};\n",
+                   list.data);
+    return count;
+}
+
+static void put_schedules(struct ul_emitter *emitter, const struct ul_training *training)
+{
+    static const char *const kinds[] = {
+        [UL_RATE_STEP] = "STEP", [UL_RATE_COSINE] = "COSINE", [UL_RATE_WARMUP] = "WARMUP"};
+    if (training->rate_count == 0)
+        return;
+    ul_text_put(emitter->text, "static const struct ul_schedule schedules[] = {\n");
+    for (uint32_t i = 0; i < training->rate_count; i++)
+        ul_text_printf(emitter->text, "    {UL_SCHEDULE_%s, %" PRIu64 ", %.17g},\n",
+                       kinds[training->rates[i].kind], training->rates[i].steps,
+                       training->rates[i].factor);
+    ul_text_put(emitter->text, "};\n");
+}
+
+static const char *loss_name(const struct ul_emitter *emitter, const struct ul_training *training)
+{
+    static const char *const names[] = {[UL_LOSS_CROSS_ENTROPY] = "softmax-cross-entropy",
+                                        [UL_LOSS_MSE] = "mse",
+                                        [UL_LOSS_BCE] = "bce"};
+    if (training->loss == UL_LOSS_OUTPUT)
+        return ul_arena_printf(emitter->arena, "output:%s", training->loss_output);
+    return names[training->loss];
+}
+
+static const char *optimizer_name(enum ul_optimizer optimizer)
+{
+    static const char *const names[] = {[UL_OPTIMIZER_SGD] = "sgd",
+                                        [UL_OPTIMIZER_MOMENTUM] = "momentum",
+                                        [UL_OPTIMIZER_ADAM] = "adam",
+                                        [UL_OPTIMIZER_ADAMW] = "adamw",
+                                        [UL_OPTIMIZER_LION] = "lion"};
+    return names[optimizer];
+}
+
+void ul_emit_training(struct ul_emitter *emitter)
+{
+    const struct ul_training *training = emitter->program->options.training;
+    const struct ul_graph *graph = emitter->program->graph;
+    const struct ul_block *block = &graph->blocks[0];
+    struct ul_text *text = emitter->text;
+    UL_ASSERT(training != NULL);
+    uint32_t count = put_parameters(emitter);
+    bool has_moments =
+        training->optimizer != UL_OPTIMIZER_SGD && training->optimizer != UL_OPTIMIZER_MOMENTUM;
+    const struct ul_type *data = &graph->values[block->inputs[0]].type;
+    put_schedules(emitter, training);
+    ul_text_put(text, "static const struct ul_training training = {\n    .loss = ");
+    ul_emit_string(text, loss_name(emitter, training));
+    ul_text_printf(text, ",\n    .optimizer = \"%s\",\n    .data = 0,\n    .labels = %s,\n",
+                   optimizer_name(training->optimizer),
+                   number_of(emitter, block->inputs, block->input_count, UL_TRAINING_LABELS));
+    ul_text_printf(text, "    .step = %s,\n",
+                   number_of(emitter, block->inputs, block->input_count, UL_TRAINING_STEP));
+    ul_text_printf(text, "    .loss_output = %s,\n",
+                   number_of(emitter, block->outputs, block->output_count, UL_TRAINING_LOSS));
+    ul_text_printf(text, "    .correct_output = %s,\n",
+                   number_of(emitter, block->outputs, block->output_count, UL_TRAINING_CORRECT));
+    ul_text_printf(text,
+                   "    .sample_count = %lld,\n    .micro_batches = 1,\n"
+                   "    .learning_rate = %.17g,\n    .beta1 = %.17g,\n    .beta2 = %.17g,\n",
+                   data->rank > 0 ? (long long)data->dims[0] : 1, training->learning_rate,
+                   has_moments ? training->beta1 : 0, has_moments ? training->beta2 : 0);
+    if (training->rate_count > 0)
+        ul_text_printf(text, "    .schedules = schedules,\n    .schedule_count = %u,\n",
+                       training->rate_count);
+    ul_text_printf(text,
+                   "    .class_count = %u,\n    .ignore_index = %lld,\n"
+                   "    .has_batch_statistics = %s,\n"
+                   "    .parameters = parameters,\n    .parameter_count = %u,\n};\n\n",
+                   training->class_count, (long long)training->ignore_index,
+                   training->has_batch_statistics ? "true" : "false", count);
+}

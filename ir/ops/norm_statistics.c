@@ -1,0 +1,100 @@
+/* Batch statistics as training keeps them: per channel, apart from what they normalize, which is
+ * then a map, and is computed again wherever it is read.
+ *
+ *     mean, variance = Moments(x)    y = Normalize(x, mean, scale / sqrt(variance + epsilon), bias)
+ */
+#include "ir/ops/norm.h"
+
+#include "ir/kernel_build.h"
+#include "ir/ops/check.h"
+#include "ir/ops/norm_moments.h"
+
+#define CHANNELS 2u /* dimension 1, as a mask */
+
+enum ul_status ul_infer_moments(struct ul_infer *infer)
+{
+    const struct ul_type *x = ul_infer_input(infer, 0);
+    struct ul_type type = *x;
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
+    UL_TRY(ul_check_rank(infer, 0, 2, UL_LIMIT_RANK));
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = d == 1 ? x->dims[d] : 1;
+    ul_infer_set_type(infer, 0, &type);
+    ul_infer_set_type(infer, 1, &type);
+    return UL_OK;
+}
+
+void ul_lower_moments(struct ul_lower *lower, ul_node_id node)
+{
+    struct ul_kernel *k = lower->kernel;
+    const struct ul_node *data = ul_check_node(lower, node);
+    const struct ul_type *type = ul_lower_input_type(lower, node, 0);
+    struct ul_moments m;
+    ul_moments_open(&m, lower, node, type->rank, type->dims, ul_lanes_all(type->rank) & ~CHANNELS,
+                    0);
+    ul_moments_mean(&m);
+    ul_moments_spread(&m, true);
+    ul_lanes_begin(&m.lanes);
+    ul_kx index[UL_LIMIT_RANK];
+    for (uint32_t d = 0; d < type->rank; d++)
+        index[d] = d == 1 ? m.lanes.index[1] : ul_kx_index_const(k, 0);
+    ul_lower_store(lower, data->outputs[0], index, ul_lanes_get(&m.lanes, m.mean));
+    ul_lower_store(lower, data->outputs[1], index, ul_lanes_get(&m.lanes, m.spread));
+    ul_lanes_end(&m.lanes);
+    ul_lanes_close(&m.lanes);
+}
+
+enum ul_status ul_infer_normalize(struct ul_infer *infer)
+{
+    UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
+    return ul_infer_elementwise(infer);
+}
+
+/* ---- Gradients ---- */
+
+/* dx = dmean / n + dvariance 2 (x - mean) / n */
+enum ul_status ul_gradient_moments(struct ul_gradient *gradient)
+{
+    ul_value_id x = ul_gradient_input(gradient, 0), mean = ul_gradient_output(gradient, 0);
+    ul_value_id dmean = ul_gradient_of(gradient, 0), dvariance = ul_gradient_of(gradient, 1);
+    struct ul_type type = ul_gradient_type(gradient, x);
+    double count = (double)ul_type_elements(&type) / (double)type.dims[1];
+    ul_value_id share = UL_NONE;
+    if (dvariance != UL_NONE) {
+        ul_value_id factor = ul_gradient_scale(gradient, dvariance, 2 / count);
+        ul_value_id centred = ul_gradient_binary(gradient, UL_OP_Sub, x, mean);
+        share = ul_gradient_binary(gradient, UL_OP_Mul, centred, factor);
+    }
+    if (dmean != UL_NONE) {
+        ul_value_id each = ul_gradient_scale(gradient, dmean, 1 / count);
+        share = share == UL_NONE ? ul_gradient_expand(gradient, each, &type)
+                                 : ul_gradient_binary(gradient, UL_OP_Add, share, each);
+    }
+    ul_gradient_give(gradient, 0, share);
+    return UL_OK;
+}
+
+/* dx = g factor, dbias = sum g, dfactor = sum g (x - mean), dmean = - factor dbias */
+enum ul_status ul_gradient_normalize(struct ul_gradient *gradient)
+{
+    ul_value_id x = ul_gradient_input(gradient, 0), mean = ul_gradient_input(gradient, 1);
+    ul_value_id factor = ul_gradient_input(gradient, 2), g = ul_gradient_of(gradient, 0);
+    uint32_t mask = ul_lanes_all(ul_gradient_type(gradient, x).rank) & ~CHANNELS;
+    ul_value_id sum = UL_NONE;
+    if (ul_gradient_wanted(gradient, 1) || ul_gradient_wanted(gradient, 3))
+        sum = ul_gradient_sum(gradient, g, mask);
+    if (ul_gradient_wanted(gradient, 3))
+        ul_gradient_give(gradient, 3, sum);
+    if (ul_gradient_wanted(gradient, 2)) {
+        ul_value_id centred = ul_gradient_binary(gradient, UL_OP_Sub, x, mean);
+        ul_value_id product = ul_gradient_binary(gradient, UL_OP_Mul, g, centred);
+        ul_gradient_give(gradient, 2, ul_gradient_sum(gradient, product, mask));
+    }
+    if (ul_gradient_wanted(gradient, 1)) {
+        ul_value_id product = ul_gradient_binary(gradient, UL_OP_Mul, sum, factor);
+        ul_gradient_give(gradient, 1, ul_gradient_unary(gradient, UL_OP_Neg, product));
+    }
+    if (ul_gradient_wanted(gradient, 0))
+        ul_gradient_give(gradient, 0, ul_gradient_binary(gradient, UL_OP_Mul, g, factor));
+    return UL_OK;
+}

@@ -1,0 +1,146 @@
+/* BatchNormalization as training computes it: statistics of the batch, and running ones that are
+ * written once a step.
+ *
+ *      y = BatchNormalization(x, scale, bias, running_mean, running_var)
+ *
+ *      mean, variance = Moments(x)
+ *      y = Normalize(x, mean, scale / sqrt(variance + epsilon), bias)
+ *      running_mean' = momentum running_mean + (1 - momentum) mean       overwrites running_mean
+ *      running_var' = momentum running_var + (1 - momentum) variance n / (n - 1)
+ *
+ * The running variance is the unbiased one, as torch has it. Nodes that were exported for inference
+ * stay so where nothing of them is trained; else --train-mode turns them back, or the model is to
+ * be exported anew. */
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "passes/passes_internal.h"
+
+struct modes {
+    struct ul_pass *pass;
+    struct ul_graph *graph;
+    struct ul_build build;
+    const uint32_t *uses; /* per value */
+};
+
+/* What is built here is right by construction. */
+static ul_value_id add(struct modes *modes, enum ul_op op, ul_value_id a, ul_value_id b)
+{
+    const ul_value_id inputs[2] = {a, b};
+    ul_value_id made = ul_build_value(&modes->build, op, inputs, b == UL_NONE ? 1 : 2, NULL);
+    enum ul_status status = ul_node_infer(modes->graph, modes->graph->values[made].producer,
+                                          modes->pass->scratch, modes->pass->diag);
+    UL_ASSERT(status == UL_OK);
+    return made;
+}
+
+static ul_value_id add_scaled(struct modes *modes, ul_value_id value, double factor)
+{
+    enum ul_dtype dtype = modes->graph->values[value].type.dtype;
+    return add(modes, UL_OP_Mul, value, ul_build_number(modes->graph, "", dtype, 0, factor));
+}
+
+/* A state of its own: a weight that others read too is copied. */
+static ul_value_id own_state(struct modes *modes, ul_node_id node, uint32_t input)
+{
+    struct ul_graph *graph = modes->graph;
+    ul_value_id weight = graph->nodes[node].inputs[input];
+    if (modes->uses[weight] > 1) {
+        const struct ul_value old = graph->values[weight];
+        const char *name =
+            ul_arena_printf(graph->arena, "%s/%s", graph->nodes[node].name, old.name);
+        weight = ul_graph_add_weight(graph, name, old.tensor);
+    }
+    graph->values[weight].flags |= UL_VALUE_PERSISTENT;
+    return weight;
+}
+
+/* The running statistic follows `current`, which is its shape but for dimensions of 1. */
+static void add_running(struct modes *modes, ul_node_id node, uint32_t input, ul_value_id current,
+                        double momentum, double correction)
+{
+    struct ul_graph *graph = modes->graph;
+    if (graph->values[graph->nodes[node].inputs[input]].kind != UL_VALUE_WEIGHT)
+        return; /* computed by the model: nothing to keep */
+    ul_value_id state = own_state(modes, node, input);
+    const struct ul_type type = graph->values[state].type;
+    current = ul_build_reshape(&modes->build, current, type.rank, type.dims);
+    ul_value_id kept = add_scaled(modes, state, momentum);
+    ul_value_id moved = add_scaled(modes, current, (1 - momentum) * correction);
+    ul_value_id next = add(modes, UL_OP_Add, kept, moved);
+    graph->values[next].donor = state;
+    graph->values[next].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
+    ul_block_add_output(graph, 0, next);
+}
+
+/* The vector of a channel's numbers beside x. */
+static ul_value_id along_channels(struct modes *modes, ul_value_id vector, const struct ul_type *x)
+{
+    struct ul_type type = *x;
+    for (uint32_t d = 0; d < type.rank; d++)
+        type.dims[d] = d == 1 ? x->dims[d] : 1;
+    return ul_build_reshape(&modes->build, vector, type.rank, type.dims);
+}
+
+static void rewrite(struct modes *modes, ul_node_id id)
+{
+    struct ul_graph *graph = modes->graph;
+    const struct ul_node old = graph->nodes[id];
+    const struct ul_type type = graph->values[old.inputs[0]].type;
+    double momentum = ul_node_get_float(&old, "momentum", (double)0.9f);
+    double epsilon = ul_node_get_float(&old, "epsilon", (double)1e-5f);
+    double count = (double)ul_type_elements(&type) / (double)type.dims[1];
+    modes->build = ul_build_before(graph, id);
+    ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, old.inputs, 1, 2);
+    enum ul_status status = ul_node_infer(graph, moments, modes->pass->scratch, modes->pass->diag);
+    UL_ASSERT(status == UL_OK);
+    ul_value_id mean = graph->nodes[moments].outputs[0];
+    ul_value_id variance = graph->nodes[moments].outputs[1];
+    ul_value_id spread =
+        add(modes, UL_OP_Add, variance, ul_build_number(graph, "epsilon", type.dtype, 0, epsilon));
+    spread = add(modes, UL_OP_Sqrt, spread, UL_NONE);
+    ul_value_id factor = add(modes, UL_OP_Div, along_channels(modes, old.inputs[1], &type), spread);
+    const ul_value_id inputs[4] = {old.inputs[0], mean, factor,
+                                   along_channels(modes, old.inputs[2], &type)};
+    add_running(modes, id, 3, mean, momentum, 1);
+    add_running(modes, id, 4, variance, momentum, count > 1 ? count / (count - 1) : 1);
+    modes->pass->options->training->has_batch_statistics = true;
+    ul_node_become(graph, id, UL_OP_Normalize, inputs, 4);
+    graph->nodes[id].output_count = 1;
+    for (uint32_t i = 1; i < old.output_count; i++)
+        graph->values[old.outputs[i]].kind = UL_VALUE_DEAD;
+}
+
+static bool is_trained(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
+{
+    return (graph->values[node->inputs[input]].flags & UL_VALUE_TRAINED) != 0;
+}
+
+static enum ul_status refuse(const struct modes *modes, ul_node_id node)
+{
+    return ul_diag_set(modes->pass->diag, UL_USAGE,
+                       "%s was exported for inference, and its scale and bias are to be trained; "
+                       "export the model for training (torch.onnx.export(..., "
+                       "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)), "
+                       "give --train-mode to use statistics of the batch, or --freeze its "
+                       "parameters to keep it as it is",
+                       ul_node_describe(modes->graph, node, modes->pass->scratch));
+}
+
+enum ul_status ul_pass_modes(struct ul_pass *pass)
+{
+    struct modes modes = {.pass = pass, .graph = pass->graph};
+    const struct ul_node_list nodes = ul_edit_all_nodes(pass->graph, pass->scratch);
+    modes.uses = ul_graph_count_uses(pass->graph, pass->scratch);
+    for (uint32_t i = 0; i < nodes.count; i++) {
+        const struct ul_node *node = &pass->graph->nodes[nodes.nodes[i]];
+        bool trains = node->op == UL_OP_BatchNormalizationTraining;
+        if (!trains && node->op != UL_OP_BatchNormalization)
+            continue;
+        bool trained = is_trained(pass->graph, node, 1) || is_trained(pass->graph, node, 2);
+        if (!trains && trained && !pass->options->training->train_mode)
+            return refuse(&modes, nodes.nodes[i]);
+        if (trains || (trained && pass->options->training->train_mode))
+            rewrite(&modes, nodes.nodes[i]);
+    }
+    return UL_OK;
+}
