@@ -67,6 +67,20 @@ bool ul_cli_stdout_is_taken(const struct ul_cli_job *job);
 enum ul_status ul_cli_read_problem(struct ul_cli_job *job, const char *path,
                                    struct ul_problem **problem) UL_MUST_CHECK;
 
+/* npz.c: what a .npz holds; entries are borrowed from the file, which the caller unmaps. */
+
+struct ul_cli_entry {
+    const char *name; /* without ".npy" */
+    struct ul_file npy;
+    uint32_t crc;
+};
+
+enum ul_status ul_cli_list_npz(struct ul_cli_job *job, const struct ul_file *file, const char *path,
+                               const struct ul_cli_entry **entries, uint32_t *count) UL_MUST_CHECK;
+/* UL_INVALID where its checksum is another. */
+enum ul_status ul_cli_read_entry(struct ul_cli_job *job, const struct ul_cli_entry *entry,
+                                 const char *path, const struct ul_tensor **tensor) UL_MUST_CHECK;
+
 /* print.c */
 
 /* A compile's text on standard output. */
@@ -75,6 +89,7 @@ void ul_cli_print(const struct ul_text *text);
 void ul_cli_progress(void *context, const char *what);
 
 extern const struct ul_cli_command ul_command_compile, ul_command_plan, ul_command_check,
-    ul_command_verify, ul_command_inspect, ul_command_pack, ul_command_solve, ul_command_profile;
+    ul_command_verify, ul_command_inspect, ul_command_export, ul_command_pack, ul_command_solve,
+    ul_command_profile;
 
 #endif

@@ -158,6 +158,11 @@ enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
                                    const struct ul_tensor **tensor,
                                    struct ul_diag *diag) UL_MUST_CHECK;
 
+/* The same of the bytes of a .npy; `path` names them in messages. */
+enum ul_status ul_tensor_read_npy(struct ul_arena *arena, const struct ul_file *file,
+                                  const char *path, const struct ul_tensor **tensor,
+                                  struct ul_diag *diag) UL_MUST_CHECK;
+
 /* ---- Other programs, and folders for them (process.c) ---- */
 
 /* Runs a program and waits; its exit code, or -1 where it could not start or was killed. What it

@@ -50,12 +50,14 @@ static enum ul_status npy_header(const char *header, struct ul_type *type, const
     return UL_OK;
 }
 
-static enum ul_status read_npy(struct ul_arena *arena, const struct ul_file *file, const char *path,
-                               const struct ul_tensor **tensor, struct ul_diag *diag)
+enum ul_status ul_tensor_read_npy(struct ul_arena *arena, const struct ul_file *file,
+                                  const char *path, const struct ul_tensor **tensor,
+                                  struct ul_diag *diag)
 {
+    static const char magic[] = "\x93NUMPY";
     enum { PREFIX_BYTES = 12 };
-    if (file->size_bytes < PREFIX_BYTES)
-        return ul_diag_set(diag, UL_INVALID, "%s: is cut short", path);
+    if (file->size_bytes < PREFIX_BYTES || memcmp(file->data, magic, sizeof magic - 1) != 0)
+        return ul_diag_set(diag, UL_INVALID, "%s: is no .npy file, or cut short", path);
     bool wide = file->data[6] >= 2; /* the version's major number */
     uint64_t header_bytes = (uint64_t)file->data[8] | (uint64_t)file->data[9] << 8;
     if (wide)
@@ -81,7 +83,7 @@ enum ul_status ul_tensor_read_file(struct ul_arena *arena, const char *path,
     bool npy = file.size_bytes >= 6 && memcmp(file.data, "\x93NUMPY", 6) == 0;
     enum ul_status status = UL_OK;
     if (npy)
-        status = read_npy(arena, &file, path, tensor, diag);
+        status = ul_tensor_read_npy(arena, &file, path, tensor, diag);
     ul_file_unmap(&file);
     const char *name;
     return npy ? status : ul_frontend_read_tensor(arena, path, tensor, &name, diag);

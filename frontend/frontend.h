@@ -138,6 +138,22 @@ enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *a
 /* Unmaps the files. */
 void ul_model_done(struct ul_onnx_model *model);
 
+/* export.c */
+
+/* What an initializer of that name becomes. */
+struct ul_export_tensor {
+    const char *name;
+    const struct ul_tensor *tensor;
+};
+
+/* Writes the model at `path` to `target` with initializers replaced by those tensors, whose types
+ * and shapes must be theirs; everything else stays byte for byte. Where the model has external
+ * data, they go to a file beside the target, named like it with ".data". UL_INVALID names what
+ * differs, and a tensor that is no initializer; nothing is written then. */
+enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, const char *target,
+                                  const struct ul_export_tensor *tensors, uint32_t count,
+                                  struct ul_diag *diag) UL_MUST_CHECK;
+
 /* A TensorProto file (.pb), copied into the arena; `name` may be NULL. */
 enum ul_status ul_frontend_read_tensor(struct ul_arena *arena, const char *path,
                                        const struct ul_tensor **tensor, const char **name,

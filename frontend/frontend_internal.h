@@ -45,6 +45,18 @@ enum ul_wire_kind { UL_WIRE_MODEL, UL_WIRE_TENSOR };
 #define UL_WIRE_FUNCTION_ATTRIBUTE (UL_WIRE_MOVED + 11)
 #define UL_WIRE_FUNCTION_OVERLOAD (UL_WIRE_MOVED + 13)
 
+/* One field as it stands in the file. */
+struct ul_wire_field {
+    uint32_t number;
+    uint32_t wire_type;  /* 0 varint, 1 fixed64, 2 bytes, 5 fixed32 */
+    uint64_t value;      /* of a varint or fixed field; length of bytes */
+    uint64_t begin, end; /* of the payload */
+};
+
+/* The field at *at, which moves behind it; what is wrong with it, or NULL. */
+const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
+                         struct ul_wire_field *field) UL_MUST_CHECK;
+void ul_wire_put_varint(struct ul_text *out, uint64_t value);
 enum ul_status ul_wire_scan(struct ul_wire *wire, struct ul_arena *arena, enum ul_wire_kind kind,
                             const void *data, uint64_t size_bytes,
                             struct ul_diag *diag) UL_MUST_CHECK;
@@ -161,6 +173,17 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
 enum ul_status ul_external_find(struct ul_builder *builder, const Onnx__TensorProto *proto,
                                 const char *owner, uint64_t wanted_bytes,
                                 const unsigned char **out) UL_MUST_CHECK;
+
+/* tensor.c: the type of a TensorProto, checked. */
+enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
+                              const char *owner, struct ul_type *type) UL_MUST_CHECK;
+/* Bytes of it in raw_data and external data, where two four-bit elements share one. */
+uint64_t ul_tensor_stored_bytes(const struct ul_type *type);
+
+/* load.c: decoders take their memory from an arena; where a model's external data may be: the
+ * directory before the path's last slash, NULL for standard input. */
+ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena);
+const char *ul_model_directory(struct ul_arena *arena, const char *path);
 
 /* describe.c: fills builder->model from the decoded file. */
 void ul_describe_model(struct ul_builder *builder);

@@ -15,6 +15,11 @@ static void release(void *arena, void *memory)
     (void)memory;
 }
 
+ProtobufCAllocator ul_proto_allocator(struct ul_arena *arena)
+{
+    return (ProtobufCAllocator){allocate, release, arena};
+}
+
 static enum ul_status read_opsets(struct ul_builder *builder, struct ul_opsets *opsets)
 {
     const Onnx__ModelProto *proto = builder->proto;
@@ -86,7 +91,7 @@ static enum ul_status build(struct ul_builder *builder)
 static enum ul_status load(struct ul_builder *builder, const void *data, uint64_t size_bytes)
 {
     struct ul_wire wire;
-    ProtobufCAllocator allocator = {allocate, release, builder->scratch};
+    ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
     ul_hash_hex(data, size_bytes, builder->model->sha256);
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, data, size_bytes, builder->diag));
     builder->wire = &wire;
@@ -135,10 +140,11 @@ enum ul_status ul_frontend_load_bytes(struct ul_graph *graph, struct ul_arena *a
     return load_into(graph, arena, data, size_bytes, directory, options, model, diag);
 }
 
-/* The directory of a path: what is before its last slash. */
-static const char *directory_of(struct ul_arena *arena, const char *path)
+const char *ul_model_directory(struct ul_arena *arena, const char *path)
 {
     const char *slash = strrchr(path, '/');
+    if (strcmp(path, "-") == 0)
+        return NULL;
     if (slash == NULL)
         return ".";
     if (slash == path)
@@ -158,7 +164,7 @@ enum ul_status ul_frontend_load(struct ul_graph *graph, struct ul_arena *arena, 
     model->files[0].path = ul_arena_copy_string(arena, path);
     model->file_count = 1;
     model->path = model->files[0].path;
-    const char *directory = strcmp(path, "-") == 0 ? NULL : directory_of(arena, path);
+    const char *directory = ul_model_directory(arena, path);
     enum ul_status status =
         load_into(graph, arena, file.data, file.size_bytes, directory, options, model, diag);
     if (status != UL_OK)
@@ -179,7 +185,7 @@ static enum ul_status read_tensor(struct ul_builder *builder, const struct ul_fi
 {
     struct ul_wire wire;
     struct ul_arena *arena = builder->graph->arena;
-    ProtobufCAllocator allocator = {allocate, release, builder->scratch};
+    ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
     UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, file->data, file->size_bytes,
                         builder->diag));
     builder->wire = &wire;

@@ -26,33 +26,36 @@ static bool is_four_bit(enum ul_dtype dtype)
     return dtype == UL_U4 || dtype == UL_I4 || dtype == UL_F4E2M1;
 }
 
-static enum ul_status check_type(struct source *source)
+enum ul_status ul_tensor_type(struct ul_builder *builder, const Onnx__TensorProto *proto,
+                              const char *owner, struct ul_type *type)
 {
-    const Onnx__TensorProto *proto = source->proto;
-    struct ul_builder *builder = source->builder;
+    const char *quoted = ul_quote(builder->scratch, owner);
     if (proto->data_type <= 0 || proto->data_type >= UL_DTYPE_COUNT ||
         proto->data_type == UL_STRING)
-        return ul_diag_set(builder->diag, UL_UNSUPPORTED, "tensor %s: element type %s%d %s",
-                           ul_quote(builder->scratch, source->owner),
+        return ul_diag_set(builder->diag, UL_UNSUPPORTED, "tensor %s: element type %s%d %s", quoted,
                            proto->data_type == UL_STRING ? "string, " : "", (int)proto->data_type,
                            "of ONNX's TensorProto.DataType is not supported");
     if (proto->n_dims > UL_LIMIT_RANK)
         return ul_diag_set(builder->diag, UL_UNSUPPORTED,
-                           "tensor %s: rank %zu is above the limit of %d",
-                           ul_quote(builder->scratch, source->owner), proto->n_dims, UL_LIMIT_RANK);
+                           "tensor %s: rank %zu is above the limit of %d", quoted, proto->n_dims,
+                           UL_LIMIT_RANK);
     for (size_t i = 0; i < proto->n_dims; i++) {
         if (proto->dims[i] < 0 || proto->dims[i] > UL_LIMIT_DIM)
             return ul_diag_set(builder->diag, UL_INVALID,
-                               "tensor %s: dimension %zu is %lld, outside 0..%lld",
-                               ul_quote(builder->scratch, source->owner), i,
+                               "tensor %s: dimension %zu is %lld, outside 0..%lld", quoted, i,
                                (long long)proto->dims[i], (long long)UL_LIMIT_DIM);
     }
-    source->type =
-        ul_type_make((enum ul_dtype)proto->data_type, (uint32_t)proto->n_dims, proto->dims);
-    if (!ul_type_in_limits(&source->type))
-        return bad(source, "the shape takes more bytes than a tensor may have");
-    source->element_count = ul_type_elements(&source->type);
+    *type = ul_type_make((enum ul_dtype)proto->data_type, (uint32_t)proto->n_dims, proto->dims);
+    if (!ul_type_in_limits(type))
+        return ul_diag_set(builder->diag, UL_INVALID,
+                           "tensor %s: the shape takes more bytes than a tensor may have", quoted);
     return UL_OK;
+}
+
+uint64_t ul_tensor_stored_bytes(const struct ul_type *type)
+{
+    uint64_t count = ul_type_elements(type);
+    return is_four_bit(type->dtype) ? count / 2 + count % 2 : ul_type_bytes(type);
 }
 
 static enum ul_status find_segments(struct source *source)
@@ -109,13 +112,6 @@ static const struct ul_tensor *tensor_of_raw(const struct source *source,
     return tensor;
 }
 
-static uint64_t raw_bytes_of(const struct source *source)
-{
-    if (is_four_bit(source->type.dtype))
-        return source->element_count / 2 + source->element_count % 2;
-    return ul_type_bytes(&source->type);
-}
-
 /* The TensorProto field that holds a type's elements when they are not raw, and how many of the
  * field's numbers there are to `count` elements. */
 static uint32_t typed_field(enum ul_dtype dtype)
@@ -142,7 +138,7 @@ static uint64_t typed_count(const struct source *source)
     if (source->type.dtype == UL_C64 || source->type.dtype == UL_C128)
         return source->element_count * 2;
     if (is_four_bit(source->type.dtype))
-        return raw_bytes_of(source);
+        return ul_tensor_stored_bytes(&source->type);
     return source->element_count;
 }
 
@@ -237,7 +233,7 @@ static enum ul_status decode_typed(const struct source *source, const struct ul_
         *out = tensor_of_raw(source, wire->data + only->offset);
         return UL_OK;
     }
-    uint64_t bytes = raw_bytes_of(source);
+    uint64_t bytes = ul_tensor_stored_bytes(&source->type);
     unsigned char *data = ul_arena_alloc(source->builder->graph->arena, bytes);
     unsigned char *place = data;
     uint32_t size = bytes == 0 || wanted == 0 ? 0 : (uint32_t)(bytes / wanted);
@@ -253,11 +249,13 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
                                 const char *owner, const struct ul_tensor **out)
 {
     struct source source = {.builder = builder, .proto = proto, .owner = owner};
-    UL_TRY(check_type(&source));
+    UL_TRY(ul_tensor_type(builder, proto, owner, &source.type));
+    source.element_count = ul_type_elements(&source.type);
     UL_TRY(find_segments(&source));
     if (proto->data_location == 1) {
         const unsigned char *bytes = NULL;
-        UL_TRY(ul_external_find(builder, proto, owner, raw_bytes_of(&source), &bytes));
+        UL_TRY(
+            ul_external_find(builder, proto, owner, ul_tensor_stored_bytes(&source.type), &bytes));
         *out = tensor_of_raw(&source, bytes);
         return UL_OK;
     }
@@ -269,8 +267,8 @@ enum ul_status ul_tensor_decode(struct ul_builder *builder, const Onnx__TensorPr
     /* Some exporters leave an empty raw_data beside typed fields. */
     if (raw == NULL || (raw->size_bytes == 0 && source.segment_count > 1))
         return decode_typed(&source, out);
-    if (raw->size_bytes != raw_bytes_of(&source))
-        return wrong_count(&source, raw->size_bytes, raw_bytes_of(&source), "bytes");
+    if (raw->size_bytes != ul_tensor_stored_bytes(&source.type))
+        return wrong_count(&source, raw->size_bytes, ul_tensor_stored_bytes(&source.type), "bytes");
     *out = tensor_of_raw(&source, builder->wire->data + raw->offset);
     return UL_OK;
 }

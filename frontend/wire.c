@@ -142,14 +142,6 @@ struct scan {
     struct ul_diag *diag;
 };
 
-/* One field as it stands in the file. */
-struct field {
-    uint32_t number;
-    uint32_t wire_type;
-    uint64_t value;      /* of a varint or fixed field; length of bytes */
-    uint64_t begin, end; /* of the payload */
-};
-
 static enum ul_status bad(const struct scan *scan, enum kind kind, uint64_t at, const char *what)
 {
     return ul_diag_set(scan->diag, UL_INVALID, "not a valid ONNX file: %s in a %s at byte %llu",
@@ -178,41 +170,47 @@ static uint64_t read_fixed(const unsigned char *data, uint64_t at, unsigned byte
     return value;
 }
 
-static enum ul_status read_field(const struct scan *scan, enum kind kind, uint64_t *at,
-                                 uint64_t end, struct field *field)
+const char *ul_wire_next(const unsigned char *data, uint64_t *at, uint64_t end,
+                         struct ul_wire_field *field)
 {
-    const unsigned char *data = scan->wire->data;
-    uint64_t start = *at;
     uint64_t tag = 0;
     if (!read_varint(data, at, end, &tag))
-        return bad(scan, kind, start, "cut-off tag");
+        return "cut-off tag";
     if (tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF)
-        return bad(scan, kind, start, "field number out of range");
+        return "field number out of range";
     field->number = (uint32_t)(tag >> 3);
     field->wire_type = (uint32_t)(tag & 7);
     field->begin = *at;
     if (field->wire_type == WIRE_VARINT) {
         if (!read_varint(data, at, end, &field->value))
-            return bad(scan, kind, start, "cut-off number");
+            return "cut-off number";
     } else if (field->wire_type == WIRE_FIXED64 || field->wire_type == WIRE_FIXED32) {
         unsigned size = field->wire_type == WIRE_FIXED64 ? 8 : 4;
         if (end - *at < size)
-            return bad(scan, kind, start, "cut-off number");
+            return "cut-off number";
         field->value = read_fixed(data, *at, size);
         *at += size;
     } else if (field->wire_type == WIRE_BYTES) {
         if (!read_varint(data, at, end, &field->value) || field->value > end - *at)
-            return bad(scan, kind, start, "length beyond the end");
+            return "length beyond the end";
         field->begin = *at;
         *at += field->value;
     } else {
-        return bad(scan, kind, start, "unknown wire type");
+        return "unknown wire type";
     }
     field->end = *at;
-    return UL_OK;
+    return NULL;
 }
 
-static void put_varint(struct ul_text *out, uint64_t value)
+static enum ul_status read_field(const struct scan *scan, enum kind kind, uint64_t *at,
+                                 uint64_t end, struct ul_wire_field *field)
+{
+    uint64_t start = *at;
+    const char *wrong = ul_wire_next(scan->wire->data, at, end, field);
+    return wrong == NULL ? UL_OK : bad(scan, kind, start, wrong);
+}
+
+void ul_wire_put_varint(struct ul_text *out, uint64_t value)
 {
     unsigned char bytes[10];
     size_t count = 0;
@@ -226,7 +224,7 @@ static void put_varint(struct ul_text *out, uint64_t value)
 
 static void put_tag(struct ul_text *out, uint32_t number, uint32_t wire_type)
 {
-    put_varint(out, (uint64_t)number << 3 | wire_type);
+    ul_wire_put_varint(out, (uint64_t)number << 3 | wire_type);
 }
 
 /* A length is written in five bytes, so that it can be filled in after the message. */
@@ -246,7 +244,7 @@ static enum ul_status fill_length(const struct scan *scan, size_t place)
     return UL_OK;
 }
 
-static bool data_wire_type_fits(const struct field *field)
+static bool data_wire_type_fits(const struct ul_wire_field *field)
 {
     switch (field->number) {
     case 4:
@@ -260,7 +258,7 @@ static bool data_wire_type_fits(const struct field *field)
     }
 }
 
-static enum ul_status add_segment(const struct scan *scan, const struct field *field)
+static enum ul_status add_segment(const struct scan *scan, const struct ul_wire_field *field)
 {
     struct ul_wire *wire = scan->wire;
     if (!data_wire_type_fits(field))
@@ -289,12 +287,12 @@ static void close_tensor(const struct scan *scan, uint32_t first_segment)
     wire->tensors[wire->tensor_count].count = wire->segment_count - first_segment;
     uint32_t index = wire->tensor_count++;
     put_tag(&wire->slim, 9, WIRE_BYTES);
-    put_varint(&wire->slim, sizeof index);
+    ul_wire_put_varint(&wire->slim, sizeof index);
     ul_text_put_bytes(&wire->slim, &index, sizeof index);
 }
 
 static enum ul_status copy_bytes(const struct scan *scan, enum kind kind, const struct rule *rule,
-                                 uint32_t number, const struct field *field)
+                                 uint32_t number, const struct ul_wire_field *field)
 {
     const unsigned char *bytes = scan->wire->data + field->begin;
     if (field->wire_type != WIRE_BYTES)
@@ -304,20 +302,20 @@ static enum ul_status copy_bytes(const struct scan *scan, enum kind kind, const 
     if (rule->action == NAME && field->value > 0 && memchr(bytes, 0, (size_t)field->value))
         return bad(scan, kind, field->begin, "NUL inside a name");
     put_tag(&scan->wire->slim, number, WIRE_BYTES);
-    put_varint(&scan->wire->slim, field->value);
+    ul_wire_put_varint(&scan->wire->slim, field->value);
     ul_text_put_bytes(&scan->wire->slim, bytes, (size_t)field->value);
     return UL_OK;
 }
 
 static enum ul_status copy_value(const struct scan *scan, enum kind kind, uint32_t number,
-                                 const struct field *field)
+                                 const struct ul_wire_field *field)
 {
     struct ul_text *out = &scan->wire->slim;
     if (field->wire_type == WIRE_BYTES && field->value > INT32_MAX)
         return bad(scan, kind, field->begin, "numbers over 2 GiB");
     put_tag(out, number, field->wire_type);
     if (field->wire_type == WIRE_BYTES)
-        put_varint(out, field->value);
+        ul_wire_put_varint(out, field->value);
     ul_text_put_bytes(out, scan->wire->data + field->begin, (size_t)(field->end - field->begin));
     return UL_OK;
 }
@@ -326,7 +324,8 @@ static enum ul_status scan_message(const struct scan *scan, enum kind kind, uint
                                    uint64_t end, uint32_t depth);
 
 static enum ul_status scan_nested(const struct scan *scan, enum kind kind, const struct rule *rule,
-                                  uint32_t number, const struct field *field, uint32_t depth)
+                                  uint32_t number, const struct ul_wire_field *field,
+                                  uint32_t depth)
 {
     struct ul_text *out = &scan->wire->slim;
     if (field->wire_type != WIRE_BYTES)
@@ -355,7 +354,7 @@ static enum ul_status scan_message(const struct scan *scan, enum kind kind, uint
 {
     uint32_t first_segment = scan->wire->segment_count;
     for (uint64_t at = begin; at < end;) {
-        struct field field = {0};
+        struct ul_wire_field field = {0};
         UL_TRY(read_field(scan, kind, &at, end, &field));
         const struct rule *rule = find_rule(kind, field.number);
         if (rule == NULL)

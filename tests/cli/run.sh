@@ -15,7 +15,7 @@ expect 0 'usage: ullage COMMAND' "$ullage" --help
 expect 0 '^ullage [0-9]' "$ullage" --version
 expect 1 'usage: ullage COMMAND' "$ullage"
 expect 1 'no command "?frobnicate' "$ullage" frobnicate
-for command in compile plan check verify inspect pack; do
+for command in compile plan check verify inspect export pack; do
     expect 0 "usage: ullage $command" "$ullage" $command --help
 done
 expect 0 'usage: ullage pack' "$ullage" help pack
@@ -35,7 +35,7 @@ expect 3 'c, cpu and cuda \(did you mean cuda\?\)' "$ullage" plan "$digits" --ta
 expect 1 'there is no pass "fues" \(did you mean fuse\?\); there are' \
     "$ullage" plan "$digits" --dim N=1 --stop-after fues
 # help: by groups, in 80 columns, of every command by either way
-for command in '' compile plan check verify inspect pack solve profile; do
+for command in '' compile plan check verify inspect export pack solve profile; do
     "$ullage" help $command >help.txt || fail "help $command"
     # shellcheck disable=SC2086
     "$ullage" $command --help | cmp - help.txt || fail "$command --help is another text than help $command"

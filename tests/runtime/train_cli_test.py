@@ -56,7 +56,9 @@ def label_file(labels, code="q", descr="<i8"):
 def entries(path):
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
-        return {name.removesuffix(".npy"): read_npy(archive.read(name)) for name in archive.namelist()}
+        return {
+            name.removesuffix(".npy"): read_npy(archive.read(name)) for name in archive.namelist()
+        }
 
 
 def rows(path):
@@ -96,7 +98,9 @@ class Train(unittest.TestCase):
         self.assertEqual([int(row["epoch"]) for row in steps[EPOCH - 1 : EPOCH + 1]], [1, 2])
         self.assertEqual(list(steps[0]), "step epoch loss lr samples_per_second".split())
         self.assertAlmostEqual(float(steps[0]["loss"]), math.log(10), places=5)
-        self.assertEqual([float(row["lr"]) for row in steps[:5]], [0.0125, 0.025, 0.0375, 0.05, 0.05])
+        self.assertEqual(
+            [float(row["lr"]) for row in steps[:5]], [0.0125, 0.025, 0.0375, 0.05, 0.05]
+        )
         self.assertLess(float(steps[-1]["loss"]), 0.1)
         got = entries("c.npz")
         self.assertEqual(got["W"][:2], ("<f4", (PIXELS, CLASSES)))
@@ -120,7 +124,12 @@ class Train(unittest.TestCase):
         """In the order of the file, each step's first loss is that of its samples; shuffled, each
         epoch has another order, which the seed says."""
         losses = []
-        for name, options in [("a", ["--no-shuffle"]), ("b", []), ("c", ["--seed", "1"]), ("d", [])]:
+        for name, options in [
+            ("a", ["--no-shuffle"]),
+            ("b", []),
+            ("c", ["--seed", "1"]),
+            ("d", []),
+        ]:
             self.train("--epochs", "1", "--lr", "0", "--metrics", f"{name}.csv", *options)
             self.train("--epochs", "2", "--metrics", f"{name}.csv", *options)
             losses.append([row["loss"] for row in rows(f"{name}.csv")])
@@ -129,20 +138,62 @@ class Train(unittest.TestCase):
         self.assertNotEqual(losses[1], losses[2])
         write("half.npy", image_file(self.images[: BATCH * PIXELS] * 2))
         write("halfy.npy", label_file(self.labels[:BATCH] * 2))
-        self.train("--epochs", "1", "--lr", "0", "--no-shuffle", "--metrics", "h.csv",
-                   data="half.npy", labels="halfy.npy")
+        self.train(
+            "--epochs",
+            "1",
+            "--lr",
+            "0",
+            "--no-shuffle",
+            "--metrics",
+            "h.csv",
+            data="half.npy",
+            labels="halfy.npy",
+        )
         self.assertEqual(rows("h.csv")[0]["loss"], rows("h.csv")[1]["loss"])
 
     def check_resumed(self, name, cut, total):
-        self.train("--steps", str(total), "--save", "whole.npz", "--seed", "5", "--lr", "0.02",
-                   "--metrics", "whole.csv", name=name)
-        self.train("--steps", str(cut), "--save", "part.npz", "--seed", "5", "--lr", "0.02",
-                   "--metrics", "part.csv", name=name)
-        self.train("--steps", str(total), "--resume", "part.npz", "--save", "rest.npz",
-                   "--metrics", "part.csv", name=name)
+        self.train(
+            "--steps",
+            str(total),
+            "--save",
+            "whole.npz",
+            "--seed",
+            "5",
+            "--lr",
+            "0.02",
+            "--metrics",
+            "whole.csv",
+            name=name,
+        )
+        self.train(
+            "--steps",
+            str(cut),
+            "--save",
+            "part.npz",
+            "--seed",
+            "5",
+            "--lr",
+            "0.02",
+            "--metrics",
+            "part.csv",
+            name=name,
+        )
+        self.train(
+            "--steps",
+            str(total),
+            "--resume",
+            "part.npz",
+            "--save",
+            "rest.npz",
+            "--metrics",
+            "part.csv",
+            name=name,
+        )
         self.assertEqual(read("whole.npz"), read("rest.npz"))
         keys = ("step", "epoch", "loss", "lr")
-        whole, parts = ([[row[k] for k in keys] for row in rows(f"{n}.csv")] for n in ("whole", "part"))
+        whole, parts = (
+            [[row[k] for k in keys] for row in rows(f"{n}.csv")] for n in ("whole", "part")
+        )
         self.assertEqual(whole, parts)
 
     def test_resumed_equals_uninterrupted(self):
@@ -177,7 +228,9 @@ class Train(unittest.TestCase):
                 new.writestr(name, old.read(name))
         self.train("--steps", "1", "--init", "p.npz", "--save", "k.npz")
         self.assertEqual(read("j.npz"), read("k.npz"))
-        self.assertIn("has no entry 'W/momentum'", self.refuse(2, "--steps", "1", "--resume", "p.npz"))
+        self.assertIn(
+            "has no entry 'W/momentum'", self.refuse(2, "--steps", "1", "--resume", "p.npz")
+        )
 
     def test_label_types(self):
         self.train("--steps", "20", "--save", "want.npz")
@@ -195,7 +248,9 @@ class Train(unittest.TestCase):
         self.train("--steps", "20", "--save", "t.npz", data="t.npy")
         self.assertEqual(read("t.npz"), read("want.npz"))
         write("t.npy", npy("<f4", (SAMPLES,), array.array("f", self.labels).tobytes()))
-        self.assertIn("needs int64, this file holds float32", self.refuse(2, "--steps", "1", labels="t.npy"))
+        self.assertIn(
+            "needs int64, this file holds float32", self.refuse(2, "--steps", "1", labels="t.npy")
+        )
 
     def test_ignored_labels(self):
         labels = [-1 if i % 3 == 0 else label for i, label in enumerate(self.labels)]
@@ -241,13 +296,19 @@ class Train(unittest.TestCase):
             ("--json goes with", ["--epochs", "1", "--json", "j"]),
         ]:
             self.assertIn(words, self.refuse(1, *arguments))
-        self.assertIn("needs --labels", stderr("trainer", "--data", "x.npy", "--epochs", "1", code=1))
+        self.assertIn(
+            "needs --labels", stderr("trainer", "--data", "x.npy", "--epochs", "1", code=1)
+        )
         self.assertIn("--epochs goes with --data", stderr("trainer", "--epochs", "1", code=1))
         self.assertIn("unknown argument --data", stderr("tiny", "--data", "x.npy", code=1))
         self.assertIn("--last pad", self.refuse(3, "--epochs", "1", "--last", "pad"))
-        self.assertIn("without an evaluation", self.refuse(3, "--epochs", "1", "--val", "x.npy", "y.npy"))
+        self.assertIn(
+            "without an evaluation", self.refuse(3, "--epochs", "1", "--val", "x.npy", "y.npy")
+        )
         text = run("trainer", "--help").stdout.decode()
-        for word in "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics --init --save --resume".split():
+        for (
+            word
+        ) in "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics --init --save --resume".split():
             self.assertIn(f"  {word} ", text)
         self.assertNotIn("--resume", run("tiny", "--help").stdout.decode())
 
@@ -274,24 +335,47 @@ class Train(unittest.TestCase):
             images[50 * PIXELS] = value
             images[50 * PIXELS + 1] = -value
             write("nan.npy", image_file(images))
-            text = self.refuse(6, "--epochs", "3", "--resume", "n.npz", "--save", "n.npz",
-                               "--metrics", "nan.csv", data="nan.npy")
+            text = self.refuse(
+                6,
+                "--epochs",
+                "3",
+                "--resume",
+                "n.npz",
+                "--save",
+                "n.npz",
+                "--metrics",
+                "nan.csv",
+                data="nan.npy",
+            )
             self.assertRegex(text, r"step (1[3-9]|2\d): the loss is not a number")
             self.assertEqual(read("n.npz"), before)
         self.assertEqual(rows("nan.csv")[-1]["loss"].lstrip("-"), "nan")
         images = array.array("f", self.images)  # the loss of the step before the last is a number
         images[(BATCH - 1) * PIXELS : BATCH * PIXELS] = array.array("f", [3e38] * PIXELS)
         write("nan.npy", image_file(images))
-        text = self.refuse(6, "--steps", "1", "--no-shuffle", "--lr", "1e10", "--save", "n.npz",
-                           data="nan.npy")
+        text = self.refuse(
+            6, "--steps", "1", "--no-shuffle", "--lr", "1e10", "--save", "n.npz", data="nan.npy"
+        )
         self.assertIn("'W' is not finite", text)
         self.assertEqual(read("n.npz"), before)
 
     def test_interrupt(self):
         for how in (signal.SIGINT, signal.SIGTERM):
             child = subprocess.Popen(
-                [program("trainer"), "--data", "x.npy", "--labels", "y.npy", "--epochs", "100000000",
-                 "--save", "stop.npz"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                [
+                    program("trainer"),
+                    "--data",
+                    "x.npy",
+                    "--labels",
+                    "y.npy",
+                    "--epochs",
+                    "100000000",
+                    "--save",
+                    "stop.npz",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
             child.stdout.readline()
             child.send_signal(how)
             _, text = child.communicate(timeout=60)
@@ -306,10 +390,24 @@ class Train(unittest.TestCase):
         self.train("--epochs", "1", "--save", "full.npz")
         before, names = read("full.npz"), sorted(os.listdir("."))
         done = subprocess.run(
-            [program("trainer"), "--data", "x.npy", "--labels", "y.npy", "--epochs", "2",
-             "--resume", "full.npz", "--save", "full.npz"],
-            capture_output=True, check=False, restore_signals=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+            [
+                program("trainer"),
+                "--data",
+                "x.npy",
+                "--labels",
+                "y.npy",
+                "--epochs",
+                "2",
+                "--resume",
+                "full.npz",
+                "--save",
+                "full.npz",
+            ],
+            capture_output=True,
+            check=False,
+            restore_signals=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+        )
         self.assertEqual(done.returncode, 5, done.stderr)
         self.assertIn(b"cannot write full.npz", done.stderr)
         self.assertEqual((read("full.npz"), sorted(os.listdir("."))), (before, names))
@@ -322,11 +420,17 @@ class Train(unittest.TestCase):
         labels = [label % 9 for label in self.labels]
         write("y9.npy", label_file(labels))
         for option in ("--resume", "--init"):
-            text = self.refuse(2, "--epochs", "2", option, "own.npz", name="trainer_classes", labels="y9.npy")
-            self.assertIn("parameter 'W' needs float32 [64,9], this file holds float32 [64,10]", text)
+            text = self.refuse(
+                2, "--epochs", "2", option, "own.npz", name="trainer_classes", labels="y9.npy"
+            )
+            self.assertIn(
+                "parameter 'W' needs float32 [64,9], this file holds float32 [64,10]", text
+            )
         x = npy("<f8", (SAMPLES, PIXELS), array.array("d", self.images).tobytes())
         write("x64.npy", x)
-        text = self.refuse(2, "--epochs", "2", "--resume", "own.npz", name="trainer_double", data="x64.npy")
+        text = self.refuse(
+            2, "--epochs", "2", "--resume", "own.npz", name="trainer_double", data="x64.npy"
+        )
         self.assertIn("needs float64 [64,10], this file holds float32", text)
         text = self.refuse(2, "--epochs", "2", "--resume", "own.npz", name="trainer_micro")
         self.assertIn("batches of 16, this one has 32", text)
@@ -334,7 +438,9 @@ class Train(unittest.TestCase):
         self.assertIn("the seed 0, this one has 3", text)
         write("x100.npy", image_file(self.images[: 100 * PIXELS]))
         write("y100.npy", label_file(self.labels[:100]))
-        text = self.refuse(2, "--epochs", "2", "--resume", "own.npz", data="x100.npy", labels="y100.npy")
+        text = self.refuse(
+            2, "--epochs", "2", "--resume", "own.npz", data="x100.npy", labels="y100.npy"
+        )
         self.assertIn("samples of 200, this one has 100", text)
         with zipfile.ZipFile("own.npz") as old, zipfile.ZipFile("more.npz", "w") as new:
             for name in old.namelist():
@@ -350,8 +456,17 @@ class Train(unittest.TestCase):
             write("big.npy", npy("<f4", (count, PIXELS), self.images[:PIXELS].tobytes() * count))
             write("bigy.npy", label_file([3] * count, "b", "|i1"))
             child = subprocess.Popen(
-                [program("trainer"), "--data", "big.npy", "--labels", "bigy.npy", "--epochs", "99999"],
-                stdout=subprocess.PIPE)
+                [
+                    program("trainer"),
+                    "--data",
+                    "big.npy",
+                    "--labels",
+                    "bigy.npy",
+                    "--epochs",
+                    "99999",
+                ],
+                stdout=subprocess.PIPE,
+            )
             child.stdout.readline()  # behind the first epoch
             with open(f"/proc/{child.pid}/status", encoding="ascii") as status:
                 peaks += [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
@@ -370,7 +485,10 @@ class Train(unittest.TestCase):
             (npy("<f4", (2**62, PIXELS), b"1234"), "cut short"),
             (npy("<f4", (0, PIXELS), b""), "holds 0 samples"),
             (npy("<f4", (), b"1234"), "all dimensions but the first"),
-            (npy("<f4", (SAMPLES, 8, 8), self.images.tobytes()), "this file holds float32 [200,8,8]"),
+            (
+                npy("<f4", (SAMPLES, 8, 8), self.images.tobytes()),
+                "this file holds float32 [200,8,8]",
+            ),
             (npy("<f4", (SAMPLES, 65), b""), "this file holds float32 [200,65]"),
             (npy("<f4", (SAMPLES, PIXELS), self.images.tobytes(), True), "Fortran order"),
             (npy("<f8", (SAMPLES, PIXELS), b""), "needs float32, this file holds float64"),
@@ -398,8 +516,20 @@ class Train(unittest.TestCase):
             bad[at] ^= 1 << draw.randrange(8)
             write("cut.npz", bytes(bad))
             done = subprocess.run(
-                [program("trainer"), "--data", "x.npy", "--labels", "y.npy", "--epochs", "1",
-                 "--resume", "cut.npz"], capture_output=True, check=False)
+                [
+                    program("trainer"),
+                    "--data",
+                    "x.npy",
+                    "--labels",
+                    "y.npy",
+                    "--epochs",
+                    "1",
+                    "--resume",
+                    "cut.npz",
+                ],
+                capture_output=True,
+                check=False,
+            )
             self.assertIn(done.returncode, (0, 2, 3), (at, done.stderr))
 
         def with_extra(name, content):

@@ -1,0 +1,354 @@
+/* A model with other weights: the file as it is but for the data of some initializers.
+ *
+ * Method: walk the messages that lead to tensors (wire.c has looked at all of them before) and note
+ * what the result consists of as a list of pieces, which are runs of the file, weights, and heads
+ * of messages whose length is known when they are complete. Nothing large is copied, and fields
+ * that are not known here stay. Tensors in external data are brought into one new file.
+ * Left undone: a model over 2 GiB without external data is refused, as protobuf does.
+ */
+#define _XOPEN_SOURCE 700
+#include "frontend/frontend_internal.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { MODEL, GRAPH, NODE, ATTRIBUTE, SPARSE, FUNCTION, TENSOR, INITIALIZER, NONE };
+
+enum { WIRE_VARINT = 0, WIRE_BYTES = 2, FIELD_LOCATION = 14, FIELD_RAW = 9, FIELD_EXTERNAL = 13 };
+
+/* Fields that lead to tensors. */
+static const struct {
+    enum kind kind;
+    uint32_t field;
+    enum kind nested;
+} leads[] = {{MODEL, 7, GRAPH},        {MODEL, 25, FUNCTION},   {GRAPH, 1, NODE},
+             {GRAPH, 5, INITIALIZER},  {GRAPH, 15, SPARSE},     {NODE, 5, ATTRIBUTE},
+             {ATTRIBUTE, 5, TENSOR},   {ATTRIBUTE, 6, GRAPH},   {ATTRIBUTE, 10, TENSOR},
+             {ATTRIBUTE, 11, GRAPH},   {ATTRIBUTE, 22, SPARSE}, {ATTRIBUTE, 23, SPARSE},
+             {SPARSE, 1, TENSOR},      {SPARSE, 2, TENSOR},     {FUNCTION, 7, NODE},
+             {FUNCTION, 11, ATTRIBUTE}};
+
+struct piece {
+    const void *data;
+    uint64_t size_bytes;
+};
+
+struct pieces {
+    struct piece *items;
+    uint32_t count, capacity;
+    uint64_t size_bytes; /* of all */
+};
+
+struct export
+{
+    struct ul_builder builder; /* for external data and messages */
+    const unsigned char *data; /* the model */
+    const struct ul_export_tensor *tensors;
+    bool *found; /* of each */
+    struct ul_names names;
+    struct pieces model;
+    struct pieces beside; /* the new file of external data */
+    const char *location; /* its name in the model */
+};
+
+static void put(struct export *export, struct pieces *pieces, const void *data, uint64_t size_bytes)
+{
+    struct piece *last = pieces->count > 0 ? &pieces->items[pieces->count - 1] : NULL;
+    pieces->size_bytes = ul_size_add_or_die(pieces->size_bytes, size_bytes);
+    if (last != NULL && last->data != NULL &&
+        (const unsigned char *)last->data + last->size_bytes == data) {
+        last->size_bytes += size_bytes;
+        return;
+    }
+    UL_GROW(export->builder.scratch, pieces->items, pieces->count, pieces->capacity);
+    pieces->items[pieces->count++] = (struct piece){data, size_bytes};
+}
+
+static void put_number(struct ul_text *text, uint32_t field, uint32_t wire_type, uint64_t value)
+{
+    ul_wire_put_varint(text, (uint64_t)field << 3 | wire_type);
+    ul_wire_put_varint(text, value);
+}
+
+/* A place for the head of a message that comes now. */
+static uint32_t open_message(struct export *export)
+{
+    struct pieces *pieces = &export->model;
+    UL_GROW(export->builder.scratch, pieces->items, pieces->count, pieces->capacity);
+    pieces->items[pieces->count] = (struct piece){NULL, 0};
+    return pieces->count++;
+}
+
+static void close_message(struct export *export, uint32_t head, uint64_t begin_bytes,
+                          uint32_t field)
+{
+    struct ul_text text;
+    struct piece *piece = &export->model.items[head];
+    UL_ASSERT(piece->data == NULL && export->model.size_bytes >= begin_bytes);
+    ul_text_init(&text, export->builder.scratch);
+    put_number(&text, field, WIRE_BYTES, export->model.size_bytes - begin_bytes);
+    *piece = (struct piece){text.data, text.length};
+    export->model.size_bytes += text.length;
+}
+
+static void put_entry(struct ul_text *text, const char *key, const char *value)
+{
+    struct ul_text entry;
+    ul_text_init(&entry, text->arena);
+    put_number(&entry, 1, WIRE_BYTES, strlen(key));
+    ul_text_put(&entry, key);
+    put_number(&entry, 2, WIRE_BYTES, strlen(value));
+    ul_text_put(&entry, value);
+    put_number(text, FIELD_EXTERNAL, WIRE_BYTES, entry.length);
+    ul_text_put_bytes(text, entry.data, entry.length);
+}
+
+/* The data to the file beside, on whole pages where that is worth it, and where it is to the
+ * model. */
+static void put_beside(struct export *export, const void *data, uint64_t size_bytes)
+{
+    enum { SMALL_BYTES = 65536, SMALL_ALIGN = 64, PAGE_BYTES = 4096 };
+    static const unsigned char zeros[PAGE_BYTES];
+    struct ul_arena *arena = export->builder.scratch;
+    struct ul_text text;
+    uint64_t align = size_bytes < SMALL_BYTES ? SMALL_ALIGN : PAGE_BYTES;
+    uint64_t gap = (align - export->beside.size_bytes % align) % align;
+    put(export, &export->beside, zeros, gap);
+    uint64_t offset_bytes = export->beside.size_bytes;
+    put(export, &export->beside, data, size_bytes);
+    ul_text_init(&text, arena);
+    put_entry(&text, "location", export->location);
+    put_entry(&text, "offset", ul_arena_printf(arena, "%llu", (unsigned long long)offset_bytes));
+    put_entry(&text, "length", ul_arena_printf(arena, "%llu", (unsigned long long)size_bytes));
+    put_number(&text, FIELD_LOCATION, WIRE_VARINT, 1);
+    put(export, &export->model, text.data, text.length);
+}
+
+static void put_inside(struct export *export, const void *data, uint64_t size_bytes)
+{
+    struct ul_text text;
+    ul_text_init(&text, export->builder.scratch);
+    put_number(&text, FIELD_RAW, WIRE_BYTES, size_bytes);
+    put(export, &export->model, text.data, text.length);
+    put(export, &export->model, data, size_bytes);
+}
+
+/* All of a tensor but its data, and where they are. */
+static void put_fields(struct export *export, const struct ul_wire_field *tensor)
+{
+    static const bool is_data[] = {[4] = true,
+                                   [5] = true,
+                                   [6] = true,
+                                   [7] = true,
+                                   [FIELD_RAW] = true,
+                                   [10] = true,
+                                   [11] = true,
+                                   [FIELD_EXTERNAL] = true,
+                                   [FIELD_LOCATION] = true};
+    for (uint64_t at = tensor->begin; at < tensor->end;) {
+        struct ul_wire_field field = {0};
+        uint64_t begin = at;
+        const char *wrong = ul_wire_next(export->data, &at, tensor->end, &field);
+        UL_ASSERT(wrong == NULL); /* the scan came by here */
+        if (field.number >= sizeof is_data || !is_data[field.number])
+            put(export, &export->model, export->data + begin, at - begin);
+    }
+}
+
+/* The tensor that an initializer becomes; NULL: it stays. */
+static enum ul_status find_new(struct export *export, const Onnx__TensorProto *proto,
+                               const char *name, const struct ul_tensor **tensor)
+{
+    struct ul_builder *builder = &export->builder;
+    struct ul_text want, got;
+    struct ul_type type;
+    uint32_t number = ul_names_find(&export->names, name);
+    *tensor = NULL;
+    if (number == UL_NONE)
+        return UL_OK;
+    *tensor = export->tensors[number].tensor;
+    export->found[number] = true;
+    UL_TRY(ul_tensor_type(builder, proto, name, &type));
+    if (ul_type_equal(&type, &(*tensor)->type))
+        return UL_OK;
+    ul_text_init(&want, builder->scratch);
+    ul_text_init(&got, builder->scratch);
+    ul_type_print(&want, &type);
+    ul_type_print(&got, &(*tensor)->type);
+    return ul_diag_set(builder->diag, UL_INVALID,
+                       "initializer %s is %s in the model and %s in the checkpoint",
+                       ul_quote(builder->scratch, name), want.data, got.data);
+}
+
+static enum ul_status copy_tensor(struct export *export, const struct ul_wire_field *field,
+                                  uint64_t begin, bool is_initializer)
+{
+    struct ul_builder *builder = &export->builder;
+    struct ul_wire wire;
+    ProtobufCAllocator allocator = ul_proto_allocator(builder->scratch);
+    const struct ul_tensor *tensor = NULL;
+    const unsigned char *bytes = NULL;
+    uint64_t size_bytes = 0;
+    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_TENSOR, export->data + field->begin,
+                        field->end - field->begin, builder->diag));
+    const Onnx__TensorProto *proto =
+        onnx__tensor_proto__unpack(&allocator, wire.slim.length, (const uint8_t *)wire.slim.data);
+    if (proto == NULL)
+        return ul_diag_set(builder->diag, UL_INVALID, "not a valid ONNX tensor");
+    const char *name = proto->name == NULL ? "" : proto->name;
+    bool external = proto->data_location == 1;
+    if (is_initializer)
+        UL_TRY(find_new(export, proto, name, &tensor));
+    if (tensor != NULL) {
+        bytes = tensor->data;
+        size_bytes = ul_tensor_stored_bytes(&tensor->type);
+    } else if (external) {
+        struct ul_type type;
+        UL_TRY(ul_tensor_type(builder, proto, name, &type));
+        size_bytes = ul_tensor_stored_bytes(&type);
+        UL_TRY(ul_external_find(builder, proto, name, size_bytes, &bytes));
+    } else {
+        put(export, &export->model, export->data + begin, field->end - begin);
+        return UL_OK;
+    }
+    uint32_t head = open_message(export);
+    uint64_t begin_bytes = export->model.size_bytes;
+    put_fields(export, field);
+    if (external)
+        put_beside(export, bytes, size_bytes);
+    else
+        put_inside(export, bytes, size_bytes);
+    close_message(export, head, begin_bytes, field->number);
+    return UL_OK;
+}
+
+static enum kind nested_kind(enum kind kind, uint32_t field)
+{
+    for (size_t i = 0; i < sizeof leads / sizeof *leads; i++)
+        if (leads[i].kind == kind && leads[i].field == field)
+            return leads[i].nested;
+    return NONE;
+}
+
+/* The scan has bounded how deep messages nest. */
+static enum ul_status copy_message(struct export *export, enum kind kind, uint64_t begin,
+                                   uint64_t end)
+{
+    for (uint64_t at = begin; at < end;) {
+        struct ul_wire_field field = {0};
+        uint64_t start = at;
+        const char *wrong = ul_wire_next(export->data, &at, end, &field);
+        UL_ASSERT(wrong == NULL);
+        enum kind nested = field.wire_type == WIRE_BYTES ? nested_kind(kind, field.number) : NONE;
+        if (nested == NONE) {
+            put(export, &export->model, export->data + start, at - start);
+        } else if (nested == TENSOR || nested == INITIALIZER) {
+            UL_TRY(copy_tensor(export, &field, start, nested == INITIALIZER));
+        } else {
+            uint32_t head = open_message(export);
+            uint64_t begin_bytes = export->model.size_bytes;
+            UL_TRY(copy_message(export, nested, field.begin, field.end));
+            close_message(export, head, begin_bytes, field.number);
+        }
+    }
+    return UL_OK;
+}
+
+static enum ul_status check(const struct export *export, uint32_t count)
+{
+    struct ul_diag *diag = export->builder.diag;
+    for (uint32_t i = 0; i < count; i++)
+        if (!export->found[i])
+            return ul_diag_set(diag, UL_INVALID, "%s is no initializer of the model",
+                               ul_quote(export->builder.scratch, export->tensors[i].name));
+    if (export->model.size_bytes > INT32_MAX)
+        return ul_diag_set(diag, UL_UNSUPPORTED,
+                           "the result would be over 2 GiB; save the model with external data "
+                           "first");
+    return UL_OK;
+}
+
+static enum ul_status write_pieces(const struct pieces *pieces, const char *path,
+                                   struct ul_diag *diag)
+{
+    struct ul_file_writer writer;
+    UL_TRY(ul_file_begin(&writer, path, diag));
+    for (uint32_t i = 0; i < pieces->count; i++)
+        fwrite(pieces->items[i].data, 1, (size_t)pieces->items[i].size_bytes, writer.stream);
+    return ul_file_commit(&writer, diag);
+}
+
+/* New external data must not take the place of those that they are made from. */
+static enum ul_status write_beside(const struct export *export, const char *path)
+{
+    const struct ul_onnx_model *model = export->builder.model;
+    char resolved[PATH_MAX];
+    bool exists = realpath(path, resolved) != NULL;
+    for (uint32_t i = 0; exists && i < model->file_count; i++)
+        if (strcmp(model->files[i].path, resolved) == 0)
+            return ul_diag_set(export->builder.diag, UL_USAGE,
+                               "%s would destroy the model's external data; give another name",
+                               path);
+    return write_pieces(&export->beside, path, export->builder.diag);
+}
+
+static enum ul_status write(const struct export *export, const char *target)
+{
+    struct ul_diag *diag = export->builder.diag;
+    if (export->beside.count == 0)
+        return write_pieces(&export->model, target, diag);
+    if (strcmp(target, "-") == 0)
+        return ul_diag_set(diag, UL_USAGE,
+                           "a model with external data takes two files; give -o FILE");
+    UL_TRY(write_beside(export, ul_arena_printf(export->builder.scratch, "%s.data", target)));
+    return write_pieces(&export->model, target, diag);
+}
+
+static enum ul_status export_file(struct export *export, const struct ul_file *file,
+                                  const char *target, uint32_t count)
+{
+    struct ul_builder *builder = &export->builder;
+    struct ul_wire wire;
+    const char *slash = strrchr(target, '/');
+    export->data = file->data;
+    export->location =
+        ul_arena_printf(builder->scratch, "%s.data", slash == NULL ? target : slash + 1);
+    export->found = UL_NEW_ARRAY(builder->scratch, bool, count);
+    ul_names_init(&export->names, builder->scratch);
+    for (uint32_t i = 0; i < count; i++)
+        if (!ul_names_add(&export->names, export->tensors[i].name, i))
+            return ul_diag_set(builder->diag, UL_INVALID, "%s is there twice",
+                               ul_quote(builder->scratch, export->tensors[i].name));
+    UL_TRY(ul_wire_scan(&wire, builder->scratch, UL_WIRE_MODEL, file->data, file->size_bytes,
+                        builder->diag));
+    UL_TRY(copy_message(export, MODEL, 0, file->size_bytes));
+    UL_TRY(check(export, count));
+    return write(export, target);
+}
+
+enum ul_status ul_frontend_export(struct ul_arena *arena, const char *path, const char *target,
+                                  const struct ul_export_tensor *tensors, uint32_t count,
+                                  struct ul_diag *diag)
+{
+    struct ul_file file;
+    struct ul_arena scratch;
+    struct ul_graph graph;
+    struct ul_onnx_model model = {0};
+    UL_ASSERT(tensors != NULL || count == 0);
+    UL_TRY(ul_file_map(&file, arena, path, diag));
+    ul_arena_init(&scratch);
+    ul_graph_init(&graph, arena, "");
+    struct export export = {.builder = {.graph = &graph,
+                                        .scratch = &scratch,
+                                        .diag = diag,
+                                        .model = &model,
+                                        .directory = ul_model_directory(arena, path),
+                                        .prefix = ""},
+                            .tensors = tensors};
+    enum ul_status status = export_file(&export, &file, target, count);
+    ul_model_done(&model);
+    ul_arena_done(&scratch);
+    ul_file_unmap(&file);
+    return status;
+}
