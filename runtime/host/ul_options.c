@@ -211,6 +211,8 @@ void ul_options_help(const struct ul_session *s, FILE *out)
     fputs("\nExit codes: 0 ok, 1 usage, 2 invalid file or data, 3 unsupported, 4 does not\n"
           "fit, 5 input or output failed, 6 verification failed, 70 internal error.\n",
           out);
+    if (s->model->training != NULL)
+        fputs("Of training: 6 a loss that is not finite, 130 interrupted.\n", out);
 }
 
 /* The tensor whose name stands in front of an '='. Names may contain '=': the longest wins. */

@@ -51,6 +51,17 @@ static int check_options(const struct ul_training_run *run)
     return UL_EXIT_OK;
 }
 
+/* Known before hours of work: there is nowhere to save them. */
+static int check_save(const struct ul_training_run *run)
+{
+    const char *path = run->session->options->train.save;
+    struct ul_writer writer;
+    if (path == NULL)
+        return UL_EXIT_OK;
+    int status = ul_writer_open(run->session, &writer, path);
+    return status == UL_EXIT_OK ? ul_writer_close(run->session, &writer, false) : status;
+}
+
 static int begin(struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -61,6 +72,8 @@ static int begin(struct ul_training_run *run)
     run->shuffles = !options->in_order;
     run->batch_samples = (uint64_t)run->training->sample_count * run->training->micro_batches;
     int status = check_options(run);
+    if (status == UL_EXIT_OK)
+        status = check_save(run);
     if (status == UL_EXIT_OK)
         status = ul_columns_open(run);
     if (status != UL_EXIT_OK)

@@ -172,9 +172,12 @@ int ul_columns_open(struct ul_training_run *run)
     const struct ul_model *model = run->session->model;
     char shown[UL_SHOWN_BYTES];
     int status = check_given(run);
+    uint32_t batch = run->training->sample_count;
     run->columns = calloc(model->input_count + 1, sizeof *run->columns);
-    if (run->columns == NULL)
-        return ul_out_of_memory(run->session, (model->input_count + 1) * sizeof *run->columns);
+    run->samples = calloc(batch + 1, sizeof *run->samples);
+    if (run->columns == NULL || run->samples == NULL)
+        return ul_out_of_memory(run->session, (model->input_count + 1) * sizeof *run->columns +
+                                                  (batch + 1) * sizeof *run->samples);
     if (status == UL_EXIT_OK) /* first: it says how many samples there are */
         status = open_column(run, run->training->data, run->session->options->train.data);
     for (uint32_t i = 0; status == UL_EXIT_OK && i < model->input_count; i++) {
@@ -201,7 +204,9 @@ void ul_columns_close(struct ul_training_run *run)
     for (uint32_t i = 0; i < run->column_count; i++)
         ul_reader_close(&run->columns[i].reader);
     free(run->columns);
+    free(run->samples);
     run->columns = NULL;
+    run->samples = NULL;
     run->column_count = 0;
 }
 
@@ -280,14 +285,7 @@ static int read_converted(const struct ul_training_run *run, const struct ul_col
     return UL_EXIT_OK;
 }
 
-static uint64_t sample_at(const struct ul_training_run *run, uint64_t epoch, uint64_t place)
-{
-    return run->shuffles ? ul_train_shuffled(run->trainer.seed, epoch, run->sample_count, place)
-                         : place;
-}
-
-static int read_column(const struct ul_training_run *run, const struct ul_column *column,
-                       uint64_t epoch, uint64_t first)
+static int read_column(const struct ul_training_run *run, const struct ul_column *column)
 {
     const struct ul_rt_tensor *tensor = input_of(run, column);
     unsigned char *target = ul_session_input(run->session, column->input);
@@ -295,12 +293,11 @@ static int read_column(const struct ul_training_run *run, const struct ul_column
     uint64_t count = run->training->sample_count, done = 0;
     int status = UL_EXIT_OK;
     while (status == UL_EXIT_OK && done < count) {
-        uint64_t sample = sample_at(run, epoch, first + done), follow = 1;
+        uint64_t sample = run->samples[done], follow = 1;
         if (column->type != tensor->type) {
             status = read_converted(run, column, sample, target + done * planned_bytes);
         } else {
-            while (done + follow < count &&
-                   sample_at(run, epoch, first + done + follow) == sample + follow)
+            while (done + follow < count && run->samples[done + follow] == sample + follow)
                 follow++;
             status = read_plain(run, column, sample, follow, target + done * planned_bytes);
         }
@@ -312,7 +309,7 @@ static int read_column(const struct ul_training_run *run, const struct ul_column
 }
 
 static int check_labels(const struct ul_training_run *run, const struct ul_column *column,
-                        uint64_t epoch, uint64_t first, uint64_t *label_count)
+                        uint64_t *label_count)
 {
     const struct ul_rt_tensor *tensor = input_of(run, column);
     const void *labels = ul_session_input(run->session, column->input);
@@ -323,8 +320,7 @@ static int check_labels(const struct ul_training_run *run, const struct ul_colum
         if (fits && label == run->training->ignore_index)
             continue;
         if (!fits || label < 0 || label >= (int64_t)run->training->class_count)
-            return bad_label(run, column,
-                             sample_at(run, epoch, first + i / (count / (uint64_t)tensor->dims[0])),
+            return bad_label(run, column, run->samples[i / (count / (uint64_t)tensor->dims[0])],
                              label);
         ++*label_count;
     }
@@ -334,13 +330,17 @@ static int check_labels(const struct ul_training_run *run, const struct ul_colum
 int ul_columns_read(const struct ul_training_run *run, uint64_t epoch, uint64_t first,
                     uint64_t *label_count)
 {
+    for (uint32_t i = 0; i < run->training->sample_count; i++)
+        run->samples[i] = run->shuffles ? ul_train_shuffled(run->trainer.seed, epoch,
+                                                            run->sample_count, first + i)
+                                        : first + i;
     for (uint32_t i = 0; i < run->column_count; i++) {
         const struct ul_column *column = &run->columns[i];
-        int status = read_column(run, column, epoch, first);
+        int status = read_column(run, column);
         bool classes = column->input == run->training->labels && run->training->class_count != 0 &&
                        is_integer(input_of(run, column)->type);
         if (status == UL_EXIT_OK && classes)
-            status = check_labels(run, column, epoch, first, label_count);
+            status = check_labels(run, column, label_count);
         if (status != UL_EXIT_OK)
             return status;
     }

@@ -28,6 +28,7 @@ struct ul_training_run {
     struct ul_trainer trainer;
     struct ul_column *columns;
     uint32_t column_count;
+    uint64_t *samples; /* of one run of the model, by their places in the files */
     bool shuffles;
     uint64_t sample_count;  /* in each file */
     uint64_t batch_samples; /* of an update */

@@ -306,9 +306,8 @@ class Train(unittest.TestCase):
             "without an evaluation", self.refuse(3, "--epochs", "1", "--val", "x.npy", "y.npy")
         )
         text = run("trainer", "--help").stdout.decode()
-        for (
-            word
-        ) in "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics --init --save --resume".split():
+        words = "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics"
+        for word in (words + " --init --save --resume").split():
             self.assertIn(f"  {word} ", text)
         self.assertNotIn("--resume", run("tiny", "--help").stdout.decode())
 
@@ -414,6 +413,8 @@ class Train(unittest.TestCase):
         self.refuse(5, "--epochs", "1", "--save", "/dev/full")
         self.refuse(5, "--epochs", "1", "--metrics", "/dev/full")
         self.refuse(5, "--epochs", "1", "--metrics", "no/such/folder")
+        done = self.train("--epochs", "1", "--save", "no/such/folder.npz", code=5)
+        self.assertEqual(done.stdout, b"")  # said before it trains
 
     def test_other_checkpoint(self):
         self.train("--epochs", "1", "--save", "own.npz")
