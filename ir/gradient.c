@@ -99,6 +99,16 @@ ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node)
     return gradient->graph->nodes[node].outputs[0];
 }
 
+ul_node_id ul_gradient_begin_again(struct ul_gradient *gradient, const ul_value_id *inputs,
+                                   uint32_t input_count, uint32_t output_count)
+{
+    const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
+    ul_node_id node = ul_gradient_begin(gradient, old.op, inputs, input_count, output_count);
+    for (uint32_t i = 0; i < old.attr_count; i++)
+        ul_node_set_attr(gradient->graph, node, &old.attrs[i]);
+    return node;
+}
+
 ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
                                 const ul_value_id *inputs, uint32_t input_count)
 {
@@ -165,6 +175,107 @@ ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
     return made;
 }
 
+ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a,
+                                     const int64_t *perm)
+{
+    ul_value_id made = ul_build_transpose(&gradient->build, a, perm);
+    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    return made;
+}
+
+ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint32_t axis,
+                              int64_t begin, int64_t end)
+{
+    ul_value_id made = ul_build_slice(&gradient->build, a, axis, begin, end);
+    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
+    return made;
+}
+
+ul_value_id ul_gradient_pad(struct ul_gradient *gradient, ul_value_id a, const int64_t *begin,
+                            const int64_t *end)
+{
+    uint32_t rank = ul_gradient_type(gradient, a).rank;
+    int64_t pads[2 * UL_LIMIT_RANK];
+    bool any = false;
+    for (uint32_t d = 0; d < rank; d++) {
+        pads[d] = begin[d];
+        pads[rank + d] = end[d];
+        any = any || begin[d] != 0 || end[d] != 0;
+    }
+    if (!any)
+        return a;
+    return ul_gradient_binary(gradient, UL_OP_Pad, a, ul_gradient_ints(gradient, 2 * rank, pads));
+}
+
+ul_value_id ul_gradient_concat(struct ul_gradient *gradient, const ul_value_id *values,
+                               uint32_t count, uint32_t axis)
+{
+    if (count == 1)
+        return values[0];
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Concat, values, count, 1);
+    ul_node_set_int(gradient->graph, node, "axis", axis);
+    return ul_gradient_infer(gradient, node);
+}
+
+ul_value_id ul_gradient_cast_to(struct ul_gradient *gradient, ul_value_id a, enum ul_dtype dtype)
+{
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Cast, &a, 1, 1);
+    ul_node_set_int(gradient->graph, node, "to", dtype);
+    return ul_gradient_infer(gradient, node);
+}
+
+ul_value_id ul_gradient_choose(struct ul_gradient *gradient, ul_value_id condition, ul_value_id yes,
+                               ul_value_id no)
+{
+    const ul_value_id inputs[3] = {condition, yes, no};
+    return ul_gradient_node_of(gradient, UL_OP_Where, inputs, 3);
+}
+
+ul_value_id ul_gradient_zeros(struct ul_gradient *gradient, const struct ul_type *type)
+{
+    static const unsigned char zero[sizeof((struct ul_tensor *)0)->splat] = {0};
+    struct ul_graph *graph = gradient->graph;
+    return ul_graph_add_weight(graph, "zeros", ul_tensor_new_splat(graph->arena, type, zero));
+}
+
+ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const int64_t *values)
+{
+    return ul_build_ints(gradient->graph, "", count, values);
+}
+
+ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
+                                 const double *numbers)
+{
+    struct ul_graph *graph = gradient->graph;
+    uint64_t count = ul_type_elements(type), size_bytes = ul_dtype_get(type->dtype)->size_bytes;
+    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(type));
+    for (uint64_t i = 0; i < count; i++)
+        ul_element_put_float(data + i * size_bytes, type->dtype, numbers[i]);
+    return ul_graph_add_weight(graph, "", ul_tensor_new(graph->arena, type, data));
+}
+
+const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
+                                             const struct ul_tensor *const *inputs,
+                                             uint32_t input_count)
+{
+    const struct ul_node *old = ul_gradient_node(gradient);
+    struct ul_graph alone;
+    ul_graph_init(&alone, gradient->scratch, "");
+    ul_node_id node = ul_graph_add_node(&alone, 0, old->op, "", input_count, 1);
+    for (uint32_t i = 0; i < input_count; i++)
+        if (inputs[i] != NULL) {
+            ul_value_id value = ul_graph_add_weight(&alone, "", inputs[i]);
+            alone.nodes[node].inputs[i] = value;
+        }
+    for (uint32_t i = 0; i < old->attr_count; i++)
+        ul_node_set_attr(&alone, node, &old->attrs[i]);
+    enum ul_status status = ul_node_infer(&alone, node, gradient->scratch, gradient->diag);
+    UL_ASSERT(status == UL_OK);
+    if (!ul_node_fold(&alone, node, gradient->scratch))
+        return NULL;
+    return alone.values[alone.nodes[node].outputs[0]].tensor;
+}
+
 ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a)
 {
     struct ul_type type = ul_gradient_type(gradient, a);
@@ -174,9 +285,7 @@ ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a)
         perm[d] = d;
     perm[type.rank - 1] = type.rank - 2;
     perm[type.rank - 2] = type.rank - 1;
-    ul_value_id made = ul_build_transpose(&gradient->build, a, perm);
-    gradient->graph->values[made].flags |= UL_VALUE_BACKWARD;
-    return made;
+    return ul_gradient_transpose_of(gradient, a, perm);
 }
 
 /* ---- Texts of elementwise rows ---- */
@@ -198,7 +307,8 @@ static bool mentions(const char *text, char letter)
 
 /* Inputs of ullage::Gradient: g, the output, the inputs; what the text does not read is absent, so
  * that nobody keeps it. */
-ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g)
+ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
+                                      ul_value_id y)
 {
     struct ul_graph *graph = gradient->graph;
     const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
@@ -209,7 +319,7 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
     if (strcmp(text, "g") == 0)
         return g;
     inputs[0] = g;
-    inputs[1] = mentions(text, 'y') ? old.outputs[0] : UL_NONE;
+    inputs[1] = mentions(text, 'y') ? y : UL_NONE;
     for (uint32_t i = 0; i < old.input_count; i++) {
         inputs[2 + i] = mentions(text, (char)('a' + i)) ? old.inputs[i] : UL_NONE;
         count = inputs[2 + i] != UL_NONE ? 3 + i : count;
@@ -220,4 +330,9 @@ ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input,
     ul_node_set_string(graph, made, "ul_of", ul_op_get(old.op)->name);
     ul_node_set_int(graph, made, "ul_input", input);
     return ul_gradient_infer(gradient, made);
+}
+
+ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g)
+{
+    return ul_gradient_expression_of(gradient, input, g, ul_gradient_output(gradient, 0));
 }

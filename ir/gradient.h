@@ -59,6 +59,9 @@ ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
 ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
                              uint32_t input_count, uint32_t output_count);
 ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node);
+/* The same of the node's own operator with its attributes, over other inputs. */
+ul_node_id ul_gradient_begin_again(struct ul_gradient *gradient, const ul_value_id *inputs,
+                                   uint32_t input_count, uint32_t output_count);
 ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a);
 ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
                                ul_value_id b);
@@ -76,7 +79,34 @@ ul_value_id ul_gradient_reshape(struct ul_gradient *gradient, ul_value_id a,
                                 const struct ul_type *type);
 /* The last two dimensions change places. */
 ul_value_id ul_gradient_swap(struct ul_gradient *gradient, ul_value_id a);
+/* Elements [begin, end) along an axis. */
+ul_value_id ul_gradient_slice(struct ul_gradient *gradient, ul_value_id a, uint32_t axis,
+                              int64_t begin, int64_t end);
+/* With so many zeros around, or (negative) so many elements less: a number per dimension. */
+ul_value_id ul_gradient_pad(struct ul_gradient *gradient, ul_value_id a, const int64_t *begin,
+                            const int64_t *end);
+ul_value_id ul_gradient_transpose_of(struct ul_gradient *gradient, ul_value_id a,
+                                     const int64_t *perm);
+ul_value_id ul_gradient_concat(struct ul_gradient *gradient, const ul_value_id *values,
+                               uint32_t count, uint32_t axis);
+ul_value_id ul_gradient_cast_to(struct ul_gradient *gradient, ul_value_id a, enum ul_dtype dtype);
+/* yes where the condition holds, else no. */
+ul_value_id ul_gradient_choose(struct ul_gradient *gradient, ul_value_id condition, ul_value_id yes,
+                               ul_value_id no);
+/* A constant: zeros; i64 of one dimension; these elements. */
+ul_value_id ul_gradient_zeros(struct ul_gradient *gradient, const struct ul_type *type);
+ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const int64_t *values);
+ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
+                                 const double *numbers);
+/* What the node's operator with its attributes makes of constants: how rules learn what it does
+ * with indexes and weights. NULL: too much work. */
+const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
+                                             const struct ul_tensor *const *inputs,
+                                             uint32_t input_count);
 /* The share of an input of an elementwise node by the text of its row, at the output's shape. */
 ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g);
+/* The same with a result that broadcasts to g: of reductions. */
+ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t input, ul_value_id g,
+                                      ul_value_id y);
 
 #endif

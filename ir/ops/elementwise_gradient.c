@@ -46,9 +46,7 @@ static ul_value_id is_chosen(struct ul_gradient *gradient, uint32_t input, ul_va
 {
     ul_value_id equal =
         ul_gradient_binary(gradient, UL_OP_Equal, ul_gradient_input(gradient, input), y);
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Cast, &equal, 1, 1);
-    ul_node_set_int(gradient->graph, node, "to", ul_gradient_type(gradient, y).dtype);
-    return ul_gradient_infer(gradient, node);
+    return ul_gradient_cast_to(gradient, equal, ul_gradient_type(gradient, y).dtype);
 }
 
 /* Max and Min: to the inputs that are the result, in equal parts. */
@@ -74,12 +72,9 @@ enum ul_status ul_gradient_extremes(struct ul_gradient *gradient)
 
 enum ul_status ul_gradient_cast(struct ul_gradient *gradient)
 {
-    ul_value_id g = ul_gradient_of(gradient, 0);
-    if (!ul_gradient_wanted(gradient, 0))
-        return UL_OK;
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Cast, &g, 1, 1);
-    ul_node_set_int(gradient->graph, node, "to",
-                    ul_gradient_type(gradient, ul_gradient_input(gradient, 0)).dtype);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
+    if (ul_gradient_wanted(gradient, 0))
+        ul_gradient_give(gradient, 0,
+                         ul_gradient_cast_to(gradient, ul_gradient_of(gradient, 0), type.dtype));
     return UL_OK;
 }

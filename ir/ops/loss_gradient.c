@@ -3,20 +3,6 @@
 
 #include <string.h>
 
-static ul_value_id cast_to(struct ul_gradient *gradient, ul_value_id value, enum ul_dtype dtype)
-{
-    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Cast, &value, 1, 1);
-    ul_node_set_int(gradient->graph, node, "to", dtype);
-    return ul_gradient_infer(gradient, node);
-}
-
-static ul_value_id choose(struct ul_gradient *gradient, ul_value_id condition, ul_value_id yes,
-                          ul_value_id no)
-{
-    const ul_value_id inputs[3] = {condition, yes, no};
-    return ul_gradient_node_of(gradient, UL_OP_Where, inputs, 3);
-}
-
 /* The weights of all targets: what a mean is divided by. */
 static ul_value_id total_weight(struct ul_gradient *gradient, ul_value_id scores)
 {
@@ -33,13 +19,14 @@ static ul_value_id total_weight(struct ul_gradient *gradient, ul_value_id scores
         return ul_build_number(gradient->graph, "", dtype, 0, (double)ul_type_elements(&type));
     if (weights != UL_NONE) {
         if (none != UL_NONE)
-            targets = choose(gradient, none, ul_build_number(gradient->graph, "", type.dtype, 0, 0),
-                             targets);
+            targets = ul_gradient_choose(
+                gradient, none, ul_build_number(gradient->graph, "", type.dtype, 0, 0), targets);
         each = ul_gradient_binary(gradient, UL_OP_Gather, weights, targets);
         if (none != UL_NONE)
-            each = choose(gradient, none, ul_gradient_number(gradient, scores, 0), each);
+            each =
+                ul_gradient_choose(gradient, none, ul_gradient_number(gradient, scores, 0), each);
     } else {
-        each = cast_to(gradient, ul_gradient_unary(gradient, UL_OP_Not, none), dtype);
+        each = ul_gradient_cast_to(gradient, ul_gradient_unary(gradient, UL_OP_Not, none), dtype);
     }
     struct ul_type scalar = {.dtype = dtype, .rank = 0};
     return ul_gradient_reshape(gradient, ul_gradient_sum(gradient, each, (1u << type.rank) - 1),

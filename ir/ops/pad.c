@@ -1,6 +1,6 @@
 /* Pad and CenterCropPad. A negative pad crops; what reflects, repeats or wraps is what is left
  * after cropping. */
-#include "ir/ops/hooks.h"
+#include "ir/ops/movement.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
@@ -9,18 +9,13 @@
 enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
 static const char *const pad_modes[] = {"constant", "reflect", "edge", "wrap", NULL};
 
-struct pads {
-    int64_t begin[UL_LIMIT_RANK];
-    int64_t end[UL_LIMIT_RANK];
-};
-
 static uint32_t axis_of(int64_t axis, uint32_t rank)
 {
     return (uint32_t)(axis < 0 ? axis + (int64_t)rank : axis);
 }
 
 /* Halves of what is to add or to cut; the odd element goes to the end. */
-static void center_axis(struct pads *pads, uint32_t axis, int64_t dim, int64_t wanted)
+static void center_axis(struct ul_pads *pads, uint32_t axis, int64_t dim, int64_t wanted)
 {
     int64_t more = wanted - dim;
     int64_t half = (more < 0 ? -more : more) / 2;
@@ -28,7 +23,8 @@ static void center_axis(struct pads *pads, uint32_t axis, int64_t dim, int64_t w
     pads->end[axis] = more - pads->begin[axis];
 }
 
-static void center_pads(const struct ul_graph *graph, const struct ul_node *node, struct pads *pads)
+static void center_pads(const struct ul_graph *graph, const struct ul_node *node,
+                        struct ul_pads *pads)
 {
     const struct ul_type *type = &graph->values[node->inputs[0]].type;
     const struct ul_tensor *shape = graph->values[node->inputs[1]].tensor;
@@ -42,9 +38,9 @@ static void center_pads(const struct ul_graph *graph, const struct ul_node *node
 }
 
 /* The pads of a node whose rule has checked them. */
-static void pads_get(const struct ul_graph *graph, const struct ul_node *node, struct pads *pads)
+static void pads_get(const struct ul_graph *graph, const struct ul_node *node, struct ul_pads *pads)
 {
-    *pads = (struct pads){0};
+    *pads = (struct ul_pads){0};
     if (node->op == UL_OP_CenterCropPad) {
         center_pads(graph, node, pads);
         return;
@@ -139,6 +135,12 @@ enum ul_status ul_infer_pad(struct ul_infer *infer)
     return UL_OK;
 }
 
+bool ul_pad_read(const struct ul_graph *graph, const struct ul_node *node, struct ul_pads *pads)
+{
+    pads_get(graph, node, pads);
+    return node->op != UL_OP_Pad || ul_node_choice(node, "mode", pad_modes) == PAD_CONSTANT;
+}
+
 static ul_kx pad_value(struct ul_lower *lower, ul_node_id node)
 {
     enum ul_dtype dtype = ul_lower_output_type(lower, node, 0)->dtype;
@@ -149,7 +151,7 @@ static ul_kx pad_value(struct ul_lower *lower, ul_node_id node)
     return ul_kx_number(lower->kernel, ul_compute_dtype(dtype), 0);
 }
 
-static ul_kx pad_constant(struct ul_lower *lower, ul_node_id node, const struct pads *pads,
+static ul_kx pad_constant(struct ul_lower *lower, ul_node_id node, const struct ul_pads *pads,
                           const ul_kx *index)
 {
     struct ul_kernel *kernel = lower->kernel;
@@ -195,7 +197,7 @@ ul_kx ul_map_pad(struct ul_lower *lower, ul_node_id node, uint32_t output, const
     enum pad_mode mode = info->op == UL_OP_Pad
                              ? (enum pad_mode)ul_node_choice(info, "mode", pad_modes)
                              : PAD_CONSTANT;
-    struct pads pads;
+    struct ul_pads pads;
     ul_kx from[UL_LIMIT_RANK];
     (void)output;
     pads_get(lower->graph, info, &pads);
@@ -217,7 +219,7 @@ ul_kx ul_map_pad(struct ul_lower *lower, ul_node_id node, uint32_t output, const
 /* Along a dimension that stays as it is. */
 bool ul_split_rule_pad(struct ul_split_rule *split)
 {
-    struct pads pads;
+    struct ul_pads pads;
     if (split->node->op != UL_OP_Pad)
         return false;
     pads_get(split->graph, split->node, &pads);

@@ -101,3 +101,22 @@ void ul_lower_max_unpool(struct ul_lower *lower, ul_node_id node)
     for (uint32_t d = 0; d < x->rank; d++)
         ul_ks_end(k);
 }
+
+/* Back from the places, which are counted in the shape that was pooled. */
+enum ul_status ul_gradient_max_unpool(struct ul_gradient *gradient)
+{
+    struct ul_type x = ul_gradient_type(gradient, ul_gradient_input(gradient, X)), pooled;
+    bool valid = unpooled(ul_gradient_node(gradient), &x, &pooled);
+    UL_ASSERT(valid);
+    ul_value_id g = ul_gradient_of(gradient, 0);
+    for (uint32_t d = 0; d < x.rank; d++)
+        if (ul_gradient_type(gradient, g).dims[d] != pooled.dims[d])
+            g = ul_gradient_slice(gradient, g, d, 0, pooled.dims[d]);
+    struct ul_type flat = {
+        .dtype = x.dtype, .rank = 1, .dims = {(int64_t)ul_type_elements(&pooled)}};
+    g = ul_gradient_reshape(gradient, g, &flat);
+    ul_gradient_give(
+        gradient, X,
+        ul_gradient_binary(gradient, UL_OP_Gather, g, ul_gradient_input(gradient, PLACES)));
+    return UL_OK;
+}

@@ -1,17 +1,10 @@
 /* Slice and Split: a box out of a tensor, in steps that may run backwards. */
-#include "ir/ops/hooks.h"
+#include "ir/ops/movement.h"
 
 #include "ir/kernel_build.h"
 #include "ir/ops/require.h"
 #include "ir/split_rule.h"
 #include "ir/view.h"
-
-/* Element i along dimension d is element begin[d] + i * step[d] of the input. */
-struct box {
-    int64_t begin[UL_LIMIT_RANK];
-    int64_t step[UL_LIMIT_RANK];
-    int64_t count[UL_LIMIT_RANK];
-};
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high)
 {
@@ -20,7 +13,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
 
 /* One axis. Where Python would find nothing before the first element, ONNX clamps the start of a
  * backward slice to that element. */
-static void slice_axis(struct box *box, uint32_t axis, int64_t dim, int64_t begin, int64_t end,
+static void slice_axis(struct ul_box *box, uint32_t axis, int64_t dim, int64_t begin, int64_t end,
                        int64_t step)
 {
     begin += begin < 0 ? dim : 0;
@@ -46,7 +39,7 @@ static void slice_axis(struct box *box, uint32_t axis, int64_t dim, int64_t begi
 }
 
 static enum ul_status slice_rule(const struct ul_infer *infer, const struct ul_type *input,
-                                 struct box *box)
+                                 struct ul_box *box)
 {
     const int64_t *lists[4]; /* starts, ends, axes, steps */
     uint32_t counts[4];
@@ -81,7 +74,7 @@ static enum ul_status slice_rule(const struct ul_infer *infer, const struct ul_t
 enum ul_status ul_infer_slice(struct ul_infer *infer)
 {
     const struct ul_type *input = ul_infer_input(infer, 0);
-    struct box box;
+    struct ul_box box;
     UL_TRY(slice_rule(infer, input, &box));
     ul_infer_set(infer, 0, input->dtype, input->rank, box.count);
     return UL_OK;
@@ -96,7 +89,7 @@ static int64_t constant(const struct ul_graph *graph, const struct ul_node *node
 }
 
 /* The same box again, of constants that the rule has checked. */
-static void slice_box(const struct ul_graph *graph, const struct ul_node *node, struct box *box)
+void ul_slice_box(const struct ul_graph *graph, const struct ul_node *node, struct ul_box *box)
 {
     const struct ul_type *input = &graph->values[node->inputs[0]].type;
     uint64_t count = ul_type_elements(&graph->values[node->inputs[1]].type);
@@ -113,7 +106,7 @@ static void slice_box(const struct ul_graph *graph, const struct ul_node *node, 
     }
 }
 
-static ul_kx box_load(struct ul_lower *lower, ul_node_id node, const struct box *box,
+static ul_kx box_load(struct ul_lower *lower, ul_node_id node, const struct ul_box *box,
                       const ul_kx *index)
 {
     uint32_t rank = ul_lower_input_type(lower, node, 0)->rank;
@@ -124,7 +117,7 @@ static ul_kx box_load(struct ul_lower *lower, ul_node_id node, const struct box 
     return ul_lower_load(lower, lower->graph->nodes[node].inputs[0], from);
 }
 
-static void box_view(const struct ul_graph *graph, ul_value_id value, const struct box *box,
+static void box_view(const struct ul_graph *graph, ul_value_id value, const struct ul_box *box,
                      const struct ul_view *input, struct ul_view *view)
 {
     const struct ul_type *type = &graph->values[value].type;
@@ -138,18 +131,18 @@ static void box_view(const struct ul_graph *graph, ul_value_id value, const stru
 
 ul_kx ul_map_slice(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
-    struct box box;
+    struct ul_box box;
     (void)output;
-    slice_box(lower->graph, &lower->graph->nodes[node], &box);
+    ul_slice_box(lower->graph, &lower->graph->nodes[node], &box);
     return box_load(lower, node, &box, index);
 }
 
 bool ul_view_slice(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                    const struct ul_view *input, struct ul_view *view)
 {
-    struct box box;
+    struct ul_box box;
     (void)output;
-    slice_box(graph, node, &box);
+    ul_slice_box(graph, node, &box);
     box_view(graph, node->inputs[0], &box, input, view);
     return true;
 }
@@ -199,7 +192,7 @@ enum ul_status ul_infer_split(struct ul_infer *infer)
 }
 
 static void split_box(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
-                      struct box *box)
+                      struct ul_box *box)
 {
     const struct ul_type *input = &graph->values[node->inputs[0]].type;
     int64_t axis = ul_node_get_int(node, "axis", 0);
@@ -219,7 +212,7 @@ static void split_box(const struct ul_graph *graph, const struct ul_node *node, 
 
 ul_kx ul_map_split(struct ul_lower *lower, ul_node_id node, uint32_t output, const ul_kx *index)
 {
-    struct box box;
+    struct ul_box box;
     split_box(lower->graph, &lower->graph->nodes[node], output, &box);
     return box_load(lower, node, &box, index);
 }
@@ -227,7 +220,7 @@ ul_kx ul_map_split(struct ul_lower *lower, ul_node_id node, uint32_t output, con
 bool ul_view_split(const struct ul_graph *graph, const struct ul_node *node, uint32_t output,
                    const struct ul_view *input, struct ul_view *view)
 {
-    struct box box;
+    struct ul_box box;
     split_box(graph, node, output, &box);
     box_view(graph, node->inputs[0], &box, input, view);
     return true;
@@ -238,13 +231,13 @@ bool ul_split_rule_slice(struct ul_split_rule *split)
 {
     const struct ul_type *input = ul_split_rule_input_type(split, 0);
     uint32_t axis = split->output.axis;
-    struct box box;
+    struct ul_box box;
     for (uint32_t i = 1; i < split->node->input_count; i++) {
         if (split->node->inputs[i] != UL_NONE &&
             split->graph->values[split->node->inputs[i]].tensor == NULL)
             return false;
     }
-    slice_box(split->graph, split->node, &box);
+    ul_slice_box(split->graph, split->node, &box);
     uint64_t count = ul_type_elements(ul_split_rule_input_type(split, 1));
     for (uint64_t i = 0; i < count; i++) {
         int64_t named = constant(split->graph, split->node, 3, i, (int64_t)i);

@@ -1,0 +1,215 @@
+/* Gradients of what reads and writes by indexes in the data: reading is the gradient of writing,
+ * and adding up in zeros that of reading. The order of sums is that of the updates in memory. */
+#include "ir/ops/movement.h"
+
+#include <string.h>
+
+enum { DATA, INDEXES, UPDATES };
+
+static struct ul_type input_type(const struct ul_gradient *gradient, uint32_t input)
+{
+    return ul_gradient_type(gradient, ul_gradient_input(gradient, input));
+}
+
+static int64_t axis_of(const struct ul_gradient *gradient, int64_t otherwise)
+{
+    uint32_t rank = input_type(gradient, DATA).rank;
+    int64_t axis = ul_node_get_int(ul_gradient_node(gradient), "axis", otherwise);
+    return axis < 0 ? axis + (int64_t)rank : axis;
+}
+
+/* data with updates at indexes: along an axis, or (UL_NONE) in slices that tuples name. */
+static ul_value_id scatter(struct ul_gradient *gradient, ul_value_id data, ul_value_id indexes,
+                           ul_value_id updates, uint32_t axis, const char *reduction)
+{
+    const ul_value_id inputs[3] = {data, indexes, updates};
+    enum ul_op op = axis == UL_NONE ? UL_OP_ScatterND : UL_OP_ScatterElements;
+    ul_node_id node = ul_gradient_begin(gradient, op, inputs, 3, 1);
+    if (axis != UL_NONE)
+        ul_node_set_int(gradient->graph, node, "axis", axis);
+    ul_node_set_string(gradient->graph, node, "reduction", reduction);
+    return ul_gradient_infer(gradient, node);
+}
+
+/* What lies at the places that `scatter` writes to. */
+static ul_value_id gather(struct ul_gradient *gradient, ul_value_id data, ul_value_id indexes,
+                          uint32_t axis)
+{
+    const ul_value_id inputs[2] = {data, indexes};
+    if (axis == UL_NONE)
+        return ul_gradient_node_of(gradient, UL_OP_GatherND, inputs, 2);
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_GatherElements, inputs, 2, 1);
+    ul_node_set_int(gradient->graph, node, "axis", axis);
+    return ul_gradient_infer(gradient, node);
+}
+
+static void add_into_zeros(struct ul_gradient *gradient, ul_value_id indexes, ul_value_id updates,
+                           uint32_t axis)
+{
+    struct ul_type type = input_type(gradient, DATA);
+    ul_value_id zeros = ul_gradient_zeros(gradient, &type);
+    ul_gradient_give(gradient, DATA, scatter(gradient, zeros, indexes, updates, axis, "add"));
+}
+
+/* The indexes as one dimension in the place of the axis, for all elements beside it. */
+enum ul_status ul_gradient_gather(struct ul_gradient *gradient)
+{
+    struct ul_type type = input_type(gradient, DATA), indexes = input_type(gradient, INDEXES);
+    uint32_t axis = (uint32_t)axis_of(gradient, 0);
+    struct ul_type row = {.dtype = indexes.dtype, .rank = type.rank};
+    ul_value_id g = ul_gradient_of(gradient, 0), at = ul_gradient_input(gradient, INDEXES);
+    for (uint32_t d = 0; d < type.rank; d++)
+        row.dims[d] = d == axis ? (int64_t)ul_type_elements(&indexes) : 1;
+    type.dims[axis] = row.dims[axis];
+    at = ul_gradient_expand(gradient, ul_gradient_reshape(gradient, at, &row), &type);
+    add_into_zeros(gradient, at, ul_gradient_reshape(gradient, g, &type), axis);
+    return UL_OK;
+}
+
+enum ul_status ul_gradient_gather_elements(struct ul_gradient *gradient)
+{
+    add_into_zeros(gradient, ul_gradient_input(gradient, INDEXES), ul_gradient_of(gradient, 0),
+                   (uint32_t)axis_of(gradient, 0));
+    return UL_OK;
+}
+
+/* Tuples with the coordinates of the batch in front. */
+static ul_value_id with_batch(struct ul_gradient *gradient, ul_value_id indexes, uint32_t batch)
+{
+    struct ul_type type = ul_gradient_type(gradient, indexes), own = type;
+    own.dims[own.rank - 1] = batch;
+    uint64_t count = ul_type_elements(&own) / batch, inner = 1;
+    int64_t *numbers = UL_NEW_ARRAY(gradient->scratch, int64_t, count * batch + 1);
+    for (uint32_t d = own.rank - 1; d-- > 0;) {
+        for (uint64_t i = 0; d < batch && i < count; i++)
+            numbers[i * batch + d] = (int64_t)(i / inner) % own.dims[d];
+        inner *= (uint64_t)own.dims[d];
+    }
+    const ul_value_id parts[2] = {
+        ul_graph_add_weight(
+            gradient->graph, "batch",
+            ul_tensor_new_ints(gradient->graph->arena, type.dtype, own.rank, own.dims, numbers)),
+        indexes};
+    return ul_gradient_concat(gradient, parts, 2, own.rank - 1);
+}
+
+enum ul_status ul_gradient_gather_nd(struct ul_gradient *gradient)
+{
+    uint32_t batch = (uint32_t)ul_node_get_int(ul_gradient_node(gradient), "batch_dims", 0);
+    ul_value_id indexes = ul_gradient_input(gradient, INDEXES);
+    if (batch > 0)
+        indexes = with_batch(gradient, indexes, batch);
+    add_into_zeros(gradient, indexes, ul_gradient_of(gradient, 0), UL_NONE);
+    return UL_OK;
+}
+
+/* ---- Writing ---- */
+
+/* The largest or smallest: in equal parts to all that are it. */
+static void give_extreme(struct ul_gradient *gradient, ul_value_id indexes, uint32_t axis)
+{
+    ul_value_id g = ul_gradient_of(gradient, 0), y = ul_gradient_output(gradient, 0);
+    ul_value_id data = ul_gradient_input(gradient, DATA);
+    ul_value_id updates = ul_gradient_input(gradient, UPDATES);
+    enum ul_dtype dtype = ul_gradient_type(gradient, g).dtype;
+    ul_value_id kept =
+        ul_gradient_cast_to(gradient, ul_gradient_binary(gradient, UL_OP_Equal, data, y), dtype);
+    ul_value_id taken = ul_gradient_cast_to(
+        gradient,
+        ul_gradient_binary(gradient, UL_OP_Equal, updates, gather(gradient, y, indexes, axis)),
+        dtype);
+    ul_value_id count = scatter(gradient, kept, indexes, taken, axis, "add");
+    g = ul_gradient_binary(gradient, UL_OP_Div, g, count);
+    if (ul_gradient_wanted(gradient, UPDATES))
+        ul_gradient_give(
+            gradient, UPDATES,
+            ul_gradient_binary(gradient, UL_OP_Mul, taken, gather(gradient, g, indexes, axis)));
+    if (ul_gradient_wanted(gradient, DATA))
+        ul_gradient_give(gradient, DATA, ul_gradient_binary(gradient, UL_OP_Mul, kept, g));
+}
+
+/* y is the data times its updates: of one of these, y over it. */
+static void give_product(struct ul_gradient *gradient, ul_value_id indexes, uint32_t axis)
+{
+    ul_value_id g = ul_gradient_of(gradient, 0), updates = ul_gradient_input(gradient, UPDATES);
+    if (ul_gradient_wanted(gradient, UPDATES)) {
+        ul_value_id all =
+            ul_gradient_binary(gradient, UL_OP_Mul, g, ul_gradient_output(gradient, 0));
+        ul_gradient_give(
+            gradient, UPDATES,
+            ul_gradient_binary(gradient, UL_OP_Div, gather(gradient, all, indexes, axis), updates));
+    }
+    if (ul_gradient_wanted(gradient, DATA))
+        ul_gradient_give(gradient, DATA, scatter(gradient, g, indexes, updates, axis, "mul"));
+}
+
+enum ul_status ul_gradient_scatter(struct ul_gradient *gradient)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    const char *reduction = ul_node_get_string(node, "reduction", "none");
+    uint32_t axis = node->op == UL_OP_ScatterND ? UL_NONE : (uint32_t)axis_of(gradient, 0);
+    ul_value_id g = ul_gradient_of(gradient, 0), indexes = ul_gradient_input(gradient, INDEXES);
+    if (strcmp(reduction, "max") == 0 || strcmp(reduction, "min") == 0) {
+        give_extreme(gradient, indexes, axis);
+        return UL_OK;
+    }
+    if (strcmp(reduction, "mul") == 0) {
+        give_product(gradient, indexes, axis);
+        return UL_OK;
+    }
+    bool replaces = strcmp(reduction, "none") == 0;
+    if (ul_gradient_wanted(gradient, UPDATES))
+        ul_gradient_give(gradient, UPDATES, gather(gradient, g, indexes, axis));
+    if (ul_gradient_wanted(gradient, DATA)) {
+        struct ul_type type = input_type(gradient, UPDATES);
+        if (replaces)
+            g = scatter(gradient, g, indexes, ul_gradient_zeros(gradient, &type), axis, "none");
+        ul_gradient_give(gradient, DATA, g);
+    }
+    return UL_OK;
+}
+
+/* ---- A cache, places of pooling, and largest elements ---- */
+
+/* Where element i of the update went: i elements behind the first, which wraps around. */
+static ul_value_id cache_places(struct ul_gradient *gradient, uint32_t axis, int64_t length)
+{
+    struct ul_type type = input_type(gradient, 1), row = {.dtype = UL_I64, .rank = type.rank};
+    int64_t count = type.dims[axis];
+    int64_t *numbers = UL_NEW_ARRAY(gradient->scratch, int64_t, (uint64_t)count + 1);
+    ul_value_id first = ul_gradient_input(gradient, 2);
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = i;
+    for (uint32_t d = 0; d < type.rank; d++)
+        row.dims[d] = d == axis ? count : 1;
+    ul_value_id places =
+        ul_gradient_reshape(gradient, ul_gradient_ints(gradient, (uint32_t)count, numbers), &row);
+    if (first != UL_NONE) {
+        row.dims[axis] = 1;
+        row.dims[0] = type.dims[0];
+        first = ul_gradient_reshape(gradient, ul_gradient_cast_to(gradient, first, UL_I64), &row);
+        places = ul_gradient_binary(gradient, UL_OP_Add, places, first);
+        places =
+            ul_gradient_binary(gradient, UL_OP_Mod, places,
+                               ul_build_number(gradient->graph, "", UL_I64, 0, (double)length));
+    }
+    return ul_gradient_expand(gradient, places, &type);
+}
+
+enum ul_status ul_gradient_tensor_scatter(struct ul_gradient *gradient)
+{
+    struct ul_type cache = input_type(gradient, 0), update = input_type(gradient, 1);
+    uint32_t axis = (uint32_t)axis_of(gradient, -2);
+    ul_value_id g = ul_gradient_of(gradient, 0);
+    if (ul_gradient_wanted(gradient, 1))
+        ul_gradient_give(gradient, 1,
+                         gather(gradient, g, cache_places(gradient, axis, cache.dims[axis]), axis));
+    if (ul_gradient_wanted(gradient, 0)) {
+        const ul_value_id inputs[3] = {g, ul_gradient_zeros(gradient, &update),
+                                       ul_gradient_input(gradient, 2)};
+        uint32_t count = inputs[2] != UL_NONE ? 3 : 2;
+        ul_node_id node = ul_gradient_begin_again(gradient, inputs, count, 1);
+        ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    }
+    return UL_OK;
+}

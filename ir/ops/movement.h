@@ -1,0 +1,24 @@
+/* What rules of movements read again after inference has checked it. */
+#ifndef UL_OPS_MOVEMENT_H
+#define UL_OPS_MOVEMENT_H
+
+#include "ir/ops/hooks.h"
+
+/* Element i along dimension d is element begin[d] + i * step[d] of the input. */
+struct ul_box {
+    int64_t begin[UL_LIMIT_RANK];
+    int64_t step[UL_LIMIT_RANK];
+    int64_t count[UL_LIMIT_RANK];
+};
+/* Elements that are added around; negative ones are cut off. */
+struct ul_pads {
+    int64_t begin[UL_LIMIT_RANK];
+    int64_t end[UL_LIMIT_RANK];
+};
+
+/* slice.c: of a Slice. */
+void ul_slice_box(const struct ul_graph *graph, const struct ul_node *node, struct ul_box *box);
+/* pad.c: of a Pad or CenterCropPad; false: it is filled with elements of the data. */
+bool ul_pad_read(const struct ul_graph *graph, const struct ul_node *node, struct ul_pads *pads);
+
+#endif
