@@ -186,6 +186,155 @@ def check_export(ullage, samples):
     check(read("c.npz") == before, "a loss that is no number overwrites the checkpoint")
 
 
+def make_regression(with_loss):
+    """y = x w + side; with_loss: the mean of its squared distance from an input, as its output."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "side"], ["y"]),
+    ]
+    inputs = {"x": 12, "side": 3}
+    if with_loss:
+        inputs["t"] = 3
+        nodes.append(helper.make_node("Sub", ["y", "t"], ["d"]))
+        nodes.append(helper.make_node("Mul", ["d", "d"], ["s"]))
+        nodes.append(helper.make_node("ReduceMean", ["s"], ["l"], keepdims=0))
+    graph = helper.make_graph(
+        nodes,
+        "regression",
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [BATCH, size])
+            for name, size in inputs.items()
+        ],
+        (
+            [helper.make_tensor_value_info("l", TensorProto.FLOAT, [])]
+            if with_loss
+            else [helper.make_tensor_value_info("y", TensorProto.FLOAT, [BATCH, 3])]
+        ),
+        [numpy_helper.from_array(numpy.zeros((12, 3), numpy.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, "r.onnx")
+
+
+def check_regression(ullage, target):
+    """Several inputs; labels that are no classes; a loss of the model's own. Both learn the same."""
+    draw = numpy.random.default_rng(3)
+    x = numpy.load("x.npy")
+    side = draw.normal(size=(SAMPLES, 3)).astype(numpy.float32)
+    goal = draw.normal(size=(12, 3)).astype(numpy.float32)
+    numpy.save("side.npy", side)
+    numpy.save("t.npy", x @ goal + side)
+    saved = []
+    for with_loss in (False, True):
+        make_regression(with_loss)
+        loss = "output:l" if with_loss else "mse"
+        run(ullage, "compile", "r.onnx", "--train", "--loss", loss, "--optimizer", "adam", "--lr",
+            "0.05", "--target", target, "-o", "trainer")  # fmt: skip
+        labels = ["--input", "t=t.npy"] if with_loss else ["--labels", "t.npy"]
+        run("./trainer", "--data", "x.npy", "--input", "side=side.npy", *labels, "--epochs", "60",
+            "--save", "r.npz", "--metrics", "r.csv")  # fmt: skip
+        saved.append(numpy.load("r.npz")["w"])
+        check(numpy.abs(saved[-1] - goal).max() < 0.05, f"{loss}: it learns little")
+    check(numpy.abs(saved[0] - saved[1]).max() < 1e-4, "the model's own loss learns another thing")
+    error = run("./trainer", "--data", "x.npy", "--input", "side=side.npy", "--epochs", "1", code=1)
+    check("give --input t=FILE.npy" in error.stderr, error.stderr)
+    error = run("./trainer", "--data", "x.npy", "--labels", "t.npy", "--epochs", "1", code=1)
+    check("its loss is one of its own outputs" in error.stderr, error.stderr)
+
+
+# The library form, as on a machine without a heap: a static arena, files by callbacks alone. It says
+# each loss, and saves and loads what it learned half-way.
+LIBRARY = r"""
+#include "model.h"
+
+#include "ul_train.h"
+
+#include <stdio.h>
+
+static unsigned char room[MODEL_ARENA_BYTES + MODEL_ARENA_ALIGN];
+static unsigned char saved[1 << 16];
+static float x[SAMPLES][12];
+static int64_t y[SAMPLES];
+
+static int read_file(void *file, uint64_t offset_bytes, void *target, uint64_t size_bytes)
+{
+    return fseek(file, (long)offset_bytes, SEEK_SET) != 0 ||
+           fread(target, 1, (size_t)size_bytes, file) != size_bytes;
+}
+
+static int put(void *place, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes)
+{
+    memcpy((unsigned char *)place + offset_bytes, bytes, (size_t)size_bytes);
+    return 0;
+}
+
+static int get(void *place, uint64_t offset_bytes, void *target, uint64_t size_bytes)
+{
+    memcpy(target, (unsigned char *)place + offset_bytes, (size_t)size_bytes);
+    return 0;
+}
+
+int main(void)
+{
+    unsigned char *arena = room + (MODEL_ARENA_ALIGN - (uintptr_t)room % MODEL_ARENA_ALIGN);
+    struct ul_weights_source weights = {0};
+    struct ul_trainer trainer;
+    FILE *file = fopen("weights.bin", "rb"), *data = fopen("../samples", "rb");
+    if (file == NULL || data == NULL || fread(x, sizeof x, 1, data) != 1 ||
+        fread(y, sizeof y, 1, data) != 1 || fseek(file, 0, SEEK_END) != 0)
+        return 1;
+    weights.size_bytes = (uint64_t)ftell(file);
+    weights.read = read_file;
+    weights.context = file;
+    if (model_init(arena, MODEL_ARENA_BYTES, &weights, NULL) != UL_OK)
+        return 2;
+    ul_train_init(&model_model, &trainer);
+    while (trainer.step < STEPS) {
+        float loss;
+        uint64_t at = trainer.step % (SAMPLES / BATCH) * BATCH;
+        const void *inputs[MODEL_INPUT_COUNT] = {x[at], &y[at]};
+        void *outputs[MODEL_OUTPUT_COUNT] = {&loss};
+        if (ul_train_step(&model_model, arena, &trainer, inputs, outputs, NULL) != UL_OK)
+            return 3;
+        printf("%.9g\n", (double)loss);
+        if (trainer.step != STEPS / 2)
+            continue;
+        if (ul_train_save(&model_model, arena, &trainer, put, saved, NULL) != UL_OK ||
+            model_init(arena, MODEL_ARENA_BYTES, &weights, NULL) != UL_OK ||
+            ul_train_load(&model_model, arena, &trainer, get, saved, NULL) != UL_OK)
+            return 4;
+    }
+    model_done(arena);
+    return 0;
+}
+"""
+
+
+def check_library(ullage):
+    """The losses of the last trainer, whose metrics are there."""
+    run(ullage, "compile", "m.onnx", "--dim", f"N={BATCH}", "--train", "--optimizer", "momentum",
+        "--lr", "0.05", "--target", "c", "--emit", "library")  # fmt: skip
+    with open("library/example.c", "w", encoding="ascii") as out:
+        out.write(LIBRARY)
+    with open("samples", "wb") as out:
+        out.write(numpy.load("x.npy").tobytes())
+        out.write(numpy.load("y.npy").astype(numpy.int64).tobytes())
+    os.chdir("library")
+    sizes = [f"-D{name}={globals()[name]}" for name in ("SAMPLES", "BATCH", "STEPS")]
+    run("cc", "-std=c99", "-O3", "-fno-strict-aliasing", "-ffp-contract=fast", "-fno-math-errno",
+        "-fno-trapping-math", "-march=native", "-Wall", "-Wextra", "-Wpedantic", "-Werror", *sizes,
+        "-o", "example", "example.c", "model.c", "-lm")  # fmt: skip
+    names = run("nm", "-u", "example").stdout
+    check("malloc" not in names and "free" not in names, f"it has a heap: {names}")
+    losses = run("./example").stdout.split()
+    os.chdir("..")
+    with open("m.csv", encoding="ascii") as file:
+        want = [row["loss"] for row in csv.DictReader(file)]
+    worst = max(abs(float(a) / float(b) - 1) for a, b in zip(losses, want))
+    check(len(losses) == STEPS and worst < 1e-5, f"the library's losses are {worst:.1e} away")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -199,7 +348,10 @@ def main():
             check_trainer(ullage, arguments.target, optimizer, None, start, samples)
         check_trainer(ullage, arguments.target, "adamw", "warmup:4,cosine:20", start, samples)
         check_trainer(ullage, arguments.target, "momentum", None, start, samples)
+        if arguments.target == "c":
+            check_library(ullage)
         check_export(ullage, samples)
+        check_regression(ullage, arguments.target)
         os.chdir("/")
     return 1 if failures else 0
 
