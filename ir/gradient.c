@@ -99,11 +99,12 @@ ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node)
     return gradient->graph->nodes[node].outputs[0];
 }
 
-ul_node_id ul_gradient_begin_again(struct ul_gradient *gradient, const ul_value_id *inputs,
-                                   uint32_t input_count, uint32_t output_count)
+ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
+                                  const ul_value_id *inputs, uint32_t input_count,
+                                  uint32_t output_count)
 {
     const struct ul_node old = *ul_gradient_node(gradient); /* the array moves */
-    ul_node_id node = ul_gradient_begin(gradient, old.op, inputs, input_count, output_count);
+    ul_node_id node = ul_gradient_begin(gradient, op, inputs, input_count, output_count);
     for (uint32_t i = 0; i < old.attr_count; i++)
         ul_node_set_attr(gradient->graph, node, &old.attrs[i]);
     return node;
@@ -324,9 +325,7 @@ ul_value_id ul_gradient_expression_of(struct ul_gradient *gradient, uint32_t inp
         inputs[2 + i] = mentions(text, (char)('a' + i)) ? old.inputs[i] : UL_NONE;
         count = inputs[2 + i] != UL_NONE ? 3 + i : count;
     }
-    ul_node_id made = ul_gradient_begin(gradient, UL_OP_Gradient, inputs, count, 1);
-    for (uint32_t i = 0; i < old.attr_count; i++)
-        ul_node_set_attr(graph, made, &old.attrs[i]);
+    ul_node_id made = ul_gradient_begin_like(gradient, UL_OP_Gradient, inputs, count, 1);
     ul_node_set_string(graph, made, "ul_of", ul_op_get(old.op)->name);
     ul_node_set_int(graph, made, "ul_input", input);
     return ul_gradient_infer(gradient, made);

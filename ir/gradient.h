@@ -59,9 +59,10 @@ ul_value_id ul_gradient_node_of(struct ul_gradient *gradient, enum ul_op op,
 ul_node_id ul_gradient_begin(struct ul_gradient *gradient, enum ul_op op, const ul_value_id *inputs,
                              uint32_t input_count, uint32_t output_count);
 ul_value_id ul_gradient_infer(struct ul_gradient *gradient, ul_node_id node);
-/* The same of the node's own operator with its attributes, over other inputs. */
-ul_node_id ul_gradient_begin_again(struct ul_gradient *gradient, const ul_value_id *inputs,
-                                   uint32_t input_count, uint32_t output_count);
+/* The same with the attributes of the node whose gradient is formed. */
+ul_node_id ul_gradient_begin_like(struct ul_gradient *gradient, enum ul_op op,
+                                  const ul_value_id *inputs, uint32_t input_count,
+                                  uint32_t output_count);
 ul_value_id ul_gradient_unary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a);
 ul_value_id ul_gradient_binary(struct ul_gradient *gradient, enum ul_op op, ul_value_id a,
                                ul_value_id b);

@@ -208,7 +208,8 @@ enum ul_status ul_gradient_tensor_scatter(struct ul_gradient *gradient)
         const ul_value_id inputs[3] = {g, ul_gradient_zeros(gradient, &update),
                                        ul_gradient_input(gradient, 2)};
         uint32_t count = inputs[2] != UL_NONE ? 3 : 2;
-        ul_node_id node = ul_gradient_begin_again(gradient, inputs, count, 1);
+        ul_node_id node =
+            ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, count, 1);
         ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
     }
     return UL_OK;

@@ -41,7 +41,8 @@ enum ul_status ul_gradient_again(struct ul_gradient *gradient)
 {
     const struct ul_node *node = ul_gradient_node(gradient);
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 0), ul_gradient_input(gradient, 1)};
-    ul_node_id made = ul_gradient_begin_again(gradient, inputs, node->input_count, 1);
+    ul_node_id made = ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs,
+                                             node->input_count, 1);
     ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, made));
     return UL_OK;
 }

@@ -7,8 +7,15 @@
 /* norm_softmax.c. False where the axis does not exist; bit d of the mask: dimension d. */
 bool ul_softmax_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);
 
+/* norm_layer.c: the same of MeanVarianceNormalization's axes. */
+bool ul_mean_variance_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask);
+
 /* norm_group.c: does nothing and gives false unless channels lie innermost in groups of several,
  * or sums are long and the target asks for parts. */
 bool ul_lower_group_norm_steps(struct ul_lower *lower, ul_node_id node, int64_t groups);
+
+/* norm_gradient_lower.c: inputs and outputs of NormalizationGradient. */
+enum { UL_NORM_X, UL_NORM_G, UL_NORM_SCALE };
+enum { UL_NORM_DX, UL_NORM_INVERSE, UL_NORM_MEAN };
 
 #endif

@@ -105,7 +105,7 @@ enum ul_status ul_infer_group_norm(struct ul_infer *infer)
     return UL_OK;
 }
 
-static bool axes_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
+bool ul_mean_variance_mask(const struct ul_node *node, uint32_t rank, uint32_t *mask)
 {
     static const int64_t usual[] = {0, 2, 3};
     uint32_t count;
@@ -128,7 +128,7 @@ enum ul_status ul_infer_mean_variance_norm(struct ul_infer *infer)
     const struct ul_type *type = ul_infer_input(infer, 0);
     UL_TRY(ul_check_dtype(infer, 0, UL_CHECK_FLOATS));
     uint32_t mask;
-    if (!axes_mask(infer->node, type->rank, &mask))
+    if (!ul_mean_variance_mask(infer->node, type->rank, &mask))
         return ul_infer_invalid(infer, "an axis does not exist in a tensor of rank %u",
                                 (unsigned)type->rank);
     ul_infer_set_type(infer, 0, type);
@@ -269,7 +269,7 @@ void ul_lower_mean_variance_norm(struct ul_lower *lower, ul_node_id node)
     struct ul_kernel *k = lower->kernel;
     const struct ul_type *type = ul_lower_input_type(lower, node, 0);
     uint32_t mask;
-    bool valid = axes_mask(ul_check_node(lower, node), type->rank, &mask);
+    bool valid = ul_mean_variance_mask(ul_check_node(lower, node), type->rank, &mask);
     UL_ASSERT(valid);
     struct ul_moments m;
     ul_moments_open(&m, lower, node, type->rank, type->dims, mask, 0);

@@ -150,7 +150,8 @@ enum ul_status ul_gradient_cum_sum(struct ul_gradient *gradient)
 {
     bool reverse = ul_node_get_int(ul_gradient_node(gradient), "reverse", 0) != 0;
     const ul_value_id inputs[2] = {ul_gradient_of(gradient, 0), ul_gradient_input(gradient, 1)};
-    ul_node_id node = ul_gradient_begin_again(gradient, inputs, 2, 1);
+    ul_node_id node =
+        ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, 2, 1);
     ul_node_set_int(gradient->graph, node, "reverse", !reverse);
     ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
     return UL_OK;

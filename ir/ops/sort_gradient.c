@@ -11,7 +11,8 @@ enum ul_status ul_gradient_top_k(struct ul_gradient *gradient)
     ul_value_id places = ul_gradient_output(gradient, 1);
     if (places == UL_NONE) {
         const ul_value_id inputs[2] = {node->inputs[0], node->inputs[1]};
-        ul_node_id again = ul_gradient_begin_again(gradient, inputs, 2, 2);
+        ul_node_id again =
+            ul_gradient_begin_like(gradient, ul_gradient_node(gradient)->op, inputs, 2, 2);
         (void)ul_gradient_infer(gradient, again);
         places = gradient->graph->nodes[again].outputs[1];
     }

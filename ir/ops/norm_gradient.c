@@ -1,0 +1,158 @@
+/* Gradients of normalisations by the moments of a set of elements: layer, root mean square,
+ * instance, group, mean-variance. With n = (x - mean) * inverse and h = g * scale:
+ *
+ *     dx     = inverse * (h - mean of h - n * mean of h n)      without the mean where none is
+ * taken dscale = sum of g n over what the scale is repeated along dbias  = sum of g
+ *
+ * dx is a kernel that forms the statistics of its set again, so that x is all that is kept; it
+ * gives them to dscale, whose factors n are computed inside of its sum. Groups are sets in a view
+ * of x that has a dimension of them. */
+#include "ir/ops/norm.h"
+
+#include "ir/ops/check.h"
+#include "ir/ops/lanes.h"
+
+#include <string.h>
+
+#define DEFAULT_EPSILON ((double)1e-5f)
+#define DEVIATION_EPSILON 1e-9 /* of MeanVarianceNormalization, outside of the root */
+
+/* A normalisation in a view of its input. */
+struct view {
+    struct ul_type type; /* of the view */
+    int64_t groups;      /* scale and bias count channels or groups; 0: they are as in the view */
+    uint32_t mask;
+    bool is_centred;
+    double outside;
+};
+
+/* Scale and bias as they stand in the view, before they are repeated. */
+static struct ul_type affine_type(const struct ul_gradient *gradient, const struct view *view,
+                                  uint32_t input)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
+    struct ul_type shape = {.dtype = type.dtype, .rank = view->type.rank - 1};
+    if (view->groups == 0)
+        return type;
+    for (uint32_t d = 0; d < shape.rank; d++)
+        shape.dims[d] = 1;
+    shape.dims[0] = view->groups;
+    if (type.dims[0] != view->groups)
+        shape.dims[1] = type.dims[0] / view->groups;
+    return shape;
+}
+
+/* The sum over what was repeated, as the input is. */
+static void give_affine(struct ul_gradient *gradient, const struct view *view, uint32_t input,
+                        ul_value_id share)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, input));
+    struct ul_type affine = affine_type(gradient, view, input);
+    uint32_t skip = view->type.rank - affine.rank, mask = 0;
+    for (uint32_t d = 0; d < view->type.rank; d++)
+        if (d < skip || affine.dims[d - skip] != view->type.dims[d])
+            mask |= 1u << d;
+    share = ul_gradient_reshape(gradient, ul_gradient_sum(gradient, share, mask), &type);
+    if (ul_gradient_type(gradient, share).dtype != type.dtype)
+        share = ul_gradient_cast_to(gradient, share, type.dtype);
+    ul_gradient_give(gradient, input, share);
+}
+
+static ul_node_id begin_kernel(struct ul_gradient *gradient, const struct view *view,
+                               const ul_value_id *inputs, bool has_statistics)
+{
+    int64_t axes[UL_LIMIT_RANK];
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < view->type.rank; d++)
+        if ((view->mask >> d & 1u) != 0)
+            axes[count++] = d;
+    double epsilon = ul_node_get_float(ul_gradient_node(gradient), "epsilon", DEFAULT_EPSILON);
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_NormalizationGradient, inputs,
+                                        inputs[UL_NORM_SCALE] != UL_NONE ? 3 : 2,
+                                        !has_statistics    ? 1
+                                        : view->is_centred ? 3
+                                                           : 2);
+    ul_node_set_ints(gradient->graph, node, "axes", axes, count);
+    ul_node_set_int(gradient->graph, node, "centred", view->is_centred);
+    ul_node_set_float(gradient->graph, node, "epsilon", epsilon);
+    ul_node_set_float(gradient->graph, node, "outside", view->outside);
+    return node;
+}
+
+static void give_all(struct ul_gradient *gradient, const struct view *view)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
+    ul_value_id g = ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &view->type);
+    ul_value_id x = ul_gradient_reshape(gradient, ul_gradient_input(gradient, 0), &view->type);
+    ul_value_id inputs[3] = {x, g, ul_gradient_input(gradient, 1)};
+    bool has_scale = inputs[UL_NORM_SCALE] != UL_NONE,
+         wants_scale = ul_gradient_wanted(gradient, 1);
+    if (has_scale) {
+        struct ul_type affine = affine_type(gradient, view, 1);
+        inputs[UL_NORM_SCALE] = ul_gradient_reshape(gradient, inputs[UL_NORM_SCALE], &affine);
+    }
+    if (ul_gradient_wanted(gradient, 2))
+        give_affine(gradient, view, 2, g);
+    if (!wants_scale && !ul_gradient_wanted(gradient, 0))
+        return;
+    ul_node_id node = begin_kernel(gradient, view, inputs, wants_scale);
+    ul_value_id dx = ul_gradient_infer(gradient, node);
+    if (wants_scale) {
+        const ul_value_id *made = gradient->graph->nodes[node].outputs;
+        if (view->is_centred)
+            x = ul_gradient_binary(gradient, UL_OP_Sub, x, made[UL_NORM_MEAN]);
+        made = gradient->graph->nodes[node].outputs;
+        x = ul_gradient_binary(gradient, UL_OP_Mul, x, made[UL_NORM_INVERSE]);
+        if (type.dtype != ul_gradient_type(gradient, g).dtype)
+            x = ul_gradient_cast_to(gradient, x, ul_gradient_type(gradient, g).dtype);
+        give_affine(gradient, view, 1, ul_gradient_binary(gradient, UL_OP_Mul, g, x));
+    }
+    if (ul_gradient_wanted(gradient, 0))
+        ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, dx, &type));
+}
+
+/* LayerNormalization and RMSNormalization. */
+enum ul_status ul_gradient_layer_norm(struct ul_gradient *gradient)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    struct view view = {.type = ul_gradient_type(gradient, node->inputs[0])};
+    uint32_t rank = view.type.rank;
+    uint32_t axis = ul_check_get_axis(ul_node_get_int(node, "axis", -1), rank);
+    view.mask = ul_lanes_all(rank) & ~ul_lanes_all(axis);
+    view.is_centred = node->op == UL_OP_LayerNormalization;
+    if (ul_gradient_of(gradient, 1) != UL_NONE || ul_gradient_of(gradient, 2) != UL_NONE)
+        return ul_gradient_unsupported(gradient, "its mean and deviation as results have no "
+                                                 "gradient rule");
+    give_all(gradient, &view);
+    return UL_OK;
+}
+
+/* InstanceNormalization: a group a channel. */
+enum ul_status ul_gradient_group_norm(struct ul_gradient *gradient)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    struct ul_type type = ul_gradient_type(gradient, node->inputs[0]);
+    int64_t groups = ul_node_get_int(node, "num_groups", type.dims[1]);
+    bool is_split = groups != type.dims[1];
+    struct view view = {.type = type, .groups = groups, .is_centred = true};
+    if (is_split) {
+        view.type.rank++;
+        view.type.dims[1] = groups;
+        view.type.dims[2] = type.dims[1] / groups;
+        memcpy(view.type.dims + 3, type.dims + 2, (type.rank - 2) * sizeof *type.dims);
+    }
+    view.mask = ul_lanes_all(view.type.rank) & ~3u;
+    give_all(gradient, &view);
+    return UL_OK;
+}
+
+enum ul_status ul_gradient_mean_variance_norm(struct ul_gradient *gradient)
+{
+    struct view view = {.type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0)),
+                        .is_centred = true,
+                        .outside = DEVIATION_EPSILON};
+    bool valid = ul_mean_variance_mask(ul_gradient_node(gradient), view.type.rank, &view.mask);
+    UL_ASSERT(valid);
+    give_all(gradient, &view);
+    return UL_OK;
+}
