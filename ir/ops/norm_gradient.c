@@ -1,9 +1,11 @@
 /* Gradients of normalisations by the moments of a set of elements: layer, root mean square,
  * instance, group, mean-variance. With n = (x - mean) * inverse and h = g * scale:
  *
- *     dx     = inverse * (h - mean of h - n * mean of h n)      without the mean where none is
- * taken dscale = sum of g n over what the scale is repeated along dbias  = sum of g
+ *     dx     = inverse * (h - mean of h - n * mean of h n)
+ *     dscale = sum of g n over what the scale is repeated along
+ *     dbias  = sum of g
  *
+ * and no mean of h where x is not centred.
  * dx is a kernel that forms the statistics of its set again, so that x is all that is kept; it
  * gives them to dscale, whose factors n are computed inside of its sum. Groups are sets in a view
  * of x that has a dimension of them. */
