@@ -50,6 +50,11 @@ struct edge {
     uint32_t before, after;
 };
 
+/* A state that one step updates, the last that touches it. */
+struct update {
+    uint32_t value, node;
+};
+
 struct linker {
     const struct ul_problem *problem;
     struct ul_arena *scratch;
@@ -67,9 +72,11 @@ struct linker {
     uint32_t *touch_first; /* per value: touches in file order, one for each node */
     uint32_t *touch_end;
     struct touch *touches;
-    uint8_t *may_reuse; /* per value: a plain step may make it in place */
-    uint32_t *holder;   /* per value: the node whose value it is, or UL_PLAN_NONE */
-    uint32_t *primary;  /* per node: the value that it holds itself, or UL_PLAN_NONE */
+    uint8_t *may_reuse;     /* per value: a plain step may make it in place */
+    uint32_t *holder;       /* per value: the node whose value it is, or UL_PLAN_NONE */
+    uint32_t *primary;      /* per node: the value that it holds itself, or UL_PLAN_NONE */
+    struct update *updates; /* in file order, once all are known */
+    uint32_t update_count, update_capacity;
     uint32_t end;
     bool exact;
 };
@@ -419,8 +426,18 @@ static void groups_order(struct linker *l, uint32_t a, uint32_t b, uint32_t c)
         order_add(l, gate, t[j].node);
 }
 
+/* Whether all that read a state do so before the one step that updates it. */
+static bool is_updated_last(const struct linker *l, uint32_t value, uint32_t writers)
+{
+    const struct ul_plan_value *at = &l->problem->values[value];
+    const struct touch *last = &l->touches[l->touch_end[value] - 1];
+    return writers == 1 && last->writes && at->persistent && !at->pinned && !at->never_recompute &&
+           last->node < l->step_nodes;
+}
+
 /* Repeating what writes only a part of a value, or what has effects, would not bring it back; nor
- * would a step that reads what has changed since. */
+ * would a step that reads what has changed since: what reads a state may run again until it is
+ * updated (updates_link). */
 static void repeats_forbid(struct linker *l, uint32_t value)
 {
     const struct ul_plan_value *at = &l->problem->values[value];
@@ -433,6 +450,13 @@ static void repeats_forbid(struct linker *l, uint32_t value)
     }
     if (writers == 0 || (writers == 1 && !there && !at->pinned && !at->never_recompute))
         return;
+    if (is_updated_last(l, value, writers)) {
+        uint32_t node = l->touches[last_write].node;
+        UL_GROW(l->scratch, l->updates, l->update_count, l->update_capacity);
+        l->updates[l->update_count++] = (struct update){value, node};
+        l->nodes[node].run_once = true;
+        return;
+    }
     if (l->form == UL_PROBLEM_GRAPH_REPEATABLE && (writers > 1 || at->pinned))
         l->exact = false; /* a plan may find a way */
     for (uint32_t i = l->touch_first[value]; i <= last_write; i++)
@@ -490,10 +514,198 @@ static void orders_apply(struct linker *l)
     l->order_count = 0;
 }
 
+/* ---- Updates of states ---- */
+
+/* What running a node again takes, as sets of states: a row of words for each step node. */
+struct needs {
+    struct linker *l;
+    uint32_t words;
+    struct edge *reads; /* `after` reads what `before` makes; by `after` */
+    uint32_t read_count, read_capacity;
+    uint32_t *first; /* per step node, its reads; step_nodes + 1 */
+    uint64_t *own;   /* the states that it reads itself */
+    uint64_t *again; /* and those that what it reads takes, where that may run again */
+    bool *seen;      /* scratch of walks, per step node */
+    uint32_t *work;
+};
+
+static int read_compare(const void *a, const void *b)
+{
+    const struct edge *x = a;
+    const struct edge *y = b;
+    if (x->after != y->after)
+        return x->after < y->after ? -1 : 1;
+    return x->before < y->before ? -1 : x->before > y->before;
+}
+
+/* All that steps read of one another, but states. */
+static void needs_list(struct needs *needs)
+{
+    struct linker *l = needs->l;
+    for (uint32_t v = 0; v < l->problem->value_count; v++) {
+        if (l->problem->values[v].persistent)
+            continue;
+        for (uint32_t i = l->touch_first[v]; i < l->touch_end[v]; i++) {
+            for (uint32_t k = l->touch_first[v]; k < i; k++) {
+                if (!l->touches[i].reads || !l->touches[k].writes)
+                    continue;
+                UL_GROW(l->scratch, needs->reads, needs->read_count, needs->read_capacity);
+                needs->reads[needs->read_count++] =
+                    (struct edge){l->touches[k].node, l->touches[i].node};
+            }
+        }
+    }
+    if (needs->read_count > 0)
+        qsort(needs->reads, needs->read_count, sizeof *needs->reads, read_compare);
+    needs->first = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)l->step_nodes + 1);
+    for (uint32_t i = 0; i < needs->read_count; i++)
+        needs->first[needs->reads[i].after + 1]++;
+    for (uint32_t v = 0; v < l->step_nodes; v++)
+        needs->first[v + 1] += needs->first[v];
+}
+
+static void needs_own(struct needs *needs)
+{
+    struct linker *l = needs->l;
+    needs->own = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)l->step_nodes * needs->words);
+    needs->again = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)l->step_nodes * needs->words);
+    for (uint32_t u = 0; u < l->update_count; u++) {
+        uint32_t value = l->updates[u].value;
+        for (uint32_t i = l->touch_first[value]; i + 1 < l->touch_end[value]; i++)
+            needs->own[(uint64_t)l->touches[i].node * needs->words + u / 64] |= UINT64_C(1)
+                                                                                << u % 64;
+    }
+}
+
+static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
+{
+    for (uint32_t w = 0; w < words; w++)
+        if ((a[w] & b[w]) != 0)
+            return true;
+    return false;
+}
+
+/* Of what `node` may want again, the nearest that read a state of `updated`: they run once. */
+static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64_t *updated)
+{
+    struct linker *l = needs->l;
+    uint32_t count = 0;
+    memset(needs->seen, 0, l->step_nodes * sizeof *needs->seen);
+    needs->work[count++] = node;
+    while (count > 0) {
+        uint32_t v = needs->work[--count];
+        for (uint32_t i = needs->first[v]; i < needs->first[v + 1]; i++) {
+            uint32_t before = needs->reads[i].before;
+            if (needs->seen[before] || l->nodes[before].run_once)
+                continue;
+            needs->seen[before] = true;
+            if (sets_meet(&needs->own[(uint64_t)before * needs->words], updated, needs->words))
+                l->nodes[before].run_once = true;
+            else
+                needs->work[count++] = before;
+        }
+    }
+}
+
+/* Fills `again`. Where a node may want a state after its update, what reads that runs once: true
+ * then, since others need less. */
+static bool needs_fill(struct needs *needs)
+{
+    struct linker *l = needs->l;
+    uint32_t words = needs->words, next = 0;
+    uint64_t *updated = UL_NEW_ARRAY(l->scratch, uint64_t, words);
+    bool found = false;
+    for (uint32_t v = 0; v < l->step_nodes; v++) {
+        uint64_t *again = &needs->again[(uint64_t)v * words];
+        memset(again, 0, words * sizeof *again);
+        for (uint32_t i = needs->first[v]; i < needs->first[v + 1]; i++) {
+            uint64_t from = (uint64_t)needs->reads[i].before * words;
+            bool repeats = !l->nodes[needs->reads[i].before].run_once;
+            for (uint32_t w = 0; repeats && w < words; w++)
+                again[w] |= needs->own[from + w] | needs->again[from + w];
+        }
+        if (sets_meet(again, updated, words)) {
+            late_readers_forbid(needs, v, updated);
+            found = true;
+        }
+        for (; next < l->update_count && l->updates[next].node == v; next++)
+            updated[next / 64] |= UINT64_C(1) << next % 64;
+    }
+    return found;
+}
+
+/* Marks what a node depends on. */
+static void ancestors_mark(const struct needs *needs, uint32_t node, bool *marked)
+{
+    uint32_t count = 0;
+    marked[node] = true;
+    needs->work[count++] = node;
+    while (count > 0) {
+        uint32_t v = needs->work[--count];
+        for (uint32_t i = needs->first[v]; i < needs->first[v + 1]; i++) {
+            uint32_t before = needs->reads[i].before;
+            if (!marked[before]) {
+                marked[before] = true;
+                needs->work[count++] = before;
+            }
+        }
+    }
+}
+
+static bool needs_any(const struct needs *needs, uint32_t node)
+{
+    for (uint32_t w = 0; w < needs->words; w++)
+        if (needs->again[(uint64_t)node * needs->words + w] != 0)
+            return true;
+    return false;
+}
+
+static int update_compare(const void *a, const void *b)
+{
+    const struct update *x = a;
+    const struct update *y = b;
+    if (x->node != y->node)
+        return x->node < y->node ? -1 : 1;
+    return x->value < y->value ? -1 : x->value > y->value;
+}
+
+/* What reads a state may run again for the sake of nodes that come before the update in file order:
+ * so these stay before it, and updates in their order. Where a node behind an update could want
+ * the old state, those who read it run once. Left undone: other orders of updates. */
+static void updates_link(struct linker *l)
+{
+    struct needs needs = {.l = l, .words = (l->update_count + 63) / 64};
+    uint32_t at = 0, last = UL_PLAN_NONE;
+    if (l->update_count == 0 || l->form != UL_PROBLEM_GRAPH_REPEATABLE)
+        return;
+    l->exact = false;
+    qsort(l->updates, l->update_count, sizeof *l->updates, update_compare);
+    needs.seen = UL_NEW_ARRAY(l->scratch, bool, l->step_nodes);
+    needs.work = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
+    needs_list(&needs);
+    needs_own(&needs);
+    while (needs_fill(&needs))
+        ;
+    bool *marked = UL_NEW_ARRAY(l->scratch, bool, l->step_nodes);
+    for (uint32_t u = 0; u < l->update_count; u++) {
+        uint32_t node = l->updates[u].node;
+        if (node == last)
+            continue;
+        ancestors_mark(&needs, node, marked);
+        if (last != UL_PLAN_NONE)
+            order_add(l, last, node);
+        for (; at < node; at++)
+            if (!marked[at] && needs_any(&needs, at))
+                order_add(l, at, node);
+        last = node;
+    }
+}
+
 static void edges_make(struct linker *l)
 {
     for (uint32_t v = 0; v < l->problem->value_count; v++)
         value_link(l, v);
+    updates_link(l);
     for (uint32_t s = 0; s < l->problem->step_count; s++) {
         const struct ul_plan_step *step = &l->problem->steps[s];
         for (uint32_t i = 0; i < step->predecessor_count; i++)

@@ -95,6 +95,49 @@ static void test_skip_is_run_again(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* A step that reads the gradient and updates the state where it lies. */
+static void update(struct fixture *f, uint32_t gradient, uint32_t state_value)
+{
+    uint32_t reads[2] = {gradient, state_value};
+    struct ul_plan_substep substep = {
+        .reads = reads, .writes = &state_value, .read_count = 2, .write_count = 1};
+    add_simple_step(f->problem, "update", 0, 1, &substep);
+}
+
+/* Layers of a net that is trained: what reads a weight may run again, until the weight changes.
+ *      a1 = x w1, a2 = a1 w2 ... g2 = g3 w3, d3 = a2 g3, w3 -= d3 ... */
+static void test_readers_of_states_run_again(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12, BYTES = 640 };
+    struct fixture f;
+    uint32_t weights[LAYERS], made[LAYERS + 1];
+    fixture_init(&f);
+    made[0] = value(&f, UL_PLAN_INPUTS, BYTES);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        weights[i] = value(&f, UL_PLAN_WEIGHTS, 64);
+        f.problem->values[weights[i]].persistent = true;
+        made[i + 1] = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+        step(&f, 10, made[i], weights[i], made[i + 1]);
+    }
+    uint32_t gradient = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+    step(&f, 1, made[LAYERS], UL_PLAN_NONE, gradient);
+    for (uint32_t i = LAYERS; i-- > 0;) {
+        uint32_t of_weight = value(&f, UL_PLAN_GRADIENTS, 64);
+        uint32_t before = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+        step(&f, 10, made[i], gradient, of_weight);
+        step(&f, 10, gradient, weights[i], before);
+        update(&f, of_weight, weights[i]);
+        gradient = before;
+    }
+    uint64_t whole = plan_within(&f, 0).reserved_bytes[0];
+    assert_true(whole > (LAYERS + 1) * BYTES);
+    struct ul_plan plan = plan_within(&f, whole * 6 / 10);
+    assert_true(plan.fits);
+    assert_true(plan.cost > plan.base_cost && plan.cost < plan.base_cost * 5 / 4);
+    ul_arena_done(&f.arena);
+}
+
 /* The skip is the first slice of a value whose rest is written after the deep step. */
 static void test_slice_is_written_again(void **state)
 {
@@ -282,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_skip_is_run_again),
+        cmocka_unit_test(test_readers_of_states_run_again),
         cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
         cmocka_unit_test(test_random_ladders),
