@@ -24,6 +24,8 @@ static enum ul_status try_all(struct ul_variants *variants)
         UL_TRY(ul_variants_try_splits(variants));
         UL_TRY(ul_variants_merge_front(variants));
     }
+    if (options->train) /* other layouts round otherwise */
+        return UL_OK;
     if (options->row_major.count > 0 || options->splits.count > 0 ||
         is_disabled(compile, "layout") || !compile->program->options.target->traits.channels_last)
         return UL_OK;

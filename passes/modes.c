@@ -15,6 +15,8 @@
 #include "ir/op.h"
 #include "passes/passes_internal.h"
 
+#include <stdlib.h>
+
 struct modes {
     struct ul_pass *pass;
     struct ul_graph *graph;
@@ -81,13 +83,27 @@ static ul_value_id along_channels(struct modes *modes, ul_value_id vector, const
     return ul_build_reshape(&modes->build, vector, type.rank, type.dims);
 }
 
+/* The number that somebody wrote as a float of ONNX: the shortest decimal that rounds to it. */
+static double decimal_of(double number)
+{
+    char text[32];
+    double decimal = number;
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, number);
+        decimal = strtod(text, NULL);
+        if ((float)decimal >= (float)number && (float)decimal <= (float)number)
+            break;
+    }
+    return decimal;
+}
+
 static void rewrite(struct modes *modes, ul_node_id id)
 {
     struct ul_graph *graph = modes->graph;
     const struct ul_node old = graph->nodes[id];
     const struct ul_type type = graph->values[old.inputs[0]].type;
-    double momentum = ul_node_get_float(&old, "momentum", (double)0.9f);
-    double epsilon = ul_node_get_float(&old, "epsilon", (double)1e-5f);
+    double momentum = decimal_of(ul_node_get_float(&old, "momentum", 0.9));
+    double epsilon = decimal_of(ul_node_get_float(&old, "epsilon", 1e-5));
     double count = (double)ul_type_elements(&type) / (double)type.dims[1];
     modes->build = ul_build_before(graph, id);
     ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, old.inputs, 1, 2);

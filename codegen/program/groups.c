@@ -272,6 +272,8 @@ static enum ul_status make_call(struct ul_builder *builder, const ul_node_id *no
         if (other.scratch_bytes > step->scratch_bytes)
             step->scratch_bytes = other.scratch_bytes;
     }
+    if (builder->options->training != NULL)
+        return UL_OK; /* a budget changes no bit of what is trained */
     add_leaner(builder, builder->calls.by_node[last], step);
     if (faster != NULL) {
         other = call_step(builder, faster, last);

@@ -7,8 +7,24 @@
 
 #include <string.h>
 
-static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id value)
+void ul_place_find_kept(struct ul_builder *builder)
 {
+    const struct ul_graph *graph = builder->graph;
+    builder->is_kept = UL_NEW_ARRAY(builder->arena, bool, graph->value_count);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const struct ul_node *node = &graph->nodes[n];
+        if (node->op == UL_OP_NONE || node->output_count == 0 ||
+            (graph->values[node->outputs[0]].flags & UL_VALUE_BACKWARD) == 0)
+            continue;
+        for (uint32_t i = 0; i < node->input_count; i++)
+            if (node->inputs[i] != UL_NONE && graph->values[node->inputs[i]].view.base != UL_NONE)
+                builder->is_kept[graph->values[node->inputs[i]].view.base] = true;
+    }
+}
+
+static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id value)
+{
+    const struct ul_graph *graph = builder->graph;
     uint32_t flags = graph->values[value].flags;
     if (graph->values[value].kind == UL_VALUE_WEIGHT)
         return (flags & UL_VALUE_OPTIMIZER) != 0 ? UL_PLAN_OPTIMIZER : UL_PLAN_WEIGHTS;
@@ -16,7 +32,10 @@ static enum ul_plan_class class_of(const struct ul_graph *graph, ul_value_id val
         return UL_PLAN_GRADIENTS;
     if (graph->values[value].kind == UL_VALUE_INPUT)
         return UL_PLAN_INPUTS;
-    return ul_graph_is_output(graph, value) ? UL_PLAN_OUTPUTS : UL_PLAN_ACTIVATIONS;
+    if (ul_graph_is_output(graph, value))
+        return UL_PLAN_OUTPUTS;
+    return builder->is_kept[value] && (flags & UL_VALUE_BACKWARD) == 0 ? UL_PLAN_SAVED
+                                                                       : UL_PLAN_ACTIVATIONS;
 }
 
 static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
@@ -81,7 +100,7 @@ uint32_t ul_place_of_form(struct ul_builder *builder, ul_value_id base, const st
     if (info->donor != UL_NONE)
         return place_donate(builder, base);
     struct ul_plan_value value =
-        ul_plan_value_make(info->name, class_of(graph, base),
+        ul_plan_value_make(info->name, class_of(builder, base),
                            pack != NULL ? pack->size_bytes : ul_value_bytes(graph, base));
     value.space = space_of(builder, base);
     value.persistent = info->kind == UL_VALUE_WEIGHT || (info->flags & UL_VALUE_PERSISTENT) != 0;

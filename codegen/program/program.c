@@ -33,6 +33,7 @@ static enum ul_status build(struct ul_builder *builder)
     const struct ul_graph *graph = builder->graph;
     const struct ul_block *root = &graph->blocks[0];
     builder->escapes = ul_graph_escapes(graph, builder->arena);
+    ul_place_find_kept(builder);
     apply_whole(builder);
     UL_TRY(ul_calls_choose(builder->arena, graph, builder->escapes, builder->options->library,
                            builder->whole, &builder->calls, builder->diag));

@@ -27,6 +27,7 @@ struct ul_builder {
     struct ul_program *program;
     struct ul_diag *diag;
     const bool *escapes;
+    bool *is_kept; /* per base: the backward pass of a training graph reads it */
     struct ul_calls calls;
     struct ul_whole *whole; /* the unsplit program; NULL: no split */
     uint64_t weight_bytes;
@@ -37,6 +38,8 @@ struct ul_builder {
 
 /* places.c */
 
+/* Fills is_kept, before the first place. */
+void ul_place_find_kept(struct ul_builder *builder);
 /* The place of a base value; made at its first use. A weight's is that of its plain bytes. */
 uint32_t ul_place_of(struct ul_builder *builder, ul_value_id base);
 /* The place of a weight's bytes in a layout; NULL: as they are. */

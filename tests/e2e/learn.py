@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""Programs that train: --train.
+
+    learn.py ULLAGE [--target c] [CASE]...
+
+Each case is a model in double, made here, trained for some steps by the compiled program and by
+numpy: a perceptron by each loss, optimizer and schedule, frozen parameters, bounded gradients, and
+a convolution net with batch statistics whose gradients numpy has by hand. Losses agree to 1e-8,
+parameters, states and running statistics to 1e-7. Then budgets: down the sweep of a plan, losses,
+parameters, states and running statistics are those of the plan without a budget, bit for bit, and
+so they are with --pack none; --guard finds nothing.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    from onnx import TensorProto, helper, numpy_helper, save
+except ImportError as error:
+    print(f"learn.py: skipped: {error}")
+    sys.exit(77)
+
+STEPS, BATCH, FEATURES, HIDDEN, CLASSES = 6, 16, 12, 10, 5
+
+
+def make_model(path, nodes, weights, inputs, output, element=TensorProto.DOUBLE):
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    graph = helper.make_graph(
+        nodes, "trained",
+        [helper.make_tensor_value_info(name, element, shape) for name, shape in inputs],
+        [helper.make_tensor_value_info(output[0], element, output[1])],
+        [numpy_helper.from_array(value.astype(dtype), name) for name, value in weights.items()])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def run(command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+# ---- the perceptron ----
+
+def perceptron(random):
+    return {"w1": random.standard_normal((FEATURES, HIDDEN)) * 0.3,
+            "b1": random.standard_normal(HIDDEN) * 0.1,
+            "w2": random.standard_normal((CLASSES, HIDDEN)) * 0.3,
+            "b2": random.standard_normal(CLASSES) * 0.1}
+
+
+PERCEPTRON = [helper.make_node("MatMul", ["x", "w1"], ["a"]),
+              helper.make_node("Add", ["a", "b1"], ["b"]),
+              helper.make_node("Tanh", ["b"], ["h"]),
+              helper.make_node("Gemm", ["h", "w2", "b2"], ["y"], transB=1)]
+
+
+def cross_entropy(y, labels, smoothing=0.0, weights=None, ignore=-100):
+    weights = numpy.ones(y.shape[1]) if weights is None else weights
+    shifted = y - y.max(axis=1, keepdims=True)
+    log_p = shifted - numpy.log(numpy.exp(shifted).sum(axis=1, keepdims=True))
+    kept = labels != ignore
+    target = numpy.zeros_like(y)
+    target[numpy.arange(len(y))[kept], labels[kept]] = 1
+    target = ((1 - smoothing) * target + smoothing / y.shape[1]) * weights * kept[:, None]
+    divisor = weights[labels[kept]].sum()
+    loss = -(target * log_p).sum() / divisor
+    gradient = (numpy.exp(log_p) * target.sum(axis=1, keepdims=True) - target) / divisor
+    return loss, gradient
+
+
+def loss_of(case, y, labels):
+    kind = case.get("loss", "softmax-cross-entropy")
+    if kind == "softmax-cross-entropy":
+        return cross_entropy(y, labels, case.get("smoothing", 0.0), case.get("weights"))
+    if kind == "mse":
+        return ((y - labels) ** 2).mean(), 2 * (y - labels) / y.size
+    loss = (numpy.maximum(y, 0) - y * labels + numpy.log1p(numpy.exp(-abs(y)))).mean()
+    return loss, (1 / (1 + numpy.exp(-y)) - labels) / y.size
+
+
+def perceptron_gradients(case, w, x, labels):
+    h = numpy.tanh(x @ w["w1"] + w["b1"])
+    loss, dy = loss_of(case, h @ w["w2"].T + w["b2"], labels)
+    db = dy @ w["w2"] * (1 - h * h)
+    return loss, {"w1": x.T @ db, "b1": db.sum(axis=0), "w2": dy.T @ h, "b2": dy.sum(axis=0)}
+
+
+# ---- optimizers, as torch has them ----
+
+def rate(case, step):
+    value, warmup = case.get("lr", 0.05), 0
+    for part in case.get("schedule", "constant").split(","):
+        if part.startswith("warmup:"):
+            warmup = int(part.split(":")[1])
+    for part in case.get("schedule", "constant").split(","):
+        name, *numbers = part.split(":")
+        if name == "step":
+            value *= float(numbers[1]) ** (step // int(numbers[0]))
+        elif name == "warmup":
+            value *= min(1.0, (step + 1) / int(numbers[0]))
+        elif name == "cosine":
+            behind = max(0, step - warmup)
+            value *= 0.5 * (1 + math.cos(math.pi * behind / int(numbers[0]))) \
+                if behind < int(numbers[0]) else 0
+    return value
+
+
+def update(case, step, w, state, name, g):
+    kind, lr = case["optimizer"], rate(case, step)
+    decay = case.get("decay", 0.01 if kind == "adamw" else 0.0)
+    if case.get("no_decay_1d") and w[name].ndim == 1:
+        decay = 0.0
+    bound = case.get("clip_value")
+    if bound:
+        g = numpy.clip(g, -bound, bound)
+    if kind in ("sgd", "momentum", "adam"):
+        g = g + decay * w[name]
+    if kind == "sgd":
+        w[name] = w[name] - lr * g
+    elif kind == "momentum":
+        m = state.setdefault(name + "/momentum", numpy.zeros_like(g))
+        state[name + "/momentum"] = m = 0.9 * m + g
+        w[name] = w[name] - lr * (g + 0.9 * m if case.get("nesterov") else m)
+    elif kind == "lion":
+        m = state.setdefault(name + "/exp_avg", numpy.zeros_like(g))
+        w[name] = w[name] * (1 - lr * decay) - lr * numpy.sign(0.9 * m + 0.1 * g)
+        state[name + "/exp_avg"] = 0.99 * m + 0.01 * g
+    else:
+        m = state.setdefault(name + "/exp_avg", numpy.zeros_like(g))
+        v = state.setdefault(name + "/exp_avg_sq", numpy.zeros_like(g))
+        state[name + "/exp_avg"] = m = 0.9 * m + 0.1 * g
+        state[name + "/exp_avg_sq"] = v = 0.999 * v + 0.001 * g * g
+        if kind == "adamw":
+            w[name] = w[name] * (1 - lr * decay)
+        m, v = m / (1 - 0.9 ** (step + 1)), v / (1 - 0.999 ** (step + 1))
+        w[name] = w[name] - lr * m / (numpy.sqrt(v) + 1e-8)
+
+
+CASES = {
+    "sgd": {"optimizer": "sgd", "decay": 0.02},
+    "momentum": {"optimizer": "momentum", "schedule": "step:2:0.5"},
+    "nesterov": {"optimizer": "momentum", "nesterov": True, "loss": "mse"},
+    "adam": {"optimizer": "adam", "decay": 0.01, "loss": "bce"},
+    "adamw": {"optimizer": "adamw", "no_decay_1d": True, "schedule": "warmup:2,cosine:4"},
+    "lion": {"optimizer": "lion", "decay": 0.1, "clip_value": 0.01},
+    "labels": {"optimizer": "sgd", "smoothing": 0.1, "ignored": True, "weights": True},
+    "frozen": {"optimizer": "adamw", "freeze": ["w1", "b*"]},
+    "only": {"optimizer": "sgd", "only": ["w?"]},
+}
+
+
+def arguments(case, folder):
+    words = ["--train", "--optimizer", case["optimizer"], "--lr", str(case.get("lr", 0.05))]
+    names = {"loss": "--loss", "schedule": "--schedule", "decay": "--weight-decay",
+             "clip_value": "--clip-value", "smoothing": "--label-smoothing"}
+    for key, option in names.items():
+        if key in case:
+            words += [option, str(case[key])]
+    words += ["--nesterov"] * case.get("nesterov", False)
+    words += ["--no-decay-1d"] * case.get("no_decay_1d", False)
+    for pattern in case.get("freeze", []):
+        words += ["--freeze", pattern]
+    for pattern in case.get("only", []):
+        words += ["--train-only", pattern]
+    if "weights" in case:
+        path = os.path.join(folder, "weights.npy")
+        numpy.save(path, case["weights"])
+        words += ["--class-weights", path]
+    return words
+
+
+def is_trained(case, name):
+    frozen = {"w1", "b1", "b2"} if "freeze" in case else {"b1", "b2"} if "only" in case else set()
+    return name not in frozen
+
+
+def labels_of(case, random):
+    if case.get("loss", "softmax-cross-entropy") == "softmax-cross-entropy":
+        labels = random.integers(0, CLASSES, STEPS * BATCH)
+        if case.get("ignored"):
+            labels[random.random(len(labels)) < 0.3] = -100
+        return labels
+    labels = random.standard_normal((STEPS * BATCH, CLASSES))
+    return labels if case["loss"] == "mse" else (labels > 0).astype(float)
+
+
+def train(program, folder, data, labels, steps, *more):
+    """Losses of each step, and the checkpoint behind the last."""
+    paths = {name: os.path.join(folder, name) for name in ("x.npy", "y.npy", "m.csv", "c.npz")}
+    numpy.save(paths["x.npy"], data)
+    numpy.save(paths["y.npy"], labels)
+    run([program, "--data", paths["x.npy"], "--labels", paths["y.npy"], "--steps", str(steps),
+         "--no-shuffle", "--metrics", paths["m.csv"], "--save", paths["c.npz"], *more])
+    with open(paths["m.csv"], encoding="utf-8") as file:
+        losses = [float(line.split(",")[2]) for line in file.readlines()[1:]]
+    with numpy.load(paths["c.npz"]) as file:
+        return losses, {name: file[name] for name in file.files}
+
+
+def check_numbers(what, got, want, limit):
+    error = numpy.abs(numpy.asarray(got) - numpy.asarray(want)).max()
+    scale = max(1e-3, numpy.abs(numpy.asarray(want)).max())
+    if not error <= limit * scale:
+        raise AssertionError(f"{what}: differs by {error / scale:.3g} of the largest number")
+
+
+def check_perceptron(args, name, folder):
+    case = dict(CASES[name])
+    random = numpy.random.default_rng(7)
+    w, state = perceptron(random), {}
+    if "weights" in case:
+        case["weights"] = random.random(CLASSES) + 0.5
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    make_model(model, PERCEPTRON, w, [("x", [BATCH, FEATURES])], ("y", [BATCH, CLASSES]))
+    run([args.ullage, "compile", model, "-o", program, "--target", args.target,
+         *arguments(case, folder)])
+    data, labels = random.standard_normal((STEPS * BATCH, FEATURES)), labels_of(case, random)
+    losses, saved = train(program, folder, data, labels, STEPS)
+    for step in range(STEPS):
+        part = slice(step * BATCH, (step + 1) * BATCH)
+        loss, gradients = perceptron_gradients(case, w, data[part], labels[part])
+        check_numbers(f"{name}: loss of step {step}", losses[step], loss, 1e-8)
+        for key, gradient in gradients.items():
+            if is_trained(case, key):
+                update(case, step, w, state, key, gradient)
+    for key, value in {**w, **state}.items():
+        if is_trained(case, key.split("/")[0]):
+            check_numbers(f"{name}: {key}", saved[key], value, 1e-7)
+        elif key in saved:
+            raise AssertionError(f"{name}: {key} is frozen, and a checkpoint has it")
+
+
+# ---- the convolution net ----
+
+IMAGE, CHANNELS, LAYERS = 12, 6, 5
+
+
+def conv_net(path, element):
+    random = numpy.random.default_rng(11)
+    nodes, weights, last, width = [], {}, "x", 3
+    for i in range(LAYERS):
+        stride = 2 if i == 2 else 1
+        weights[f"c{i}.w"] = random.standard_normal((CHANNELS, width, 3, 3)) * math.sqrt(2 / (9 * width))
+        nodes.append(helper.make_node("Conv", [last, f"c{i}.w"], [f"c{i}"], pads=[1] * 4,
+                                      strides=[stride] * 2, kernel_shape=[3, 3]))
+        for key, value in (("s", 1), ("b", 0), ("m", 0), ("v", 1)):
+            weights[f"n{i}.{key}"] = numpy.full(CHANNELS, float(value))
+        nodes.append(helper.make_node(
+            "BatchNormalization", [f"c{i}"] + [f"n{i}.{key}" for key in "sbmv"],
+            [f"n{i}", f"m{i}", f"v{i}"], training_mode=1))
+        adds = i in (1, 4)
+        if adds:
+            nodes.append(helper.make_node("Add", [f"n{i}", last], [f"a{i}"]))
+        nodes.append(helper.make_node("Relu", [f"a{i}" if adds else f"n{i}"], [f"r{i}"]))
+        last, width = f"r{i}", CHANNELS
+    nodes.append(helper.make_node("ReduceMean", [last], ["mean"], axes=[2, 3], keepdims=0))
+    weights["f.w"] = random.standard_normal((CLASSES, CHANNELS)) * 0.3
+    weights["f.b"] = numpy.zeros(CLASSES)
+    nodes.append(helper.make_node("Gemm", ["mean", "f.w", "f.b"], ["y"], transB=1))
+    make_model(path, nodes, weights, [("x", [BATCH, 3, IMAGE, IMAGE])], ("y", [BATCH, CLASSES]),
+               element)
+
+
+def forward(weights, x, labels):
+    """The loss in double, and what running statistics become, by einsum."""
+    after, last = {}, x
+    for i in range(LAYERS):
+        stride = 2 if i == 2 else 1
+        padded = numpy.pad(last, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        size = (last.shape[2] - 1) // stride + 1
+        y = sum(numpy.einsum("nihw,oi->nohw",
+                             padded[:, :, a:a + stride * size:stride, b:b + stride * size:stride][:, :, :size, :size],
+                             weights[f"c{i}.w"][:, :, a, b]) for a in range(3) for b in range(3))
+        count = y.size // CHANNELS
+        mean, var = y.mean(axis=(0, 2, 3)), y.var(axis=(0, 2, 3))
+        after[f"n{i}.m"] = 0.9 * weights[f"n{i}.m"] + 0.1 * mean
+        after[f"n{i}.v"] = 0.9 * weights[f"n{i}.v"] + 0.1 * var * count / (count - 1)
+        column = (None, slice(None), None, None)
+        y = (y - mean[column]) / numpy.sqrt(var + 1e-5)[column]
+        y = y * weights[f"n{i}.s"][column] + weights[f"n{i}.b"][column]
+        last = numpy.maximum(y + last if i in (1, 4) else y, 0)
+    logits = last.mean(axis=(2, 3)) @ weights["f.w"].T + weights["f.b"]
+    return cross_entropy(logits, labels)[0], after
+
+
+def check_conv(args, folder):
+    """One step of SGD with rate 1, against finite differences."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    conv_net(model, TensorProto.DOUBLE)
+    run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+         "--optimizer", "sgd", "--lr", "1"])
+    random = numpy.random.default_rng(3)
+    data, labels = random.standard_normal((BATCH, 3, IMAGE, IMAGE)), random.integers(0, CLASSES, BATCH)
+    losses, saved = train(program, folder, data, labels, 1)
+    from onnx import load
+    old = {w.name: numpy_helper.to_array(w).copy() for w in load(model).graph.initializer}
+    loss, after = forward(old, data, labels)
+    check_numbers("conv: loss", losses[0], loss, 1e-10)
+    for name, value in after.items():
+        check_numbers(f"conv: {name}", saved[name], value, 1e-10)
+    for name in (n for n in old if n[-2:] not in (".m", ".v")):
+        gradient = old[name] - saved[name]
+        direction = random.standard_normal(old[name].shape)
+        sides = [forward({**old, name: old[name] + h * direction}, data, labels)[0]
+                 for h in (1e-6, -1e-6)]  # small: a Relu between both sides bends the line
+        check_numbers(f"conv: gradient of {name}", (gradient * direction).sum(),
+                      (sides[0] - sides[1]) / 2e-6, 1e-6)
+
+
+def check_budgets(args, folder):
+    """Every plan of the sweep trains with the same bits."""
+    model = os.path.join(folder, "m.onnx")
+    conv_net(model, TensorProto.FLOAT)
+    random = numpy.random.default_rng(3)
+    data = random.standard_normal((3 * BATCH, 3, IMAGE, IMAGE)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, 3 * BATCH)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw", "--budget-of", "arena"]
+    sweep = json.loads(run([args.ullage, "plan", model, *words, "--sweep", "--json", "-"]))
+    sizes = sorted({plan["reserved_bytes"] for plan in sweep["plans"]}, reverse=True)
+    if len(sizes) < 4 or sizes[-1] > 0.8 * sizes[0]:
+        raise AssertionError(f"budgets: {sizes} is no choice of plans")
+    want, tried = None, sizes[:: max(1, len(sizes) // args.budgets)][: args.budgets] + [sizes[-1]]
+    for size in [None, "none", *tried]:
+        program = os.path.join(folder, "m")
+        more = [] if size is None else ["--pack", "none"] if size == "none" else ["--budget", str(size)]
+        run([args.ullage, "compile", model, "-o", program, *words, *more])
+        got = train(program, folder, data, labels, 3)
+        want = want or got
+        if got[0] != want[0]:
+            raise AssertionError(f"budgets: {size}: losses {got[0]}, not {want[0]}")
+        for name, value in want[1].items():
+            if got[1][name].tobytes() != value.tobytes():
+                raise AssertionError(f"budgets: {size}: {name} has other bits")
+        if size != "none":
+            run([program, "--guard", "--random", "1"])
+    print(f"budgets: {len(tried)} plans of {sizes[0]} to {sizes[-1]} bytes, one result")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("ullage")
+    parser.add_argument("--target", default="c")
+    parser.add_argument("--budgets", type=int, default=4)
+    parser.add_argument("cases", nargs="*")
+    args = parser.parse_args()
+    names = args.cases or [*CASES, "conv", "budgets"]
+    failed = 0
+    for name in names:
+        folder = tempfile.mkdtemp()
+        try:
+            if name == "conv":
+                check_conv(args, folder)
+            elif name == "budgets":
+                check_budgets(args, folder)
+            else:
+                check_perceptron(args, name, folder)
+            print(f"{name}: ok")
+        except AssertionError as error:
+            print(f"{name}: {error}")
+            failed += 1
+        finally:
+            shutil.rmtree(folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
