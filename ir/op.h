@@ -33,7 +33,9 @@ enum ul_op_flag {
     UL_OP_POINTWISE = 1u << 11,  /* what has the output's shape is read at the output's index alone:
                                     of elementwise ones that is so anyway */
     UL_OP_RESHAPES = 1u << 12,   /* the elements of input 0 in their order, in other dimensions */
-    UL_OP_JOINS = 1u << 13       /* its inputs side by side; each may lie in the output already */
+    UL_OP_JOINS = 1u << 13,      /* its inputs side by side; each may lie in the output already */
+    UL_OP_CORRELATES = 1u << 14  /* adds up products of inputs 0 and 1, [batch, channels, space],
+                                    over  batch and space: best with channels innermost in both */
 };
 
 /* Sets the types (and, where known, the constant values) of a node's outputs. */

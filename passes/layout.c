@@ -64,7 +64,8 @@ static bool can_be_last(const struct layout *layout, ul_value_id id)
     const struct ul_value *value = &layout->graph->values[id];
     const struct ul_type *type = &value->type;
     if (value->kind != UL_VALUE_NODE || layout->needs[id] != UL_LAYOUT_ANY ||
-        value->donor != UL_NONE || value->flags != 0 || type->rank < 3 || type->rank > 5 ||
+        value->donor != UL_NONE || (value->flags & ~(uint32_t)UL_VALUE_BACKWARD) != 0 ||
+        type->rank < 3 || type->rank > 5 ||
         (row_of(&layout->graph->nodes[value->producer])->flags & UL_OP_CONTROL) != 0)
         return false;
     int64_t space = 1;
@@ -109,6 +110,12 @@ static bool is_f32_convolution(const struct layout *layout, const struct ul_node
            layout->graph->values[node->outputs[0]].type.dtype == UL_F32;
 }
 
+static bool is_f32_correlation(const struct layout *layout, const struct ul_node *node)
+{
+    return (row_of(node)->flags & UL_OP_CORRELATES) != 0 &&
+           layout->graph->values[node->outputs[0]].type.dtype == UL_F32;
+}
+
 static void join_node(struct layout *layout, const struct ul_node *node)
 {
     ul_value_id first = UL_NONE;
@@ -138,11 +145,13 @@ static void find_regions(struct layout *layout, struct ul_arena *scratch)
         join_node(layout, &graph->nodes[layout->order.nodes[n]]);
     for (uint32_t n = 0; n < layout->order.count; n++) {
         const struct ul_node *node = &graph->nodes[layout->order.nodes[n]];
-        if (!is_f32_convolution(layout, node))
-            continue;
-        if (layout->can[node->inputs[0]])
+        bool convolves = is_f32_convolution(layout, node);
+        bool correlates = is_f32_correlation(layout, node);
+        if ((convolves || correlates) && layout->can[node->inputs[0]])
             layout->wanted[head_of(layout, node->inputs[0])] = true;
-        if (layout->can[node->outputs[0]])
+        if (correlates && layout->can[node->inputs[1]])
+            layout->wanted[head_of(layout, node->inputs[1])] = true;
+        if (convolves && layout->can[node->outputs[0]])
             layout->wanted[head_of(layout, node->outputs[0])] = true;
     }
 }
@@ -153,7 +162,8 @@ static void set_region(struct layout *layout, ul_value_id head, bool last)
     struct ul_graph *graph = layout->graph;
     for (uint32_t i = layout->first_member[head]; i < layout->first_member[head + 1]; i++) {
         ul_value_id value = layout->members[i];
-        graph->values[value].flags = last ? UL_VALUE_CHANNELS_LAST : 0;
+        graph->values[value].flags &= ~(uint32_t)UL_VALUE_CHANNELS_LAST;
+        graph->values[value].flags |= last ? UL_VALUE_CHANNELS_LAST : 0;
         graph->values[value].view = ul_view_own(graph, value);
     }
 }
@@ -248,14 +258,16 @@ static bool has_last(const struct layout *layout, ul_value_id value)
     return inner == 1 || inner == UL_NONE || layout->graph->values[value].type.dims[1] == 1;
 }
 
-/* Of the convolution's products, counted as bytes, and of what is moved twice for it. */
-static uint64_t convolution_loss(const struct layout *layout, const struct ul_node *node)
+/* Of a convolution's products, counted as bytes, and of what is moved twice for it. `w`: the
+ * weights, or their gradient. */
+static uint64_t convolution_loss(const struct layout *layout, ul_value_id x, ul_value_id y,
+                                 ul_value_id w)
 {
-    const struct ul_type *in = &layout->graph->values[node->inputs[0]].type;
-    const struct ul_type *out = &layout->graph->values[node->outputs[0]].type;
-    const struct ul_type *weight = &layout->graph->values[node->inputs[1]].type;
-    bool in_last = in->dims[1] <= FEW_CHANNELS || has_last(layout, node->inputs[0]);
-    bool out_last = has_last(layout, node->outputs[0]);
+    const struct ul_type *in = &layout->graph->values[x].type;
+    const struct ul_type *out = &layout->graph->values[y].type;
+    const struct ul_type *weight = &layout->graph->values[w].type;
+    bool in_last = in->dims[1] <= FEW_CHANNELS || has_last(layout, x);
+    bool out_last = has_last(layout, y);
     uint64_t places = ul_type_elements(in->dims[1] > out->dims[1] ? in : out);
     uint64_t products =
         weight->dims[0] == 0 ? 0 : ul_type_elements(weight) / (uint64_t)weight->dims[0];
@@ -264,8 +276,8 @@ static uint64_t convolution_loss(const struct layout *layout, const struct ul_no
         return 0;
     if (!ul_size_mul(places, products, &lost))
         return UINT64_MAX / 4;
-    return lost / FLOPS_PER_BYTE + (in_last ? 0 : 2 * bytes_of(layout, node->inputs[0])) +
-           (out_last ? 0 : 2 * bytes_of(layout, node->outputs[0]));
+    return lost / FLOPS_PER_BYTE + (in_last ? 0 : 2 * bytes_of(layout, x)) +
+           (out_last ? 0 : 2 * bytes_of(layout, y));
 }
 
 static uint64_t node_cost(const struct layout *layout, ul_node_id id)
@@ -279,7 +291,9 @@ static uint64_t node_cost(const struct layout *layout, ul_node_id id)
     if (row_of(node)->view != NULL)
         cost += 2 * bytes_of(layout, node->outputs[0]);
     if (is_f32_convolution(layout, node))
-        return cost + convolution_loss(layout, node);
+        return cost + convolution_loss(layout, node->inputs[0], node->outputs[0], node->inputs[1]);
+    if (is_f32_correlation(layout, node))
+        return cost + convolution_loss(layout, node->inputs[0], node->inputs[1], node->outputs[0]);
     if ((flags & (UL_OP_ELEMENTWISE | UL_OP_SPATIAL)) != 0)
         return cost + mixed_bytes(layout, node);
     /* The loops of a map follow its result. */

@@ -8,7 +8,9 @@
  * of preference, but for some shapes of which another is known to be faster, and the first that is
  * neither is taken. Convolutions and pooling run on dense
  * channels-last tensors: where a source or result lies otherwise and nothing is offered, it is
- * asked about dense copies in scratch, if there is enough to compute per byte that is copied.
+ * asked about dense copies in scratch, if there is enough to compute per byte that is copied. So
+ * it is about a copy of weights that cannot be packed once, as those that are trained, in a layout
+ * that it chooses, and of their gradient.
  *
  * A program may run with fewer threads than its plan is for, and what the library offers depends on
  * their number: the layout that one of its implementations prefers for four threads may be served
@@ -154,29 +156,69 @@ static bool serves_all_threads(struct ul_dnnl *dnnl, struct ul_call *call, bool 
     return repeat.found;
 }
 
+/* Where an offered layout goes to. */
+enum layout_use {
+    AS_GIVEN, /* weights lie as the call says */
+    PACKED,   /* once, in the buffer */
+    BY_COPY   /* at each run, in scratch */
+};
+
 struct question {
     struct ul_dnnl *dnnl;
     struct ul_call *call;
-    bool pack;
+    enum layout_use use;
     const char *only;  /* the implementation that it must be; NULL: any */
     const char *begin; /* of its name; "": any */
 };
+
+static void set_layout_bytes(struct ul_call *call, uint64_t bytes)
+{
+    if (call->kind == UL_CALL_WEIGHT_GRADIENT)
+        call->dst_copy_bytes = bytes;
+    else
+        call->weights_copy_bytes = bytes;
+    UL_ASSERT(ul_call_layout_bytes(call) == bytes);
+}
+
+/* The library copies into the layout without memory of its own. */
+static bool can_copy(const struct ul_dnnl *dnnl, const struct ul_call *call)
+{
+    dnnl_memory_desc_t plain, packed;
+    dnnl_primitive_desc_t copy = NULL;
+    const struct ul_call_tensor *filters = ul_call_filters(call);
+    bool into = call->kind != UL_CALL_WEIGHT_GRADIENT;
+    bool good = ul_dnnl_plain(&plain, filters) &&
+                ul_dnnl_packed(&packed, &call->layout, filters->type) &&
+                dnnl_reorder_primitive_desc_create(&copy, into ? &plain : &packed, dnnl->engine,
+                                                   into ? &packed : &plain, dnnl->engine,
+                                                   NULL) == dnnl_success;
+    if (copy != NULL)
+        (void)dnnl_primitive_desc_destroy(copy);
+    return good;
+}
 
 /* What the implementation says of itself becomes the call; false where a plan cannot hold it. */
 static bool take(void *context, const_dnnl_primitive_desc_t pd)
 {
     const struct question *question = context;
     struct ul_call *call = question->call;
-    const dnnl_memory_desc_t *weights = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    bool back = call->kind == UL_CALL_WEIGHT_GRADIENT;
+    const dnnl_memory_desc_t *filters = dnnl_primitive_desc_query_md(
+        pd, back ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     const char *name = ul_dnnl_offer_name(pd);
     if (ul_call_refuses(call, name) ||
         (question->only != NULL && strcmp(question->only, name) != 0) ||
         strncmp(question->begin, name, strlen(question->begin)) != 0 ||
-        (question->pack && (weights == NULL || !read_layout(&call->layout, weights))))
+        (question->use != AS_GIVEN && (filters == NULL || !read_layout(&call->layout, filters))))
         return false;
+    if (question->use == BY_COPY) {
+        set_layout_bytes(call, call->layout.size_bytes);
+        if (!can_copy(question->dnnl, call))
+            return false;
+    }
     call->implementation = ul_arena_copy_string(question->dnnl->arena, name);
     call->scratch_bytes = scratch_of(pd, call);
-    return serves_all_threads(question->dnnl, call, question->pack);
+    return serves_all_threads(question->dnnl, call, question->use == PACKED);
 }
 
 /* How the name of an implementation begins that is faster than what the library offers first; "":
@@ -205,15 +247,16 @@ static const char *preference(const struct ul_dnnl *dnnl, const struct ul_call *
                : "";
 }
 
-static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, bool pack, const char *only)
+static bool ask(struct ul_dnnl *dnnl, struct ul_call *call, enum layout_use use, const char *only)
 {
     const char *begin = only == NULL ? preference(dnnl, call) : "";
     struct question question = {
-        .dnnl = dnnl, .call = call, .pack = pack, .only = only, .begin = begin};
-    if (begin[0] != '\0' && ul_dnnl_each_offer(dnnl, call, pack, take, &question))
+        .dnnl = dnnl, .call = call, .use = use, .only = only, .begin = begin};
+    bool choice = use != AS_GIVEN;
+    if (begin[0] != '\0' && ul_dnnl_each_offer(dnnl, call, choice, take, &question))
         return true;
     question.begin = "";
-    return ul_dnnl_each_offer(dnnl, call, pack, take, &question);
+    return ul_dnnl_each_offer(dnnl, call, choice, take, &question);
 }
 
 /* ---- copies ---- */
@@ -228,23 +271,59 @@ static uint64_t copy_bytes(const struct ul_call *call, const struct ul_call_tens
     return (uint64_t)count * ul_call_element_bytes(tensor);
 }
 
+enum { COPY_LAYOUT = 1, COPY_SRC = 2, COPY_OTHER = 4, COPY_WAYS = 8 };
+
+/* The tensor beside the source that may go through a dense copy. */
+static const struct ul_call_tensor *other_of(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->weights : &call->dst;
+}
+
+static bool convolves(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION ||
+           call->kind == UL_CALL_WEIGHT_GRADIENT;
+}
+
+/* Weights are copied into a layout of the library's choice, for convolutions alone. */
+static bool has_way(const struct ul_call *call, uint32_t way, bool pack)
+{
+    bool laid_out = pack || call->pack != NULL || ul_call_layout_bytes(call) != 0;
+    return ((way & COPY_LAYOUT) == 0 || (convolves(call) && !laid_out)) &&
+           ((way & COPY_SRC) == 0 || copy_bytes(call, &call->src) > 0) &&
+           ((way & COPY_OTHER) == 0 || copy_bytes(call, other_of(call)) > 0);
+}
+
+static uint64_t plain_bytes(const struct ul_call_tensor *tensor)
+{
+    uint64_t bytes = ul_call_element_bytes(tensor);
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        bytes *= (uint64_t)tensor->dims[d];
+    return bytes;
+}
+
 /* Asks with the fewest copies first. */
 bool ul_dnnl_query(struct ul_dnnl *dnnl, struct ul_call *call, uint64_t product_count, bool pack,
                    const char *only)
 {
-    UL_ASSERT(call->src_copy_bytes == 0 && call->dst_copy_bytes == 0);
     enum { MIN_PRODUCTS_PER_BYTE = 8 };
-    uint64_t src_bytes = copy_bytes(call, &call->src);
-    uint64_t dst_bytes = copy_bytes(call, &call->dst);
-    if (ask(dnnl, call, pack, only))
-        return true;
-    for (uint32_t way = 1; way < 4; way++) {
-        call->src_copy_bytes = (way & 1) != 0 ? src_bytes : 0;
-        call->dst_copy_bytes = (way & 2) != 0 ? dst_bytes : 0;
-        uint64_t copied = call->src_copy_bytes + call->dst_copy_bytes;
-        bool differs = ((way & 1) == 0 || src_bytes > 0) && ((way & 2) == 0 || dst_bytes > 0);
-        if (differs && product_count / MIN_PRODUCTS_PER_BYTE >= copied &&
-            ask(dnnl, call, pack, only))
+    const struct ul_call requested = *call;
+    bool back = call->kind == UL_CALL_WEIGHT_GRADIENT;
+    UL_ASSERT(call->src_copy_bytes == 0 && call->dst_copy_bytes == 0);
+    for (uint32_t way = 0; way < COPY_WAYS; way++) {
+        bool lays_out = (way & COPY_LAYOUT) != 0;
+        enum layout_use use = pack ? PACKED : lays_out ? BY_COPY : AS_GIVEN;
+        if (!has_way(&requested, way, pack))
+            continue;
+        *call = requested;
+        uint64_t src_bytes = (way & COPY_SRC) != 0 ? copy_bytes(call, &call->src) : 0;
+        uint64_t other_bytes = (way & COPY_OTHER) != 0 ? copy_bytes(call, other_of(call)) : 0;
+        uint64_t copied =
+            src_bytes + other_bytes + (lays_out ? plain_bytes(ul_call_filters(call)) : 0);
+        call->src_copy_bytes = src_bytes;
+        if (other_bytes > 0)
+            *(back ? &call->weights_copy_bytes : &call->dst_copy_bytes) = other_bytes;
+        if (product_count / MIN_PRODUCTS_PER_BYTE >= copied && ask(dnnl, call, use, only))
             return true;
     }
     return false;
@@ -266,15 +345,16 @@ uint32_t ul_dnnl_hash(const struct ul_call *call)
 static bool is_bounded(const struct ul_call *call)
 {
     enum { MAX_WINDOW = 16384, MAX_ROW = 1 << 26 };
-    bool is_conv = call->kind == UL_CALL_CONVOLUTION || call->kind == UL_CALL_DECONVOLUTION;
+    const struct ul_call_tensor *filters = ul_call_filters(call);
+    bool is_conv = convolves(call);
     bool bounded = true;
     for (uint32_t d = 0; d < 3; d++)
         bounded = bounded && call->window[d] <= MAX_WINDOW && call->pads[d] <= MAX_WINDOW &&
                   call->pads[d + 3] <= MAX_WINDOW && call->steps[d] <= INT32_MAX &&
                   call->dilations[d] <= INT32_MAX;
     for (uint32_t d = 2; is_conv && d < call->src.rank; d++)
-        bounded = bounded && call->src.dims[d] <= MAX_ROW && call->dst.dims[d] <= MAX_ROW &&
-                  call->weights.dims[d + call->weights.rank - call->src.rank] <= MAX_WINDOW;
+        bounded = bounded && call->src.dims[d] <= MAX_ROW && other_of(call)->dims[d] <= MAX_ROW &&
+                  filters->dims[d + filters->rank - call->src.rank] <= MAX_WINDOW;
     return bounded;
 }
 

@@ -28,7 +28,7 @@
 #endif
 
 enum {
-    PRIMITIVES = 4,        /* of a call: its own, copies before and behind it */
+    PRIMITIVES = 5,        /* of a call: its own, copies before and behind it */
     LARGE_BYTES = 1 << 20, /* of a call that could not be counted */
     QUANTUM_BYTES = 1024,  /* results are rounded up: free lists differ by a few bytes */
     PIECE = 512
@@ -116,35 +116,42 @@ static bool make_offered(void *context, const_dnnl_primitive_desc_t offer)
     return true;
 }
 
-static void make_copy(struct made *made, const struct ul_call_tensor *from,
-                      const struct ul_call_tensor *to)
+static void make_copy(struct made *made, const dnnl_memory_desc_t *from,
+                      const dnnl_memory_desc_t *to)
 {
-    dnnl_memory_desc_t from_desc, to_desc;
     dnnl_primitive_desc_t copy = NULL;
     UL_ASSERT(made->count < PRIMITIVES);
-    made->good = made->good && ul_dnnl_plain(&from_desc, from) && ul_dnnl_plain(&to_desc, to) &&
-                 dnnl_reorder_primitive_desc_create(&copy, &from_desc, made->dnnl->engine, &to_desc,
+    made->good = made->good &&
+                 dnnl_reorder_primitive_desc_create(&copy, from, made->dnnl->engine, to,
                                                     made->dnnl->engine, NULL) == dnnl_success &&
                  dnnl_primitive_create(&made->primitives[made->count++], copy) == dnnl_success;
     if (copy != NULL)
         (void)dnnl_primitive_desc_destroy(copy);
 }
 
-static void make_all(struct made *made)
+/* The copies between where tensors lie and what the primitive sees. */
+static void make_copies(struct made *made)
 {
     const struct ul_call *call = made->call;
-    struct ul_call_tensor dense;
+    struct ul_dnnl_desc seen;
+    dnnl_memory_desc_t plain;
+    made->good = made->good && ul_dnnl_describe(&seen, call, false);
+    if (made->good && call->src_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->src))
+        make_copy(made, &plain, &seen.src);
+    if (made->good && call->weights_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->weights))
+        make_copy(made, &plain, &seen.weights);
+    if (made->good && call->dst_copy_bytes != 0 && ul_dnnl_plain(&plain, &call->dst))
+        make_copy(made, &seen.dst, &plain);
+    if (seen.attr != NULL)
+        (void)dnnl_primitive_attr_destroy(seen.attr);
+}
+
+static void make_all(struct made *made)
+{
     made->good = true;
-    (void)ul_dnnl_each_offer(made->dnnl, call, false, make_offered, made);
+    (void)ul_dnnl_each_offer(made->dnnl, made->call, false, make_offered, made);
     made->good = made->good && made->count > 0;
-    if (call->src_copy_bytes != 0) {
-        (void)ul_call_dense(call->kind, &call->src, &dense);
-        make_copy(made, &call->src, &dense);
-    }
-    if (call->dst_copy_bytes != 0) {
-        (void)ul_call_dense(call->kind, &call->dst, &dense);
-        make_copy(made, &dense, &call->dst);
-    }
+    make_copies(made);
 }
 
 static void destroy_all(struct made *made)

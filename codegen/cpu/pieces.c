@@ -14,7 +14,8 @@
  * kernels, and right like any of them, to rounding.
  *
  * What holds here holds on machines with the same instruction set and caches, for the planned
- * number of threads. Left undone: pieces of channels; calls by Winograd's method. */
+ * number of threads. Left undone: pieces of channels; calls by Winograd's method;
+ * gradients of weights. */
 #include "codegen/cpu/dnnl_internal.h"
 
 #include "runtime/lib/ul_winograd.h"
@@ -157,6 +158,7 @@ static struct piece *piece_new(struct ul_dnnl *dnnl, const struct ul_group_call 
         .call = call->call, .axis = whole->rows.axis, .product_count = call->product_count};
     answer->pack = whole->rows.call.pack;
     answer->layout = whole->rows.call.layout;
+    answer->weights_copy_bytes = whole->rows.call.weights_copy_bytes;
     piece->served =
         ul_dnnl_query(dnnl, answer, call->product_count, false, whole->rows.call.implementation);
     answer->implementation = whole->rows.call.implementation; /* equal calls are equal bytes */
@@ -184,7 +186,8 @@ bool ul_piece_answer(void *context, const struct ul_piece *requested, struct ul_
     struct ul_dnnl *dnnl = context;
     const struct ul_call *of = requested->whole;
     uint32_t axis;
-    if (ul_winograd_is(of) || !find_axis(&call->call, of, &axis))
+    if (ul_winograd_is(of) || of->kind == UL_CALL_WEIGHT_GRADIENT ||
+        !find_axis(&call->call, of, &axis))
         return false;
     int64_t count = call->call.dst.dims[axis];
     int64_t begin = requested->offset / of->dst.strides[axis];

@@ -98,9 +98,15 @@ static struct ul_call_tensor seen(const struct ul_call *call, const struct ul_ca
     return dense;
 }
 
+/* Weights in the library's layout, packed or copied. */
+static bool is_laid_out(const struct ul_call *call)
+{
+    return call->pack != NULL || ul_call_layout_bytes(call) != 0;
+}
+
 static uint64_t weight_bytes(const struct ul_call *call)
 {
-    return call->pack != NULL ? call->layout.size_bytes : tensor_bytes(&call->weights);
+    return is_laid_out(call) ? call->layout.size_bytes : tensor_bytes(&call->weights);
 }
 
 uint64_t ul_trial_bytes(const struct ul_call *call)
@@ -277,7 +283,7 @@ static void fill_weights(struct run *run)
     struct lanes lanes;
     /* Products of batches have weights by the batch. */
     bool is_batched = call->kind == UL_CALL_MATMUL && trial->axis + 2 < call->dst.rank;
-    if (call->pack == NULL) {
+    if (!is_laid_out(call)) {
         lanes_init(&lanes, &call->weights, is_batched ? trial->axis : UL_NONE);
         fill(run->weights, &lanes, &source);
         return;

@@ -108,6 +108,7 @@ static const char *kind_name(enum ul_call_kind kind)
     static const char *const names[] = {[UL_CALL_CONVOLUTION] = "UL_CALL_CONVOLUTION",
                                         [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
                                         [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
+                                        [UL_CALL_WEIGHT_GRADIENT] = "UL_CALL_WEIGHT_GRADIENT",
                                         [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
                                         [UL_CALL_PADDED_MEAN_POOL] = "UL_CALL_PADDED_MEAN_POOL"};
     return names[kind];
@@ -139,9 +140,10 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     put_tensor(text, "weights", &call->weights);
     put_tensor(text, "bias", &call->bias);
     put_tensor(text, "dst", &call->dst);
-    if (call->pack != NULL) {
-        ul_text_printf(text, "     .pack = &packs[%u],\n     .layout = ",
-                       ul_emit_pack_index(emitter, call->pack));
+    if (call->pack != NULL)
+        ul_text_printf(text, "     .pack = &packs[%u],\n", ul_emit_pack_index(emitter, call->pack));
+    if (call->pack != NULL || ul_call_layout_bytes(call) != 0) {
+        ul_text_put(text, "     .layout = ");
         put_layout(text, &call->layout);
         ul_text_put(text, ",\n");
     }
@@ -159,8 +161,11 @@ static void put_call(struct ul_emitter *emitter, const struct ul_call *call)
     ul_emit_string(text, call->implementation);
     ul_text_printf(text,
                    ",\n     .src_copy_bytes = %" PRIu64 ", .dst_copy_bytes = %" PRIu64
-                   ", .scratch_bytes = %" PRIu64 "},\n",
+                   ", .scratch_bytes = %" PRIu64,
                    call->src_copy_bytes, call->dst_copy_bytes, call->scratch_bytes);
+    if (call->weights_copy_bytes != 0)
+        ul_text_printf(text, ", .weights_copy_bytes = %" PRIu64, call->weights_copy_bytes);
+    ul_text_put(text, "},\n");
 }
 
 uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pack)

@@ -6,7 +6,7 @@
  *      Conv           [g * oc, ic, k ...]      [g, oc, ic, k ...]
  *      ConvTranspose  [g * ic, oc, k ...]      [g, oc, ic, k ...]
  *
- * Left undone: types other than f32; weights that are no constants of a convolution. */
+ * Left undone: types other than f32. */
 #include "codegen/program/library_internal.h"
 
 #include "ir/geometry.h"
@@ -16,13 +16,12 @@
 
 /* ---- convolution ---- */
 
-/* The weights by axes of the library; `w` is the stored tensor, whose axis `grouped` counts all
- * groups. */
+/* The weights, or their gradient, by axes of the library; `w` is the stored tensor, whose axis
+ * `grouped` counts all groups. */
 static bool describe_weights(struct ul_describer *describer, const struct ul_conv *conv,
-                             ul_value_id value, bool transposed)
+                             ul_value_id value, bool transposed, struct ul_call_tensor *weights)
 {
     struct ul_call_tensor w;
-    struct ul_call_tensor *weights = &describer->out->call.weights;
     uint32_t at = 0;
     if (!ul_describe_tensor(describer->graph, value, &w) ||
         w.rank + (conv->groups > 1) > UL_CALL_RANK)
@@ -59,6 +58,27 @@ static bool describe_bias(struct ul_describer *describer, ul_value_id value)
     return true;
 }
 
+/* Groups, steps, dilations, pads and products. */
+static void describe_geometry(struct ul_group_call *out, const struct ul_conv *conv,
+                              bool transposed)
+{
+    const int64_t channels[] = {conv->batch, conv->in_channels, conv->out_channels, conv->groups};
+    out->call.group_count = (uint32_t)conv->groups;
+    out->product_count = ul_describe_products(1, 4, channels);
+    for (uint32_t d = 0; d < conv->spatial; d++) {
+        int64_t reach = (conv->kernel[d] - 1) * conv->dilation[d] + 1;
+        out->call.steps[d] = conv->stride[d];
+        out->call.dilations[d] = conv->dilation[d];
+        out->call.pads[d] = conv->pad_begin[d];
+        out->call.pads[conv->spatial + d] =
+            transposed
+                ? (conv->in[d] - 1) * conv->stride[d] + reach - conv->pad_begin[d] - conv->out[d]
+                : conv->pad_end[d];
+        const int64_t window[] = {conv->kernel[d], transposed ? conv->in[d] : conv->out[d]};
+        out->product_count = ul_describe_products(out->product_count, 2, window);
+    }
+}
+
 static bool describe_conv(struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
@@ -71,25 +91,33 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
                                           : ul_conv_read(&conv, node, x, w)) != NULL)
         return false;
     out->call.kind = transposed ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
-    out->call.group_count = (uint32_t)conv.groups;
-    const int64_t channels[] = {conv.batch, conv.in_channels, conv.out_channels, conv.groups};
-    out->product_count = ul_describe_products(1, 4, channels);
-    for (uint32_t d = 0; d < conv.spatial; d++) {
-        int64_t reach = (conv.kernel[d] - 1) * conv.dilation[d] + 1;
-        out->call.steps[d] = conv.stride[d];
-        out->call.dilations[d] = conv.dilation[d];
-        out->call.pads[d] = conv.pad_begin[d];
-        out->call.pads[conv.spatial + d] =
-            transposed ? (conv.in[d] - 1) * conv.stride[d] + reach - conv.pad_begin[d] - conv.out[d]
-                       : conv.pad_end[d];
-        const int64_t window[] = {conv.kernel[d], transposed ? conv.in[d] : conv.out[d]};
-        out->product_count = ul_describe_products(out->product_count, 2, window);
-    }
+    describe_geometry(out, &conv, transposed);
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];
     return ul_describe_tensor(graph, node->inputs[0], &out->call.src) &&
-           describe_weights(describer, &conv, node->inputs[1], transposed) &&
+           describe_weights(describer, &conv, node->inputs[1], transposed, &out->call.weights) &&
            describe_bias(describer, node->input_count > 2 ? node->inputs[2] : UL_NONE);
+}
+
+/* Nothing may follow it in the same call. */
+static bool describe_weight_gradient(struct ul_describer *describer, const struct ul_node *node)
+{
+    const struct ul_graph *graph = describer->graph;
+    struct ul_group_call *out = describer->out;
+    const struct ul_type *x = &graph->values[node->inputs[0]].type;
+    struct ul_conv conv;
+    if (describer->node_count > 1 || x->dtype != UL_F32 ||
+        ul_conv_read(&conv, node, x, &graph->values[node->outputs[0]].type) != NULL)
+        return false;
+    out->call.kind = UL_CALL_WEIGHT_GRADIENT;
+    describe_geometry(out, &conv, false);
+    out->args[UL_CALL_SRC] = node->inputs[0];
+    out->args[UL_CALL_WEIGHTS] = node->inputs[1];
+    if (!ul_describe_tensor(graph, node->inputs[0], &out->call.src) ||
+        !ul_describe_tensor(graph, node->inputs[1], &out->call.weights))
+        return false;
+    ul_describe_finalize(&out->call.weights, out->call.kind);
+    return describe_weights(describer, &conv, node->outputs[0], false, &out->call.dst);
 }
 
 /* ---- pooling ---- */
@@ -228,6 +256,8 @@ static bool describe_anchor(struct ul_describer *describer, const struct ul_node
     case UL_OP_Conv:
     case UL_OP_ConvTranspose:
         return describe_conv(describer, node);
+    case UL_OP_ConvWeightGradient:
+        return describe_weight_gradient(describer, node);
     case UL_OP_AveragePool:
     case UL_OP_GlobalAveragePool:
         return describe_pool(describer, node);
@@ -252,7 +282,8 @@ static void finalize(struct ul_group_call *out)
 {
     struct ul_call *call = &out->call;
     ul_describe_finalize(&call->src, call->kind);
-    ul_describe_finalize(&call->dst, call->kind);
+    if (call->kind != UL_CALL_WEIGHT_GRADIENT) /* axes of weights have an order of their own */
+        ul_describe_finalize(&call->dst, call->kind);
     for (uint32_t i = 0; i < call->post_count; i++) {
         if (call->posts[i].tensor.rank > 0)
             ul_describe_finalize(&call->posts[i].tensor, call->kind);
@@ -281,11 +312,12 @@ bool ul_group_call_make(const struct ul_graph *graph, const ul_node_id *nodes, u
     if (anchor->outputs[0] == UL_NONE || last == UL_NONE || !describe_anchor(&describer, anchor))
         return false;
     bool is_product = call->call.kind == UL_CALL_MATMUL;
-    if (!is_product && !ul_describe_tensor(graph, last, &call->call.dst))
+    if (call->call.dst.rank == 0 && !ul_describe_tensor(graph, last, &call->call.dst))
         return false;
     if (!has_types(&call->call) || !ul_describe_posts(&describer) || describer.result != last)
         return false;
     call->may_pack = call->args[UL_CALL_WEIGHTS] != UL_NONE &&
+                     call->call.kind != UL_CALL_WEIGHT_GRADIENT &&
                      may_pack(graph, call->args[UL_CALL_WEIGHTS], &call->call.weights);
     if (is_product)
         ul_describe_join_batch(&call->call);

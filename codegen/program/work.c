@@ -44,7 +44,7 @@ static uint64_t filled_products(const struct ul_call *call, uint64_t products)
     uint64_t lanes = 64 / ul_call_element_bytes(&call->src);
     uint32_t of_conv = call->group_count > 1 ? 1 : 0;
     uint32_t axis = call->kind == UL_CALL_MATMUL ? call->weights.rank - 1 : of_conv;
-    uint64_t channels = (uint64_t)call->weights.dims[axis];
+    uint64_t channels = (uint64_t)ul_call_filters(call)->dims[axis];
     UL_ASSERT(channels > 0);
     return ul_size_mul_saturating(products / channels, (channels + lanes - 1) / lanes * lanes);
 }
@@ -74,7 +74,7 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
     const struct ul_call *planned = &call->call;
     bool pools = planned->kind >= UL_CALL_MEAN_POOL;
     bool window = planned->kind != UL_CALL_MATMUL && !pools && planned->group_count > 1 &&
-                  planned->weights.dims[2] < FEW_CHANNELS; /* of a group */
+                  ul_call_filters(planned)->dims[2] < FEW_CHANNELS; /* of a group */
     uint64_t elements = ul_type_elements(&builder->graph->values[call->args[UL_CALL_DST]].type);
     uint64_t threads = builder->options->thread_count;
     enum ul_work_kind products = planned->src.type != UL_CALL_F32 ? UL_WORK_MATMUL_F16
@@ -91,7 +91,8 @@ void ul_work_count_call(const struct ul_builder *builder, const struct ul_group_
         work->counts[products] += 2 * filled_products(planned, products_inside(builder, call));
     work->counts[UL_WORK_VECTOR] +=
         (planned->src_copy_bytes / ul_call_element_bytes(&planned->src) +
-         planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst)) *
+         planned->dst_copy_bytes / ul_call_element_bytes(&planned->dst) +
+         planned->weights_copy_bytes / ul_call_element_bytes(&planned->weights)) *
         2;
     count_posts(planned, elements, work);
     for (int k = 0; k < UL_WORK_KINDS; k++) {

@@ -5,7 +5,7 @@
  *      descriptor      the call in the library's words: kind, layouts, post-operations
  *      choice          the planned implementation, else another one within the planned bytes
  *      binding         memory objects and argument lists, made once; a run only sets addresses
- *      run             [copy in] primitive [copy out]
+ *      run             [copies in] primitive [copy out]
  *
  * Invariants: scratch is the caller's (scratchpad mode "user"), so that a run allocates nothing but
  * the library's own bookkeeping of arguments. A call reads and writes what its arguments and its
@@ -45,13 +45,14 @@ struct bound {
 };
 
 /* Places that are not arguments of the call. */
-enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_SRC_COPY, FROM_DST_COPY };
+enum { FROM_SCRATCH = UL_CALL_ARGS, FROM_SRC_COPY, FROM_WEIGHTS_COPY, FROM_DST_COPY };
 
 struct call_state {
     struct bound main;
-    struct bound src_in;  /* source to its dense copy; no primitive: not needed */
-    struct bound dst_in;  /* what the sum adds to, to the dense copy of the result */
-    struct bound dst_out; /* the copy of the result to its place */
+    struct bound src_in;     /* source to its dense copy; no primitive: not needed */
+    struct bound weights_in; /* weights to the library's layout, or to a dense copy */
+    struct bound dst_in;     /* what the sum adds to, to the dense copy of the result */
+    struct bound dst_out;    /* the copy of the result to its place */
 };
 
 struct ul_library_state {
@@ -154,36 +155,45 @@ static dnnl_primitive_desc_t choose(const struct ul_dnnl_desc *desc, const struc
 
 /* ---- binding ---- */
 
-/* A memory object without an address. It is a plain row of floats: the library takes the layout
- * from its primitive, and would write zeros to the padding of a blocked one at every new address.
- */
+/* A memory object without an address, of a layout. */
+static bool bind_layout(struct ul_library_state *state, struct bound *bound, int arg,
+                        const dnnl_memory_desc_t *layout, uint32_t source)
+{
+    int at = bound->arg_count;
+    bound->args[at].arg = arg;
+    bound->source[at] = source;
+    if (dnnl_memory_create(&bound->args[at].memory, layout, state->engine, DNNL_MEMORY_NONE) !=
+        dnnl_success)
+        return false;
+    bound->arg_count++;
+    return true;
+}
+
+/* As a plain row of floats: the library takes the layout from its primitive, and would write zeros
+ * to the padding of a blocked one at every new address. */
 static bool bind(struct ul_library_state *state, struct bound *bound, int arg, uint64_t size_bytes,
                  uint32_t source)
 {
     dnnl_memory_desc_t row;
     dnnl_dims_t dims = {(dnnl_dim_t)((size_bytes + 3) / 4)};
-    int at = bound->arg_count;
-    bound->args[at].arg = arg;
-    bound->source[at] = source;
-    if (dnnl_memory_desc_init_by_tag(&row, 1, dims, dnnl_f32, dnnl_a) != dnnl_success ||
-        dnnl_memory_create(&bound->args[at].memory, &row, state->engine, DNNL_MEMORY_NONE) !=
-            dnnl_success)
-        return false;
-    bound->arg_count++;
-    return true;
+    return dnnl_memory_desc_init_by_tag(&row, 1, dims, dnnl_f32, dnnl_a) == dnnl_success &&
+           bind_layout(state, bound, arg, &row, source);
 }
 
 static bool bind_main(struct ul_library_state *state, struct bound *bound,
                       const struct ul_dnnl_desc *desc, const struct ul_call *call,
                       uint64_t scratch_bytes)
 {
+    bool back = call->kind == UL_CALL_WEIGHT_GRADIENT;
     bool good = bind(state, bound, DNNL_ARG_SRC, dnnl_memory_desc_get_size(&desc->src),
                      call->src_copy_bytes != 0 ? FROM_SRC_COPY : SRC) &&
-                bind(state, bound, DNNL_ARG_DST, dnnl_memory_desc_get_size(&desc->dst),
+                bind(state, bound, back ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_DST,
+                     dnnl_memory_desc_get_size(&desc->dst),
                      call->dst_copy_bytes != 0 ? FROM_DST_COPY : DST);
     if (call->weights.rank != 0)
-        good = good && bind(state, bound, DNNL_ARG_WEIGHTS,
-                            dnnl_memory_desc_get_size(&desc->weights), WEIGHTS);
+        good = good && bind(state, bound, back ? DNNL_ARG_DIFF_DST : DNNL_ARG_WEIGHTS,
+                            dnnl_memory_desc_get_size(&desc->weights),
+                            call->weights_copy_bytes != 0 ? FROM_WEIGHTS_COPY : WEIGHTS);
     if (call->bias.rank != 0)
         good =
             good && bind(state, bound, DNNL_ARG_BIAS, dnnl_memory_desc_get_size(&desc->bias), BIAS);
@@ -198,7 +208,7 @@ static bool bind_main(struct ul_library_state *state, struct bound *bound,
     return good;
 }
 
-/* A copy from one layout to another. */
+/* A copy from one layout to another, whose padding becomes 0. */
 static bool bind_copy(struct ul_library_state *state, struct bound *bound,
                       const dnnl_memory_desc_t *from, uint32_t from_source,
                       const dnnl_memory_desc_t *to, uint32_t to_source)
@@ -212,7 +222,7 @@ static bool bind_copy(struct ul_library_state *state, struct bound *bound,
             dnnl_success &&
         scratch_needed(pd) == 0 && dnnl_primitive_create(&bound->primitive, pd) == dnnl_success &&
         bind(state, bound, DNNL_ARG_FROM, dnnl_memory_desc_get_size(from), from_source) &&
-        bind(state, bound, DNNL_ARG_TO, dnnl_memory_desc_get_size(to), to_source);
+        bind_layout(state, bound, DNNL_ARG_TO, to, to_source);
     if (pd != NULL)
         dnnl_primitive_desc_destroy(pd);
     if (attr != NULL)
@@ -230,6 +240,10 @@ static bool bind_copies(struct ul_library_state *state, struct call_state *call_
     if (call->src_copy_bytes != 0)
         good = ul_dnnl_plain(&place, &call->src) &&
                bind_copy(state, &call_state->src_in, &place, SRC, &desc->src, FROM_SRC_COPY);
+    if (good && call->weights_copy_bytes != 0)
+        good = ul_dnnl_plain(&place, &call->weights) &&
+               bind_copy(state, &call_state->weights_in, &place, WEIGHTS, &desc->weights,
+                         FROM_WEIGHTS_COPY);
     if (good && call->dst_copy_bytes != 0)
         good =
             ul_dnnl_plain(&place, &call->dst) &&
@@ -298,6 +312,7 @@ static void state_done(struct ul_library_state *state)
     for (uint32_t i = 0; i < state->call_count; i++) {
         bound_done(&state->calls[i].main);
         bound_done(&state->calls[i].src_in);
+        bound_done(&state->calls[i].weights_in);
         bound_done(&state->calls[i].dst_in);
         bound_done(&state->calls[i].dst_out);
     }
@@ -453,9 +468,11 @@ void ul_library_run(const struct ul_library *library, unsigned char *arena, uint
     if (scratch != NULL) {
         places[FROM_SRC_COPY] = scratch;
         places[FROM_DST_COPY] = scratch + ul_call_scratch_dst(call);
+        places[FROM_WEIGHTS_COPY] = scratch + ul_call_scratch_weights(call);
         places[FROM_SCRATCH] = scratch + ul_call_scratch_own(call);
     }
     execute(state, &call_state->src_in, places);
+    execute(state, &call_state->weights_in, places);
     execute(state, &call_state->dst_in, places);
     execute(state, &call_state->main, places);
     execute(state, &call_state->dst_out, places);

@@ -20,6 +20,8 @@ enum ul_call_kind {
     UL_CALL_CONVOLUTION,
     UL_CALL_DECONVOLUTION,
     UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
+    UL_CALL_WEIGHT_GRADIENT, /* of a convolution's weights: src its source, weights the gradient of
+                                its result, dst that of its weights */
     UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
@@ -86,7 +88,8 @@ struct ul_call {
                                                       (groups first where there are any) */
     const struct ul_pack *pack; /* of the weights, over dims as stored; NULL: plain, by strides */
     /* The library's name for that layout cannot be spelled in strides: its dims in the library's
-     * order, strides between tiles and blocks, as in struct ul_pack but over weights.dims. */
+     * order, strides between tiles and blocks, as in struct ul_pack but over weights.dims. Where
+     * there is no pack: of the copy that ul_call_layout_bytes counts. */
     struct ul_pack layout;
     uint32_t group_count;
     int64_t window[3];     /* of pooling */
@@ -102,8 +105,9 @@ struct ul_call {
     uint32_t tail_count;
     const char *implementation; /* as the plan names it: "brgconv:avx512_core" */
     /* A strided source or result falls to the library's reference code: it goes through a dense
-     * copy in scratch. 0: none. The rest of scratch is the library's own. */
-    uint64_t src_copy_bytes, dst_copy_bytes;
+     * copy in scratch. So do a convolution's weights that change from run to run, in the library's
+     * layout. 0: none. The rest of scratch is the library's own. */
+    uint64_t src_copy_bytes, dst_copy_bytes, weights_copy_bytes;
     uint64_t scratch_bytes; /* in all; alignment 64. See ul_call_scratch_own */
     /* Of target cuda: what all addresses are multiples of; whether factors in f32 may be rounded
      * to TF32. The residual of UL_POST_SUM is the argument behind the others, and may lie
@@ -158,6 +162,20 @@ static inline int64_t ul_call_dense(enum ul_call_kind kind, const struct ul_call
     return count;
 }
 
+/* The tensor that the library wants in a layout of its own: weights, or the gradient of weights. */
+static inline const struct ul_call_tensor *ul_call_filters(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_WEIGHT_GRADIENT ? &call->dst : &call->weights;
+}
+
+/* Bytes of its copy in that layout, which is made at each run; 0: there is none. */
+static inline uint64_t ul_call_layout_bytes(const struct ul_call *call)
+{
+    if (call->kind == UL_CALL_WEIGHT_GRADIENT)
+        return call->dst_copy_bytes;
+    return call->weights_copy_bytes;
+}
+
 /* Pooling: an operand with more than channels that lies otherwise than what the library writes. */
 static inline int ul_call_pools_apart(const struct ul_call *call)
 {
@@ -195,16 +213,21 @@ static inline int ul_call_refuses(const struct ul_call *call, const char *implem
            (pixels == 1 && reads && strncmp(implementation, "brdgmm", 6) == 0);
 }
 
-/* Scratch of a call: the copy of the source, the copy of the result, the library's own; each begins
- * at a multiple of 64. */
+/* Scratch of a call: the copies of the source, the result and the weights, the library's own; each
+ * begins at a multiple of 64. */
 static inline uint64_t ul_call_scratch_dst(const struct ul_call *call)
 {
     return (call->src_copy_bytes + 63) / 64 * 64;
 }
 
-static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
+static inline uint64_t ul_call_scratch_weights(const struct ul_call *call)
 {
     return ul_call_scratch_dst(call) + (call->dst_copy_bytes + 63) / 64 * 64;
+}
+
+static inline uint64_t ul_call_scratch_own(const struct ul_call *call)
+{
+    return ul_call_scratch_weights(call) + (call->weights_copy_bytes + 63) / 64 * 64;
 }
 
 /* Of target cuda: a library's workspace begins at a multiple of 256, as cuBLASLt asks; scratch

@@ -241,6 +241,11 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
                    &desc->op.deconvolution, dnnl_forward_inference, dnnl_deconvolution_direct,
                    &desc->src, &desc->weights, bias, &desc->dst, window.steps, window.dilations,
                    window.pads_begin, window.pads_end) == dnnl_success;
+    case UL_CALL_WEIGHT_GRADIENT:
+        return dnnl_dilated_convolution_backward_weights_desc_init(
+                   &desc->op.convolution, dnnl_convolution_direct, &desc->src, &desc->dst, NULL,
+                   &desc->weights, window.steps, window.dilations, window.pads_begin,
+                   window.pads_end) == dnnl_success;
     case UL_CALL_MATMUL:
         return dnnl_matmul_desc_init(&desc->op.matmul, &desc->src, &desc->weights, bias,
                                      &desc->dst) == dnnl_success;
@@ -251,21 +256,35 @@ static inline bool ul_dnnl_make_op(struct ul_dnnl_desc *desc, const struct ul_ca
     return false;
 }
 
-/* `any`: the library may choose the layout of the weights. */
+/* The weights, or their gradient, as the primitive sees them: packed, in a copy, or as they lie.
+ * `any`: the library may choose the layout. */
+static inline bool ul_dnnl_filters(dnnl_memory_desc_t *desc, const struct ul_call *call, bool any)
+{
+    const struct ul_call_tensor *tensor = ul_call_filters(call);
+    if (!any && (call->pack != NULL || ul_call_layout_bytes(call) != 0))
+        return ul_dnnl_packed(desc, &call->layout, tensor->type);
+    if (!ul_dnnl_plain(desc, tensor))
+        return false;
+    if (!any)
+        return true;
+    dnnl_memory_desc_t plain = *desc;
+    return dnnl_memory_desc_init_by_tag(desc, plain.ndims, plain.dims, plain.data_type,
+                                        dnnl_format_tag_any) == dnnl_success;
+}
+
+/* `any`: the library may choose the layout of the weights, or of their gradient. */
 static inline bool ul_dnnl_describe(struct ul_dnnl_desc *desc, const struct ul_call *call, bool any)
 {
     memset(desc, 0, sizeof *desc);
     bool good = ul_dnnl_seen(&desc->src, call->kind, &call->src, call->src_copy_bytes) &&
-                ul_dnnl_seen(&desc->dst, call->kind, &call->dst, call->dst_copy_bytes) &&
                 ul_dnnl_plain(&desc->bias, &call->bias);
-    good = good &&
-           (call->pack != NULL ? ul_dnnl_packed(&desc->weights, &call->layout, call->weights.type)
-                               : ul_dnnl_plain(&desc->weights, &call->weights));
-    if (any && good) {
-        dnnl_memory_desc_t plain = desc->weights;
-        good = dnnl_memory_desc_init_by_tag(&desc->weights, plain.ndims, plain.dims,
-                                            plain.data_type, dnnl_format_tag_any) == dnnl_success;
-    }
+    if (call->kind == UL_CALL_WEIGHT_GRADIENT)
+        good = good &&
+               ul_dnnl_seen(&desc->weights, call->kind, &call->weights, call->weights_copy_bytes) &&
+               ul_dnnl_filters(&desc->dst, call, any);
+    else
+        good = good && ul_dnnl_seen(&desc->dst, call->kind, &call->dst, call->dst_copy_bytes) &&
+               ul_dnnl_filters(&desc->weights, call, any);
     return good && ul_dnnl_make_attr(desc, call) && ul_dnnl_make_op(desc, call);
 }
 

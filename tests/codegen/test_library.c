@@ -379,6 +379,56 @@ static void answers_are_no_reference_code(void **state)
     ul_arena_done(&arena);
 }
 
+/* The one node of a graph, whose weights cannot be packed once, as the library answers it. */
+static struct ul_call answer_changing(struct ul_dnnl *dnnl, const char *text)
+{
+    struct fixture fixture;
+    assert_true(describe(&fixture, text, true));
+    assert_false(fixture.call.may_pack);
+    assert_true(ul_dnnl_answer(dnnl, &fixture.call, true));
+    struct ul_call call = fixture.call.call;
+    done(&fixture);
+    assert_null(call.pack);
+    assert_int_equal(call.src_copy_bytes, 0);
+    assert_int_equal(ul_call_layout_bytes(&call), call.layout.size_bytes);
+    assert_true(ul_call_layout_bytes(&call) >= 4 * 48 * 32 * 9);
+    assert_true(call.scratch_bytes >= ul_call_layout_bytes(&call));
+    return call;
+}
+
+static void weights_that_change_are_copied(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    struct ul_dnnl *dnnl;
+    ul_arena_init(&arena);
+    assert_int_equal(ul_dnnl_open(&arena, NULL, 2, &dnnl, &diag), UL_OK);
+    struct ul_call call =
+        answer_changing(dnnl, "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"
+                              "weight %1 \"w\" f32[48,32,3,3] persistent own = splat [0.5]\n"
+                              "%2 \"y\" f32[2,48,5,5] channels_last own = Conv n0 \"y\" (%0, %1) "
+                              "{pads=ints[1,1,1,1], strides=ints[2,2]}\nreturn %2\n");
+    assert_int_equal(call.kind, UL_CALL_CONVOLUTION);
+    assert_int_equal(call.weights_copy_bytes, call.layout.size_bytes);
+    call =
+        answer_changing(dnnl, "graph \"t\"\ninput %0 \"dy\" f32[2,48,5,5] channels_last own\n"
+                              "weight %1 \"w\" f32[48,32,3,3] persistent own = splat [0.5]\n"
+                              "%2 \"dx\" f32[2,32,9,9] channels_last own = ConvTranspose n0 \"dx\" "
+                              "(%0, %1) {pads=ints[1,1,1,1], strides=ints[2,2]}\nreturn %2\n");
+    assert_int_equal(call.kind, UL_CALL_DECONVOLUTION);
+    call = answer_changing(
+        dnnl, "graph \"t\"\ninput %0 \"x\" f32[2,32,9,9] channels_last own\n"
+              "input %1 \"dy\" f32[2,48,5,5] channels_last own\n"
+              "%2 \"dw\" f32[48,32,3,3] own = ullage::ConvWeightGradient n0 \"dw\" (%0, %1) "
+              "{pads=ints[1,1,1,1], strides=ints[2,2], kernel_shape=ints[3,3]}\nreturn %2\n");
+    assert_int_equal(call.kind, UL_CALL_WEIGHT_GRADIENT);
+    assert_int_equal(call.weights_copy_bytes, 0);
+    assert_int_equal(call.dst_copy_bytes, call.layout.size_bytes);
+    ul_dnnl_close(dnnl);
+    ul_arena_done(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +442,7 @@ int main(void)
         cmocka_unit_test(factors_of_gemm),
         cmocka_unit_test(windows_over_the_edge),
         cmocka_unit_test(answers_are_no_reference_code),
+        cmocka_unit_test(weights_that_change_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * ul_dnnl.c against plain loops: each case is planned here as the compiler plans it (the library
  * picks the layout of the weights), its weights are packed by ul_pack.h and compared with the
- * library's own reorder, and the call runs between fences.
+ * library's own reorder, and the call runs between fences. Weights of convolutions are also given
+ * unpacked, to be copied by the call, and the gradient of convolutions' weights is computed.
  *
  *      dnnl_test            all cases with one thread and with two
  *
@@ -185,6 +186,28 @@ static double window_value(const struct ul_call *call, const struct data *data, 
     return value;
 }
 
+/* The source's and the result's gradient over all places: `at` is [(group,) out, in, y, x ...]. */
+static double gradient_value(const struct ul_call *call, const struct data *data, const int64_t *at)
+{
+    const struct ul_call_tensor *dy = &call->weights;
+    uint32_t first = call->group_count > 1 ? 1 : 0;
+    int64_t group = first ? at[0] : 0, index[UL_CALL_RANK] = {0};
+    double value = 0.0;
+    do {
+        int64_t from[UL_CALL_RANK] = {index[0], group * call->dst.dims[first + 1] + at[first + 1]};
+        int inside = index[1] == group * call->dst.dims[first] + at[first];
+        for (uint32_t i = 0; i + 2 < dy->rank; i++) {
+            from[2 + i] = index[2 + i] * call->steps[i] - call->pads[i] +
+                          at[first + 2 + i] * call->dilations[i];
+            inside = inside && from[2 + i] >= 0 && from[2 + i] < call->src.dims[2 + i];
+        }
+        if (inside)
+            value += (double)data->src.data[place(&call->src, from)] *
+                     (double)data->weights.data[place(dy, index)];
+    } while (next_index(dy, index));
+    return value;
+}
+
 /* Sources that reach this result through a transposed convolution. Weights [g, o, c, taps ...]. */
 static double transposed_value(const struct ul_call *call, const struct data *data,
                                const int64_t *at)
@@ -275,9 +298,10 @@ static double post_value(const struct ul_post *post, double x, double other)
 
 static double want_value(const struct ul_call *call, const struct data *data, const int64_t *at)
 {
-    double x = call->kind == UL_CALL_MATMUL          ? product_value(call, data, at)
-               : call->kind == UL_CALL_DECONVOLUTION ? transposed_value(call, data, at)
-                                                     : window_value(call, data, at);
+    double x = call->kind == UL_CALL_MATMUL            ? product_value(call, data, at)
+               : call->kind == UL_CALL_DECONVOLUTION   ? transposed_value(call, data, at)
+               : call->kind == UL_CALL_WEIGHT_GRADIENT ? gradient_value(call, data, at)
+                                                       : window_value(call, data, at);
     if (call->bias.rank != 0)
         x += (double)data->bias.data[call->kind == UL_CALL_MATMUL ? at[call->dst.rank - 1] : at[1]];
     for (uint32_t i = 0; i < call->post_count; i++) {
@@ -329,6 +353,24 @@ static void copy_layout(struct ul_call *call, struct ul_pack *pack, const dnnl_m
     call->pack = pack;
 }
 
+/* What the library says of its layout; `stored` NULL: for a copy of the weights, or the gradient's.
+ */
+static void take_layout(struct ul_call *call, struct ul_pack *pack, const_dnnl_primitive_desc_t pd,
+                        const uint32_t *stored)
+{
+    static const uint32_t same[] = {0, 1, 2, 3, 4, 5};
+    int back = call->kind == UL_CALL_WEIGHT_GRADIENT;
+    dnnl_query_t query = back ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+    if (call->weights.rank == 0)
+        return;
+    copy_layout(call, pack, dnnl_primitive_desc_query_md(pd, query, 0),
+                stored == NULL ? same : stored);
+    if (stored != NULL)
+        return;
+    call->pack = NULL;
+    *(back ? &call->dst_copy_bytes : &call->weights_copy_bytes) = call->layout.size_bytes;
+}
+
 /* Fills implementation, layout and scratch; 0 where this machine has nothing that is allowed. */
 static int plan(struct ul_call *call, struct ul_pack *pack, const uint32_t *stored, char name[64])
 {
@@ -349,12 +391,10 @@ static int plan(struct ul_call *call, struct ul_pack *pack, const uint32_t *stor
         if (!ul_call_refuses(call, text)) {
             snprintf(name, 64, "%s", text);
             call->implementation = name;
+            take_layout(call, pack, pd, stored);
             call->scratch_bytes =
                 ul_call_scratch_own(call) + dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
                                                 pd, dnnl_query_scratchpad_md, 0));
-            if (call->weights.rank != 0)
-                copy_layout(call, pack, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0),
-                            stored);
             found = 1;
         }
         dnnl_primitive_desc_destroy(pd);
@@ -490,15 +530,14 @@ static void run(const char *name, const struct ul_call *call, const struct data 
 
 static unsigned ran, skipped;
 
-/* `stored`: NULL for the library's own order. */
+/* `stored`: NULL for weights that go through a copy. */
 static void check_one(const char *name, struct ul_call *call, const uint32_t *stored)
 {
-    static const uint32_t same[] = {0, 1, 2, 3, 4, 5};
     struct ul_pack pack;
     struct data data = {0};
     struct array weights = {0};
     char text[64];
-    if (!plan(call, &pack, stored != NULL ? stored : same, text)) {
+    if (!plan(call, &pack, stored, text)) {
         printf("%s: nothing for it on this machine\n", name);
         skipped++;
         return;
@@ -510,10 +549,13 @@ static void check_one(const char *name, struct ul_call *call, const uint32_t *st
     for (uint32_t i = 0; i < call->post_count; i++)
         if (call->posts[i].kind >= UL_POST_ADD)
             data.posts[i] = new_values(&call->posts[i].tensor);
-    if (call->weights.rank != 0) {
+    if (stored == NULL) {
+        data.weights = new_values(&call->weights);
+        weights = copy_array(&data.weights);
+    } else if (call->weights.rank != 0) {
         struct ul_call_tensor dense = make_tensor(call->weights.rank, call->weights.dims, 0, 0);
         data.weights = new_values(&dense);
-        weights = pack_weights(call, &data, stored != NULL ? stored : same);
+        weights = pack_weights(call, &data, stored);
     }
     for (uint32_t threads = 1; threads <= PLAN_THREADS; threads++)
         run(name, call, &data, &weights, threads);
@@ -526,10 +568,13 @@ static void check_one(const char *name, struct ul_call *call, const uint32_t *st
         free(data.posts[i].block);
 }
 
-/* All by the library; then with a tail where the compiler would make one. */
+/* All by the library; then with a tail where the compiler would make one. `stored`: NULL for the
+ * library's own order. */
 static void check(const char *name, const struct ul_call *call, const uint32_t *stored)
 {
+    static const uint32_t same[] = {0, 1, 2, 3, 4, 5};
     struct ul_call whole = *call, cut = *call;
+    stored = stored != NULL ? stored : same;
     uint32_t dense = call->dst_copy_bytes == 0 ? call->post_count : 0;
     check_one(name, &whole, stored);
     while (cut.tail_count < dense &&
@@ -603,6 +648,23 @@ static void copy_window(struct ul_call *call, const struct window_case *c, uint3
     }
 }
 
+/* The same with weights that change, and the gradient of the weights. */
+static void check_changing(const struct window_case *c, const struct ul_call *call)
+{
+    struct ul_call copied = *call, back = *call;
+    check_one(c->name, &copied, NULL);
+    if (c->kind != CONV)
+        return;
+    back.kind = UL_CALL_WEIGHT_GRADIENT;
+    back.weights = call->dst;
+    back.weights_copy_bytes = call->dst_copy_bytes;
+    back.dst = call->weights;
+    back.post_count = 0;
+    memset(&back.bias, 0, sizeof back.bias);
+    memset(back.posts, 0, sizeof back.posts);
+    check_one(c->name, &back, NULL);
+}
+
 static void check_window(const struct window_case *c)
 {
     int64_t groups = or_one(c->group_count);
@@ -637,6 +699,8 @@ static void check_window(const struct window_case *c)
         add_post(&call, *at);
     static const uint32_t deconvolution[] = {1, 0, 2, 3}, grouped[] = {0, 2, 1, 3, 4};
     check(c->name, &call, c->kind != DECONV ? NULL : first ? grouped : deconvolution);
+    if (weighted)
+        check_changing(c, &call);
 }
 
 static void check_product(const char *name, uint32_t rank, const int64_t *src, int64_t n,
