@@ -3,49 +3,101 @@
 
 #include <string.h>
 
-/* The weights of all targets: what a mean is divided by. */
-static ul_value_id total_weight(struct ul_gradient *gradient, ul_value_id scores)
+/* Targets as the losses see them. */
+struct targets {
+    struct ul_type type;
+    ul_value_id classes; /* 0 in place of what is ignored */
+    ul_value_id weights; /* of each, 0 where it is ignored; UL_NONE: all are 1 */
+};
+
+static struct targets read_targets(struct ul_gradient *gradient)
 {
     const struct ul_attr *ignore = ul_node_find_attr(ul_gradient_node(gradient), "ignore_index");
-    ul_value_id targets = ul_gradient_input(gradient, 1), weights = ul_gradient_input(gradient, 2);
-    struct ul_type type = ul_gradient_type(gradient, targets);
+    ul_value_id scores = ul_gradient_input(gradient, 0), weights = ul_gradient_input(gradient, 2);
+    struct targets t = {.classes = ul_gradient_input(gradient, 1), .weights = UL_NONE};
     enum ul_dtype dtype = ul_gradient_type(gradient, scores).dtype;
-    ul_value_id none = UL_NONE, each = UL_NONE;
-    if (ignore != NULL)
-        none = ul_gradient_binary(
-            gradient, UL_OP_Equal, targets,
-            ul_build_number(gradient->graph, "", type.dtype, 0, (double)ignore->i));
-    if (weights == UL_NONE && none == UL_NONE)
-        return ul_build_number(gradient->graph, "", dtype, 0, (double)ul_type_elements(&type));
-    if (weights != UL_NONE) {
-        if (none != UL_NONE)
-            targets = ul_gradient_choose(
-                gradient, none, ul_build_number(gradient->graph, "", type.dtype, 0, 0), targets);
-        each = ul_gradient_binary(gradient, UL_OP_Gather, weights, targets);
-        if (none != UL_NONE)
-            each =
-                ul_gradient_choose(gradient, none, ul_gradient_number(gradient, scores, 0), each);
-    } else {
-        each = ul_gradient_cast_to(gradient, ul_gradient_unary(gradient, UL_OP_Not, none), dtype);
+    ul_value_id none = UL_NONE;
+    t.type = ul_gradient_type(gradient, t.classes);
+    if (ignore != NULL) {
+        ul_value_id number =
+            ul_build_number(gradient->graph, "", t.type.dtype, 0, (double)ignore->i);
+        none = ul_gradient_binary(gradient, UL_OP_Equal, t.classes, number);
+        number = ul_build_number(gradient->graph, "", t.type.dtype, 0, 0);
+        t.classes = ul_gradient_choose(gradient, none, number, t.classes);
     }
+    if (weights != UL_NONE)
+        t.weights = ul_gradient_binary(gradient, UL_OP_Gather, weights, t.classes);
+    if (none == UL_NONE)
+        return t;
+    if (weights != UL_NONE)
+        t.weights =
+            ul_gradient_choose(gradient, none, ul_gradient_number(gradient, scores, 0), t.weights);
+    else
+        t.weights =
+            ul_gradient_cast_to(gradient, ul_gradient_unary(gradient, UL_OP_Not, none), dtype);
+    return t;
+}
+
+/* The weights of all targets: what a mean is divided by. */
+static ul_value_id total_weight(struct ul_gradient *gradient, const struct targets *t,
+                                enum ul_dtype dtype)
+{
     struct ul_type scalar = {.dtype = dtype, .rank = 0};
-    return ul_gradient_reshape(gradient, ul_gradient_sum(gradient, each, (1u << type.rank) - 1),
-                               &scalar);
+    if (t->weights == UL_NONE)
+        return ul_build_number(gradient->graph, "", dtype, 0, (double)ul_type_elements(&t->type));
+    ul_value_id sum = ul_gradient_sum(gradient, t->weights, (1u << t->type.rank) - 1);
+    return ul_gradient_reshape(gradient, sum, &scalar);
+}
+
+static bool is_mean(const struct ul_gradient *gradient)
+{
+    const char *reduction = ul_node_get_string(ul_gradient_node(gradient), "reduction", "mean");
+    return strcmp(reduction, "mean") == 0;
+}
+
+/* -weight of each target at its class, zeros elsewhere. */
+enum ul_status ul_gradient_nll(struct ul_gradient *gradient)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
+    struct targets t = read_targets(gradient);
+    struct ul_type row = type;
+    ul_value_id g = ul_gradient_unary(gradient, UL_OP_Neg, ul_gradient_of(gradient, 0));
+    row.dims[1] = 1;
+    if (is_mean(gradient))
+        g = ul_gradient_binary(gradient, UL_OP_Div, g, total_weight(gradient, &t, type.dtype));
+    if (t.weights != UL_NONE)
+        g = ul_gradient_binary(gradient, UL_OP_Mul, g, t.weights);
+    t.type.dtype = type.dtype;
+    g = ul_gradient_reshape(gradient, ul_gradient_expand(gradient, g, &t.type), &row);
+    const ul_value_id inputs[3] = {ul_gradient_zeros(gradient, &type),
+                                   ul_gradient_reshape(gradient, t.classes, &row), g};
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_ScatterElements, inputs, 3, 1);
+    ul_node_set_int(gradient->graph, node, "axis", 1);
+    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    return UL_OK;
+}
+
+/* The second result, logarithms of probabilities. */
+static void give_logarithms(struct ul_gradient *gradient)
+{
+    const ul_value_id inputs[2] = {ul_gradient_of(gradient, 1), ul_gradient_output(gradient, 1)};
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_LogSoftmaxGradient, inputs, 2, 1);
+    ul_node_set_int(gradient->graph, node, "axis", 1);
+    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
 }
 
 enum ul_status ul_gradient_cross_entropy(struct ul_gradient *gradient)
 {
-    const char *reduction = ul_node_get_string(ul_gradient_node(gradient), "reduction", "mean");
     ul_value_id scores = ul_gradient_input(gradient, 0), g = ul_gradient_of(gradient, 0);
-    bool is_mean = strcmp(reduction, "mean") == 0;
     if (ul_gradient_of(gradient, 1) != UL_NONE)
-        return ul_gradient_unsupported(gradient, "its second output, the logarithms of "
-                                                 "probabilities, has no gradient rule; use "
-                                                 "LogSoftmax");
+        give_logarithms(gradient);
     if (g == UL_NONE)
         return UL_OK;
-    if (is_mean)
-        g = ul_gradient_binary(gradient, UL_OP_Div, g, total_weight(gradient, scores));
+    if (is_mean(gradient)) {
+        struct targets t = read_targets(gradient);
+        enum ul_dtype dtype = ul_gradient_type(gradient, scores).dtype;
+        g = ul_gradient_binary(gradient, UL_OP_Div, g, total_weight(gradient, &t, dtype));
+    }
     const ul_value_id inputs[4] = {scores, ul_gradient_input(gradient, 1),
                                    ul_gradient_input(gradient, 2), g};
     const struct ul_node old = *ul_gradient_node(gradient);

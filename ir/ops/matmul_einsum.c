@@ -4,37 +4,22 @@
  * and the result), m (first and result), n (second and result) or k (not in the result); one that
  * stands twice in an operand walks its diagonal, which is two dimensions moving with one variable.
  */
+#include "ir/ops/matmul_einsum.h"
 #include "ir/infer.h"
 #include "ir/kernel_build.h"
-#include "ir/ops/matmul.h"
 
 #include <string.h>
 
-#define MAX_LABELS 40 /* below the 64 nested loops of a kernel */
-#define ELLIPSIS 256  /* labels of an ellipsis: 256 + distance from its right end */
+#define ELLIPSIS 256 /* labels of an ellipsis: 256 + distance from its right end */
 
-/* One operand, or the result, as labels of its dimensions. */
-struct term {
-    uint32_t rank;
-    uint32_t labels[UL_LIMIT_RANK]; /* numbers of einsum.symbols */
-};
-struct einsum {
-    uint32_t label_count;
-    uint32_t symbols[MAX_LABELS];
-    int64_t extents[MAX_LABELS];
-    uint32_t term_count;
-    struct term *terms; /* operands */
-    struct term result;
-};
-
-/* The label of `symbol`, added where it is new; MAX_LABELS when there is no room. */
-static uint32_t label_get(struct einsum *einsum, uint32_t symbol)
+/* The label of `symbol`, added where it is new; UL_EINSUM_LABELS when there is no room. */
+static uint32_t label_get(struct ul_einsum *einsum, uint32_t symbol)
 {
     for (uint32_t l = 0; l < einsum->label_count; l++)
         if (einsum->symbols[l] == symbol)
             return l;
-    if (einsum->label_count == MAX_LABELS)
-        return MAX_LABELS;
+    if (einsum->label_count == UL_EINSUM_LABELS)
+        return UL_EINSUM_LABELS;
     einsum->symbols[einsum->label_count] = symbol;
     einsum->extents[einsum->label_count] = 1;
     return einsum->label_count++;
@@ -46,7 +31,7 @@ static bool is_letter(char c)
 }
 
 /* Reads one term up to a comma, an arrow or the end. An ellipsis stands for `dots` dimensions. */
-static const char *read_term(struct einsum *einsum, struct term *term, const char **at,
+static const char *read_term(struct ul_einsum *einsum, struct ul_einsum_term *term, const char **at,
                              uint32_t dots)
 {
     const char *p = *at;
@@ -68,7 +53,7 @@ static const char *read_term(struct einsum *einsum, struct term *term, const cha
         for (uint32_t i = 0; i < count; i++) {
             uint32_t symbol = *p == '.' ? ELLIPSIS + count - 1 - i : (unsigned char)*p;
             uint32_t label = label_get(einsum, symbol);
-            if (label == MAX_LABELS || term->rank == UL_LIMIT_RANK)
+            if (label == UL_EINSUM_LABELS || term->rank == UL_LIMIT_RANK)
                 return "the equation has too many labels";
             term->labels[term->rank++] = label;
         }
@@ -94,7 +79,7 @@ static bool has_ellipsis(const char *p)
     return false;
 }
 
-static const char *set_extents(struct einsum *einsum, const struct term *term,
+static const char *set_extents(struct ul_einsum *einsum, const struct ul_einsum_term *term,
                                const struct ul_type *type)
 {
     if (term->rank != type->rank)
@@ -111,12 +96,12 @@ static const char *set_extents(struct einsum *einsum, const struct term *term,
 }
 
 /* Without an arrow the result has the ellipsis, then every label that occurs once, sorted. */
-static const char *set_implicit(struct einsum *einsum, uint32_t dots)
+static const char *set_implicit(struct ul_einsum *einsum, uint32_t dots)
 {
     for (uint32_t i = dots; i-- > 0;)
         einsum->result.labels[einsum->result.rank++] = label_get(einsum, ELLIPSIS + i);
     for (uint32_t symbol = 'A'; symbol <= 'z'; symbol++) {
-        uint32_t count = 0, label = MAX_LABELS;
+        uint32_t count = 0, label = UL_EINSUM_LABELS;
         for (uint32_t t = 0; t < einsum->term_count; t++) {
             for (uint32_t d = 0; d < einsum->terms[t].rank; d++) {
                 if (einsum->symbols[einsum->terms[t].labels[d]] != symbol)
@@ -134,7 +119,7 @@ static const char *set_implicit(struct einsum *einsum, uint32_t dots)
     return NULL;
 }
 
-static const char *read_result(struct einsum *einsum, const char *at, uint32_t dots)
+static const char *read_result(struct ul_einsum *einsum, const char *at, uint32_t dots)
 {
     uint32_t known = einsum->label_count;
     if (*at == '\0')
@@ -155,12 +140,12 @@ static const char *read_result(struct einsum *einsum, const char *at, uint32_t d
 }
 
 /* Reads the equation over operands of the given types; NULL, or what is wrong. */
-static const char *read_equation(struct einsum *einsum, struct ul_arena *arena,
+static const char *read_equation(struct ul_einsum *einsum, struct ul_arena *arena,
                                  const char *equation, const struct ul_type *const *types,
                                  uint32_t count)
 {
-    *einsum = (struct einsum){.term_count = count};
-    einsum->terms = UL_NEW_ARRAY(arena, struct term, count);
+    *einsum = (struct ul_einsum){.term_count = count};
+    einsum->terms = UL_NEW_ARRAY(arena, struct ul_einsum_term, count);
     uint32_t dots = 0;
     const char *at = equation;
     for (uint32_t t = 0; t < count; t++) {
@@ -191,6 +176,15 @@ static const struct ul_type *const *input_types(const struct ul_graph *graph,
     return types;
 }
 
+void ul_einsum_read(const struct ul_graph *graph, const struct ul_node *node,
+                    struct ul_arena *arena, struct ul_einsum *einsum)
+{
+    const char *equation = ul_node_get_string(node, "equation", "");
+    const char *wrong =
+        read_equation(einsum, arena, equation, input_types(graph, node, arena), node->input_count);
+    UL_ASSERT(wrong == NULL);
+}
+
 enum ul_status ul_infer_einsum(struct ul_infer *infer)
 {
     const struct ul_type *first = ul_infer_input(infer, 0);
@@ -201,7 +195,7 @@ enum ul_status ul_infer_einsum(struct ul_infer *infer)
         if (type == NULL || type->dtype != first->dtype)
             return ul_infer_invalid(infer, "the operands differ in type");
     }
-    struct einsum einsum;
+    struct ul_einsum einsum;
     const char *wrong = read_equation(
         &einsum, infer->scratch, ul_node_get_string(infer->node, "equation", ""),
         input_types(infer->graph, infer->node, infer->scratch), infer->node->input_count);
@@ -220,7 +214,7 @@ enum ul_status ul_infer_einsum(struct ul_infer *infer)
     return UL_OK;
 }
 
-static bool term_has(const struct term *term, uint32_t label)
+static bool term_has(const struct ul_einsum_term *term, uint32_t label)
 {
     for (uint32_t d = 0; d < term->rank; d++)
         if (term->labels[d] == label)
@@ -230,9 +224,9 @@ static bool term_has(const struct term *term, uint32_t label)
 
 /* Loads operand `t` at the values of the labels. */
 static ul_kx load_term(struct ul_lower *lower, const struct ul_node *node,
-                       const struct einsum *einsum, uint32_t t, const ul_kx *values)
+                       const struct ul_einsum *einsum, uint32_t t, const ul_kx *values)
 {
-    const struct term *term = &einsum->terms[t];
+    const struct ul_einsum_term *term = &einsum->terms[t];
     ul_kx index[UL_LIMIT_RANK];
     for (uint32_t d = 0; d < term->rank; d++)
         index[d] = values[term->labels[d]];
@@ -241,10 +235,10 @@ static ul_kx load_term(struct ul_lower *lower, const struct ul_node *node,
 
 /* Loops over the result, then over all other labels. */
 static void lower_loops(struct ul_lower *lower, const struct ul_node *node,
-                        const struct einsum *einsum, enum ul_dtype dtype)
+                        const struct ul_einsum *einsum, enum ul_dtype dtype)
 {
     struct ul_kernel *kernel = lower->kernel;
-    ul_kx values[MAX_LABELS], index[UL_LIMIT_RANK];
+    ul_kx values[UL_EINSUM_LABELS], index[UL_LIMIT_RANK];
     uint32_t inner = 0;
     for (uint32_t d = 0; d < einsum->result.rank; d++) {
         uint32_t label = einsum->result.labels[d];
@@ -272,10 +266,10 @@ static void lower_loops(struct ul_lower *lower, const struct ul_node *node,
 /* The labels of a contraction of two operands, by class. */
 struct classes {
     uint32_t batch_count, counts[3]; /* of m, n, k */
-    uint32_t batch[MAX_LABELS], labels[3][MAX_LABELS];
+    uint32_t batch[UL_EINSUM_LABELS], labels[3][UL_EINSUM_LABELS];
 };
 
-static bool classify(const struct einsum *einsum, struct classes *classes)
+static bool classify(const struct ul_einsum *einsum, struct classes *classes)
 {
     *classes = (struct classes){0};
     for (uint32_t label = 0; label < einsum->label_count; label++) {
@@ -296,11 +290,11 @@ static bool classify(const struct einsum *einsum, struct classes *classes)
 
 /* Operand `t` at the batch's loops and the contraction's variables; var_of[label] is the variable
  * or UL_CONTRACT_DIMS. */
-static void fill_term(struct ul_lower *lower, const struct einsum *einsum, uint32_t t,
+static void fill_term(struct ul_lower *lower, const struct ul_einsum *einsum, uint32_t t,
                       ul_value_id value, struct ul_contraction *contraction, const uint32_t *var_of,
                       const ul_kx *values)
 {
-    const struct term *term = &einsum->terms[t];
+    const struct ul_einsum_term *term = &einsum->terms[t];
     const struct ul_type *type = &lower->graph->values[value].type;
     ul_kx base[UL_LIMIT_RANK];
     int64_t at[UL_LIMIT_RANK][UL_CONTRACT_DIMS] = {{0}};
@@ -319,14 +313,14 @@ static void fill_term(struct ul_lower *lower, const struct einsum *einsum, uint3
 }
 
 static void lower_pair(struct ul_lower *lower, const struct ul_node *node,
-                       const struct einsum *einsum, const struct classes *classes,
+                       const struct ul_einsum *einsum, const struct classes *classes,
                        enum ul_dtype dtype)
 {
     struct ul_kernel *kernel = lower->kernel;
-    ul_kx values[MAX_LABELS], index[UL_LIMIT_RANK];
-    uint32_t var_of[MAX_LABELS], counts[3], next = 0;
+    ul_kx values[UL_EINSUM_LABELS], index[UL_LIMIT_RANK];
+    uint32_t var_of[UL_EINSUM_LABELS], counts[3], next = 0;
     int64_t extents[3][UL_CONTRACT_DIMS] = {{1}, {1}, {1}};
-    for (uint32_t label = 0; label < MAX_LABELS; label++)
+    for (uint32_t label = 0; label < UL_EINSUM_LABELS; label++)
         var_of[label] = UL_CONTRACT_DIMS;
     for (uint32_t i = 0; i < classes->batch_count; i++)
         values[classes->batch[i]] =
@@ -360,7 +354,7 @@ void ul_lower_einsum(struct ul_lower *lower, ul_node_id node_id)
 {
     const struct ul_node *node = &lower->graph->nodes[node_id];
     enum ul_dtype dtype = ul_compute_dtype(ul_lower_input_type(lower, node_id, 0)->dtype);
-    struct einsum einsum;
+    struct ul_einsum einsum;
     struct classes classes;
     const char *wrong =
         read_equation(&einsum, lower->arena, ul_node_get_string(node, "equation", ""),
