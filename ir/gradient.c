@@ -244,20 +244,33 @@ ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const
     return ul_build_ints(gradient->graph, "", count, values);
 }
 
+static const struct ul_tensor *make_tensor(struct ul_arena *arena, const struct ul_type *type,
+                                           const double *numbers)
+{
+    uint64_t count = ul_type_elements(type), size_bytes = ul_dtype_get(type->dtype)->size_bytes;
+    unsigned char *data = ul_arena_alloc(arena, ul_type_bytes(type));
+    for (uint64_t i = 0; i < count; i++)
+        ul_element_put_float(data + i * size_bytes, type->dtype, numbers[i]);
+    return ul_tensor_new(arena, type, data);
+}
+
 ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
                                  const double *numbers)
 {
     struct ul_graph *graph = gradient->graph;
-    uint64_t count = ul_type_elements(type), size_bytes = ul_dtype_get(type->dtype)->size_bytes;
-    unsigned char *data = ul_arena_alloc(graph->arena, ul_type_bytes(type));
-    for (uint64_t i = 0; i < count; i++)
-        ul_element_put_float(data + i * size_bytes, type->dtype, numbers[i]);
-    return ul_graph_add_weight(graph, "", ul_tensor_new(graph->arena, type, data));
+    return ul_graph_add_weight(graph, "", make_tensor(graph->arena, type, numbers));
+}
+
+const struct ul_tensor *ul_gradient_tensor(const struct ul_gradient *gradient,
+                                           const struct ul_type *type, const double *numbers)
+{
+    return make_tensor(gradient->scratch, type, numbers);
 }
 
 const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
                                              const struct ul_tensor *const *inputs,
-                                             uint32_t input_count)
+                                             uint32_t input_count, const struct ul_attr *changes,
+                                             uint32_t change_count)
 {
     const struct ul_node *old = ul_gradient_node(gradient);
     struct ul_graph alone;
@@ -270,6 +283,8 @@ const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
         }
     for (uint32_t i = 0; i < old->attr_count; i++)
         ul_node_set_attr(&alone, node, &old->attrs[i]);
+    for (uint32_t i = 0; i < change_count; i++)
+        ul_node_set_attr(&alone, node, &changes[i]);
     enum ul_status status = ul_node_infer(&alone, node, gradient->scratch, gradient->diag);
     UL_ASSERT(status == UL_OK);
     if (!ul_node_fold(&alone, node, gradient->scratch))

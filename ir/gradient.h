@@ -99,11 +99,15 @@ ul_value_id ul_gradient_zeros(struct ul_gradient *gradient, const struct ul_type
 ul_value_id ul_gradient_ints(struct ul_gradient *gradient, uint32_t count, const int64_t *values);
 ul_value_id ul_gradient_constant(struct ul_gradient *gradient, const struct ul_type *type,
                                  const double *numbers);
-/* What the node's operator with its attributes makes of constants: how rules learn what it does
- * with indexes and weights. NULL: too much work. */
+/* A tensor of these numbers that is no value: for ul_gradient_evaluate, until the pass ends. */
+const struct ul_tensor *ul_gradient_tensor(const struct ul_gradient *gradient,
+                                           const struct ul_type *type, const double *numbers);
+/* What the node's operator with its attributes, some of them changed, makes of constants: how rules
+ * learn what it does with indexes and weights. NULL: too much work. */
 const struct ul_tensor *ul_gradient_evaluate(const struct ul_gradient *gradient,
                                              const struct ul_tensor *const *inputs,
-                                             uint32_t input_count);
+                                             uint32_t input_count, const struct ul_attr *changes,
+                                             uint32_t change_count);
 /* The share of an input of an elementwise node by the text of its row, at the output's shape. */
 ul_value_id ul_gradient_expression(struct ul_gradient *gradient, uint32_t input, ul_value_id g);
 /* The same with a result that broadcasts to g: of reductions. */

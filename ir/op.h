@@ -86,7 +86,7 @@ struct ul_op_info {
      * gradient g, the inputs a b c and the output y, at the output's index. "0": none flows. */
     const char *gradients[UL_OP_GRADIENTS];
     ul_gradient_fn *gradient; /* of what such expressions do not say */
-    /* Why it has neither, though its outputs are floats; NULL: it has one, or is not float. */
+    /* Why it has neither: of each operator that models have and that has none. */
     const char *not_differentiable;
     uint32_t fixed_inputs; /* bits of inputs that are no numbers to train: bounds, sizes, ratios */
 };

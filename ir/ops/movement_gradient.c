@@ -179,7 +179,7 @@ static ul_value_id collect(struct ul_gradient *gradient, ul_value_id g, uint32_t
         numbers[i] = i;
     const struct ul_tensor *inputs[2] = {ul_tensor_new_ints(arena, UL_I64, 1, dims, numbers),
                                          ul_tensor_new_ints(arena, UL_I64, 1, two, pads)};
-    const struct ul_tensor *from = ul_gradient_evaluate(gradient, inputs, 2);
+    const struct ul_tensor *from = ul_gradient_evaluate(gradient, inputs, 2, NULL, 0);
     UL_ASSERT(from != NULL);
     row = (struct ul_type){.dtype = UL_I64, .rank = type.rank};
     for (uint32_t i = 0; i < type.rank; i++)
