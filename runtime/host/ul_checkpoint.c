@@ -2,8 +2,9 @@
  * Checkpoints: one .npz with every parameter and the optimizer's state under their names, and
  *     step           int64: updates that are done
  *     learning_rate  float64: before schedules
- *     generator      uint64 [4]: the seed; 1 where samples are shuffled; how many there are; how
- *                    many an update takes: what the order of samples follows from
+ *     generator      uint64 [4]: the seed; 1 where samples are shuffled, plus 2 where the last
+ *                    batch is filled; how many samples there are; how many an update takes: what
+ *                    their order follows from
  * All entries of a file are checked against the model before one is used.
  */
 #include "ul_train_internal.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GENERATOR_COUNT = 4, PIECE_BYTES = 4096 };
+enum { GENERATOR_COUNT = 4, SHUFFLES = 1, PADS = 2, PIECE_BYTES = 4096 };
 
 static const int64_t generator_dims[] = {GENERATOR_COUNT};
 
@@ -50,7 +51,8 @@ static struct extras get_extras(const struct ul_training_run *run)
     const struct extras extras = {
         .step = (int64_t)run->trainer.step,
         .learning_rate = run->trainer.learning_rate,
-        .generator = {run->trainer.seed, run->shuffles, run->sample_count, run->batch_samples}};
+        .generator = {run->trainer.seed, (run->shuffles ? SHUFFLES : 0u) | (run->pads ? PADS : 0u),
+                      run->data.sample_count, run->batch_samples}};
     return extras;
 }
 
@@ -252,20 +254,25 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
     const struct ul_train_options *options = &run->session->options->train;
     const uint64_t *generator = extras->generator;
     char shown[UL_SHOWN_BYTES];
-    if (extras->step < 0 || generator[0] >= UINT64_C(1) << 53 || generator[1] > 1 ||
+    if (extras->step < 0 || generator[0] >= UINT64_C(1) << 53 || generator[1] > (SHUFFLES | PADS) ||
         !(extras->learning_rate >= 0.0))
         return ul_error(run->session, UL_EXIT_INVALID,
                         "%s: 'step', 'learning_rate' or 'generator' holds nonsense",
                         ul_shown(shown, path));
-    if (generator[2] != run->sample_count)
-        return other_data(run, path, "a number of samples of", generator[2], run->sample_count);
+    if (((generator[1] & PADS) != 0) != run->pads)
+        return ul_error(run->session, UL_EXIT_INVALID,
+                        "%s: was written by a training with --last %s; give it here too",
+                        ul_shown(shown, path), run->pads ? "drop" : "pad");
+    if (generator[2] != run->data.sample_count)
+        return other_data(run, path, "a number of samples of", generator[2],
+                          run->data.sample_count);
     if (generator[3] != run->batch_samples)
         return other_data(run, path, "batches of", generator[3], run->batch_samples);
     if (options->seed != UINT64_MAX && options->seed != generator[0])
         return other_data(run, path, "the seed", generator[0], options->seed);
     run->trainer.step = (uint64_t)extras->step;
     run->trainer.seed = generator[0];
-    run->shuffles = generator[1] != 0;
+    run->shuffles = (generator[1] & SHUFFLES) != 0;
     if (options->learning_rate < 0.0)
         run->trainer.learning_rate = extras->learning_rate;
     return UL_EXIT_OK;

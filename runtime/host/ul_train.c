@@ -32,23 +32,80 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* What a model of this compiler has no part for yet, and what needs no data to be refused. */
-static int check_options(const struct ul_training_run *run)
+/* What fills a batch must count nothing, by labels that are ignored. */
+static int check_pad(const struct ul_training_run *run)
 {
     const struct ul_session *s = run->session;
-    const struct ul_train_options *options = &s->options->train;
-    if (options->pad && run->training->has_batch_statistics)
+    const struct ul_training *training = run->training;
+    if (!run->pads)
+        return UL_EXIT_OK;
+    if (training->has_batch_statistics)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "--last pad: what fills the batch would be part of the model's batch "
                         "statistics; use --last drop");
-    if (options->pad)
+    if (!ul_labels_are_classes(s->model, training->labels) || training->micro_batches > 1)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "--last pad: this model has no weights of samples, by which what fills "
-                        "the batch would count nothing; use --last drop");
-    if (options->val_data != NULL && s->model->entry_count <= UL_ENTRY_EVAL)
-        return ul_error(s, UL_EXIT_UNSUPPORTED,
-                        "--val: this model was compiled without an evaluation");
+                        "--last pad: this program cannot leave what fills the batch out of its "
+                        "loss; use --last drop");
     return UL_EXIT_OK;
+}
+
+/* --input is for the other ones. */
+static int check_given(const struct ul_training_run *run)
+{
+    const struct ul_session *s = run->session;
+    for (uint32_t i = 0; i < s->options->input_count; i++) {
+        uint32_t input = s->options->inputs[i].tensor;
+        char shown[UL_SHOWN_BYTES];
+        const char *remedy = input == run->training->data     ? "give it by --data"
+                             : input == run->training->labels ? "give it by --labels"
+                             : input == run->training->step   ? "training makes it"
+                                                              : NULL;
+        if (remedy != NULL)
+            return ul_error(s, UL_EXIT_USAGE, "--input %s: %s",
+                            ul_shown(shown, s->model->inputs[input].name), remedy);
+    }
+    return UL_EXIT_OK;
+}
+
+static const char *find_path(const struct ul_training_run *run, uint32_t input)
+{
+    const struct ul_run_options *options = run->session->options;
+    if (input == run->training->labels)
+        return options->train.labels;
+    for (uint32_t i = 0; i < options->input_count; i++)
+        if (options->inputs[i].tensor == input)
+            return options->inputs[i].file;
+    return NULL;
+}
+
+/* The files of every input that a run takes. */
+static int open_data(struct ul_training_run *run)
+{
+    struct ul_session *s = run->session;
+    const struct ul_entry *entry = &s->model->entries[UL_ENTRY_RUN];
+    struct ul_dataset *set = &run->data;
+    char shown[UL_SHOWN_BYTES];
+    int status = ul_dataset_open(set, s);
+    if (status == UL_EXIT_OK) /* first: it says how many samples there are */
+        status = ul_dataset_add(set, run->training->data, s->options->train.data, false);
+    for (uint32_t k = 0; status == UL_EXIT_OK && k < entry->input_count; k++) {
+        uint32_t i = entry->inputs[k];
+        const char *path = find_path(run, i);
+        if (i == run->training->data || i == run->training->step)
+            continue;
+        if (path == NULL)
+            return ul_error(s, UL_EXIT_USAGE,
+                            "the input '%s' has no samples: give --input %s=FILE.npy",
+                            ul_shown(shown, s->model->inputs[i].name), shown);
+        status = ul_dataset_add(set, i, path, i == run->training->labels);
+    }
+    if (status == UL_EXIT_OK && set->sample_count < (run->pads ? 1 : run->batch_samples))
+        return ul_error(s, UL_EXIT_INVALID,
+                        "%s holds %" PRIu64 " samples, fewer than the %" PRIu64 " of one batch",
+                        ul_shown(shown, s->options->train.data), set->sample_count,
+                        run->batch_samples);
+    return status;
 }
 
 /* Known before hours of work: there is nowhere to save them. */
@@ -70,15 +127,22 @@ static int begin(struct ul_training_run *run)
     if (options->learning_rate >= 0.0)
         run->trainer.learning_rate = options->learning_rate;
     run->shuffles = !options->in_order;
+    run->pads = options->pad;
     run->batch_samples = (uint64_t)run->training->sample_count * run->training->micro_batches;
-    int status = check_options(run);
+    int status = check_pad(run);
+    if (status == UL_EXIT_OK)
+        status = check_given(run);
     if (status == UL_EXIT_OK)
         status = check_save(run);
     if (status == UL_EXIT_OK)
-        status = ul_columns_open(run);
+        status = open_data(run);
+    if (status == UL_EXIT_OK)
+        status = ul_evaluation_open(run);
     if (status != UL_EXIT_OK)
         return status;
-    run->epoch_steps = run->sample_count / run->batch_samples;
+    run->epoch_steps = run->data.sample_count / run->batch_samples;
+    if (run->pads && run->data.sample_count % run->batch_samples != 0)
+        run->epoch_steps++;
     run->step_count = options->steps;
     if (options->epochs != 0)
         run->step_count = options->epochs > UINT64_MAX / run->epoch_steps
@@ -89,16 +153,31 @@ static int begin(struct ul_training_run *run)
     return options->resume != NULL ? ul_checkpoint_resume(run, options->resume) : UL_EXIT_OK;
 }
 
+/* Which samples the next run takes; how many of them are no filling. */
+static uint32_t choose_samples(struct ul_training_run *run)
+{
+    struct ul_dataset *set = &run->data;
+    uint64_t epoch = run->trainer.step / run->epoch_steps;
+    uint64_t first = run->trainer.step % run->epoch_steps * run->batch_samples +
+                     (uint64_t)run->trainer.micro_batch * set->batch_count;
+    uint64_t left = set->sample_count - first;
+    uint32_t count = left < set->batch_count ? (uint32_t)left : set->batch_count;
+    for (uint32_t i = 0; i < set->batch_count; i++) {
+        uint64_t place = first + (i < count ? i : 0);
+        set->samples[i] =
+            run->shuffles ? ul_train_shuffled(run->trainer.seed, epoch, set->sample_count, place)
+                          : place;
+    }
+    return count;
+}
+
 /* One run of the model, on one micro-batch. */
 static int run_once(struct ul_training_run *run, struct ul_outcome *outcome)
 {
     struct ul_session *s = run->session;
     const struct ul_training *training = run->training;
-    uint64_t epoch = run->trainer.step / run->epoch_steps;
-    uint64_t first = run->trainer.step % run->epoch_steps * run->batch_samples +
-                     (uint64_t)run->trainer.micro_batch * training->sample_count;
     double values[UL_STEP_VALUES];
-    int status = ul_columns_read(run, epoch, first, &outcome->label_count);
+    int status = ul_dataset_read(&run->data, choose_samples(run), outcome);
     if (status != UL_EXIT_OK)
         return status;
     ul_train_numbers(training, &run->trainer, values);
@@ -137,6 +216,17 @@ static int save(struct ul_training_run *run)
     return path != NULL ? ul_checkpoint_write(run, path) : UL_EXIT_OK;
 }
 
+/* The end of an epoch, or of training within one. */
+static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
+{
+    struct ul_outcome outcome;
+    bool evaluates = run->held_out.column_count != 0 && progress->epoch_steps != 0;
+    int status = evaluates ? ul_evaluation_run(run, &outcome) : UL_EXIT_OK;
+    if (status == UL_EXIT_OK)
+        status = ul_progress_epoch(run, progress, evaluates ? &outcome : NULL);
+    return status == UL_EXIT_OK ? save(run) : status;
+}
+
 /* Where a loss is no number, neither are the parameters any more: they are not saved. */
 static int one_step(struct ul_training_run *run, struct ul_progress *progress)
 {
@@ -152,10 +242,8 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
                         "step %" PRIu64 ": the loss is %s; what was learned since the last "
                         "checkpoint is lost (a lower --lr may help)",
                         run->trainer.step, isnan(outcome.loss) ? "not a number" : "infinite");
-    if (run->trainer.step % run->epoch_steps != 0 || run->trainer.step == run->step_count)
-        return UL_EXIT_OK;
-    status = ul_progress_epoch(run, progress);
-    return status == UL_EXIT_OK ? save(run) : status;
+    bool ends = run->trainer.step % run->epoch_steps == 0 && run->trainer.step != run->step_count;
+    return ends ? end_epoch(run, progress) : UL_EXIT_OK;
 }
 
 static int train(struct ul_training_run *run, struct ul_progress *progress)
@@ -166,9 +254,7 @@ static int train(struct ul_training_run *run, struct ul_progress *progress)
         status = one_step(run, progress);
     if (status != UL_EXIT_OK)
         return status;
-    status = ul_progress_epoch(run, progress);
-    if (status == UL_EXIT_OK)
-        status = save(run);
+    status = end_epoch(run, progress);
     if (status == UL_EXIT_OK && interrupted != 0) {
         fprintf(stderr, "%s: interrupted behind step %" PRIu64 "\n", run->session->program,
                 run->trainer.step);
@@ -192,6 +278,7 @@ int ul_train(struct ul_session *s)
         int ended = ul_progress_end(&run, &progress, status == UL_EXIT_OK);
         status = status == UL_EXIT_OK ? ended : status;
     }
-    ul_columns_close(&run);
+    ul_dataset_close(&run.held_out);
+    ul_dataset_close(&run.data);
     return status;
 }

@@ -14,10 +14,10 @@
 
 #define PIECE_BYTES 4096 /* of labels that are converted; a multiple of every element */
 
-static const struct ul_rt_tensor *input_of(const struct ul_training_run *run,
+static const struct ul_rt_tensor *input_of(const struct ul_dataset *set,
                                            const struct ul_column *column)
 {
-    return &run->session->model->inputs[column->input];
+    return &set->session->model->inputs[column->input];
 }
 
 static bool is_integer(enum ul_rt_type type)
@@ -27,16 +27,16 @@ static bool is_integer(enum ul_rt_type type)
 }
 
 /* The type of the file's elements, where it serves: the input's, or of labels any integer type. */
-static bool find_type(const struct ul_training_run *run, const struct ul_npy *header,
+static bool find_type(const struct ul_dataset *set, const struct ul_npy *header,
                       struct ul_column *column)
 {
     static const enum ul_rt_type integers[] = {UL_TYPE_I64, UL_TYPE_I32, UL_TYPE_I16, UL_TYPE_I8,
                                                UL_TYPE_U64, UL_TYPE_U32, UL_TYPE_U16, UL_TYPE_U8};
-    enum ul_rt_type wanted = input_of(run, column)->type;
+    enum ul_rt_type wanted = input_of(set, column)->type;
     column->type = wanted;
     if (ul_npy_holds(header, wanted))
         return true;
-    bool converts = column->input == run->training->labels && is_integer(wanted);
+    bool converts = column->is_labels && is_integer(wanted);
     for (size_t i = 0; converts && i < sizeof integers / sizeof *integers; i++) {
         column->type = integers[i];
         if (ul_npy_holds(header, integers[i]))
@@ -45,11 +45,11 @@ static bool find_type(const struct ul_training_run *run, const struct ul_npy *he
     return false;
 }
 
-static int check_shape(const struct ul_training_run *run, const struct ul_column *column,
+static int check_shape(const struct ul_dataset *set, const struct ul_column *column,
                        const struct ul_npy *header)
 {
-    const struct ul_session *s = run->session;
-    const struct ul_rt_tensor *tensor = input_of(run, column);
+    const struct ul_session *s = set->session;
+    const struct ul_rt_tensor *tensor = input_of(set, column);
     char file[UL_SHOWN_BYTES], name[UL_SHOWN_BYTES];
     char want[UL_SHAPE_TEXT_BYTES], got[UL_SHAPE_TEXT_BYTES];
     bool same = header->rank == tensor->rank && tensor->rank > 0;
@@ -71,18 +71,18 @@ static int check_shape(const struct ul_training_run *run, const struct ul_column
 }
 
 /* Length against shape; the reader is behind the header. */
-static int check_length(const struct ul_training_run *run, struct ul_column *column,
+static int check_length(const struct ul_dataset *set, struct ul_column *column,
                         const struct ul_npy *header)
 {
     char shown[UL_SHOWN_BYTES];
-    const struct ul_rt_tensor *tensor = input_of(run, column);
+    const struct ul_rt_tensor *tensor = input_of(set, column);
     uint64_t left_bytes = column->reader.left_bytes;
     uint32_t element_bytes = ul_type_find(column->type)->bytes;
     column->sample_count = (uint64_t)header->dims[0];
     column->sample_bytes = tensor->size_bytes / ul_type_find(tensor->type)->bytes * element_bytes /
                            (uint64_t)tensor->dims[0];
     if (column->sample_bytes != 0 && column->sample_count > left_bytes / column->sample_bytes)
-        return ul_error(run->session, UL_EXIT_INVALID,
+        return ul_error(set->session, UL_EXIT_INVALID,
                         "%s: is cut short: it has room for %" PRIu64 " samples of %" PRIu64
                         " bytes, its header says %" PRIu64,
                         ul_shown(shown, column->reader.name), left_bytes / column->sample_bytes,
@@ -90,10 +90,10 @@ static int check_length(const struct ul_training_run *run, struct ul_column *col
     return UL_EXIT_OK;
 }
 
-static int read_head(const struct ul_training_run *run, struct ul_column *column)
+static int read_head(const struct ul_dataset *set, struct ul_column *column)
 {
-    const struct ul_session *s = run->session;
-    const struct ul_rt_tensor *tensor = input_of(run, column);
+    const struct ul_session *s = set->session;
+    const struct ul_rt_tensor *tensor = input_of(set, column);
     char file[UL_SHOWN_BYTES], name[UL_SHOWN_BYTES], type[UL_SHOWN_BYTES];
     struct ul_npy header;
     uint64_t total_bytes = column->reader.left_bytes;
@@ -104,7 +104,7 @@ static int read_head(const struct ul_training_run *run, struct ul_column *column
     int status = ul_npy_read_header(s, &column->reader, &header);
     if (status != UL_EXIT_OK)
         return status;
-    if (!find_type(run, &header, column))
+    if (!find_type(set, &header, column))
         return ul_error(s, UL_EXIT_INVALID,
                         "%s: input '%s' needs %s, this file holds %s; save it with "
                         "numpy.save(file, a.astype('%s'))",
@@ -113,104 +113,55 @@ static int read_head(const struct ul_training_run *run, struct ul_column *column
                         ul_type_find(tensor->type)->name);
     column->offset_bytes = total_bytes - column->reader.left_bytes;
     column->swapped = ul_npy_is_swapped(&header);
-    status = check_shape(run, column, &header);
-    return status == UL_EXIT_OK ? check_length(run, column, &header) : status;
+    status = check_shape(set, column, &header);
+    return status == UL_EXIT_OK ? check_length(set, column, &header) : status;
 }
 
-static int open_column(struct ul_training_run *run, uint32_t input, const char *path)
+int ul_dataset_add(struct ul_dataset *set, uint32_t input, const char *path, bool is_labels)
 {
-    struct ul_column *column = &run->columns[run->column_count];
+    struct ul_column *column = &set->columns[set->column_count];
     memset(column, 0, sizeof *column);
     column->input = input;
-    int status = ul_reader_open(run->session, &column->reader, path);
+    column->is_labels = is_labels;
+    int status = ul_reader_open(set->session, &column->reader, path);
     if (status != UL_EXIT_OK)
         return status;
-    run->column_count++;
-    status = read_head(run, column);
-    if (status != UL_EXIT_OK || column->sample_count == run->columns[0].sample_count)
+    set->column_count++;
+    status = read_head(set, column);
+    set->sample_count = set->columns[0].sample_count;
+    if (status != UL_EXIT_OK || column->sample_count == set->sample_count)
         return status;
     char a[UL_SHOWN_BYTES], b[UL_SHOWN_BYTES];
-    return ul_error(run->session, UL_EXIT_INVALID,
+    return ul_error(set->session, UL_EXIT_INVALID,
                     "%s holds %" PRIu64 " samples and %s holds %" PRIu64 "; they must be as many",
-                    ul_shown(a, run->columns[0].reader.name), run->columns[0].sample_count,
-                    ul_shown(b, path), column->sample_count);
+                    ul_shown(a, set->columns[0].reader.name), set->sample_count, ul_shown(b, path),
+                    column->sample_count);
 }
 
-static const char *find_path(const struct ul_training_run *run, uint32_t input)
+int ul_dataset_open(struct ul_dataset *set, struct ul_session *session)
 {
-    const struct ul_run_options *options = run->session->options;
-    if (input == run->training->data)
-        return options->train.data;
-    if (input == run->training->labels)
-        return options->train.labels;
-    for (uint32_t i = 0; i < options->input_count; i++)
-        if (options->inputs[i].tensor == input)
-            return options->inputs[i].file;
-    return NULL;
-}
-
-/* --input is for the other ones. */
-static int check_given(const struct ul_training_run *run)
-{
-    const struct ul_session *s = run->session;
-    for (uint32_t i = 0; i < s->options->input_count; i++) {
-        uint32_t input = s->options->inputs[i].tensor;
-        char shown[UL_SHOWN_BYTES];
-        const char *remedy = input == run->training->data     ? "give it by --data"
-                             : input == run->training->labels ? "give it by --labels"
-                             : input == run->training->step   ? "training makes it"
-                                                              : NULL;
-        if (remedy != NULL)
-            return ul_error(s, UL_EXIT_USAGE, "--input %s: %s",
-                            ul_shown(shown, s->model->inputs[input].name), remedy);
-    }
+    uint64_t columns = session->model->input_count + 1;
+    memset(set, 0, sizeof *set);
+    set->session = session;
+    set->batch_count = session->model->training->sample_count;
+    set->columns = calloc(columns, sizeof *set->columns);
+    set->samples = calloc(set->batch_count + 1, sizeof *set->samples);
+    if (set->columns == NULL || set->samples == NULL)
+        return ul_out_of_memory(session, columns * sizeof *set->columns +
+                                             (set->batch_count + 1) * sizeof *set->samples);
     return UL_EXIT_OK;
 }
 
-int ul_columns_open(struct ul_training_run *run)
+void ul_dataset_close(struct ul_dataset *set)
 {
-    const struct ul_model *model = run->session->model;
-    char shown[UL_SHOWN_BYTES];
-    int status = check_given(run);
-    uint32_t batch = run->training->sample_count;
-    run->columns = calloc(model->input_count + 1, sizeof *run->columns);
-    run->samples = calloc(batch + 1, sizeof *run->samples);
-    if (run->columns == NULL || run->samples == NULL)
-        return ul_out_of_memory(run->session, (model->input_count + 1) * sizeof *run->columns +
-                                                  (batch + 1) * sizeof *run->samples);
-    if (status == UL_EXIT_OK) /* first: it says how many samples there are */
-        status = open_column(run, run->training->data, run->session->options->train.data);
-    for (uint32_t i = 0; status == UL_EXIT_OK && i < model->input_count; i++) {
-        if (i == run->training->data || i == run->training->step)
-            continue;
-        const char *path = find_path(run, i);
-        if (path == NULL)
-            return ul_error(run->session, UL_EXIT_USAGE,
-                            "the input '%s' has no samples: give --input %s=FILE.npy",
-                            ul_shown(shown, model->inputs[i].name), shown);
-        status = open_column(run, i, path);
-    }
-    run->sample_count = run->columns[0].sample_count;
-    if (status == UL_EXIT_OK && run->sample_count < run->batch_samples)
-        return ul_error(run->session, UL_EXIT_INVALID,
-                        "%s holds %" PRIu64 " samples, fewer than the %" PRIu64 " of one batch",
-                        ul_shown(shown, run->columns[0].reader.name), run->sample_count,
-                        run->batch_samples);
-    return status;
+    for (uint32_t i = 0; i < set->column_count; i++)
+        ul_reader_close(&set->columns[i].reader);
+    free(set->columns);
+    free(set->samples);
+    memset(set, 0, sizeof *set);
 }
 
-void ul_columns_close(struct ul_training_run *run)
-{
-    for (uint32_t i = 0; i < run->column_count; i++)
-        ul_reader_close(&run->columns[i].reader);
-    free(run->columns);
-    free(run->samples);
-    run->columns = NULL;
-    run->samples = NULL;
-    run->column_count = 0;
-}
-
-static int read_at(const struct ul_training_run *run, const struct ul_column *column,
+static int read_at(const struct ul_dataset *set, const struct ul_column *column,
                    uint64_t offset_bytes, void *target, uint64_t size_bytes)
 {
     unsigned char *bytes = target;
@@ -221,7 +172,7 @@ static int read_at(const struct ul_training_run *run, const struct ul_column *co
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return ul_error(run->session, UL_EXIT_IO, "cannot read %s: %s",
+            return ul_error(set->session, UL_EXIT_IO, "cannot read %s: %s",
                             ul_shown(shown, column->reader.name),
                             got < 0 ? strerror(errno) : "it became shorter");
         bytes += got;
@@ -231,28 +182,28 @@ static int read_at(const struct ul_training_run *run, const struct ul_column *co
     return UL_EXIT_OK;
 }
 
-static int bad_label(const struct ul_training_run *run, const struct ul_column *column,
-                     uint64_t sample, int64_t label)
+static int bad_label(const struct ul_dataset *set, const struct ul_column *column, uint64_t sample,
+                     int64_t label)
 {
     char shown[UL_SHOWN_BYTES];
-    uint32_t count = run->training->class_count;
+    uint32_t count = set->session->model->training->class_count;
     ul_shown(shown, column->reader.name);
     if (count == 0)
-        return ul_error(run->session, UL_EXIT_INVALID,
+        return ul_error(set->session, UL_EXIT_INVALID,
                         "%s: the label %" PRId64 " of sample %" PRIu64 " is no %s", shown, label,
-                        sample, ul_type_find(input_of(run, column)->type)->name);
-    return ul_error(run->session, UL_EXIT_INVALID,
+                        sample, ul_type_find(input_of(set, column)->type)->name);
+    return ul_error(set->session, UL_EXIT_INVALID,
                     "%s: the label %" PRId64 " of sample %" PRIu64 " is no class: valid are 0 to "
                     "%" PRIu32 ", and %" PRId64 " for what is ignored",
-                    shown, label, sample, count - 1, run->training->ignore_index);
+                    shown, label, sample, count - 1, set->session->model->training->ignore_index);
 }
 
 /* Samples that follow each other in the file, as they are. */
-static int read_plain(const struct ul_training_run *run, const struct ul_column *column,
-                      uint64_t sample, uint64_t count, unsigned char *target)
+static int read_plain(const struct ul_dataset *set, const struct ul_column *column, uint64_t sample,
+                      uint64_t count, unsigned char *target)
 {
     uint64_t size_bytes = count * column->sample_bytes;
-    int status = read_at(run, column, column->offset_bytes + sample * column->sample_bytes, target,
+    int status = read_at(set, column, column->offset_bytes + sample * column->sample_bytes, target,
                          size_bytes);
     if (status == UL_EXIT_OK && column->swapped)
         ul_run_swap(target, size_bytes, ul_type_find(column->type)->bytes);
@@ -260,17 +211,17 @@ static int read_plain(const struct ul_training_run *run, const struct ul_column 
 }
 
 /* One sample of labels of another integer type. */
-static int read_converted(const struct ul_training_run *run, const struct ul_column *column,
+static int read_converted(const struct ul_dataset *set, const struct ul_column *column,
                           uint64_t sample, unsigned char *target)
 {
     unsigned char piece[PIECE_BYTES];
-    enum ul_rt_type type = input_of(run, column)->type;
+    enum ul_rt_type type = input_of(set, column)->type;
     uint32_t element_bytes = ul_type_find(column->type)->bytes;
     uint64_t begin = column->offset_bytes + sample * column->sample_bytes, done = 0;
     for (uint64_t at = 0; at < column->sample_bytes; at += sizeof piece) {
         uint64_t left = column->sample_bytes - at;
         uint64_t size = left < sizeof piece ? left : sizeof piece;
-        int status = read_at(run, column, begin + at, piece, size);
+        int status = read_at(set, column, begin + at, piece, size);
         if (status != UL_EXIT_OK)
             return status;
         if (column->swapped)
@@ -279,27 +230,28 @@ static int read_converted(const struct ul_training_run *run, const struct ul_col
             int64_t label;
             if (!ul_integer_get(column->type, piece, i, &label) ||
                 !ul_integer_put(type, target, done++, label))
-                return bad_label(run, column, sample, label);
+                return bad_label(set, column, sample, label);
         }
     }
     return UL_EXIT_OK;
 }
 
-static int read_column(const struct ul_training_run *run, const struct ul_column *column)
+static int read_column(const struct ul_dataset *set, const struct ul_column *column)
 {
-    const struct ul_rt_tensor *tensor = input_of(run, column);
-    unsigned char *target = ul_session_input(run->session, column->input);
+    const struct ul_rt_tensor *tensor = input_of(set, column);
+    unsigned char *target = ul_session_input(set->session, column->input);
     uint64_t planned_bytes = tensor->size_bytes / (uint64_t)tensor->dims[0];
-    uint64_t count = run->training->sample_count, done = 0;
+    uint64_t done = 0;
     int status = UL_EXIT_OK;
-    while (status == UL_EXIT_OK && done < count) {
-        uint64_t sample = run->samples[done], follow = 1;
+    while (status == UL_EXIT_OK && done < set->batch_count) {
+        uint64_t sample = set->samples[done], follow = 1;
         if (column->type != tensor->type) {
-            status = read_converted(run, column, sample, target + done * planned_bytes);
+            status = read_converted(set, column, sample, target + done * planned_bytes);
         } else {
-            while (done + follow < count && run->samples[done + follow] == sample + follow)
+            while (done + follow < set->batch_count &&
+                   set->samples[done + follow] == sample + follow)
                 follow++;
-            status = read_plain(run, column, sample, follow, target + done * planned_bytes);
+            status = read_plain(set, column, sample, follow, target + done * planned_bytes);
         }
         done += follow;
     }
@@ -308,41 +260,49 @@ static int read_column(const struct ul_training_run *run, const struct ul_column
     return status;
 }
 
-static int check_labels(const struct ul_training_run *run, const struct ul_column *column,
-                        uint64_t *label_count)
+/* Those of the first `count` samples are classes; those of the others become ignored ones. */
+static int check_labels(const struct ul_dataset *set, const struct ul_column *column,
+                        uint32_t count, struct ul_outcome *outcome)
 {
-    const struct ul_rt_tensor *tensor = input_of(run, column);
-    const void *labels = ul_session_input(run->session, column->input);
-    uint64_t count = ul_element_count(tensor->rank, tensor->dims);
-    for (uint64_t i = 0; i < count; i++) {
+    const struct ul_training *training = set->session->model->training;
+    const struct ul_rt_tensor *tensor = input_of(set, column);
+    void *labels = ul_session_input(set->session, column->input);
+    uint64_t all = ul_element_count(tensor->rank, tensor->dims);
+    uint64_t of_sample = all / (uint64_t)tensor->dims[0];
+    for (uint64_t i = 0; i < all; i++) {
         int64_t label;
         bool fits = ul_integer_get(tensor->type, labels, i, &label);
-        if (fits && label == run->training->ignore_index)
+        if (i >= count * of_sample) {
+            (void)ul_integer_put(tensor->type, labels, i, training->ignore_index);
             continue;
-        if (!fits || label < 0 || label >= (int64_t)run->training->class_count)
-            return bad_label(run, column, run->samples[i / (count / (uint64_t)tensor->dims[0])],
-                             label);
-        ++*label_count;
+        }
+        if (fits && label == training->ignore_index)
+            continue;
+        if (!fits || label < 0 || label >= (int64_t)training->class_count)
+            return bad_label(set, column, set->samples[i / of_sample], label);
+        outcome->label_count++;
     }
     return UL_EXIT_OK;
 }
 
-int ul_columns_read(const struct ul_training_run *run, uint64_t epoch, uint64_t first,
-                    uint64_t *label_count)
+bool ul_labels_are_classes(const struct ul_model *model, uint32_t input)
 {
-    for (uint32_t i = 0; i < run->training->sample_count; i++)
-        run->samples[i] = run->shuffles ? ul_train_shuffled(run->trainer.seed, epoch,
-                                                            run->sample_count, first + i)
-                                        : first + i;
-    for (uint32_t i = 0; i < run->column_count; i++) {
-        const struct ul_column *column = &run->columns[i];
-        int status = read_column(run, column);
-        bool classes = column->input == run->training->labels && run->training->class_count != 0 &&
-                       is_integer(input_of(run, column)->type);
-        if (status == UL_EXIT_OK && classes)
-            status = check_labels(run, column, label_count);
+    return input != UL_TENSOR_NONE && model->training->class_count != 0 &&
+           is_integer(model->inputs[input].type);
+}
+
+int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome)
+{
+    const struct ul_model *model = set->session->model;
+    for (uint32_t i = 0; i < set->column_count; i++) {
+        const struct ul_column *column = &set->columns[i];
+        int status = read_column(set, column);
+        if (status == UL_EXIT_OK && column->is_labels &&
+            ul_labels_are_classes(model, column->input))
+            status = check_labels(set, column, count, outcome);
         if (status != UL_EXIT_OK)
             return status;
     }
+    outcome->sample_count += count;
     return UL_EXIT_OK;
 }

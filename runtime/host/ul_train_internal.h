@@ -14,6 +14,7 @@
 struct ul_column {
     struct ul_reader reader;
     uint32_t input;
+    bool is_labels;
     enum ul_rt_type type;  /* in the file: the input's, or another integer type, of labels */
     bool swapped;          /* against this machine's order of bytes */
     uint64_t offset_bytes; /* of the first sample in the file */
@@ -21,18 +22,27 @@ struct ul_column {
     uint64_t sample_count;
 };
 
+/* Files that go together. */
+struct ul_dataset {
+    struct ul_session *session;
+    struct ul_column *columns; /* the first one is the data */
+    uint32_t column_count;
+    uint32_t batch_count;  /* samples of one run of the model */
+    uint64_t *samples;     /* those of the next run, by their places in the files */
+    uint64_t sample_count; /* in each file */
+};
+
 /* Where training stands, beside what the model has in its arena. */
 struct ul_training_run {
     struct ul_session *session;
     const struct ul_training *training;
     struct ul_trainer trainer;
-    struct ul_column *columns;
-    uint32_t column_count;
-    uint64_t *samples; /* of one run of the model, by their places in the files */
+    struct ul_dataset data;
+    struct ul_dataset held_out; /* no columns: there is no --val */
     bool shuffles;
-    uint64_t sample_count;  /* in each file */
+    bool pads;
     uint64_t batch_samples; /* of an update */
-    uint64_t epoch_steps;   /* updates; samples that fill no batch are left out */
+    uint64_t epoch_steps;   /* updates */
     uint64_t step_count;    /* updates of the whole training */
 };
 
@@ -42,10 +52,12 @@ struct ul_progress {
     bool draws;    /* standard error is a terminal */
     double begin_seconds;
     double drawn_seconds;
-    double epoch_seconds; /* when it was begun */
-    double step_seconds;  /* likewise */
-    uint64_t first_step;  /* of this run of the program */
+    double epoch_seconds;   /* when it was begun */
+    double step_seconds;    /* likewise */
+    double trained_seconds; /* when the last step was done */
+    uint64_t first_step;    /* of this run of the program */
     uint64_t epoch_steps;
+    uint64_t sample_count;
     uint64_t label_count;
     int64_t correct_count;
     double loss_sum;
@@ -55,17 +67,26 @@ struct ul_progress {
 struct ul_outcome {
     double loss;
     int64_t correct_count;
+    uint64_t sample_count;
     uint64_t label_count; /* of which a class is asked */
 };
 
 /* ---- ul_train_data.c ---- */
-/* Opens the files of the options and checks them against the model and each other. */
-int ul_columns_open(struct ul_training_run *run);
-void ul_columns_close(struct ul_training_run *run);
-/* Reads the samples of one run of the model into its inputs: `first` is the place in the epoch of
-   the first one. Labels are checked; *label_count grows by those that are not ignored. */
-int ul_columns_read(const struct ul_training_run *run, uint64_t epoch, uint64_t first,
-                    uint64_t *label_count);
+int ul_dataset_open(struct ul_dataset *set, struct ul_session *session);
+void ul_dataset_close(struct ul_dataset *set);
+/* One more file, checked against its input and the files before it. */
+int ul_dataset_add(struct ul_dataset *set, uint32_t input, const char *path, bool is_labels);
+/* Reads set->samples into the model's inputs. Behind the first `count` they are filling, whose
+   labels are ignored. Labels are checked; outcome counts samples and labels. */
+int ul_dataset_read(const struct ul_dataset *set, uint32_t count, struct ul_outcome *outcome);
+/* Whether labels are classes, and so may be ignored. */
+bool ul_labels_are_classes(const struct ul_model *model, uint32_t input);
+
+/* ---- ul_evaluation.c ---- */
+/* Opens the files of --val, where it is given. */
+int ul_evaluation_open(struct ul_training_run *run);
+/* The mean loss, and what was right, of all samples that are held out. */
+int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome);
 
 /* ---- ul_checkpoint.c ---- */
 /* Parameters, state, and what a resumed run needs to go on as this one. */
@@ -81,8 +102,10 @@ void ul_progress_step_begins(struct ul_progress *progress);
 /* Behind a step, which is counted already. */
 void ul_progress_step(const struct ul_training_run *run, struct ul_progress *progress,
                       const struct ul_outcome *outcome, double rate);
-/* A line for the epoch, or the part of it, that ends here. */
-int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress);
+/* A line for the epoch, or the part of it, that ends here, if anything was done in it; held_out is
+   NULL where there is no evaluation. */
+int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress,
+                      const struct ul_outcome *held_out);
 int ul_progress_end(const struct ul_training_run *run, struct ul_progress *progress, bool good);
 
 #endif

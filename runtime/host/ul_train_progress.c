@@ -82,21 +82,24 @@ void ul_progress_step(const struct ul_training_run *run, struct ul_progress *pro
 {
     const struct ul_model *model = run->session->model;
     bool wide = model->outputs[run->training->loss_output].type == UL_TYPE_F64;
-    double seconds = now() - progress->step_seconds;
+    progress->trained_seconds = now();
+    double seconds = progress->trained_seconds - progress->step_seconds;
     progress->epoch_steps++;
     progress->loss_sum += outcome->loss;
+    progress->sample_count += outcome->sample_count;
     progress->correct_count += outcome->correct_count;
     progress->label_count += outcome->label_count;
     if (progress->metrics != NULL)
         fprintf(progress->metrics, "%" PRIu64 ",%" PRIu64 ",%.*g,%.9g,%.6g\n", run->trainer.step,
                 (run->trainer.step - 1) / run->epoch_steps + 1, wide ? 17 : 9, outcome->loss, rate,
-                (double)run->batch_samples / seconds);
+                (double)outcome->sample_count / seconds);
     draw(run, progress, outcome);
 }
 
-int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress)
+int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *progress,
+                      const struct ul_outcome *held_out)
 {
-    double at = now();
+    double seconds = progress->trained_seconds - progress->epoch_seconds;
     double steps = (double)progress->epoch_steps;
     if (progress->epoch_steps == 0)
         return UL_EXIT_OK;
@@ -107,10 +110,14 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
            progress->loss_sum / steps);
     if (has_accuracy(run))
         printf(", %.2f %% right", percent(progress->correct_count, progress->label_count));
-    printf(", %.0f samples/s\n",
-           steps * (double)run->batch_samples / (at - progress->epoch_seconds));
+    printf(", %.0f samples/s", (double)progress->sample_count / seconds);
+    if (held_out != NULL)
+        printf("; held out: loss %.6g", held_out->loss);
+    if (held_out != NULL && run->training->eval_correct_output != UL_TENSOR_NONE)
+        printf(", %.2f %% right", percent(held_out->correct_count, held_out->label_count));
+    putchar('\n');
     fflush(stdout);
-    progress->epoch_steps = progress->label_count = 0;
+    progress->epoch_steps = progress->sample_count = progress->label_count = 0;
     progress->correct_count = 0;
     progress->loss_sum = 0.0;
     if (progress->metrics != NULL && fflush(progress->metrics) != 0)

@@ -317,6 +317,9 @@ struct ul_training {
     bool has_batch_statistics;
     const struct ul_parameter *parameters;
     uint32_t parameter_count;
+    /* Of an evaluation, UL_ENTRY_EVAL, where there is one: as data, labels, loss_output and
+       correct_output of a run. It takes nothing else, and as many samples. */
+    uint32_t eval_data, eval_labels, eval_loss_output, eval_correct_output;
 };
 
 struct ul_library; /* ul_library.h */

@@ -179,6 +179,17 @@ static inline enum ul_result ul_train_step(const struct ul_model *model, void *p
     return update != UL_OK ? update : result;
 }
 
+/* Loss and right answers on other samples: nothing is learned. `inputs` and `outputs` by number; of
+   a model with UL_ENTRY_EVAL. failure may be NULL. */
+static inline enum ul_result ul_train_eval(const struct ul_model *model, void *place,
+                                           const void *const *inputs, void *const *outputs,
+                                           struct ul_failure *failure)
+{
+    struct ul_failure unused;
+    return ul_train_enter(model, UL_ENTRY_EVAL, place, inputs, outputs,
+                          failure != NULL ? failure : &unused);
+}
+
 /* ---- what training changed, as bytes ---- */
 
 /*

@@ -111,12 +111,12 @@ def update(optimizer, p, state, g, rate, t):
         p -= rate * (m / (1 - 0.9**t)) / (numpy.sqrt(v / (1 - 0.999**t)) + 1e-8)
 
 
-def learn(optimizer, start, x, y, rate_of):
+def learn(optimizer, start, x, y, rate_of, pads):
     p = {name: value.astype(numpy.float64) for name, value in start.items()}
     states = {name: {} for name in p}
     losses = []
     for t in range(1, STEPS + 1):
-        at = (t - 1) % (SAMPLES // BATCH) * BATCH
+        at = (t - 1) % ((SAMPLES + BATCH - 1 if pads else SAMPLES) // BATCH) * BATCH
         loss, g = gradients(p, x[at : at + BATCH], y[at : at + BATCH])
         losses.append(loss)
         for name, value in p.items():
@@ -135,16 +135,17 @@ def read(path):
         return file.read()
 
 
-def check_trainer(ullage, target, optimizer, schedule, start, samples):
-    name = f"{target} {optimizer}{' with schedules' if schedule else ''}"
+def check_trainer(ullage, target, optimizer, start, samples, schedule=None, pads=False):
+    name = f"{target} {optimizer} {schedule} {pads}"
     more = ["--schedule", schedule] if schedule else []
     run(ullage, "compile", "m.onnx", "--dim", f"N={BATCH}", "--train", "--optimizer", optimizer,
         "--lr", "0.05", *more, "--target", target, "-o", "trainer")  # fmt: skip
-    train = ["./trainer", "--data", "x.npy", "--labels", "y.npy", "--no-shuffle"]
+    last = ["--last", "pad" if pads else "drop"]
+    train = ["./trainer", "--data", "x.npy", "--labels", "y.npy", "--no-shuffle", *last]
     run(*train, "--steps", str(STEPS), "--metrics", "m.csv", "--save", "whole.npz")
     with open("m.csv", encoding="ascii") as file:
         got = list(csv.DictReader(file))
-    want = learn(optimizer, start, *samples, scheduled if schedule else lambda step: 0.05)
+    want = learn(optimizer, start, *samples, scheduled if schedule else lambda step: 0.05, pads)
     # A sign may be the other one where Lion's argument is next to 0.
     compared = 12 if optimizer == "lion" else STEPS
     worst = max(
@@ -155,7 +156,7 @@ def check_trainer(ullage, target, optimizer, schedule, start, samples):
           f"{name}: another rate")  # fmt: skip
     run(*train, "--steps", "13", "--save", "part.npz")
     run("./trainer", "--data", "x.npy", "--labels", "y.npy", "--steps", str(STEPS),
-        "--resume", "part.npz", "--save", "rest.npz")  # fmt: skip
+        *last, "--resume", "part.npz", "--save", "rest.npz")  # fmt: skip
     check(read("whole.npz") == read("rest.npz"), f"{name}: a resumed training differs")
 
 
@@ -345,9 +346,11 @@ def main():
         os.chdir(folder)
         start, samples = make_model(), make_samples()
         for optimizer in ("sgd", "lion", "adam", "momentum", "adamw"):
-            check_trainer(ullage, arguments.target, optimizer, None, start, samples)
-        check_trainer(ullage, arguments.target, "adamw", "warmup:4,cosine:20", start, samples)
-        check_trainer(ullage, arguments.target, "momentum", None, start, samples)
+            check_trainer(ullage, arguments.target, optimizer, start, samples)
+        check_trainer(ullage, arguments.target, "sgd", start, samples, pads=True)
+        schedule = "warmup:4,cosine:20"
+        check_trainer(ullage, arguments.target, "adamw", start, samples, schedule=schedule)
+        check_trainer(ullage, arguments.target, "momentum", start, samples)
         if arguments.target == "c":
             check_library(ullage)
         check_export(ullage, samples)

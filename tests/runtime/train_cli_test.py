@@ -10,6 +10,7 @@ import io
 import math
 import os
 import random
+import re
 import resource
 import signal
 import struct
@@ -202,6 +203,70 @@ class Train(unittest.TestCase):
         self.check_resumed("trainer", EPOCH + 5, EPOCH + 6)
         self.check_resumed("trainer_micro", 7, 14)
 
+    def test_evaluation(self):
+        """Nothing is learned of what is held out, and all of it counts, however it is batched."""
+        images, labels = make_samples(SAMPLES + 45)  # of the same patterns
+        write("vx.npy", image_file(images[SAMPLES * PIXELS :]))
+        write("vy.npy", label_file(labels[SAMPLES:], "b", "|i1"))
+        out = self.train("--epochs", "8", "--save", "v.npz", "--val", "vx.npy", "vy.npy").stdout
+        self.assertRegex(
+            out.decode().splitlines()[-1], r"; held out: loss 0\.\d+, 100\.00 % right$"
+        )
+        self.train("--epochs", "8", "--save", "w.npz")
+        self.assertEqual(read("v.npz"), read("w.npz"))
+        losses = []
+        for name, count in [("a", SAMPLES), ("b", 32)]:  # each once, and 16 times
+            write("e.npy", image_file(self.images[: count * PIXELS] * (SAMPLES * 4 // count)))
+            write("ey.npy", label_file(self.labels[:count] * (SAMPLES * 4 // count)))
+            out = self.train(
+                *("--steps", "1", "--lr", "0", "--no-shuffle", "--init", "v.npz"),
+                *("--metrics", "e.csv", "--val", "e.npy", "ey.npy"),
+            ).stdout.decode()
+            losses.append((float(rows("e.csv")[0]["loss"]), out.split("held out: ")[1]))
+        self.assertEqual(losses[0][0], losses[1][0])
+        self.assertNotEqual(losses[0][1], losses[1][1])
+        write("e.npy", image_file(self.images[: BATCH * PIXELS] * 3))
+        write("ey.npy", label_file(self.labels[:BATCH] * 3))
+        out = self.train(
+            *("--steps", "1", "--lr", "0", "--no-shuffle", "--init", "v.npz"),
+            *("--val", "e.npy", "ey.npy"),
+        ).stdout.decode()
+        loss = re.findall("loss ([0-9.e-]+)", out)
+        self.assertEqual(loss[0], loss[1])
+        write("ey.npy", label_file([10] * BATCH * 3))
+        self.assertIn(
+            "ey.npy: the label 10 of sample 0",
+            self.refuse(2, "--epochs", "1", "--val", "e.npy", "ey.npy"),
+        )
+        self.assertIn(
+            "they must be as many", self.refuse(2, "--epochs", "1", "--val", "e.npy", "y.npy")
+        )
+
+    def test_pad(self):
+        pad = ["--last", "pad"]
+        self.train("--epochs", "2", *pad, "--save", "pad.npz", "--metrics", "pad.csv")
+        self.assertEqual(len(rows("pad.csv")), 2 * (EPOCH + 1))
+        self.assertEqual(
+            entries("pad.npz")["generator"][2], struct.pack("<4Q", 0, 3, SAMPLES, BATCH)
+        )
+        self.train("--steps", "5", *pad, "--save", "part.npz")
+        self.train("--epochs", "2", *pad, "--resume", "part.npz", "--save", "rest.npz")
+        self.assertEqual(read("pad.npz"), read("rest.npz"))
+        text = self.refuse(2, "--epochs", "2", "--resume", "part.npz")
+        self.assertIn("with --last pad", text)
+        # Filling counts nothing: whatever the batch is filled with, its loss is that of the five.
+        write("five.npy", image_file(self.images[: 5 * PIXELS]))
+        write("fivey.npy", label_file(self.labels[:5]))
+        five = {"data": "five.npy", "labels": "fivey.npy"}
+        more = ["--no-shuffle", "--steps", "3"]
+        self.train(*more, *pad, "--metrics", "a.csv", "--save", "a.npz", **five)
+        write("five.npy", image_file(self.images[: BATCH * PIXELS]))
+        write("fivey.npy", label_file(self.labels[:5] + [-1] * (BATCH - 5)))
+        self.train(*more, "--metrics", "b.csv", "--save", "b.npz", **five)
+        losses = [[row["loss"] for row in rows(name)] for name in ("a.csv", "b.csv")]
+        self.assertEqual(*losses)
+        self.assertEqual(entries("a.npz")["W"], entries("b.npz")["W"])
+
     def test_wide_archives(self):
         """Zip's 64-bit form, as for files of 4 GiB, is read by others and by ourselves."""
         self.train("--steps", "9", "--save", "narrow.npz")
@@ -301,10 +366,11 @@ class Train(unittest.TestCase):
         )
         self.assertIn("--epochs goes with --data", stderr("trainer", "--epochs", "1", code=1))
         self.assertIn("unknown argument --data", stderr("tiny", "--data", "x.npy", code=1))
-        self.assertIn("--last pad", self.refuse(3, "--epochs", "1", "--last", "pad"))
         self.assertIn(
-            "without an evaluation", self.refuse(3, "--epochs", "1", "--val", "x.npy", "y.npy")
+            "--last pad", self.refuse(3, "--epochs", "1", "--last", "pad", name="trainer_micro")
         )
+        val = ["--epochs", "1", "--val", "x.npy", "y.npy"]
+        self.assertIn("has no evaluation", self.refuse(3, *val, name="trainer_no_eval"))
         text = run("trainer", "--help").stdout.decode()
         words = "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics"
         for word in (words + " --init --save --resume").split():

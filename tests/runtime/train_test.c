@@ -53,6 +53,22 @@ static void test_steps(void)
     CHECK(trainer.step == 100 && trainer.micro_batch == 0);
 }
 
+/* The loss of the next step, without one. */
+static void test_eval(void)
+{
+    struct ul_trainer trainer;
+    TRAINER_REAL loss = 0;
+    int64_t correct = 0;
+    const void *inputs[] = {images[2], labels[2], NULL};
+    void *outputs[] = {&loss, &correct, NULL, NULL, NULL, NULL};
+    begin(&trainer);
+    for (int i = 0; i < 50; i++)
+        train(&trainer, i % 4);
+    CHECK(ul_train_eval(&trainer_model, arena, inputs, outputs, NULL) == UL_OK);
+    CHECK((double)loss == train(&trainer, 2));
+    CHECK(correct > 0 && trainer.step == 51);
+}
+
 /* Half the loss of the same batch twice is that of the batch. */
 static void test_micro_batches(void)
 {
@@ -194,6 +210,7 @@ int main(void)
     arena = room + (TRAINER_ARENA_ALIGN - (uintptr_t)room % TRAINER_ARENA_ALIGN);
     make_data();
     test_steps();
+    test_eval();
     test_micro_batches();
     test_schedules();
     test_numbers();

@@ -92,6 +92,17 @@ static void update_steps(unsigned char *a, struct ul_run *r)
            UL_AT(real, a, TRAINER_B));
 }
 
+/* Forward and loss; what is made of the logits nobody reads. */
+static void eval_steps(unsigned char *a, struct ul_run *r)
+{
+    UL_STEP(r, 5);
+    forward(UL_AT(const real, a, TRAINER_IMAGES), UL_AT(const real, a, TRAINER_W),
+            UL_AT(const real, a, TRAINER_B), UL_AT(real, a, TRAINER_LOGITS));
+    UL_STEP(r, 6);
+    cross_entropy(UL_AT(const int64_t, a, TRAINER_LABELS), 1.0, UL_AT(real, a, TRAINER_LOGITS),
+                  UL_AT(real, a, TRAINER_LOSS), UL_AT(int64_t, a, TRAINER_CORRECT));
+}
+
 static void run_steps(unsigned char *a, struct ul_run *r)
 {
     const double *step = UL_AT(const double, a, TRAINER_STEP);
@@ -156,6 +167,10 @@ static const struct ul_training training = {
     .ignore_index = -1,
     .parameters = parameters,
     .parameter_count = 4,
+    .eval_data = 0,
+    .eval_labels = 1,
+    .eval_loss_output = 0,
+    .eval_correct_output = 1,
 };
 
 static const struct ul_splat splats[] = {
@@ -170,6 +185,7 @@ static const struct ul_entry entries[] = {
     {"set_up", NULL, NULL, NULL, 0, 0, 0, 0},
     {"run", run_steps, all, all, 3, 6, 0, TRAINER_MICRO == 1 ? 5 : 3},
     {"update", update_steps, NULL, NULL, 0, 0, 3, 5},
+    {"eval", eval_steps, all, all, 2, 2, 5, 7},
 };
 
 const struct ul_model trainer_model = {
@@ -185,8 +201,8 @@ const struct ul_model trainer_model = {
     .inputs = inputs,
     .outputs = outputs,
     .isa = (uint32_t)UL_ISA_COMPILED,
-    .entry_count = 3,
+    .entry_count = TRAINER_ENTRIES,
     .entries = entries,
     .training = &training,
-    .step_count = 5,
+    .step_count = 7,
 };

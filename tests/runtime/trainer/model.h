@@ -17,6 +17,9 @@
 #ifndef TRAINER_CLASSES
 #define TRAINER_CLASSES 10
 #endif
+#ifndef TRAINER_ENTRIES
+#define TRAINER_ENTRIES 4 /* 3: it has no evaluation */
+#endif
 #ifndef TRAINER_MICRO
 #define TRAINER_MICRO 1
 #endif
