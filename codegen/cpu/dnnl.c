@@ -358,11 +358,18 @@ static bool is_bounded(const struct ul_call *call)
     return bounded;
 }
 
+/* What follows a transposed convolution is computed element by element by reference code, in many
+ * times the time of a kernel of ours. */
+static bool has_slow_posts(const struct ul_call *call)
+{
+    return call->kind == UL_CALL_DECONVOLUTION && call->post_count > call->tail_count;
+}
+
 bool ul_dnnl_answer(void *context, struct ul_group_call *call, bool pack)
 {
     struct ul_dnnl *dnnl = context;
     UL_ASSERT(call->call.implementation == NULL);
-    if (!is_bounded(&call->call) ||
+    if (!is_bounded(&call->call) || has_slow_posts(&call->call) ||
         (call->call.bias.rank > 0 && call->call.bias.type != UL_CALL_F32))
         return false;
     pack = pack && call->may_pack;

@@ -79,6 +79,16 @@ static void describe_geometry(struct ul_group_call *out, const struct ul_conv *c
     }
 }
 
+/* A transposed convolution of one place for one: what a convolution with exchanged channels is. */
+static bool is_pointwise(const struct ul_conv *conv)
+{
+    bool one = true;
+    for (uint32_t d = 0; d < conv->spatial; d++)
+        one = one && conv->kernel[d] == 1 && conv->stride[d] == 1 && conv->pad_begin[d] == 0 &&
+              conv->in[d] == conv->out[d];
+    return one;
+}
+
 static bool describe_conv(struct ul_describer *describer, const struct ul_node *node)
 {
     const struct ul_graph *graph = describer->graph;
@@ -90,7 +100,8 @@ static bool describe_conv(struct ul_describer *describer, const struct ul_node *
     if (x->dtype != UL_F32 || (transposed ? ul_conv_transpose_read(&conv, node, x, w)
                                           : ul_conv_read(&conv, node, x, w)) != NULL)
         return false;
-    out->call.kind = transposed ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
+    out->call.kind =
+        transposed && !is_pointwise(&conv) ? UL_CALL_DECONVOLUTION : UL_CALL_CONVOLUTION;
     describe_geometry(out, &conv, transposed);
     out->args[UL_CALL_SRC] = node->inputs[0];
     out->args[UL_CALL_WEIGHTS] = node->inputs[1];

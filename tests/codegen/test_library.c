@@ -429,6 +429,50 @@ static void weights_that_change_are_copied(void **state)
     ul_arena_done(&arena);
 }
 
+#define TRANSPOSED(shape)                                                                          \
+    "graph \"t\"\n"                                                                                \
+    "input %0 \"x\" f32[2,32,9,9] channels_last own\n"                                             \
+    "input %1 \"r\" f32[2,48,9,9] channels_last own\n"                                             \
+    "weight %2 \"w\" f32[32,48," shape "] persistent own = splat [0.5]\n"                          \
+    "%3 \"y\" f32[2,48,9,9] channels_last own = ConvTranspose n0 \"y\" (%0, %2) "
+
+static void expect_transposed(struct ul_dnnl *dnnl, const char *text, enum ul_call_kind kind,
+                              bool answered)
+{
+    struct fixture fixture;
+    assert_true(describe(&fixture, text, true));
+    assert_int_equal(fixture.call.call.kind, kind);
+    assert_int_equal(ul_dnnl_answer(dnnl, &fixture.call, true), answered);
+    done(&fixture);
+}
+
+/* oneDNN computes what follows them by reference code; those of one place are convolutions. */
+static void transposed_convolutions_stand_alone(void **state)
+{
+    (void)state;
+    struct ul_arena arena;
+    struct ul_diag diag = {0};
+    struct ul_dnnl *dnnl;
+    ul_arena_init(&arena);
+    assert_int_equal(ul_dnnl_open(&arena, NULL, 2, &dnnl, &diag), UL_OK);
+    expect_transposed(dnnl, TRANSPOSED("3,3") "{pads=ints[1,1,1,1]}\nreturn %3\n",
+                      UL_CALL_DECONVOLUTION, true);
+    expect_transposed(dnnl,
+                      TRANSPOSED("3,3") "{pads=ints[1,1,1,1]}\n"
+                                        "%4 \"z\" f32[2,48,9,9] channels_last own"
+                                        " = Add n1 \"z\" (%3, %1)\nreturn %4\n",
+                      UL_CALL_DECONVOLUTION, false);
+    expect_transposed(dnnl,
+                      TRANSPOSED("1,1") "\n"
+                                        "%4 \"z\" f32[2,48,9,9] channels_last own"
+                                        " = Add n1 \"z\" (%3, %1)\nreturn %4\n",
+                      UL_CALL_CONVOLUTION, true);
+    ul_dnnl_close(dnnl);
+    ul_arena_done(&arena);
+}
+
+#undef TRANSPOSED
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +487,7 @@ int main(void)
         cmocka_unit_test(windows_over_the_edge),
         cmocka_unit_test(answers_are_no_reference_code),
         cmocka_unit_test(weights_that_change_are_copied),
+        cmocka_unit_test(transposed_convolutions_stand_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
