@@ -29,25 +29,6 @@ enum {
     LANES = 32          /* in which a row is reduced */
 };
 
-struct attention {
-    struct ul_lower *lower;
-    struct ul_kernel *kernel;
-    const struct ul_node *node;
-    ul_node_id node_id;
-    struct ul_attention shape;
-    enum ul_dtype dtype; /* computed in */
-    bool rounds_weights;
-    int64_t max_rows, max_keys;
-    bool is_whole;                   /* scores of all keys are kept at once */
-    int64_t pitch;                   /* of a row of scores */
-    uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
-    uint32_t largest, sums, factors; /* scratch: [rows] */
-    uint32_t lanes;                  /* local: [LANES] */
-    ul_kx batch, head, group;
-    ul_kx first; /* query of the block */
-    int64_t rows;
-};
-
 /* Keys from `begin` on of a part, which are keys `from` and on of all. */
 struct tile {
     enum ul_attention_input keys, values;
@@ -57,34 +38,33 @@ struct tile {
     int64_t column; /* of the first one's scores */
 };
 
-static ul_kx constant(const struct attention *a, int64_t value)
+static ul_kx constant(const struct ul_attention_lower *a, int64_t value)
 {
     return ul_kx_index_const(a->kernel, value);
 }
 
-static ul_kx number(const struct attention *a, double value)
+static ul_kx number(const struct ul_attention_lower *a, double value)
 {
     return ul_kx_number(a->kernel, a->dtype, value);
 }
 
-static bool has(const struct attention *a, enum ul_attention_input input)
+static bool has(const struct ul_attention_lower *a, enum ul_attention_input input)
 {
     return ul_lower_has_input(a->lower, a->node_id, input);
 }
 
-static bool gives(const struct attention *a, uint32_t output)
+static bool gives(const struct ul_attention_lower *a, uint32_t output)
 {
     return ul_lower_has_output(a->lower, a->node_id, output);
 }
 
-static int64_t all_keys(const struct attention *a)
+static int64_t all_keys(const struct ul_attention_lower *a)
 {
     return a->shape.past + a->shape.keys;
 }
 
-/* The index of [batch, head, position, element] in an operand, flat or split. */
-static uint32_t place(const struct attention *a, bool is_flat, ul_kx head, ul_kx position,
-                      ul_kx element, int64_t size, ul_kx index[4])
+uint32_t ul_attention_place(const struct ul_attention_lower *a, bool is_flat, ul_kx head,
+                            ul_kx position, ul_kx element, int64_t size, ul_kx index[4])
 {
     index[0] = a->batch;
     if (!is_flat) {
@@ -98,15 +78,13 @@ static uint32_t place(const struct attention *a, bool is_flat, ul_kx head, ul_kx
     return 3;
 }
 
-/* An operand of a contraction: position from `position` on along variable `along`, element along
- * variable `across`. */
-static void fill(const struct attention *a, struct ul_contraction *contraction,
-                 struct ul_operand *operand, enum ul_attention_input input, bool is_flat,
-                 ul_kx head, ul_kx position, int64_t size, uint32_t along, uint32_t across)
+void ul_attention_fill(const struct ul_attention_lower *a, struct ul_contraction *contraction,
+                       struct ul_operand *operand, enum ul_attention_input input, bool is_flat,
+                       ul_kx head, ul_kx position, int64_t size, uint32_t along, uint32_t across)
 {
     ul_kx base[4];
     int64_t at[4][UL_CONTRACT_DIMS] = {{0}};
-    uint32_t rank = place(a, is_flat, head, position, constant(a, 0), size, base);
+    uint32_t rank = ul_attention_place(a, is_flat, head, position, constant(a, 0), size, base);
     at[rank == 3 ? 1 : 2][along] = 1;
     at[rank - 1][across] = 1;
     ul_lower_operand(a->lower, contraction, operand, a->node->inputs[input], base, at, 0, 0);
@@ -114,7 +92,8 @@ static void fill(const struct attention *a, struct ul_contraction *contraction,
 
 /* ---- What is added to the score of query `q` and key `t` ---- */
 
-static ul_kx load_mask(const struct attention *a, enum ul_attention_input input, ul_kx q, ul_kx t)
+static ul_kx load_mask(const struct ul_attention_lower *a, enum ul_attention_input input, ul_kx q,
+                       ul_kx t)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_value_id mask = a->node->inputs[input];
@@ -134,7 +113,7 @@ static ul_kx load_mask(const struct attention *a, enum ul_attention_input input,
     return bias;
 }
 
-static ul_kx bias_of(const struct attention *a, ul_kx q, ul_kx t)
+ul_kx ul_attention_bias(const struct ul_attention_lower *a, ul_kx q, ul_kx t)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx never = number(a, -INFINITY), bias = number(a, 0);
@@ -153,7 +132,7 @@ static ul_kx bias_of(const struct attention *a, ul_kx q, ul_kx t)
     return bias;
 }
 
-static bool has_bias(const struct attention *a)
+bool ul_attention_has_bias(const struct ul_attention_lower *a)
 {
     return has(a, UL_ATTENTION_MASK) || has(a, UL_ATTENTION_BIAS) || a->shape.is_causal ||
            has(a, UL_ATTENTION_LENGTHS);
@@ -161,19 +140,20 @@ static bool has_bias(const struct attention *a)
 
 /* ---- Scores ---- */
 
-static void store_scores(const struct attention *a, int64_t mode, ul_kx q, ul_kx t, ul_kx x)
+static void store_scores(const struct ul_attention_lower *a, int64_t mode, ul_kx q, ul_kx t,
+                         ul_kx x)
 {
     ul_kx index[] = {a->batch, a->head, q, t};
     if (gives(a, 3) && a->shape.scores_mode == mode)
         ul_lower_store(a->lower, a->node->outputs[3], index, x);
 }
 
-static ul_kx score_at(const struct attention *a, ul_kx row, ul_kx column)
+static ul_kx score_at(const struct ul_attention_lower *a, ul_kx row, ul_kx column)
 {
     return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->pitch), column);
 }
 
-static ul_kx capped_of(const struct attention *a, ul_kx x)
+ul_kx ul_attention_capped(const struct ul_attention_lower *a, ul_kx x)
 {
     if (!(a->shape.softcap > 0))
         return x;
@@ -182,26 +162,26 @@ static ul_kx capped_of(const struct attention *a, ul_kx x)
     return ul_kx_binary(a->kernel, UL_KX_MUL, x, cap);
 }
 
-static void lower_scores(const struct attention *a, const struct tile *tile)
+static void lower_scores(const struct ul_attention_lower *a, const struct tile *tile)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
     struct ul_contraction contraction;
     ul_contraction_init(kernel, &contraction, a->dtype, &a->rows, 1, &tile->count, 1, &shape->size,
                         1);
-    fill(a, &contraction, &contraction.a, UL_ATTENTION_Q, shape->is_flat, a->head, a->first,
-         shape->size, 0, 2);
-    fill(a, &contraction, &contraction.b, tile->keys, tile->is_flat, a->group, tile->begin,
-         shape->size, 1, 2);
+    ul_attention_fill(a, &contraction, &contraction.a, UL_ATTENTION_Q, shape->is_flat, a->head,
+                      a->first, shape->size, 0, 2);
+    ul_attention_fill(a, &contraction, &contraction.b, tile->keys, tile->is_flat, a->group,
+                      tile->begin, shape->size, 1, 2);
     ul_ks_contract(kernel, &contraction);
     ul_kx row = ul_kx_var(kernel, contraction.vars[0]);
     ul_kx column = ul_kx_var(kernel, contraction.vars[1]);
     ul_kx q = ul_kx_add(kernel, a->first, row), t = ul_kx_add(kernel, tile->from, column);
     ul_kx plain = ul_kx_binary(kernel, UL_KX_MUL, ul_kx_var(kernel, contraction.acc),
                                number(a, shape->scale));
-    ul_kx x = capped_of(a, plain), capped = x;
-    if (has_bias(a))
-        x = ul_kx_binary(kernel, UL_KX_ADD, x, bias_of(a, q, t));
+    ul_kx x = ul_attention_capped(a, plain), capped = x;
+    if (ul_attention_has_bias(a))
+        x = ul_kx_binary(kernel, UL_KX_ADD, x, ul_attention_bias(a, q, t));
     store_scores(a, 0, q, t, plain);
     store_scores(a, 1, q, t, capped);
     store_scores(a, 2, q, t, x);
@@ -213,19 +193,19 @@ static void lower_scores(const struct attention *a, const struct tile *tile)
 /* ---- Softmax of a tile ---- */
 
 /* The larger; a NaN may be lost here, but not in the exponentials. One machine instruction. */
-static ul_kx larger(const struct attention *a, ul_kx x, ul_kx y)
+static ul_kx larger(const struct ul_attention_lower *a, ul_kx x, ul_kx y)
 {
     return ul_kx_select(a->kernel, ul_kx_binary(a->kernel, UL_KX_LT, x, y), y, x);
 }
 
-static ul_kx combine(const struct attention *a, bool adds, ul_kx x, ul_kx y)
+static ul_kx combine(const struct ul_attention_lower *a, bool adds, ul_kx x, ul_kx y)
 {
     return adds ? ul_kx_binary(a->kernel, UL_KX_ADD, x, y) : larger(a, x, y);
 }
 
 /* Lanes [0, count) take in columns [from, from + count) of the row; exponentials replace scores
  * where `shift`, what is subtracted before, is given. */
-static void reduce_columns(const struct attention *a, ul_kx row, ul_kx from, int64_t count,
+static void reduce_columns(const struct ul_attention_lower *a, ul_kx row, ul_kx from, int64_t count,
                            ul_kx shift)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -244,7 +224,7 @@ static void reduce_columns(const struct attention *a, ul_kx row, ul_kx from, int
 
 /* The largest of the row's first `count` columns, or, where a shift is given, the sum of their
  * exponentials; in lanes that are then folded in a fixed tree. */
-static ul_kx reduce_row(const struct attention *a, ul_kx row, int64_t count, ul_kx shift)
+static ul_kx reduce_row(const struct ul_attention_lower *a, ul_kx row, int64_t count, ul_kx shift)
 {
     struct ul_kernel *kernel = a->kernel;
     int64_t lanes = count < LANES ? VECTOR : LANES;
@@ -268,7 +248,7 @@ static ul_kx reduce_row(const struct attention *a, ul_kx row, int64_t count, ul_
 }
 
 /* Columns behind the last key, so that vectors are full. */
-static void fill_up(const struct attention *a, ul_kx row, int64_t count, int64_t padded)
+static void fill_up(const struct ul_attention_lower *a, ul_kx row, int64_t count, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
     if (padded == count)
@@ -279,7 +259,8 @@ static void fill_up(const struct attention *a, ul_kx row, int64_t count, int64_t
 }
 
 /* The probabilities themselves are wanted. */
-static void store_shares(const struct attention *a, ul_kx row, int64_t count, ul_kx inverse)
+static void store_shares(const struct ul_attention_lower *a, ul_kx row, int64_t count,
+                         ul_kx inverse)
 {
     struct ul_kernel *kernel = a->kernel;
     if (!gives(a, 3) || a->shape.scores_mode != 3)
@@ -292,7 +273,7 @@ static void store_shares(const struct attention *a, ul_kx row, int64_t count, ul
 }
 
 /* One over the sum of a row; 0 stands for a row that has none, where those are zeros. */
-static ul_kx inverse_of(const struct attention *a, ul_kx sum)
+static ul_kx inverse_of(const struct ul_attention_lower *a, ul_kx sum)
 {
     ul_kx inverse = ul_kx_binary(a->kernel, UL_KX_DIV, number(a, 1), sum);
     if (!a->shape.empty_is_zero)
@@ -302,7 +283,7 @@ static ul_kx inverse_of(const struct attention *a, ul_kx sum)
 }
 
 /* x, in which there may be NaN where the row has no sum, times what inverse_of gave. */
-static ul_kx divided(const struct attention *a, ul_kx x, ul_kx inverse)
+static ul_kx divided(const struct ul_attention_lower *a, ul_kx x, ul_kx inverse)
 {
     x = ul_kx_binary(a->kernel, UL_KX_MUL, x, inverse);
     if (!a->shape.empty_is_zero)
@@ -312,7 +293,7 @@ static ul_kx divided(const struct attention *a, ul_kx x, ul_kx inverse)
 }
 
 /* One row with all keys: exponentials, and one over their sum in factors[row]. */
-static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64_t padded)
+static void whole_row(const struct ul_attention_lower *a, ul_kx row, int64_t count, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
     if (count == 0) {
@@ -327,7 +308,7 @@ static void whole_row(const struct attention *a, ul_kx row, int64_t count, int64
 }
 
 /* One row of one tile of several. While all scores are -inf nothing is subtracted from them. */
-static void next_row(const struct attention *a, ul_kx row, int64_t padded)
+static void next_row(const struct ul_attention_lower *a, ul_kx row, int64_t padded)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx before = ul_ks_name(kernel, ul_kx_load(kernel, a->largest, row));
@@ -344,7 +325,7 @@ static void next_row(const struct attention *a, ul_kx row, int64_t padded)
     ul_ks_store(kernel, a->factors, row, factor);
 }
 
-static void lower_softmax(const struct attention *a, int64_t count)
+static void lower_softmax(const struct ul_attention_lower *a, int64_t count)
 {
     struct ul_kernel *kernel = a->kernel;
     int64_t padded = (count + VECTOR - 1) / VECTOR * VECTOR;
@@ -359,26 +340,27 @@ static void lower_softmax(const struct attention *a, int64_t count)
 
 /* ---- Values ---- */
 
-static void store_result(const struct attention *a, ul_kx row, ul_kx element, ul_kx x)
+static void store_result(const struct ul_attention_lower *a, ul_kx row, ul_kx element, ul_kx x)
 {
     const struct ul_attention *shape = &a->shape;
     ul_kx index[4], moved[4];
-    uint32_t rank = place(a, shape->is_flat, a->head, ul_kx_add(a->kernel, a->first, row), element,
-                          shape->value_size, index);
+    uint32_t rank =
+        ul_attention_place(a, shape->is_flat, a->head, ul_kx_add(a->kernel, a->first, row), element,
+                           shape->value_size, index);
     for (uint32_t d = 0; d < rank; d++)
         moved[d] = index[shape->is_flat ? d : shape->order[d]];
     ul_lower_store(a->lower, a->node->outputs[0], moved, x);
 }
 
 /* Where the sums of a row wait. */
-static ul_kx wait_at(const struct attention *a, ul_kx row, ul_kx element)
+static ul_kx wait_at(const struct ul_attention_lower *a, ul_kx row, ul_kx element)
 {
     return ul_kx_add(a->kernel, ul_kx_muli(a->kernel, row, a->shape.value_size), element);
 }
 
 /* The tile's scores times its values: the result where it is the last one of a whole row, else
  * what waits for more. */
-static void lower_values(const struct attention *a, const struct tile *tile, bool is_first,
+static void lower_values(const struct ul_attention_lower *a, const struct tile *tile, bool is_first,
                          bool is_last)
 {
     struct ul_kernel *kernel = a->kernel;
@@ -390,8 +372,8 @@ static void lower_values(const struct attention *a, const struct tile *tile, boo
     contraction.a.at.base = constant(a, tile->column);
     contraction.a.at.strides[0] = a->pitch;
     contraction.a.at.strides[2] = 1;
-    fill(a, &contraction, &contraction.b, tile->values, tile->is_flat, a->group, tile->begin,
-         shape->value_size, 2, 1);
+    ul_attention_fill(a, &contraction, &contraction.b, tile->values, tile->is_flat, a->group,
+                      tile->begin, shape->value_size, 2, 1);
     ul_ks_contract(kernel, &contraction);
     ul_kx row = ul_kx_var(kernel, contraction.vars[0]);
     ul_kx element = ul_kx_var(kernel, contraction.vars[1]);
@@ -411,7 +393,7 @@ static void lower_values(const struct attention *a, const struct tile *tile, boo
 
 /* ---- A block of queries ---- */
 
-static void lower_tile(const struct attention *a, const struct tile *tile)
+static void lower_tile(const struct ul_attention_lower *a, const struct tile *tile)
 {
     struct ul_kernel *kernel = a->kernel;
     bool skips = a->shape.is_causal && !gives(a, 3);
@@ -426,7 +408,7 @@ static void lower_tile(const struct attention *a, const struct tile *tile)
         ul_ks_end(kernel);
 }
 
-static struct tile tile_of(const struct attention *a, bool is_past)
+static struct tile tile_of(const struct ul_attention_lower *a, bool is_past)
 {
     return (struct tile){.keys = is_past ? UL_ATTENTION_PAST_K : UL_ATTENTION_K,
                          .values = is_past ? UL_ATTENTION_PAST_V : UL_ATTENTION_V,
@@ -434,7 +416,8 @@ static struct tile tile_of(const struct attention *a, bool is_past)
 }
 
 /* Tile by tile; the part's first key is key `from` of all. */
-static void lower_part(const struct attention *a, bool is_past, int64_t from, int64_t count)
+static void lower_part(const struct ul_attention_lower *a, bool is_past, int64_t from,
+                       int64_t count)
 {
     struct ul_kernel *kernel = a->kernel;
     int64_t whole = count / a->max_keys, rest = count % a->max_keys;
@@ -455,7 +438,7 @@ static void lower_part(const struct attention *a, bool is_past, int64_t from, in
 }
 
 /* All keys at once: scores of both parts side by side. */
-static void lower_whole(const struct attention *a)
+static void lower_whole(const struct ul_attention_lower *a)
 {
     const struct ul_attention *shape = &a->shape;
     struct tile past = tile_of(a, true), next = tile_of(a, false);
@@ -476,7 +459,7 @@ static void lower_whole(const struct attention *a)
         lower_values(a, &next, shape->past == 0, true);
 }
 
-static void begin_rows(const struct attention *a)
+static void begin_rows(const struct ul_attention_lower *a)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx row = ul_ks_for(kernel, a->rows, UL_FOR_PARALLEL);
@@ -488,7 +471,7 @@ static void begin_rows(const struct attention *a)
     ul_ks_end(kernel);
 }
 
-static void end_rows(const struct attention *a)
+static void end_rows(const struct ul_attention_lower *a)
 {
     struct ul_kernel *kernel = a->kernel;
     ul_kx row = ul_ks_for(kernel, a->rows, 0);
@@ -502,7 +485,7 @@ static void end_rows(const struct attention *a)
 }
 
 /* Queries first .. first + rows - 1 of one head. */
-static void lower_block(struct attention *a, ul_kx first, int64_t rows)
+static void lower_block(struct ul_attention_lower *a, ul_kx first, int64_t rows)
 {
     a->first = first;
     a->rows = rows;
@@ -517,8 +500,8 @@ static void lower_block(struct attention *a, ul_kx first, int64_t rows)
 }
 
 /* The cache with the new keys or values behind it. */
-static void lower_present(struct attention *a, uint32_t output, enum ul_attention_input past,
-                          enum ul_attention_input next, int64_t size)
+static void lower_present(struct ul_attention_lower *a, uint32_t output,
+                          enum ul_attention_input past, enum ul_attention_input next, int64_t size)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
@@ -531,7 +514,8 @@ static void lower_present(struct attention *a, uint32_t output, enum ul_attentio
         ul_kx index[4], from[4];
         ul_lower_open(a->lower, 4, dims, index);
         a->batch = index[0];
-        place(a, part == 1 && shape->is_flat, index[1], index[2], index[3], size, from);
+        ul_attention_place(a, part == 1 && shape->is_flat, index[1], index[2], index[3], size,
+                           from);
         ul_kx x = ul_lower_load(a->lower, a->node->inputs[part == 0 ? past : next], from);
         index[2] = ul_kx_addi(kernel, index[2], part == 0 ? 0 : shape->past);
         ul_lower_store(a->lower, a->node->outputs[output], index, x);
@@ -554,7 +538,7 @@ static int64_t even_part(int64_t total, int64_t max, int64_t unit)
 }
 
 /* Sizes of blocks and tiles, and the room for them. */
-static void size_blocks(struct attention *a)
+static void size_blocks(struct ul_attention_lower *a)
 {
     struct ul_lower *lower = a->lower;
     const struct ul_attention *shape = &a->shape;
@@ -580,7 +564,7 @@ static void size_blocks(struct attention *a)
     a->sums = ul_lower_scratch(lower, a->dtype, count);
 }
 
-static void lower_blocks(struct attention *a)
+static void lower_blocks(struct ul_attention_lower *a)
 {
     struct ul_kernel *kernel = a->kernel;
     int64_t whole = a->shape.queries / a->max_rows, rest = a->shape.queries % a->max_rows;
@@ -596,7 +580,7 @@ static void lower_blocks(struct attention *a)
 /* ---- All of it in one statement, for targets with a form of their own ---- */
 
 /* Operands of part `part` of the keys, from its first key on. */
-static void attend_part(const struct attention *a, struct ul_attend *attend, bool is_past,
+static void attend_part(const struct ul_attention_lower *a, struct ul_attend *attend, bool is_past,
                         int64_t count)
 {
     const struct ul_attention *shape = &a->shape;
@@ -608,23 +592,28 @@ static void attend_part(const struct attention *a, struct ul_attend *attend, boo
     ul_contraction_init(a->kernel, scores, a->dtype, &shape->queries, 1, &keys, 1, &shape->size, 1);
     ul_contraction_init(a->kernel, values, a->dtype, &shape->queries, 1, &shape->value_size, 1,
                         &keys, 1);
-    fill(a, scores, &scores->a, UL_ATTENTION_Q, shape->is_flat, a->head, zero, shape->size, 0, 2);
-    fill(a, scores, &scores->b, tile.keys, tile.is_flat, a->group, zero, shape->size, 1, 2);
-    fill(a, values, &values->b, tile.values, tile.is_flat, a->group, zero, shape->value_size, 2, 1);
+    ul_attention_fill(a, scores, &scores->a, UL_ATTENTION_Q, shape->is_flat, a->head, zero,
+                      shape->size, 0, 2);
+    ul_attention_fill(a, scores, &scores->b, tile.keys, tile.is_flat, a->group, zero, shape->size,
+                      1, 2);
+    ul_attention_fill(a, values, &values->b, tile.values, tile.is_flat, a->group, zero,
+                      shape->value_size, 2, 1);
     scores->extents[1] = values->extents[2] = attend->key_counts[part] = count;
 }
 
-static ul_kx attend_score(const struct attention *a, const struct ul_contraction *scores)
+static ul_kx attend_score(const struct ul_attention_lower *a, const struct ul_contraction *scores)
 {
     ul_kx row = ul_kx_var(a->kernel, scores->vars[0]), key = ul_kx_var(a->kernel, scores->vars[1]);
     ul_kx x = ul_kx_binary(a->kernel, UL_KX_MUL, ul_kx_var(a->kernel, scores->acc),
                            number(a, a->shape.scale));
-    x = capped_of(a, x);
-    return has_bias(a) ? ul_kx_binary(a->kernel, UL_KX_ADD, x, bias_of(a, row, key)) : x;
+    x = ul_attention_capped(a, x);
+    return ul_attention_has_bias(a)
+               ? ul_kx_binary(a->kernel, UL_KX_ADD, x, ul_attention_bias(a, row, key))
+               : x;
 }
 
 /* Marks the innermost open loop, over heads. */
-static void lower_attend(struct attention *a)
+static void lower_attend(struct ul_attention_lower *a)
 {
     struct ul_kernel *kernel = a->kernel;
     const struct ul_attention *shape = &a->shape;
@@ -657,10 +646,10 @@ static void lower_attend(struct attention *a)
 
 void ul_lower_attention(struct ul_lower *lower, ul_node_id node_id)
 {
-    struct attention a = {.lower = lower,
-                          .kernel = lower->kernel,
-                          .node = &lower->graph->nodes[node_id],
-                          .node_id = node_id};
+    struct ul_attention_lower a = {.lower = lower,
+                                   .kernel = lower->kernel,
+                                   .node = &lower->graph->nodes[node_id],
+                                   .node_id = node_id};
     const struct ul_type *types[UL_ATTENTION_INPUTS] = {NULL};
     for (uint32_t i = 0; i < UL_ATTENTION_INPUTS; i++)
         if (ul_lower_has_input(lower, node_id, i))

@@ -29,8 +29,45 @@ struct ul_attention {
     uint32_t order[4];   /* the output's dimensions, of [batch, head, query, element] */
 };
 
+/* One while it is lowered. */
+struct ul_attention_lower {
+    struct ul_lower *lower;
+    struct ul_kernel *kernel;
+    const struct ul_node *node;
+    ul_node_id node_id;
+    struct ul_attention shape;
+    enum ul_dtype dtype; /* computed in */
+    bool rounds_weights;
+    int64_t max_rows, max_keys;
+    bool is_whole;                   /* scores of all keys are kept at once */
+    int64_t pitch;                   /* of a row of scores */
+    uint32_t scores, waiting;        /* scratch: [rows][pitch], [rows][value_size] */
+    uint32_t largest, sums, factors; /* scratch: [rows] */
+    uint32_t lanes;                  /* local: [LANES] */
+    ul_kx batch, head, group;
+    ul_kx first; /* query of the block */
+    int64_t rows;
+};
+
 /* attention_shape.c: NULL, or what is wrong. `types` are those of the inputs, NULL where absent. */
 const char *ul_attention_read(struct ul_attention *attention, const struct ul_node *node,
                               const struct ul_type *const types[UL_ATTENTION_INPUTS]);
+
+/* attention.c: what the gradient shares. */
+
+/* The index of [batch, head, position, element] in an operand, flat or split; its rank. */
+uint32_t ul_attention_place(const struct ul_attention_lower *attention, bool is_flat, ul_kx head,
+                            ul_kx position, ul_kx element, int64_t size, ul_kx index[4]);
+/* An operand of a contraction: position from `position` on along variable `along`, element along
+ * variable `across`. */
+void ul_attention_fill(const struct ul_attention_lower *attention,
+                       struct ul_contraction *contraction, struct ul_operand *operand,
+                       enum ul_attention_input input, bool is_flat, ul_kx head, ul_kx position,
+                       int64_t size, uint32_t along, uint32_t across);
+/* What is added to the score of query `q` and key `t`, where something is. */
+ul_kx ul_attention_bias(const struct ul_attention_lower *attention, ul_kx q, ul_kx t);
+bool ul_attention_has_bias(const struct ul_attention_lower *attention);
+/* The score within the soft cap. */
+ul_kx ul_attention_capped(const struct ul_attention_lower *attention, ul_kx x);
 
 #endif

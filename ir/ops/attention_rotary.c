@@ -3,7 +3,6 @@
 #include "ir/kernel_build.h"
 #include "ir/lower.h"
 #include "ir/ops/attention.h"
-#include "ir/ops/hooks.h"
 
 struct rotary {
     bool is_flat, is_interleaved, has_positions;
@@ -147,18 +146,4 @@ ul_kx ul_map_rotary(struct ul_lower *lower, ul_node_id node_id, uint32_t output,
     return ul_kx_select(
         kernel, ul_kx_binary(kernel, UL_KX_LT, element, ul_kx_index_const(kernel, r.rotated)),
         turned, own);
-}
-
-/* Turned back by the same angles. */
-enum ul_status ul_gradient_rotary(struct ul_gradient *gradient)
-{
-    ul_value_id inputs[4];
-    uint32_t count = ul_gradient_node(gradient)->input_count;
-    for (uint32_t i = 1; i < count; i++)
-        inputs[i] = ul_gradient_input(gradient, i);
-    inputs[0] = ul_gradient_of(gradient, 0);
-    inputs[2] = ul_gradient_unary(gradient, UL_OP_Neg, inputs[2]);
-    ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_RotaryEmbedding, inputs, count, 1);
-    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
-    return UL_OK;
 }

@@ -84,7 +84,7 @@ static const char *read_order(struct ul_attention *a, const struct ul_node *node
     const int64_t *perm = ul_node_get_ints(node, "perm", &count);
     for (uint32_t d = 0; d < 4; d++)
         a->order[d] = d;
-    if (perm == NULL || node->op != UL_OP_FusedAttention)
+    if (perm == NULL || node->op == UL_OP_Attention)
         return NULL;
     if (count != 4 || a->is_flat)
         return "perm must have four entries, and the operands rank 4";
@@ -130,7 +130,7 @@ const char *ul_attention_read(struct ul_attention *attention, const struct ul_no
     attention->softcap = ul_node_get_float(node, "softcap", 0);
     attention->is_causal = ul_node_get_int(node, "is_causal", 0) != 0;
     attention->empty_is_zero =
-        node->op == UL_OP_FusedAttention && ul_node_get_int(node, "empty_is_zero", 0) != 0;
+        node->op != UL_OP_Attention && ul_node_get_int(node, "empty_is_zero", 0) != 0;
     attention->scores_mode = ul_node_get_int(node, "qk_matmul_output_mode", 0);
     if (attention->scores_mode < 0 || attention->scores_mode > 3)
         return "qk_matmul_output_mode must be 0, 1, 2 or 3";
