@@ -10,7 +10,7 @@ int ul_error(const struct ul_session *s, int exit_code, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     fflush(stdout);
-    fprintf(stderr, "%s: error: ", s->program);
+    fprintf(stderr, "%s%s: error: ", s->has_line ? "\r\033[K" : "", s->program);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);

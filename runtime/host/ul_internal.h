@@ -66,8 +66,9 @@ struct ul_session {
     struct ul_context *context;
     void **device_inputs; /* what a run takes: that, or the buffer */
     void **device_outputs;
-    uint64_t fault_count;   /* runs that met a value out of bounds */
-    bool ready;             /* the arena holds a model that is set up */
+    uint64_t fault_count; /* runs that met a value out of bounds */
+    bool ready;           /* the arena holds a model that is set up */
+    bool has_line; /* a terminal shows a line of progress, which messages take the place of */
     uint64_t library_bytes; /* most that the library took for itself at a set-up, and kept */
 };
 

@@ -68,6 +68,7 @@ static void draw(const struct ul_training_run *run, struct ul_progress *progress
     if (!progress->draws || at - progress->drawn_seconds < 0.1)
         return;
     progress->drawn_seconds = at;
+    run->session->has_line = true;
     fprintf(stderr, "\r\033[Kstep %" PRIu64 " of %" PRIu64 ", loss %.4g", run->trainer.step,
             run->step_count, outcome->loss);
     if (has_accuracy(run))
@@ -103,8 +104,9 @@ int ul_progress_epoch(const struct ul_training_run *run, struct ul_progress *pro
     double steps = (double)progress->epoch_steps;
     if (progress->epoch_steps == 0)
         return UL_EXIT_OK;
-    if (progress->draws)
+    if (run->session->has_line)
         fputs("\r\033[K", stderr);
+    run->session->has_line = false;
     printf("epoch %" PRIu64 ", step %" PRIu64 ": loss %.6g",
            (run->trainer.step - 1) / run->epoch_steps + 1, run->trainer.step,
            progress->loss_sum / steps);

@@ -9,6 +9,7 @@ import csv
 import io
 import math
 import os
+import pty
 import random
 import re
 import resource
@@ -16,6 +17,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import unittest
 import zipfile
 
@@ -450,6 +452,41 @@ class Train(unittest.TestCase):
             self.train("--steps", str(step + 20), "--resume", "stop.npz", "--save", "stop.npz")
             self.train("--steps", str(step + 20), "--save", "whole.npz")
             self.assertEqual(read("stop.npz"), read("whole.npz"))
+
+    def test_terminal(self):
+        """A line that moves, which neither lines of epochs nor errors are written into."""
+        images = array.array("f", self.images)
+        images[60 * PIXELS] = math.nan
+        write("nan.npy", image_file(images))
+        for data, arguments, code in [
+            ("x.npy", ["--epochs", "2000"], 0),
+            ("nan.npy", ["--epochs", "1", "--no-shuffle"], 6),
+        ]:
+            leader, follower = pty.openpty()
+            child = subprocess.Popen(
+                [program("trainer"), "--data", data, "--labels", "y.npy", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=follower,
+            )
+            os.close(follower)
+            shown = b""
+            reader = threading.Thread(target=lambda c=child: c.stdout.read())
+            reader.start()
+            try:
+                while part := os.read(leader, 65536):
+                    shown += part
+            except OSError:  # how a terminal ends
+                pass
+            reader.join()
+            os.close(leader)
+            self.assertEqual(child.wait(), code, shown)
+            parts = shown.decode().split("\r\x1b[K")
+            self.assertRegex(
+                parts[1],
+                r"^step \d+ of \d+, loss \S+, [\d.]+ % right, \d+ samples/s, 0:\d\d left $",
+            )
+            self.assertEqual(code != 0, "error: step 4: the loss" in parts[-1])
+            child.stdout.close()
 
     def test_full_disk(self):
         self.train("--epochs", "1", "--save", "full.npz")
