@@ -1,5 +1,5 @@
-/* BatchNormalization as training computes it: statistics of the batch, and running ones that are
- * written once a step.
+/* BatchNormalization and Dropout as training computes them. Of the first: statistics of the batch,
+ * and running ones that are written once a step.
  *
  *      y = BatchNormalization(x, scale, bias, running_mean, running_var)
  *
@@ -10,10 +10,13 @@
  *
  * The running variance is the unbiased one, as torch has it. Nodes that were exported for inference
  * stay so where nothing of them is trained; else --train-mode turns them back, or the model is to
- * be exported anew. */
+ * be exported anew.
+ *
+ * Dropout draws anew in each step, by the step's key (ir/ops/drop.c). */
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "passes/passes_internal.h"
+#include "passes/update.h"
 
 #include <stdlib.h>
 
@@ -22,6 +25,7 @@ struct modes {
     struct ul_graph *graph;
     struct ul_build build;
     const uint32_t *uses; /* per value */
+    ul_value_id key;      /* of the step's random numbers; UL_NONE: not made yet */
 };
 
 /* What is built here is right by construction. */
@@ -142,13 +146,63 @@ static enum ul_status refuse(const struct modes *modes, ul_node_id node)
                        ul_node_describe(modes->graph, node, modes->pass->scratch));
 }
 
+/* ---- Dropout ---- */
+
+/* The one number of an input, where it is known. */
+static bool is_constant(const struct ul_graph *graph, const struct ul_node *node, uint32_t input,
+                        double otherwise, double *number)
+{
+    const struct ul_tensor *tensor = NULL;
+    *number = otherwise;
+    if (node->input_count <= input || node->inputs[input] == UL_NONE)
+        return true;
+    tensor = ul_graph_get_constant(graph, node->inputs[input]);
+    if (tensor != NULL)
+        *number = tensor->type.dtype == UL_BOOL ? (double)ul_tensor_get_int(tensor, 0)
+                                                : ul_tensor_get_float(tensor, 0);
+    return tensor != NULL;
+}
+
+static enum ul_status refuse_dropout(const struct modes *modes, ul_node_id node)
+{
+    return ul_diag_set(modes->pass->diag, UL_USAGE,
+                       "%s was exported for inference, or by an input that says so; export the "
+                       "model for training (torch.onnx.export(..., "
+                       "training=torch.onnx.TrainingMode.TRAINING)), or give --train-mode",
+                       ul_node_describe(modes->graph, node, modes->pass->scratch));
+}
+
+static enum ul_status rewrite_dropout(struct modes *modes, ul_node_id id)
+{
+    struct ul_graph *graph = modes->graph;
+    const struct ul_node old = graph->nodes[id];
+    double ratio, trains = 0;
+    if (!is_constant(graph, &old, 1, 0.5, &ratio) || old.output_count > 1)
+        return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
+                           "%s: its ratio must be a constant, and its mask unused, to train it",
+                           ul_node_describe(graph, id, modes->pass->scratch));
+    bool known = is_constant(graph, &old, 2, 0, &trains);
+    if ((!known || !(trains > 0)) && !modes->pass->options->training->train_mode)
+        return refuse_dropout(modes, id);
+    modes->build = ul_build_before(graph, id);
+    const ul_value_id step = ul_update_step(graph);
+    if (modes->key == UL_NONE)
+        modes->key = add(modes, UL_OP_StepKey, step, UL_NONE);
+    const ul_value_id inputs[2] = {old.inputs[0], modes->key};
+    ul_node_become(graph, id, UL_OP_Drop, inputs, 2);
+    ul_node_set_float(graph, id, "ratio", ratio);
+    return UL_OK;
+}
+
 enum ul_status ul_pass_modes(struct ul_pass *pass)
 {
-    struct modes modes = {.pass = pass, .graph = pass->graph};
+    struct modes modes = {.pass = pass, .graph = pass->graph, .key = UL_NONE};
     const struct ul_node_list nodes = ul_edit_all_nodes(pass->graph, pass->scratch);
     modes.uses = ul_graph_count_uses(pass->graph, pass->scratch);
     for (uint32_t i = 0; i < nodes.count; i++) {
         const struct ul_node *node = &pass->graph->nodes[nodes.nodes[i]];
+        if (node->op == UL_OP_Dropout)
+            UL_TRY(rewrite_dropout(&modes, nodes.nodes[i]));
         bool trains = node->op == UL_OP_BatchNormalizationTraining;
         if (!trains && node->op != UL_OP_BatchNormalization)
             continue;

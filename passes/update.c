@@ -21,13 +21,21 @@ static const struct row rows[] = {
     [UL_OPTIMIZER_LION] = {UL_OP_UpdateLion, 1, {"exp_avg", NULL}},
 };
 
-void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass)
+ul_value_id ul_update_step(struct ul_graph *graph)
 {
     const int64_t dims[1] = {UL_STEP_NUMBERS};
     const struct ul_type type = ul_type_make(UL_F64, 1, dims);
-    *updates = (struct ul_updates){.pass = pass};
-    updates->step = ul_graph_add_value(pass->graph, UL_TRAINING_STEP, UL_VALUE_INPUT, &type);
-    ul_block_add_input(pass->graph, 0, updates->step);
+    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++)
+        if (strcmp(graph->values[graph->blocks[0].inputs[i]].name, UL_TRAINING_STEP) == 0)
+            return graph->blocks[0].inputs[i];
+    ul_value_id step = ul_graph_add_value(graph, UL_TRAINING_STEP, UL_VALUE_INPUT, &type);
+    ul_block_add_input(graph, 0, step);
+    return step;
+}
+
+void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass)
+{
+    *updates = (struct ul_updates){.pass = pass, .step = ul_update_step(pass->graph)};
 }
 
 /* A state: zeros in the shape of the parameter. */

@@ -11,6 +11,9 @@ struct ul_updates {
 
 /* update.c */
 
+/* The input of a training graph with the numbers of the step; made when it is first asked for. */
+ul_value_id ul_update_step(struct ul_graph *graph);
+
 /* Makes the input that updates read. */
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass);
 /* The parameter and its states overwrite themselves with what the optimizer makes of the gradient:

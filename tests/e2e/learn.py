@@ -316,6 +316,43 @@ def check_conv(args, folder):
                       (sides[0] - sides[1]) / 2e-6, 1e-6)
 
 
+def check_dropout(args, folder):
+    """What is dropped follows from seed and step: gradients against differences of the program's own
+    losses, other numbers in another step and with another seed, and about the ratio of them."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    random = numpy.random.default_rng(5)
+    w = perceptron(random)
+    constants = [helper.make_node("Constant", [], ["ratio"], value_float=0.4),
+                 helper.make_node("Constant", [], ["train"], value=numpy_helper.from_array(numpy.array(True)))]
+    nodes = [*constants, *PERCEPTRON[:3], helper.make_node("Dropout", ["h", "ratio", "train"], ["d"]),
+             helper.make_node("Gemm", ["d", "w2", "b2"], ["y"], transB=1)]
+    make_model(model, nodes, w, [("x", [BATCH, FEATURES])], ("y", [BATCH, CLASSES]))
+    run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+         "--optimizer", "sgd", "--lr", "1"])
+    data, labels = random.standard_normal((BATCH, FEATURES)), random.integers(0, CLASSES, BATCH)
+
+    def losses(weights, steps, *more):
+        path = os.path.join(folder, "init.npz")
+        numpy.savez(path, **weights)
+        return train(program, folder, data, labels, steps, "--init", path, *more)
+
+    first, saved = losses(w, 1)
+    for name in w:
+        direction = random.standard_normal(w[name].shape)
+        sides = [losses({**w, name: w[name] + h * direction}, 1)[0][0] for h in (1e-6, -1e-6)]
+        check_numbers(f"dropout: gradient of {name}", ((w[name] - saved[name]) * direction).sum(),
+                      (sides[0] - sides[1]) / 2e-6, 1e-6)
+    still = losses(w, 3, "--lr", "0")[0]
+    if len(set(still)) != 3 or losses(w, 1, "--seed", "8")[0] == first or losses(w, 1)[0] != first:
+        raise AssertionError("dropout: it does not follow from seed and step")
+    # Where all that is kept is 1 / 0.6, the mean of squares tells how many are.
+    ones = {**w, "w1": w["w1"] * 0, "b1": w["b1"] * 0 + 50, "b2": w["b2"] * 0}
+    gradient = ones["w2"] - losses(ones, 1)[1]["w2"]
+    kept = (abs(gradient) > 0).any(axis=0).mean()
+    if kept < 0.9:
+        raise AssertionError(f"dropout: {kept} of the columns are ever kept")
+
+
 def check_budgets(args, folder):
     """Every plan of the sweep trains with the same bits."""
     model = os.path.join(folder, "m.onnx")
@@ -352,12 +389,14 @@ def main():
     parser.add_argument("--budgets", type=int, default=4)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    names = args.cases or [*CASES, "conv", "budgets"]
+    names = args.cases or [*CASES, "conv", "dropout", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
         try:
-            if name == "conv":
+            if name == "dropout":
+                check_dropout(args, folder)
+            elif name == "conv":
                 check_conv(args, folder)
             elif name == "budgets":
                 check_budgets(args, folder)
