@@ -162,37 +162,94 @@ static void axis_taps(struct ul_kernel *kernel, const struct grid *grid, ul_kx x
     }
 }
 
-void ul_lower_grid_sample(struct ul_lower *lower, ul_node_id node)
+/* How far x moves with the coordinate, within what the padding does to it. */
+static ul_kx coordinate_slope(struct ul_kernel *kernel, const struct grid *grid, ul_kx normal,
+                              int64_t size)
+{
+    double count = (double)size, factor = (grid->align_corners ? count - 1 : count) / 2;
+    double edge = grid->align_corners ? 0 : 0.5, range = count - 1 + 2 * edge;
+    enum ul_dtype dtype = ul_kx_dtype(kernel, normal);
+    ul_kx one = ul_kx_float(kernel, dtype, factor), none = ul_kx_float(kernel, dtype, 0);
+    if (grid->padding == GRID_ZEROS)
+        return one;
+    ul_kx low = ul_kx_float(kernel, dtype, -edge),
+          high = ul_kx_float(kernel, dtype, count - 1 + edge);
+    ul_kx middle = ul_kx_float(kernel, dtype, (count - 1) / 2);
+    ul_kx x = ul_ks_let(kernel, ul_kx_add(kernel, ul_kx_mul(kernel, normal, one), middle));
+    ul_kx inside = ul_kx_binary(kernel, UL_KX_AND, ul_kx_binary(kernel, UL_KX_LE, low, x),
+                                ul_kx_binary(kernel, UL_KX_LE, x, high));
+    if (grid->padding == GRID_BORDER || !(range > 0))
+        return ul_kx_select(kernel, inside, one, none);
+    ul_kx folded = ul_kx_binary(kernel, UL_KX_MOD, ul_kx_sub(kernel, x, low),
+                                ul_kx_float(kernel, dtype, 2 * range));
+    ul_kx turned = ul_kx_binary(kernel, UL_KX_LT, ul_kx_float(kernel, dtype, range), folded);
+    return ul_kx_select(kernel, turned, ul_kx_float(kernel, dtype, -factor), one);
+}
+
+/* How the weights of an axis move with x. */
+static void axis_slopes(struct ul_kernel *kernel, const struct grid *grid, ul_kx x,
+                        enum ul_dtype dtype, ul_kx *slopes)
+{
+    ul_kx below = ul_kx_unary(kernel, UL_KX_FLOOR, x);
+    ul_kx ratio = ul_ks_let(kernel, ul_kx_cast(kernel, dtype, ul_kx_sub(kernel, x, below)));
+    if (grid->mode == GRID_CUBIC) {
+        ul_taps_cubic_slopes(kernel, -0.75, ratio, slopes);
+        return;
+    }
+    slopes[0] = ul_kx_float(kernel, dtype, -1);
+    slopes[1] = ul_kx_float(kernel, dtype, 1);
+}
+
+bool ul_grid_is_smooth(const struct ul_node *node)
+{
+    return grid_get(node).mode != GRID_NEAREST;
+}
+
+void ul_grid_taps(struct ul_lower *lower, ul_node_id node, const ul_kx *index, struct ul_taps *taps,
+                  struct ul_grid_slopes *slopes)
 {
     const struct ul_node *info = &lower->graph->nodes[node];
     struct ul_kernel *kernel = lower->kernel;
     const struct ul_type *in = ul_lower_input_type(lower, node, 0);
-    const struct ul_type *out = ul_lower_output_type(lower, node, 0);
     struct grid grid = grid_get(info);
     enum ul_dtype dtype =
         grid.mode == GRID_NEAREST ? ul_compute_dtype(in->dtype) : ul_taps_dtype(in->dtype);
-    struct ul_taps taps = {.dtype = dtype, .rank = in->rank, .has_conditions = true};
-    ul_kx index[UL_LIMIT_RANK];
     ul_kx at[UL_LIMIT_RANK];
-    if (ul_type_elements(out) == 0)
-        return;
-    ul_lower_open(lower, out->rank, out->dims, index);
+    *taps = (struct ul_taps){.dtype = dtype, .rank = in->rank, .has_conditions = true};
     at[0] = index[0];
     for (uint32_t d = 2; d < in->rank; d++)
         at[d - 1] = index[d];
     for (uint32_t d = 0; d < 2; d++) {
-        taps.counts[d] = 1;
-        taps.indexes[d][0] = index[d];
-        taps.weights[d][0] = UL_NONE;
-        taps.conditions[d][0] = UL_NONE;
+        taps->counts[d] = 1;
+        taps->indexes[d][0] = index[d];
+        taps->weights[d][0] = UL_NONE;
+        taps->conditions[d][0] = UL_NONE;
     }
     for (uint32_t d = 2; d < in->rank; d++) {
         /* The grid names the innermost dimension first. */
         at[in->rank - 1] = ul_kx_index_const(kernel, (int64_t)(in->rank - 1 - d));
         ul_kx normal = ul_lower_load(lower, info->inputs[1], at);
         ul_kx x = ul_ks_let(kernel, coordinate(kernel, &grid, normal, in->dims[d]));
-        axis_taps(kernel, &grid, x, in->dims[d], d, &taps);
+        axis_taps(kernel, &grid, x, in->dims[d], d, taps);
+        if (slopes == NULL)
+            continue;
+        axis_slopes(kernel, &grid, x, dtype, slopes->weights[d]);
+        slopes->coordinates[d] =
+            ul_kx_cast(kernel, dtype, coordinate_slope(kernel, &grid, normal, in->dims[d]));
     }
+}
+
+void ul_lower_grid_sample(struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_type *out = ul_lower_output_type(lower, node, 0);
+    struct ul_taps taps;
+    ul_kx index[UL_LIMIT_RANK];
+    if (ul_type_elements(out) == 0)
+        return;
+    ul_lower_open(lower, out->rank, out->dims, index);
+    ul_grid_taps(lower, node, index, &taps, NULL);
     ul_kx value = ul_taps_sum(lower, info->inputs[0], &taps);
     ul_lower_store(lower, info->outputs[0], index,
                    ul_kx_cast(kernel, ul_compute_dtype(out->dtype), value));

@@ -50,6 +50,30 @@ void ul_taps_cubic(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx *weigh
     weights[3] = cubic_far(kernel, a, ul_kx_add(kernel, rest, one));
 }
 
+/* 3 (a + 2) d^2 - 2 (a + 3) d */
+static ul_kx near_slope(struct ul_kernel *kernel, double a, ul_kx d)
+{
+    ul_kx inner = ul_kx_addf(kernel, ul_kx_mulf(kernel, d, 3 * (a + 2)), -2 * (a + 3));
+    return ul_kx_mul(kernel, inner, d);
+}
+
+/* 3 a d^2 - 10 a d + 8 a */
+static ul_kx far_slope(struct ul_kernel *kernel, double a, ul_kx d)
+{
+    ul_kx inner = ul_kx_addf(kernel, ul_kx_mulf(kernel, d, 3 * a), -10 * a);
+    return ul_kx_addf(kernel, ul_kx_mul(kernel, inner, d), 8 * a);
+}
+
+void ul_taps_cubic_slopes(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx *slopes)
+{
+    ul_kx one = ul_kx_float(kernel, ul_kx_dtype(kernel, ratio), 1);
+    ul_kx rest = ul_kx_sub(kernel, one, ratio);
+    slopes[0] = far_slope(kernel, a, ul_kx_add(kernel, ratio, one));
+    slopes[1] = near_slope(kernel, a, ratio);
+    slopes[2] = ul_kx_unary(kernel, UL_KX_NEG, near_slope(kernel, a, rest));
+    slopes[3] = ul_kx_unary(kernel, UL_KX_NEG, far_slope(kernel, a, ul_kx_add(kernel, rest, one)));
+}
+
 /* One element, with the conditions of its taps. */
 static ul_kx element(struct ul_lower *lower, ul_value_id value, const struct ul_taps *taps,
                      const ul_kx *index, ul_kx condition)
@@ -87,4 +111,33 @@ ul_kx ul_taps_sum(struct ul_lower *lower, ul_value_id value, const struct ul_tap
 {
     ul_kx index[UL_LIMIT_RANK] = {0};
     return sum_along(lower, value, taps, 0, index, UL_NONE);
+}
+
+static void add_along(struct ul_lower *lower, ul_value_id output, const struct ul_taps *taps,
+                      uint32_t d, ul_kx *index, ul_kx term)
+{
+    struct ul_kernel *kernel = lower->kernel;
+    if (d == taps->rank) {
+        ul_kx old = ul_ks_let(kernel, ul_lower_load_output(lower, output, index));
+        ul_lower_store(lower, output, index, ul_kx_add(kernel, old, term));
+        return;
+    }
+    for (uint32_t t = 0; t < taps->counts[d]; t++) {
+        bool has_condition = taps->has_conditions && taps->conditions[d][t] != UL_NONE;
+        ul_kx share = term;
+        if (has_condition)
+            ul_ks_if(kernel, taps->conditions[d][t]);
+        index[d] = taps->indexes[d][t];
+        if (taps->weights[d][t] != UL_NONE)
+            share = ul_ks_let(kernel, ul_kx_mul(kernel, taps->weights[d][t], term));
+        add_along(lower, output, taps, d + 1, index, share);
+        if (has_condition)
+            ul_ks_end(kernel);
+    }
+}
+
+void ul_taps_add(struct ul_lower *lower, ul_value_id output, const struct ul_taps *taps, ul_kx term)
+{
+    ul_kx index[UL_LIMIT_RANK] = {0};
+    add_along(lower, output, taps, 0, index, term);
 }

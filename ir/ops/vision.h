@@ -25,6 +25,24 @@ struct ul_taps {
 };
 ul_kx ul_taps_sum(struct ul_lower *lower, ul_value_id value, const struct ul_taps *taps);
 
+/* The other way: adds the term times its weight to each element of an output that was stored. */
+void ul_taps_add(struct ul_lower *lower, ul_value_id output, const struct ul_taps *taps,
+                 ul_kx term);
+
+/* How the four weights move with the ratio. */
+void ul_taps_cubic_slopes(struct ul_kernel *kernel, double a, ul_kx ratio, ul_kx *slopes);
+
+/* grid_sample.c: the taps of the element of the result at `index`, of a GridSample or its gradient,
+ * whose inputs 0 and 1 are its own; `slopes` unless NULL. */
+struct ul_grid_slopes {
+    ul_kx weights[UL_LIMIT_RANK][UL_TAPS_MAX]; /* by the place along the dimension, in elements */
+    ul_kx coordinates[UL_LIMIT_RANK];          /* the place by the coordinate that the grid has */
+};
+void ul_grid_taps(struct ul_lower *lower, ul_node_id node, const ul_kx *index, struct ul_taps *taps,
+                  struct ul_grid_slopes *slopes);
+/* Does the result move with the coordinates? */
+bool ul_grid_is_smooth(const struct ul_node *node);
+
 /* Arithmetic with a number. */
 ul_kx ul_kx_addf(struct ul_kernel *kernel, ul_kx a, double b);
 ul_kx ul_kx_mulf(struct ul_kernel *kernel, ul_kx a, double b);
