@@ -161,3 +161,51 @@ void ul_lower_col2im(struct ul_lower *lower, ul_node_id node)
     ul_lower_store(lower, info->outputs[0], index, ul_kx_var(kernel, sum));
     ul_lower_close(lower, out->rank);
 }
+
+/* ---- Gradient ---- */
+
+/* Elements of blocks along dimension `at` of g, which has pads around: [.., block, number, ..]. */
+static ul_value_id take_blocks(struct ul_gradient *gradient, ul_value_id g, uint32_t at,
+                               const struct block_axis *axis)
+{
+    int64_t count = axis->block * axis->count;
+    const struct ul_type shape = {.dtype = UL_I64, .rank = 2, .dims = {axis->block, axis->count}};
+    int64_t *places = UL_NEW_ARRAY(gradient->scratch, int64_t, (uint64_t)count + 1);
+    for (int64_t i = 0; i < count; i++)
+        places[i] = i / axis->count * axis->dilation + i % axis->count * axis->stride;
+    ul_value_id list = ul_gradient_ints(gradient, (uint32_t)count, places);
+    const ul_value_id inputs[2] = {g, ul_gradient_reshape(gradient, list, &shape)};
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Gather, inputs, 2, 1);
+    ul_node_set_int(gradient->graph, node, "axis", at);
+    return ul_gradient_infer(gradient, node);
+}
+
+/* Each element of a block is the pixel that it was added to, or none. */
+enum ul_status ul_gradient_col2im(struct ul_gradient *gradient)
+{
+    const struct ul_node *node = ul_gradient_node(gradient);
+    struct ul_type type = ul_gradient_type(gradient, node->inputs[0]);
+    struct ul_type image = ul_gradient_type(gradient, ul_gradient_output(gradient, 0));
+    uint32_t rank = image.rank - 2;
+    struct block_axis axes[UL_LIMIT_RANK];
+    int64_t begin[UL_LIMIT_RANK] = {0}, end[UL_LIMIT_RANK] = {0}, perm[UL_LIMIT_RANK] = {0, 1};
+    const struct ul_tensor *blocks = gradient->graph->values[node->inputs[2]].tensor;
+    if (2 + 2 * rank > UL_LIMIT_RANK)
+        return ul_gradient_unsupported(gradient, "has a gradient rule for up to %u dimensions",
+                                       (unsigned)(UL_LIMIT_RANK - 2) / 2);
+    for (uint32_t d = 0; d < rank; d++) {
+        axes[d] = axis_get(node, d, rank, image.dims[d + 2], ul_tensor_get_int(blocks, d));
+        int64_t reach =
+            (axes[d].count - 1) * axes[d].stride + (axes[d].block - 1) * axes[d].dilation + 1;
+        begin[d + 2] = axes[d].begin;
+        end[d + 2] = reach - axes[d].begin - image.dims[d + 2];
+        perm[2 + d] = 2 + 2 * d;
+        perm[2 + rank + d] = 3 + 2 * d;
+    }
+    ul_value_id g = ul_gradient_pad(gradient, ul_gradient_of(gradient, 0), begin, end);
+    for (uint32_t d = 0; d < rank; d++)
+        g = take_blocks(gradient, g, 2 + 2 * d, &axes[d]);
+    g = ul_gradient_transpose_of(gradient, g, perm);
+    ul_gradient_give(gradient, 0, ul_gradient_reshape(gradient, g, &type));
+    return UL_OK;
+}
