@@ -10,7 +10,6 @@
 #include "ul_train_internal.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,12 +113,11 @@ static int check_finite(const struct ul_training_run *run, const struct ul_npz_m
             status = member->read(member->context, at, piece, size);
         if (status != UL_EXIT_OK)
             return status;
-        for (uint64_t i = 0; i < size / info->bytes; i++)
-            if (!isfinite(ul_element_get(tensor->type, piece, i)))
-                return ul_error(run->session, UL_EXIT_VERIFY,
-                                "behind step %" PRIu64 ", '%s' is not finite: no checkpoint is "
-                                "written (a lower --lr may help)",
-                                run->trainer.step, ul_shown(shown, tensor->name));
+        if (!ul_all_finite(tensor->type, piece, size / info->bytes))
+            return ul_error(run->session, UL_EXIT_VERIFY,
+                            "behind step %" PRIu64 ", '%s' is not finite: no checkpoint is "
+                            "written (a lower --lr may help)",
+                            run->trainer.step, ul_shown(shown, tensor->name));
     }
     return UL_EXIT_OK;
 }

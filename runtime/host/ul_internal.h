@@ -101,6 +101,8 @@ const char *ul_shape_text(char buffer[UL_SHAPE_TEXT_BYTES], enum ul_rt_type type
                           const int64_t *dims);
 /* One element as a double; 64-bit integers lose their low bits. */
 double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element);
+/* Whether all elements of a float type are numbers, and finite. */
+bool ul_all_finite(enum ul_rt_type type, const void *data, uint64_t count);
 /* One element in decimal. */
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element);
@@ -172,7 +174,7 @@ int ul_npy_write(const struct ul_session *s, const char *path, const struct ul_r
 /* ---- ul_crc.c ---- */
 struct ul_crc {
     uint32_t state;
-    uint32_t table[256];
+    uint32_t tables[4][256];
 };
 
 void ul_crc_init(struct ul_crc *crc);

@@ -4,6 +4,7 @@
 #include "ul_kernel.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static const struct ul_type_info types[] = {
@@ -129,6 +130,19 @@ double ul_element_get(enum ul_rt_type type, const void *data, uint64_t element)
     if (info->kind == 'f')
         return float_value(type, bits);
     return info->kind == 'i' ? (double)sign_extend(bits, info->bytes * 8) : (double)bits;
+}
+
+bool ul_all_finite(enum ul_rt_type type, const void *data, uint64_t count)
+{
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; type == UL_TYPE_F32 && i < count; i++) { /* most often */
+        uint32_t bits;
+        memcpy(&bits, (const unsigned char *)data + i * 4, 4);
+        wrong += (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    for (uint64_t i = 0; type != UL_TYPE_F32 && i < count; i++)
+        wrong += isfinite(ul_element_get(type, data, i)) ? 0 : 1;
+    return wrong == 0;
 }
 
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
