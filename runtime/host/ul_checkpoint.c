@@ -55,6 +55,23 @@ static struct extras get_extras(const struct ul_training_run *run)
     return extras;
 }
 
+static bool is_extra(const char *name)
+{
+    return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
+           strcmp(name, "generator") == 0;
+}
+
+int ul_checkpoint_check(const struct ul_training_run *run)
+{
+    for (uint32_t i = 0; i < run->training->parameter_count; i++)
+        if (is_extra(run->training->parameters[i].name))
+            return ul_error(run->session, UL_EXIT_UNSUPPORTED,
+                            "a parameter is called '%s', as what a checkpoint has beside "
+                            "parameters: rename it in the model",
+                            run->training->parameters[i].name);
+    return UL_EXIT_OK;
+}
+
 static struct ul_rt_tensor tensor_of(const struct ul_parameter *parameter)
 {
     const struct ul_rt_tensor tensor = {.name = parameter->name,
@@ -145,12 +162,6 @@ int ul_checkpoint_write(struct ul_training_run *run, const char *path)
 }
 
 /* ---- reading ---- */
-
-static bool is_extra(const char *name)
-{
-    return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
-           strcmp(name, "generator") == 0;
-}
 
 /* Is it NAME/momentum or the like? State of an optimizer has a slash and the name of one of its
    parameters before it. */

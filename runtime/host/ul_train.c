@@ -108,14 +108,16 @@ static int open_data(struct ul_training_run *run)
     return status;
 }
 
-/* Known before hours of work: there is nowhere to save them. */
+/* Known before hours of work: they cannot be saved. */
 static int check_save(const struct ul_training_run *run)
 {
     const char *path = run->session->options->train.save;
     struct ul_writer writer;
     if (path == NULL)
         return UL_EXIT_OK;
-    int status = ul_writer_open(run->session, &writer, path);
+    int status = ul_checkpoint_check(run);
+    if (status == UL_EXIT_OK)
+        status = ul_writer_open(run->session, &writer, path);
     return status == UL_EXIT_OK ? ul_writer_close(run->session, &writer, false) : status;
 }
 
@@ -220,7 +222,8 @@ static int save(struct ul_training_run *run)
 static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
 {
     struct ul_outcome outcome;
-    bool evaluates = run->held_out.column_count != 0 && progress->epoch_steps != 0;
+    bool evaluates =
+        run->held_out.column_count != 0 && progress->epoch_steps != 0 && interrupted == 0;
     int status = evaluates ? ul_evaluation_run(run, &outcome) : UL_EXIT_OK;
     if (status == UL_EXIT_OK)
         status = ul_progress_epoch(run, progress, evaluates ? &outcome : NULL);

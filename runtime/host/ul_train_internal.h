@@ -89,6 +89,8 @@ int ul_evaluation_open(struct ul_training_run *run);
 int ul_evaluation_run(struct ul_training_run *run, struct ul_outcome *outcome);
 
 /* ---- ul_checkpoint.c ---- */
+/* Whether there can be checkpoints of the model. */
+int ul_checkpoint_check(const struct ul_training_run *run);
 /* Parameters, state, and what a resumed run needs to go on as this one. */
 int ul_checkpoint_write(struct ul_training_run *run, const char *path);
 /* All of it; nothing of a file that is of another model, or was trained on other data. */

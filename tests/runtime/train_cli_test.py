@@ -373,6 +373,8 @@ class Train(unittest.TestCase):
         )
         val = ["--epochs", "1", "--val", "x.npy", "y.npy"]
         self.assertIn("has no evaluation", self.refuse(3, *val, name="trainer_no_eval"))
+        text = self.refuse(3, "--epochs", "1", "--save", "s.npz", name="trainer_no_eval")
+        self.assertIn("a parameter is called 'step'", text)
         text = run("trainer", "--help").stdout.decode()
         words = "--data --labels --epochs --steps --lr --no-shuffle --last --seed --val --metrics"
         for word in (words + " --init --save --resume").split():

@@ -144,7 +144,7 @@ static const struct ul_rt_tensor outputs[] = {
 
 static const struct ul_parameter parameters[] = {
     {"W", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_W},
-    {"b", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B},
+    {TRAINER_BIAS, TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_B},
     {"W/momentum", TRAINER_TYPE, 2, dims_w, W_BYTES, TRAINER_VW},
     {"b/momentum", TRAINER_TYPE, 1, dims_w + 1, B_BYTES, TRAINER_VB},
 };

@@ -17,6 +17,9 @@
 #ifndef TRAINER_CLASSES
 #define TRAINER_CLASSES 10
 #endif
+#ifndef TRAINER_BIAS
+#define TRAINER_BIAS "b"
+#endif
 #ifndef TRAINER_ENTRIES
 #define TRAINER_ENTRIES 4 /* 3: it has no evaluation */
 #endif
