@@ -10,8 +10,9 @@
  *                                              dx = rule of f (dy, x)
  *
  * A gradient is final once all readers of its value were visited; that of a parameter is followed
- * by its update at once. The first share of a gradient is the gradient; others are added to it.
- * Left undone: nodes in nested blocks. */
+ * by its update as soon as the product or convolution that it is next to has had its turn: until
+ * then what reads the old parameter may have to run again. The first share of a gradient is the
+ * gradient; others are added to it. Left undone: nodes in nested blocks. */
 #include "ir/gradient.h"
 
 #include "ir/infer.h"
@@ -161,7 +162,7 @@ static void count_readers(struct reverse *reverse, uint32_t node_count)
     }
 }
 
-/* Parameters whose last reader, seen backwards, was this node are updated. */
+/* Parameters whose last reader, seen backwards, was this node are to be updated. */
 static void update_finals(struct reverse *reverse, ul_node_id id)
 {
     const struct ul_node node = reverse->graph->nodes[id];
@@ -173,8 +174,10 @@ static void update_finals(struct reverse *reverse, ul_node_id id)
             continue;
         ul_value_id gradient = reverse->gradients[value];
         reverse->graph->values[gradient].flags |= UL_VALUE_GRADIENT;
-        ul_update_add(&reverse->updates, &reverse->rule->build, value, gradient);
+        ul_update_queue(&reverse->updates, value, gradient);
     }
+    if ((ul_op_get(node.op)->flags & UL_OP_MULTIPLIES) != 0)
+        ul_update_flush(&reverse->updates, &reverse->rule->build);
 }
 
 /* A parameter that the loss does not depend on is a constant. */
@@ -237,5 +240,6 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
         UL_TRY(visit(&reverse, id));
         update_finals(&reverse, id);
     }
+    ul_update_flush(&reverse.updates, &rule.build);
     return release_unreached(&reverse);
 }

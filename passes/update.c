@@ -76,8 +76,8 @@ static void set_attributes(struct ul_graph *graph, ul_node_id node,
     }
 }
 
-void ul_update_add(struct ul_updates *updates, struct ul_build *build, ul_value_id parameter,
-                   ul_value_id gradient)
+static void add_update(struct ul_updates *updates, struct ul_build *build, ul_value_id parameter,
+                       ul_value_id gradient)
 {
     struct ul_graph *graph = updates->pass->graph;
     const struct ul_training *training = updates->pass->options->training;
@@ -100,4 +100,17 @@ void ul_update_add(struct ul_updates *updates, struct ul_build *build, ul_value_
             ul_arena_printf(graph->arena, "%s/next", graph->values[donor].name);
         ul_block_add_output(graph, 0, made);
     }
+}
+
+void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient)
+{
+    UL_GROW(updates->pass->scratch, updates->queue, updates->count, updates->capacity);
+    updates->queue[updates->count++] = (struct ul_update){parameter, gradient};
+}
+
+void ul_update_flush(struct ul_updates *updates, struct ul_build *build)
+{
+    for (uint32_t i = 0; i < updates->count; i++)
+        add_update(updates, build, updates->queue[i].parameter, updates->queue[i].gradient);
+    updates->count = 0;
 }

@@ -4,9 +4,15 @@
 
 #include "passes/passes_internal.h"
 
+struct ul_update {
+    ul_value_id parameter, gradient;
+};
+
 struct ul_updates {
     struct ul_pass *pass;
     ul_value_id step; /* the input with the numbers of the step */
+    struct ul_update *queue;
+    uint32_t count, capacity;
 };
 
 /* update.c */
@@ -16,9 +22,9 @@ ul_value_id ul_update_step(struct ul_graph *graph);
 
 /* Makes the input that updates read. */
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass);
-/* The parameter and its states overwrite themselves with what the optimizer makes of the gradient:
- * outputs of the model with donors. */
-void ul_update_add(struct ul_updates *updates, struct ul_build *build, ul_value_id parameter,
-                   ul_value_id gradient);
+/* Has the parameter updated with the next flush: it and its states overwrite themselves with what
+ * the optimizer makes of the gradient, outputs of the model with donors. */
+void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
+void ul_update_flush(struct ul_updates *updates, struct ul_build *build);
 
 #endif

@@ -527,6 +527,7 @@ struct needs {
     uint64_t *again; /* and those that what it reads takes, where that may run again */
     bool *seen;      /* scratch of walks, per step node */
     uint32_t *work;
+    uint32_t *least; /* of a walk's way here: the node whose value is the smallest */
 };
 
 static int read_compare(const void *a, const void *b)
@@ -585,22 +586,27 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
     return false;
 }
 
-/* Of what `node` may want again, the nearest that read a state of `updated`: they run once. */
+/* Of what `node` may want again, what would read a state of `updated` is out of reach from here on:
+ * on the way to it, what has the least bytes to keep runs once. */
 static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64_t *updated)
 {
     struct linker *l = needs->l;
     uint32_t count = 0;
     memset(needs->seen, 0, l->step_nodes * sizeof *needs->seen);
     needs->work[count++] = node;
+    needs->least[node] = UL_PLAN_NONE;
     while (count > 0) {
-        uint32_t v = needs->work[--count];
+        uint32_t v = needs->work[--count], least = needs->least[v];
         for (uint32_t i = needs->first[v]; i < needs->first[v + 1]; i++) {
             uint32_t before = needs->reads[i].before;
             if (needs->seen[before] || l->nodes[before].run_once)
                 continue;
             needs->seen[before] = true;
+            bool is_less =
+                least == UL_PLAN_NONE || l->nodes[before].size_bytes < l->nodes[least].size_bytes;
+            needs->least[before] = is_less ? before : least;
             if (sets_meet(&needs->own[(uint64_t)before * needs->words], updated, needs->words))
-                l->nodes[before].run_once = true;
+                l->nodes[needs->least[before]].run_once = true;
             else
                 needs->work[count++] = before;
         }
@@ -682,6 +688,7 @@ static void updates_link(struct linker *l)
     qsort(l->updates, l->update_count, sizeof *l->updates, update_compare);
     needs.seen = UL_NEW_ARRAY(l->scratch, bool, l->step_nodes);
     needs.work = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
+    needs.least = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
     needs_list(&needs);
     needs_own(&needs);
     while (needs_fill(&needs))
