@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MASKS = 2, LEVELS = 6, RANK = 4 };
+enum { MASKS = 2, LEVELS = 6, RANK = 4, MASK_NODES = 256 };
 
 /* An addition to the scores, or a condition on them. */
 struct mask {
@@ -43,11 +43,30 @@ struct attention {
 
 /* ---- From the Softmax back to the first MatMul ---- */
 
+/* Whether a parameter that is trained lies behind the value; what takes more than `left` nodes to
+ * tell is taken for one that is. */
+static bool is_trained(const struct ul_graph *graph, ul_value_id value, uint32_t *left)
+{
+    const struct ul_value *info = &graph->values[value];
+    if (info->kind != UL_VALUE_NODE || *left == 0)
+        return (info->flags & UL_VALUE_TRAINED) != 0 || *left == 0;
+    const struct ul_node *node = &graph->nodes[info->producer];
+    --*left;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != UL_NONE && is_trained(graph, node->inputs[i], left))
+            return true;
+    return false;
+}
+
 static bool add_mask(struct ul_pattern *pattern, struct attention *a, const struct mask *mask)
 {
+    uint32_t left = MASK_NODES;
     const struct ul_type *type = ul_pattern_type(pattern, mask->value);
     struct ul_type full = mask->level, own = *type, both;
     own.dtype = full.dtype;
+    /* A mask that learns has a gradient, which is of the size of the scores. */
+    if (pattern->pass->options->training != NULL && is_trained(pattern->graph, mask->value, &left))
+        return false;
     if (a->mask_count == MASKS || a->scale < 1 || a->scale > 1 || type->rank == 0 ||
         type->dims[type->rank - 1] != full.dims[full.rank - 1] ||
         !ul_broadcast(&full, &own, &both) || !ul_type_equal(&both, &full) ||
