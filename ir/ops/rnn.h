@@ -17,7 +17,13 @@ enum ul_rnn_input {
     UL_RNN_LENGTHS,
     UL_RNN_INITIAL_H,
     UL_RNN_INITIAL_C,
-    UL_RNN_PEEPHOLE
+    UL_RNN_PEEPHOLE,
+    /* of the gradient: W x + Wb of a direction; gradients of Y, Y_h and Y_c */
+    UL_RNN_PRODUCTS,
+    UL_RNN_G_ALL,
+    UL_RNN_G_LAST_H,
+    UL_RNN_G_LAST_C,
+    UL_RNN_GRADIENT_INPUTS
 };
 
 enum ul_rnn_kind {
@@ -53,6 +59,9 @@ const char *ul_rnn_read(struct ul_rnn *rnn, const struct ul_node *node,
 
 /* rnn_function.c: function(clipped x). */
 ul_kx ul_rnn_apply(struct ul_kernel *kernel, const struct ul_rnn *rnn,
+                   const struct ul_rnn_function *function, ul_kx x);
+/* The slope of that at x: none where it is clipped. */
+ul_kx ul_rnn_slope(struct ul_kernel *kernel, const struct ul_rnn *rnn,
                    const struct ul_rnn_function *function, ul_kx x);
 
 #endif

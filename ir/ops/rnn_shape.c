@@ -23,14 +23,24 @@ static const struct {
     {"Softplus", UL_RNN_SOFTPLUS, false, false, 0, 0},
 };
 
+static bool is_lstm(enum ul_op op)
+{
+    return op == UL_OP_LSTM || op == UL_OP_LSTMGradient;
+}
+
+static bool is_gru(enum ul_op op)
+{
+    return op == UL_OP_GRU || op == UL_OP_GRUGradient;
+}
+
 static uint32_t functions_of(enum ul_op op)
 {
-    return op == UL_OP_LSTM ? 3 : op == UL_OP_GRU ? 2 : 1;
+    return is_lstm(op) ? 3 : is_gru(op) ? 2 : 1;
 }
 
 static int64_t gates_of(enum ul_op op)
 {
-    return op == UL_OP_LSTM ? 4 : op == UL_OP_GRU ? 3 : 1;
+    return is_lstm(op) ? 4 : is_gru(op) ? 3 : 1;
 }
 
 /* Names match whatever their case, as in runtimes. */
