@@ -107,8 +107,8 @@ static const char *kind_name(enum ul_call_kind kind)
 {
     static const char *const names[] = {[UL_CALL_CONVOLUTION] = "UL_CALL_CONVOLUTION",
                                         [UL_CALL_DECONVOLUTION] = "UL_CALL_DECONVOLUTION",
-                                        [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
                                         [UL_CALL_WEIGHT_GRADIENT] = "UL_CALL_WEIGHT_GRADIENT",
+                                        [UL_CALL_MATMUL] = "UL_CALL_MATMUL",
                                         [UL_CALL_MEAN_POOL] = "UL_CALL_MEAN_POOL",
                                         [UL_CALL_PADDED_MEAN_POOL] = "UL_CALL_PADDED_MEAN_POOL"};
     return names[kind];

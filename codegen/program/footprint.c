@@ -25,15 +25,16 @@
 #include <string.h>
 
 enum {
-    CALL_BYTES = 2500,      /* of tables and code of the program for each: */
-    STEP_BYTES = 600,       /* names aside; half of it for its being run once more */
-    KEPT_SLACK = 40,        /* one byte in so many is lost between blocks of the heap */
-    KEPT_BYTES = 64 << 10,  /* of the library for itself */
-    BOUND_BYTES = 2560,     /* of the runtime for each call: what it is bound to */
-    READ_AROUND = 64 << 10, /* the kernel maps so much around a page that is read */
-    FLASH_BYTES = 8 << 10,  /* of model.c without a step */
-    PAGE_SHARE = 512,       /* 8 bytes of page tables for 4096 */
-    LARGE_PAGE = 2 << 20    /* what touching one byte of a large buffer takes */
+    CALL_BYTES = 2500,         /* of tables and code of the program for each: */
+    STEP_BYTES = 600,          /* names aside; half of it for its being run once more */
+    KEPT_SLACK = 40,           /* one byte in so many is lost between blocks of the heap */
+    KEPT_BYTES = 64 << 10,     /* of the library for itself */
+    BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
+    GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
+    READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
+    FLASH_BYTES = 8 << 10,     /* of model.c without a step */
+    PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
+    LARGE_PAGE = 2 << 20       /* what touching one byte of a large buffer takes */
 };
 
 /* ---- the library, and code that a plan may do without ---- */
@@ -42,6 +43,15 @@ static bool has_windows(const struct ul_program *program)
 {
     for (uint32_t i = 0; i < program->call_count; i++) {
         if (program->calls[i].kind < UL_CALL_MATMUL)
+            return true;
+    }
+    return false;
+}
+
+static bool has_gradients(const struct ul_program *program)
+{
+    for (uint32_t i = 0; i < program->call_count; i++) {
+        if (program->calls[i].kind == UL_CALL_WEIGHT_GRADIENT)
             return true;
     }
     return false;
@@ -60,7 +70,8 @@ static uint64_t library_code_bytes(const struct ul_program *program)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
     return process->library_code_bytes + threads_code_bytes(program, true) +
-           (has_windows(program) ? process->windows_code_bytes : 0);
+           (has_windows(program) ? process->windows_code_bytes : 0) +
+           (has_gradients(program) ? GRADIENT_CODE : 0);
 }
 
 static uint64_t library_runtime_bytes(const struct ul_program *program)

@@ -19,9 +19,9 @@
 enum ul_call_kind {
     UL_CALL_CONVOLUTION,
     UL_CALL_DECONVOLUTION,
-    UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_WEIGHT_GRADIENT, /* of a convolution's weights: src its source, weights the gradient of
                                 its result, dst that of its weights */
+    UL_CALL_MATMUL,          /* src [.., m, k], weights [.., k, n], dst [.., m, n] */
     UL_CALL_MEAN_POOL,       /* the padding left out of the mean */
     UL_CALL_PADDED_MEAN_POOL /* the padding counted as zeros */
 };
