@@ -21,10 +21,7 @@
 static struct ul_post *post_new(struct ul_describer *describer, enum ul_post_kind kind)
 {
     struct ul_call *call = &describer->out->call;
-    /* oneDNN 2.6 puts operands to a deconvolution's results one after the other, ten times slower
-     * than all of its sums. */
-    bool is_slow = call->kind == UL_CALL_DECONVOLUTION && kind >= UL_POST_SUM;
-    if (call->post_count == UL_CALL_POSTS || is_slow)
+    if (call->post_count == UL_CALL_POSTS)
         return NULL;
     struct ul_post *post = &call->posts[call->post_count++];
     post->kind = kind;
