@@ -5,20 +5,11 @@
  * --class-axis. Means are over all elements, of classes over the labels that are not ignored. */
 #include "ir/infer.h"
 #include "ir/op.h"
-#include "ir/training.h"
-#include "passes/passes_internal.h"
+#include "passes/loss_internal.h"
 
 #include <string.h>
 
-struct loss {
-    struct ul_pass *pass;
-    struct ul_graph *graph;
-    struct ul_training *training;
-    struct ul_build build;
-    ul_value_id correct; /* UL_NONE: labels are no classes */
-};
-
-static enum ul_status add(struct loss *loss, enum ul_op op, const ul_value_id *inputs,
+static enum ul_status add(struct ul_loss_job *loss, enum ul_op op, const ul_value_id *inputs,
                           uint32_t count, ul_value_id *made)
 {
     *made = ul_build_value(&loss->build, op, inputs, count, NULL);
@@ -26,7 +17,7 @@ static enum ul_status add(struct loss *loss, enum ul_op op, const ul_value_id *i
                          loss->pass->diag);
 }
 
-static ul_value_id add_labels(struct loss *loss, const struct ul_type *type)
+static ul_value_id add_labels(struct ul_loss_job *loss, const struct ul_type *type)
 {
     ul_value_id labels = ul_graph_add_value(loss->graph, UL_TRAINING_LABELS, UL_VALUE_INPUT, type);
     ul_block_add_input(loss->graph, 0, labels);
@@ -34,7 +25,7 @@ static ul_value_id add_labels(struct loss *loss, const struct ul_type *type)
 }
 
 /* The mean of all elements of `value` as the loss. */
-static enum ul_status add_mean(struct loss *loss, ul_value_id value, ul_value_id *made)
+static enum ul_status add_mean(struct ul_loss_job *loss, ul_value_id value, ul_value_id *made)
 {
     ul_node_id node = ul_build_node(&loss->build, UL_OP_ReduceMean, &value, 1, 1);
     ul_node_set_int(loss->graph, node, "keepdims", 0);
@@ -42,7 +33,7 @@ static enum ul_status add_mean(struct loss *loss, ul_value_id value, ul_value_id
     return ul_node_infer(loss->graph, node, loss->pass->scratch, loss->pass->diag);
 }
 
-static enum ul_status add_mse(struct loss *loss, ul_value_id output, ul_value_id *made)
+static enum ul_status add_mse(struct ul_loss_job *loss, ul_value_id output, ul_value_id *made)
 {
     const struct ul_type type = loss->graph->values[output].type;
     ul_value_id pair[2] = {output, add_labels(loss, &type)};
@@ -53,7 +44,7 @@ static enum ul_status add_mse(struct loss *loss, ul_value_id output, ul_value_id
 }
 
 /* Of logits x and labels t: log(1 + exp(x)) - x t. */
-static enum ul_status add_bce(struct loss *loss, ul_value_id output, ul_value_id *made)
+static enum ul_status add_bce(struct ul_loss_job *loss, ul_value_id output, ul_value_id *made)
 {
     const struct ul_type type = loss->graph->values[output].type;
     ul_value_id pair[2] = {output, add_labels(loss, &type)}, sum[2];
@@ -64,7 +55,7 @@ static enum ul_status add_bce(struct loss *loss, ul_value_id output, ul_value_id
 }
 
 /* Which dimension of the logits are the classes. */
-static enum ul_status find_class_axis(const struct loss *loss, const struct ul_type *type,
+static enum ul_status find_class_axis(const struct ul_loss_job *loss, const struct ul_type *type,
                                       uint32_t *axis)
 {
     int64_t asked = loss->training->class_axis;
@@ -92,7 +83,7 @@ static enum ul_status find_class_axis(const struct loss *loss, const struct ul_t
 }
 
 /* How many labels have the class of the largest score, as a second output. */
-static enum ul_status add_correct(struct loss *loss, ul_value_id scores, ul_value_id labels)
+static enum ul_status add_correct(struct ul_loss_job *loss, ul_value_id scores, ul_value_id labels)
 {
     struct ul_graph *graph = loss->graph;
     struct ul_build *build = &loss->build;
@@ -113,7 +104,7 @@ static enum ul_status add_correct(struct loss *loss, ul_value_id scores, ul_valu
 }
 
 /* A softmax of a softmax trains, slowly; nobody means it. */
-static enum ul_status check_logits(const struct loss *loss, ul_value_id output)
+static enum ul_status check_logits(const struct ul_loss_job *loss, ul_value_id output)
 {
     const struct ul_graph *graph = loss->graph;
     const struct ul_node *node = &graph->nodes[graph->values[output].producer];
@@ -128,7 +119,8 @@ static enum ul_status check_logits(const struct loss *loss, ul_value_id output)
 }
 
 /* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */
-static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, ul_value_id *made)
+static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id output,
+                                        ul_value_id *made)
 {
     struct ul_graph *graph = loss->graph;
     struct ul_type type = graph->values[output].type, labels_type = type;
@@ -142,19 +134,22 @@ static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, u
     for (uint32_t d = axis; d < labels_type.rank; d++)
         labels_type.dims[d] = type.dims[d + 1];
     inputs[1] = add_labels(loss, &labels_type);
-    if (axis + 1 == type.rank && type.rank > 2) {
-        const int64_t flat[2] = {(int64_t)ul_type_elements(&labels_type), type.dims[axis]};
-        inputs[0] = ul_build_reshape(&loss->build, output, 2, flat);
-        inputs[1] = ul_build_reshape(&loss->build, inputs[1], 1, flat);
-    } else if (axis != 1) {
+    if (axis != 1 && axis + 1 != type.rank)
         return ul_diag_set(loss->pass->diag, UL_UNSUPPORTED,
                            "--class-axis %u: classes are dimension 1 or the last one; transpose "
                            "the output",
                            (unsigned)axis);
-    }
+    const int64_t flat[2] = {(int64_t)ul_type_elements(&labels_type), type.dims[axis]};
+    bool is_last = axis + 1 == type.rank;
+    if (is_last && type.rank > 2)
+        inputs[1] = ul_build_reshape(&loss->build, inputs[1], 1, flat);
     inputs[2] = loss->training->class_weights != NULL
                     ? ul_graph_add_weight(graph, "class weights", loss->training->class_weights)
                     : UL_NONE;
+    if (is_last && ul_loss_add_pieces(loss, output, inputs[1], inputs[2], made))
+        return UL_OK;
+    if (is_last && type.rank > 2)
+        inputs[0] = ul_build_reshape(&loss->build, output, 2, flat);
     ul_node_id node = ul_build_node(&loss->build, UL_OP_SoftmaxCrossEntropyLoss, inputs,
                                     inputs[2] != UL_NONE ? 3 : 2, 1);
     ul_node_set_int(graph, node, "ignore_index", loss->training->ignore_index);
@@ -165,7 +160,7 @@ static enum ul_status add_cross_entropy(struct loss *loss, ul_value_id output, u
 }
 
 /* The output that the loss takes: the only one, or the one that is named. */
-static enum ul_status find_output(const struct loss *loss, ul_value_id *found)
+static enum ul_status find_output(const struct ul_loss_job *loss, ul_value_id *found)
 {
     const struct ul_block *block = &loss->graph->blocks[0];
     const char *name = loss->training->loss_output;
@@ -212,7 +207,7 @@ static void keep_states(struct ul_graph *graph, ul_value_id loss, ul_value_id co
 enum ul_status ul_pass_loss(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct loss loss = {
+    struct ul_loss_job loss = {
         .pass = pass, .graph = graph, .training = pass->options->training, .correct = UL_NONE};
     ul_value_id output = UL_NONE, made = UL_NONE;
     loss.build = ul_build_last(graph, 0, UL_TRAINING_LOSS);
@@ -235,6 +230,8 @@ enum ul_status ul_pass_loss(struct ul_pass *pass)
         break;
     }
     graph->values[made].name = UL_TRAINING_LOSS;
+    if (loss.correct != UL_NONE)
+        graph->values[loss.correct].name = UL_TRAINING_CORRECT;
     keep_states(graph, made, loss.correct);
     return UL_OK;
 }

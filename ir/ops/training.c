@@ -214,3 +214,22 @@ ul_kx ul_map_update_lion(struct ul_lower *lower, ul_node_id node, uint32_t outpu
                               ul_kx_select(k, ul_kx_binary(k, UL_KX_LT, c, zero), minus, zero));
     return descend(&u, decayed(&u), sign);
 }
+
+/* ---- Gradients that are known ---- */
+
+/* g times what is known, where g is not 1. */
+enum ul_status ul_gradient_known(struct ul_gradient *gradient)
+{
+    ul_value_id g = ul_gradient_of(gradient, 0);
+    uint32_t count = ul_gradient_node(gradient)->input_count;
+    double number = 0;
+    bool is_one = ul_graph_get_number(gradient->graph, g, &number) && number >= 1 && number <= 1;
+    for (uint32_t i = 1; i + 1 < count; i += 2) {
+        if (!ul_gradient_wanted(gradient, i))
+            continue;
+        ul_value_id known = ul_gradient_input(gradient, i + 1);
+        ul_gradient_give(gradient, i,
+                         is_one ? known : ul_gradient_binary(gradient, UL_OP_Mul, known, g));
+    }
+    return UL_OK;
+}

@@ -316,6 +316,39 @@ def check_conv(args, folder):
                       (sides[0] - sides[1]) / 2e-6, 1e-6)
 
 
+def check_vocabulary(args, folder):
+    """So many classes that the loss is computed in pieces: with a bias, and by a transposed weight."""
+    rows, depth, classes = 90, 8, 60000
+    random = numpy.random.default_rng(9)
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    labels = random.integers(0, classes, rows)
+    labels[3] = -100
+    for name in ("bias", "transposed"):
+        w = {"e": random.standard_normal((classes, depth)), "b": random.standard_normal(classes)}
+        nodes = [helper.make_node("Tanh", ["x"], ["t"])]
+        if name == "bias":
+            nodes += [helper.make_node("Gemm", ["t", "e", "b"], ["y"], transB=1)]
+        else:
+            w["b"] *= 0
+            nodes += [helper.make_node("Transpose", ["e"], ["u"], perm=[1, 0]),
+                      helper.make_node("MatMul", ["t", "u"], ["y"])]
+        make_model(model, nodes, w if name == "bias" else {"e": w["e"]}, [("x", [rows, depth])],
+                   ("y", [rows, classes]))
+        run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+             "--optimizer", "sgd", "--lr", "1"])
+        with_bytes = int(run([program, "--help"]).split("one buffer of ")[1].split()[0])
+        if with_bytes > 8 * (3 * classes * depth + rows * classes):
+            raise AssertionError(f"vocabulary: {with_bytes} bytes have room for all logits twice")
+        data = random.standard_normal((rows, depth))
+        losses, saved = train(program, folder, data, labels, 1)
+        h = numpy.tanh(data)
+        loss, dy = cross_entropy(h @ w["e"].T + w["b"], labels)
+        check_numbers(f"vocabulary, {name}: loss", losses[0], loss, 1e-10)
+        check_numbers(f"vocabulary, {name}: e", saved["e"], w["e"] - dy.T @ h, 1e-10)
+        if name == "bias":
+            check_numbers(f"vocabulary, {name}: b", saved["b"], w["b"] - dy.sum(axis=0), 1e-10)
+
+
 def check_dropout(args, folder):
     """What is dropped follows from seed and step: gradients against differences of the program's own
     losses, other numbers in another step and with another seed, and about the ratio of them."""
@@ -389,12 +422,14 @@ def main():
     parser.add_argument("--budgets", type=int, default=4)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    names = args.cases or [*CASES, "conv", "dropout", "budgets"]
+    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
         try:
-            if name == "dropout":
+            if name == "vocabulary":
+                check_vocabulary(args, folder)
+            elif name == "dropout":
                 check_dropout(args, folder)
             elif name == "conv":
                 check_conv(args, folder)
