@@ -188,50 +188,18 @@ static void replace_one(struct infer *infer, ul_value_id value, ul_value_id with
         infer->uses[with] += infer->uses[value];
 }
 
-/* Moves the nodes of `branch` in front of the If at `at`, which then goes. */
-static void inline_branch(struct infer *infer, ul_block_id block_id, uint32_t at, ul_node_id id,
-                          ul_block_id branch_id)
+static void count_uses(struct infer *infer)
 {
-    UL_ASSERT(branch_id != block_id && infer->graph->blocks[block_id].nodes[at] == id);
-    struct ul_graph *graph = infer->graph;
-    struct ul_block *branch = &graph->blocks[branch_id];
-    struct ul_block *block = &graph->blocks[block_id];
-    uint32_t total = block->node_count + branch->node_count;
-    ul_node_id *nodes = UL_NEW_ARRAY(graph->arena, ul_node_id, total);
-    memcpy(nodes, block->nodes, at * sizeof *nodes);
-    if (branch->node_count > 0)
-        memcpy(nodes + at, branch->nodes, branch->node_count * sizeof *nodes);
-    memcpy(nodes + at + branch->node_count, block->nodes + at,
-           (block->node_count - at) * sizeof *nodes);
-    block->nodes = nodes;
-    block->node_count = block->node_capacity = total;
-    for (uint32_t i = 0; i < branch->node_count; i++)
-        graph->nodes[branch->nodes[i]].parent = block_id;
-    uint32_t insert_at = at + branch->node_count;
-    branch->node_count = 0;
-    struct ul_node *node = &graph->nodes[id];
-    uint32_t output_count = node->output_count;
-    const ul_value_id *outputs = node->outputs;
-    const ul_value_id *results = branch->outputs;
-    for (uint32_t i = 0; i < output_count; i++) {
-        struct ul_rewrite rewrite;
-        ul_rewrite_init(&rewrite, graph, infer->pass->scratch);
-        if (ul_rewrite_forward(&rewrite, outputs[i], results[i])) {
-            ul_rewrite_apply(&rewrite);
-            if (outputs[i] < infer->uses_count && results[i] < infer->uses_count)
-                infer->uses[results[i]] += infer->uses[outputs[i]];
-            continue;
-        }
-        /* An output of the model that is something else already: a copy that bears its name. */
-        struct ul_build build = {graph, block_id, insert_at, ""};
-        ul_node_id copy = ul_build_node(&build, UL_OP_Identity, &results[i], 1, 1);
-        ul_value_id spare = graph->nodes[copy].outputs[0];
-        graph->nodes[copy].outputs[0] = outputs[i];
-        graph->values[outputs[i]].producer = copy;
-        graph->values[outputs[i]].producer_output = 0;
-        graph->nodes[id].outputs[i] = spare;
-    }
-    ul_graph_remove_node(graph, id);
+    infer->uses = ul_graph_count_uses(infer->graph, infer->pass->scratch);
+    infer->uses_count = infer->graph->value_count;
+}
+
+static void inline_branch(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
+                          ul_block_id branch)
+{
+    UL_ASSERT(branch != block && infer->graph->blocks[block].nodes[at] == id);
+    ul_inline_block(infer->pass, block, at, branch);
+    count_uses(infer);
 }
 
 static enum ul_status same_branch_types(struct infer *infer, ul_node_id id)
@@ -469,12 +437,6 @@ static enum ul_status scan_body(struct infer *infer, ul_node_id id, uint32_t dep
     return UL_OK;
 }
 
-static void count_uses(struct infer *infer)
-{
-    infer->uses = ul_graph_count_uses(infer->graph, infer->pass->scratch);
-    infer->uses_count = infer->graph->value_count;
-}
-
 /* `moved`: Transposes stand before the node now and come first. */
 static enum ul_status infer_scan(struct infer *infer, ul_block_id block, uint32_t at, ul_node_id id,
                                  uint32_t depth, bool *moved)
@@ -515,8 +477,6 @@ static enum ul_status infer_or_unroll(struct infer *infer, ul_block_id block, ui
         status = UL_OK;
     }
     ul_unroll_forget(graph, saved);
-    if (*inlined)
-        count_uses(infer);
     return status;
 }
 

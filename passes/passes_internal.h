@@ -19,8 +19,8 @@ typedef enum ul_status ul_pass_fn(struct ul_pass *pass);
 ul_pass_fn ul_pass_infer, ul_pass_dce, ul_pass_cse, ul_pass_simplify, ul_pass_bnfold,
     ul_pass_pattern, ul_pass_transposed, ul_pass_join, ul_pass_filters, ul_pass_sink,
     ul_pass_einsum, ul_pass_own, ul_pass_layout, ul_pass_views, ul_pass_concat, ul_pass_precision,
-    ul_pass_donate, ul_pass_fuse, ul_pass_split, ul_pass_select, ul_pass_modes, ul_pass_loss,
-    ul_pass_gradient;
+    ul_pass_donate, ul_pass_fuse, ul_pass_split, ul_pass_select, ul_pass_inline, ul_pass_modes,
+    ul_pass_loss, ul_pass_gradient;
 
 /* passes.c: --no-pass was given for it. */
 bool ul_pass_is_disabled(const struct ul_pass *pass, const char *name);
@@ -71,6 +71,17 @@ ul_block_id ul_unroll_save(const struct ul_pass *pass, ul_node_id loop);
 void ul_unroll_forget(struct ul_graph *graph, ul_block_id saved);
 /* A block with a copy of the saved body for each round, whose outputs are the loop's. */
 ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_block_id saved);
+
+/* The same of a Scan along first axes. */
+bool ul_unroll_scan_is_possible(const struct ul_graph *graph, ul_node_id scan);
+ul_block_id ul_unroll_scan(const struct ul_pass *pass, ul_node_id scan);
+
+/* inline.c */
+
+/* Moves the nodes of a block that stands in no node, or of a branch, in front of the node at `at`,
+ * which then goes: its outputs are the block's. */
+void ul_inline_block(const struct ul_pass *pass, ul_block_id block, uint32_t at,
+                     ul_block_id branch);
 
 /* scan.c */
 

@@ -193,3 +193,67 @@ ul_block_id ul_unroll_rounds(const struct ul_pass *pass, ul_node_id loop, ul_blo
     }
     return all;
 }
+
+/* ---- Scan ---- */
+
+bool ul_unroll_scan_is_possible(const struct ul_graph *graph, ul_node_id scan)
+{
+    const struct ul_node *node = &graph->nodes[scan];
+    const struct ul_type *last = &graph->values[node->inputs[node->input_count - 1]].type;
+    const struct ul_block *body = &graph->blocks[node->blocks[0]];
+    return last->rank > 0 && last->dims[0] > 0 && last->dims[0] <= MAX_ROUNDS &&
+           (uint64_t)last->dims[0] * body->node_count <= MAX_NODES;
+}
+
+/* Where round r of list element `index` is: from the end where its direction is 1. */
+static int64_t scan_place(const struct ul_node *node, const char *directions, uint32_t index,
+                          int64_t round, int64_t rounds)
+{
+    uint32_t count = 0;
+    const int64_t *list = ul_node_get_ints(node, directions, &count);
+    return index < count && list[index] != 0 ? rounds - 1 - round : round;
+}
+
+ul_block_id ul_unroll_scan(const struct ul_pass *pass, ul_node_id scan)
+{
+    struct ul_graph *graph = pass->graph;
+    struct cloner cloner;
+    cloner_init(&cloner, pass);
+    ul_block_id all = ul_graph_add_block(graph, UL_NONE);
+    struct ul_node node = graph->nodes[scan];
+    struct ul_block body = graph->blocks[node.blocks[0]];
+    uint32_t scanned = (uint32_t)ul_node_get_int(&node, "num_scan_inputs", 0);
+    uint32_t carried = node.input_count - scanned;
+    int64_t rounds = graph->values[node.inputs[node.input_count - 1]].type.dims[0];
+    UL_ASSERT(scanned > 0 && scanned <= node.input_count && rounds <= MAX_ROUNDS);
+    ul_value_id *results =
+        UL_NEW_ARRAY(pass->scratch, ul_value_id, (uint64_t)rounds * node.output_count);
+    for (uint32_t i = 0; i < carried; i++)
+        cloner.map[body.inputs[i]] = node.inputs[i];
+    for (int64_t r = 0; r < rounds; r++) {
+        struct ul_build build = ul_build_last(graph, all, node.name);
+        for (uint32_t i = 0; i < scanned; i++) {
+            const struct ul_type type = graph->values[body.inputs[carried + i]].type;
+            int64_t at = scan_place(&node, "scan_input_directions", i, r, rounds);
+            ul_value_id slice = ul_build_slice(&build, node.inputs[carried + i], 0, at, at + 1);
+            cloner.map[body.inputs[carried + i]] =
+                ul_build_reshape(&build, slice, type.rank, type.dims);
+        }
+        clone_nodes(&cloner, node.blocks[0], all);
+        for (uint32_t i = 0; i < node.output_count; i++) {
+            int64_t at = i < carried
+                             ? r
+                             : scan_place(&node, "scan_output_directions", i - carried, r, rounds);
+            results[(int64_t)i * rounds + at] = mapped(&cloner, body.outputs[i]);
+        }
+        for (uint32_t i = 0; i < carried; i++)
+            cloner.map[body.inputs[i]] = results[(int64_t)i * rounds + r];
+    }
+    for (uint32_t i = 0; i < node.output_count; i++) {
+        const ul_value_id *of = results + (int64_t)i * rounds;
+        ul_block_add_output(graph, all,
+                            i < carried ? of[rounds - 1]
+                                        : stack(graph, all, of, (uint32_t)rounds, node.name));
+    }
+    return all;
+}

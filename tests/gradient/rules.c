@@ -4,6 +4,8 @@
  *   OP (INPUTS) {ATTRIBUTES} to N
  *   OP (INPUTS) {ATTRIBUTES}: refused, PART OF THE MESSAGE
  *
+ * and cases/<case>.ir, a graph each, all of whose float inputs are parameters: for what has blocks.
+ *
  * INPUTS as in ../ops_unit/case.h: a float input without a constant is a parameter, of random
  * numbers in [-1, 1), or in others: "f64[2,3] in 0.5 2". The loss is the sum of all float outputs
  * times random numbers. The graph goes through the passes as a model does that is trained by SGD
@@ -17,6 +19,7 @@
 #include "ir/build.h"
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "ir/text.h"
 #include "passes/passes.h"
 
 #include <math.h>
@@ -35,7 +38,9 @@ struct rule_case {
     uint32_t outputs;
     const char *refusal; /* or NULL */
     uint64_t random;
-    struct ul_graph forward; /* with its loss, the only output */
+    struct ul_graph forward;    /* with its loss, the only output */
+    struct ul_graph plain;      /* the same without blocks, to be evaluated */
+    const ul_value_id *results; /* whose sum the loss is, where they are floats */
     uint32_t count;
     ul_value_id parameters[PARAMETERS];
     double *values[PARAMETERS];
@@ -151,6 +156,24 @@ static void read_graph(struct rule_case *test)
     for (uint32_t i = 0; i < count; i++)
         make_parameter(test, block->inputs[i], low[i], high[i]);
     block->input_count = 0;
+    test->results = test->forward.nodes[0].outputs;
+}
+
+static bool read_file(struct rule_case *test, const char *text)
+{
+    struct ul_diag diag = {.status = UL_OK};
+    if (ul_graph_parse(&test->forward, &test->arena, text, NULL, &diag) != UL_OK) {
+        ul_text_put(&test->complaint, diag.text);
+        return false;
+    }
+    struct ul_block *block = &test->forward.blocks[0];
+    for (uint32_t i = 0; i < block->input_count; i++)
+        make_parameter(test, block->inputs[i], -1, 1);
+    block->input_count = 0;
+    test->outputs = block->output_count;
+    test->results =
+        ul_arena_copy(&test->arena, block->outputs, block->output_count * sizeof *block->outputs);
+    return true;
 }
 
 /* ---- The loss ---- */
@@ -179,7 +202,7 @@ static void add_loss(struct rule_case *test)
     ul_value_id loss = ul_graph_add_value(graph, "other", UL_VALUE_INPUT, &scalar);
     make_parameter(test, loss, -1, 1);
     for (uint32_t i = 0; i < test->outputs; i++) {
-        ul_value_id out = graph->nodes[0].outputs[i];
+        ul_value_id out = test->results[i];
         if (!is_float(&graph->values[out]))
             continue;
         if (graph->values[out].type.dtype != UL_F64)
@@ -226,7 +249,7 @@ static bool loss_at(struct rule_case *test, uint32_t parameter, uint64_t element
     struct ul_graph graph;
     struct ul_arena arena;
     ul_arena_init(&arena);
-    ul_graph_copy(&graph, &arena, &test->forward);
+    ul_graph_copy(&graph, &arena, &test->plain);
     freeze(&graph);
     struct ul_value *value = &graph.values[test->parameters[parameter]];
     double *values = test->values[parameter], old = values[element];
@@ -261,7 +284,7 @@ static enum ul_status make_joint(struct rule_case *test, uint32_t only, struct u
 {
     struct ul_training training = {.loss = UL_LOSS_OUTPUT, .optimizer = UL_OPTIMIZER_SGD};
     const struct ul_passes_options options = {
-        .training = &training, .start_at = "loss", .stop_before = "join"};
+        .training = &training, .start_at = "inline", .stop_before = "join"};
     struct ul_arena scratch;
     ul_graph_copy(joint, arena, &test->forward);
     joint->check_text = true;
@@ -359,12 +382,16 @@ static void run_case(struct rule_case *test)
     struct ul_diag diag = {.status = UL_OK};
     const struct ul_passes_options infer = {.only = "infer"};
     double *differences[PARAMETERS] = {NULL};
-    read_graph(test);
+    struct ul_training training = {.loss = UL_LOSS_OUTPUT};
+    const struct ul_passes_options write_out = {.only = "inline", .training = &training};
     if (ul_passes_run(&test->forward, &test->scratch, &infer, &diag) != UL_OK) {
         ul_text_put(&test->complaint, diag.text);
         return;
     }
     add_loss(test);
+    ul_graph_copy(&test->plain, &test->arena, &test->forward);
+    if (ul_passes_run(&test->plain, &test->scratch, &write_out, &diag) != UL_OK)
+        ul_text_put(&test->complaint, diag.text);
     for (uint32_t i = 0; test->refusal == NULL && i < test->count; i++) {
         const struct ul_type *type = &test->forward.values[test->parameters[i]].type;
         differences[i] = UL_NEW_ARRAY(&test->arena, double, ul_type_elements(type) + 1);
@@ -376,20 +403,25 @@ static void run_case(struct rule_case *test)
         check_joint(test, i, differences);
 }
 
-static void check_line(const char *path, uint32_t number, const char *line)
+/* A line, or the text of a file. */
+static void check_case(const char *path, uint32_t number, const char *text, bool is_graph)
 {
     struct rule_case test = {.random = 1};
     ul_arena_init(&test.arena);
     ul_arena_init(&test.scratch);
     ul_text_init(&test.complaint, &test.arena);
-    for (const char *at = line; *at != '\0'; at++) /* other lines, other numbers */
+    for (const char *at = text; *at != '\0'; at++) /* other cases, other numbers */
         test.random = test.random * 31 + (unsigned char)*at;
-    if (read_case(&test, line))
+    bool is_read = is_graph ? read_file(&test, text) : read_case(&test, text);
+    if (is_read && !is_graph)
+        read_graph(&test);
+    if (is_read)
         run_case(&test);
-    else
+    else if (!is_graph)
         ul_text_put(&test.complaint, "no case");
     if (test.complaint.length > 0) {
-        print_error("%s:%u: %s\n%s\n", path, (unsigned)number, line, test.complaint.data);
+        print_error("%s:%u: %s\n%s\n", path, (unsigned)number, is_graph ? "" : text,
+                    test.complaint.data);
         failed++;
     }
     counted++;
@@ -397,24 +429,30 @@ static void check_line(const char *path, uint32_t number, const char *line)
     ul_arena_done(&test.arena);
 }
 
+static void check_lines(struct ul_arena *arena, const char *path, const char *at, const char *end)
+{
+    for (uint32_t number = 1; at < end; number++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop == NULL ? end : stop;
+        if (stop > at && *at != '#')
+            check_case(path, number, ul_arena_printf(arena, "%.*s", (int)(stop - at), at), false);
+        at = stop + 1;
+    }
+}
+
 static void check_file(const char *path)
 {
     struct ul_arena arena;
     struct ul_file file;
     struct ul_diag diag = {.status = UL_OK};
-    uint32_t number = 0;
     ul_arena_init(&arena);
     if (ul_file_map(&file, &arena, path, &diag) != UL_OK)
         fail_msg("%s", diag.text);
     const char *at = (const char *)file.data, *end = at + file.size_bytes;
-    while (at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        stop = stop == NULL ? end : stop;
-        number++;
-        if (stop > at && *at != '#')
-            check_line(path, number, ul_arena_printf(&arena, "%.*s", (int)(stop - at), at));
-        at = stop + 1;
-    }
+    if (strcmp(path + strlen(path) - 3, ".ir") == 0)
+        check_case(path, 1, ul_arena_printf(&arena, "%.*s", (int)file.size_bytes, at), true);
+    else
+        check_lines(&arena, path, at, end);
     ul_file_unmap(&file);
     ul_arena_done(&arena);
 }
