@@ -30,7 +30,8 @@ NEAR = 1e-4  # norm of a difference over the norm: sums are in another order
 THREADS = 2
 TRAINING = ["--train", "--optimizer", "momentum", "--lr", "0.05"]
 
-# Shape of the input; then layers: operator, output channels, attributes. `k` is the kernel.
+# Shape of the input; then layers: operator, output channels, attributes. `k` is the kernel. Add: what
+# the layer of that number gave, on top.
 NETWORKS = {
     "plain": ([4, 3, 17, 19], [
         ("Conv", 24, {"k": [5, 5], "strides": [2, 2], "pads": [2, 1, 2, 2]}),
@@ -50,6 +51,14 @@ NETWORKS = {
         ("ConvTranspose", 32, {"k": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1],
                                "output_padding": [1, 1]}),
         ("ConvTranspose", 16, {"k": [3, 3], "group": 2, "pads": [1, 1, 1, 1]})]),
+    "residual": ([4, 16, 13, 11], [
+        ("Conv", 64, {"k": [1, 1]}),
+        ("Conv", 16, {"k": [1, 1]}),
+        ("Conv", 16, {"k": [3, 3], "pads": [1, 1, 1, 1]}),
+        ("Conv", 64, {"k": [1, 1]}),
+        ("Add", 0, {}),
+        ("Conv", 64, {"k": [3, 3], "pads": [1, 1, 1, 1]}),
+        ("Add", 4, {})]),
     "row": ([3, 16, 50], [
         ("Conv", 64, {"k": [7], "strides": [3], "pads": [3, 3]}),
         ("Conv", 32, {"k": [3], "pads": [1, 1]})]),
@@ -68,14 +77,18 @@ def make_network(shape, layers, rng, path):
     """Each layer has a bias and Relu behind it; means over space and a product are the end."""
     nodes, weights, last, channels = [], [], "x", shape[1]
     for i, (op, outs, attributes) in enumerate(layers):
+        nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"], f"relu{i}"))
+        if op == "Add":
+            nodes.insert(-1, helper.make_node(op, [last, f"r{outs}"], [f"c{i}"], f"add{i}"))
+            last = f"r{i}"
+            continue
         attributes = dict(attributes)
         kernel, groups = attributes.pop("k"), attributes.get("group", 1)
         wide = [channels, outs // groups] if op == "ConvTranspose" else [outs, channels // groups]
         terms = channels // groups * numpy.prod(kernel)
         weights += [weight(rng, f"w{i}", wide + kernel, terms), weight(rng, f"b{i}", [outs], 100)]
-        nodes += [helper.make_node(op, [last, f"w{i}", f"b{i}"], [f"c{i}"], f"conv{i}",
-                                   **attributes),
-                  helper.make_node("Relu", [f"c{i}"], [f"r{i}"], f"relu{i}")]
+        nodes.insert(-1, helper.make_node(op, [last, f"w{i}", f"b{i}"], [f"c{i}"], f"conv{i}",
+                                          **attributes))
         last, channels = f"r{i}", outs
     weights += [weight(rng, "wf", [channels, CLASSES], channels), weight(rng, "bf", [CLASSES], 100)]
     nodes += [helper.make_node("ReduceMean", [last], ["mean"], axes=list(range(2, len(shape))),
