@@ -516,16 +516,17 @@ static void orders_apply(struct linker *l)
 
 /* ---- Updates of states ---- */
 
-/* What running a node again takes, as sets of states: a row of words for each step node. */
+/* What running a node again takes, as sets of states: a row of words for each step node, and one
+ * for the end, which reads what is live there. */
 struct needs {
     struct linker *l;
-    uint32_t words;
+    uint32_t words, rows;
     struct edge *reads; /* `after` reads what `before` makes; by `after` */
     uint32_t read_count, read_capacity;
-    uint32_t *first; /* per step node, its reads; step_nodes + 1 */
+    uint32_t *first; /* per row, its reads; rows + 1 */
     uint64_t *own;   /* the states that it reads itself */
     uint64_t *again; /* and those that what it reads takes, where that may run again */
-    bool *seen;      /* scratch of walks, per step node */
+    bool *seen;      /* scratch of walks, per row */
     uint32_t *work;
     uint32_t *least; /* of a walk's way here: the node whose value is the smallest */
 };
@@ -539,7 +540,16 @@ static int read_compare(const void *a, const void *b)
     return x->before < y->before ? -1 : x->before > y->before;
 }
 
-/* All that steps read of one another, but states. */
+static void needs_read(struct needs *needs, const struct touch *made, uint32_t reader)
+{
+    struct linker *l = needs->l;
+    if (!made->writes)
+        return;
+    UL_GROW(l->scratch, needs->reads, needs->read_count, needs->read_capacity);
+    needs->reads[needs->read_count++] = (struct edge){made->node, reader};
+}
+
+/* All that steps and the end read of steps, but states. */
 static void needs_list(struct needs *needs)
 {
     struct linker *l = needs->l;
@@ -547,29 +557,26 @@ static void needs_list(struct needs *needs)
         if (l->problem->values[v].persistent)
             continue;
         for (uint32_t i = l->touch_first[v]; i < l->touch_end[v]; i++) {
-            for (uint32_t k = l->touch_first[v]; k < i; k++) {
-                if (!l->touches[i].reads || !l->touches[k].writes)
-                    continue;
-                UL_GROW(l->scratch, needs->reads, needs->read_count, needs->read_capacity);
-                needs->reads[needs->read_count++] =
-                    (struct edge){l->touches[k].node, l->touches[i].node};
-            }
+            for (uint32_t k = l->touch_first[v]; l->touches[i].reads && k < i; k++)
+                needs_read(needs, &l->touches[k], l->touches[i].node);
+            if (l->problem->values[v].live_to_end)
+                needs_read(needs, &l->touches[i], l->step_nodes);
         }
     }
     if (needs->read_count > 0)
         qsort(needs->reads, needs->read_count, sizeof *needs->reads, read_compare);
-    needs->first = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)l->step_nodes + 1);
+    needs->first = UL_NEW_ARRAY(l->scratch, uint32_t, (uint64_t)needs->rows + 1);
     for (uint32_t i = 0; i < needs->read_count; i++)
         needs->first[needs->reads[i].after + 1]++;
-    for (uint32_t v = 0; v < l->step_nodes; v++)
+    for (uint32_t v = 0; v < needs->rows; v++)
         needs->first[v + 1] += needs->first[v];
 }
 
 static void needs_own(struct needs *needs)
 {
     struct linker *l = needs->l;
-    needs->own = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)l->step_nodes * needs->words);
-    needs->again = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)l->step_nodes * needs->words);
+    needs->own = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)needs->rows * needs->words);
+    needs->again = UL_NEW_ARRAY(l->scratch, uint64_t, (uint64_t)needs->rows * needs->words);
     for (uint32_t u = 0; u < l->update_count; u++) {
         uint32_t value = l->updates[u].value;
         for (uint32_t i = l->touch_first[value]; i + 1 < l->touch_end[value]; i++)
@@ -592,7 +599,7 @@ static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64
 {
     struct linker *l = needs->l;
     uint32_t count = 0;
-    memset(needs->seen, 0, l->step_nodes * sizeof *needs->seen);
+    memset(needs->seen, 0, needs->rows * sizeof *needs->seen);
     needs->work[count++] = node;
     needs->least[node] = UL_PLAN_NONE;
     while (count > 0) {
@@ -621,7 +628,7 @@ static bool needs_fill(struct needs *needs)
     uint32_t words = needs->words, next = 0;
     uint64_t *updated = UL_NEW_ARRAY(l->scratch, uint64_t, words);
     bool found = false;
-    for (uint32_t v = 0; v < l->step_nodes; v++) {
+    for (uint32_t v = 0; v < needs->rows; v++) {
         uint64_t *again = &needs->again[(uint64_t)v * words];
         memset(again, 0, words * sizeof *again);
         for (uint32_t i = needs->first[v]; i < needs->first[v + 1]; i++) {
@@ -680,15 +687,15 @@ static int update_compare(const void *a, const void *b)
  * the old state, those who read it run once. Left undone: other orders of updates. */
 static void updates_link(struct linker *l)
 {
-    struct needs needs = {.l = l, .words = (l->update_count + 63) / 64};
+    struct needs needs = {.l = l, .words = (l->update_count + 63) / 64, .rows = l->step_nodes + 1};
     uint32_t at = 0, last = UL_PLAN_NONE;
     if (l->update_count == 0 || l->form != UL_PROBLEM_GRAPH_REPEATABLE)
         return;
     l->exact = false;
     qsort(l->updates, l->update_count, sizeof *l->updates, update_compare);
-    needs.seen = UL_NEW_ARRAY(l->scratch, bool, l->step_nodes);
-    needs.work = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
-    needs.least = UL_NEW_ARRAY(l->scratch, uint32_t, l->step_nodes);
+    needs.seen = UL_NEW_ARRAY(l->scratch, bool, needs.rows);
+    needs.work = UL_NEW_ARRAY(l->scratch, uint32_t, needs.rows);
+    needs.least = UL_NEW_ARRAY(l->scratch, uint32_t, needs.rows);
     needs_list(&needs);
     needs_own(&needs);
     while (needs_fill(&needs))

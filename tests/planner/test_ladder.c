@@ -138,6 +138,33 @@ static void test_readers_of_states_run_again(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* The end reads what is live there, and may not have it made again of what was updated before:
+ *      a = x w, out = a, g = a, d = x g, w -= d */
+static void test_end_reads_before_updates(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f);
+    uint32_t x = value(&f, UL_PLAN_INPUTS, 64);
+    uint32_t weight = value(&f, UL_PLAN_WEIGHTS, 64);
+    f.problem->values[weight].persistent = true;
+    uint32_t a = value(&f, UL_PLAN_ACTIVATIONS, 640);
+    uint32_t out = value(&f, UL_PLAN_OUTPUTS, 320);
+    uint32_t g = value(&f, UL_PLAN_ACTIVATIONS, 640);
+    uint32_t deep = value(&f, UL_PLAN_ACTIVATIONS, 960);
+    uint32_t d = value(&f, UL_PLAN_GRADIENTS, 64);
+    step(&f, 1, x, weight, a);
+    step(&f, 1, a, UL_PLAN_NONE, out);
+    step(&f, 1, a, UL_PLAN_NONE, g);
+    step(&f, 1, g, UL_PLAN_NONE, deep);
+    step(&f, 1, deep, x, d);
+    update(&f, d, weight);
+    uint64_t whole = plan_within(&f, 0).reserved_bytes[0];
+    for (uint64_t budget = whole; budget > 0; budget -= 64)
+        (void)plan_within(&f, budget); /* the checker takes it */
+    ul_arena_done(&f.arena);
+}
+
 /* The skip is the first slice of a value whose rest is written after the deep step. */
 static void test_slice_is_written_again(void **state)
 {
@@ -326,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_skip_is_run_again),
         cmocka_unit_test(test_readers_of_states_run_again),
+        cmocka_unit_test(test_end_reads_before_updates),
         cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
         cmocka_unit_test(test_random_ladders),
