@@ -163,6 +163,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .no_decay_1d = options->no_decay_1d,
         .train_mode = options->train_mode,
         .clip_value = options->clip_value,
+        .clip_norm = options->clip_norm,
         .freeze = options->freeze.items,
         .freeze_count = options->freeze.count,
         .train_only = options->train_only.items,

@@ -240,6 +240,6 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
         UL_TRY(visit(&reverse, id));
         update_finals(&reverse, id);
     }
-    ul_update_flush(&reverse.updates, &rule.build);
+    ul_update_finish(&reverse.updates, &rule.build);
     return release_unreached(&reverse);
 }

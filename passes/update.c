@@ -110,7 +110,59 @@ void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value
 
 void ul_update_flush(struct ul_updates *updates, struct ul_build *build)
 {
+    if (updates->pass->options->training->clip_norm > 0)
+        return; /* what all gradients together are is not known before the end */
     for (uint32_t i = 0; i < updates->count; i++)
         add_update(updates, build, updates->queue[i].parameter, updates->queue[i].gradient);
+    updates->count = 0;
+}
+
+static ul_value_id add_node(struct ul_updates *updates, struct ul_build *build, enum ul_op op,
+                            ul_value_id a, ul_value_id b)
+{
+    const ul_value_id inputs[2] = {a, b};
+    ul_node_id node = ul_build_node(build, op, inputs, b == UL_NONE ? 1 : 2, 1);
+    struct ul_graph *graph = build->graph;
+    if (op == UL_OP_ReduceSumSquare)
+        ul_node_set_int(graph, node, "keepdims", 0);
+    enum ul_status status = ul_node_infer(graph, node, updates->pass->scratch, updates->pass->diag);
+    UL_ASSERT(status == UL_OK);
+    graph->values[graph->nodes[node].outputs[0]].flags |= UL_VALUE_BACKWARD;
+    return graph->nodes[node].outputs[0];
+}
+
+/* limit / (norm of all gradients + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_ has it. */
+static ul_value_id add_factor(struct ul_updates *updates, struct ul_build *build, double limit)
+{
+    struct ul_graph *graph = build->graph;
+    ul_value_id sum = UL_NONE;
+    enum ul_dtype dtype = graph->values[updates->queue[0].gradient].type.dtype;
+    build->name = "clip-norm";
+    for (uint32_t i = 0; i < updates->count; i++) {
+        ul_value_id square =
+            add_node(updates, build, UL_OP_ReduceSumSquare, updates->queue[i].gradient, UL_NONE);
+        sum = sum == UL_NONE ? square : add_node(updates, build, UL_OP_Add, sum, square);
+    }
+    ul_value_id norm = add_node(updates, build, UL_OP_Sqrt, sum, UL_NONE);
+    norm = add_node(updates, build, UL_OP_Add, norm, ul_build_number(graph, "", dtype, 0, 1e-6));
+    ul_value_id factor =
+        add_node(updates, build, UL_OP_Div, ul_build_number(graph, "", dtype, 0, limit), norm);
+    return add_node(updates, build, UL_OP_Min, factor, ul_build_number(graph, "", dtype, 0, 1));
+}
+
+void ul_update_finish(struct ul_updates *updates, struct ul_build *build)
+{
+    double limit = updates->pass->options->training->clip_norm;
+    if (!(limit > 0) || updates->count == 0) {
+        ul_update_flush(updates, build);
+        return;
+    }
+    ul_value_id factor = add_factor(updates, build, limit);
+    for (uint32_t i = 0; i < updates->count; i++) {
+        struct ul_update *update = &updates->queue[i];
+        build->name = "clip-norm";
+        ul_value_id clipped = add_node(updates, build, UL_OP_Mul, update->gradient, factor);
+        add_update(updates, build, update->parameter, clipped);
+    }
     updates->count = 0;
 }

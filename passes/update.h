@@ -26,5 +26,8 @@ void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass);
  * the optimizer makes of the gradient, outputs of the model with donors. */
 void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value_id gradient);
 void ul_update_flush(struct ul_updates *updates, struct ul_build *build);
+/* Behind the last one: with a bound on the norm of all gradients, which keeps them until here, all
+ * updates. */
+void ul_update_finish(struct ul_updates *updates, struct ul_build *build);
 
 #endif

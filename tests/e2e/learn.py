@@ -153,6 +153,7 @@ CASES = {
     "adamw": {"optimizer": "adamw", "no_decay_1d": True, "schedule": "warmup:2,cosine:4"},
     "lion": {"optimizer": "lion", "decay": 0.1, "clip_value": 0.01},
     "labels": {"optimizer": "sgd", "smoothing": 0.1, "ignored": True, "weights": True},
+    "norm": {"optimizer": "momentum", "clip_norm": 0.2},
     "frozen": {"optimizer": "adamw", "freeze": ["w1", "b*"]},
     "only": {"optimizer": "sgd", "only": ["w?"]},
 }
@@ -161,7 +162,7 @@ CASES = {
 def arguments(case, folder):
     words = ["--train", "--optimizer", case["optimizer"], "--lr", str(case.get("lr", 0.05))]
     names = {"loss": "--loss", "schedule": "--schedule", "decay": "--weight-decay",
-             "clip_value": "--clip-value", "smoothing": "--label-smoothing"}
+             "clip_value": "--clip-value", "clip_norm": "--clip-norm", "smoothing": "--label-smoothing"}
     for key, option in names.items():
         if key in case:
             words += [option, str(case[key])]
@@ -229,7 +230,9 @@ def check_perceptron(args, name, folder):
         part = slice(step * BATCH, (step + 1) * BATCH)
         loss, gradients = perceptron_gradients(case, w, data[part], labels[part])
         check_numbers(f"{name}: loss of step {step}", losses[step], loss, 1e-8)
+        norm = math.sqrt(sum((g * g).sum() for g in gradients.values()))
         for key, gradient in gradients.items():
+            gradient = gradient * min(1, case.get("clip_norm", math.inf) / (norm + 1e-6))
             if is_trained(case, key):
                 update(case, step, w, state, key, gradient)
     for key, value in {**w, **state}.items():
