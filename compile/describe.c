@@ -117,6 +117,33 @@ static void describe_flash(struct ul_compile *compile)
                 ul_footprint_flash_bytes(&compile->keep, compile->program, &compile->plan)};
 }
 
+static void describe_training(struct ul_compile *compile)
+{
+    struct ul_report_training *training = &compile->report.training;
+    const struct ul_graph *graph = &compile->graph;
+    *training = (struct ul_report_training){.tensor_count = 0};
+    for (uint32_t v = 0; compile->options.train && v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        bool is_float = value->type.dtype == UL_F32 || value->type.dtype == UL_F64;
+        if (value->kind != UL_VALUE_WEIGHT || !is_float)
+            continue;
+        uint64_t bytes = ul_value_bytes(graph, v);
+        if ((value->flags & UL_VALUE_OPTIMIZER) != 0) {
+            training->state_bytes += bytes;
+        } else if ((value->flags & UL_VALUE_TRAINED) != 0) {
+            training->tensor_count++;
+            training->parameter_count += ul_type_elements(&value->type);
+            training->parameter_bytes += bytes;
+        } else if ((value->flags & UL_VALUE_PERSISTENT) != 0) {
+            training->statistic_count++;
+        } else {
+            training->fixed_count += value->type.rank > 0;
+        }
+    }
+    if (compile->training.clip_norm > 0)
+        training->clipped_bytes = training->parameter_bytes;
+}
+
 void ul_compile_describe(struct ul_compile *compile)
 {
     const char *slash = strrchr(compile->model.path, '/');
@@ -135,4 +162,5 @@ void ul_compile_describe(struct ul_compile *compile)
     compile->report.steps = describe_steps(compile);
     compile->report.values = describe_values(compile);
     describe_options(compile);
+    describe_training(compile);
 }

@@ -64,6 +64,14 @@ struct ul_report_flash {
     uint64_t code_bytes; /* of model.c, tables included, at most, as gcc compiles it with -O2 */
 };
 
+/* What a program that trains trains; all 0: it does not. */
+struct ul_report_training {
+    uint64_t tensor_count, parameter_count, parameter_bytes, state_bytes;
+    uint64_t statistic_count; /* running ones */
+    uint64_t fixed_count;     /* tensors of floats that it leaves as they are */
+    uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known */
+};
+
 struct ul_report {
     const struct ul_problem *problem;
     const struct ul_plan *plan;
@@ -77,6 +85,7 @@ struct ul_report {
     bool budget_of_arena;    /* it bounds the buffer alone */
     struct ul_report_process process;
     struct ul_report_flash flash;
+    struct ul_report_training training;
     uint32_t option_count;
     const struct ul_report_option *options;
     const struct ul_report_step *steps;       /* per problem step */

@@ -252,6 +252,29 @@ static void put_time(struct ul_text *text, const struct ul_report *report)
     ul_text_put(text, ".\n");
 }
 
+/* What is trained, and what that takes. */
+static void put_training(struct ul_text *text, const struct ul_report *report)
+{
+    const struct ul_report_training *training = &report->training;
+    const char *optimizer = ul_report_option(report, "optimizer");
+    if (training->tensor_count == 0)
+        return;
+    ul_text_printf(text, "Trains %llu parameters in %llu tensors by %s, %.2f bytes each with state",
+                   (unsigned long long)training->parameter_count,
+                   (unsigned long long)training->tensor_count,
+                   optimizer != NULL ? optimizer : "sgd",
+                   (double)(training->parameter_bytes + training->state_bytes) /
+                       (double)training->parameter_count);
+    if (training->statistic_count > 0)
+        ul_text_printf(text, "; %llu running statistics follow",
+                       (unsigned long long)training->statistic_count);
+    ul_text_printf(text, "; %llu tensors stay as they are.\n",
+                   (unsigned long long)training->fixed_count);
+    if (training->clipped_bytes > 0)
+        ul_text_printf(text, "--clip-norm keeps all gradients until the last is known: %s.\n",
+                       ul_size_format(text->arena, training->clipped_bytes));
+}
+
 /* What the libraries of a device were planned with. */
 static void put_libraries(struct ul_text *text, const struct ul_report *report)
 {
@@ -338,6 +361,7 @@ static void put_bounds(struct ul_text *text, const struct ul_report *report)
                    plan->pack_method);
     put_libraries(text, report);
     put_time(text, report);
+    put_training(text, report);
 }
 
 void ul_report_put_text(struct ul_text *text, const struct ul_report *report)
