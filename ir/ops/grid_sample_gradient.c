@@ -82,15 +82,17 @@ void ul_lower_grid_gradient(struct ul_lower *lower, ul_node_id node)
 
 enum ul_status ul_gradient_grid_sample(struct ul_gradient *gradient)
 {
-    const ul_value_id inputs[3] = {ul_gradient_input(gradient, X),
-                                   ul_gradient_input(gradient, GRID), ul_gradient_of(gradient, 0)};
-    static const enum ul_op ops[2] = {UL_OP_GridSampleGradient, UL_OP_GridGradient};
-    bool is_smooth = ul_grid_is_smooth(ul_gradient_node(gradient));
-    for (uint32_t i = 0; i < 2; i++) {
-        if (!ul_gradient_wanted(gradient, i) || (i == GRID && !is_smooth))
-            continue;
-        ul_node_id node = ul_gradient_begin_like(gradient, ops[i], inputs, 3, 1);
-        ul_gradient_give(gradient, i, ul_gradient_infer(gradient, node));
+    ul_value_id inputs[3] = {ul_gradient_input(gradient, X), ul_gradient_input(gradient, GRID),
+                             ul_gradient_of(gradient, 0)};
+    struct ul_type type = ul_gradient_type(gradient, inputs[X]);
+    if (ul_gradient_wanted(gradient, GRID) && ul_grid_is_smooth(ul_gradient_node(gradient))) {
+        ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_GridGradient, inputs, 3, 1);
+        ul_gradient_give(gradient, GRID, ul_gradient_infer(gradient, node));
+    }
+    if (ul_gradient_wanted(gradient, X)) {
+        inputs[X] = ul_gradient_zeros(gradient, &type); /* which takes no bytes: for its type */
+        ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_GridSampleGradient, inputs, 3, 1);
+        ul_gradient_give(gradient, X, ul_gradient_infer(gradient, node));
     }
     return UL_OK;
 }

@@ -88,11 +88,12 @@ static struct roi_axis roi_axis_get(struct ul_lower *lower, ul_node_id node, ul_
 }
 
 /* Opens the loop over a bin's samples along one direction. */
-static ul_kx roi_axis_open(struct ul_lower *lower, ul_node_id node, const struct roi_axis *axis)
+static ul_kx roi_axis_open(struct ul_lower *lower, ul_node_id node, const struct roi_axis *axis,
+                           uint32_t flags)
 {
     int64_t ratio = ul_node_get_int(&lower->graph->nodes[node], "sampling_ratio", 0);
     int64_t max = ratio > 0 ? ratio : 4 * axis->size + 64;
-    return ul_ks_for_expr(lower->kernel, axis->count, max, UL_FOR_REDUCE);
+    return ul_ks_for_expr(lower->kernel, axis->count, max, flags);
 }
 
 /* The two neighbours of a sample and their weights; all weights are 0 outside the input. */
@@ -168,8 +169,10 @@ void ul_lower_roi_align(struct ul_lower *lower, ul_node_id node)
     struct roi_axis x = roi_axis_get(lower, node, index[0], 0, in->dims[3], out->dims[3]);
     ul_kx nothing = ul_kx_float(kernel, dtype, average ? 0 : -(double)INFINITY);
     uint32_t result = ul_ks_var(kernel, dtype, nothing);
-    struct roi_sample row = roi_sample_get(kernel, &y, index[2], roi_axis_open(lower, node, &y));
-    struct roi_sample column = roi_sample_get(kernel, &x, index[3], roi_axis_open(lower, node, &x));
+    struct roi_sample row =
+        roi_sample_get(kernel, &y, index[2], roi_axis_open(lower, node, &y, UL_FOR_REDUCE));
+    struct roi_sample column =
+        roi_sample_get(kernel, &x, index[3], roi_axis_open(lower, node, &x, UL_FOR_REDUCE));
     enum ul_kx_op op = average ? UL_KX_ADD : UL_KX_MAX;
     ul_ks_set(kernel, result,
               ul_kx_binary(kernel, op, ul_kx_var(kernel, result),
@@ -293,4 +296,125 @@ void ul_lower_max_roi_pool(struct ul_lower *lower, ul_node_id node)
         lower, info->outputs[0], index,
         ul_kx_select(kernel, none, ul_kx_float(kernel, dtype, 0), ul_kx_var(kernel, result)));
     ul_lower_close(lower, 4);
+}
+
+/* ---- Gradients: regions of an image may meet, so that they follow each other ---- */
+
+/* Zeros; then loops over the elements of g, channels in parallel. Closed by four ends. */
+static void open_regions(struct ul_lower *lower, ul_node_id node, const struct ul_type *g,
+                         ul_kx *index)
+{
+    static const uint32_t order[4] = {1, 0, 2, 3};
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_type *in = ul_lower_output_type(lower, node, 0);
+    ul_lower_open(lower, 4, in->dims, index);
+    ul_lower_store(lower, lower->graph->nodes[node].outputs[0], index,
+                   ul_kx_float(kernel, ul_compute_dtype(in->dtype), 0));
+    ul_lower_close(lower, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        index[order[i]] = ul_ks_for(kernel, g->dims[order[i]], i == 0 ? UL_FOR_PARALLEL : 0);
+}
+
+static void add_at(struct ul_lower *lower, ul_node_id node, const ul_kx *place, ul_kx x)
+{
+    ul_value_id output = lower->graph->nodes[node].outputs[0];
+    ul_kx old = ul_ks_let(lower->kernel, ul_lower_load_output(lower, output, place));
+    ul_lower_store(lower, output, place, ul_kx_add(lower->kernel, old, x));
+}
+
+/* Inputs: of the operator, the first of which only says its type; then g. */
+void ul_lower_roi_align_gradient(struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_type *in = ul_lower_output_type(lower, node, 0);
+    const struct ul_type *g = ul_lower_input_type(lower, node, 3);
+    enum ul_dtype dtype = ul_compute_dtype(in->dtype);
+    ul_kx index[4];
+    open_regions(lower, node, g, index);
+    ul_kx batch = ul_kx_checked_index(kernel, ul_lower_load(lower, info->inputs[2], index),
+                                      in->dims[0], false);
+    batch = ul_ks_let(kernel, batch);
+    struct roi_axis y = roi_axis_get(lower, node, index[0], 1, in->dims[2], g->dims[2]);
+    struct roi_axis x = roi_axis_get(lower, node, index[0], 0, in->dims[3], g->dims[3]);
+    ul_kx samples = ul_kx_binary(kernel, UL_KX_MAX, ul_kx_mul(kernel, y.count, x.count),
+                                 ul_kx_index_const(kernel, 1));
+    ul_kx share = ul_kx_binary(kernel, UL_KX_DIV, ul_lower_load(lower, info->inputs[3], index),
+                               ul_kx_cast(kernel, dtype, samples));
+    share = ul_ks_let(kernel, share);
+    struct roi_sample row = roi_sample_get(kernel, &y, index[2], roi_axis_open(lower, node, &y, 0));
+    struct roi_sample column =
+        roi_sample_get(kernel, &x, index[3], roi_axis_open(lower, node, &x, 0));
+    for (uint32_t corner = 0; corner < 4; corner++) {
+        bool below = corner >= 2, right = corner % 2 != 0;
+        ul_kx place[4] = {batch, index[1], below ? row.high : row.low,
+                          right ? column.high : column.low};
+        ul_kx weight = ul_kx_mul(kernel, below ? row.high_weight : row.low_weight,
+                                 right ? column.high_weight : column.low_weight);
+        add_at(lower, node, place, ul_kx_mul(kernel, weight, share));
+    }
+    for (uint32_t i = 0; i < 6; i++)
+        ul_ks_end(kernel);
+}
+
+/* Of x, rois, g: to the first of the largest elements of a bin. */
+void ul_lower_max_roi_gradient(struct ul_lower *lower, ul_node_id node)
+{
+    const struct ul_node *info = &lower->graph->nodes[node];
+    struct ul_kernel *kernel = lower->kernel;
+    const struct ul_type *in = ul_lower_input_type(lower, node, 0);
+    const struct ul_type *g = ul_lower_input_type(lower, node, 2);
+    ul_kx index[4], zero = ul_kx_index_const(kernel, 0);
+    open_regions(lower, node, g, index);
+    ul_kx at[2] = {index[0], zero};
+    ul_kx batch = ul_kx_cast(kernel, UL_I64, ul_lower_load(lower, info->inputs[1], at));
+    batch = ul_ks_let(kernel, ul_kx_checked_index(kernel, batch, in->dims[0], false));
+    struct bin y = bin_get(lower, node, index[0], 2, in->dims[2], index[2], g->dims[2]);
+    struct bin x = bin_get(lower, node, index[0], 1, in->dims[3], index[3], g->dims[3]);
+    uint32_t best = ul_ks_var(kernel, ul_compute_dtype(in->dtype),
+                              ul_kx_float(kernel, ul_compute_dtype(in->dtype), -(double)INFINITY));
+    uint32_t row = ul_ks_var(kernel, UL_I64, ul_kx_index_const(kernel, -1));
+    uint32_t column = ul_ks_var(kernel, UL_I64, zero);
+    ul_kx down = ul_ks_for_expr(kernel, y.count, in->dims[2], 0);
+    ul_kx along = ul_ks_for_expr(kernel, x.count, in->dims[3], 0);
+    ul_kx place[4] = {batch, index[1],
+                      ul_kx_clamp(kernel, ul_kx_add(kernel, y.begin, down), 0, in->dims[2] - 1),
+                      ul_kx_clamp(kernel, ul_kx_add(kernel, x.begin, along), 0, in->dims[3] - 1)};
+    ul_kx value = ul_ks_let(kernel, ul_lower_load(lower, info->inputs[0], place));
+    ul_kx none = ul_kx_binary(kernel, UL_KX_LT, ul_kx_var(kernel, row), zero);
+    ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_OR, none,
+                                  ul_kx_binary(kernel, UL_KX_LT, ul_kx_var(kernel, best), value)));
+    ul_ks_set(kernel, best, value);
+    ul_ks_set(kernel, row, place[2]);
+    ul_ks_set(kernel, column, place[3]);
+    for (uint32_t i = 0; i < 3; i++)
+        ul_ks_end(kernel);
+    ul_ks_if(kernel, ul_kx_binary(kernel, UL_KX_LE, zero, ul_kx_var(kernel, row)));
+    place[2] = ul_kx_clamp(kernel, ul_kx_var(kernel, row), 0, in->dims[2] - 1);
+    place[3] = ul_kx_clamp(kernel, ul_kx_var(kernel, column), 0, in->dims[3] - 1);
+    add_at(lower, node, place, ul_lower_load(lower, info->inputs[2], index));
+    for (uint32_t i = 0; i < 5; i++)
+        ul_ks_end(kernel);
+}
+
+enum ul_status ul_gradient_roi_align(struct ul_gradient *gradient)
+{
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0));
+    if (ul_node_choice(ul_gradient_node(gradient), "mode", roi_modes) != 0)
+        return ul_gradient_unsupported(gradient, "the mode max has no gradient rule");
+    const ul_value_id inputs[4] = {ul_gradient_zeros(gradient, &type),
+                                   ul_gradient_input(gradient, 1), ul_gradient_input(gradient, 2),
+                                   ul_gradient_of(gradient, 0)};
+    ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_RoiAlignGradient, inputs, 4, 1);
+    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    return UL_OK;
+}
+
+enum ul_status ul_gradient_max_roi_pool(struct ul_gradient *gradient)
+{
+    const ul_value_id inputs[3] = {ul_gradient_input(gradient, 0), ul_gradient_input(gradient, 1),
+                                   ul_gradient_of(gradient, 0)};
+    ul_node_id node = ul_gradient_begin_like(gradient, UL_OP_MaxRoiPoolGradient, inputs, 3, 1);
+    ul_gradient_give(gradient, 0, ul_gradient_infer(gradient, node));
+    return UL_OK;
 }
