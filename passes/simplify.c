@@ -20,6 +20,7 @@ struct simplify {
     ul_node_id *concat_of;
     ul_node_id *concat_next;
     uint32_t node_known_count;
+    bool trains; /* what Dropout does is said by modes.c */
 };
 
 static const struct ul_type *type_of(const struct simplify *simplify, ul_value_id value)
@@ -50,7 +51,8 @@ static bool is_number(const struct simplify *simplify, ul_value_id value, double
 /* The input that the node's only output equals, or UL_NONE. */
 static ul_value_id unchanged_input(const struct simplify *simplify, const struct ul_node *node)
 {
-    if (node->output_count != 1 || node->input_count == 0 || node->inputs[0] == UL_NONE)
+    if (node->output_count != 1 || node->input_count == 0 || node->inputs[0] == UL_NONE ||
+        (simplify->trains && node->op == UL_OP_Dropout))
         return UL_NONE;
     const struct ul_type *type = type_of(simplify, node->outputs[0]);
     bool first = ul_type_equal(type, type_of(simplify, node->inputs[0]));
@@ -255,7 +257,7 @@ static void simplify_block(struct simplify *simplify, ul_block_id id)
 enum ul_status ul_pass_simplify(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
-    struct simplify simplify = {.graph = graph};
+    struct simplify simplify = {.graph = graph, .trains = pass->options->training != NULL};
     ul_rewrite_init(&simplify.rewrite, graph, pass->scratch);
     simplify.node_known_count = graph->node_count;
     simplify.concat_of = UL_NEW_ARRAY(pass->scratch, ul_node_id, graph->value_count);
