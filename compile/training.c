@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Beyond, doubles do not count. */
+#define MAX_STEPS (UINT64_C(1) << 53)
+
 /* A number that the caller said, or the default of its optimizer. */
 static double number_or(const struct ul_compile *compile, const char *name, double said,
                         double otherwise)
@@ -69,6 +72,8 @@ static bool read_rate(const char *text, struct ul_rate *rate)
             continue;
         *rate = (struct ul_rate){.kind = (enum ul_rate_kind)i, .factor = 1};
         rate->steps = strtoull(text + length, &end, 10);
+        if (rate->steps > MAX_STEPS)
+            return false;
         if (rate->kind != UL_RATE_STEP)
             return *end == '\0';
         if (*end != ':')
@@ -95,7 +100,7 @@ static enum ul_status read_schedule(struct ul_compile *compile, struct ul_traini
         if (!read_rate(part, &rate))
             return ul_diag_set(&compile->diag, UL_USAGE,
                                "--schedule %s: there are constant, step:N:F (times F every N "
-                               "steps), cosine:N and warmup:N",
+                               "steps), cosine:N and warmup:N, of at most 2^53 steps",
                                ul_option_shown(&compile->keep, part));
         UL_GROW(&compile->keep, rates, training->rate_count, capacity);
         rates[training->rate_count++] = rate;
@@ -148,6 +153,46 @@ static enum ul_status check_betas(struct ul_compile *compile, const struct ul_tr
     return UL_OK;
 }
 
+/* Options that say of other programs what a program that trains says itself. */
+static enum ul_status check_others(struct ul_compile *compile)
+{
+    const struct ul_compile_options *options = &compile->options;
+    if (options->donations.count > 0)
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--donate: outputs of a program that trains are its loss and the "
+                           "parameters that it updates in place; leave it out with --train");
+    if (options->weights == UL_WEIGHTS_ROM)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--weights rom: a program that trains writes its weights; leave it out "
+                           "with --train");
+    if (options->precision != UL_PRECISION_F32)
+        return ul_diag_set(&compile->diag, UL_UNSUPPORTED,
+                           "--precision: models are trained in the types that they have; leave it "
+                           "out with --train");
+    return UL_OK;
+}
+
+static enum ul_status read_class_weights(struct ul_compile *compile, struct ul_training *training)
+{
+    const char *path = compile->options.class_weights;
+    const struct ul_tensor *tensor;
+    if (path == NULL)
+        return UL_OK;
+    UL_TRY(ul_tensor_read_file(&compile->keep, path, &tensor, &compile->diag));
+    bool fits =
+        tensor->type.rank == 1 && (tensor->type.dtype == UL_F32 || tensor->type.dtype == UL_F64);
+    for (uint64_t i = 0; fits && i < ul_type_elements(&tensor->type); i++) {
+        double weight = ul_tensor_get_float(tensor, i);
+        fits = weight >= 0 && isfinite(weight);
+    }
+    if (!fits)
+        return ul_diag_set(&compile->diag, UL_INVALID,
+                           "--class-weights %s: expected one float a class, of at least 0",
+                           ul_option_shown(&compile->keep, path));
+    training->class_weights = tensor;
+    return UL_OK;
+}
+
 enum ul_status ul_compile_read_training(struct ul_compile *compile)
 {
     const struct ul_compile_options *options = &compile->options;
@@ -184,8 +229,6 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
     UL_TRY(check_betas(compile, training));
-    if (options->class_weights != NULL)
-        return ul_tensor_read_file(&compile->keep, options->class_weights, &training->class_weights,
-                                   &compile->diag);
-    return UL_OK;
+    UL_TRY(check_others(compile));
+    return read_class_weights(compile, training);
 }

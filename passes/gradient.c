@@ -203,13 +203,14 @@ static enum ul_status check_loss(const struct ul_pass *pass)
     const struct ul_block *block = &pass->graph->blocks[0];
     UL_ASSERT(block->output_count > 0);
     const struct ul_value *loss = &pass->graph->values[block->outputs[0]];
+    const char *name = pass->options->training->loss_output;
     if (is_float(loss->type.dtype) && ul_type_elements(&loss->type) == 1)
         return UL_OK;
     struct ul_text text;
     ul_text_init(&text, pass->scratch);
     ul_type_print(&text, &loss->type);
     return ul_diag_set(pass->diag, UL_USAGE, "--loss: %s is %s; a loss is one float",
-                       ul_quote(pass->scratch, loss->name), text.data);
+                       ul_quote(pass->scratch, name != NULL ? name : loss->name), text.data);
 }
 
 enum ul_status ul_pass_gradient(struct ul_pass *pass)

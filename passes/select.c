@@ -8,6 +8,7 @@
  * nothing folds them. What no gradient reaches is a constant again once that is known
  * (gradient.c). */
 #include "ir/op.h"
+#include "ir/training.h"
 #include "passes/passes_internal.h"
 
 #include <string.h>
@@ -47,9 +48,7 @@ static enum ul_status check_patterns(const struct ul_pass *pass, const char *opt
             found = pass->graph->values[v].kind == UL_VALUE_WEIGHT &&
                     ul_select_matches(patterns[i], pass->graph->values[v].name);
         if (!found)
-            return ul_diag_set(pass->diag, UL_USAGE,
-                               "%s %s: no initializer has such a name; "
-                               "`ullage inspect --train` lists them",
+            return ul_diag_set(pass->diag, UL_USAGE, "%s %s: no initializer has such a name",
                                option, ul_quote(pass->scratch, patterns[i]));
     }
     return UL_OK;
@@ -70,6 +69,57 @@ static bool *find_readers(const struct ul_pass *pass)
     return is_read;
 }
 
+/* Names that training gives to values of its own are no other ones'. */
+static enum ul_status check_inputs(const struct ul_pass *pass)
+{
+    const struct ul_graph *graph = pass->graph;
+    for (uint32_t i = 0; i < graph->blocks[0].input_count; i++) {
+        const char *name = graph->values[graph->blocks[0].inputs[i]].name;
+        if (strcmp(name, UL_TRAINING_STEP) == 0)
+            return ul_diag_set(pass->diag, UL_UNSUPPORTED,
+                               "--train: the model has an input \"%s\", as training makes one: "
+                               "rename it",
+                               name);
+        if (strcmp(name, UL_TRAINING_LABELS) == 0 &&
+            pass->options->training->loss != UL_LOSS_OUTPUT)
+            return ul_diag_set(pass->diag, UL_UNSUPPORTED,
+                               "--train: the model has an input \"%s\", as --loss makes one: "
+                               "rename it, or, where the model computes its loss, give --loss "
+                               "output:NAME",
+                               name);
+    }
+    return UL_OK;
+}
+
+static bool is_weight(const struct ul_graph *graph, const char *name, size_t length)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++)
+        if (graph->values[v].kind == UL_VALUE_WEIGHT && strlen(graph->values[v].name) == length &&
+            memcmp(graph->values[v].name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/* In a checkpoint NAME/momentum and the like are state. */
+static enum ul_status check_state_names(const struct ul_pass *pass)
+{
+    static const char *const states[] = {"momentum", "exp_avg", "exp_avg_sq"};
+    for (uint32_t v = 0; v < pass->graph->value_count; v++) {
+        const struct ul_value *value = &pass->graph->values[v];
+        const char *slash = strrchr(value->name, '/');
+        bool clashes = false;
+        for (size_t i = 0; slash != NULL && i < sizeof states / sizeof *states; i++)
+            clashes = clashes || strcmp(slash + 1, states[i]) == 0;
+        if (clashes && (value->flags & UL_VALUE_TRAINED) != 0 &&
+            is_weight(pass->graph, value->name, (size_t)(slash - value->name)))
+            return ul_diag_set(pass->diag, UL_UNSUPPORTED,
+                               "--train: the parameter %s is called as an optimizer's state is in "
+                               "a checkpoint: rename it, or --freeze it",
+                               ul_quote(pass->scratch, value->name));
+    }
+    return UL_OK;
+}
+
 static bool is_parameter(const struct ul_training *training, const struct ul_value *value)
 {
     enum ul_dtype dtype = value->type.dtype;
@@ -87,6 +137,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
     const struct ul_training *training = pass->options->training;
     const bool *is_read = find_readers(pass);
     uint32_t count = 0;
+    UL_TRY(check_inputs(pass));
     UL_TRY(check_patterns(pass, "--freeze", training->freeze, training->freeze_count));
     UL_TRY(check_patterns(pass, "--train-only", training->train_only, training->train_only_count));
     for (uint32_t v = 0; v < pass->graph->value_count; v++) {
@@ -99,7 +150,7 @@ enum ul_status ul_pass_select(struct ul_pass *pass)
     }
     if (count == 0)
         return ul_diag_set(pass->diag, UL_USAGE,
-                           "--train: nothing is left to train; the model has no float initializer "
-                           "that --freeze and --train-only leave");
-    return UL_OK;
+                           "--train: nothing is left to train; the model has no initializer in "
+                           "float32 or float64 that --freeze and --train-only leave");
+    return check_state_names(pass);
 }
