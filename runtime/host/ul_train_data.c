@@ -45,6 +45,31 @@ static bool find_type(const struct ul_dataset *set, const struct ul_npy *header,
     return false;
 }
 
+/* Elements of the input that are one sample's. */
+static uint64_t elements_of_sample(const struct ul_dataset *set, const struct ul_rt_tensor *tensor)
+{
+    return ul_element_count(tensor->rank, tensor->dims) / set->batch_count;
+}
+
+/* Does a run take as many samples of this input as of the others? Labels may have other dimensions
+   than samples in front, as those of outputs that are [samples x places, classes]. */
+static int check_batch(const struct ul_dataset *set, const struct ul_column *column)
+{
+    const struct ul_rt_tensor *tensor = input_of(set, column);
+    char name[UL_SHOWN_BYTES], shape[UL_SHAPE_TEXT_BYTES];
+    if (tensor->rank > 0 && (tensor->dims[0] == (int64_t)set->batch_count ||
+                             (column->is_labels && tensor->dims[0] % set->batch_count == 0)))
+        return UL_EXIT_OK;
+    return ul_error(set->session, UL_EXIT_UNSUPPORTED,
+                    "input '%s' is %s: its first dimension does not count the %" PRIu32
+                    " samples of a batch; compile the model with --const for what is equal in all",
+                    ul_shown(name, tensor->name),
+                    ul_shape_text(shape, tensor->type, tensor->rank, tensor->dims),
+                    set->batch_count);
+}
+
+/* Samples behind each other have the input's shape; labels that have as many elements are taken in
+   their order. */
 static int check_shape(const struct ul_dataset *set, const struct ul_column *column,
                        const struct ul_npy *header)
 {
@@ -52,9 +77,12 @@ static int check_shape(const struct ul_dataset *set, const struct ul_column *col
     const struct ul_rt_tensor *tensor = input_of(set, column);
     char file[UL_SHOWN_BYTES], name[UL_SHOWN_BYTES];
     char want[UL_SHAPE_TEXT_BYTES], got[UL_SHAPE_TEXT_BYTES];
-    bool same = header->rank == tensor->rank && tensor->rank > 0;
+    bool same = header->rank == tensor->rank;
     for (uint32_t i = 1; same && i < tensor->rank; i++)
         same = header->dims[i] == tensor->dims[i];
+    if (column->is_labels)
+        same = header->rank > 0 && ul_element_count(header->rank - 1, header->dims + 1) ==
+                                       elements_of_sample(set, tensor);
     if (!same)
         return ul_error(s, UL_EXIT_INVALID,
                         "%s: batches of input '%s' are %s, this file holds %s; all dimensions but "
@@ -79,8 +107,7 @@ static int check_length(const struct ul_dataset *set, struct ul_column *column,
     uint64_t left_bytes = column->reader.left_bytes;
     uint32_t element_bytes = ul_type_find(column->type)->bytes;
     column->sample_count = (uint64_t)header->dims[0];
-    column->sample_bytes = tensor->size_bytes / ul_type_find(tensor->type)->bytes * element_bytes /
-                           (uint64_t)tensor->dims[0];
+    column->sample_bytes = elements_of_sample(set, tensor) * element_bytes;
     if (column->sample_bytes != 0 && column->sample_count > left_bytes / column->sample_bytes)
         return ul_error(set->session, UL_EXIT_INVALID,
                         "%s: is cut short: it has room for %" PRIu64 " samples of %" PRIu64
@@ -97,11 +124,14 @@ static int read_head(const struct ul_dataset *set, struct ul_column *column)
     char file[UL_SHOWN_BYTES], name[UL_SHOWN_BYTES], type[UL_SHOWN_BYTES];
     struct ul_npy header;
     uint64_t total_bytes = column->reader.left_bytes;
+    int status = check_batch(set, column);
+    if (status != UL_EXIT_OK)
+        return status;
     if (total_bytes == UINT64_MAX)
         return ul_error(s, UL_EXIT_UNSUPPORTED,
                         "%s: samples are read from any place, so they need a regular file",
                         ul_shown(file, column->reader.name));
-    int status = ul_npy_read_header(s, &column->reader, &header);
+    status = ul_npy_read_header(s, &column->reader, &header);
     if (status != UL_EXIT_OK)
         return status;
     if (!find_type(set, &header, column))
@@ -240,7 +270,7 @@ static int read_column(const struct ul_dataset *set, const struct ul_column *col
 {
     const struct ul_rt_tensor *tensor = input_of(set, column);
     unsigned char *target = ul_session_input(set->session, column->input);
-    uint64_t planned_bytes = tensor->size_bytes / (uint64_t)tensor->dims[0];
+    uint64_t planned_bytes = tensor->size_bytes / set->batch_count;
     uint64_t done = 0;
     int status = UL_EXIT_OK;
     while (status == UL_EXIT_OK && done < set->batch_count) {
@@ -268,7 +298,7 @@ static int check_labels(const struct ul_dataset *set, const struct ul_column *co
     const struct ul_rt_tensor *tensor = input_of(set, column);
     void *labels = ul_session_input(set->session, column->input);
     uint64_t all = ul_element_count(tensor->rank, tensor->dims);
-    uint64_t of_sample = all / (uint64_t)tensor->dims[0];
+    uint64_t of_sample = elements_of_sample(set, tensor);
     for (uint64_t i = 0; i < all; i++) {
         int64_t label;
         bool fits = ul_integer_get(tensor->type, labels, i, &label);

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""What is given to `compile --train` and to trainers, and is not as they want it.
+
+    train_given.py ULLAGE
+
+Models, options and samples that nobody can train with are refused by name before anything runs;
+labels of outputs that have samples and places in one dimension are read in their order.
+Exit: 0 ok, 1 a promise is broken, 77 a Python package is missing.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    from onnx import TensorProto, helper, numpy_helper, save
+except ImportError as error:
+    print(f"train_given.py: skipped: {error}")
+    sys.exit(77)
+
+SAMPLES, BATCH, PLACES, WIDTH, CLASSES = 12, 4, 3, 5, 6
+ullage = os.path.abspath(sys.argv[1])
+failures = 0
+
+
+def check(holds, text):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"FAIL: {text}")
+
+
+def run(*command, code=0, says=""):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    check(done.returncode == code and says in done.stderr,
+          f"{' '.join(command)}: {done.returncode}, not {code} with '{says}'\n{done.stderr}")
+    return done
+
+
+def compile_model(name, *options, **expected):
+    return run(ullage, "compile", f"{name}.onnx", "--train", "--target", "c", "--cflags", "-O1",
+               "-o", f"./{name}", *options, **expected)
+
+
+def make(name, nodes, inputs, shape, weights=None):
+    draw = numpy.random.default_rng(1)
+    weights = weights or {"w": draw.normal(size=(WIDTH, CLASSES)).astype(numpy.float32)}
+    values = [helper.make_tensor_value_info(key, TensorProto.FLOAT, dims)
+              for key, dims in inputs.items()]
+    graph = helper.make_graph(
+        nodes, name, values, [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(value, key) for key, value in weights.items()])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+         f"{name}.onnx")
+
+
+def product(x="x", y="y"):
+    return helper.make_node("MatMul", [x, "w"], [y])
+
+
+def check_places():
+    """[samples, places, classes], and the same as [samples x places, classes]."""
+    shape = [BATCH, PLACES, WIDTH]
+    draw = numpy.random.default_rng(2)
+    weights = {"w": draw.normal(size=(WIDTH, CLASSES)).astype(numpy.float32)}
+    make("apart", [product()], {"x": shape}, [BATCH, PLACES, CLASSES], weights)
+    make("flat", [product(y="p"), helper.make_node("Reshape", ["p", "flat"], ["y"])],
+         {"x": shape}, [BATCH * PLACES, CLASSES],
+         {**weights, "flat": numpy.array([-1, CLASSES])})
+    numpy.save("x.npy", draw.normal(size=(SAMPLES, PLACES, WIDTH)).astype(numpy.float32))
+    labels = draw.integers(0, CLASSES, (SAMPLES, PLACES)).astype(numpy.uint8)
+    numpy.save("labels.npy", labels)
+    numpy.save("columns.npy", labels[..., numpy.newaxis])
+    numpy.save("rows.npy", labels.reshape(-1))
+    compile_model("apart", "--class-axis", "-1")
+    compile_model("flat")
+    told = [run(f"./{name}", "--data", "x.npy", "--labels", labels, "--epochs", "2").stdout
+            for name, labels in (("apart", "labels.npy"), ("flat", "labels.npy"),
+                                 ("flat", "columns.npy"))]
+    told = [[line.split(" right")[0] for line in text.splitlines()] for text in told]
+    check(told[0] == told[1] == told[2] and len(told[0]) == 2, f"losses differ: {told}")
+    run("./flat", "--data", "x.npy", "--labels", "rows.npy", "--epochs", "1", code=2,
+        says="labels")
+
+
+def check_inputs():
+    """A dimension in front that counts no samples."""
+    nodes = [helper.make_node("Mul", ["x", "s"], ["m"]), product("m")]
+    make("shared", nodes, {"x": [BATCH, WIDTH], "s": [WIDTH]}, [BATCH, CLASSES])
+    make("one", nodes, {"x": [BATCH, WIDTH], "s": [1]}, [BATCH, CLASSES])
+    numpy.save("d.npy", numpy.ones((SAMPLES, WIDTH), numpy.float32))
+    numpy.save("s.npy", numpy.ones(SAMPLES, numpy.float32))
+    numpy.save("l.npy", numpy.zeros(SAMPLES, int))
+    for name in ("shared", "one"):
+        compile_model(name)
+        run(f"./{name}", "--data", "d.npy", "--labels", "l.npy", "--input", "s=s.npy", "--epochs",
+            "1", code=3, says="input 's' is float32 [")
+
+
+def check_options():
+    make("plain", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    compile_model("plain", "--donate", "y=x", code=1, says="--donate")
+    compile_model("plain", "--weights", "rom", code=3, says="--weights rom")
+    compile_model("plain", "--precision", "bf16", code=3, says="--precision")
+    compile_model("plain", "--schedule", "cosine:99999999999999999999", code=1, says="--schedule")
+    compile_model("plain", "--loss", "output:y", code=1, says='--loss: "y" is f32[4,6]')
+    done = compile_model("plain", "--budget", "1", "--budget-of", "arena", code=4, says="smallest")
+    check("--weights rom" not in done.stderr and "bf16" not in done.stderr, done.stderr)
+    for values in ([[1.0] * CLASSES], [1.0, -1.0], [numpy.nan], [1, 2]):
+        numpy.save("cw.npy", numpy.array(values))
+        compile_model("plain", "--class-weights", "cw.npy", code=2, says="--class-weights")
+    run(ullage, "verify", "plain.onnx", "--train", code=1, says="--train")
+
+
+def check_dropout():
+    nodes = [helper.make_node("Dropout", ["x"], ["d"]), product("d")]
+    make("drop", nodes, {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    compile_model("drop", code=1, says="--train-mode")
+    compile_model("drop", "--train-mode")
+    ways = [["--train-mode"], []]
+    numpy.save("d.npy", numpy.ones((SAMPLES, WIDTH), numpy.float32))
+    make("drop_not", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    for name, way in zip(("drop", "drop_not"), ways):
+        compile_model(name, *way)
+        run(f"./{name}", "--data", "d.npy", "--labels", "l.npy", "--steps", "1", "--metrics",
+            f"{name}.csv")
+    losses = [numpy.genfromtxt(f"{name}.csv", delimiter=",", names=True)["loss"]
+              for name in ("drop", "drop_not")]
+    check(losses[0] != losses[1], "--train-mode leaves Dropout as it was")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        check_places()
+        check_inputs()
+        check_options()
+        check_dropout()
+        os.chdir("/")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
