@@ -31,6 +31,7 @@ enum {
     KEPT_BYTES = 64 << 10,     /* of the library for itself */
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
+    TRAINER_BYTES = 320 << 10, /* of the runtime for reading samples and writing checkpoints */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
     PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
@@ -282,6 +283,14 @@ static void count_stacks(const struct ul_program *program, const struct ul_plan 
     footprint->library_stack_bytes = program->options.thread_count * library_bytes;
 }
 
+/* Code and tables that every run goes through, but the library's. */
+static uint64_t own_code_bytes(const struct ul_program *program)
+{
+    return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
+           threads_code_bytes(program, false) +
+           (program->options.training != NULL ? TRAINER_BYTES : 0);
+}
+
 struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
 {
     const struct ul_profile_process *process = ul_profile_process(program->options.profile);
@@ -293,8 +302,7 @@ struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool
     beside.run_bytes = min_stack_bytes(program, is_whole);
     if (!is_whole)
         return beside;
-    beside.run_bytes += process->code_bytes + printed_bytes(program) + process->runtime_bytes +
-                        threads_code_bytes(program, false);
+    beside.run_bytes += own_code_bytes(program) + process->runtime_bytes;
     beside.unread_bytes = unread_bytes(program);
     beside.page_share = PAGE_SHARE;
     if (program->library_place == UL_PLAN_NONE)
@@ -336,9 +344,7 @@ void ul_footprint_count(const struct ul_program *program, const struct ul_plan *
         return;
     }
     uint64_t runtime = process->runtime_bytes + (has_calls ? library_runtime_bytes(program) : 0);
-    footprint->code_bytes += process->code_bytes + printed_bytes(program) +
-                             plan->reserved_bytes[UL_PROGRAM_CODE] +
-                             threads_code_bytes(program, false);
+    footprint->code_bytes += own_code_bytes(program) + plan->reserved_bytes[UL_PROGRAM_CODE];
     footprint->runtime_bytes = footprint->total_bytes - known - footprint->code_bytes;
     /* Before the first step little of the buffer is there, and much of the library's code. */
     uint64_t run = known + footprint->code_bytes + runtime + reserved / PAGE_SHARE;

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import numpy
@@ -205,6 +206,40 @@ def train(program, folder, data, labels, steps, *more):
         losses = [float(line.split(",")[2]) for line in file.readlines()[1:]]
     with numpy.load(paths["c.npz"]) as file:
         return losses, {name: file[name] for name in file.files}
+
+
+def peak_bytes(command):
+    """The most that the process was seen to take."""
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            try:
+                with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
+                    lines = dict(line.split(":", 1) for line in file)
+                if lines["Name"].strip() == os.path.basename(command[0]):
+                    peak = max(peak, sum(int(lines[key].split()[0]) for key in ("VmHWM", "VmPTE")))
+            except (OSError, KeyError):
+                pass
+            time.sleep(0.001)
+    return peak * 1024
+
+
+def check_process(args, folder):
+    """Training takes no more of memory than plan.json says of the process, nor much less."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "trainer")
+    conv_net(model, TensorProto.FLOAT)
+    words = ["--target", args.target, "--train", "--optimizer", "adamw"]
+    planned = json.loads(run([args.ullage, "plan", model, *words, "--json", "-"]))["process_bytes"]
+    run([args.ullage, "compile", model, "-o", program, *words])
+    random = numpy.random.default_rng(3)
+    data = random.standard_normal((64 * BATCH, 3, IMAGE, IMAGE)).astype(numpy.float32)
+    train(program, folder, data, random.integers(0, CLASSES, 64 * BATCH), 1)
+    command = [program, "--data", os.path.join(folder, "x.npy"), "--labels",
+               os.path.join(folder, "y.npy"), "--epochs", "4", "--save",
+               os.path.join(folder, "c.npz"), "--resume", os.path.join(folder, "c.npz")]
+    taken = max(peak_bytes(command) for _ in range(4))  # who looks now and then may miss the peak
+    if not planned - (1 << 20) <= taken <= planned:
+        raise AssertionError(f"process: takes {taken} bytes of {planned}")
 
 
 def check_numbers(what, got, want, limit):
@@ -425,12 +460,14 @@ def main():
     parser.add_argument("--budgets", type=int, default=4)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "budgets"]
+    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
         try:
-            if name == "vocabulary":
+            if name == "process":
+                check_process(args, folder)
+            elif name == "vocabulary":
                 check_vocabulary(args, folder)
             elif name == "dropout":
                 check_dropout(args, folder)
