@@ -135,6 +135,7 @@ void ul_lower_norm_gradient(struct ul_lower *lower, ul_node_id node)
     struct ul_lanes *lanes = &n.m.lanes;
     n.is_centred = ul_node_get_int(n.node, "centred", 1) != 0;
     ul_moments_open(&n.m, lower, node, type->rank, type->dims, read_mask(n.node, type->rank), 0);
+    lanes->joined = 0; /* g and the scale are read at the same coordinates, and lie otherwise */
     form_statistics(&n);
     store_statistic(&n, UL_NORM_INVERSE, n.m.spread);
     if (n.is_centred)
