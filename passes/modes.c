@@ -101,9 +101,41 @@ static double decimal_of(double number)
     return decimal;
 }
 
-static void rewrite(struct modes *modes, ul_node_id id)
+/* How often the value was an output of the model, and is none any more. */
+static uint32_t take_output(struct ul_block *block, ul_value_id value)
+{
+    uint32_t kept = 0, count = block->output_count;
+    for (uint32_t i = 0; i < count; i++)
+        if (block->outputs[i] != value)
+            block->outputs[kept++] = block->outputs[i];
+    block->output_count = kept;
+    return count - kept;
+}
+
+/* Running statistics are states, and so no outputs of the model; nothing else may want them. */
+static enum ul_status drop_outputs(struct modes *modes, ul_node_id id)
 {
     struct ul_graph *graph = modes->graph;
+    struct ul_node *node = &graph->nodes[id];
+    for (uint32_t i = 1; i < node->output_count; i++) {
+        ul_value_id value = node->outputs[i];
+        if (value == UL_NONE)
+            continue;
+        if (modes->uses[value] > take_output(&graph->blocks[0], value))
+            return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
+                               "%s: its running statistics are read by other nodes, which training "
+                               "does not support",
+                               ul_node_describe(graph, id, modes->pass->scratch));
+        graph->values[value].kind = UL_VALUE_DEAD;
+    }
+    node->output_count = 1;
+    return UL_OK;
+}
+
+static enum ul_status rewrite(struct modes *modes, ul_node_id id)
+{
+    struct ul_graph *graph = modes->graph;
+    UL_TRY(drop_outputs(modes, id));
     const struct ul_node old = graph->nodes[id];
     const struct ul_type type = graph->values[old.inputs[0]].type;
     double momentum = decimal_of(ul_node_get_float(&old, "momentum", 0.9));
@@ -125,9 +157,7 @@ static void rewrite(struct modes *modes, ul_node_id id)
     add_running(modes, id, 4, variance, momentum, count > 1 ? count / (count - 1) : 1);
     modes->pass->options->training->has_batch_statistics = true;
     ul_node_become(graph, id, UL_OP_Normalize, inputs, 4);
-    graph->nodes[id].output_count = 1;
-    for (uint32_t i = 1; i < old.output_count; i++)
-        graph->values[old.outputs[i]].kind = UL_VALUE_DEAD;
+    return UL_OK;
 }
 
 static bool is_trained(const struct ul_graph *graph, const struct ul_node *node, uint32_t input)
@@ -210,7 +240,7 @@ enum ul_status ul_pass_modes(struct ul_pass *pass)
         if (!trains && trained && !pass->options->training->train_mode)
             return refuse(&modes, nodes.nodes[i]);
         if (trains || (trained && pass->options->training->train_mode))
-            rewrite(&modes, nodes.nodes[i]);
+            UL_TRY(rewrite(&modes, nodes.nodes[i]));
     }
     return UL_OK;
 }
