@@ -9,6 +9,7 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define EXIT_INTERRUPTED 130
 
@@ -121,6 +122,32 @@ static int check_save(const struct ul_training_run *run)
     return status == UL_EXIT_OK ? ul_writer_close(run->session, &writer, false) : status;
 }
 
+static bool is_file(const struct stat *status, const struct ul_dataset *set)
+{
+    struct stat other;
+    for (uint32_t i = 0; i < set->column_count; i++)
+        if (fstat(fileno(set->columns[i].reader.file), &other) == 0 &&
+            other.st_dev == status->st_dev && other.st_ino == status->st_ino)
+            return true;
+    return false;
+}
+
+/* What is written must not take the place of samples. */
+static int check_targets(const struct ul_training_run *run)
+{
+    const struct ul_train_options *options = &run->session->options->train;
+    const char *const paths[2] = {options->save, options->metrics};
+    char shown[UL_SHOWN_BYTES];
+    struct stat status;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && stat(paths[i], &status) == 0 &&
+            (is_file(&status, &run->data) || is_file(&status, &run->held_out)))
+            return ul_error(run->session, UL_EXIT_USAGE,
+                            "%s %s would destroy samples; give another name",
+                            i == 0 ? "--save" : "--metrics", ul_shown(shown, paths[i]));
+    return UL_EXIT_OK;
+}
+
 static int begin(struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
@@ -140,6 +167,8 @@ static int begin(struct ul_training_run *run)
         status = open_data(run);
     if (status == UL_EXIT_OK)
         status = ul_evaluation_open(run);
+    if (status == UL_EXIT_OK)
+        status = check_targets(run);
     if (status != UL_EXIT_OK)
         return status;
     run->epoch_steps = run->data.sample_count / run->batch_samples;

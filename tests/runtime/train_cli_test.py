@@ -381,6 +381,17 @@ class Train(unittest.TestCase):
             self.assertIn(f"  {word} ", text)
         self.assertNotIn("--resume", run("tiny", "--help").stdout.decode())
 
+    def test_samples_stay(self):
+        write("same.npy", image_file(self.images))
+        os.link("same.npy", "link.npz")
+        before = read("same.npy")
+        for option, path in (("--save", "same.npy"), ("--save", "link.npz"), ("--metrics", "y.npy")):
+            text = self.refuse(1, "--steps", "1", option, path, data="same.npy")
+            self.assertIn(f"{option} {path} would destroy samples", text)
+        self.assertEqual(read("same.npy"), before)
+        text = self.refuse(1, "--steps", "1", "--save", "same.npy", "--val", "same.npy", "y.npy")
+        self.assertIn("would destroy", text)
+
     def test_other_modes(self):
         """A plain run needs no numbers of the step, and random labels are classes."""
         write("x1.npy", image_file(self.images[: BATCH * PIXELS]))
