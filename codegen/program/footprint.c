@@ -31,7 +31,7 @@ enum {
     KEPT_BYTES = 64 << 10,     /* of the library for itself */
     BOUND_BYTES = 2560,        /* of the runtime for each call: what it is bound to */
     GRADIENT_CODE = 768 << 10, /* pages of the library's code, where a convolution is trained */
-    TRAINER_BYTES = 320 << 10, /* of the runtime for reading samples and writing checkpoints */
+    TRAINER_BYTES = 336 << 10, /* of the runtime for reading samples and writing checkpoints */
     READ_AROUND = 64 << 10,    /* the kernel maps so much around a page that is read */
     FLASH_BYTES = 8 << 10,     /* of model.c without a step */
     PAGE_SHARE = 512,          /* 8 bytes of page tables for 4096 */
@@ -283,12 +283,19 @@ static void count_stacks(const struct ul_program *program, const struct ul_plan 
     footprint->library_stack_bytes = program->options.thread_count * library_bytes;
 }
 
+/* Half of a trainer's pages of the C library are those that calls of a library touch too. */
+static uint64_t trainer_bytes(const struct ul_program *program)
+{
+    if (program->options.training == NULL)
+        return 0;
+    return program->call_count > 0 ? TRAINER_BYTES / 2 : TRAINER_BYTES;
+}
+
 /* Code and tables that every run goes through, but the library's. */
 static uint64_t own_code_bytes(const struct ul_program *program)
 {
     return ul_profile_process(program->options.profile)->code_bytes + printed_bytes(program) +
-           threads_code_bytes(program, false) +
-           (program->options.training != NULL ? TRAINER_BYTES : 0);
+           threads_code_bytes(program, false) + trainer_bytes(program);
 }
 
 struct ul_plan_beside ul_footprint_beside(const struct ul_program *program, bool is_whole)
