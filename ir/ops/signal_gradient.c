@@ -123,3 +123,59 @@ enum ul_status ul_gradient_stft(struct ul_gradient *gradient)
     ul_gradient_give(gradient, SIGNAL, add_frames(gradient, g, step, &type));
     return UL_OK;
 }
+
+/* ---- Det ---- */
+
+/* All rows (or columns) but one, for each of them: dimension `axis` becomes two. */
+static ul_value_id leave_out(struct ul_gradient *gradient, ul_value_id value, uint32_t axis,
+                             int64_t size)
+{
+    const struct ul_type shape = {.dtype = UL_I64, .rank = 2, .dims = {size, size - 1}};
+    int64_t count = size * (size - 1);
+    int64_t *others = UL_NEW_ARRAY(gradient->scratch, int64_t, (uint64_t)count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t left = i / (size - 1), at = i % (size - 1);
+        others[i] = at < left ? at : at + 1;
+    }
+    ul_value_id list = ul_gradient_ints(gradient, (uint32_t)count, others);
+    const ul_value_id inputs[2] = {value, ul_gradient_reshape(gradient, list, &shape)};
+    ul_node_id node = ul_gradient_begin(gradient, UL_OP_Gather, inputs, 2, 1);
+    ul_node_set_int(gradient->graph, node, "axis", axis);
+    return ul_gradient_infer(gradient, node);
+}
+
+/* An element has the determinant of the others' rows and columns, with its sign: which is there
+ * for singular matrices too. */
+enum ul_status ul_gradient_det(struct ul_gradient *gradient)
+{
+    enum { MAX_SIZE = 16 };
+    struct ul_type type = ul_gradient_type(gradient, ul_gradient_input(gradient, 0)), kept = type;
+    uint32_t rows = type.rank - 2;
+    int64_t size = type.dims[rows], perm[UL_LIMIT_RANK];
+    kept.dims[rows] = kept.dims[rows + 1] = 1;
+    ul_value_id g = ul_gradient_reshape(gradient, ul_gradient_of(gradient, 0), &kept);
+    if (size > MAX_SIZE || type.rank + 2 > UL_LIMIT_RANK)
+        return ul_gradient_unsupported(gradient,
+                                       "has a gradient rule for matrices up to %d and "
+                                       "tensors up to rank %d",
+                                       MAX_SIZE, UL_LIMIT_RANK - 2);
+    if (size > 1) {
+        ul_value_id minors = ul_gradient_input(gradient, 0);
+        minors = leave_out(gradient, leave_out(gradient, minors, rows + 1, size), rows, size);
+        for (uint32_t d = 0; d < type.rank + 2; d++)
+            perm[d] = d;
+        perm[rows + 1] = rows + 2;
+        perm[rows + 2] = rows + 1;
+        minors = ul_gradient_unary(gradient, UL_OP_Det,
+                                   ul_gradient_transpose_of(gradient, minors, perm));
+        const struct ul_type board = {.dtype = type.dtype, .rank = 2, .dims = {size, size}};
+        double *signs = UL_NEW_ARRAY(gradient->scratch, double, (uint64_t)(size * size));
+        for (int64_t i = 0; i < size * size; i++)
+            signs[i] = (i / size + i % size) % 2 == 0 ? 1 : -1;
+        minors = ul_gradient_binary(gradient, UL_OP_Mul, minors,
+                                    ul_gradient_constant(gradient, &board, signs));
+        g = ul_gradient_binary(gradient, UL_OP_Mul, minors, g);
+    }
+    ul_gradient_give(gradient, 0, g);
+    return UL_OK;
+}

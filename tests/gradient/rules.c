@@ -360,7 +360,7 @@ static void check_joint(struct rule_case *test, uint32_t only, double *const *di
     if (test->refusal != NULL && (status == UL_OK || strstr(diag.text, test->refusal) == NULL))
         ul_text_printf(&test->complaint, "it is not refused so, but: %s", diag.text);
     else if (test->refusal == NULL && status != UL_OK)
-        ul_text_printf(&test->complaint, "%s", diag.text);
+        ul_text_printf(&test->complaint, "%s%s", test->complaint.length > 0 ? "\n" : "", diag.text);
     if (test->refusal == NULL && status == UL_OK) {
         set_step(&joint, &arena);
         freeze(&joint);
