@@ -213,12 +213,26 @@ static enum ul_status check_loss(const struct ul_pass *pass)
                        ul_quote(pass->scratch, name != NULL ? name : loss->name), text.data);
 }
 
+/* Nothing can be learned of no samples. */
+static enum ul_status check_samples(const struct ul_pass *pass)
+{
+    const struct ul_block *block = &pass->graph->blocks[0];
+    for (uint32_t i = 0; i < block->input_count; i++) {
+        const struct ul_value *input = &pass->graph->values[block->inputs[i]];
+        if (ul_type_elements(&input->type) == 0)
+            return ul_diag_set(pass->diag, UL_USAGE, "--train: the input %s is empty",
+                               ul_quote(pass->scratch, input->name));
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_pass_gradient(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
     struct ul_gradient rule = {.graph = graph, .scratch = pass->scratch, .diag = pass->diag};
     struct reverse reverse = {
         .pass = pass, .graph = graph, .known_count = graph->value_count, .rule = &rule};
+    UL_TRY(check_samples(pass));
     UL_TRY(check_loss(pass));
     reverse.gradients = UL_NEW_ARRAY(pass->scratch, ul_value_id, reverse.known_count);
     memset(reverse.gradients, 0xFF, reverse.known_count * sizeof *reverse.gradients);

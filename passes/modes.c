@@ -141,6 +141,11 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
     double momentum = decimal_of(ul_node_get_float(&old, "momentum", 0.9));
     double epsilon = decimal_of(ul_node_get_float(&old, "epsilon", 1e-5));
     double count = (double)ul_type_elements(&type) / (double)type.dims[1];
+    if (!(count > 1))
+        return ul_diag_set(modes->pass->diag, UL_USAGE,
+                           "%s: a channel has one value in a batch, of which there is no variance; "
+                           "compile the model for more samples",
+                           ul_node_describe(graph, id, modes->pass->scratch));
     modes->build = ul_build_before(graph, id);
     ul_node_id moments = ul_build_node(&modes->build, UL_OP_Moments, old.inputs, 1, 2);
     enum ul_status status = ul_node_infer(graph, moments, modes->pass->scratch, modes->pass->diag);
@@ -154,7 +159,7 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
     const ul_value_id inputs[4] = {old.inputs[0], mean, factor,
                                    along_channels(modes, old.inputs[2], &type)};
     add_running(modes, id, 3, mean, momentum, 1);
-    add_running(modes, id, 4, variance, momentum, count > 1 ? count / (count - 1) : 1);
+    add_running(modes, id, 4, variance, momentum, count / (count - 1));
     modes->pass->options->training->has_batch_statistics = true;
     ul_node_become(graph, id, UL_OP_Normalize, inputs, 4);
     return UL_OK;
