@@ -132,19 +132,38 @@ static bool is_file(const struct stat *status, const struct ul_dataset *set)
     return false;
 }
 
-/* What is written must not take the place of samples. */
+/* Metrics are written while checkpoints are: not over one of them. */
+static bool is_checkpoint(const struct ul_train_options *options, const struct stat *status)
+{
+    const char *const paths[3] = {options->save, options->init, options->resume};
+    struct stat other;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && stat(paths[i], &other) == 0 && other.st_dev == status->st_dev &&
+            other.st_ino == status->st_ino && S_ISREG(other.st_mode))
+            return true;
+    return false;
+}
+
+/* What is written must not take the place of samples, nor metrics that of checkpoints. */
 static int check_targets(const struct ul_training_run *run)
 {
     const struct ul_train_options *options = &run->session->options->train;
     const char *const paths[2] = {options->save, options->metrics};
     char shown[UL_SHOWN_BYTES];
     struct stat status;
+    bool is_same = options->save != NULL && options->metrics != NULL &&
+                   strcmp(options->save, options->metrics) == 0;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] != NULL && stat(paths[i], &status) == 0 &&
             (is_file(&status, &run->data) || is_file(&status, &run->held_out)))
             return ul_error(run->session, UL_EXIT_USAGE,
                             "%s %s would destroy samples; give another name",
                             i == 0 ? "--save" : "--metrics", ul_shown(shown, paths[i]));
+    if (is_same || (options->metrics != NULL && stat(options->metrics, &status) == 0 &&
+                    is_checkpoint(options, &status)))
+        return ul_error(run->session, UL_EXIT_USAGE,
+                        "--metrics %s would destroy a checkpoint; give another name",
+                        ul_shown(shown, options->metrics));
     return UL_EXIT_OK;
 }
 

@@ -391,6 +391,14 @@ class Train(unittest.TestCase):
         self.assertEqual(read("same.npy"), before)
         text = self.refuse(1, "--steps", "1", "--save", "same.npy", "--val", "same.npy", "y.npy")
         self.assertIn("would destroy", text)
+        text = self.refuse(1, "--steps", "1", "--save", "both", "--metrics", "both")
+        self.assertIn("--metrics both would destroy a checkpoint", text)
+        self.train("--steps", "1", "--save", "start.npz")
+        before = read("start.npz")
+        for option in ("--init", "--resume"):
+            text = self.refuse(1, "--steps", "1", option, "start.npz", "--metrics", "start.npz")
+            self.assertIn("--metrics start.npz would destroy a checkpoint", text)
+        self.assertEqual(read("start.npz"), before)
 
     def test_other_modes(self):
         """A plain run needs no numbers of the step, and random labels are classes."""
