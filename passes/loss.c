@@ -118,6 +118,30 @@ static enum ul_status check_logits(const struct ul_loss_job *loss, ul_value_id o
                        ul_quote(loss->pass->scratch, graph->values[node->inputs[0]].name));
 }
 
+/* The weights of classes in the type of the scores; UL_NONE: there are none. */
+static enum ul_status add_class_weights(struct ul_loss_job *loss, enum ul_dtype dtype,
+                                        int64_t classes, ul_value_id *weights)
+{
+    const struct ul_tensor *given = loss->training->class_weights;
+    struct ul_graph *graph = loss->graph;
+    uint32_t size_bytes = ul_dtype_get(dtype)->size_bytes;
+    *weights = UL_NONE;
+    if (given == NULL)
+        return UL_OK;
+    if (given->type.dims[0] != classes)
+        return ul_diag_set(loss->pass->diag, UL_USAGE,
+                           "--class-weights: %lld numbers for %lld classes",
+                           (long long)given->type.dims[0], (long long)classes);
+    unsigned char *data = UL_NEW_ARRAY(graph->arena, unsigned char, (uint64_t)classes *size_bytes);
+    for (int64_t i = 0; i < classes; i++)
+        ul_element_put_float(data + (uint64_t)i * size_bytes, dtype,
+                             ul_tensor_get_float(given, (uint64_t)i));
+    const struct ul_type type = ul_type_make(dtype, 1, &classes);
+    *weights =
+        ul_graph_add_weight(graph, "class weights", ul_tensor_new(graph->arena, &type, data));
+    return UL_OK;
+}
+
 /* Classes last, samples in all dimensions before: [samples, classes] and [samples]. */
 static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id output,
                                         ul_value_id *made)
@@ -143,9 +167,7 @@ static enum ul_status add_cross_entropy(struct ul_loss_job *loss, ul_value_id ou
     bool is_last = axis + 1 == type.rank;
     if (is_last && type.rank > 2)
         inputs[1] = ul_build_reshape(&loss->build, inputs[1], 1, flat);
-    inputs[2] = loss->training->class_weights != NULL
-                    ? ul_graph_add_weight(graph, "class weights", loss->training->class_weights)
-                    : UL_NONE;
+    UL_TRY(add_class_weights(loss, type.dtype, type.dims[axis], &inputs[2]));
     if (is_last && ul_loss_add_pieces(loss, output, inputs[1], inputs[2], made))
         return UL_OK;
     if (is_last && type.rank > 2)

@@ -45,29 +45,32 @@ static ul_value_id add_scaled(struct modes *modes, ul_value_id value, double fac
     return add(modes, UL_OP_Mul, value, ul_build_number(modes->graph, "", dtype, 0, factor));
 }
 
-/* A state of its own: a weight that others read too is copied. */
-static ul_value_id own_state(struct modes *modes, ul_node_id node, uint32_t input)
+/* A running statistic is a state of its own: no other node may read it, which would see it change,
+ * or change it too. */
+static enum ul_status own_state(const struct modes *modes, ul_node_id node, uint32_t input,
+                                ul_value_id *state)
 {
     struct ul_graph *graph = modes->graph;
-    ul_value_id weight = graph->nodes[node].inputs[input];
-    if (modes->uses[weight] > 1) {
-        const struct ul_value old = graph->values[weight];
-        const char *name =
-            ul_arena_printf(graph->arena, "%s/%s", graph->nodes[node].name, old.name);
-        weight = ul_graph_add_weight(graph, name, old.tensor);
-    }
-    graph->values[weight].flags |= UL_VALUE_PERSISTENT;
-    return weight;
+    *state = graph->nodes[node].inputs[input];
+    if (modes->uses[*state] > 1)
+        return ul_diag_set(modes->pass->diag, UL_UNSUPPORTED,
+                           "%s: other nodes read its running statistic %s too; give each "
+                           "BatchNormalization an initializer of its own",
+                           ul_node_describe(graph, node, modes->pass->scratch),
+                           ul_quote(modes->pass->scratch, graph->values[*state].name));
+    graph->values[*state].flags |= UL_VALUE_PERSISTENT;
+    return UL_OK;
 }
 
 /* The running statistic follows `current`, which is its shape but for dimensions of 1. */
-static void add_running(struct modes *modes, ul_node_id node, uint32_t input, ul_value_id current,
-                        double momentum, double correction)
+static enum ul_status add_running(struct modes *modes, ul_node_id node, uint32_t input,
+                                  ul_value_id current, double momentum, double correction)
 {
     struct ul_graph *graph = modes->graph;
     if (graph->values[graph->nodes[node].inputs[input]].kind != UL_VALUE_WEIGHT)
-        return; /* computed by the model: nothing to keep */
-    ul_value_id state = own_state(modes, node, input);
+        return UL_OK; /* computed by the model: nothing to keep */
+    ul_value_id state;
+    UL_TRY(own_state(modes, node, input, &state));
     const struct ul_type type = graph->values[state].type;
     current = ul_build_reshape(&modes->build, current, type.rank, type.dims);
     ul_value_id kept = add_scaled(modes, state, momentum);
@@ -76,6 +79,7 @@ static void add_running(struct modes *modes, ul_node_id node, uint32_t input, ul
     graph->values[next].donor = state;
     graph->values[next].name = ul_arena_printf(graph->arena, "%s/next", graph->values[state].name);
     ul_block_add_output(graph, 0, next);
+    return UL_OK;
 }
 
 /* The vector of a channel's numbers beside x. */
@@ -158,8 +162,8 @@ static enum ul_status rewrite(struct modes *modes, ul_node_id id)
     ul_value_id factor = add(modes, UL_OP_Div, along_channels(modes, old.inputs[1], &type), spread);
     const ul_value_id inputs[4] = {old.inputs[0], mean, factor,
                                    along_channels(modes, old.inputs[2], &type)};
-    add_running(modes, id, 3, mean, momentum, 1);
-    add_running(modes, id, 4, variance, momentum, count / (count - 1));
+    UL_TRY(add_running(modes, id, 3, mean, momentum, 1));
+    UL_TRY(add_running(modes, id, 4, variance, momentum, count / (count - 1)));
     modes->pass->options->training->has_batch_statistics = true;
     ul_node_become(graph, id, UL_OP_Normalize, inputs, 4);
     return UL_OK;

@@ -111,6 +111,10 @@ def check_options():
     for values in ([[1.0] * CLASSES], [1.0, -1.0], [numpy.nan], [1, 2]):
         numpy.save("cw.npy", numpy.array(values))
         compile_model("plain", "--class-weights", "cw.npy", code=2, says="--class-weights")
+    numpy.save("cw.npy", numpy.ones(CLASSES + 1))
+    compile_model("plain", "--class-weights", "cw.npy", code=1, says="7 numbers for 6 classes")
+    numpy.save("cw.npy", numpy.ones(CLASSES))  # in numpy's type, not the model's
+    compile_model("plain", "--class-weights", "cw.npy")
     run(ullage, "verify", "plain.onnx", "--train", code=1, says="--train")
 
 
