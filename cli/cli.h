@@ -48,6 +48,9 @@ enum ul_status ul_cli_parse(const struct ul_cli_command *command, int argc, char
 /* Whether the command line said the cli's own option of that name. */
 bool ul_cli_is_said(const struct ul_cli_job *job, const char *name);
 
+/* inspect_training.c: lists what the model would train. */
+enum ul_status ul_cli_inspect_training(struct ul_cli_job *job) UL_MUST_CHECK;
+
 /* help.c: grouped, in at most 80 columns. */
 
 void ul_cli_help(const struct ul_cli_command *command);

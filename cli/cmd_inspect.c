@@ -300,6 +300,10 @@ static enum ul_status inspect(struct ul_cli_job *job)
     struct ul_text text;
     if (job->files.count != 1)
         return ul_diag_set(&compile->diag, UL_USAGE, "give one model: ullage inspect MODEL.onnx");
+    if (compile->options.train)
+        return json == NULL
+                   ? ul_cli_inspect_training(job)
+                   : ul_diag_set(&compile->diag, UL_USAGE, "--json is for inspect without --train");
     enum ul_status status = ul_compile_load(compile, job->files.items[0]);
     bool described =
         status == UL_OK || compile->model.has_open_dims || compile->model.problem_count > 0;
@@ -330,6 +334,7 @@ const struct ul_cli_command ul_command_inspect = {
     .name = "inspect",
     .arguments = "MODEL.onnx [options]",
     .summary = "Says what a model holds, which dimensions are open, and what is unsupported.",
+    .details = "With --train it lists the tensors that would be trained, and those that would not.",
     .group = "models",
     .bit = UL_IN_INSPECT,
     .run = inspect};

@@ -140,6 +140,9 @@ static void describe_training(struct ul_compile *compile)
             training->fixed_count += value->type.rank > 0;
         }
     }
+    training->unreached_count = compile->training.unreached_count;
+    if (training->unreached_count > 0)
+        training->unreached = graph->values[compile->training.unreached[0]].name;
     if (compile->training.clip_norm > 0)
         training->clipped_bytes = training->parameter_bytes;
 }

@@ -42,7 +42,10 @@ struct ul_training {
     bool train_mode; /* turn what was exported for inference back */
     uint32_t rate_count;
     const struct ul_rate *rates;
-    /* What the passes found. */
+    /* What the passes found. Float initializers of the model, as values of its graph; of those that
+     * were to be trained, the ones from which nothing differentiable leads to the loss. */
+    uint32_t initializer_count, unreached_count;
+    const uint32_t *initializers, *unreached;
     uint32_t class_count; /* of labels that are classes; else 0 */
     bool has_batch_statistics;
 };

@@ -183,15 +183,21 @@ static void update_finals(struct reverse *reverse, ul_node_id id)
 /* A parameter that the loss does not depend on is a constant. */
 static enum ul_status release_unreached(struct reverse *reverse)
 {
-    uint32_t trained = 0;
+    struct ul_training *training = reverse->pass->options->training;
+    uint32_t *unreached = NULL, capacity = 0, trained = 0;
+    training->unreached_count = 0;
     for (uint32_t v = 0; v < reverse->known_count; v++) {
         struct ul_value *value = &reverse->graph->values[v];
         if ((value->flags & UL_VALUE_TRAINED) == 0)
             continue;
         trained += reverse->gradients[v] != UL_NONE;
-        if (reverse->gradients[v] == UL_NONE)
-            value->flags &= ~(uint32_t)(UL_VALUE_TRAINED | UL_VALUE_PERSISTENT);
+        if (reverse->gradients[v] != UL_NONE)
+            continue;
+        value->flags &= ~(uint32_t)(UL_VALUE_TRAINED | UL_VALUE_PERSISTENT);
+        UL_GROW(reverse->graph->arena, unreached, training->unreached_count, capacity);
+        unreached[training->unreached_count++] = v;
     }
+    training->unreached = unreached;
     if (trained > 0)
         return UL_OK;
     return ul_diag_set(reverse->pass->diag, UL_USAGE,

@@ -132,11 +132,27 @@ static bool is_parameter(const struct ul_training *training, const struct ul_val
     return value->type.rank > 0;
 }
 
+/* Those that somebody may expect to be trained. */
+static void list_initializers(const struct ul_pass *pass)
+{
+    const struct ul_graph *graph = pass->graph;
+    uint32_t *list = UL_NEW_ARRAY(graph->arena, uint32_t, graph->value_count), count = 0;
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const struct ul_value *value = &graph->values[v];
+        if (value->kind == UL_VALUE_WEIGHT && (value->flags & UL_VALUE_TRAINED) != 0 &&
+            ul_dtype_get(value->type.dtype)->is_float)
+            list[count++] = v;
+    }
+    pass->options->training->initializers = list;
+    pass->options->training->initializer_count = count;
+}
+
 enum ul_status ul_pass_select(struct ul_pass *pass)
 {
-    const struct ul_training *training = pass->options->training;
+    struct ul_training *training = pass->options->training;
     const bool *is_read = find_readers(pass);
     uint32_t count = 0;
+    list_initializers(pass);
     UL_TRY(check_inputs(pass));
     UL_TRY(check_patterns(pass, "--freeze", training->freeze, training->freeze_count));
     UL_TRY(check_patterns(pass, "--train-only", training->train_only, training->train_only_count));

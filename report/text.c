@@ -270,6 +270,15 @@ static void put_training(struct ul_text *text, const struct ul_report *report)
                        (unsigned long long)training->statistic_count);
     ul_text_printf(text, "; %llu tensors stay as they are.\n",
                    (unsigned long long)training->fixed_count);
+    if (training->unreached_count > 0)
+        ul_text_printf(
+            text,
+            "Nothing differentiable leads to the loss from %s%s; ullage inspect --train "
+            "lists all.\n",
+            ul_quote(text->arena, training->unreached),
+            training->unreached_count > 1
+                ? ul_arena_printf(text->arena, " and %u more", training->unreached_count - 1)
+                : "");
     if (training->clipped_bytes > 0)
         ul_text_printf(text, "--clip-norm keeps all gradients until the last is known: %s.\n",
                        ul_size_format(text->arena, training->clipped_bytes));

@@ -135,6 +135,26 @@ def check_dropout():
     check(losses[0] != losses[1], "--train-mode leaves Dropout as it was")
 
 
+def check_listed():
+    """What would be trained, what not, and why: `inspect --train`, and a line of `plan`."""
+    draw = numpy.random.default_rng(3)
+    weights = {"first": draw.normal(size=(WIDTH, WIDTH)), "table": draw.normal(size=(WIDTH, WIDTH)),
+               "factor": numpy.array(2.0), "w": draw.normal(size=(WIDTH, CLASSES))}
+    nodes = [helper.make_node("MatMul", ["x", "first"], ["a"]),
+             helper.make_node("ArgMax", ["a"], ["i"], axis=1, keepdims=0),
+             helper.make_node("Gather", ["table", "i"], ["g"]),
+             helper.make_node("Mul", ["g", "factor"], ["m"]), product("m")]
+    make("cut", nodes, {"x": [BATCH, WIDTH]}, [BATCH, CLASSES],
+         {name: value.astype(numpy.float32) for name, value in weights.items()})
+    text = run(ullage, "inspect", "cut.onnx", "--train", "--freeze", "table").stdout
+    rows = [line.rsplit(maxsplit=2)[0].split('"') for line in text.splitlines() if '"' in line]
+    roles = {name: role.strip() for role, name, _ in rows}
+    check(roles == {"first": "no gradient", "table": "fixed", "factor": "one number",
+                    "w": "trained"}, f"inspect --train says {text}")
+    text = run(ullage, "plan", "cut.onnx", "--train").stdout
+    check('leads to the loss from "first"' in text, f"plan says nothing of first: {text}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -142,6 +162,7 @@ def main():
         check_inputs()
         check_options()
         check_dropout()
+        check_listed()
         os.chdir("/")
     return 1 if failures else 0
 
