@@ -457,7 +457,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
     parser.add_argument("--target", default="c")
-    parser.add_argument("--budgets", type=int, default=4)
+    parser.add_argument("--budgets", type=int, default=2)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "budgets"]
