@@ -53,10 +53,6 @@ const char *ul_edit_name_node(const struct ul_graph *graph, ul_node_id node);
  * several. */
 ul_node_id ul_edit_find_node(const struct ul_graph *graph, const char *name);
 
-/* select.c: whether a name matches a pattern, where * is any text and ? any byte. */
-
-bool ul_select_matches(const char *pattern, const char *name);
-
 /* donate.c */
 
 /* Whether the node, or a block in it, reads `base` or a view of it. */

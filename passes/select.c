@@ -13,12 +13,13 @@
 
 #include <string.h>
 
-bool ul_select_matches(const char *pattern, const char *name)
+/* Whether a name matches a pattern, where * is any text and ? any byte. */
+static bool matches(const char *pattern, const char *name)
 {
     for (; *pattern != '\0'; pattern++, name++) {
         if (*pattern == '*') {
             for (;; name++) {
-                if (ul_select_matches(pattern + 1, name))
+                if (matches(pattern + 1, name))
                     return true;
                 if (*name == '\0')
                     return false;
@@ -33,7 +34,7 @@ bool ul_select_matches(const char *pattern, const char *name)
 static bool is_named(const char *const *patterns, uint32_t count, const char *name)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (ul_select_matches(patterns[i], name))
+        if (matches(patterns[i], name))
             return true;
     return false;
 }
@@ -46,7 +47,7 @@ static enum ul_status check_patterns(const struct ul_pass *pass, const char *opt
         bool found = false;
         for (uint32_t v = 0; !found && v < pass->graph->value_count; v++)
             found = pass->graph->values[v].kind == UL_VALUE_WEIGHT &&
-                    ul_select_matches(patterns[i], pass->graph->values[v].name);
+                    matches(patterns[i], pass->graph->values[v].name);
         if (!found)
             return ul_diag_set(pass->diag, UL_USAGE, "%s %s: no initializer has such a name",
                                option, ul_quote(pass->scratch, patterns[i]));

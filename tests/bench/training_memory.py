@@ -5,8 +5,8 @@
 
 A row for each network: what moves, which is the buffer less weights, the optimizer's state, inputs
 and outputs, without a budget, at 3 % more predicted time, and in the smallest buffer known; in MiB,
-and as parts of what torch eager saves for the backward pass (torch 2.15, measured once by
-torch.autograd.graph.saved_tensors_hooks, parameters apart). Networks are made by models/make.py.
+and as parts of what torch eager saves for the backward pass without parameters: figures that this
+script takes as given, and does not measure. Networks are made by models/make.py.
 """
 
 import argparse
