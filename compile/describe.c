@@ -143,7 +143,9 @@ static void describe_training(struct ul_compile *compile)
     training->unreached_count = compile->training.unreached_count;
     if (training->unreached_count > 0)
         training->unreached = graph->values[compile->training.unreached[0]].name;
-    if (compile->training.clip_norm > 0)
+    training->clips_twice =
+        compile->training.clip_norm > 0 && compile->training.clip_mode == UL_CLIP_TWICE;
+    if (compile->training.clip_norm > 0 && !training->clips_twice)
         training->clipped_bytes = training->parameter_bytes;
 }
 

@@ -40,6 +40,7 @@ WORDS(precision_words, {"fp32", UL_PRECISION_F32}, {"fp16", UL_PRECISION_F16},
       {"bf16", UL_PRECISION_BF16})
 WORDS(optimizer_words, {"sgd", UL_OPTIMIZER_SGD}, {"momentum", UL_OPTIMIZER_MOMENTUM},
       {"adam", UL_OPTIMIZER_ADAM}, {"adamw", UL_OPTIMIZER_ADAMW}, {"lion", UL_OPTIMIZER_LION})
+WORDS(clip_words, {"keep", UL_CLIP_KEEP}, {"twice", UL_CLIP_TWICE})
 WORDS(conv_words, {"best", UL_CONV_BEST}, {"direct", UL_CONV_DIRECT},
       {"winograd", UL_CONV_WINOGRAD})
 WORDS(cudnn_words, {"auto", UL_CUDNN_AUTO}, {"on", UL_CUDNN_ON}, {"off", UL_CUDNN_OFF},

@@ -146,6 +146,14 @@ static enum ul_status check_loss(struct ul_compile *compile, const struct ul_tra
     return UL_OK;
 }
 
+static enum ul_status check_clipping(struct ul_compile *compile)
+{
+    if (is_given(compile, "clip-mode") && !is_given(compile, "clip-norm"))
+        return ul_diag_set(&compile->diag, UL_USAGE,
+                           "--clip-mode says how the norm of --clip-norm is taken: give both");
+    return UL_OK;
+}
+
 static enum ul_status check_betas(struct ul_compile *compile, const struct ul_training *training)
 {
     if (training->beta1 >= 1 || training->beta2 >= 1)
@@ -209,6 +217,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
         .train_mode = options->train_mode,
         .clip_value = options->clip_value,
         .clip_norm = options->clip_norm,
+        .clip_mode = options->clip_mode,
         .freeze = options->freeze.items,
         .freeze_count = options->freeze.count,
         .train_only = options->train_only.items,
@@ -228,6 +237,7 @@ enum ul_status ul_compile_read_training(struct ul_compile *compile)
     UL_TRY(read_schedule(compile, training));
     UL_TRY(check_optimizer(compile));
     UL_TRY(check_loss(compile, training));
+    UL_TRY(check_clipping(compile));
     UL_TRY(check_betas(compile, training));
     UL_TRY(check_others(compile));
     return read_class_weights(compile, training);

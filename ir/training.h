@@ -17,6 +17,10 @@ enum ul_optimizer {
     UL_OPTIMIZER_LION
 };
 
+/* How the norm of all gradients is known before one is used: they are kept until then, or formed
+ * twice. */
+enum ul_clip_mode { UL_CLIP_KEEP, UL_CLIP_TWICE };
+
 /* A factor of the learning rate, as runtime/lib/ul_model.h has it. */
 enum ul_rate_kind { UL_RATE_STEP, UL_RATE_COSINE, UL_RATE_WARMUP };
 struct ul_rate {
@@ -36,6 +40,7 @@ struct ul_training {
     double learning_rate, momentum, beta1, beta2, eps, weight_decay;
     bool nesterov, no_decay_1d;
     double clip_value, clip_norm; /* 0: none */
+    enum ul_clip_mode clip_mode;
     uint32_t freeze_count, train_only_count;
     const char *const *freeze; /* patterns of names, with * and ? */
     const char *const *train_only;

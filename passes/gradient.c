@@ -29,6 +29,7 @@ struct reverse {
     ul_value_id *gradients; /* per value: so far; UL_NONE: none yet */
     bool *wanted;           /* per value */
     uint32_t *readers;      /* per parameter: nodes of the forward pass that were not visited yet */
+    const char *suffix;     /* of the names of nodes */
     struct ul_gradient *rule;
     struct ul_updates updates;
 };
@@ -144,7 +145,7 @@ static enum ul_status visit(struct reverse *reverse, ul_node_id id)
     if (!arrives || !leaves)
         return UL_OK;
     rule->node = id;
-    rule->build.name = ul_arena_printf(reverse->graph->arena, "%s/gradient", node->name);
+    rule->build.name = ul_arena_printf(reverse->graph->arena, "%s/%s", node->name, reverse->suffix);
     if (ul_op_get(node->op)->gradient != NULL)
         return ul_op_get(node->op)->gradient(rule);
     return apply_texts(reverse, id);
@@ -232,6 +233,23 @@ static enum ul_status check_samples(const struct ul_pass *pass)
     return UL_OK;
 }
 
+/* One backward pass, from the last of the model's nodes to the first, with this gradient of the
+ * loss. */
+static enum ul_status run_backward(struct reverse *reverse, uint32_t node_count, ul_value_id loss,
+                                   ul_value_id seed)
+{
+    memset(reverse->gradients, 0xFF, reverse->known_count * sizeof *reverse->gradients);
+    memset(reverse->readers, 0, reverse->known_count * sizeof *reverse->readers);
+    count_readers(reverse, node_count);
+    reverse->gradients[loss] = seed;
+    for (uint32_t p = node_count; p-- > 0;) {
+        ul_node_id id = reverse->graph->blocks[0].nodes[p];
+        UL_TRY(visit(reverse, id));
+        update_finals(reverse, id);
+    }
+    return UL_OK;
+}
+
 enum ul_status ul_pass_gradient(struct ul_pass *pass)
 {
     struct ul_graph *graph = pass->graph;
@@ -241,7 +259,6 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     UL_TRY(check_samples(pass));
     UL_TRY(check_loss(pass));
     reverse.gradients = UL_NEW_ARRAY(pass->scratch, ul_value_id, reverse.known_count);
-    memset(reverse.gradients, 0xFF, reverse.known_count * sizeof *reverse.gradients);
     reverse.wanted = UL_NEW_ARRAY(pass->scratch, bool, reverse.known_count);
     reverse.readers = UL_NEW_ARRAY(pass->scratch, uint32_t, reverse.known_count);
     rule.context = &reverse;
@@ -252,15 +269,16 @@ enum ul_status ul_pass_gradient(struct ul_pass *pass)
     uint32_t node_count = graph->blocks[0].node_count;
     ul_value_id loss = graph->blocks[0].outputs[0];
     find_wanted(&reverse);
-    count_readers(&reverse, node_count);
     const struct ul_type type = graph->values[loss].type;
-    reverse.gradients[loss] = ul_build_number(graph, "loss/gradient", type.dtype, type.rank, 1.0);
+    ul_value_id seed = ul_build_number(graph, "loss/gradient", type.dtype, type.rank, 1.0);
     ul_update_begin(&reverse.updates, pass);
-    for (uint32_t p = node_count; p-- > 0;) {
-        ul_node_id id = graph->blocks[0].nodes[p];
-        UL_TRY(visit(&reverse, id));
-        update_finals(&reverse, id);
+    if (ul_update_runs_twice(pass->options->training)) {
+        reverse.suffix = "norm";
+        UL_TRY(run_backward(&reverse, node_count, loss, seed));
+        seed = ul_update_begin_again(&reverse.updates, &rule.build, loss);
     }
+    reverse.suffix = "gradient";
+    UL_TRY(run_backward(&reverse, node_count, loss, seed));
     ul_update_finish(&reverse.updates, &rule.build);
     return release_unreached(&reverse);
 }

@@ -35,7 +35,8 @@ ul_value_id ul_update_step(struct ul_graph *graph)
 
 void ul_update_begin(struct ul_updates *updates, struct ul_pass *pass)
 {
-    *updates = (struct ul_updates){.pass = pass, .step = ul_update_step(pass->graph)};
+    *updates = (struct ul_updates){
+        .pass = pass, .step = ul_update_step(pass->graph), .squares = UL_NONE, .factor = UL_NONE};
 }
 
 /* A state: zeros in the shape of the parameter. */
@@ -108,15 +109,6 @@ void ul_update_queue(struct ul_updates *updates, ul_value_id parameter, ul_value
     updates->queue[updates->count++] = (struct ul_update){parameter, gradient};
 }
 
-void ul_update_flush(struct ul_updates *updates, struct ul_build *build)
-{
-    if (updates->pass->options->training->clip_norm > 0)
-        return; /* what all gradients together are is not known before the end */
-    for (uint32_t i = 0; i < updates->count; i++)
-        add_update(updates, build, updates->queue[i].parameter, updates->queue[i].gradient);
-    updates->count = 0;
-}
-
 static ul_value_id add_node(struct ul_updates *updates, struct ul_build *build, enum ul_op op,
                             ul_value_id a, ul_value_id b)
 {
@@ -131,38 +123,106 @@ static ul_value_id add_node(struct ul_updates *updates, struct ul_build *build, 
     return graph->nodes[node].outputs[0];
 }
 
-/* limit / (norm of all gradients + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_ has it. */
-static ul_value_id add_factor(struct ul_updates *updates, struct ul_build *build, double limit)
+/* A number, in this type. */
+static ul_value_id as_type(struct ul_updates *updates, struct ul_build *build, ul_value_id number,
+                           enum ul_dtype dtype)
 {
     struct ul_graph *graph = build->graph;
-    ul_value_id sum = UL_NONE;
-    enum ul_dtype dtype = graph->values[updates->queue[0].gradient].type.dtype;
+    if (graph->values[number].type.dtype == dtype)
+        return number;
+    ul_node_id node = ul_build_node(build, UL_OP_Cast, &number, 1, 1);
+    ul_node_set_int(graph, node, "to", dtype);
+    enum ul_status status = ul_node_infer(graph, node, updates->pass->scratch, updates->pass->diag);
+    UL_ASSERT(status == UL_OK);
+    graph->values[graph->nodes[node].outputs[0]].flags |= UL_VALUE_BACKWARD;
+    return graph->nodes[node].outputs[0];
+}
+
+static void add_squares(struct ul_updates *updates, struct ul_build *build)
+{
+    struct ul_graph *graph = build->graph;
     build->name = "clip-norm";
     for (uint32_t i = 0; i < updates->count; i++) {
         ul_value_id square =
             add_node(updates, build, UL_OP_ReduceSumSquare, updates->queue[i].gradient, UL_NONE);
-        sum = sum == UL_NONE ? square : add_node(updates, build, UL_OP_Add, sum, square);
+        ul_value_id sum = updates->squares;
+        if (sum != UL_NONE)
+            square = as_type(updates, build, square, graph->values[sum].type.dtype);
+        updates->squares =
+            sum == UL_NONE ? square : add_node(updates, build, UL_OP_Add, sum, square);
     }
-    ul_value_id norm = add_node(updates, build, UL_OP_Sqrt, sum, UL_NONE);
+}
+
+/* limit / (norm of all gradients + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_ has it. */
+static void add_factor(struct ul_updates *updates, struct ul_build *build)
+{
+    struct ul_graph *graph = build->graph;
+    double limit = updates->pass->options->training->clip_norm;
+    UL_ASSERT(updates->squares != UL_NONE && updates->factor == UL_NONE && limit > 0);
+    enum ul_dtype dtype = graph->values[updates->squares].type.dtype;
+    build->name = "clip-norm";
+    ul_value_id norm = add_node(updates, build, UL_OP_Sqrt, updates->squares, UL_NONE);
     norm = add_node(updates, build, UL_OP_Add, norm, ul_build_number(graph, "", dtype, 0, 1e-6));
     ul_value_id factor =
         add_node(updates, build, UL_OP_Div, ul_build_number(graph, "", dtype, 0, limit), norm);
-    return add_node(updates, build, UL_OP_Min, factor, ul_build_number(graph, "", dtype, 0, 1));
+    updates->factor =
+        add_node(updates, build, UL_OP_Min, factor, ul_build_number(graph, "", dtype, 0, 1));
+}
+
+/* The gradient as the optimizer takes it. */
+static ul_value_id clipped(struct ul_updates *updates, struct ul_build *build, ul_value_id gradient)
+{
+    if (updates->factor == UL_NONE)
+        return gradient;
+    enum ul_dtype dtype = build->graph->values[gradient].type.dtype;
+    build->name = "clip-norm";
+    return add_node(updates, build, UL_OP_Mul, gradient,
+                    as_type(updates, build, updates->factor, dtype));
+}
+
+bool ul_update_runs_twice(const struct ul_training *training)
+{
+    return training->clip_norm > 0 && training->clip_mode == UL_CLIP_TWICE;
+}
+
+void ul_update_flush(struct ul_updates *updates, struct ul_build *build)
+{
+    const struct ul_training *training = updates->pass->options->training;
+    bool is_open = training->clip_norm > 0 && updates->factor == UL_NONE;
+    if (is_open && training->clip_mode == UL_CLIP_KEEP)
+        return; /* what all gradients together are is not known before the end */
+    if (is_open)
+        add_squares(updates, build);
+    for (uint32_t i = 0; !is_open && i < updates->count; i++)
+        add_update(updates, build, updates->queue[i].parameter,
+                   clipped(updates, build, updates->queue[i].gradient));
+    updates->count = 0;
+}
+
+/* Nothing that depends on the number is equal to what was computed before the norm was known: no
+ * gradient of the first time is kept for the second. */
+ul_value_id ul_update_begin_again(struct ul_updates *updates, struct ul_build *build,
+                                  ul_value_id loss)
+{
+    struct ul_graph *graph = build->graph;
+    const struct ul_type type = graph->values[loss].type;
+    ul_update_flush(updates, build);
+    if (updates->squares == UL_NONE)
+        return UL_NONE;
+    add_factor(updates, build);
+    ul_value_id factor = as_type(updates, build, updates->factor, type.dtype);
+    build->name = "clip-norm";
+    ul_value_id zero = add_node(updates, build, UL_OP_Mul, factor,
+                                ul_build_number(graph, "", type.dtype, type.rank, 0));
+    return add_node(updates, build, UL_OP_Add, zero, ul_build_number(graph, "", type.dtype, 0, 1));
 }
 
 void ul_update_finish(struct ul_updates *updates, struct ul_build *build)
 {
-    double limit = updates->pass->options->training->clip_norm;
-    if (!(limit > 0) || updates->count == 0) {
-        ul_update_flush(updates, build);
-        return;
+    if (updates->pass->options->training->clip_norm > 0 && updates->factor == UL_NONE &&
+        updates->count > 0) {
+        add_squares(updates, build);
+        add_factor(updates, build);
     }
-    ul_value_id factor = add_factor(updates, build, limit);
-    for (uint32_t i = 0; i < updates->count; i++) {
-        struct ul_update *update = &updates->queue[i];
-        build->name = "clip-norm";
-        ul_value_id clipped = add_node(updates, build, UL_OP_Mul, update->gradient, factor);
-        add_update(updates, build, update->parameter, clipped);
-    }
-    updates->count = 0;
+    ul_update_flush(updates, build);
 }

@@ -13,6 +13,8 @@ struct ul_updates {
     ul_value_id step; /* the input with the numbers of the step */
     struct ul_update *queue;
     uint32_t count, capacity;
+    ul_value_id squares; /* sum over the gradients so far; of a bound on the norm of all */
+    ul_value_id factor;  /* of gradients, by that bound; UL_NONE: none, or not known yet */
 };
 
 /* update.c */
@@ -29,5 +31,13 @@ void ul_update_flush(struct ul_updates *updates, struct ul_build *build);
 /* Behind the last one: with a bound on the norm of all gradients, which keeps them until here, all
  * updates. */
 void ul_update_finish(struct ul_updates *updates, struct ul_build *build);
+
+/* Whether the gradients are formed twice: first only their norm is taken (--clip-mode twice). */
+bool ul_update_runs_twice(const struct ul_training *training);
+/* Behind the first time: from here on updates follow as they are flushed. Gives 1 in the type of
+ * `loss`, but only once the norm is known: what the second time begins with. UL_NONE: nothing was
+ * trained. */
+ul_value_id ul_update_begin_again(struct ul_updates *updates, struct ul_build *build,
+                                  ul_value_id loss);
 
 #endif

@@ -69,7 +69,8 @@ struct ul_report_training {
     uint64_t tensor_count, parameter_count, parameter_bytes, state_bytes;
     uint64_t statistic_count; /* running ones */
     uint64_t fixed_count;     /* tensors of floats that it leaves as they are */
-    uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known */
+    uint64_t clipped_bytes;   /* of gradients that --clip-norm keeps until all are known; or */
+    bool clips_twice;         /* it forms them twice */
     uint32_t unreached_count; /* tensors from which nothing differentiable leads to the loss */
     const char *unreached;    /* the first of them */
 };

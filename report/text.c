@@ -282,6 +282,9 @@ static void put_training(struct ul_text *text, const struct ul_report *report)
     if (training->clipped_bytes > 0)
         ul_text_printf(text, "--clip-norm keeps all gradients until the last is known: %s.\n",
                        ul_size_format(text->arena, training->clipped_bytes));
+    if (training->clips_twice)
+        ul_text_put(text,
+                    "--clip-norm forms all gradients twice, and keeps none for their norm.\n");
 }
 
 /* What the libraries of a device were planned with. */

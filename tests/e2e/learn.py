@@ -155,6 +155,7 @@ CASES = {
     "lion": {"optimizer": "lion", "decay": 0.1, "clip_value": 0.01},
     "labels": {"optimizer": "sgd", "smoothing": 0.1, "ignored": True, "weights": True},
     "norm": {"optimizer": "momentum", "clip_norm": 0.2},
+    "twice": {"optimizer": "momentum", "clip_norm": 0.2, "clip_mode": "twice"},
     "frozen": {"optimizer": "adamw", "freeze": ["w1", "b*"]},
     "only": {"optimizer": "sgd", "only": ["w?"]},
 }
@@ -163,7 +164,8 @@ CASES = {
 def arguments(case, folder):
     words = ["--train", "--optimizer", case["optimizer"], "--lr", str(case.get("lr", 0.05))]
     names = {"loss": "--loss", "schedule": "--schedule", "decay": "--weight-decay",
-             "clip_value": "--clip-value", "clip_norm": "--clip-norm", "smoothing": "--label-smoothing"}
+             "clip_value": "--clip-value", "clip_norm": "--clip-norm", "clip_mode": "--clip-mode",
+             "smoothing": "--label-smoothing"}
     for key, option in names.items():
         if key in case:
             words += [option, str(case[key])]
@@ -467,6 +469,52 @@ def check_budgets(args, folder):
     print(f"budgets: {len(tried)} plans of {sizes[0]} to {sizes[-1]} bytes, one result")
 
 
+def deep_net(path, width=96, layers=6):
+    """Mostly parameters."""
+    random = numpy.random.default_rng(13)
+    nodes, weights, last = [], {}, "x"
+    for i in range(layers):
+        weights[f"w{i}"] = random.standard_normal((width, width)) / math.sqrt(width)
+        weights[f"b{i}"] = random.standard_normal(width) * 0.1
+        nodes += [helper.make_node("MatMul", [last, f"w{i}"], [f"a{i}"]),
+                  helper.make_node("Add", [f"a{i}", f"b{i}"], [f"s{i}"]),
+                  helper.make_node("Tanh", [f"s{i}"], [f"h{i}"])]
+        last = f"h{i}"
+    nodes.append(helper.make_node("MatMul", [last, "w"], ["y"]))
+    weights["w"] = random.standard_normal((width, CLASSES)) * 0.1
+    make_model(path, nodes, weights, [("x", [BATCH, width])], ("y", [BATCH, CLASSES]),
+               TensorProto.FLOAT)
+
+
+def check_clipping(args, folder, name):
+    """A norm that is taken in a backward pass of its own: the same bits, and, where parameters are
+    most of it, fewer bytes."""
+    model, program = os.path.join(folder, "m.onnx"), os.path.join(folder, "m")
+    random = numpy.random.default_rng(3)
+    is_deep = name == "clipping"
+    if is_deep:
+        deep_net(model)
+    else:
+        conv_net(model, TensorProto.FLOAT)
+    shape = (96,) if is_deep else (3, IMAGE, IMAGE)
+    data = random.standard_normal((3 * BATCH, *shape)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, 3 * BATCH)
+    sizes, seen = [], []
+    for mode in ("keep", "twice"):
+        run([args.ullage, "compile", model, "-o", program, "--target", args.target, "--train",
+             "--optimizer", "momentum", "--clip-norm", "0.3", "--clip-mode", mode, "--json",
+             program + ".json"])
+        with open(program + ".json", encoding="utf-8") as file:
+            sizes.append(json.load(file)["reserved_bytes"])
+        seen.append(train(program, folder, data, labels, 3))
+    (losses, kept), (losses_twice, twice) = seen
+    if losses != losses_twice or any(kept[k].tobytes() != v.tobytes() for k, v in twice.items()):
+        raise AssertionError(f"{name}: twice has other bits than keep")
+    if is_deep and sizes[1] > 0.85 * sizes[0]:
+        raise AssertionError(f"{name}: twice takes {sizes[1]} bytes, keep {sizes[0]}")
+    print(f"{name}: {sizes[0]} bytes, or {sizes[1]} with two backward passes")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ullage")
@@ -474,7 +522,8 @@ def main():
     parser.add_argument("--budgets", type=int, default=2)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
-    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "budgets"]
+    names = args.cases or [*CASES, "conv", "dropout", "vocabulary", "process", "clipping",
+                           "clipping-conv", "budgets"]
     failed = 0
     for name in names:
         folder = tempfile.mkdtemp()
@@ -487,6 +536,8 @@ def main():
                 check_dropout(args, folder)
             elif name == "conv":
                 check_conv(args, folder)
+            elif name.startswith("clipping"):
+                check_clipping(args, folder, name)
             elif name == "budgets":
                 check_budgets(args, folder)
             else:
