@@ -118,6 +118,11 @@ uint32_t ul_emit_pack_index(struct ul_emitter *emitter, const struct ul_pack *pa
 
 /* emit_training.c: what a program that trains says of it. */
 void ul_emit_training(struct ul_emitter *emitter);
+/* model.h's declarations of its training, or nothing where it does not train; `handle` declares the
+ * arena or context. */
+const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle);
+/* Their definitions, likewise. */
+void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle);
 
 /* emit_tables.c: the constant description that runtime/lib/ul_model.h defines. */
 void ul_emit_tables(struct ul_emitter *emitter);

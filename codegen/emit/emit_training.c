@@ -1,9 +1,12 @@
-/* The table of a program that trains: struct ul_training of runtime/lib/ul_model.h. */
+/* What a program that trains has beside a run: its table, struct ul_training of
+ * runtime/lib/ul_model.h, and the functions of its library form. */
 #include "codegen/emit/emit_internal.h"
 #include "ir/training.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+enum { HEAD_BYTES = 64 }; /* of a checkpoint: runtime/lib/ul_train.h */
 
 /* The number of the input or output of that name, as C. */
 static const char *number_of(const struct ul_emitter *emitter, const ul_value_id *values,
@@ -125,4 +128,91 @@ void ul_emit_training(struct ul_emitter *emitter)
                    "    .parameters = parameters,\n    .parameter_count = %u,\n};\n\n",
                    training->class_count, (long long)training->ignore_index,
                    training->has_batch_statistics ? "true" : "false", count);
+}
+
+/* ---- functions of the library ---- */
+
+/* PREFIX_name is ul_train_name of runtime/lib/ul_train.h for this model. */
+struct function {
+    const char *name; /* in the library */
+    const char *runtime;
+    const char *arguments; /* behind the arena or context */
+    const char *passed;
+    const char *comment; /* in model.h */
+};
+
+static const struct function functions[] = {
+    {"train_step", "ul_train_step",
+     "struct ul_trainer *trainer, const void *const *batch,\n"
+     "    void *const *results, struct ul_failure *failure",
+     "trainer, batch, results, failure",
+     "/* One step on a batch, or on a micro-batch, whose last one updates: inputs and outputs by\n"
+     " * number, as for a run; ullage.step is filled here. Results that lie in the arena may be "
+     "NULL:\n"
+     " * ask for the loss alone. Fails as a run does. */\n"},
+    {"save", "ul_train_save",
+     "const struct ul_trainer *trainer, ul_write *write,\n"
+     "    void *file, struct ul_failure *failure",
+     "trainer, write, file, failure",
+     "/* Writes what training changed, between updates. UL_CHECKPOINT_UNWRITTEN: `write` failed, "
+     "or\n"
+     " * a device's error. */\n"},
+    {"load", "ul_train_load",
+     "struct ul_trainer *trainer, ul_read *read, void *file,\n"
+     "    struct ul_failure *failure",
+     "trainer, read, file, failure",
+     "/* Goes on where that was saved, bit for bit; the arena was made ready. Reads it twice, so "
+     "that\n"
+     " * what is refused changes nothing: UL_CHECKPOINT_UNREADABLE (`read` failed), _INVALID "
+     "(damaged,\n"
+     " * or none), _OTHER (of another model). */\n"}};
+
+static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
+{
+    const struct ul_graph *graph = emitter->program->graph;
+    uint64_t bytes = HEAD_BYTES;
+    for (uint32_t i = 0; i < graph->blocks[0].output_count; i++) {
+        ul_value_id weight = changed_weight(graph, i);
+        if (weight != UL_NONE)
+            bytes += ul_type_bytes(&graph->values[weight].type);
+    }
+    return bytes;
+}
+
+const char *ul_emit_training_text(struct ul_emitter *emitter, const char *handle)
+{
+    const char *prefix = emitter->options->prefix;
+    struct ul_text text;
+    if (emitter->program->options.training == NULL)
+        return "";
+    ul_text_init(&text, emitter->arena);
+    ul_text_printf(
+        &text,
+        "/* ---- training: a run is a step, forward, backward and update ----\n"
+        " * Nothing is allocated; all state is the arena and the caller's trainer. */\n\n"
+        "/* Of what %s_save writes. */\n#define %s_CHECKPOINT_BYTES UINT64_C(%" PRIu64
+        ")\n\n/* A trainer that begins: at step 0, with seed 0 and the learning rate "
+        "that was compiled in. */\nvoid %s_train_init(struct ul_trainer *trainer);\n\n",
+        prefix, ul_emit_upper(emitter->arena, prefix), checkpoint_bytes(emitter), prefix);
+    for (uint32_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        ul_text_printf(&text, "%sint %s_%s(%s, %s);\n\n", functions[i].comment, prefix,
+                       functions[i].name, handle, functions[i].arguments);
+    return text.data;
+}
+
+void ul_emit_training_functions(struct ul_emitter *emitter, const char *handle)
+{
+    const char *prefix = emitter->options->prefix;
+    const char *name = strrchr(handle, '*') + 1;
+    if (emitter->program->options.training == NULL)
+        return;
+    ul_text_printf(emitter->text,
+                   "\nvoid %s_train_init(struct ul_trainer *trainer)\n{\n"
+                   "    ul_train_init(&%s_model, trainer);\n}\n",
+                   prefix, prefix);
+    for (uint32_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        ul_text_printf(emitter->text,
+                       "\nint %s_%s(%s, %s)\n{\n    return (int)%s(&%s_model, %s, %s);\n}\n",
+                       prefix, functions[i].name, handle, functions[i].arguments,
+                       functions[i].runtime, prefix, name, functions[i].passed);
 }

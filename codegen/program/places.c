@@ -2,6 +2,7 @@
  * the books of a run or a library. Each is a value of the planner's problem. */
 #include "codegen/program/program_internal.h"
 #include "codegen/program/target.h"
+#include "ir/training.h"
 #include "ir/view.h"
 #include "runtime/lib/ul_call.h"
 
@@ -41,10 +42,14 @@ static enum ul_plan_class class_of(const struct ul_builder *builder, ul_value_id
 static uint32_t space_of(const struct ul_builder *builder, ul_value_id value)
 {
     const struct ul_program_options *options = builder->options;
-    enum ul_value_kind kind = builder->graph->values[value].kind;
+    const struct ul_value *info = &builder->graph->values[value];
+    enum ul_value_kind kind = info->kind;
+    bool is_step = options->training != NULL && kind == UL_VALUE_INPUT &&
+                   strcmp(info->name, UL_TRAINING_STEP) == 0;
     if (options->weights_rom && kind == UL_VALUE_WEIGHT)
         return UL_PROGRAM_ROM;
-    if (options->io_caller && (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
+    if (options->io_caller && !is_step && /* which the runtime writes, not the caller */
+        (kind == UL_VALUE_INPUT || ul_graph_is_output(builder->graph, value)))
         return UL_PROGRAM_CALLER;
     return UL_PROGRAM_ARENA;
 }

@@ -2,6 +2,7 @@
  *
  *     model_run > run_steps > k7 > ...        the deepest kernel, with what it calls
  *     model_init > ul_run_pack_section        where weights are read into the buffer
+ *     model_save, model_load                  what training changed, in pieces
  *
  * A plan takes what the deepest of the ways takes that its steps run: a kernel, or a library's
  * call, of which the profile has a guess. What a kernel takes its target says
@@ -19,6 +20,8 @@ enum {
     TEAM_BYTES = 384,  /* of a kernel whose loops threads share: they run another function */
     MATH_BYTES = 256,  /* of the C library */
     READ_WEIGHTS_BYTES = 10240, /* a piece of them on its way to its layout */
+    TRAIN_BYTES = 1024,         /* model_train_step, before model_run: pointers to all inputs */
+    CHECKPOINT_BYTES = 5120     /* a piece of it, its head, the C library's memcpy */
 };
 
 static uint32_t region_depth(const struct ul_program *program)
@@ -52,7 +55,7 @@ static bool reads_weights(const struct ul_program *program)
 /* What the ways of steps have in common. */
 struct frames {
     uint64_t around_bytes; /* of the functions around a kernel */
-    uint64_t read_bytes;   /* while weights are read, which is before */
+    uint64_t other_bytes;  /* before and between runs: weights are read, a checkpoint is written */
     uint64_t library_bytes;
     bool has_team;
     const uint64_t *kernel_bytes; /* per kernel */
@@ -63,13 +66,15 @@ static struct frames frames_make(struct ul_arena *arena, const struct ul_program
     const struct ul_target *target = program->options.target;
     uint64_t *kernel_bytes = UL_NEW_ARRAY(arena, uint64_t, program->kernel_count);
     bool has_team = program->options.thread_count > 1;
+    bool trains = program->options.training != NULL;
+    uint64_t checkpoint_bytes = trains ? CHECKPOINT_BYTES : 0;
     UL_ASSERT(target->stack_bytes != NULL);
     for (uint32_t i = 0; i < program->kernel_count; i++)
         kernel_bytes[i] = target->stack_bytes(program->kernels[i].ir);
     return (struct frames){
         .around_bytes = STEPS_BYTES + (uint64_t)REGION_BYTES * region_depth(program) +
-                        (has_team ? TEAM_BYTES : 0) + MATH_BYTES,
-        .read_bytes = reads_weights(program) ? READ_WEIGHTS_BYTES : 0,
+                        (has_team ? TEAM_BYTES : 0) + (trains ? TRAIN_BYTES : 0) + MATH_BYTES,
+        .other_bytes = reads_weights(program) ? READ_WEIGHTS_BYTES : checkpoint_bytes,
         .library_bytes = ul_profile_process(program->options.profile)->stack_bytes,
         .has_team = has_team,
         .kernel_bytes = kernel_bytes};
@@ -85,7 +90,7 @@ static uint64_t way_bytes(const struct frames *frames, const struct ul_program_s
     if (way != NULL && way->own != NULL && frames->kernel_bytes[way->own->kernel] > deepest)
         deepest = frames->kernel_bytes[way->own->kernel];
     uint64_t run = frames->around_bytes + deepest;
-    return ENTRY_BYTES + (run > frames->read_bytes ? run : frames->read_bytes) +
+    return ENTRY_BYTES + (run > frames->other_bytes ? run : frames->other_bytes) +
            (is_call || frames->has_team ? frames->library_bytes : 0);
 }
 

@@ -399,6 +399,19 @@ struct ul_weights_source {
     ul_read *map;
 };
 
+/* Copies size_bytes to offset_bytes of a file; 0 for success. What is saved comes from front to
+   back, but for the head of the file, which is last. */
+typedef int ul_write(void *context, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes);
+
+/* Where a training stands, beside what lies in the arena (ul_train.h). It is the caller's. */
+struct ul_trainer {
+    uint64_t step;        /* updates that are done */
+    uint32_t micro_batch; /* runs that are done of the next one; 0 between updates */
+    uint64_t seed;        /* of everything random in a step; below 2^53 */
+    double learning_rate; /* before schedules */
+    double weight;        /* of the loss of one micro-batch in that of its batch */
+};
+
 /* Bits of struct ul_model's isa: what model.c's compiler was allowed to use. */
 #define UL_ISA_SSE3 (1u << 0)
 #define UL_ISA_SSSE3 (1u << 1)

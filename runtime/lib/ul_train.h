@@ -28,14 +28,6 @@
 #include <math.h>
 #include <string.h>
 
-struct ul_trainer {
-    uint64_t step;        /* updates that are done */
-    uint32_t micro_batch; /* runs that are done of the next one; 0 between updates */
-    uint64_t seed;        /* of everything random in a step; below 2^53 */
-    double learning_rate; /* before schedules */
-    double weight;        /* of the loss of one micro-batch in that of its batch */
-};
-
 /* At the beginning: with the learning rate that the model was compiled with. */
 static inline void ul_train_init(const struct ul_model *model, struct ul_trainer *trainer)
 {
@@ -202,10 +194,6 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 #define UL_TRAIN_VERSION 1u
 #define UL_TRAIN_HEAD_BYTES 64u
 #define UL_TRAIN_PIECE_BYTES 4096u
-
-/* Copies size_bytes to offset_bytes of the file; 0 for success. What is saved comes from front to
-   back, the head last. */
-typedef int ul_write(void *context, uint64_t offset_bytes, const void *bytes, uint64_t size_bytes);
 
 static inline uint64_t ul_train_bytes(const struct ul_model *model)
 {

@@ -1,5 +1,6 @@
 /* How deep the stack of an emitted model gets. Linked with model.c, whose weights are read-only
- * data or in the file of argv[1]: a thread with a painted stack calls model_init and model_run, on
+ * data or in the file of argv[1]: a thread with a painted stack calls model_init and model_run, or
+ * of one that trains a step and what saves it, on
  * inputs of zeros and of any bytes, and what was painted over is counted.
  *
  * prints: the bytes of the stack that model_init took, and those of model_run */
@@ -56,6 +57,28 @@ static void fill_inputs(struct job *job, int run)
     }
 }
 
+#ifdef MODEL_CHECKPOINT_BYTES
+static int write_nowhere(void *context, uint64_t offset_bytes, const void *bytes,
+                         uint64_t size_bytes)
+{
+    (void)context, (void)offset_bytes, (void)bytes, (void)size_bytes;
+    return 0;
+}
+
+static void run_model(struct job *job)
+{
+    struct ul_trainer trainer;
+    model_train_init(&trainer);
+    (void)model_train_step(job->arena, &trainer, job->inputs, job->outputs, NULL);
+    (void)model_save(job->arena, &trainer, write_nowhere, NULL, NULL);
+}
+#else
+static void run_model(struct job *job)
+{
+    (void)model_run(job->arena, job->inputs, job->outputs, NULL); /* or a fault in the data */
+}
+#endif
+
 static void *work(void *context)
 {
     struct job *job = context;
@@ -67,7 +90,7 @@ static void *work(void *context)
     paint(job);
     for (int run = 0; run < RUNS && job->result == UL_OK; run++) {
         fill_inputs(job, run);
-        (void)model_run(job->arena, job->inputs, job->outputs, NULL); /* or a fault in the data */
+        run_model(job);
     }
     job->run_bytes = taken(job, top);
     return NULL;

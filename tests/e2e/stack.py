@@ -6,7 +6,7 @@
 
 A model is emitted with its weights as read-only data and the caller's buffers, and compiled by its
 Makefile with -O2 and with -O3. The stack that plan.json and MODEL_STACK_BYTES say is no less than the
-worst path of gcc's own frames (-fcallgraph-info=su) below model_init and model_run, and than a run
+worst path of gcc's own frames (-fcallgraph-info=su) below model_init, model_run and what trains, and than a run
 wrote of a painted stack (paint.c); above the larger of these by no more than as much again, or 4 KiB.
 Of target cpu, where libraries take stack too, the painted stack alone tells; a plan that a budget
 leaves no call counts neither the library's stack, nor its state, nor kernels that do not run. The code that plan.json
@@ -25,7 +25,7 @@ import sys
 import tempfile
 
 try:
-    from onnx import parser, save
+    from onnx import helper, parser, save
 except ImportError as error:
     print(f"stack.py: skipped: {error}")
     sys.exit(77)
@@ -37,6 +37,7 @@ NODES = "/usr/lib/python3/dist-packages/onnx/backend/test/data/node"
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 FLAGS = ["-O2", "-O3"]
 ROM = ["--weights", "rom", "--io", "caller"]
+ENTRIES = ["model_init", "model_run", "model_set_up", "model_train_step", "model_save", "model_load"]
 CALL_BYTES = 8  # the address that a function returns to
 HARNESS_BYTES = 96  # of paint.c, below its mark
 
@@ -119,7 +120,7 @@ def worst_path(frames, calls, function):
 
 def gcc_bytes(folder):
     frames, calls = read_graph(os.path.join(folder, "model.ci"))
-    return max(worst_path(frames, calls, f) for f in frames if f in ("model_init", "model_run", "model_set_up"))
+    return max(worst_path(frames, calls, f) for f in frames if f in ENTRIES)
 
 
 # ---- one model ----
@@ -228,6 +229,13 @@ def network(name, work):
     return model
 
 
+def trainer(work):
+    model = parser.parse_model(HEAD + "g (float[4,6] x) => (float[4,3] y) { y = MatMul(x, w) }")
+    model.graph.initializer.append(helper.make_tensor("w", 1, [6, 3], [0.5] * 18))
+    save(model, os.path.join(work, "trainer.onnx"))
+    return os.path.join(work, "trainer.onnx")
+
+
 def few(ullage, work):
     check_peak_list(ullage, work)
     for name, text in TEXTS.items():
@@ -237,6 +245,8 @@ def few(ullage, work):
     for name in ("convolutions", "attention"):
         model = os.path.join(work, name + ".onnx")
         yield name, lambda name=name, model=model: check_callless(ullage, name, model, work)
+    model = trainer(work)
+    yield "trainer", lambda model=model: check_model(ullage, "trainer", model, ["--train"], work)
     model = network("densenet121", work)  # whose local arrays gcc once stored to unaligned
     yield "densenet121", lambda model=model: check_library(ullage, "densenet121", model, work)
     for name in ("convolutions", "lstm"):
