@@ -7,7 +7,7 @@
 static bool is_extra(const char *name)
 {
     return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
-           strcmp(name, "generator") == 0;
+           strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0;
 }
 
 static bool is_state(const struct ul_cli_entry *entries, uint32_t count, const char *name)

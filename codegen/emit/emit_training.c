@@ -165,7 +165,7 @@ static const struct function functions[] = {
      "that\n"
      " * what is refused changes nothing: UL_CHECKPOINT_UNREADABLE (`read` failed), _INVALID "
      "(damaged,\n"
-     " * or none), _OTHER (of another model). */\n"}};
+     " * or none), _OTHER (of another model or optimizer). */\n"}};
 
 static uint64_t checkpoint_bytes(const struct ul_emitter *emitter)
 {

@@ -5,6 +5,7 @@
  *     generator      uint64 [4]: the seed; 1 where samples are shuffled, plus 2 where the last
  *                    batch is filled; how many samples there are; how many an update takes: what
  *                    their order follows from
+ *     optimizer      uint8 [16]: its name, then zeros: what the state is of
  * All entries of a file are checked against the model before one is used.
  */
 #include "ul_train_internal.h"
@@ -13,18 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GENERATOR_COUNT = 4, SHUFFLES = 1, PADS = 2, PIECE_BYTES = 4096 };
+enum { GENERATOR_COUNT = 4, OPTIMIZER_BYTES = 16, SHUFFLES = 1, PADS = 2, PIECE_BYTES = 4096 };
 
 static const int64_t generator_dims[] = {GENERATOR_COUNT};
+static const int64_t optimizer_dims[] = {OPTIMIZER_BYTES};
 
 /* What stands in a checkpoint beside the parameters. */
 struct extras {
     int64_t step;
     double learning_rate;
     uint64_t generator[GENERATOR_COUNT];
+    char optimizer[OPTIMIZER_BYTES];
 };
 
-enum { EXTRA_COUNT = 3 };
+enum { EXTRA_COUNT = 4 };
 
 static void describe_extras(struct extras *extras, struct ul_npz_member members[EXTRA_COUNT])
 {
@@ -35,9 +38,14 @@ static void describe_extras(struct extras *extras, struct ul_npz_member members[
          .type = UL_TYPE_U64,
          .rank = 1,
          .dims = generator_dims,
-         .size_bytes = sizeof extras->generator}};
+         .size_bytes = sizeof extras->generator},
+        {.name = "optimizer",
+         .type = UL_TYPE_U8,
+         .rank = 1,
+         .dims = optimizer_dims,
+         .size_bytes = sizeof extras->optimizer}};
     const void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate,
-                                             extras->generator};
+                                             extras->generator, extras->optimizer};
     for (uint32_t i = 0; i < EXTRA_COUNT; i++) {
         memset(&members[i], 0, sizeof members[i]);
         members[i].tensor = tensors[i];
@@ -47,18 +55,19 @@ static void describe_extras(struct extras *extras, struct ul_npz_member members[
 
 static struct extras get_extras(const struct ul_training_run *run)
 {
-    const struct extras extras = {
-        .step = (int64_t)run->trainer.step,
-        .learning_rate = run->trainer.learning_rate,
-        .generator = {run->trainer.seed, (run->shuffles ? SHUFFLES : 0u) | (run->pads ? PADS : 0u),
-                      run->data.sample_count, run->batch_samples}};
+    struct extras extras = {.step = (int64_t)run->trainer.step,
+                            .learning_rate = run->trainer.learning_rate,
+                            .generator = {run->trainer.seed,
+                                          (run->shuffles ? SHUFFLES : 0u) | (run->pads ? PADS : 0u),
+                                          run->data.sample_count, run->batch_samples}};
+    snprintf(extras.optimizer, sizeof extras.optimizer, "%s", run->training->optimizer);
     return extras;
 }
 
 static bool is_extra(const char *name)
 {
     return strcmp(name, "step") == 0 || strcmp(name, "learning_rate") == 0 ||
-           strcmp(name, "generator") == 0;
+           strcmp(name, "generator") == 0 || strcmp(name, "optimizer") == 0;
 }
 
 int ul_checkpoint_check(const struct ul_training_run *run)
@@ -287,20 +296,46 @@ static int use_extras(struct ul_training_run *run, const char *path, const struc
     return UL_EXIT_OK;
 }
 
+/* The state of one optimizer is no start for another, even where names and shapes are the same. */
+static int check_optimizer(const struct ul_training_run *run, const char *path,
+                           const struct extras *extras)
+{
+    char shown[UL_SHOWN_BYTES], theirs[UL_SHOWN_BYTES], name[OPTIMIZER_BYTES + 1] = {0};
+    memcpy(name, extras->optimizer, sizeof extras->optimizer);
+    if (strcmp(name, run->training->optimizer) == 0)
+        return UL_EXIT_OK;
+    return ul_error(run->session, UL_EXIT_INVALID,
+                    "%s: was written by a training with optimizer %s, this one has %s; to begin "
+                    "with its parameters use --init",
+                    ul_shown(shown, path), ul_shown(theirs, name), run->training->optimizer);
+}
+
+static int read_extras(const struct ul_training_run *run, struct ul_reader *reader,
+                       struct extras *extras)
+{
+    struct ul_npz_member members[EXTRA_COUNT];
+    void *const places[EXTRA_COUNT] = {&extras->step, &extras->learning_rate, extras->generator,
+                                       extras->optimizer};
+    int status = UL_EXIT_OK;
+    describe_extras(extras, members);
+    for (uint32_t i = 0; status == UL_EXIT_OK && i < EXTRA_COUNT; i++)
+        status = ul_npz_read(run->session, reader, members[i].tensor.name, "entry",
+                             &members[i].tensor, places[i]);
+    return status;
+}
+
 int ul_checkpoint_resume(struct ul_training_run *run, const char *path)
 {
     struct ul_reader reader;
     struct extras extras;
-    struct ul_npz_member members[EXTRA_COUNT];
-    void *const places[EXTRA_COUNT] = {&extras.step, &extras.learning_rate, extras.generator};
     int status = ul_reader_open(run->session, &reader, path);
     if (status != UL_EXIT_OK)
         return status;
-    describe_extras(&extras, members);
-    status = read_parameters(run, &reader, true);
-    for (uint32_t i = 0; status == UL_EXIT_OK && i < EXTRA_COUNT; i++)
-        status = ul_npz_read(run->session, &reader, members[i].tensor.name, "entry",
-                             &members[i].tensor, places[i]);
+    status = read_extras(run, &reader, &extras);
+    if (status == UL_EXIT_OK)
+        status = check_optimizer(run, path, &extras);
+    if (status == UL_EXIT_OK)
+        status = read_parameters(run, &reader, true);
     if (status == UL_EXIT_OK)
         status = use_extras(run, path, &extras);
     ul_reader_close(&reader);

@@ -106,8 +106,8 @@ bool ul_all_finite(enum ul_rt_type type, const void *data, uint64_t count);
 /* One element in decimal. */
 const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, const void *data,
                             uint64_t element);
-/* One integer, of a type that is one, into a place of another such type; false where it does not
-   fit. */
+/* One integer, of an integer type or bool, into a place of another such type; false where it does
+   not fit. A place of a float type takes the nearest float. */
 bool ul_integer_get(enum ul_rt_type type, const void *data, uint64_t element, int64_t *value);
 bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t value);
 /* Makes every byte of bool 0 or 1, and every 4-bit element a number in its range. */

@@ -278,7 +278,20 @@ static int end_epoch(struct ul_training_run *run, struct ul_progress *progress)
     return status == UL_EXIT_OK ? save(run) : status;
 }
 
-/* Where a loss is no number, neither are the parameters any more: they are not saved. */
+/* Where a loss is no number, neither are the parameters any more: they are not saved. A mean over
+   no label is none, as in torch. */
+static int lost(const struct ul_training_run *run, const struct ul_outcome *outcome)
+{
+    bool all_ignored = outcome->label_count == 0 &&
+                       ul_labels_are_classes(run->session->model, run->training->labels);
+    return ul_error(run->session, UL_EXIT_VERIFY,
+                    "step %" PRIu64 ": the loss is %s%s; what was learned since the last "
+                    "checkpoint is lost (%s may help)",
+                    run->trainer.step, isnan(outcome->loss) ? "not a number" : "infinite",
+                    all_ignored ? ", for all labels of its batch are ignored" : "",
+                    all_ignored ? "to leave such samples out" : "a lower --lr");
+}
+
 static int one_step(struct ul_training_run *run, struct ul_progress *progress)
 {
     struct ul_outcome outcome;
@@ -289,10 +302,7 @@ static int one_step(struct ul_training_run *run, struct ul_progress *progress)
         return status;
     ul_progress_step(run, progress, &outcome, rate);
     if (!isfinite(outcome.loss))
-        return ul_error(run->session, UL_EXIT_VERIFY,
-                        "step %" PRIu64 ": the loss is %s; what was learned since the last "
-                        "checkpoint is lost (a lower --lr may help)",
-                        run->trainer.step, isnan(outcome.loss) ? "not a number" : "infinite");
+        return lost(run, &outcome);
     bool ends = run->trainer.step % run->epoch_steps == 0 && run->trainer.step != run->step_count;
     return ends ? end_epoch(run, progress) : UL_EXIT_OK;
 }

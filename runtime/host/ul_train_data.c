@@ -26,18 +26,19 @@ static bool is_integer(enum ul_rt_type type)
     return kind == 'i' || kind == 'u';
 }
 
-/* The type of the file's elements, where it serves: the input's, or of labels any integer type. */
+/* The type of the file's elements, where it serves: the input's, or of labels any integer type and
+   bool. */
 static bool find_type(const struct ul_dataset *set, const struct ul_npy *header,
                       struct ul_column *column)
 {
-    static const enum ul_rt_type integers[] = {UL_TYPE_I64, UL_TYPE_I32, UL_TYPE_I16, UL_TYPE_I8,
-                                               UL_TYPE_U64, UL_TYPE_U32, UL_TYPE_U16, UL_TYPE_U8};
+    static const enum ul_rt_type integers[] = {UL_TYPE_I64, UL_TYPE_I32, UL_TYPE_I16,
+                                               UL_TYPE_I8,  UL_TYPE_U64, UL_TYPE_U32,
+                                               UL_TYPE_U16, UL_TYPE_U8,  UL_TYPE_BOOL};
     enum ul_rt_type wanted = input_of(set, column)->type;
     column->type = wanted;
     if (ul_npy_holds(header, wanted))
         return true;
-    bool converts = column->is_labels && is_integer(wanted);
-    for (size_t i = 0; converts && i < sizeof integers / sizeof *integers; i++) {
+    for (size_t i = 0; column->is_labels && i < sizeof integers / sizeof *integers; i++) {
         column->type = integers[i];
         if (ul_npy_holds(header, integers[i]))
             return true;
@@ -240,7 +241,7 @@ static int read_plain(const struct ul_dataset *set, const struct ul_column *colu
     return status;
 }
 
-/* One sample of labels of another integer type. */
+/* One sample of labels of another type. */
 static int read_converted(const struct ul_dataset *set, const struct ul_column *column,
                           uint64_t sample, unsigned char *target)
 {

@@ -15,7 +15,7 @@ struct ul_column {
     struct ul_reader reader;
     uint32_t input;
     bool is_labels;
-    enum ul_rt_type type;  /* in the file: the input's, or another integer type, of labels */
+    enum ul_rt_type type;  /* in the file: the input's, or another one, of integer labels */
     bool swapped;          /* against this machine's order of bytes */
     uint64_t offset_bytes; /* of the first sample in the file */
     uint64_t sample_bytes; /* there */

@@ -162,14 +162,10 @@ const char *ul_element_text(char buffer[UL_SHOWN_BYTES], enum ul_rt_type type, c
     return buffer;
 }
 
-/* The bits of a random element. */
-static uint64_t random_bits(const struct ul_type_info *info, double uniform)
+static uint64_t float_bits(enum ul_rt_type type, double value)
 {
-    double value = uniform * 2.0 - 1.0;
     uint64_t wide;
-    if (info->kind != 'f')
-        return (uint64_t)(uniform * (info->kind == 'b' ? 2.0 : info->bits == 4 ? 8.0 : 10.0));
-    switch ((int)info->type) {
+    switch ((int)type) {
     case UL_TYPE_F64:
         memcpy(&wide, &value, 8);
         return wide;
@@ -188,6 +184,14 @@ static uint64_t random_bits(const struct ul_type_info *info, double uniform)
     default:
         return ul_f32_to_f8e5m2fnuz((float)value, 1);
     }
+}
+
+/* The bits of a random element. */
+static uint64_t random_bits(const struct ul_type_info *info, double uniform)
+{
+    if (info->kind != 'f')
+        return (uint64_t)(uniform * (info->kind == 'b' ? 2.0 : info->bits == 4 ? 8.0 : 10.0));
+    return float_bits(info->type, uniform * 2.0 - 1.0);
 }
 
 static void store_bits(const struct ul_type_info *info, void *data, uint64_t element, uint64_t bits)
@@ -218,6 +222,10 @@ bool ul_integer_put(enum ul_rt_type type, void *data, uint64_t element, int64_t 
     const struct ul_type_info *info = ul_type_find(type);
     uint32_t width = info->kind == 'i' ? info->bits - 1 : info->bits; /* but for the sign */
     int64_t max = width > 62 ? INT64_MAX : ((int64_t)1 << width) - 1;
+    if (info->kind == 'f') {
+        store_bits(info, data, element, float_bits(type, (double)value));
+        return true;
+    }
     if (value > max || value < (info->kind == 'i' ? -max - 1 : 0))
         return false;
     store_bits(info, data, element, (uint64_t)value);

@@ -83,7 +83,8 @@ enum ul_result {
     UL_CHECKPOINT_UNWRITTEN,  /* the callback failed to write (ul_train.h) */
     UL_CHECKPOINT_UNREADABLE, /* the callback failed to read */
     UL_CHECKPOINT_INVALID,    /* this is none, or it is damaged */
-    UL_CHECKPOINT_OTHER       /* needed_bytes, available_bytes: of other parameters */
+    UL_CHECKPOINT_OTHER       /* needed_bytes, available_bytes: of other parameters, or another
+                                 optimizer */
 };
 
 /* What was wrong with the data. The value was clamped, the run went on. */
@@ -506,7 +507,7 @@ static inline const char *ul_result_text(enum ul_result result)
     case UL_CHECKPOINT_INVALID:
         return "the checkpoint is damaged, or none";
     case UL_CHECKPOINT_OTHER:
-        return "the checkpoint is of another model";
+        return "the checkpoint is of another model, or of another optimizer";
     }
     return "unknown result";
 }

@@ -186,9 +186,9 @@ static inline enum ul_result ul_train_eval(const struct ul_model *model, void *p
 
 /*
  * A head of UL_TRAIN_HEAD_BYTES (little-endian): 8 bytes "ULLAGETR", u32 version, u32 size of the
- * head, u64 that tells tables of parameters apart, u64 step, u64 seed, u64 bits of the learning
- * rate, u64 bytes of the parameters, u64 hash of these and of the head so far; then the parameters
- * in the order of the table, row-major, little-endian.
+ * head, u64 that tells tables of parameters and optimizers apart, u64 step, u64 seed, u64 bits of
+ * the learning rate, u64 bytes of the parameters, u64 hash of these and of the head so far; then
+ * the parameters in the order of the table, row-major, little-endian.
  */
 #define UL_TRAIN_MAGIC "ULLAGETR"
 #define UL_TRAIN_VERSION 1u
@@ -211,11 +211,13 @@ static inline void ul_train_hash_number(struct ul_hash *hash, uint64_t number)
     ul_hash_add(hash, bytes, sizeof bytes);
 }
 
-/* Equal for models whose parameters have the same names, types and shapes. */
+/* Equal for models of one optimizer whose parameters have the same names, types and shapes. */
 static inline uint64_t ul_train_kind(const struct ul_model *model)
 {
     struct ul_hash hash;
+    const char *optimizer = model->training->optimizer;
     ul_hash_init(&hash);
+    ul_hash_add(&hash, (const unsigned char *)optimizer, strlen(optimizer) + 1);
     for (uint32_t i = 0; i < model->training->parameter_count; i++) {
         const struct ul_parameter *parameter = &model->training->parameters[i];
         ul_hash_add(&hash, (const unsigned char *)parameter->name, strlen(parameter->name) + 1);

@@ -130,6 +130,7 @@ EXTRAS = {
     "step": numpy.int64(7),
     "generator": numpy.zeros(4, numpy.uint64),
     "learning_rate": numpy.float64(1),
+    "optimizer": numpy.zeros(16, numpy.uint8),
     "w/momentum": numpy.zeros((4, 6), numpy.float32),
     "b/exp_avg": numpy.zeros(6, numpy.float32),
     "b/exp_avg_sq": numpy.zeros(6, numpy.float32),

@@ -155,6 +155,30 @@ def check_listed():
     check('leads to the loss from "first"' in text, f"plan says nothing of first: {text}")
 
 
+def check_labels():
+    """Integers where the loss takes floats; a batch that is ignored whole."""
+    draw = numpy.random.default_rng(4)
+    numpy.save("d.npy", draw.normal(size=(SAMPLES, WIDTH)).astype(numpy.float32))
+    make("yes_no", [product()], {"x": [BATCH, WIDTH]}, [BATCH, CLASSES])
+    compile_model("yes_no", "--loss", "bce")
+    labels, saved = draw.integers(0, 2, (SAMPLES, CLASSES)), []
+    for kind in ("float32", "int64", "uint8", "bool"):
+        numpy.save("l.npy", labels.astype(kind))
+        run("./yes_no", "--data", "d.npy", "--labels", "l.npy", "--epochs", "2", "--save", "c.npz")
+        with open("c.npz", "rb") as file:
+            saved.append(file.read())
+    check(saved.count(saved[0]) == len(saved), "bce learns something else from integers")
+    numpy.save("l.npy", labels.astype("float64"))
+    run("./yes_no", "--data", "d.npy", "--labels", "l.npy", "--epochs", "1", code=2,
+        says="needs float32, this file holds float64")
+    labels = numpy.zeros(SAMPLES, int)
+    labels[BATCH : 2 * BATCH] = -100
+    numpy.save("l.npy", labels)
+    compile_model("plain")
+    run("./plain", "--data", "d.npy", "--labels", "l.npy", "--epochs", "1", "--no-shuffle", code=6,
+        says="step 2: the loss is not a number, for all labels of its batch are ignored")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -163,6 +187,7 @@ def main():
         check_options()
         check_dropout()
         check_listed()
+        check_labels()
         os.chdir("/")
     return 1 if failures else 0
 

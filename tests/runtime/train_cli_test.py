@@ -296,7 +296,7 @@ class Train(unittest.TestCase):
         self.train("--steps", "1", "--init", "p.npz", "--save", "k.npz")
         self.assertEqual(read("j.npz"), read("k.npz"))
         self.assertIn(
-            "has no entry 'W/momentum'", self.refuse(2, "--steps", "1", "--resume", "p.npz")
+            "has no entry 'step'", self.refuse(2, "--steps", "1", "--resume", "p.npz")
         )
 
     def test_label_types(self):
@@ -671,9 +671,14 @@ class Train(unittest.TestCase):
             ("generator.npy", npy("<u8", (4,), struct.pack("<4Q", 2**60, 1, SAMPLES, BATCH))),
             ("generator.npy", npy("<u8", (4,), struct.pack("<4Q", 1, 2, SAMPLES, BATCH))),
             ("generator.npy", npy("<u8", (3,), struct.pack("<3Q", 1, 2, SAMPLES))),
+            ("optimizer.npy", npy("|u1", (8,), b"momentum")),
+            ("optimizer.npy", npy("|u1", (16,), b"momentum" * 2)),
         ]:
             write("cut.npz", with_extra(name, content))
             self.refuse(2, "--epochs", "2", "--resume", "cut.npz")
+        write("cut.npz", with_extra("optimizer.npy", npy("|u1", (16,), b"adamw" + bytes(11))))
+        text = self.refuse(2, "--epochs", "2", "--resume", "cut.npz")
+        self.assertIn("with optimizer adamw, this one has momentum", text)
         write("cut.npz", with_extra("step.npy", npy("<i8", (), struct.pack("<q", 2**62))))
         self.train("--epochs", "2", "--resume", "cut.npz")  # is past its end already
 

@@ -200,6 +200,10 @@ static void test_save(void)
     CHECK(memcmp(arena, want, sizeof want) == 0);
     struct ul_training other = *trainer_model.training;
     struct ul_model model = trainer_model;
+    other.optimizer = "adam";
+    model.training = &other;
+    CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
+    other = *trainer_model.training;
     other.parameter_count = 3;
     model.training = &other;
     CHECK(ul_train_load(&model, arena, &loaded, read_file, NULL, &failure) == UL_CHECKPOINT_OTHER);
