@@ -528,7 +528,8 @@ struct needs {
     uint64_t *again; /* and those that what it reads takes, where that may run again */
     bool *seen;      /* scratch of walks, per row */
     uint32_t *work;
-    uint32_t *least; /* of a walk's way here: the node whose value is the smallest */
+    uint32_t *least; /* of a walk's way here: the node that is the cheapest to keep */
+    double *price;   /* per row: of keeping its value, bytes times the steps that it lives */
 };
 
 static int read_compare(const void *a, const void *b)
@@ -570,6 +571,11 @@ static void needs_list(struct needs *needs)
         needs->first[needs->reads[i].after + 1]++;
     for (uint32_t v = 0; v < needs->rows; v++)
         needs->first[v + 1] += needs->first[v];
+    needs->price = UL_NEW_ARRAY(l->scratch, double, needs->rows);
+    for (uint32_t i = 0; i < needs->read_count; i++) { /* the last reader comes last */
+        uint32_t v = needs->reads[i].before;
+        needs->price[v] = (double)l->nodes[v].size_bytes * (needs->reads[i].after - v);
+    }
 }
 
 static void needs_own(struct needs *needs)
@@ -594,7 +600,7 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, uint32_t words)
 }
 
 /* Of what `node` may want again, what would read a state of `updated` is out of reach from here on:
- * on the way to it, what has the least bytes to keep runs once. */
+ * on the way to it, what is the cheapest to keep runs once. */
 static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64_t *updated)
 {
     struct linker *l = needs->l;
@@ -609,8 +615,7 @@ static void late_readers_forbid(struct needs *needs, uint32_t node, const uint64
             if (needs->seen[before] || l->nodes[before].run_once)
                 continue;
             needs->seen[before] = true;
-            bool is_less =
-                least == UL_PLAN_NONE || l->nodes[before].size_bytes < l->nodes[least].size_bytes;
+            bool is_less = least == UL_PLAN_NONE || needs->price[before] < needs->price[least];
             needs->least[before] = is_less ? before : least;
             if (sets_meet(&needs->own[(uint64_t)before * needs->words], updated, needs->words))
                 l->nodes[needs->least[before]].run_once = true;

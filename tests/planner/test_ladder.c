@@ -138,6 +138,43 @@ static void test_readers_of_states_run_again(void **state)
     ul_arena_done(&f.arena);
 }
 
+/* What would read a weight behind its update may be had by keeping a value that lives for three
+ * steps, or one that lives from the forward pass on, which is smaller: the former is kept.
+ *      a1 = x w1, a2 = a1 w2 ... d = g a2, w2 -= d, v2 -= d a1, g = d v2 ... */
+static void test_short_lives_are_kept(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12, BYTES = 640 };
+    struct fixture f;
+    uint32_t weights[2 * LAYERS], made[LAYERS + 1];
+    fixture_init(&f);
+    made[0] = value(&f, UL_PLAN_INPUTS, BYTES);
+    for (uint32_t i = 0; i < 2 * LAYERS; i++) {
+        weights[i] = value(&f, UL_PLAN_WEIGHTS, 64);
+        f.problem->values[weights[i]].persistent = true;
+    }
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        made[i + 1] = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+        step(&f, 10, made[i], weights[2 * i], made[i + 1]);
+    }
+    uint32_t gradient = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+    step(&f, 1, made[LAYERS], UL_PLAN_NONE, gradient);
+    for (uint32_t i = LAYERS; i-- > 0;) {
+        uint32_t both = value(&f, UL_PLAN_ACTIVATIONS, 2 * BYTES);
+        uint32_t before = value(&f, UL_PLAN_ACTIVATIONS, BYTES);
+        step(&f, 10, gradient, made[i + 1], both);
+        update(&f, both, weights[2 * i]);
+        step(&f, 10, both, made[i], before);
+        update(&f, both, weights[2 * i + 1]);
+        gradient = before;
+    }
+    uint64_t whole = plan_within(&f, 0).reserved_bytes[0];
+    struct ul_plan plan = plan_within(&f, whole * 7 / 10);
+    assert_true(plan.fits);
+    assert_true(plan.cost > plan.base_cost && plan.cost < plan.base_cost * 5 / 4);
+    ul_arena_done(&f.arena);
+}
+
 /* The end reads what is live there, and may not have it made again of what was updated before:
  *      a = x w, out = a, g = a, d = x g, w -= d */
 static void test_end_reads_before_updates(void **state)
@@ -353,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_skip_is_run_again),
         cmocka_unit_test(test_readers_of_states_run_again),
+        cmocka_unit_test(test_short_lives_are_kept),
         cmocka_unit_test(test_end_reads_before_updates),
         cmocka_unit_test(test_slice_is_written_again),
         cmocka_unit_test(test_alternative_of_less_scratch),
